@@ -6,15 +6,8 @@ from typing import Any
 
 from pulsar_admin.context import App, Printed, Shown
 from pulsar_admin.jsonify import to_json
+from pulsar_admin.store import errors
 from pulsar_admin.store.codec.java import java_split, java_text
-from pulsar_admin.store.errors import (
-    AlreadyExists,
-    InvalidValue,
-    MetadataCorrupt,
-    Refused,
-    ResourceNotFound,
-    StoreNotFound,
-)
 from pulsar_admin.upstream import mirrored
 
 _KEYS = {
@@ -57,7 +50,7 @@ _HELPS = {
     "migrated": "It is migrated; without this it is not.",
     "all_": "Also every tenant, namespace and topic.",
 }
-_READS: Any = {"errors": [ResourceNotFound, MetadataCorrupt]}  # Any: keywords of click
+_READS: Any = {"errors": [errors.ResourceNotFound, errors.MetadataCorrupt]}  # Any: keywords of click
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:  # Any: JSON values
@@ -74,7 +67,7 @@ def _names(text: str | None) -> list[str]:
     helps=_HELPS,
     examples=["pulsar-admin clusters list"],
     output="Names, one a line.",
-    errors=[StoreNotFound],
+    errors=[errors.StoreNotFound],
 )
 def list_all(app: App, current: bool) -> Shown:
     """List the clusters."""
@@ -94,7 +87,7 @@ def get(app: App, cluster: str) -> Shown:
     changes=True,
     helps=_HELPS,
     examples=["pulsar-admin clusters create west --url http://west:8080 --broker-url pulsar://west:6650 --dry-run"],
-    errors=[InvalidValue, AlreadyExists],
+    errors=[errors.InvalidValue, errors.AlreadyExists],
 )
 def create(app: App, cluster: str, cluster_config_file: str | None, **options: object) -> None:
     """Add a cluster."""
@@ -106,7 +99,7 @@ def create(app: App, cluster: str, cluster_config_file: str | None, **options: o
     changes=True,
     helps=_HELPS,
     examples=["pulsar-admin clusters update standalone --url http://new:8080 --dry-run"],
-    errors=[ResourceNotFound, InvalidValue],
+    errors=[errors.ResourceNotFound, errors.InvalidValue],
 )
 def update(app: App, cluster: str, cluster_config_file: str | None, **options: object) -> None:
     """Replace the settings of a cluster: options that are not given are cleared, including its peers."""
@@ -118,7 +111,7 @@ def update(app: App, cluster: str, cluster_config_file: str | None, **options: o
     changes=True,
     helps=_HELPS,
     examples=["pulsar-admin clusters delete standalone --dry-run"],
-    errors=[ResourceNotFound, Refused],
+    errors=[errors.ResourceNotFound, errors.Refused],
 )
 def delete(app: App, cluster: str, all: bool) -> None:
     """Delete a cluster; tenants and namespaces may still name it."""
@@ -141,7 +134,7 @@ def get_peers(app: App, cluster: str) -> Shown:
     changes=True,
     helps=_HELPS,
     examples=['pulsar-admin clusters update-peer-clusters standalone --peer-clusters "" --dry-run'],
-    errors=[ResourceNotFound, Refused],
+    errors=[errors.ResourceNotFound, errors.Refused],
 )
 def update_peers(app: App, cluster: str, peer_clusters: str) -> None:
     """Set the peers of a cluster."""
@@ -164,7 +157,7 @@ def get_migration(app: App, cluster: str) -> Shown:
     changes=True,
     helps=_HELPS,
     examples=["pulsar-admin clusters update-cluster-migration standalone --migrated --broker-url pulsar://b --dry-run"],
-    errors=[InvalidValue],
+    errors=[errors.InvalidValue],
 )
 def update_migration(app: App, cluster: str, migrated: bool, **options: str | None) -> None:
     """Set whether a cluster is migrated, and to where."""
@@ -202,7 +195,7 @@ def get_domain(app: App, cluster: str, domain_name: str) -> Shown:
 _DOMAIN: Any = {
     "changes": True,
     "helps": _HELPS,
-    "errors": [ResourceNotFound, Refused],
+    "errors": [errors.ResourceNotFound, errors.Refused],
 }  # Any: keywords of click
 _EXAMPLE = "pulsar-admin clusters {} standalone --domain-name rack-1 --broker-list broker-1:8080 --dry-run"
 

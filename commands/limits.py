@@ -5,14 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pulsar_admin.context import App, Printed, Shown
-from pulsar_admin.store.errors import (
-    InvalidValue,
-    MetadataCorrupt,
-    NamespaceNotFound,
-    Refused,
-    ResourceNotFound,
-    StoreNotFound,
-)
+from pulsar_admin.store import errors
 from pulsar_admin.upstream import mirrored
 
 _RATES = {
@@ -37,7 +30,7 @@ _HELPS = {
 }
 _EXAMPLE = "pulsar-admin resourcegroups {} batch --msg-publish-rate 1000 --dry-run"
 _GROUP: Any = {"changes": True, "helps": _HELPS}  # Any: keywords of click
-_QUOTA: Any = {"helps": _HELPS, "errors": [NamespaceNotFound, InvalidValue, MetadataCorrupt]}
+_QUOTA: Any = {"helps": _HELPS, "errors": [errors.NamespaceNotFound, errors.InvalidValue, errors.MetadataCorrupt]}
 
 
 @mirrored(
@@ -45,7 +38,7 @@ _QUOTA: Any = {"helps": _HELPS, "errors": [NamespaceNotFound, InvalidValue, Meta
     examples=[],
     elsewhere=["pulsar-admin resourcegroups list"],
     output="Names, one a line.",
-    errors=[StoreNotFound],
+    errors=[errors.StoreNotFound],
 )
 def list_all(app: App) -> Shown:
     """List the resource groups."""
@@ -56,7 +49,7 @@ def list_all(app: App) -> Shown:
     "resourcegroups get",
     examples=[],
     elsewhere=["pulsar-admin resourcegroups get batch"],
-    errors=[ResourceNotFound, MetadataCorrupt],
+    errors=[errors.ResourceNotFound, errors.MetadataCorrupt],
 )
 def get(app: App, name: str) -> Shown:
     """Show the rates of a resource group."""
@@ -67,13 +60,13 @@ def _rates(given: dict[str, int | None]) -> dict[str, int | None]:
     return {_RATES[key]: value for key, value in given.items()}
 
 
-@mirrored("resourcegroups create", examples=[_EXAMPLE.format("create")], errors=[MetadataCorrupt], **_GROUP)
+@mirrored("resourcegroups create", examples=[_EXAMPLE.format("create")], errors=[errors.MetadataCorrupt], **_GROUP)
 def create(app: App, name: str, **rates: int | None) -> None:
     """Create a resource group, or change the given rates of an existing one."""
     app.change(app.resources.create_resource_group(name, **_rates(rates)))
 
 
-@mirrored("resourcegroups update", examples=[_EXAMPLE.format("update")], errors=[MetadataCorrupt], **_GROUP)
+@mirrored("resourcegroups update", examples=[_EXAMPLE.format("update")], errors=[errors.MetadataCorrupt], **_GROUP)
 def update(app: App, name: str, **rates: int | None) -> None:
     """Change rates of a resource group; it is created if it does not exist."""
     app.change(app.resources.update_resource_group(name, **_rates(rates)))
@@ -83,7 +76,7 @@ def update(app: App, name: str, **rates: int | None) -> None:
     "resourcegroups delete",
     examples=[],
     elsewhere=["pulsar-admin resourcegroups delete batch"],
-    errors=[ResourceNotFound, Refused],
+    errors=[errors.ResourceNotFound, errors.Refused],
     **_GROUP,
 )
 def delete(app: App, name: str) -> None:

@@ -9,22 +9,11 @@ import click
 
 from pulsar_admin.context import App, Lines, Printed, Result, Shown
 from pulsar_admin.options import NAMESPACE, ParsedType, command, pass_app
+from pulsar_admin.store import errors
 from pulsar_admin.store.changes.policies import shown_policies
 from pulsar_admin.store.changes.resources import properties_of
 from pulsar_admin.store.codec.java import java_split, java_text
 from pulsar_admin.store.db.delayed_rules import parse_width_ms
-from pulsar_admin.store.errors import (
-    AlreadyExists,
-    InvalidValue,
-    MetadataCorrupt,
-    NamespaceNotFound,
-    NeedsBroker,
-    Refused,
-    ResourceNotFound,
-    StalePlan,
-    SubscriptionNotFound,
-    TenantNotFound,
-)
 from pulsar_admin.store.names import NamespaceName
 from pulsar_admin.upstream import mirrored
 
@@ -37,7 +26,7 @@ from pulsar_admin.upstream import mirrored
         "pulsar-admin namespaces list",
     ],
     output="Names, one a line.",
-    errors=[NamespaceNotFound],
+    errors=[errors.NamespaceNotFound],
     mirrors=True,
 )
 @click.argument("tenant", required=False)
@@ -51,7 +40,7 @@ def list_namespaces(app: App, tenant: str | None) -> Shown:
     "topics",
     examples=["pulsar-admin namespaces topics acme/iot", "pulsar-admin namespaces topics acme/orders -ist"],
     output="Names, one a line; a partitioned topic as its partitions.",
-    errors=[NamespaceNotFound],
+    errors=[errors.NamespaceNotFound],
 )
 @click.argument("namespace", type=NAMESPACE)
 @click.option(
@@ -74,7 +63,7 @@ def topics(app: App, namespace: NamespaceName, mode: str, include_system_topic: 
     examples=["pulsar-admin namespaces policies acme/delayed"],
     output="The policies with every key they have, and the bundles where they were split. What a policy does not say, the "
     "broker's configuration does: shown of that is the default of is_allow_auto_update_schema, as pulsar-admin does.",
-    errors=[NamespaceNotFound, MetadataCorrupt],
+    errors=[errors.NamespaceNotFound, errors.MetadataCorrupt],
 )
 @click.argument("namespace", type=NAMESPACE)
 @pass_app
@@ -96,7 +85,7 @@ _BUNDLE_OPTION = click.option("-b", "--bundle", metavar="0xLOW_0xHIGH", help="On
         "pulsar-admin namespaces clear-backlog public/default -s expire-me",
     ],
     output="One change: every subscription before and after, the skipped messages, and the undo command.",
-    errors=[NamespaceNotFound, SubscriptionNotFound, Refused, StalePlan],
+    errors=[errors.NamespaceNotFound, errors.SubscriptionNotFound, errors.Refused, errors.StalePlan],
 )
 @click.argument("namespace", type=NAMESPACE)
 @click.option("-s", "--sub", "subscription", help="Only this subscription.")
@@ -124,7 +113,7 @@ def clear_backlog(
     mirrors=True,
     examples=["pulsar-admin namespaces unsubscribe public/default -s expire-me"],
     output="One change: the subscription's position in every topic, its backlog, and the undo command.",
-    errors=[NamespaceNotFound, SubscriptionNotFound, Refused, StalePlan],
+    errors=[errors.NamespaceNotFound, errors.SubscriptionNotFound, errors.Refused, errors.StalePlan],
 )
 @click.argument("namespace", type=NAMESPACE)
 @click.option("-s", "--sub", "subscription", required=True, help="The subscription.")
@@ -150,7 +139,7 @@ _CHANGE = "The change: both parts of the policy before and after, times in ms, w
         "pulsar-admin namespaces enable-delayed-message public/default",
     ],
     output=_CHANGE,
-    errors=[NamespaceNotFound, InvalidValue, Refused, MetadataCorrupt, StalePlan],
+    errors=[errors.NamespaceNotFound, errors.InvalidValue, errors.Refused, errors.MetadataCorrupt, errors.StalePlan],
 )
 @click.argument("namespace", type=NAMESPACE)
 @click.option(
@@ -189,7 +178,7 @@ def enable(app: App, namespace: NamespaceName, granularity_ms: int, tick_ms: int
     changes=True,
     examples=["pulsar-admin namespaces disable-delayed-message acme/delayed --dry-run"],
     output=_CHANGE,
-    errors=[NamespaceNotFound, MetadataCorrupt, StalePlan],
+    errors=[errors.NamespaceNotFound, errors.MetadataCorrupt, errors.StalePlan],
 )
 @click.argument("namespace", type=NAMESPACE)
 @pass_app
@@ -222,16 +211,16 @@ _HELPS = {
     "secondary_group": "Groups where the primary ones are too small, separated by commas.",
     "migrated": "It is migrated; without this it is not.",
 }
-_READS: Any = {"helps": _HELPS, "errors": [NamespaceNotFound, MetadataCorrupt]}  # Any: keywords of click
+_READS: Any = {"helps": _HELPS, "errors": [errors.NamespaceNotFound, errors.MetadataCorrupt]}  # Any: keywords of click
 _SETS: Any = {
     "helps": _HELPS,
     "changes": True,
-    "errors": [NamespaceNotFound, InvalidValue, MetadataCorrupt],
+    "errors": [errors.NamespaceNotFound, errors.InvalidValue, errors.MetadataCorrupt],
 }
 _PERMISSION: Any = {
     "helps": _HELPS,
     "changes": True,
-    "errors": [NamespaceNotFound, InvalidValue, ResourceNotFound],
+    "errors": [errors.NamespaceNotFound, errors.InvalidValue, errors.ResourceNotFound],
 }
 
 
@@ -243,7 +232,7 @@ _PERMISSION: Any = {
     changes=True,
     helps=_HELPS,
     examples=["pulsar-admin namespaces create acme/new --bundles 8 --dry-run"],
-    errors=[NamespaceNotFound, AlreadyExists, Refused, InvalidValue],
+    errors=[errors.NamespaceNotFound, errors.AlreadyExists, errors.Refused, errors.InvalidValue],
 )
 def create(app: App, namespace: NamespaceName, clusters: tuple[str, ...], bundles: int) -> None:
     """Create a namespace."""
@@ -255,14 +244,14 @@ def create(app: App, namespace: NamespaceName, clusters: tuple[str, ...], bundle
     examples=[],
     elsewhere=["pulsar-admin namespaces list-cluster acme/standalone"],
     output="Names, one a line.",
-    errors=[InvalidValue, ResourceNotFound],
+    errors=[errors.InvalidValue, errors.ResourceNotFound],
     hidden=True,
 )
 def list_cluster(app: App, params: str) -> Shown:
     """List the namespaces of TENANT/CLUSTER that have a cluster in their name."""
     tenant, slash, cluster = params.partition("/")
     if not slash or "/" in cluster:
-        raise InvalidValue("Parameter format is incorrect", hint="write TENANT/CLUSTER", value=params)
+        raise errors.InvalidValue("Parameter format is incorrect", hint="write TENANT/CLUSTER", value=params)
     return Printed(app.resources.cluster(cluster).namespaces(tenant))
 
 
@@ -271,7 +260,7 @@ def list_cluster(app: App, params: str) -> Shown:
     changes=True,
     helps=_HELPS,
     examples=["pulsar-admin namespaces delete acme/iot --force --dry-run"],
-    errors=[NamespaceNotFound, Refused],
+    errors=[errors.NamespaceNotFound, errors.Refused],
 )
 def delete(app: App, namespace: NamespaceName, force: bool) -> None:
     """Delete a namespace without topics; with --force also its topics, subscriptions, ledgers and schemas.
@@ -292,7 +281,7 @@ def show_bundles(app: App, namespace: NamespaceName) -> Shown:
     changes=True,
     helps=_HELPS,
     examples=["pulsar-admin namespaces split-bundle acme/iot --bundle-type LARGEST --dry-run"],
-    errors=[NamespaceNotFound, InvalidValue, NeedsBroker],
+    errors=[errors.NamespaceNotFound, errors.InvalidValue, errors.NeedsBroker],
 )
 def split_bundle(
     app: App,
@@ -317,7 +306,7 @@ def _numbers(texts: tuple[str, ...]) -> Iterator[int]:
     try:
         yield from map(int, texts)
     except ValueError as error:
-        raise InvalidValue(
+        raise errors.InvalidValue(
             f"--split-boundaries: {', '.join(texts)} is not a long", hint="write decimal numbers"
         ) from error
 
@@ -330,7 +319,7 @@ def _numbers(texts: tuple[str, ...]) -> Iterator[int]:
 def topic_positions(app: App, namespace: NamespaceName, bundle: str | None, topic_list: tuple[str, ...]) -> Shown:
     """Show the hashes of the persistent topics in a bundle."""
     if bundle is None:
-        raise InvalidValue("Must pass one of the params: --bundle ")
+        raise errors.InvalidValue("Must pass one of the params: --bundle ")
     return Printed(app.namespace(namespace).topic_hashes(bundle, topic_list))
 
 
@@ -362,7 +351,7 @@ def get_property(app: App, namespace: NamespaceName, key: str) -> Shown:
 def set_property(app: App, namespace: NamespaceName, key: str, value: str) -> None:
     """Set a property of a namespace."""
     if not key or not value:
-        raise InvalidValue("--key, --value: neither may be empty", hint="set-properties takes an empty value")
+        raise errors.InvalidValue("--key, --value: neither may be empty", hint="set-properties takes an empty value")
     app.change(app.namespace(namespace).set_property(key, value))
 
 
@@ -475,7 +464,7 @@ def allowed_clusters(app: App, namespace: NamespaceName) -> Shown:
 @mirrored(
     "namespaces set-allowed-clusters",
     examples=["pulsar-admin namespaces set-allowed-clusters acme/iot --clusters standalone --dry-run"],
-    **{**_SETS, "errors": [NamespaceNotFound, Refused]},
+    **{**_SETS, "errors": [errors.NamespaceNotFound, errors.Refused]},
 )
 def set_allowed_clusters(app: App, namespace: NamespaceName, clusters: str) -> None:
     """Set the clusters that a namespace may replicate to."""
@@ -519,15 +508,15 @@ def delete_anti_affinity(app: App, namespace: NamespaceName) -> None:
     "namespaces get-anti-affinity-namespaces",
     examples=[],
     elsewhere=["pulsar-admin namespaces get-anti-affinity-namespaces --tenant acme --cluster standalone --group heavy"],
-    **{**_READS, "errors": [ResourceNotFound, InvalidValue]},
+    **{**_READS, "errors": [errors.ResourceNotFound, errors.InvalidValue]},
 )
 def anti_affinity_namespaces(app: App, tenant: str | None, cluster: str, group: str) -> Shown:
     """List the namespaces of a tenant in an anti-affinity group."""
     if tenant is None:
-        raise InvalidValue("Tenant should not be null")
+        raise errors.InvalidValue("Tenant should not be null")
     try:
         return Printed(app.resources.cluster(cluster).anti_affinity_namespaces(tenant, group))
-    except TenantNotFound:
+    except errors.TenantNotFound:
         return Printed(
             ()
         )  # as a broker answers (4.0.8): it lists what is below the tenant and does not look for the tenant itself

@@ -7,15 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from pulsar_admin.context import App, Printed, Result, Shown
 from pulsar_admin.gson import gson_text
+from pulsar_admin.store import errors
 from pulsar_admin.store.codec.java import in_hash_map_order
-from pulsar_admin.store.errors import (
-    InvalidValue,
-    MetadataCorrupt,
-    NamespaceNotFound,
-    NothingMatches,
-    Refused,
-    StalePlan,
-)
 from pulsar_admin.store.names import TopicName
 from pulsar_admin.upstream import mirrored
 
@@ -37,7 +30,7 @@ _OBJECTS = ("AVRO", "JSON", "PROTOBUF", "PROTOBUF_NATIVE")
     ],
     output="`version` and `schemaInfo`, with -v the content of `schemaInfo`; with --all-version every version, "
     "definitions in base64 and as text.",
-    errors=[NothingMatches, InvalidValue, MetadataCorrupt],
+    errors=[errors.NothingMatches, errors.InvalidValue, errors.MetadataCorrupt],
     helps={
         "all_version": "Every version, oldest first, since the last deletion.",
         "version": "This version; default: the newest.",
@@ -46,9 +39,9 @@ _OBJECTS = ("AVRO", "JSON", "PROTOBUF", "PROTOBUF_NATIVE")
 def get(app: App, topic: TopicName, all_version: bool, version: int | None) -> Shown:
     """Show the schema of a topic."""
     if version is not None and version < 0:
-        raise InvalidValue(f"Option --version must be greater than 0, but found {version}", value=str(version))
+        raise errors.InvalidValue(f"Option --version must be greater than 0, but found {version}", value=str(version))
     if all_version and version is not None:
-        raise InvalidValue("Only one or neither of --version and --all-version can be specified.")
+        raise errors.InvalidValue("Only one or neither of --version and --all-version can be specified.")
     if all_version:
         return Printed([_info(topic, found) for found in app.topic(topic).schemas()])
     found = app.topic(topic).schema(version)
@@ -90,7 +83,7 @@ def _info(topic: TopicName, found: SchemaVersion) -> dict[str, Any]:  # Any: JSO
     "schemas metadata",
     examples=["pulsar-admin schemas metadata public/default/avro"],
     output="`info` and `index`: where the newest version lies, and every version; `null` without a schema.",
-    errors=[MetadataCorrupt],
+    errors=[errors.MetadataCorrupt],
 )
 def metadata(app: App, topic: TopicName) -> Shown:
     """Show where the versions of a topic's schema are stored."""
@@ -110,7 +103,7 @@ def _place(item: IndexEntry) -> dict[str, int]:
     examples=(),
     elsewhere=["pulsar-admin schemas upload acme/orders/eu -f order.json"],
     output=_NOTHING,
-    errors=[InvalidValue, NamespaceNotFound, Refused, StalePlan],
+    errors=[errors.InvalidValue, errors.NamespaceNotFound, errors.Refused, errors.StalePlan],
     helps=_FILE,
 )
 def upload(app: App, topic: TopicName, filename: str) -> None:
@@ -126,7 +119,7 @@ def upload(app: App, topic: TopicName, filename: str) -> None:
     examples=(),
     elsewhere=["pulsar-admin schemas compatibility acme/orders/eu -f order.json"],
     output="Nothing when it may follow, as pulsar-admin; else an error.",
-    errors=[InvalidValue, Refused],
+    errors=[errors.InvalidValue, errors.Refused],
     helps=_FILE,
 )
 def compatibility(app: App, topic: TopicName, filename: str) -> None:
@@ -139,7 +132,7 @@ def compatibility(app: App, topic: TopicName, filename: str) -> None:
     changes=True,
     examples=["pulsar-admin schemas delete public/default/avro"],
     output=_NOTHING,
-    errors=[MetadataCorrupt, Refused, StalePlan],
+    errors=[errors.MetadataCorrupt, errors.Refused, errors.StalePlan],
     helps={"force": "All versions go, with their ledgers; else a version is added that says it is deleted."},
 )
 def delete(app: App, topic: TopicName, force: bool) -> None:

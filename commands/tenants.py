@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 from pulsar_admin.context import App, Printed, Shown
-from pulsar_admin.store.errors import (
-    AlreadyExists,
-    InvalidValue,
-    MetadataCorrupt,
-    NamespaceNotFound,
-    Refused,
-    StoreNotFound,
-)
+from pulsar_admin.store import errors
 from pulsar_admin.upstream import mirrored
 
 _HELPS = {
@@ -20,7 +13,9 @@ _HELPS = {
 }
 
 
-@mirrored("tenants list", examples=["pulsar-admin tenants list"], output="Names, one a line.", errors=[StoreNotFound])
+@mirrored(
+    "tenants list", examples=["pulsar-admin tenants list"], output="Names, one a line.", errors=[errors.StoreNotFound]
+)
 def list_all(app: App) -> Shown:
     """List the tenants."""
     return Printed(app.resources.tenants())
@@ -30,7 +25,7 @@ def list_all(app: App) -> Shown:
     "tenants get",
     examples=["pulsar-admin tenants get acme"],
     output="The roles that administer it, and the clusters that it may use.",
-    errors=[NamespaceNotFound, MetadataCorrupt],
+    errors=[errors.NamespaceNotFound, errors.MetadataCorrupt],
 )
 def get(app: App, tenant: str) -> Shown:
     """Show the roles and clusters of a tenant."""
@@ -42,7 +37,7 @@ def get(app: App, tenant: str) -> Shown:
     changes=True,
     helps=_HELPS,
     examples=["pulsar-admin tenants create shop --admin-roles shop-admin --allowed-clusters standalone --dry-run"],
-    errors=[InvalidValue, Refused, AlreadyExists],
+    errors=[errors.InvalidValue, errors.Refused, errors.AlreadyExists],
 )
 def create(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters: tuple[str, ...]) -> None:
     """Create a tenant; without clusters it may use all."""
@@ -54,7 +49,7 @@ def create(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters
     changes=True,
     helps=_HELPS,
     examples=["pulsar-admin tenants update acme --admin-roles acme-admin,ops --dry-run"],
-    errors=[NamespaceNotFound, InvalidValue, Refused],
+    errors=[errors.NamespaceNotFound, errors.InvalidValue, errors.Refused],
 )
 def update(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters: tuple[str, ...]) -> None:
     """Change the roles or the clusters of a tenant; options that are not given are kept."""
@@ -67,7 +62,7 @@ def update(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters
     helps=_HELPS,
     examples=[],
     elsewhere=["pulsar-admin tenants delete shop --dry-run"],
-    errors=[NamespaceNotFound, Refused],
+    errors=[errors.NamespaceNotFound, errors.Refused],
 )
 def delete(app: App, tenant: str, force: bool) -> None:
     """Delete a tenant that has no namespaces; with --force also its namespaces and their topics."""

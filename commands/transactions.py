@@ -6,16 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from pulsar_admin.context import App, Printed, Shown
 from pulsar_admin.jsonify import to_json
+from pulsar_admin.store import errors
 from pulsar_admin.store.codec.java import in_hash_map_order
-from pulsar_admin.store.errors import (
-    EntryCorrupt,
-    InvalidValue,
-    NotFound,
-    Refused,
-    StalePlan,
-    SubscriptionNotFound,
-    TopicNotFound,
-)
 from pulsar_admin.store.names import parse_topic
 from pulsar_admin.upstream import mirrored
 
@@ -51,7 +43,7 @@ def _of_cursor(app: App, topic: str, subscription: str) -> CursorTransactions:
     "transactions coordinators-list",
     examples=["pulsar-admin transactions coordinators-list"],
     output="`0    pulsar://…`, one a line; the URL is that of the cluster: which broker has a coordinator, a store does not know.",
-    errors=[NotFound],
+    errors=[errors.NotFound],
 )
 def coordinators_list(app: App) -> Shown:
     """List the transaction coordinators."""
@@ -62,7 +54,7 @@ def coordinators_list(app: App) -> Shown:
     "transactions coordinator-stats",
     examples=["pulsar-admin transactions coordinator-stats -c 0"],
     output="State, newest number, low water mark and how many are open; without -c a line a coordinator.",
-    errors=[NotFound, EntryCorrupt],
+    errors=[errors.NotFound, errors.EntryCorrupt],
     helps=_ID,
 )
 def coordinator_stats(app: App, coordinator_id: int | None) -> Shown:
@@ -78,7 +70,7 @@ def coordinator_stats(app: App, coordinator_id: int | None) -> Shown:
     "transactions coordinator-internal-stats",
     examples=["pulsar-admin transactions coordinator-internal-stats -c 0"],
     output="The ledgers and cursors of the coordinator's log.",
-    errors=[NotFound],
+    errors=[errors.NotFound],
     helps={"coordinator_id": "The coordinator's number.", **_METADATA},
 )
 def coordinator_internal_stats(app: App, coordinator_id: int, metadata: bool) -> Shown:
@@ -92,7 +84,7 @@ def coordinator_internal_stats(app: App, coordinator_id: int, metadata: bool) ->
     examples=(),
     elsewhere=["pulsar-admin transactions transaction-metadata -m 0 -l 17"],
     output="When it was opened, its timeout, the topics it wrote to and the subscriptions it acknowledged on.",
-    errors=[NotFound, EntryCorrupt],
+    errors=[errors.NotFound, errors.EntryCorrupt],
     helps=_TXN,
 )
 def transaction_metadata(app: App, most_sig_bits: int, least_sig_bits: int) -> Shown:
@@ -105,7 +97,7 @@ def transaction_metadata(app: App, most_sig_bits: int, least_sig_bits: int) -> S
     examples=(),
     elsewhere=["pulsar-admin transactions slow-transactions -t 1s"],
     output="An open transaction a line whose timeout is longer than --time.",
-    errors=[NotFound, EntryCorrupt],
+    errors=[errors.NotFound, errors.EntryCorrupt],
     helps={**_ID, "time": "Transactions with a longer timeout."},
 )
 def slow_transactions(app: App, coordinator_id: int | None, time: int) -> Shown:
@@ -121,7 +113,7 @@ def slow_transactions(app: App, coordinator_id: int | None, time: int) -> Shown:
     "transactions transaction-buffer-stats",
     examples=["pulsar-admin transactions transaction-buffer-stats -t public/default/plain"],
     output="How far committed messages reach, how many transactions are open and were aborted; every entry is read.",
-    errors=[TopicNotFound],
+    errors=[errors.TopicNotFound],
     helps={**_TOPIC, **_LOW, "segment_stats": "Accepted and ignored: only snapshots of one message are shown."},
 )
 def buffer_stats(app: App, topic: str, low_water_mark: bool, segment_stats: bool) -> Shown:
@@ -133,7 +125,7 @@ def buffer_stats(app: App, topic: str, low_water_mark: bool, segment_stats: bool
     "transactions transaction-in-buffer-stats",
     examples=["pulsar-admin transactions transaction-in-buffer-stats -t public/default/plain -m 0 -l 1"],
     output="`startPosition` of an open one, and whether it was aborted.",
-    errors=[TopicNotFound],
+    errors=[errors.TopicNotFound],
     helps={**_TOPIC, **_TXN},
 )
 def in_buffer_stats(app: App, topic: str, most_sig_bits: int, least_sig_bits: int) -> Shown:
@@ -145,7 +137,7 @@ def in_buffer_stats(app: App, topic: str, most_sig_bits: int, least_sig_bits: in
     "transactions pending-ack-stats",
     examples=["pulsar-admin transactions pending-ack-stats -t public/default/plain -s half"],
     output="`state` None without such acknowledgements, and how many transactions hold some.",
-    errors=[TopicNotFound, SubscriptionNotFound, EntryCorrupt],
+    errors=[errors.TopicNotFound, errors.SubscriptionNotFound, errors.EntryCorrupt],
     helps={**_SUB, **_LOW},
 )
 def pending_ack_stats(app: App, topic: str, sub_name: str, low_water_mark: bool) -> Shown:
@@ -158,7 +150,7 @@ def pending_ack_stats(app: App, topic: str, sub_name: str, low_water_mark: bool)
     examples=(),
     elsewhere=["pulsar-admin transactions transaction-in-pending-ack-stats -t public/default/plain -s half -m 0 -l 1"],
     output="`cumulativeAckPosition` where it acknowledged cumulatively.",
-    errors=[TopicNotFound, SubscriptionNotFound, EntryCorrupt],
+    errors=[errors.TopicNotFound, errors.SubscriptionNotFound, errors.EntryCorrupt],
     helps={**_SUB, **_TXN},
 )
 def in_pending_ack_stats(app: App, topic: str, sub_name: str, most_sig_bits: int, least_sig_bits: int) -> Shown:
@@ -171,7 +163,7 @@ def in_pending_ack_stats(app: App, topic: str, sub_name: str, most_sig_bits: int
     examples=(),
     elsewhere=["pulsar-admin transactions pending-ack-internal-stats -t acme/orders/paid -s billing"],
     output="The ledgers and cursors of the log of a subscription's pending acknowledgements.",
-    errors=[TopicNotFound, SubscriptionNotFound],
+    errors=[errors.TopicNotFound, errors.SubscriptionNotFound],
     helps={**_SUB, **_METADATA},
 )
 def pending_ack_internal_stats(app: App, topic: str, subscription_name: str, metadata: bool) -> Shown:
@@ -184,7 +176,7 @@ def pending_ack_internal_stats(app: App, topic: str, subscription_name: str, met
     "transactions buffer-snapshot-internal-stats",
     examples=["pulsar-admin transactions buffer-snapshot-internal-stats -t public/default/plain"],
     output="The ledgers and cursors of the namespace's topic of snapshots.",
-    errors=[TopicNotFound],
+    errors=[errors.TopicNotFound],
     helps={**_TOPIC, **_METADATA},
 )
 def snapshot_internal_stats(app: App, topic: str, metadata: bool) -> Shown:
@@ -198,7 +190,7 @@ def snapshot_internal_stats(app: App, topic: str, metadata: bool) -> Shown:
     changes=True,
     examples=["pulsar-admin transactions scale-transactionCoordinators -r 16"],
     output="Nothing, like pulsar-admin; the change and its undo command are on stderr.",
-    errors=[InvalidValue, Refused, StalePlan],
+    errors=[errors.InvalidValue, errors.Refused, errors.StalePlan],
     helps={"replicas": "How many coordinators there are to be; more than now."},
 )
 def scale(app: App, replicas: int) -> None:

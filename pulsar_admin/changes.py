@@ -7,15 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pulsar_admin.columns import Column, render_cell
-from pulsar_admin.store.changes.plan import (
-    ChangePart,
-    ChangeReport,
-    DeletedPart,
-    Json,
-    NacksPart,
-    PolicyPart,
-    undo_command,
-)
+from pulsar_admin.store.changes import plan
 from pulsar_admin.store.model.cursors import Extent
 from pulsar_admin.store.model.redaction import hide_secrets_in
 from pulsar_admin.store.wording import counted, plural
@@ -50,7 +42,7 @@ _TIMES = {"nextDeadline", "deleted"}
 _IDS = {"compactedLedger"}
 
 
-def render_change(report: ChangeReport, plan_file: Path | None = None) -> str:
+def render_change(report: plan.ChangeReport, plan_file: Path | None = None) -> str:
     """Return a change's report as text; ``plan_file`` is the file that a plan was written to."""
     lines = [title_of(report, plan_file)]
     if len(report.parts) == 1:
@@ -64,22 +56,22 @@ def render_change(report: ChangeReport, plan_file: Path | None = None) -> str:
     margin = "  " if len(report.parts) == 1 else ""
     lines += [f"{margin}warning: {clean_text(typable(text))}" for text in report.plan_warnings]
     if report.number is not None:
-        lines.append(f"{margin}undo: {typable(undo_command(report.number, report.store))}")
+        lines.append(f"{margin}undo: {typable(plan.undo_command(report.number, report.store))}")
     return "\n".join(lines)
 
 
-def title_of(report: ChangeReport, plan_file: Path | None = None) -> str:
+def title_of(report: plan.ChangeReport, plan_file: Path | None = None) -> str:
     """Return the first line of ``render_change``."""
     return f"{_head(report, plan_file)}: {_action(report)}"
 
 
-def change_words(report: ChangeReport) -> str:
+def change_words(report: plan.ChangeReport) -> str:
     """Return what a change does, in words, and where it concerns one thing alone, from where to where it moves."""
     sides = [*_sides(report.parts[0])] if len(report.parts) == 1 else []
     return ", ".join((_action(report), *sides[:1]))
 
 
-def _head(report: ChangeReport, plan_file: Path | None) -> str:
+def _head(report: plan.ChangeReport, plan_file: Path | None) -> str:
     if plan_file is not None:
         return f"plan written to {clean_text(str(plan_file))}, nothing was changed"
     if report.dry_run:
@@ -87,7 +79,7 @@ def _head(report: ChangeReport, plan_file: Path | None) -> str:
     return "no change" if report.number is None else f"change {report.number}"
 
 
-def _action(report: ChangeReport) -> str:
+def _action(report: plan.ChangeReport) -> str:
     """Return what the change does and to what: a name where there is one, else how many."""
     parts = report.parts
     places = [place for place in map(_place, parts) if place]
@@ -106,27 +98,27 @@ def _named(names: Sequence[str], things: Sequence[object], what: str) -> str:
     return clean_text(found.pop()) if len(found) == 1 else counted(len(set(things)), what)
 
 
-def _place(part: ChangePart) -> str:
+def _place(part: plan.ChangePart) -> str:
     return part.topic or part.namespace or part.resource or ""
 
 
-def _counted(parts: Sequence[ChangePart]) -> str:
+def _counted(parts: Sequence[plan.ChangePart]) -> str:
     return "node" if parts and not any(part.topic or part.namespace for part in parts) else "topic"
 
 
-def _subject(part: ChangePart) -> str:
+def _subject(part: plan.ChangePart) -> str:
     place = clean_text(_place(part))
     return f"{clean_text(part.subscription)} of {place}" if part.subscription else place
 
 
-def _changes(part: ChangePart) -> bool:
+def _changes(part: plan.ChangePart) -> bool:
     return part.before != part.after
 
 
 # -- one part ---------------------------------------------------------------------------------------------------------
 
 
-def _body(report: ChangeReport, part: ChangePart) -> Iterator[str]:
+def _body(report: plan.ChangeReport, part: plan.ChangePart) -> Iterator[str]:
     yield from _sides(part) if _changes(part) else ["nothing to change"]
     yield from _amounts(report, part)
     yield from _details(part)
@@ -134,24 +126,24 @@ def _body(report: ChangeReport, part: ChangePart) -> Iterator[str]:
         yield from (f"warning: {clean_text(typable(text))}" for text in part.warnings)
 
 
-def _amounts(report: ChangeReport, part: ChangePart) -> Iterator[str]:
+def _amounts(report: plan.ChangeReport, part: plan.ChangePart) -> Iterator[str]:
     """Yield what the change does, with a verb and how much."""
     if part.replayed is not None and part.skipped is not None:
         if part.replayed.entries:
             yield _amount(_AGAIN, part.replayed)
         if part.skipped.entries:
             yield _amount(f"consumers {_never(part)}", part.skipped)
-    elif isinstance(part, PolicyPart):
+    elif isinstance(part, plan.PolicyPart):
         if part.event and part.event.position and part.extent:
             yield f"writes the event {part.event.position} to {part.event.topic} ({part.extent.bytes:,} bytes)"
     elif part.extent is not None and part.extent.entries:
         yield f"{_verb(report, part)} {_extent(part.extent)}"
-    if part.unreferenced_ledgers and isinstance(part, DeletedPart):
+    if part.unreferenced_ledgers and isinstance(part, plan.DeletedPart):
         yield f"once exported, a broker and its bookies destroy {_ledgers(part.unreferenced_ledgers)}"
-    if isinstance(part, NacksPart) and part.entries:
+    if isinstance(part, plan.NacksPart) and part.entries:
         verb = "affects" if report.is_undo else "pops" if part.precision_bits is None else "tracks"
         yield f"{verb} {counted(part.entries, 'entry')}"
-    if isinstance(part, NacksPart) and part.already_tracked:
+    if isinstance(part, plan.NacksPart) and part.already_tracked:
         yield f"{counted(part.already_tracked, 'entry is', 'entries are')} tracked already"
 
 
@@ -159,12 +151,12 @@ def _amount(verb: str, extent: Extent) -> str:
     return f"{verb} {_extent(extent)}" if verb != _AGAIN else f"{verb} {_extent(extent, ' again')}"
 
 
-def _never(part: ChangePart) -> str:
+def _never(part: plan.ChangePart) -> str:
     """Return what consumers do with messages that they are not given any more."""
     return "skip" if part.expiry is None else "lose"
 
 
-def _verb(report: ChangeReport, part: ChangePart) -> str:
+def _verb(report: plan.ChangeReport, part: plan.ChangePart) -> str:
     if report.is_undo or part.VERB:
         return "affects" if report.is_undo else part.VERB
     if part.before is None:
@@ -179,7 +171,7 @@ def _extent(extent: Extent, again: str = "") -> str:
     return f"{messages} ({counted(extent.bytes, 'byte')})"
 
 
-def _details(part: ChangePart) -> Iterator[str]:
+def _details(part: plan.ChangePart) -> Iterator[str]:
     """Yield what a moved or removed cursor's report says beyond before and after."""
     for row in part.ledgers[:_SHOWN_LEDGERS]:
         yield f"ledger {row.ledger_id}: {_extent(row.extent)}"
@@ -203,7 +195,7 @@ def _difference(entries: int) -> str:
     return f"{abs(entries):,} {'more' if entries > 0 else 'fewer'} {plural(abs(entries), 'entry')}"
 
 
-def _deletable(part: ChangePart) -> Iterator[str]:
+def _deletable(part: plan.ChangePart) -> Iterator[str]:
     """Yield what a broker may delete once cursors have moved forward, and what retains the rest."""
     found = part.deletable
     if found is None or (part.after is not None and not (part.skipped and part.skipped.entries)):
@@ -224,10 +216,10 @@ def _ledgers(ids: tuple[int, ...]) -> str:
     return f"{len(ids):,} ledgers from {ids[0]} to {ids[-1]}"
 
 
-def _totals(report: ChangeReport) -> Iterator[str]:
+def _totals(report: plan.ChangeReport) -> Iterator[str]:
     amounts: dict[str, Extent] = {}
     for part in report.parts:
-        if part.replayed is None and part.extent is not None and not isinstance(part, PolicyPart):
+        if part.replayed is None and part.extent is not None and not isinstance(part, plan.PolicyPart):
             verb = _verb(report, part)
             amounts[verb] = amounts.get(verb, Extent()) + part.extent
         for verb, extent in ((_AGAIN, part.replayed), (f"consumers {_never(part)}", part.skipped)):
@@ -241,7 +233,7 @@ def _totals(report: ChangeReport) -> Iterator[str]:
 # -- before and after -------------------------------------------------------------------------------------------------
 
 
-def _sides(part: ChangePart) -> Iterator[str]:
+def _sides(part: plan.ChangePart) -> Iterator[str]:
     """Yield ``key: old -> new`` for each difference; ``key: value`` for a created or removed thing."""
     if part.before is None or part.after is None:
         for key, value in _leaves(hide_secrets_in(part.before or part.after or {})):
@@ -260,12 +252,12 @@ def _sides(part: ChangePart) -> Iterator[str]:
             yield f"{clean_text(key)}: {old} -> {new}"
 
 
-def _item(item: Json) -> str:
+def _item(item: plan.Json) -> str:
     """Return an item such as a join as text: its ledgers, and the witness for it."""
     return ": ".join(", ".join(map(str, value)) if isinstance(value, list) else str(value) for value in item.values())
 
 
-def _leaves(value: Json, prefix: str = "") -> Iterator[tuple[str, Any]]:  # Any: JSON values
+def _leaves(value: plan.Json, prefix: str = "") -> Iterator[tuple[str, Any]]:  # Any: JSON values
     for key, item in value.items():
         if isinstance(item, dict):
             yield from _leaves(item, f"{prefix}{key}.")

@@ -10,16 +10,7 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App, Result
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import TopicSelection, command, pass_app, redact_properties_option, topics_argument
-from pulsar_admin.store.errors import (
-    ChangeNotFound,
-    IndexCorrupt,
-    MetadataCorrupt,
-    StalePlan,
-    StoreBusy,
-    StoreNotFound,
-    TopicNotFound,
-    UndoConflict,
-)
+from pulsar_admin.store import errors
 from pulsar_admin.store.model.publish_times import FORMS, Form
 from pulsar_admin.typable import typable
 
@@ -43,7 +34,7 @@ _COLUMNS = (
     examples=[],
     elsewhere=["pulsar-admin store log", "pulsar-admin store log 17 --steps -o json"],
     output="One row per change, oldest first: when, by which command, what it did to which topic, and what undid it.",
-    errors=[StoreNotFound, ChangeNotFound],
+    errors=[errors.StoreNotFound, errors.ChangeNotFound],
 )
 @click.argument("changes", metavar="[CHANGE]...", type=whole(1), nargs=-1)
 @click.option("--steps", is_flag=True, help="Also the rows written: database, key, bytes before and after (hex).")
@@ -98,7 +89,7 @@ def _total(row: dict[str, Any], key: str) -> int | None:  # Any: JSON
     examples=[],
     elsewhere=["pulsar-admin store undo 17", "pulsar-admin store undo 17 --dry-run"],
     output="The undoing change: the state before and after it. It can itself be undone.",
-    errors=[ChangeNotFound, UndoConflict, StalePlan, StoreBusy],
+    errors=[errors.ChangeNotFound, errors.UndoConflict, errors.StalePlan, errors.StoreBusy],
 )
 @click.argument("change", type=whole(1))
 @pass_app
@@ -116,7 +107,7 @@ def undo(app: App, change: int) -> None:
     examples=["pulsar-admin store annotate public/default/plain --dry-run", "pulsar-admin store annotate --all-topics"],
     elsewhere=["pulsar-admin store annotate --pattern 'acme/*/*' --form fields"],
     output="The change: a row a topic, how many of its ledgers state their publish times, and the undo command.",
-    errors=[TopicNotFound, MetadataCorrupt, IndexCorrupt, StalePlan],
+    errors=[errors.TopicNotFound, errors.MetadataCorrupt, errors.IndexCorrupt, errors.StalePlan],
 )
 @topics_argument
 @click.option(

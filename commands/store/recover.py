@@ -14,16 +14,7 @@ from pulsar_admin.commands.ledger_repairs import accept_option
 from pulsar_admin.commands.store.clusters import bookies_of, conf_options, root_options, zookeeper_client
 from pulsar_admin.context import App, Result, Shown
 from pulsar_admin.options import ParsedType, command, pass_app
-from pulsar_admin.store.errors import (
-    InvalidValue,
-    MetadataCorrupt,
-    MissingComponent,
-    Refused,
-    SourceNotFound,
-    StalePlan,
-    StoreNotFound,
-    Unsupported,
-)
+from pulsar_admin.store import errors
 from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
@@ -72,13 +63,13 @@ def _percent(text: str) -> object:
     output="What goes: of each bookie ledgers, entries, bytes, why, and which entry logs; topics; ids that would be given twice. Exit code "
     "3 when a bookie loses more than --max-loss.",
     errors=[
-        InvalidValue,
-        Refused,
-        SourceNotFound,
-        StoreNotFound,
-        Unsupported,
-        MetadataCorrupt,
-        MissingComponent,
+        errors.InvalidValue,
+        errors.Refused,
+        errors.SourceNotFound,
+        errors.StoreNotFound,
+        errors.Unsupported,
+        errors.MetadataCorrupt,
+        errors.MissingComponent,
     ],
 )
 @click.option(
@@ -259,7 +250,7 @@ _LEVELS = ("A", "B", "C")
         "pulsar-admin --store bookies-alone store recover --level C --names names.csv --dry-run",
     ],
     output="The change: each topic with its ledgers, each subscription with its position, schemas, namespaces, and their witnesses.",
-    errors=[StoreNotFound, Refused, Unsupported, MetadataCorrupt, StalePlan],
+    errors=[errors.StoreNotFound, errors.Refused, errors.Unsupported, errors.MetadataCorrupt, errors.StalePlan],
     uses=["spark"],
 )
 @click.option("--level", type=click.Choice(_LEVELS), help="How much is left [detected from the store].")

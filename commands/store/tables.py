@@ -9,22 +9,7 @@ import click
 
 from pulsar_admin.context import App, Result
 from pulsar_admin.options import ColumnsOf, command, pass_app
-from pulsar_admin.store.errors import (
-    AlreadyExists,
-    Corrupt,
-    DiskFull,
-    InvalidValue,
-    MissingComponent,
-    NotFound,
-    NotWritable,
-    Refused,
-    SliceFailed,
-    SourceChanged,
-    SourceNotFound,
-    StalePlan,
-    StoreBusy,
-    Unsupported,
-)
+from pulsar_admin.store import errors
 from pulsar_admin.store.names import PROFILES
 from pulsar_admin.store.wording import counted
 
@@ -48,16 +33,16 @@ if TYPE_CHECKING:
     output="Each table: its rows, files and bytes, and the rows that it had before; entries with a wrong digest and bytes that are no "
     "records, in numbers.",
     errors=[
-        InvalidValue,
-        MissingComponent,
-        Refused,
-        StalePlan,
-        StoreBusy,
-        SourceNotFound,
-        SliceFailed,
-        DiskFull,
-        NotWritable,
-        Corrupt,
+        errors.InvalidValue,
+        errors.MissingComponent,
+        errors.Refused,
+        errors.StalePlan,
+        errors.StoreBusy,
+        errors.SourceNotFound,
+        errors.SliceFailed,
+        errors.DiskFull,
+        errors.NotWritable,
+        errors.Corrupt,
     ],
     uses=["spark"],
 )
@@ -113,15 +98,15 @@ def _check(given: Mapping[str, Any], *, messages: bool, iceberg: bool) -> None: 
     elsewhere=["pulsar-admin --store eu-1 store import tables s3://fleet/tables --cluster eu-1"],
     output="What was loaded: nodes, ledgers, entries, and the files that hold the entries.",
     errors=[
-        SourceNotFound,
-        NotFound,
-        InvalidValue,
-        Unsupported,
-        SourceChanged,
-        Corrupt,
-        AlreadyExists,
-        DiskFull,
-        NotWritable,
+        errors.SourceNotFound,
+        errors.NotFound,
+        errors.InvalidValue,
+        errors.Unsupported,
+        errors.SourceChanged,
+        errors.Corrupt,
+        errors.AlreadyExists,
+        errors.DiskFull,
+        errors.NotWritable,
     ],
 )
 @click.argument("place", metavar="DIRECTORY|URL")

@@ -11,15 +11,7 @@ from pulsar_admin.context import App, Result
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import TopicSelection
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.model.topics import (
-    check_partitioned,
-    existing_partitions,
-    expand_topic,
-    find_plain_size,
-    read_topic,
-    select_partitioned,
-    select_topics,
-)
+from pulsar_admin.store.model import topics
 from pulsar_admin.store.names import TopicName
 
 if TYPE_CHECKING:
@@ -50,7 +42,7 @@ class ChosenTopics:
 
 def selected(app: App, txn: Txn, selection: TopicSelection, *, broken: bool = True) -> tuple[TopicName, ...]:
     """Return the topics meant by ``selection``, all or nothing; ``broken``: warns of broken ledgers. Raises TopicNotFound."""
-    names = select_topics(txn, selection)
+    names = topics.select_topics(txn, selection)
     if broken:
         app.session.warn_of_broken(txn, names)
     return names
@@ -64,7 +56,9 @@ def choose(app: App, txn: Txn, selection: TopicSelection) -> ChosenTopics:
     """
     if not selection.topics:
         return ChosenTopics(selected(app, txn, selection), True)
-    names = tuple(name for names in _found(app, selection, lambda name: expand_topic(txn, name)) for name in names)
+    names = tuple(
+        name for names in _found(app, selection, lambda name: topics.expand_topic(txn, name)) for name in names
+    )
     app.session.warn_of_broken(txn, names)
     return ChosenTopics(names, selection.single is None or len(names) > 1)
 
@@ -75,11 +69,11 @@ def choose_partitioned(app: App, txn: Txn, selection: TopicSelection) -> ChosenT
     Warns of broken ledgers of their partitions.
     """
     if selection.topics:
-        names = tuple(_found(app, selection, lambda name: check_partitioned(txn, name)))
+        names = tuple(_found(app, selection, lambda name: topics.check_partitioned(txn, name)))
     else:
-        names = select_partitioned(txn, selection.pattern)
+        names = topics.select_partitioned(txn, selection.pattern)
     for name in names:
-        app.session.warn_of_broken(txn, existing_partitions(txn, name))
+        app.session.warn_of_broken(txn, topics.existing_partitions(txn, name))
     return ChosenTopics(names, selection.single is None)
 
 
@@ -102,9 +96,9 @@ def size_of(reader: EntryReader, names: Sequence[TopicName]) -> int:
     total = 0
     for name in names:
         with suppress(StoreError):  # reading the topic reports it
-            found = find_plain_size(reader.txn, name)
+            found = topics.find_plain_size(reader.txn, name)
             if found is None:
-                topic = read_topic(reader.txn, name)
+                topic = topics.read_topic(reader.txn, name)
                 found = topic.number_of_entries, topic.total_size_bytes
             total += entry_bytes(*found)
     return total

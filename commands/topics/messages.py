@@ -41,14 +41,7 @@ from pulsar_admin.options import (
     subscription_option,
     topics_argument,
 )
-from pulsar_admin.store.errors import (
-    EntryCorrupt,
-    EntryNotFound,
-    InvalidValue,
-    NothingMatches,
-    SubscriptionNotFound,
-    TopicNotFound,
-)
+from pulsar_admin.store import errors
 from pulsar_admin.store.model.messages import find_topic_of, nth_position, redacted
 from pulsar_admin.store.model.schemas import PathTest, parse_path_test
 from pulsar_admin.store.model.topics import read_topic
@@ -76,7 +69,7 @@ _ID_COLUMNS = (
         "pulsar-admin topics last-message-id acme/orders/parts -o jsonl",
     ],
     output="The id with upstream's keys; `batchIndex` is that of the last message of a batch. Several topics: one row each.",
-    errors=[TopicNotFound],
+    errors=[errors.TopicNotFound],
 )
 @topics_argument
 @pass_app
@@ -107,7 +100,7 @@ class MessageOptions(Struct, frozen=True):
     ],
     output="The message as text with a hex dump, of a batch the first one; as JSON with its payload in base64. --value: the "
     "value below it, and the keys of `topics read --value`.",
-    errors=[TopicNotFound, EntryNotFound, EntryCorrupt],
+    errors=[errors.TopicNotFound, errors.EntryNotFound, errors.EntryCorrupt],
 )
 @topics_argument
 @click.option("-l", "--ledgerId", "ledger_id", type=INTEGER, required=True, help="The ledger.")
@@ -153,7 +146,7 @@ def _printing(app: App, options: MessageOptions | PeekOptions, **what: bool) -> 
         "pulsar-admin topics examine-messages acme/orders/parts",
     ],
     output="The message as text with a hex dump, of a batch the first one; as JSON with its payload in base64.",
-    errors=[TopicNotFound, NothingMatches, EntryNotFound, EntryCorrupt],
+    errors=[errors.TopicNotFound, errors.NothingMatches, errors.EntryNotFound, errors.EntryCorrupt],
 )
 @topics_argument
 @click.option(
@@ -239,7 +232,7 @@ class PeekOptions(Struct, frozen=True):
     ],
     output="Messages as text with a hex dump, a line of dashes between them; as JSON with payloads in base64. "
     "Entries that cannot be read are skipped and make the exit code 1.",
-    errors=[TopicNotFound, SubscriptionNotFound],
+    errors=[errors.TopicNotFound, errors.SubscriptionNotFound],
 )
 @topics_argument
 @subscription_option
@@ -311,7 +304,7 @@ class ReadRequest(Struct, frozen=True):
     ],
     output="One row per message: position, times, key, producer, sequence id, properties, size and SHA-1 of the payload. Entries "
     "that cannot be read are skipped, named on stderr and make the exit code 1; so are values that cannot be decoded.",
-    errors=[TopicNotFound, InvalidValue],
+    errors=[errors.TopicNotFound, errors.InvalidValue],
 )
 @topics_argument
 @click.option("--from", "first", type=POSITION, help="From this position on; latest is the last entry.")
@@ -352,7 +345,7 @@ def read(app: App, selection: TopicSelection, options: ReadRequest) -> Iterator[
 def _property(text: str) -> tuple[str, str | None]:
     name, given, value = text.partition("=")
     if not name:
-        raise InvalidValue(f"{text!r} names no property", hint="write NAME=VALUE, or NAME for any value")
+        raise errors.InvalidValue(f"{text!r} names no property", hint="write NAME=VALUE, or NAME for any value")
     return name, value if given else None
 
 
@@ -402,7 +395,7 @@ _MARK = Column("", lambda row: "" if row.context else "*")
     output="One row per message, as `topics read` shows it, in the order of the topics. With -A, -B or -C also the "
     "messages around it, and a star before each match (JSON: the others have `context`). Messages that cannot be "
     "read, or are encrypted and may match, are counted on stderr and make the exit code 1.",
-    errors=[TopicNotFound, InvalidValue, NothingMatches],
+    errors=[errors.TopicNotFound, errors.InvalidValue, errors.NothingMatches],
 )
 @topics_argument
 @click.option("--key", "keys", multiple=True, help="Messages with this key; if repeated, any of them.")
@@ -459,7 +452,7 @@ def search(app: App, selection: TopicSelection, options: SearchRequest) -> Itera
         hint = "--uncommitted also searches messages of open and aborted transactions"
         if options.uncommitted:
             hint = "look into other topics, or at other times"
-        raise NothingMatches("no message matches", hint=hint)
+        raise errors.NothingMatches("no message matches", hint=hint)
 
 
 def _search_query(app: App, options: SearchRequest) -> MessageQuery:

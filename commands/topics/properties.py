@@ -6,15 +6,8 @@ from typing import Any
 
 from pulsar_admin.context import App, Printed, Result, Shown
 from pulsar_admin.jsonify import dump_json
+from pulsar_admin.store import errors
 from pulsar_admin.store.codec.java import java_text
-from pulsar_admin.store.errors import (
-    InvalidValue,
-    MetadataCorrupt,
-    NamespaceNotFound,
-    StalePlan,
-    SubscriptionNotFound,
-    TopicNotFound,
-)
 from pulsar_admin.store.names import TopicName
 from pulsar_admin.upstream import mirrored
 
@@ -27,7 +20,7 @@ _SUBSCRIPTION = {"subscription": "Its name."}
     "topics get-properties",
     examples=["pulsar-admin topics get-properties acme/orders/parts-partition-0"],
     output="`key    value`, one a line, as pulsar-admin prints them; nothing without properties.",
-    errors=[TopicNotFound],
+    errors=[errors.TopicNotFound],
 )
 def get(app: App, topic: TopicName) -> Shown:
     """Show the properties of a topic."""
@@ -39,7 +32,7 @@ def get(app: App, topic: TopicName) -> Shown:
     changes=True,
     examples=["pulsar-admin topics update-properties public/default/plain -p owner=billing"],
     output=_NOTHING,
-    errors=[TopicNotFound, StalePlan],
+    errors=[errors.TopicNotFound, errors.StalePlan],
     helps=_PAIR,
 )
 def update(app: App, topic: TopicName, property: dict[str, str]) -> None:
@@ -52,7 +45,7 @@ def update(app: App, topic: TopicName, property: dict[str, str]) -> None:
     changes=True,
     examples=["pulsar-admin topics remove-properties public/default/plain -k owner"],
     output=_NOTHING,
-    errors=[TopicNotFound, StalePlan],
+    errors=[errors.TopicNotFound, errors.StalePlan],
     helps={"key": "The property's key; without it nothing is removed."},
 )
 def remove(app: App, topic: TopicName, key: str | None) -> None:
@@ -65,7 +58,7 @@ def remove(app: App, topic: TopicName, key: str | None) -> None:
     examples=(),
     elsewhere=["pulsar-admin topics get-subscription-properties public/default/plain -s half"],
     output="One line of JSON; for a partitioned topic the properties of all its partitions.",
-    errors=[TopicNotFound, SubscriptionNotFound],
+    errors=[errors.TopicNotFound, errors.SubscriptionNotFound],
     helps=_SUBSCRIPTION,
 )
 def get_of_subscription(app: App, topic: TopicName, subscription: str) -> Result:
@@ -79,7 +72,7 @@ def get_of_subscription(app: App, topic: TopicName, subscription: str) -> Result
     changes=True,
     examples=["pulsar-admin topics update-subscription-properties public/default/plain -s half -p owner=billing"],
     output=_NOTHING,
-    errors=[TopicNotFound, SubscriptionNotFound, InvalidValue, StalePlan],
+    errors=[errors.TopicNotFound, errors.SubscriptionNotFound, errors.InvalidValue, errors.StalePlan],
     helps={**_SUBSCRIPTION, **_PAIR, "clear": "Remove all properties."},
 )
 def update_of_subscription(
@@ -87,9 +80,9 @@ def update_of_subscription(
 ) -> None:
     """Set the properties of a subscription, replacing those it has."""
     if not property and not clear:
-        raise InvalidValue("If you want to clear the properties you have to use --clear")
+        raise errors.InvalidValue("If you want to clear the properties you have to use --clear")
     if property and clear:
-        raise InvalidValue("If you set --clear then you should not pass any properties")
+        raise errors.InvalidValue("If you set --clear then you should not pass any properties")
     app.change(app.topic(topic).cursor(subscription).set_properties(property))
 
 
@@ -97,7 +90,7 @@ def update_of_subscription(
     "topics get-replicated-subscription-status",
     examples=["pulsar-admin topics get-replicated-subscription-status public/default/plain -s half"],
     output="`topic    true` or `false`, one line a partition.",
-    errors=[TopicNotFound, SubscriptionNotFound],
+    errors=[errors.TopicNotFound, errors.SubscriptionNotFound],
     helps=_SUBSCRIPTION,
 )
 def get_replicated(app: App, topic: TopicName, subscription: str) -> Shown:
@@ -111,13 +104,13 @@ def get_replicated(app: App, topic: TopicName, subscription: str) -> Shown:
     changes=True,
     examples=["pulsar-admin topics set-replicated-subscription-status public/default/plain -s half --enable"],
     output=_NOTHING,
-    errors=[TopicNotFound, SubscriptionNotFound, InvalidValue, StalePlan],
+    errors=[errors.TopicNotFound, errors.SubscriptionNotFound, errors.InvalidValue, errors.StalePlan],
     helps={**_SUBSCRIPTION, "enable": "Clusters share its position.", "disable": "They do not."},
 )
 def set_replicated(app: App, topic: TopicName, subscription: str, enable: bool, disable: bool) -> None:
     """Set whether clusters share the position of a subscription."""
     if enable == disable:
-        raise InvalidValue("Need to specify either --enable or --disable")
+        raise errors.InvalidValue("Need to specify either --enable or --disable")
     app.change(app.topic(topic).cursor(subscription).set_replicated(enable))
 
 
@@ -128,7 +121,7 @@ _HELPS = {
 _SETS: Any = {  # Any: keywords of click
     "changes": True,
     "helps": _HELPS,
-    "errors": [TopicNotFound, NamespaceNotFound, InvalidValue],
+    "errors": [errors.TopicNotFound, errors.NamespaceNotFound, errors.InvalidValue],
 }
 
 
@@ -136,7 +129,7 @@ _SETS: Any = {  # Any: keywords of click
     "topics permissions",
     examples=[],
     elsewhere=["pulsar-admin topics permissions acme/orders/compacted"],
-    errors=[TopicNotFound, NamespaceNotFound, MetadataCorrupt],
+    errors=[errors.TopicNotFound, errors.NamespaceNotFound, errors.MetadataCorrupt],
 )
 def permissions(app: App, topic: TopicName) -> Shown:
     """Show the permissions of roles on a topic: its own, and those of its namespace."""

@@ -12,40 +12,15 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pulsar_admin.store.changes.plan import (
-    ChangeKind,
-    CursorPart,
-    Deletable,
-    ExpiryDetails,
-    LedgerPart,
-    MoveBasis,
-    Plan,
-    RetainingSubscription,
-    put_value_step,
-)
+from pulsar_admin.store.changes import plan
 from pulsar_admin.store.codec.cursor import CursorInfo, CursorState, encode_cursor_info
 from pulsar_admin.store.db.changes import Step
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.errors import Refused
 from pulsar_admin.store.facts.backlogs import extent_of_messages, find_cut
+from pulsar_admin.store.model import cursors
 from pulsar_admin.store.model.coverage import absent_of
-from pulsar_admin.store.model.cursors import (
-    COMPACTION_CURSOR,
-    DEDUP_CURSOR,
-    LOG_CURSOR,
-    PENDING_ACK_CURSOR,
-    Cursor,
-    CursorSource,
-    Extent,
-    Intervals,
-    backlog_entries,
-    iter_ledger_parts,
-    normal_ranges,
-    pending_intervals,
-    range_text,
-    subtract,
-)
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.references import COMPACTED_LEDGER
 from pulsar_admin.store.model.topics import Topic
@@ -58,10 +33,10 @@ class CursorMove(Struct, frozen=True):
     """One cursor, the state that it moves to, and what else the report says about the move."""
 
     topic: Topic
-    cursor: Cursor
+    cursor: cursors.Cursor
     state: CursorState
-    basis: MoveBasis | None = None
-    expiry: ExpiryDetails | None = None
+    basis: plan.MoveBasis | None = None
+    expiry: plan.ExpiryDetails | None = None
     warnings: tuple[str, ...] = ()
     misses: bool = False
     """Whether nothing is at or after the time that it goes to, so that it goes to the end."""
@@ -83,13 +58,13 @@ class CursorMove(Struct, frozen=True):
         return is_own and _passes_entries(self.topic, self.cursor.state, self.state)
 
 
-CLEAR_BACKLOG = ChangeKind("topics clear-backlog", "clear the backlog of {subscription} on {place}")
-CLEAR_NAMESPACE = ChangeKind("namespaces clear-backlog", CLEAR_BACKLOG.words)
-SKIP = ChangeKind("topics skip", "skip messages of {subscription} on {place}")
-RESET = ChangeKind("topics reset-cursor", "reset cursor {subscription} of {place}")
+CLEAR_BACKLOG = plan.ChangeKind("topics clear-backlog", "clear the backlog of {subscription} on {place}")
+CLEAR_NAMESPACE = plan.ChangeKind("namespaces clear-backlog", CLEAR_BACKLOG.words)
+SKIP = plan.ChangeKind("topics skip", "skip messages of {subscription} on {place}")
+RESET = plan.ChangeKind("topics reset-cursor", "reset cursor {subscription} of {place}")
 
 
-def plan_moves(reader: EntryReader, kind: ChangeKind, moves: Iterable[CursorMove], now_ms: int) -> Plan:
+def plan_moves(reader: EntryReader, kind: plan.ChangeKind, moves: Iterable[CursorMove], now_ms: int) -> plan.Plan:
     """Return one plan for all moves. A cursor that is already there is reported and not written.
 
     Raises Refused for a cursor that a broker keeps for itself.
@@ -103,7 +78,7 @@ def plan_moves(reader: EntryReader, kind: ChangeKind, moves: Iterable[CursorMove
     freed = {name: _freed(reader, topic, after, now_ms) for name, topic in topics.items()}
     parts = tuple(_move_part(reader, move, freed[move.topic.name]) for move in listed)
     untouched = frozenset(place for place, move in enumerate(listed) if not _moves(move))
-    return Plan(kind, reader.txn.id, steps, parts, untouched=untouched)
+    return plan.Plan(kind, reader.txn.id, steps, parts, untouched=untouched)
 
 
 def _moves(move: CursorMove) -> bool:
@@ -112,9 +87,9 @@ def _moves(move: CursorMove) -> bool:
     return move.state != move.cursor.state or move.cursor.ahead is not None or is_stale
 
 
-def is_unreadable(cursor: Cursor) -> bool:
+def is_unreadable(cursor: cursors.Cursor) -> bool:
     """Return whether the cursor's stored value is damaged, so that its position is unknown."""
-    return cursor.source is CursorSource.UNREADABLE
+    return cursor.source is cursors.CursorSource.UNREADABLE
 
 
 def _freed(reader: EntryReader, topic: Topic, after: Mapping[tuple[Any, str], Position], now_ms: int) -> Freed:
@@ -130,7 +105,7 @@ def _move_step(txn: Txn, move: CursorMove, now_ms: int) -> Step:
     before = move.cursor.info
     info = info_of_state(move.state, before.cursor_properties, before.last_active_ms)
     base = b"" if is_unreadable(move.cursor) else node.value  # a damaged value has no fields that could be kept
-    return put_value_step(txn, path, encode_cursor_info(info, base), now_ms)
+    return plan.put_value_step(txn, path, encode_cursor_info(info, base), now_ms)
 
 
 def info_of_state(
@@ -151,18 +126,21 @@ def info_of_state(
 # -- reports ----------------------------------------------------------------------------------------------------------
 
 
-def _move_part(reader: EntryReader, move: CursorMove, freed: Freed) -> CursorPart:
+def _move_part(reader: EntryReader, move: CursorMove, freed: Freed) -> plan.CursorPart:
     txn = reader.txn
-    before, after = pending_intervals(move.topic, move.cursor.state), pending_intervals(move.topic, move.state)
-    replayed = extent_of_messages(reader, move.topic, subtract(after, before))
-    skipped = extent_of_messages(reader, move.topic, subtract(before, after))
+    before, after = (
+        cursors.pending_intervals(move.topic, move.cursor.state),
+        cursors.pending_intervals(move.topic, move.state),
+    )
+    replayed = extent_of_messages(reader, move.topic, cursors.subtract(after, before))
+    skipped = extent_of_messages(reader, move.topic, cursors.subtract(before, after))
     is_lost = is_unreadable(move.cursor)
     stood = (
         state_json(move.topic, move.cursor.state)
         | ({} if move.cursor.ahead is None else {"storedMarkDeletePosition": str(move.cursor.ahead)})
         | _view_json(move, move.cursor.state)
     )
-    return CursorPart(
+    return plan.CursorPart(
         topic=str(move.topic.name),
         subscription=move.cursor.name,
         before=None if is_lost else stood,
@@ -210,7 +188,7 @@ def _source_warnings(move: CursorMove, absent: tuple[str, ...]) -> list[str]:
             f"BookKeeper's metadata of the cursor ledger {cursor.info.cursors_ledger_id} is gone: a broker would start {cursor.name} "
             f"at {cursor.mark_delete}; the ledger's entries still say {cursor.recoverable.mark_delete}"
         )
-    elif cursor.source is CursorSource.FALLBACK:
+    elif cursor.source is cursors.CursorSource.FALLBACK:
         warnings.append(
             f"the cursor ledger {cursor.info.cursors_ledger_id} is gone or empty: the only known position of "
             f"{cursor.name} is the one from before that ledger was created"
@@ -224,7 +202,7 @@ def _source_warnings(move: CursorMove, absent: tuple[str, ...]) -> list[str]:
     return warnings
 
 
-def unreadable_text(cursor: Cursor) -> str:
+def unreadable_text(cursor: cursors.Cursor) -> str:
     """Return a text about the loss that the damaged value of ``cursor`` means."""
     return f"the value of {cursor.name} cannot be read: its position, acknowledgements and properties are lost"
 
@@ -233,33 +211,33 @@ def state_json(topic: Topic, state: CursorState) -> dict[str, Any]:  # Any: JSON
     """Return where a cursor stands, in a report's terms."""
     return {
         "markDeletePosition": str(state.mark_delete),
-        "individuallyDeletedMessages": range_text(state.ranges),
+        "individuallyDeletedMessages": cursors.range_text(state.ranges),
         "batchIndexAcks": len(state.batch_deletes),
-        "backlogEntries": backlog_entries(topic, state),
+        "backlogEntries": cursors.backlog_entries(topic, state),
     }
 
 
-def deletable_of(freed: Freed) -> Deletable:
+def deletable_of(freed: Freed) -> plan.Deletable:
     """Return what a broker may delete after the change, and what holds back the rest."""
-    return Deletable(
+    return plan.Deletable(
         tuple(ledger.ledger_id for ledger in freed.ledgers),
         sum(ledger.entries for ledger in freed.ledgers),
         sum(ledger.size_bytes for ledger in freed.ledgers),
         tuple(ledger.ledger_id for ledger in freed.kept_by_retention),
-        None if freed.blocker is None else RetainingSubscription(*freed.blocker),
+        None if freed.blocker is None else plan.RetainingSubscription(*freed.blocker),
         tuple(ledger.ledger_id for ledger in freed.retained),
     )
 
 
-def ledger_parts(reader: EntryReader, topic: Topic, intervals: Intervals) -> tuple[LedgerPart, ...]:
+def ledger_parts(reader: EntryReader, topic: Topic, intervals: cursors.Intervals) -> tuple[plan.LedgerPart, ...]:
     """Return the entries and bytes in ``intervals``, for each ledger."""
-    parts: dict[int, Extent] = {}
+    parts: dict[int, cursors.Extent] = {}
     for start, end in intervals:
-        for ledger_id, first, last in iter_ledger_parts(topic, start, end):
+        for ledger_id, first, last in cursors.iter_ledger_parts(topic, start, end):
             rank = topic.rank(Position(ledger_id, first))
             here = extent_of_messages(reader, topic, ((rank, rank + last - first + 1),))
-            parts[ledger_id] = parts.get(ledger_id, Extent()) + here
-    return tuple(LedgerPart(*one) for one in parts.items())
+            parts[ledger_id] = parts.get(ledger_id, cursors.Extent()) + here
+    return tuple(plan.LedgerPart(*one) for one in parts.items())
 
 
 # -- forward ----------------------------------------------------------------------------------------------------------
@@ -277,7 +255,7 @@ def advanced(topic: Topic, state: CursorState, position: Position) -> CursorStat
     if target <= state.mark_delete:
         return state
     next_rank = topic.place(target)
-    for start, end in normal_ranges(topic, state):
+    for start, end in cursors.normal_ranges(topic, state):
         if start <= next_rank < end:
             target, next_rank = topic.at_rank(end - 1), end
             break
@@ -289,7 +267,7 @@ def advanced(topic: Topic, state: CursorState, position: Position) -> CursorStat
 def skipped(topic: Topic, state: CursorState, count: int) -> CursorState:
     """Return ``state`` after skipping ``count`` more unacknowledged entries; at most to the end of the topic."""
     left = count
-    for start, end in pending_intervals(topic, state):
+    for start, end in cursors.pending_intervals(topic, state):
         if left <= 0:
             return state
         if left <= end - start:
@@ -312,17 +290,17 @@ def cleared(topic: Topic, state: CursorState) -> CursorState:
 
 
 _MOVED = {
-    COMPACTION_CURSOR: "marks how far the topic is compacted; moved, readers see other messages",
-    DEDUP_CURSOR: "marks up to where the broker knows its producers' sequence ids; moved, it drops or doubles messages",
-    PENDING_ACK_CURSOR: "marks up to where transactions' acknowledgements are settled; moved, a broker loses or repeats some, or never "
-    "opens the subscription",
-    LOG_CURSOR: "marks up to where a coordinator's transactions are over; moved, it forgets open ones or runs old ones again",
+    cursors.COMPACTION_CURSOR: "marks how far the topic is compacted; moved, readers see other messages",
+    cursors.DEDUP_CURSOR: "marks up to where the broker knows its producers' sequence ids; moved, it drops or doubles messages",
+    cursors.PENDING_ACK_CURSOR: "marks up to where transactions' acknowledgements are settled; moved, a broker loses or "
+    "repeats some, or never opens the subscription",
+    cursors.LOG_CURSOR: "marks up to where a coordinator's transactions are over; moved, it forgets open ones or runs old ones again",
 }
 _REMOVED = {
-    COMPACTION_CURSOR: "without it the compacted view is gone",
-    DEDUP_CURSOR: "without it deduplication forgets",
-    PENDING_ACK_CURSOR: "without it what transactions acknowledged is gone",
-    LOG_CURSOR: "without it open transactions are gone",
+    cursors.COMPACTION_CURSOR: "without it the compacted view is gone",
+    cursors.DEDUP_CURSOR: "without it deduplication forgets",
+    cursors.PENDING_ACK_CURSOR: "without it what transactions acknowledged is gone",
+    cursors.LOG_CURSOR: "without it open transactions are gone",
 }
 
 
@@ -345,14 +323,14 @@ def check_ending(topic: TopicName, verb: str, hint: str) -> None:
 def is_guarded(topic: TopicName, cursor: str) -> bool:
     """Return whether a broker keeps ``cursor`` for itself."""
     local = topic.base.local_name
-    if cursor == PENDING_ACK_CURSOR:
+    if cursor == cursors.PENDING_ACK_CURSOR:
         return local.endswith(PENDING_ACK_SUFFIX)
-    if cursor == LOG_CURSOR:
+    if cursor == cursors.LOG_CURSOR:
         return topic.is_system and local.startswith(TRANSACTION_LOG_PREFIX)
     return cursor in _MOVED
 
 
-def _guard_text(cursor: Cursor) -> str:
+def _guard_text(cursor: cursors.Cursor) -> str:
     """Return the text that says what moving the guarded ``cursor`` would do."""
     return f"{cursor.name} of {cursor.topic} {_MOVED[cursor.name]}"
 
@@ -365,27 +343,30 @@ def is_move(before: CursorState, after: CursorState) -> bool:
 def _passes_entries(topic: Topic, before: CursorState, after: CursorState) -> bool:
     """Return whether the cursor's backlog differs between ``before`` and ``after``."""
     return (
-        pending_intervals(topic, before) != pending_intervals(topic, after)
+        cursors.pending_intervals(topic, before) != cursors.pending_intervals(topic, after)
         or before.batch_deletes != after.batch_deletes
     )
 
 
-def _check_move(topic: Topic, cursor: Cursor, after: CursorState, *, force: bool) -> None:
+def _check_move(topic: Topic, cursor: cursors.Cursor, after: CursorState, *, force: bool) -> None:
     """Raise Refused for moving a cursor that a broker keeps for itself, unless ``force``."""
     if force or not is_guarded(topic.name, cursor.name) or not is_move(cursor.state, after):
         return
-    if cursor.name in (PENDING_ACK_CURSOR, LOG_CURSOR) and not _passes_entries(topic, cursor.state, after):
+    if cursor.name in (cursors.PENDING_ACK_CURSOR, cursors.LOG_CURSOR) and not _passes_entries(
+        topic, cursor.state, after
+    ):
         return
     hint = "add --force to move it anyway, for a plan file to the command that writes it"
     raise Refused(
         _guard_text(cursor),
-        hint=hint + ("; its properties (CompactedTopicLedger) stay" if cursor.name == COMPACTION_CURSOR else ""),
+        hint=hint
+        + ("; its properties (CompactedTopicLedger) stay" if cursor.name == cursors.COMPACTION_CURSOR else ""),
         topic=str(cursor.topic),
         subscription=cursor.name,
     )
 
 
-def check_removal(cursor: Cursor, *, force: bool) -> None:
+def check_removal(cursor: cursors.Cursor, *, force: bool) -> None:
     """Raise Refused for removing a cursor that a broker keeps for itself, unless ``force``."""
     if is_guarded(cursor.topic, cursor.name) and not force:
         raise Refused(
@@ -402,7 +383,7 @@ def check_removal(cursor: Cursor, *, force: bool) -> None:
 
 def chunk_warnings(reader: EntryReader, topic: Topic, state: CursorState) -> tuple[str, ...]:
     """Return a warning if the first entry that a cursor in ``state`` would deliver is a later chunk of a message."""
-    cut = find_cut(reader, topic, pending_intervals(topic, state))
+    cut = find_cut(reader, topic, cursors.pending_intervals(topic, state))
     if cut is None:
         return ()
     begins = "" if cut.first is None else f" that begins at {cut.first}"

@@ -28,6 +28,7 @@ from pulsar_admin.store.db.owners import OwnerKind, find_owners
 from pulsar_admin.store.db.tree import find_node, iter_children, iter_nodes
 from pulsar_admin.store.errors import Corrupt, NamespaceNotFound, Refused, StoreError, TopicNotFound, Unsupported
 from pulsar_admin.store.facts.backlogs import extent_of_messages
+from pulsar_admin.store.model import resources
 from pulsar_admin.store.model.compacted_view import find_compacted_view
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
@@ -42,14 +43,6 @@ from pulsar_admin.store.model.cursors import (
 from pulsar_admin.store.model.nodes import iter_other_ledgers, other_path
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.references import COMPACTED_LEDGER
-from pulsar_admin.store.model.resources import (
-    bundle_data_path,
-    current_cluster,
-    find_json,
-    list_tenants,
-    local_policies_path,
-    tenant_path,
-)
 from pulsar_admin.store.model.topics import (
     Topic,
     TopicLedger,
@@ -433,7 +426,7 @@ def plan_delete_tenant(reader: EntryReader, tenant: str, now_ms: int, *, force: 
 def plan_delete_all(reader: EntryReader, cluster: str, now_ms: int) -> Plan:
     """Plan deleting a cluster and all tenants, namespaces and topics; raises ResourceNotFound, Refused."""
     own = plan_delete_cluster(reader.txn, cluster, now_ms)
-    data = _plan_tenants(reader, own.kind, list_tenants(reader.txn), now_ms, force=True)
+    data = _plan_tenants(reader, own.kind, resources.list_tenants(reader.txn), now_ms, force=True)
     return replace(data, steps=data.steps + own.steps, parts=own.parts + data.parts)
 
 
@@ -441,10 +434,10 @@ def _plan_tenants(reader: EntryReader, kind: ChangeKind, tenants: Iterable[str],
     txn, names = reader.txn, list(tenants)
     namespaces = [one for tenant in names for one in check_tenant_deletable(txn, tenant, force=force)]
     for namespace in namespaces:
-        if find_json(txn, namespace.policies_path) is not None:
+        if resources.find_json(txn, namespace.policies_path) is not None:
             _check_namespace(txn, namespace)
     data = _plan_namespaces(reader, kind, namespaces, now_ms)
-    changes = [NodeChange(f"tenant {tenant}", tenant_path(tenant), None) for tenant in names]
+    changes = [NodeChange(f"tenant {tenant}", resources.tenant_path(tenant), None) for tenant in names]
     own = plan_nodes(txn, kind, changes, now_ms)
     return replace(data, steps=data.steps + own.steps, parts=own.parts + data.parts)
 
@@ -469,15 +462,15 @@ def _bases(txn: Txn, namespace: NamespaceName) -> list[TopicName]:
 
 
 def _own_nodes(txn: Txn, namespace: NamespaceName) -> Iterable[Step]:
-    below = (f"/admin/partitioned-topics/{namespace}/", f"{bundle_data_path(namespace)}/")
+    below = (f"/admin/partitioned-topics/{namespace}/", f"{resources.bundle_data_path(namespace)}/")
     paths = [node.path for prefix in below for node in iter_nodes(txn, prefix)]
-    own = (namespace.policies_path, local_policies_path(namespace))
+    own = (namespace.policies_path, resources.local_policies_path(namespace))
     steps = (delete_step(txn, path) for path in (*own, *paths))
     return [step for step in steps if step.before is not None]
 
 
 def _part(txn: Txn, namespace: NamespaceName, topics: Sequence[TopicName]) -> ChangePart:
-    policies = find_json(txn, namespace.policies_path) or {}
+    policies = resources.find_json(txn, namespace.policies_path) or {}
     before = {
         "replication_clusters": policies.get("replication_clusters"),
         "topics": sum(topic.namespace == namespace for topic in topics),
@@ -498,10 +491,10 @@ def _check_other_ledgers(txn: Txn, namespace: NamespaceName) -> None:
 
 
 def _check_namespace(txn: Txn, namespace: NamespaceName) -> None:
-    policies = find_json(txn, namespace.policies_path)
+    policies = resources.find_json(txn, namespace.policies_path)
     if policies is None:
         raise NamespaceNotFound(f"Namespace {namespace} does not exist.", namespace=str(namespace))
-    clusters, own = policies.get("replication_clusters") or [], current_cluster(txn)
+    clusters, own = policies.get("replication_clusters") or [], resources.current_cluster(txn)
     if len(clusters) > 1:
         raise Refused(
             f"Cannot delete the global namespace {namespace}. There are still more than one replication clusters configured.",

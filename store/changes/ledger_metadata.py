@@ -13,15 +13,8 @@ from typing import TYPE_CHECKING, assert_never
 from msgspec import Struct
 
 from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, put_value_step
+from pulsar_admin.store.codec import ledgermetadata
 from pulsar_admin.store.codec.claims import APPLICATION, bucket_claims, cursor_claims, schema_claims, topic_claims
-from pulsar_admin.store.codec.ledgermetadata import (
-    LedgerMetadata,
-    Segment,
-    closed_over,
-    decode_ledger_metadata,
-    encode_ledger_metadata,
-    ledger_path,
-)
 from pulsar_admin.store.db.changes import Step
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.owners import Owner, OwnerKind, find_owners, iter_owners
@@ -63,8 +56,8 @@ def plan_restore(reader: EntryReader, ledger_ids: Iterable[int], now_ms: int) ->
     for ledger_id in dict.fromkeys(ledger_ids):
         owner = _check(reader.txn, ledger_id)
         metadata = restored_metadata(reader, ledger_id, owner)
-        path = ledger_path(ledger_id)
-        steps.append(put_value_step(reader.txn, path, encode_ledger_metadata(metadata), now_ms))
+        path = ledgermetadata.ledger_path(ledger_id)
+        steps.append(put_value_step(reader.txn, path, ledgermetadata.encode_ledger_metadata(metadata), now_ms))
         parts.append(_part(ledger_id, owner, metadata))
     warning = (
         "a bookie that ran after the metadata was lost may have collected these entries as garbage: after the export"
@@ -74,12 +67,12 @@ def plan_restore(reader: EntryReader, ledger_ids: Iterable[int], now_ms: int) ->
 
 
 def _check(txn: Txn, ledger_id: int) -> Owner:
-    found = read_owners(txn, ledger_id) if find_node(txn, ledger_path(ledger_id)) is None else None
+    found = read_owners(txn, ledger_id) if find_node(txn, ledgermetadata.ledger_path(ledger_id)) is None else None
     if found is None:
-        node = find_node(txn, ledger_path(ledger_id))
+        node = find_node(txn, ledgermetadata.ledger_path(ledger_id))
         assert node is not None
         try:
-            decode_ledger_metadata(node.value, node.path)
+            ledgermetadata.decode_ledger_metadata(node.value, node.path)
         except Unsupported as error:
             raise Refused(
                 f"ledger {ledger_id} has metadata that a newer BookKeeper wrote: there is nothing to restore",
@@ -113,7 +106,7 @@ def _hint_unreferenced(txn: Txn, ledger_id: int) -> str:
     return f"{said}: see what can be restored with: pulsar-admin ledgers restore --deleted {ledger_id} --dry-run"
 
 
-def restored_metadata(reader: EntryReader, ledger_id: int, owner: Owner) -> LedgerMetadata:
+def restored_metadata(reader: EntryReader, ledger_id: int, owner: Owner) -> ledgermetadata.LedgerMetadata:
     """Return the metadata that a ledger of ``owner`` had when it was closed; raises Refused, LedgerNotFound."""
     txn = reader.txn
     name = parse_owner(owner.topic)
@@ -123,10 +116,12 @@ def restored_metadata(reader: EntryReader, ledger_id: int, owner: Owner) -> Ledg
     write_quorum, segments = find_ensembles(ledger_id, held, end.last_entry_id, sibling)
     digest_type, custom = reader.read(ledger_id, 0).digest_type, _claims(reader, name, owner, ledger_id)
     ack_quorum = ack_quorum_like(sibling, write_quorum)
-    return closed_over(segments, write_quorum, end.last_entry_id, end.length, custom, digest_type, ack_quorum)
+    return ledgermetadata.closed_over(
+        segments, write_quorum, end.last_entry_id, end.length, custom, digest_type, ack_quorum
+    )
 
 
-def ack_quorum_like(sibling: LedgerMetadata | None, write_quorum: int) -> int:
+def ack_quorum_like(sibling: ledgermetadata.LedgerMetadata | None, write_quorum: int) -> int:
     """Return the ack quorum of ``sibling`` if it has the same write quorum, else 0."""
     return sibling.ack_quorum if sibling is not None and sibling.write_quorum == write_quorum else 0
 
@@ -184,21 +179,21 @@ def _find_end(reader: EntryReader, ledger_id: int, listed: TopicLedger | None) -
 # -- where it lies ----------------------------------------------------------------------------------------------------
 
 
-def _find_sibling(txn: Txn, ledger_id: int, owner: Owner) -> LedgerMetadata | None:
+def _find_sibling(txn: Txn, ledger_id: int, owner: Owner) -> ledgermetadata.LedgerMetadata | None:
     """Return the metadata of the most similar ledger, by kind, topic and id: it most likely has the same quorums."""
     listed = ((other, (Owner(OwnerKind.TOPIC, owner.topic),)) for other in _ids(txn, parse_owner(owner.topic)))
     best: tuple[tuple[bool, bool, int], int] | None = None
     for other, owners in chain(listed, islice(iter_owners(txn), _SIBLINGS)):
-        if other != ledger_id and find_node(txn, ledger_path(other)) is not None:
+        if other != ledger_id and find_node(txn, ledgermetadata.ledger_path(other)) is not None:
             kind = all(one.kind != owner.kind for one in owners)
             rank = (kind, all(one.topic != owner.topic for one in owners), abs(other - ledger_id))
             best = min(best or (rank, other), (rank, other))
     if best is None:
         return None
-    node = find_node(txn, ledger_path(best[1]))
+    node = find_node(txn, ledgermetadata.ledger_path(best[1]))
     assert node is not None
     try:
-        return decode_ledger_metadata(node.value, node.path)
+        return ledgermetadata.decode_ledger_metadata(node.value, node.path)
     except StoreError:
         return None
 
@@ -208,8 +203,8 @@ def _ids(txn: Txn, name: TopicName) -> list[int]:
 
 
 def find_ensembles(
-    ledger_id: int, held: Mapping[str, Array], last_entry_id: int, sibling: LedgerMetadata | None
-) -> tuple[int, tuple[Segment, ...]]:
+    ledger_id: int, held: Mapping[str, Array], last_entry_id: int, sibling: ledgermetadata.LedgerMetadata | None
+) -> tuple[int, tuple[ledgermetadata.Segment, ...]]:
     """Return (write quorum, ensembles) whose round robin places every entry on exactly the bookies in ``held``.
 
     The result has the fewest ensembles, of as many bookies as those of ``sibling`` where that is no worse. Raises
@@ -256,12 +251,12 @@ def holders_of(held: Mapping[str, Array], last_entry_id: int) -> list[frozenset[
 
 def _fit(
     holders: Sequence[frozenset[str]], size: int, write_quorum: int, known: Sequence[str]
-) -> tuple[Segment, ...] | None:
+) -> tuple[ledgermetadata.Segment, ...] | None:
     """Return the fewest ensembles of ``size`` bookies that write each entry to its holders; None if none fit.
 
     A place that no entry determines gets the bookie of the preceding ensemble, else one of ``known``.
     """
-    segments: list[Segment] = []
+    segments: list[ledgermetadata.Segment] = []
     start = 0
     while start < len(holders):
         before = segments[-1].members if segments else ()
@@ -270,7 +265,7 @@ def _fit(
         filled = tuple(bookie or next(spare, "") for bookie in members)
         if not filled or "" in filled:
             return None
-        segments.append(Segment(start, filled))
+        segments.append(ledgermetadata.Segment(start, filled))
         start = end
     return tuple(segments)
 
@@ -351,7 +346,7 @@ def _bucket_key(reader: EntryReader, name: TopicName, owner: Owner, ledger_id: i
     return next(key for key in keys if key.startswith(BUCKET_PREFIX))
 
 
-def _part(ledger_id: int, owner: Owner, metadata: LedgerMetadata) -> ChangePart:
+def _part(ledger_id: int, owner: Owner, metadata: ledgermetadata.LedgerMetadata) -> ChangePart:
     return ChangePart(
         resource=f"ledger {ledger_id}",
         before={"state": "DELETED"},

@@ -16,17 +16,10 @@ from typing import NoReturn, assert_never
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from pulsar_admin.store import errors
+from pulsar_admin.store.changes import plan
 from pulsar_admin.store.changes.cursors import info_of_state, state_json
 from pulsar_admin.store.changes.log_writer import put_managed_ledger
-from pulsar_admin.store.changes.plan import (
-    ChangeKind,
-    ChangePart,
-    DeletedPart,
-    ForgottenPart,
-    Plan,
-    delete_step,
-    put_value_step,
-)
 from pulsar_admin.store.codec.claims import NAMING_KEYS
 from pulsar_admin.store.codec.cursor import CursorState, Ranges, encode_cursor_info
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
@@ -39,16 +32,6 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_metadata_damage
 from pulsar_admin.store.db.owners import Owner, OwnerKind
 from pulsar_admin.store.db.tree import find_node, iter_values, read_node
-from pulsar_admin.store.errors import (
-    Corrupt,
-    InvalidValue,
-    LedgerNotFound,
-    MetadataCorrupt,
-    NotFound,
-    Refused,
-    StoreError,
-    Unsupported,
-)
 from pulsar_admin.store.facts.trees import check_ledgers_seen, check_owners_seen
 from pulsar_admin.store.facts.under_replication import iter_emptied, iter_marks
 from pulsar_admin.store.facts.unlisted import find_newer
@@ -73,7 +56,7 @@ from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import EVENTS, MANAGED_LEDGERS, Position, TopicName, parse_topic, shell_word
 from pulsar_admin.store.wording import counted, listed, plural
 
-_FORGET = ChangeKind("ledgers forget", "forget lost ledgers of {place}")
+_FORGET = plan.ChangeKind("ledgers forget", "forget lost ledgers of {place}")
 _NAMED = 20
 """Topics whose policies are lost that a warning names."""
 
@@ -102,7 +85,7 @@ class _Referring(Struct):
 
 def plan_forget(
     reader: EntryReader, ledger_ids: Iterable[int], now_ms: int, *, force: bool = False, accepted: Collection[str] = ()
-) -> Plan:
+) -> plan.Plan:
     """Plan removing every reference to the ledgers: in lists of topics, cursors, compacted views and schemas.
 
     ``accepted`` names unknown metadata trees that do not reference the ledgers either. Raises LedgerNotFound, and
@@ -115,7 +98,7 @@ def plan_forget(
         for owner in _check(txn, ledger_id, force=force):
             referring.add(ledger_id, owner)
     steps: list[Step] = []
-    parts: list[ChangePart] = []
+    parts: list[plan.ChangePart] = []
     names = dict.fromkeys([*referring.topics, *(name for name, _ in referring.cursors)])
     for name in names:
         topic_steps, topic_parts = _forget_in_topic(reader, name, referring, now_ms)
@@ -126,38 +109,38 @@ def plan_forget(
         steps.append(step)
         parts.append(part)
     paths = (ledger_path(ledger_id) for ledger_id in ids)
-    steps += [delete_step(txn, path) for path in paths if find_node(txn, path) is not None]
-    return Plan(_FORGET, txn.id, tuple(steps), tuple(parts))
+    steps += [plan.delete_step(txn, path) for path in paths if find_node(txn, path) is not None]
+    return plan.Plan(_FORGET, txn.id, tuple(steps), tuple(parts))
 
 
 def _check(txn: Txn, ledger_id: int, *, force: bool) -> tuple[Owner, ...]:
     owners = read_owners(txn, ledger_id).owners
     if not owners:
-        raise Refused(
+        raise errors.Refused(
             f"nothing references ledger {ledger_id}: there is nothing to forget",
             hint=f"see its remaining entries with: pulsar-admin ledgers info {ledger_id}",
             ledgerId=ledger_id,
         )
     other = next((owner for owner in owners if owner.is_of_newer), None)
     if other is not None:
-        raise Refused(
+        raise errors.Refused(
             f"ledger {ledger_id} is of {other}, which a newer version wrote: this one does not change it",
             hint=f"see its remaining entries with: pulsar-admin ledgers info {ledger_id}",
             ledgerId=ledger_id,
         )
     try:
         find_metadata(txn, ledger_id)
-    except Unsupported as error:
-        raise Refused(
+    except errors.Unsupported as error:
+        raise errors.Refused(
             f"ledger {ledger_id} has metadata that a newer BookKeeper wrote, which would go with it: {error.message}",
             hint=f"see it with: pulsar-admin store cat {ledger_path(ledger_id)} --hex",
             ledgerId=ledger_id,
         ) from error
-    except Corrupt:
+    except errors.Corrupt:
         pass  # it lacks metadata, then
     missing = find_missing(txn, ledger_id)
     if not force and missing is not None and missing.unseen_entries:
-        raise Refused(
+        raise errors.Refused(
             f"{counted(missing.unseen_entries, 'entry')} of ledger {ledger_id} may be on {', '.join(missing.bookies)}, which"
             f" {plural(len(missing.bookies), 'is', 'are')} not imported",
             hint=f"import its disks: pulsar-admin store add bookie {shell_word(missing.bookies[0])}=DIR,DIR; or add "
@@ -166,14 +149,14 @@ def _check(txn: Txn, ledger_id: int, *, force: bool) -> tuple[Owner, ...]:
         )
     if not force and missing is not None and missing.outside is not None:
         found, are = missing.outside, plural(missing.outside.entries, "is", "are")
-        raise Refused(
+        raise errors.Refused(
             f"{counted(found.entries, 'entry')} of ledger {ledger_id} {are} on {', '.join(found.bookies)}, where clients do not get them",
             hint=f"restore them: {missing.cure}; or add --force to forget them anyway",
             ledgerId=ledger_id,
         )
     absent = absent_of(txn, ledger_id) if not force and missing is None else ()
     if absent:
-        raise Refused(
+        raise errors.Refused(
             f"the store has every entry of ledger {ledger_id}; whether clients get them is not known, because "
             f"{', '.join(absent)}, which it names,"
             f" {plural(len(absent), 'is', 'are')} not imported",
@@ -181,7 +164,7 @@ def _check(txn: Txn, ledger_id: int, *, force: bool) -> tuple[Owner, ...]:
             ledgerId=ledger_id,
         )
     if not force and missing is None:
-        raise Refused(
+        raise errors.Refused(
             f"ledger {ledger_id} is complete: the store has its metadata and every entry",
             hint="add --force to forget it anyway",
             ledgerId=ledger_id,
@@ -194,7 +177,7 @@ def _check(txn: Txn, ledger_id: int, *, force: bool) -> tuple[Owner, ...]:
 
 def _forget_in_topic(
     reader: EntryReader, name: TopicName, referring: _Referring, now_ms: int
-) -> tuple[list[Step], list[ChangePart]]:
+) -> tuple[list[Step], list[plan.ChangePart]]:
     """Return the steps and reports of removing lost ledgers from a topic's list and from its cursors."""
     topic = read_topic(reader.txn, name)
     gone = referring.topics.get(name, set())
@@ -265,7 +248,7 @@ def _cursor_step(txn: Txn, cursor: Cursor, state: CursorState, lost: Ids, now_ms
     path = cursor.topic.cursor_path(cursor.name)
     kept = {key: value for key, value in cursor.info.cursor_properties.items() if not _is_lost_bucket(key, value, lost)}
     info = info_of_state(state, kept, cursor.info.last_active_ms)
-    return put_value_step(txn, path, encode_cursor_info(info, read_node(txn, path).value), now_ms)
+    return plan.put_value_step(txn, path, encode_cursor_info(info, read_node(txn, path).value), now_ms)
 
 
 def _is_lost_bucket(key: str, value: str, lost: Ids) -> bool:
@@ -275,7 +258,7 @@ def _is_lost_bucket(key: str, value: str, lost: Ids) -> bool:
 # -- schemas ----------------------------------------------------------------------------------------------------------
 
 
-def _forget_in_schema(txn: Txn, name: TopicName, gone: Ids, now_ms: int) -> tuple[Step, ChangePart]:
+def _forget_in_schema(txn: Txn, name: TopicName, gone: Ids, now_ms: int) -> tuple[Step, plan.ChangePart]:
     """Return the step and report of removing schema versions stored in the ledgers ``gone``.
 
     If the newest version is lost, the one before it is stored again under a new number: messages carry the lost
@@ -289,7 +272,7 @@ def _forget_in_schema(txn: Txn, name: TopicName, gone: Ids, now_ms: int) -> tupl
         f"{plural(len(lost), 'version')} {', '.join(map(str, lost))} of the schema: messages sent with it cannot be decoded"
     ]
     if not left:
-        step = delete_step(txn, name.schema_path)
+        step = plan.delete_step(txn, name.schema_path)
         texts.append(
             "no version is left: the topic has no schema until a producer registers one or one is uploaded, as version 0"
         )
@@ -302,8 +285,8 @@ def _forget_in_schema(txn: Txn, name: TopicName, gone: Ids, now_ms: int) -> tupl
             )
             left = (*left, newest)
         value = encode_schema_locator(SchemaLocator(newest, left), read_node(txn, name.schema_path).value)
-        step = put_value_step(txn, name.schema_path, value, now_ms)
-    part = ChangePart(
+        step = plan.put_value_step(txn, name.schema_path, value, now_ms)
+    part = plan.ChangePart(
         topic=str(name),
         before={"schemaVersions": [item.version for item in locator.index]},
         after={"schemaVersions": [item.version for item in left]},
@@ -316,9 +299,9 @@ def _forget_in_schema(txn: Txn, name: TopicName, gone: Ids, now_ms: int) -> tupl
 # -- reports ----------------------------------------------------------------------------------------------------------
 
 
-def _topic_part(reader: EntryReader, topic: Topic, after: Topic, gone: Ids) -> ChangePart:
+def _topic_part(reader: EntryReader, topic: Topic, after: Topic, gone: Ids) -> plan.ChangePart:
     ranks = [(topic.ranks[place], topic.ranks[place + 1]) for place, one in enumerate(topic.ids) if one in gone]
-    return ForgottenPart(
+    return plan.ForgottenPart(
         topic=str(topic.name),
         before={"ledgers": topic.ids, "entries": topic.number_of_entries},
         after={"ledgers": after.ids, "entries": after.number_of_entries},
@@ -351,7 +334,7 @@ def _lost_policies(reader: EntryReader, topic: Topic, gone: Ids) -> str:
     for message in MessageReader(reader, ReadOptions(committed=False)).iter_messages(positions):
         try:
             found[str(topic_of_key(message.key or "")[0])] = None
-        except InvalidValue:
+        except errors.InvalidValue:
             continue
     lost = f"{counted(events, 'event')} of topic policies {plural(events, 'is', 'are')} lost: "
     if not found:
@@ -359,7 +342,7 @@ def _lost_policies(reader: EntryReader, topic: Topic, gone: Ids) -> str:
     return f"{lost}these topics have policies from before them, or none: {listed(found, _NAMED)}"
 
 
-def _cursor_part(topic: Topic, after: Topic, cursor: Cursor, state: CursorState, lost: Ids) -> ChangePart:
+def _cursor_part(topic: Topic, after: Topic, cursor: Cursor, state: CursorState, lost: Ids) -> plan.ChangePart:
     warnings = []
     if cursor.info.cursors_ledger_id in lost:
         warnings.append(
@@ -373,7 +356,7 @@ def _cursor_part(topic: Topic, after: Topic, cursor: Cursor, state: CursorState,
         )
     if any(_is_lost_bucket(key, value, lost) for key, value in cursor.info.cursor_properties.items()):
         warnings.append("an index of delayed messages is lost: a broker makes it again from the messages")
-    return ChangePart(
+    return plan.ChangePart(
         topic=str(topic.name),
         subscription=cursor.name,
         before=state_json(topic, cursor.state),
@@ -389,7 +372,7 @@ def _cursor_part(topic: Topic, after: Topic, cursor: Cursor, state: CursorState,
 _NAMED_MARKS = 10
 
 
-def plan_unmark(txn: Txn, ledgers: Sequence[int], *, force: bool = False) -> Plan:
+def plan_unmark(txn: Txn, ledgers: Sequence[int], *, force: bool = False) -> plan.Plan:
     """Plan removing under-replication marks from ``ledgers``, or if empty from all ledgers that are deleted or
     complete.
 
@@ -399,31 +382,31 @@ def plan_unmark(txn: Txn, ledgers: Sequence[int], *, force: bool = False) -> Pla
     marks = {mark.ledger_id: mark for mark in iter_marks(txn)}
     unmarked = [one for one in ledgers if one not in marks]
     if unmarked:
-        raise NotFound(
+        raise errors.NotFound(
             f"no under-replication mark of {plural(len(unmarked), 'ledger')} {listed(unmarked, _NAMED_MARKS)}",
             hint="list the marks with: pulsar-admin bookkeeper listunderreplicated",
         )
     chosen = [marks[one] for one in dict.fromkeys(ledgers)] or [mark for mark in marks.values() if mark.is_stale]
     needed = [mark.ledger_id for mark in chosen if not mark.is_stale]
     if needed and not force:
-        raise Refused(
+        raise errors.Refused(
             f"{plural(len(needed), 'ledger')} {listed(needed, _NAMED_MARKS)} {plural(len(needed), 'lacks', 'lack')} copies,"
             f" or may lack some: the {plural(len(needed), 'mark has', 'marks have')} a reason",
             hint="see: pulsar-admin ledgers underreplicated; add --force to remove the marks anyway",
             ledgerIds=needed,
         )
     paths = frozenset(mark.path for mark in chosen)
-    steps = tuple(delete_step(txn, path) for path in (*sorted(paths), *iter_emptied(txn, paths)))
+    steps = tuple(plan.delete_step(txn, path) for path in (*sorted(paths), *iter_emptied(txn, paths)))
     parts = tuple(
-        ChangePart(
+        plan.ChangePart(
             resource=f"mark of ledger {mark.ledger_id}",
             before={"ledgerId": mark.ledger_id, "missingReplicas": list(mark.bookies), "isGone": mark.is_gone},
         )
         for mark in sorted(chosen, key=lambda mark: mark.ledger_id)
     )
-    nothing = (ChangePart(resource="marks", before={"marks": len(marks)}, after={"marks": len(marks)}),)
-    kind = ChangeKind("ledgers unmark", "remove under-replication {place}")
-    return Plan(kind, txn.id, steps, parts or nothing)
+    nothing = (plan.ChangePart(resource="marks", before={"marks": len(marks)}, after={"marks": len(marks)}),)
+    kind = plan.ChangeKind("ledgers unmark", "remove under-replication {place}")
+    return plan.Plan(kind, txn.id, steps, parts or nothing)
 
 
 # -- orphans -----------------------------------------------------------------------------------------------------------
@@ -438,7 +421,7 @@ UNREFERENCED = "unreferenced"
 
 def plan_delete_orphans(
     reader: EntryReader, ledger_ids: Iterable[int], *, force: bool = False, accepted: Collection[str] = ()
-) -> Plan:
+) -> plan.Plan:
     """Plan deleting the metadata of ledgers; raises LedgerNotFound, and Refused for one that is referenced, or may
     be.
 
@@ -454,7 +437,7 @@ def plan_delete_orphans(
     parts = tuple(_part(txn, ledger_id, indexes, force=force) for ledger_id in ids)
     newer = None if force else find_newer(txn)
     if newer is not None:
-        raise Refused(
+        raise errors.Refused(
             f"the metadata is older than the bookies, which hold {counted(newer.ledgers, 'ledger')} up to "
             f"{newer.largest} with ids that it never gave: newer metadata may reference these ledgers",
             hint="provide newer metadata and run: pulsar-admin store refresh; if none exists: pulsar-admin store "
@@ -462,14 +445,14 @@ def plan_delete_orphans(
             ledgerIds=sorted(ids),
         )
     if kept:
-        raise Refused(
+        raise errors.Refused(
             f"{plural(len(kept), 'ledger')} {listed(sorted(kept))} may be the only copy of what a topic had: its node or its schema is"
             " gone without a deletion, or of another Pulsar on this BookKeeper, or it lost its compacted view",
             hint="see: pulsar-admin doctor; --force deletes them anyway",
             ledgerIds=sorted(kept),
         )
-    steps = tuple(delete_step(txn, ledger_path(one)) for one in ids)
-    return Plan(ChangeKind("ledgers delete", "delete the metadata of {place}"), txn.id, steps, parts)
+    steps = tuple(plan.delete_step(txn, ledger_path(one)) for one in ids)
+    return plan.Plan(plan.ChangeKind("ledgers delete", "delete the metadata of {place}"), txn.id, steps, parts)
 
 
 def parse_ledger_ids(lines: Iterable[str], where: str) -> Iterator[int]:
@@ -489,7 +472,7 @@ def parse_ledger_ids(lines: Iterable[str], where: str) -> Iterator[int]:
         if isinstance(found, dict) and found.get("reason", UNREFERENCED) != UNREFERENCED:
             continue
         if type(ledger_id) is not int or ledger_id < 0:
-            raise InvalidValue(
+            raise errors.InvalidValue(
                 f"{where}, line {number}: no ledger id: {line.strip()[:60]!r}",
                 hint='one a line: 7, or {"ledgerId":7}',
             )
@@ -505,7 +488,7 @@ def _check_references(txn: Txn, ledger_ids: Collection[int], *, force: bool) -> 
     for path, value in chain(iter_values(txn, f"{MANAGED_LEDGERS}/"), iter_values(txn, "/schemas/")):
         try:
             namings = read_namings(path, value)
-        except StoreError as error:
+        except errors.StoreError as error:
             problem = problem or error.message
             continue
         for kind, name, cursor, named in namings:
@@ -513,23 +496,23 @@ def _check_references(txn: Txn, ledger_ids: Collection[int], *, force: bool) -> 
                 if ledger_id in ledger_ids:
                     _refuse(ledger_id, Owner(kind, name, cursor))
     if problem is not None and not force:
-        raise Refused(
+        raise errors.Refused(
             f"what references ledgers cannot be read whole: {problem}",
             hint="see: pulsar-admin store check; --force deletes them anyway",
         )
 
 
 def _refuse(ledger_id: int, owner: Owner) -> NoReturn:
-    raise Refused(
+    raise errors.Refused(
         f"ledger {ledger_id} is referenced: {owner}",
         hint="to list unreferenced ledgers: pulsar-admin ledgers orphans",
         ledgerId=ledger_id,
     )
 
 
-def _part(txn: Txn, ledger_id: int, indexes: Collection[int], *, force: bool) -> ChangePart:
+def _part(txn: Txn, ledger_id: int, indexes: Collection[int], *, force: bool) -> plan.ChangePart:
     if find_node(txn, ledger_path(ledger_id)) is None:
-        raise LedgerNotFound(
+        raise errors.LedgerNotFound(
             f"ledger {ledger_id} has no metadata: there is nothing to delete",
             hint="ledgers without an owner: pulsar-admin ledgers orphans",
             ledgerId=ledger_id,
@@ -539,11 +522,11 @@ def _part(txn: Txn, ledger_id: int, indexes: Collection[int], *, force: bool) ->
         _refuse(ledger_id, owners[0] if owners else Owner(OwnerKind.INDEX, ""))
     try:
         metadata = find_metadata(txn, ledger_id)
-    except MetadataCorrupt:
+    except errors.MetadataCorrupt:
         metadata = None
     claims = {} if metadata is None else custom_text(metadata)
     if (claims.get("application") != "pulsar" or not claims.keys() & NAMING_KEYS) and not force:
-        raise Refused(
+        raise errors.Refused(
             f"the metadata of ledger {ledger_id} does not name a topic, cursor or schema: other programs may use it",
             hint="packages of functions and other programs also keep ledgers; --force deletes it anyway",
             ledgerId=ledger_id,
@@ -551,4 +534,6 @@ def _part(txn: Txn, ledger_id: int, indexes: Collection[int], *, force: bool) ->
     times = find_times(txn, ledger_id)
     extent = Extent() if times is None else Extent(times.sums.entries, times.sums.messages, times.sums.payload_bytes)
     before = {"state": "UNREADABLE" if metadata is None else metadata.state.name, "customMetadata": claims}
-    return DeletedPart(resource=f"ledger {ledger_id}", before=before, extent=extent, unreferenced_ledgers=(ledger_id,))
+    return plan.DeletedPart(
+        resource=f"ledger {ledger_id}", before=before, extent=extent, unreferenced_ledgers=(ledger_id,)
+    )

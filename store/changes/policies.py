@@ -21,16 +21,8 @@ from pulsar_admin.store.codec.policies import (
     encode_json_object,
     encode_policies,
 )
+from pulsar_admin.store.db import delayed_rules
 from pulsar_admin.store.db.changes import Step
-from pulsar_admin.store.db.delayed_rules import (
-    DEFAULT_RULES,
-    IndexRules,
-    check_growth,
-    check_rules,
-    decode_rules,
-    encode_rules,
-    rules_key,
-)
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import Node, find_node
 from pulsar_admin.store.errors import MetadataCorrupt, NamespaceNotFound, Refused
@@ -195,7 +187,7 @@ class DelayedPolicy(Answer, frozen=True):
     """What a namespace says about delays: Pulsar's part, and ours (None: never set, the defaults count)."""
 
     delivery: DelayedDelivery | None
-    rules: IndexRules | None
+    rules: delayed_rules.IndexRules | None
 
     def as_json(self) -> dict[str, Any]:  # Any: JSON values
         """Return both parts with upstream's keys, times in ms; None where a part is not set."""
@@ -209,24 +201,26 @@ class DelayedPolicy(Answer, frozen=True):
         }
 
 
-def find_rules(txn: Txn, namespace: NamespaceName) -> IndexRules | None:
+def find_rules(txn: Txn, namespace: NamespaceName) -> delayed_rules.IndexRules | None:
     """Return the widths of the namespace's delayed-message index, None if they were never set; raises IndexCorrupt, Unsupported."""
-    row = txn.get("delayed", rules_key(str(namespace)))
-    return None if row is None else decode_rules(row, str(namespace))
+    row = txn.get("delayed", delayed_rules.rules_key(str(namespace)))
+    return None if row is None else delayed_rules.decode_rules(row, str(namespace))
 
 
 ENABLE = ChangeKind("namespaces enable-delayed-message", "enable delayed messages of {place}")
 
 
-def plan_enable(txn: Txn, namespace: NamespaceName, rules: IndexRules, now_ms: int, *, split: bool = False) -> Plan:
+def plan_enable(
+    txn: Txn, namespace: NamespaceName, rules: delayed_rules.IndexRules, now_ms: int, *, split: bool = False
+) -> Plan:
     """Plan enabling delayed delivery with the given index widths.
 
     Raises InvalidValue, and Refused for a smaller granularity without ``split``.
     """
-    check_rules(rules)
+    delayed_rules.check_rules(rules)
     before = find_rules(txn, namespace)
     if before is not None:
-        check_growth(before, rules, split=split)
+        delayed_rules.check_growth(before, rules, split=split)
 
     def enable(policies: Policies) -> Policies:
         kept = 0 if policies.delayed_delivery is None else policies.delayed_delivery.max_delay_ms
@@ -240,7 +234,7 @@ def plan_disable(txn: Txn, namespace: NamespaceName, now_ms: int) -> Plan:
     rules = find_rules(txn, namespace)
 
     def disable(policies: Policies) -> Policies:
-        delivery = policies.delayed_delivery or DelayedDelivery(False, (rules or DEFAULT_RULES).tick_ms)
+        delivery = policies.delayed_delivery or DelayedDelivery(False, (rules or delayed_rules.DEFAULT_RULES).tick_ms)
         return replace(policies, delayed_delivery=replace(delivery, active=False))
 
     kind = ChangeKind("namespaces disable-delayed-message", "disable delayed messages of {place}")
@@ -255,7 +249,7 @@ def plan_set_delivery(txn: Txn, namespace: NamespaceName, delivery: DelayedDeliv
     before = find_rules(txn, namespace)
     after = None if before is None else replace(before, tick_ms=delivery.tick_time_ms)
     if after is not None:
-        check_rules(after)
+        delayed_rules.check_rules(after)
     kind = ChangeKind("namespaces set-delayed-delivery", "set delayed delivery of {place}")
     changed = partial(replace, delayed_delivery=delivery)
     return _plan(txn, kind, namespace, changed, (before, after), now_ms)
@@ -273,7 +267,7 @@ def _plan(
     kind: ChangeKind,
     namespace: NamespaceName,
     change: Callable[[Policies], Policies],
-    rules: tuple[IndexRules | None, IndexRules | None],
+    rules: tuple[delayed_rules.IndexRules | None, delayed_rules.IndexRules | None],
     now_ms: int,
 ) -> Plan:
     changed = change_policies(txn, namespace, change, now_ms)
@@ -286,10 +280,10 @@ def _plan(
     return Plan(kind, txn.id, steps, (part,), warnings=delivery_warnings(txn, namespace, changed.after))
 
 
-def plan_rules(txn: Txn, namespace: NamespaceName, rules: IndexRules | None) -> tuple[Step, ...]:
+def plan_rules(txn: Txn, namespace: NamespaceName, rules: delayed_rules.IndexRules | None) -> tuple[Step, ...]:
     """Return the step that sets or removes the namespace's index widths, none if they are unchanged."""
-    key = rules_key(str(namespace))
-    row, wanted = txn.get("delayed", key), None if rules is None else encode_rules(rules)
+    key = delayed_rules.rules_key(str(namespace))
+    row, wanted = txn.get("delayed", key), None if rules is None else delayed_rules.encode_rules(rules)
     return () if row == wanted else (Step("delayed", key, row, wanted),)
 
 

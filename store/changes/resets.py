@@ -15,6 +15,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pulsar_admin.store import errors
 from pulsar_admin.store.changes.cursors import RESET, CursorMove, advanced, cleared, ledger_parts, plan_moves
 from pulsar_admin.store.changes.plan import BrokerMove, ExpiryDetails, FutureDated, MoveBasis, Plan
 from pulsar_admin.store.codec.cursor import CursorState
@@ -22,19 +23,6 @@ from pulsar_admin.store.codec.message import decode_message_entry, is_batch, mes
 from pulsar_admin.store.codec.strict_values import integer, json_value
 from pulsar_admin.store.db.blocks import decode_latest, ledger_key
 from pulsar_admin.store.db.clocks import Clock, check_clock
-from pulsar_admin.store.errors import (
-    EntryCorrupt,
-    EntryNotFound,
-    InvalidValue,
-    LedgerNotFound,
-    MetadataCorrupt,
-    NothingMatches,
-    NotSeen,
-    Refused,
-    StoreError,
-    check_choice,
-    reason_of,
-)
 from pulsar_admin.store.facts.backlogs import extent_of_messages
 from pulsar_admin.store.model.broken import find_broken
 from pulsar_admin.store.model.copy_age import AsOf, find_as_of, read_copy_age
@@ -122,7 +110,7 @@ def batch_size(reader: EntryReader, position: Position) -> int:
     try:
         payload = reader.read(position.ledger_id, position.entry_id).payload
         metadata = decode_message_entry(payload, f"entry {position}").metadata
-    except (EntryNotFound, EntryCorrupt):
+    except (errors.EntryNotFound, errors.EntryCorrupt):
         return 0
     return message_count(metadata) if is_batch(metadata) else 0
 
@@ -171,7 +159,7 @@ def check_position(topic: Topic, target: Position, otherwise: str) -> None:
         return
     ledger = topic.ledger(target.ledger_id)
     if ledger is None:
-        raise LedgerNotFound(
+        raise errors.LedgerNotFound(
             f"{topic.name} has no ledger {target.ledger_id}: {_ledgers_text(topic, target)}",
             hint=f"name an existing entry, earliest or latest{otherwise}",
             topic=str(topic.name),
@@ -179,7 +167,7 @@ def check_position(topic: Topic, target: Position, otherwise: str) -> None:
         )
     if not -1 <= target.entry_id <= ledger.entries:
         held = f"has entries 0 to {ledger.entries - 1}" if ledger.entries else "has no entries"
-        raise EntryNotFound(
+        raise errors.EntryNotFound(
             f"{topic.name} has no entry {target.entry}: ledger {target.ledger_id} {held}",
             hint=f"name an existing entry, earliest or latest{otherwise}",
             topic=str(topic.name),
@@ -205,14 +193,14 @@ def ttl_warnings(reader: EntryReader, topic: Topic, cursor: Cursor, state: Curso
         return ()
     try:
         ttl = find_message_ttl(reader.txn, topic.name)
-    except MetadataCorrupt as error:
+    except errors.MetadataCorrupt as error:
         return (f"whether a TTL skips the replayed messages is unknown: {error.message}",)
     if ttl is None or ttl.seconds <= 0:
         return ()
     broker = BrokerSetup(loaded_ms=now_ms)
     try:
         through = broker_through(reader, topic, replace(cursor, state=state), now_ms - ttl.seconds * 1000, broker)
-    except NotSeen as error:
+    except errors.NotSeen as error:
         return (f"whether the TTL of {ttl.seconds} s skips the replayed messages is not known: {error.message}",)
     if through is None:
         return ()
@@ -281,7 +269,7 @@ def reset_target(
     if time_ms is not None:
         return ToTime(time_ms, exclude)
     if exclude:
-        raise InvalidValue("--exclude-reset-position goes with a time or a position")
+        raise errors.InvalidValue("--exclude-reset-position goes with a time or a position")
     if shift_by is not None:
         return ShiftBy(shift_by)
     assert like is not None  # callers see that one of the four is given, in words of their own
@@ -303,7 +291,7 @@ class ResetRequest(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         """Raise InvalidValue for a rule that is none, and for a clock that the index does not know."""
-        check_choice("rule", self.rule, ResetRule)
+        errors.check_choice("rule", self.rule, ResetRule)
         if self.rule == EXACT:
             check_clock(self.clock)
 
@@ -342,7 +330,7 @@ def resets_to(target: ResetTarget, cursors: Iterable[tuple[Topic, Cursor]]) -> S
     resets = [Reset(topic, cursor, target) for topic, cursor in cursors]
     count = len({reset.topic.name for reset in resets})
     if isinstance(target, ToPosition) and target.position not in (EARLIEST, LATEST) and count > 1:
-        raise InvalidValue(
+        raise errors.InvalidValue(
             f"Reset-cursor at position is not allowed for {count} topics: position {target.position} is in one of them",
             hint="name that topic or partition, use -t, or give each its own row with --from-file",
         )
@@ -364,7 +352,7 @@ def resets_of_rows(reader: EntryReader, rows: Iterable[ResetRow]) -> Iterator[Re
 def _reset_of_row(reader: EntryReader, row: ResetRow, name: TopicName, seen: dict[tuple[TopicName, str], str]) -> Reset:
     first = seen.setdefault((name, row.subscription), row.where)
     if first != row.where:
-        raise InvalidValue(f"{row.subscription} of {name} is moved by {first} already")
+        raise errors.InvalidValue(f"{row.subscription} of {name} is moved by {first} already")
     topic = read_topic(reader.txn, name)
     return Reset(topic, read_cursor(reader.txn, reader, topic, row.subscription), row.target, row.where)
 
@@ -414,7 +402,7 @@ def _counts_from_now(reset: Reset) -> bool:
 def _errors_name(where: str) -> Iterator[None]:
     try:
         yield
-    except StoreError as error:
+    except errors.StoreError as error:
         if not where:
             raise
         raise type(error)(f"{where}: {error.message}", hint=error.hint, **error.context) from error
@@ -436,7 +424,7 @@ def _check_not_lost(reader: EntryReader, topic: Topic, mark_delete: Position) ->
     first = topic.next_valid(mark_delete)
     for broken in find_broken(reader.txn, topic):
         if broken.holds(first):
-            raise Refused(
+            raise errors.Refused(
                 f"{topic.name}: {first} {broken.fate}: ledger {broken.ledger_id}: {broken.what()}: {broken.broker()}",
                 hint=f"restore it with: {broken.cure}; --force resets there anyway"
                 if broken.cure
@@ -485,7 +473,7 @@ def _time_move(reader: EntryReader, topic: Topic, cursor: Cursor, target: ToTime
         except SEARCH_FAILS as error:
             basis = replace(basis, broker=None)
             warnings += (_failure(error),)
-        except NotSeen as error:
+        except errors.NotSeen as error:
             warnings += (error.message,)
     misses = first is None or first > topic.last_confirmed
     if misses:
@@ -498,7 +486,7 @@ def _time_move(reader: EntryReader, topic: Topic, cursor: Cursor, target: ToTime
     return CursorMove(topic, cursor, state, basis, warnings=warnings, misses=misses)
 
 
-def _failure(error: StoreError) -> str:
+def _failure(error: errors.StoreError) -> str:
     return f"a broker answers 500 and moves nothing: {error.message}"
 
 
@@ -543,29 +531,31 @@ def iter_reset_rows(
         try:
             row = _row(json_value(line), where, subscription, parse_time)
         except ValueError as error:
-            raise InvalidValue(f"{where}: {reason_of(error)}", hint=_hint()) from error
-        except StoreError as error:
-            raise InvalidValue(f"{where}: {error.message}", hint=error.hint or _hint(), **error.context) from error
+            raise errors.InvalidValue(f"{where}: {errors.reason_of(error)}", hint=_hint()) from error
+        except errors.StoreError as error:
+            raise errors.InvalidValue(
+                f"{where}: {error.message}", hint=error.hint or _hint(), **error.context
+            ) from error
         yield row
     if row is None:
-        raise InvalidValue(f"{name} holds no change", hint="one JSON object a line")
+        raise errors.InvalidValue(f"{name} holds no change", hint="one JSON object a line")
 
 
 def _row(found: Any, where: str, subscription: str | None, parse_time: Callable[[str], int]) -> ResetRow:  # Any: JSON
     if not isinstance(found, dict):
-        raise InvalidValue("not a JSON object")
+        raise errors.InvalidValue("not a JSON object")
     unknown = sorted(set(found) - _KEYS)
     if unknown:
-        raise InvalidValue(f"unknown key {unknown[0]!r}")
+        raise errors.InvalidValue(f"unknown key {unknown[0]!r}")
     name = found.get("subscription", subscription)
     if not isinstance(found.get("topic"), str) or not isinstance(name, str):
-        raise InvalidValue("topic and subscription are required strings")
+        raise errors.InvalidValue("topic and subscription are required strings")
     given = [key for key in _TARGETS if found.get(key) is not None]
     if len(given) != 1:
-        raise InvalidValue(f"give exactly one of {', '.join(_TARGETS)}")
+        raise errors.InvalidValue(f"give exactly one of {', '.join(_TARGETS)}")
     exclude = found.get("exclude", False)
     if type(exclude) is not bool:
-        raise InvalidValue("exclude is true or false")
+        raise errors.InvalidValue("exclude is true or false")
     return ResetRow(where, parse_topic(found["topic"]), name, _target(found, exclude, parse_time))
 
 
@@ -573,7 +563,7 @@ def _target(found: dict[str, Any], exclude: bool, parse_time: Callable[[str], in
     message_id, time = found.get("messageId"), found.get("time")
     shift_by, other = found.get("shiftBy"), found.get("toSubscription")
     if other is not None and not isinstance(other, str):
-        raise InvalidValue("toSubscription must be a string")
+        raise errors.InvalidValue("toSubscription must be a string")
     return reset_target(
         time_ms=None if time is None else _time(time, parse_time),
         position=None if message_id is None else _position(message_id),
@@ -590,7 +580,7 @@ def _position(value: object) -> Position:
         parts = [value.get("ledgerId"), value.get("entryId"), value.get("batchIndex", -1)]
         ids = [integer(part, "messageId", -1) for part in parts]
         return parse_position(":".join(str(part) for part in (ids if ids[2] >= 0 else ids[:2])))
-    raise InvalidValue('messageId is "LEDGER:ENTRY" or an object with ledgerId and entryId')
+    raise errors.InvalidValue('messageId is "LEDGER:ENTRY" or an object with ledgerId and entryId')
 
 
 def _time(value: object, parse_time: Callable[[str], int]) -> int:
@@ -598,7 +588,7 @@ def _time(value: object, parse_time: Callable[[str], int]) -> int:
         return parse_time(f"@{value}")
     if isinstance(value, str):
         return parse_time(value)
-    raise InvalidValue("time is epoch milliseconds, or a string that -t takes")
+    raise errors.InvalidValue("time is epoch milliseconds, or a string that -t takes")
 
 
 def _hint() -> str:
@@ -655,9 +645,9 @@ def check_nows_agree(
     )
 
 
-def _which_now(as_of: AsOf, clock_ms: int, then: str, otherwise: str, **context: object) -> NothingMatches:
+def _which_now(as_of: AsOf, clock_ms: int, then: str, otherwise: str, **context: object) -> errors.NothingMatches:
     """Return the error that asks which now is meant: counted from the clock's it is so ``then``, from the copy's own ``otherwise``."""
-    return NothingMatches(
+    return errors.NothingMatches(
         f"which now is meant? Counted back from the clock, {format_time_ms(clock_ms)}, {then}; from the time of this "
         f"copy, {format_time_ms(as_of.time_ms)} ({as_of.said_by}), {otherwise}",
         hint=f"say it with --now {format_time_ms(as_of.time_ms)}, or with --now now for the clock's",
@@ -704,7 +694,7 @@ def _check_resets_meet(
         ways = f"omit --rule broker to search exactly; {ways}"
     if newest is not None and isinstance(time_ms, FromNow):
         ways = f"to count back from the newest entry: --now {format_time_ms(newest.time_ms)}; {ways}"
-    raise NothingMatches(
+    raise errors.NothingMatches(
         text,
         hint=ways,
         topic=str(first.topic.name),
@@ -745,7 +735,7 @@ def _raise_for_nothing_older(
         text += f"; its next entry, {_dated(oldest, now_ms)}"
     if others:
         text += f" (also for {_others(others)})"
-    raise NothingMatches(
+    raise errors.NothingMatches(
         text,
         hint="name a later time, another --now, or a position with -p; in scripts, --force changes nothing and continues",
         topic=str(first.topic.name),
@@ -766,7 +756,7 @@ def _check_copy_reaches(
     newest = max(
         (found.time_ms for move in emptied if (found := _newest_entry(reader, move.topic, clock))), default=end_ms
     )
-    raise NothingMatches(
+    raise errors.NothingMatches(
         f"this copy ends at {format_time_ms(end_ms)}, {format_age_ms(now_ms - end_ms)} ago: everything in it is older "
         f"than the limit {format_time_ms(limit_ms)}, and {_others(emptied)} would lose"
         f" {counted(total.messages, 'message')}, the whole backlog",
@@ -847,10 +837,10 @@ class ExpiryRequest(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         """Raise InvalidValue for a rule that is none, a clock that the index does not know, and one that no broker goes by."""
-        check_choice("rule", self.rule, ExpiryRule)
+        errors.check_choice("rule", self.rule, ExpiryRule)
         check_clock(self.clock)
         if self.rule == BROKER and self.clock != "auto":
-            raise InvalidValue("--rule broker goes by the broker's own clock: leave out --clock")
+            raise errors.InvalidValue("--rule broker goes by the broker's own clock: leave out --clock")
 
 
 def expiry_move(reader: EntryReader, topic: Topic, cursor: Cursor, request: ExpiryRequest) -> CursorMove:
@@ -885,7 +875,7 @@ def _by_time(
 ) -> tuple[CursorState, MoveBasis, list[str]]:
     in_broker_terms = limit.time_ms < request.now_ms
     if request.rule == BROKER and not in_broker_terms:
-        raise InvalidValue(
+        raise errors.InvalidValue(
             "a broker expires by an age above 0: with age 0 it expires nothing, it knows no limit ahead of now"
         )
     search = PendingSearch(reader, topic, cursor.state, request.clock)
@@ -902,7 +892,7 @@ def _by_time(
     try:
         if in_broker_terms:
             through = broker_through(reader, topic, cursor, limit.time_ms, request.broker)
-    except NotSeen as error:
+    except errors.NotSeen as error:
         warnings.append(error.message)
     else:
         theirs = cursor.state if through is None else advanced(topic, cursor.state, through)
@@ -918,7 +908,7 @@ def _unseen_dropped(
     dropped = subtract(pending_intervals(topic, cursor.state), pending_intervals(topic, state))
     unseen = find_unseen(reader.txn, topic, dropped, limit_ms, request.clock)
     if unseen and not request.force:
-        raise Refused(
+        raise errors.Refused(
             f"{topic.name}: whether all that {cursor.name} would lose is older than {format_time_ms(limit_ms)} is not known: "
             + text_of_doubts(unseen),
             hint="import the bookie that has them: pulsar-admin store add bookie ID=DIR,DIR; --force drops them anyway",
@@ -980,7 +970,7 @@ def _by_position(
         state = _with_batch(topic, state, start, unacknowledged)
     try:
         theirs = _broker_state(reader, topic, cursor, limit)
-    except Refused:
+    except errors.Refused:
         theirs = cursor.state
     broker = _broker_expiry(reader, topic, state, theirs)
     return state, replace(basis, broker=broker), []

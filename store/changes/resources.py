@@ -48,51 +48,7 @@ from pulsar_admin.store.errors import (
     reason_of,
 )
 from pulsar_admin.store.files import read_file
-from pulsar_admin.store.model.resources import (
-    BOOKIE_RACK,
-    BUNDLE_QUOTA,
-    CLUSTER,
-    CLUSTER_URL,
-    CONFIGURATION_PATH,
-    DEFAULT_BUNDLES,
-    DOMAIN,
-    DYNAMIC_SETTINGS,
-    GLOBAL_CLUSTER,
-    ISOLATION_POLICY,
-    MIGRATION,
-    RACKS_PATH,
-    RESOURCE_GROUP,
-    TENANT,
-    TENANTS_PATH,
-    Bundle,
-    bound,
-    bundle_quota_path,
-    bundle_topics,
-    bundles_of,
-    check_cluster,
-    cluster_path,
-    current_cluster,
-    domain_path,
-    find_json,
-    is_expression,
-    isolation_path,
-    iter_bundles,
-    list_clusters,
-    local_policies_path,
-    migration_path,
-    read_bundle,
-    read_bundles,
-    read_cluster,
-    read_configuration,
-    read_domains,
-    read_policies,
-    read_rack,
-    read_racks,
-    read_resource_group,
-    read_tenant,
-    resource_group_path,
-    tenant_path,
-)
+from pulsar_admin.store.model import resources
 from pulsar_admin.store.model.topics import iter_namespaces
 from pulsar_admin.store.names import NamespaceName, TopicName, is_allowed_name, shell_word
 
@@ -117,7 +73,7 @@ def plan_nodes(
     steps: list[Step] = []
     parts = []
     for change in changes:
-        before = find_json(txn, change.path)
+        before = resources.find_json(txn, change.path)
         parts.append(ChangePart(resource=change.resource, before=before, after=change.after))
         if before == change.after:
             continue
@@ -136,19 +92,19 @@ def plan_create_tenant(txn: Txn, tenant: str, roles: Sequence[str], clusters: Se
     """Plan creating a tenant, without ``clusters`` for all clusters; raises InvalidValue, Refused, AlreadyExists."""
     if not is_allowed_name(tenant):
         raise InvalidValue("Tenant name is not valid", value=tenant)
-    allowed = clusters or list_clusters(txn)
+    allowed = clusters or resources.list_clusters(txn)
     _check_clusters(txn, allowed)
-    if find_json(txn, tenant_path(tenant)) is not None:
+    if resources.find_json(txn, resources.tenant_path(tenant)) is not None:
         raise AlreadyExists("Tenant already exist", tenant=tenant)
     return _plan_tenant(txn, ChangeKind("tenants create", "create {place}"), tenant, roles, allowed, now_ms)
 
 
 def plan_update_tenant(txn: Txn, tenant: str, roles: Sequence[str], clusters: Sequence[str], now_ms: int) -> Plan:
     """Plan changing a tenant; without ``roles`` or ``clusters`` these stay. Raises TenantNotFound, InvalidValue, Refused."""
-    found = read_tenant(txn, tenant)
+    found = resources.read_tenant(txn, tenant)
     if clusters:
         _check_clusters(txn, clusters)
-    shown = TENANT.show(found)
+    shown = resources.TENANT.show(found)
     return _plan_tenant(
         txn,
         ChangeKind("tenants update", "update {place}"),
@@ -161,7 +117,7 @@ def plan_update_tenant(txn: Txn, tenant: str, roles: Sequence[str], clusters: Se
 
 def check_tenant_deletable(txn: Txn, tenant: str, *, force: bool) -> list[NamespaceName]:
     """Return the namespaces that are deleted with a tenant; raises TenantNotFound, and Refused if it has some, without ``force``."""
-    if find_json(txn, tenant_path(tenant)) is None:
+    if resources.find_json(txn, resources.tenant_path(tenant)) is None:
         raise TenantNotFound("Tenant doesn't exist", tenant=tenant)
     namespaces = list(iter_namespaces(txn, tenant))
     if namespaces and not force:
@@ -177,17 +133,17 @@ def check_tenant_deletable(txn: Txn, tenant: str, *, force: bool) -> list[Namesp
 def _plan_tenant(
     txn: Txn, kind: ChangeKind, tenant: str, roles: Sequence[str], clusters: Sequence[str], now_ms: int
 ) -> Plan:
-    path = tenant_path(tenant)
+    path = resources.tenant_path(tenant)
     new = {"adminRoles": hash_order(roles), "allowedClusters": hash_order(clusters)}
-    after = TENANT.replace(find_json(txn, path), new)
+    after = resources.TENANT.replace(resources.find_json(txn, path), new)
     return plan_nodes(txn, kind, [NodeChange(f"tenant {tenant}", path, after)], now_ms)
 
 
 def _check_clusters(txn: Txn, clusters: Sequence[str]) -> None:
     if not clusters or any(not cluster.strip() for cluster in clusters):
         raise InvalidValue("Clusters cannot be empty or blank")
-    known = list_clusters(txn)
-    if any(cluster not in (*known, GLOBAL_CLUSTER) for cluster in clusters):
+    known = resources.list_clusters(txn)
+    if any(cluster not in (*known, resources.GLOBAL_CLUSTER) for cluster in clusters):
         raise Refused("Clusters do not exist", hint=f"clusters: {', '.join(sorted(known))}")
 
 
@@ -215,17 +171,17 @@ def plan_create_cluster(txn: Txn, cluster: str, given: JsonObject, now_ms: int) 
     if not is_allowed_name(cluster):
         raise InvalidValue("Cluster name is not valid", value=cluster)
     _check_data(given)
-    if find_json(txn, cluster_path(cluster)) is not None:
+    if resources.find_json(txn, resources.cluster_path(cluster)) is not None:
         raise AlreadyExists("Cluster already exists", cluster=cluster)
     return _plan_cluster(
-        txn, ChangeKind("clusters create", "create {place}"), cluster, CLUSTER.replace(None, given), now_ms
+        txn, ChangeKind("clusters create", "create {place}"), cluster, resources.CLUSTER.replace(None, given), now_ms
     )
 
 
 def plan_update_cluster(txn: Txn, cluster: str, given: JsonObject, now_ms: int) -> Plan:
     """Plan replacing a cluster's data: keys missing from ``given`` get defaults, peers too. Raises ResourceNotFound, InvalidValue."""
     _check_data(given)
-    after = CLUSTER.replace(read_cluster(txn, cluster), given)
+    after = resources.CLUSTER.replace(resources.read_cluster(txn, cluster), given)
     return _plan_cluster(txn, ChangeKind("clusters update", "update {place}"), cluster, after, now_ms)
 
 
@@ -234,9 +190,9 @@ def plan_peers(txn: Txn, cluster: str, peers: Sequence[str], now_ms: int) -> Pla
     for peer in peers:
         if peer.lower() == cluster.lower():
             raise Refused(f"{cluster} itself can't be part of peer-list")
-        if find_json(txn, cluster_path(peer)) is None:
+        if resources.find_json(txn, resources.cluster_path(peer)) is None:
             raise Refused(f"Peer cluster {peer} does not exist", cluster=peer)
-    after = {key: value for key, value in read_cluster(txn, cluster).items() if key != "peerClusterNames"}
+    after = {key: value for key, value in resources.read_cluster(txn, cluster).items() if key != "peerClusterNames"}
     if peers:
         after["peerClusterNames"] = list(dict.fromkeys(peers))
     return _plan_cluster(txn, ChangeKind("clusters update-peer-clusters", "update {place}"), cluster, after, now_ms)
@@ -244,15 +200,16 @@ def plan_peers(txn: Txn, cluster: str, peers: Sequence[str], now_ms: int) -> Pla
 
 def plan_delete_cluster(txn: Txn, cluster: str, now_ms: int) -> Plan:
     """Plan deleting a cluster and its empty list of isolation policies; raises ResourceNotFound, Refused."""
-    read_cluster(txn, cluster)
-    isolation = isolation_path(cluster)
-    policies = find_json(txn, isolation)
+    resources.read_cluster(txn, cluster)
+    isolation = resources.isolation_path(cluster)
+    policies = resources.find_json(txn, isolation)
     if policies or _has_legacy_namespaces(txn, cluster):
         raise Refused("Cluster not empty", cluster=cluster)
-    removed = [NodeChange(f"cluster {cluster}", cluster_path(cluster), None)]
-    if find_node(txn, domain_path(cluster, "")) is not None:  # upstream looks there; RocksDB has no such node
+    removed = [NodeChange(f"cluster {cluster}", resources.cluster_path(cluster), None)]
+    if find_node(txn, resources.domain_path(cluster, "")) is not None:  # upstream looks there; RocksDB has no such node
         removed += [
-            NodeChange(_domain(cluster, one), domain_path(cluster, one), None) for one in read_domains(txn, cluster)
+            NodeChange(_domain(cluster, one), resources.domain_path(cluster, one), None)
+            for one in resources.read_domains(txn, cluster)
         ]
     if policies is not None:
         removed.append(NodeChange(f"isolation policies of cluster {cluster}", isolation, None))
@@ -265,9 +222,11 @@ def plan_migration(txn: Txn, cluster: str, migrated: bool, url: Mapping[str, str
     is_empty = set(given) == {"serviceUrl", "serviceUrlTls"}  # upstream's isEmpty, as ClusterPolicies.ClusterUrl has it
     if migrated and is_empty:
         raise InvalidValue("Cluster url must not be empty")
-    stored = CLUSTER_URL.replace(None, {**given, "empty": is_empty})
-    path = migration_path(cluster)
-    after = MIGRATION.replace(find_json(txn, path), {"migrated": migrated, "migratedClusterUrl": stored})
+    stored = resources.CLUSTER_URL.replace(None, {**given, "empty": is_empty})
+    path = resources.migration_path(cluster)
+    after = resources.MIGRATION.replace(
+        resources.find_json(txn, path), {"migrated": migrated, "migratedClusterUrl": stored}
+    )
     change = NodeChange(f"migration of cluster {cluster}", path, after)
     return plan_nodes(txn, ChangeKind("clusters update-cluster-migration", "update {place}"), [change], now_ms)
 
@@ -281,21 +240,21 @@ UPDATE_DOMAIN = ChangeKind("clusters update-failure-domain", "update {place}")
 
 def plan_domain(txn: Txn, kind: ChangeKind, cluster: str, domain: str, brokers: Sequence[str], now_ms: int) -> Plan:
     """Plan making or replacing a failure domain; raises ResourceNotFound, and Refused for brokers of another domain."""
-    check_cluster(txn, cluster)
-    for name, other in read_domains(txn, cluster).items():
+    resources.check_cluster(txn, cluster)
+    for name, other in resources.read_domains(txn, cluster).items():
         shared = [broker for broker in hash_order(other.get("brokers") or ()) if broker in brokers]
         if shared and name != domain:
             raise Refused(f"[{', '.join(shared)}] already exists in {name}", cluster=cluster, domain=name)
-    path = domain_path(cluster, domain)
-    after = DOMAIN.replace(find_json(txn, path), {"brokers": hash_order(brokers) or None})
+    path = resources.domain_path(cluster, domain)
+    after = resources.DOMAIN.replace(resources.find_json(txn, path), {"brokers": hash_order(brokers) or None})
     return plan_nodes(txn, kind, [NodeChange(_domain(cluster, domain), path, after)], now_ms)
 
 
 def plan_delete_domain(txn: Txn, cluster: str, domain: str, now_ms: int) -> Plan:
     """Plan deleting a failure domain; raises ResourceNotFound."""
-    check_cluster(txn, cluster)
-    path = domain_path(cluster, domain)
-    if find_json(txn, path) is None:
+    resources.check_cluster(txn, cluster)
+    path = resources.domain_path(cluster, domain)
+    if resources.find_json(txn, path) is None:
         raise ResourceNotFound(f"Domain-name {domain} or cluster {cluster} does not exist", domain=domain)
     change = NodeChange(_domain(cluster, domain), path, None)
     return plan_nodes(txn, ChangeKind("clusters delete-failure-domain", "delete {place}"), [change], now_ms)
@@ -316,7 +275,7 @@ def read_cluster_file(path: Path) -> JsonObject:
         found = dict(_yaml_lines(text, path))
     if not isinstance(found, dict):
         raise InvalidValue(f"{path}: expected keys of a cluster with their values")
-    return {key: value for key, value in found.items() if key in CLUSTER.defaults and value is not None}
+    return {key: value for key, value in found.items() if key in resources.CLUSTER.defaults and value is not None}
 
 
 def _yaml_lines(text: str, path: Path) -> Iterator[tuple[str, Any]]:  # Any: JSON values
@@ -342,7 +301,7 @@ def _yaml_value(text: str) -> Any:  # Any: a JSON value
 
 def _check_data(given: JsonObject) -> None:
     if given.get("brokerClientTlsEnabled") and given.get("brokerClientTlsEnabledWithKeyStore"):
-        filled = {**CLUSTER.defaults, **given}
+        filled = {**resources.CLUSTER.defaults, **given}
         if not all(isinstance(filled[key], str) and filled[key].strip() for key in _TRUST_STORE):
             raise InvalidValue(
                 "You must specify tls-trust-store-type, tls-trust-store and tls-trust-store-pwd"
@@ -362,7 +321,7 @@ def _is_uri(text: str, schemes: Sequence[str]) -> bool:
 
 
 def _plan_cluster(txn: Txn, kind: ChangeKind, cluster: str, after: JsonObject, now_ms: int) -> Plan:
-    return plan_nodes(txn, kind, [NodeChange(f"cluster {cluster}", cluster_path(cluster), after)], now_ms)
+    return plan_nodes(txn, kind, [NodeChange(f"cluster {cluster}", resources.cluster_path(cluster), after)], now_ms)
 
 
 def _domain(cluster: str, domain: str) -> str:
@@ -372,17 +331,24 @@ def _domain(cluster: str, domain: str) -> str:
 def _has_legacy_namespaces(txn: Txn, cluster: str) -> bool:
     """Whether a tenant has a ``tenant/cluster/namespace``: upstream looks for no other use of a cluster."""
     return any(
-        next(iter_children(txn, f"{TENANTS_PATH}/{tenant}/{cluster}"), None)
-        for tenant in iter_children(txn, TENANTS_PATH)
+        next(iter_children(txn, f"{resources.TENANTS_PATH}/{tenant}/{cluster}"), None)
+        for tenant in iter_children(txn, resources.TENANTS_PATH)
     )
 
 
 def _users(txn: Txn, cluster: str) -> Iterator[str]:
-    tenants = [one for one in iter_children(txn, TENANTS_PATH) if find_json(txn, f"{TENANTS_PATH}/{one}") is not None]
-    allowing = [one for one in tenants if cluster in (read_tenant(txn, one).get("allowedClusters") or ())]
+    tenants = [
+        one
+        for one in iter_children(txn, resources.TENANTS_PATH)
+        if resources.find_json(txn, f"{resources.TENANTS_PATH}/{one}") is not None
+    ]
+    allowing = [one for one in tenants if cluster in (resources.read_tenant(txn, one).get("allowedClusters") or ())]
     if allowing:
         yield f"tenants that may use it still name it: {', '.join(allowing)}"
-    others = {one: find_json(txn, cluster_path(one)) or {} for one in iter_children(txn, "/admin/clusters")}
+    others = {
+        one: resources.find_json(txn, resources.cluster_path(one)) or {}
+        for one in iter_children(txn, "/admin/clusters")
+    }
     peers = [one for one, found in others.items() if cluster in (found.get("peerClusterNames") or ())]
     if peers:
         yield f"clusters that it is a peer of still name it: {', '.join(peers)}"
@@ -406,15 +372,15 @@ def plan_set_rack(txn: Txn, bookie: str, group: str, place: JsonObject, now_ms: 
             " `RegionawareEnsemblePlacementPolicy` is enabled, the rack name can only contain one slash (`/`) except for the"
             " beginning and end of the rack name string."
         )
-    after = _without_rack(read_racks(txn), bookie)
-    after[group] = {**after.get(group, {}), bookie: BOOKIE_RACK.replace(None, place)}
+    after = _without_rack(resources.read_racks(txn), bookie)
+    after[group] = {**after.get(group, {}), bookie: resources.BOOKIE_RACK.replace(None, place)}
     return _plan_racks(txn, ChangeKind("bookies set-bookie-rack", "set {place}"), bookie, after, now_ms)
 
 
 def plan_delete_rack(txn: Txn, bookie: str, now_ms: int) -> Plan:
     """Plan removing a bookie from its rack; raises ResourceNotFound."""
-    read_rack(txn, bookie)
-    after = {group: bookies for group, bookies in _without_rack(read_racks(txn), bookie).items() if bookies}
+    resources.read_rack(txn, bookie)
+    after = {group: bookies for group, bookies in _without_rack(resources.read_racks(txn), bookie).items() if bookies}
     return _plan_racks(txn, ChangeKind("bookies delete-bookie-rack", "delete {place}"), bookie, after, now_ms)
 
 
@@ -425,7 +391,7 @@ def _without_rack(racks: JsonObject, bookie: str) -> JsonObject:
 
 
 def _plan_racks(txn: Txn, kind: ChangeKind, bookie: str, after: JsonObject, now_ms: int) -> Plan:
-    return _plan_node(txn, kind, NodeChange(f"rack of bookie {bookie}", RACKS_PATH, after), now_ms)
+    return _plan_node(txn, kind, NodeChange(f"rack of bookie {bookie}", resources.RACKS_PATH, after), now_ms)
 
 
 # -- isolation ---------------------------------------------------------------------------------------------------------
@@ -456,28 +422,32 @@ def isolation_of(
 
 def plan_set_isolation(txn: Txn, cluster: str, name: str, policy: JsonObject, now_ms: int) -> Plan:
     """Plan setting an isolation policy; raises ResourceNotFound, InvalidValue."""
-    check_cluster(txn, cluster)
+    resources.check_cluster(txn, cluster)
     expressions = [one for key in ("namespaces", "primary", "secondary") for one in policy[key]]
     numbers = policy["auto_failover_policy"]["parameters"].values()
-    if not all(map(is_expression, expressions)) or not all(map(_INTEGER.fullmatch, numbers)):
+    if not all(map(resources.is_expression, expressions)) or not all(map(_INTEGER.fullmatch, numbers)):
         shown = {**policy, "unload_scope": policy.get("unload_scope")}
         raise InvalidValue(f"Invalid format of input policy data. policy: {name}; data: {{", data=shown)
-    found = find_json(txn, isolation_path(cluster)) or {}
-    after = {**found, name: ISOLATION_POLICY.replace(found.get(name), policy)}
+    found = resources.find_json(txn, resources.isolation_path(cluster)) or {}
+    after = {**found, name: resources.ISOLATION_POLICY.replace(found.get(name), policy)}
     return _plan_isolation(txn, ChangeKind("ns-isolation-policy set", "set {place}"), cluster, name, after, now_ms)
 
 
 def plan_delete_isolation(txn: Txn, cluster: str, name: str, now_ms: int) -> Plan:
     """Plan deleting an isolation policy, of a name that there need not be; raises ResourceNotFound for the cluster."""
-    check_cluster(txn, cluster)
-    after = {key: one for key, one in (find_json(txn, isolation_path(cluster)) or {}).items() if key != name}
+    resources.check_cluster(txn, cluster)
+    after = {
+        key: one
+        for key, one in (resources.find_json(txn, resources.isolation_path(cluster)) or {}).items()
+        if key != name
+    }
     return _plan_isolation(
         txn, ChangeKind("ns-isolation-policy delete", "delete {place}"), cluster, name, after, now_ms
     )
 
 
 def _plan_isolation(txn: Txn, kind: ChangeKind, cluster: str, name: str, after: JsonObject, now_ms: int) -> Plan:
-    change = NodeChange(f"isolation policy {name} of cluster {cluster}", isolation_path(cluster), after)
+    change = NodeChange(f"isolation policy {name} of cluster {cluster}", resources.isolation_path(cluster), after)
     return _plan_node(txn, kind, change, now_ms)
 
 
@@ -491,44 +461,46 @@ UPDATE_GROUP = ChangeKind("resourcegroups update", "update {place}")
 
 def plan_group(txn: Txn, kind: ChangeKind, name: str, rates: Mapping[str, int | None], now_ms: int) -> Plan:
     """Plan creating or changing a resource group; a rate of None stays, or is −1 in a new group."""
-    found = find_json(txn, resource_group_path(name))
+    found = resources.find_json(txn, resources.resource_group_path(name))
     given = {key: value for key, value in rates.items() if value is not None}
-    after = RESOURCE_GROUP.replace(found, {**(found or {}), **given})
-    return _plan_node(txn, kind, NodeChange(f"resource group {name}", resource_group_path(name), after), now_ms)
+    after = resources.RESOURCE_GROUP.replace(found, {**(found or {}), **given})
+    return _plan_node(
+        txn, kind, NodeChange(f"resource group {name}", resources.resource_group_path(name), after), now_ms
+    )
 
 
 def plan_delete_group(txn: Txn, name: str, now_ms: int) -> Plan:
     """Plan deleting a resource group; raises ResourceNotFound, Refused while namespaces are in it."""
-    read_resource_group(txn, name)
+    resources.read_resource_group(txn, name)
     # Namespaces: the node of a tenant, /admin/policies/TENANT, has no policies.
-    paths = (node.path for node in iter_nodes(txn, f"{TENANTS_PATH}/") if node.path.count("/") > 3)
-    users = [path for path in paths if (find_json(txn, path) or {}).get("resource_group_name") == name]
+    paths = (node.path for node in iter_nodes(txn, f"{resources.TENANTS_PATH}/") if node.path.count("/") > 3)
+    users = [path for path in paths if (resources.find_json(txn, path) or {}).get("resource_group_name") == name]
     if users:
-        names = ", ".join(path.removeprefix(f"{TENANTS_PATH}/") for path in users)
+        names = ", ".join(path.removeprefix(f"{resources.TENANTS_PATH}/") for path in users)
         raise Refused("ResourceGroup is in use", hint=f"by {names}", name=name)
-    change = NodeChange(f"resource group {name}", resource_group_path(name), None)
+    change = NodeChange(f"resource group {name}", resources.resource_group_path(name), None)
     return _plan_node(txn, ChangeKind("resourcegroups delete", "delete {place}"), change, now_ms)
 
 
-def plan_quota(txn: Txn, bundle: Bundle | None, quota: Mapping[str, float | bool], now_ms: int) -> Plan:
+def plan_quota(txn: Txn, bundle: resources.Bundle | None, quota: Mapping[str, float | bool], now_ms: int) -> Plan:
     """Plan setting the quota of a bundle; None: the default one."""
-    path = bundle_quota_path(bundle)
-    after = BUNDLE_QUOTA.replace(find_json(txn, path), quota)
+    path = resources.bundle_quota_path(bundle)
+    after = resources.BUNDLE_QUOTA.replace(resources.find_json(txn, path), quota)
     return _plan_node(
         txn, ChangeKind("resource-quotas set", "set {place}"), NodeChange(_quota(bundle), path, after), now_ms
     )
 
 
-def plan_reset_quota(txn: Txn, bundle: Bundle, now_ms: int) -> Plan:
+def plan_reset_quota(txn: Txn, bundle: resources.Bundle, now_ms: int) -> Plan:
     """Plan forgetting the quota of a bundle; raises ResourceNotFound where it has none."""
-    path = bundle_quota_path(bundle)
-    if find_json(txn, path) is None:
+    path = resources.bundle_quota_path(bundle)
+    if resources.find_json(txn, path) is None:
         raise ResourceNotFound(f"path {path} not found.", hint="the default quota counts there already", path=path)
     change = NodeChange(_quota(bundle), path, None)
     return _plan_node(txn, ChangeKind("resource-quotas reset-namespace-bundle-quota", "reset {place}"), change, now_ms)
 
 
-def _quota(bundle: Bundle | None) -> str:
+def _quota(bundle: resources.Bundle | None) -> str:
     return "default quota of bundles" if bundle is None else f"quota of bundle {bundle}"
 
 
@@ -556,13 +528,13 @@ def plan_create_namespace(
         raise InvalidValue("Invalid number of bundles. Number of bundles has to be in the range of (0, 2^32].")
     if not is_allowed_name(namespace.namespace):
         raise InvalidValue(f"Invalid named entity: {namespace.namespace}", value=namespace.namespace)
-    read_tenant(txn, namespace.tenant)
-    own = current_cluster(txn)
+    resources.read_tenant(txn, namespace.tenant)
+    own = resources.current_cluster(txn)
     replicated = hash_order(clusters or ([] if namespace.cluster or own is None else [own]))
     _check_tenant_clusters(txn, namespace, replicated)
-    if find_json(txn, namespace.policies_path) is not None:
+    if resources.find_json(txn, namespace.policies_path) is not None:
         raise AlreadyExists("Namespace already exists", namespace=str(namespace))
-    even = bundles_of(bundles or DEFAULT_BUNDLES)
+    even = resources.bundles_of(bundles or resources.DEFAULT_BUNDLES)
     allowed = [own] if replicated and own is not None and own not in replicated else []
     new = {"replication_clusters": replicated, "allowed_clusters": allowed, "bundles": even}
     policies = new_policies(new)
@@ -581,7 +553,7 @@ def new_policies(given: JsonObject) -> JsonObject:
 
 
 def plan_split(
-    txn: Txn, namespace: NamespaceName, bundle: Bundle, algorithm: str, positions: Sequence[int], now_ms: int
+    txn: Txn, namespace: NamespaceName, bundle: resources.Bundle, algorithm: str, positions: Sequence[int], now_ms: int
 ) -> Plan:
     """Plan splitting a bundle by a broker's algorithm; raises InvalidValue, NeedsBroker."""
     if algorithm not in ALGORITHMS:
@@ -591,8 +563,8 @@ def plan_split(
     within = [
         at for at in sorted(set(_positions(txn, bundle, algorithm, positions))) if bundle.lower < at < bundle.upper
     ]
-    before = read_bundles(txn, namespace)
-    bounds = sorted({*before["boundaries"], *map(bound, within)})
+    before = resources.read_bundles(txn, namespace)
+    bounds = sorted({*before["boundaries"], *map(resources.bound, within)})
     after = {"boundaries": bounds, "numBundles": len(bounds) - 1}
     part = ChangePart(namespace=str(namespace), before=before, after=after)
     steps = () if after == before else _split_steps(txn, namespace, after, now_ms)
@@ -600,17 +572,17 @@ def plan_split(
 
 
 def _split_steps(txn: Txn, namespace: NamespaceName, bundles: JsonObject, now_ms: int) -> tuple[Step, ...]:
-    policies = {**read_policies(txn, namespace), "bundles": bundles}
-    path = local_policies_path(namespace)
-    local = {"migrated": False, **(find_json(txn, path) or {}), "bundles": bundles}
+    policies = {**resources.read_policies(txn, namespace), "bundles": bundles}
+    path = resources.local_policies_path(namespace)
+    local = {"migrated": False, **(resources.find_json(txn, path) or {}), "bundles": bundles}
     values = ((namespace.policies_path, policies), (path, local))
     return tuple(put_value_step(txn, at, encode_json_object(value), now_ms) for at, value in values)
 
 
-def _positions(txn: Txn, bundle: Bundle, algorithm: str, positions: Sequence[int]) -> Sequence[int]:
+def _positions(txn: Txn, bundle: resources.Bundle, algorithm: str, positions: Sequence[int]) -> Sequence[int]:
     if algorithm == "range_equally_divide":
         return [(bundle.lower + bundle.upper) // 2]
-    hashes = sorted(bundle_topics(txn, bundle).values())
+    hashes = sorted(resources.bundle_topics(txn, bundle).values())
     if algorithm == "specified_positions_divide":
         if not positions:
             raise InvalidValue("With specified_positions_divide split algorithm, splitBoundaries must not be empty")
@@ -625,18 +597,18 @@ def _positions(txn: Txn, bundle: Bundle, algorithm: str, positions: Sequence[int
     )
 
 
-def choose_bundle(txn: Txn, namespace: NamespaceName, text: str | None, kind: str | None) -> Bundle:
+def choose_bundle(txn: Txn, namespace: NamespaceName, text: str | None, kind: str | None) -> resources.Bundle:
     """Return the named bundle, or for LARGEST the one with the most topics; raises InvalidValue, and NeedsBroker for HOT."""
     if text is not None and kind is not None:
         raise InvalidValue("--bundle and --bundle-type are mutually exclusive")
-    read_policies(txn, namespace, "Namespace not found")
+    resources.read_policies(txn, namespace, "Namespace not found")
     if text is not None:
-        return read_bundle(txn, namespace, text)
+        return resources.read_bundle(txn, namespace, text)
     if kind is None:
         raise InvalidValue("Must pass one of the params: --bundle / --bundle-type")
     if kind.upper() != "LARGEST":
         raise NeedsBroker(f"--bundle-type {kind}: running brokers measure the load of bundles", hint="name a --bundle")
-    return max(iter_bundles(txn, namespace), key=lambda bundle: len(bundle_topics(txn, bundle)))
+    return max(resources.iter_bundles(txn, namespace), key=lambda bundle: len(resources.bundle_topics(txn, bundle)))
 
 
 # -- dynamic config ----------------------------------------------------------------------------------------------------
@@ -665,7 +637,7 @@ def plan_set_setting(txn: Txn, name: str, value: str, now_ms: int) -> Plan:
     return _plan_setting(
         txn,
         ChangeKind("brokers update-dynamic-config", "update {place}"),
-        {**read_configuration(txn), name: value},
+        {**resources.read_configuration(txn), name: value},
         now_ms,
     )
 
@@ -673,17 +645,17 @@ def plan_set_setting(txn: Txn, name: str, value: str, now_ms: int) -> Plan:
 def plan_delete_setting(txn: Txn, name: str, now_ms: int) -> Plan:
     """Plan deleting a dynamic setting, so that the brokers' files apply again; raises Refused."""
     _check(name, "delete")
-    left = {key: value for key, value in read_configuration(txn).items() if key != name}
+    left = {key: value for key, value in resources.read_configuration(txn).items() if key != name}
     return _plan_setting(txn, ChangeKind("brokers delete-dynamic-config", "delete {place}"), left, now_ms)
 
 
 def _check(name: str, verb: str) -> None:
-    if name not in DYNAMIC_SETTINGS:
+    if name not in resources.DYNAMIC_SETTINGS:
         raise Refused(f"Can't {verb} non-dynamic configuration", hint="see: pulsar-admin brokers list-dynamic-config")
 
 
 def _plan_setting(txn: Txn, kind: ChangeKind, after: JsonObject, now_ms: int) -> Plan:
-    return _plan_node(txn, kind, NodeChange("dynamic settings of brokers", CONFIGURATION_PATH, after), now_ms)
+    return _plan_node(txn, kind, NodeChange("dynamic settings of brokers", resources.CONFIGURATION_PATH, after), now_ms)
 
 
 # -- namespaces --------------------------------------------------------------------------------------------------------
@@ -739,7 +711,7 @@ def _plan_policies_json(
     txn: Txn, namespace: NamespaceName, job: JsonJob, now_ms: int, error: str = "Namespace does not exist"
 ) -> Plan:
     """Plan a job on a namespace's policies; raises NamespaceNotFound with the text ``error``, MetadataCorrupt."""
-    found = read_policies(txn, namespace, error)
+    found = resources.read_policies(txn, namespace, error)
     return _plan(txn, namespace, job, Node(namespace.policies_path, found), now_ms)
 
 
@@ -754,11 +726,14 @@ UPDATE_MIGRATION = ChangeKind("namespaces update-migration-state", "update migra
 
 def plan_local_json(txn: Txn, namespace: NamespaceName, job: JsonJob, now_ms: int) -> Plan:
     """Plan a job on a namespace's local policies, which are created if missing, as upstream does. Raises MetadataCorrupt."""
-    path = local_policies_path(namespace)
-    found = find_json(txn, path)
+    path = resources.local_policies_path(namespace)
+    found = resources.find_json(txn, path)
     if found is None:
-        policies = find_json(txn, namespace.policies_path) or {}
-        found = {"bundles": policies.get("bundles") or bundles_of(DEFAULT_BUNDLES), "migrated": False}
+        policies = resources.find_json(txn, namespace.policies_path) or {}
+        found = {
+            "bundles": policies.get("bundles") or resources.bundles_of(resources.DEFAULT_BUNDLES),
+            "migrated": False,
+        }
     return _plan(txn, namespace, job, Node(path, found), now_ms)
 
 
@@ -766,7 +741,7 @@ def _plan(txn: Txn, namespace: NamespaceName, job: JsonJob, node: Node, now_ms: 
     after = job.change(node.found)
     before, now = ({key: side.get(key) for key in job.keys} for side in (node.found, after))
     step = put_value_step(txn, node.path, encode_json_object(after), now_ms)
-    steps = () if after == find_json(txn, node.path) else (step,)
+    steps = () if after == resources.find_json(txn, node.path) else (step,)
     return Plan(job.kind, txn.id, steps, (ChangePart(namespace=str(namespace), before=before, after=now),))
 
 
@@ -887,7 +862,7 @@ def plan_grant_subscription(
 
 def plan_revoke_subscription(txn: Txn, namespace: NamespaceName, subscription: str, role: str, now_ms: int) -> Plan:
     """Plan revoking a role's right to a subscription; raises NamespaceNotFound, and ResourceNotFound if no role has it."""
-    auth = (read_policies(txn, namespace).get("auth_policies") or {}).get(_SUBSCRIPTIONS) or {}
+    auth = (resources.read_policies(txn, namespace).get("auth_policies") or {}).get(_SUBSCRIPTIONS) or {}
     if subscription not in auth:
         raise ResourceNotFound("couldn't find subscription", subscription=subscription)
     left = [one for one in auth[subscription] if one != role]
@@ -917,7 +892,7 @@ def read_permissions(policies: JsonObject, topic: TopicName | None = None) -> di
 def read_topic_permissions(txn: Txn, topic: TopicName) -> dict[str, list[str]]:
     """Return each role's actions on a topic and in its namespace; raises TopicNotFound, NamespaceNotFound, MetadataCorrupt."""
     _check_topic(txn, topic)
-    return read_permissions(read_policies(txn, topic.namespace), topic)
+    return read_permissions(resources.read_policies(txn, topic.namespace), topic)
 
 
 def read_subscription_permissions(policies: JsonObject) -> dict[str, list[str]]:
@@ -931,7 +906,7 @@ def read_subscription_permissions(policies: JsonObject) -> dict[str, list[str]]:
 
 def _check_tenant_clusters(txn: Txn, namespace: NamespaceName, clusters: Sequence[str]) -> None:
     """Raise Refused if the tenant may not use one of ``clusters``, NamespaceNotFound if the tenant does not exist."""
-    allowed = read_tenant(txn, namespace.tenant).get("allowedClusters") or ()
+    allowed = resources.read_tenant(txn, namespace.tenant).get("allowedClusters") or ()
     for cluster in clusters:
         if cluster not in allowed:
             raise Refused(
@@ -954,7 +929,7 @@ _DELETER = "clusterThatCanDeleteNamespace"
 def plan_allowed_clusters(txn: Txn, namespace: NamespaceName, clusters: Sequence[str], now_ms: int) -> Plan:
     """Plan setting the clusters that a namespace may replicate to; raises NamespaceNotFound, Refused."""
     _check_tenant_clusters(txn, namespace, hash_order(clusters))
-    replicated = read_policies(txn, namespace).get("replication_clusters") or []
+    replicated = resources.read_policies(txn, namespace).get("replication_clusters") or []
     if any(cluster not in clusters for cluster in replicated):
         raise Refused(
             f"Allowed clusters do not contain the replication cluster [{', '.join(hash_order(replicated))}]. Please remove"

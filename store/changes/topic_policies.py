@@ -38,6 +38,7 @@ from pulsar_admin.store.changes.plan import (
     put_value_step,
 )
 from pulsar_admin.store.changes.policies import PolicyJob, conflict_warnings, unknown_cluster
+from pulsar_admin.store.codec import policyevent
 from pulsar_admin.store.codec.claims import schema_claims, topic_claims
 from pulsar_admin.store.codec.interceptors import open_chain, parse_interceptors
 from pulsar_admin.store.codec.managedledger import LedgerInfo
@@ -47,16 +48,6 @@ from pulsar_admin.store.codec.policies import (
     decode_json_object,
     decode_topic_policies,
     encode_json_object,
-)
-from pulsar_admin.store.codec.policyevent import (
-    DELETE,
-    NEW_POLICIES,
-    UPDATE,
-    AvroSchema,
-    PolicyEvent,
-    builtin_schema,
-    encode_event_entry,
-    event_key,
 )
 from pulsar_admin.store.codec.schema import (
     IndexEntry,
@@ -147,7 +138,7 @@ def _read_change(txn: Txn, name: TopicName, job: PolicyJob) -> TopicChange:
         before = {} if node is None else decode_json_object(node.value, node.path)
     else:
         kept = {} if events is None else events.global_ if job.is_global else events.local
-        before = dict(kept.get(name, NEW_POLICIES))
+        before = dict(kept.get(name, policyevent.NEW_POLICIES))
         target = _event_topic(txn, name, job.is_global)
         if not job.is_global:
             clusters = (None if events is None else events.replicate_to) or (_local_cluster(txn, name.namespace),)
@@ -178,7 +169,11 @@ def _event_topic(txn: Txn, name: TopicName, is_global: bool) -> TopicName:
     """Return the topic or partition that receives the topic's policy events; raises Refused if it takes no more entries."""
     events = TopicName(name.namespace, EVENTS)
     partitions = partition_count(txn, events)
-    target = events.partition(java_hash(event_key(name, is_global=is_global)) % partitions) if partitions else events
+    target = (
+        events.partition(java_hash(policyevent.event_key(name, is_global=is_global)) % partitions)
+        if partitions
+        else events
+    )
     node = find_node(txn, target.path)
     if node is not None and read_topic(txn, target).managed.terminated is not None:
         raise Refused(f"{target} is terminated: no policy can be added to it", topic=str(target))
@@ -287,22 +282,22 @@ def _batch(
     locator = find_locator(reader.txn, events)
     newest = find_schema(reader, events, None)
     version = 0 if locator is None else locator.newest.version
-    schema = AvroSchema(
-        builtin_schema() if newest is None else newest.definition, version.to_bytes(8, "big", signed=True)
+    schema = policyevent.AvroSchema(
+        policyevent.builtin_schema() if newest is None else newest.definition, version.to_bytes(8, "big", signed=True)
     )
     payloads = [_message(change, schema, number, now_ms) for number, change in enumerate(changes)]
     chain = open_chain(_interceptors(reader, events) if interceptors is None else interceptors)
     if chain:
         recover_chain(reader, events, chain)
         payloads = [append_payload(payload, chain, now_ms) for payload in payloads]
-    new_schema = builtin_schema() if locator is None else None
+    new_schema = policyevent.builtin_schema() if locator is None else None
     return _Batch(events, changes, payloads, new_schema, chain.properties(), now_ms)
 
 
-def _message(change: TopicChange, schema: AvroSchema, sequence_id: int, now_ms: int) -> bytes:
-    action = DELETE if change.deletes else UPDATE
-    event = PolicyEvent(change.topic, action, change.after, change.replicate_to)
-    return encode_event_entry(event, schema, producer=PRODUCER, sequence_id=sequence_id, publish_ms=now_ms)
+def _message(change: TopicChange, schema: policyevent.AvroSchema, sequence_id: int, now_ms: int) -> bytes:
+    action = policyevent.DELETE if change.deletes else policyevent.UPDATE
+    event = policyevent.PolicyEvent(change.topic, action, change.after, change.replicate_to)
+    return policyevent.encode_event_entry(event, schema, producer=PRODUCER, sequence_id=sequence_id, publish_ms=now_ms)
 
 
 def _interceptors(reader: EntryReader, events: TopicName) -> tuple[str, ...]:

@@ -18,30 +18,14 @@ from typing import Any, TypeVar
 import lmdb
 from msgspec.structs import replace
 
+from pulsar_admin.store import files
+from pulsar_admin.store.db import storeinfo
 from pulsar_admin.store.db.backups import back_up, damaged_store
 from pulsar_admin.store.db.file import DATA_FILE, CommitRecord, is_as_committed, read_commit
 from pulsar_admin.store.db.locks import may_register, take_reader_lock, take_writer_lock, try_reader_lock, writer_lock
 from pulsar_admin.store.db.mounts import check_local
 from pulsar_admin.store.db.rows import DIGEST_BYTES, NAME_ENDING, WHOLE, altered_row, crc32c, sealed
-from pulsar_admin.store.db.storeinfo import (
-    FORMAT_VERSION,
-    StoreInfo,
-    StoreState,
-    check_new_store,
-    check_state,
-    read_store_info,
-    walk_pages,
-    write_store_info,
-)
 from pulsar_admin.store.errors import DiskFailed, DiskFull, IndexCorrupt, NotWritable, StoreBusy, StoreError
-from pulsar_admin.store.files import (
-    PRIVATE_DIRECTORY,
-    create_directory,
-    has_room,
-    mode_below,
-    remove_tree,
-    reserve_file,
-)
 
 DATABASES = (
     "tree",
@@ -360,7 +344,9 @@ class Store:
         self._failed: StoreError | None = None
         self._lock = take_writer_lock(path) if writable and lock is None else None
         try:
-            self.info = read_store_info(path)  # under the lock: a writer finds no state that another one is changing
+            self.info = storeinfo.read_store_info(
+                path
+            )  # under the lock: a writer finds no state that another one is changing
             self._open()
         except BaseException:
             self.close()
@@ -378,7 +364,7 @@ class Store:
         if is_as_committed(meta):
             self._open_environment(registers=registers)
         elif self.writable or not registers:
-            walk_pages(self.path)
+            storeinfo.walk_pages(self.path)
             self._open_environment(registers=registers)
         else:
             self._open_walked()
@@ -399,7 +385,7 @@ class Store:
             if is_as_committed(self.path / "meta"):
                 self._open_environment(registers=True)
                 return
-            walk_pages(self.path)
+            storeinfo.walk_pages(self.path)
             self._open_environment(registers=True)
             self._check_change()
             # The next reader need not walk again. Another reader that does the same, and a disk that is full, leave it to that.
@@ -424,7 +410,7 @@ class Store:
         status = (self.path / "meta" / DATA_FILE).stat()
         self.file, data_bytes = (status.st_dev, status.st_ino), status.st_size
         if registers:
-            reserve_file(self.path / "meta" / "lock.mdb", _READER_TABLE_BYTES)
+            files.reserve_file(self.path / "meta" / "lock.mdb", _READER_TABLE_BYTES)
         map_bytes = max(_FIRST_MAP_BYTES, 1 << (2 * data_bytes - 1).bit_length() if data_bytes else 0)
         with _translated(self.path):
             try:
@@ -543,7 +529,7 @@ class Store:
         if self._has_digests:
             return self._commit(lambda env: self._write_once(env, work))
         # First: what cannot read rows with digests must refuse the store by its number, not change rows that are copied already.
-        self.update_info(format_version=FORMAT_VERSION)
+        self.update_info(format_version=storeinfo.FORMAT_VERSION)
         before = self.last_txn_id()
         while self._commit(self._copy_with_digests):
             pass
@@ -654,7 +640,7 @@ class Store:
     def update_info(self, **changes: Any) -> None:  # Any: JSON values of StoreInfo's fields
         """Replace ``store.json`` atomically with some fields changed."""
         self.info = replace(self.info, **changes)
-        write_store_info(self.path, self.info)
+        storeinfo.write_store_info(self.path, self.info)
 
     def close(self) -> None:
         self._close_environment()
@@ -700,9 +686,9 @@ def create_store(
     path: Path,
     *,
     now_ms: int,
-    state: StoreState = StoreState.READY,
+    state: storeinfo.StoreState = storeinfo.StoreState.READY,
     sources: tuple[dict[str, Any], ...] = (),  # Any: JSON objects, see StoreInfo
-    mode: int = PRIVATE_DIRECTORY,
+    mode: int = files.PRIVATE_DIRECTORY,
     lock: int | None = None,
 ) -> None:
     """Create an empty store, its directories with this mode; raises as ``check_new_store``, StoreBusy, NotWritable and DiskFull.
@@ -710,22 +696,22 @@ def create_store(
     ``lock``: the path's writer lock, if the caller holds it: two processes never create one store.
     """
     if lock is None:
-        check_new_store(path)
+        storeinfo.check_new_store(path)
         with writer_lock(path, mode) as held:
             create_store(path, now_ms=now_ms, state=state, sources=sources, mode=mode, lock=held)
         return
-    check_new_store(path)  # under the lock: another process may have made a store since the caller looked
-    remove_tree(path / "meta")  # of a store whose making was stopped
+    storeinfo.check_new_store(path)  # under the lock: another process may have made a store since the caller looked
+    files.remove_tree(path / "meta")  # of a store whose making was stopped
     for name in ("entries", "meta"):
-        create_directory(path / name, exist_ok=True, mode=mode)
-    reserve_file(path / "meta" / "lock.mdb", _READER_TABLE_BYTES)
+        files.create_directory(path / name, exist_ok=True, mode=mode)
+    files.reserve_file(path / "meta" / "lock.mdb", _READER_TABLE_BYTES)
     with _translated(path):
         env = lmdb.open(
             str(path / "meta"),
             map_size=_FIRST_MAP_BYTES,
             max_dbs=_MAX_DATABASES,
             max_readers=_MAX_READERS,
-            mode=mode_below(path / "meta"),
+            mode=files.mode_below(path / "meta"),
         )
         with env.begin(write=True) as txn:
             for name in DATABASES:
@@ -734,7 +720,7 @@ def create_store(
     record = CommitRecord(path / "meta")
     record.put(0)
     record.close()
-    write_store_info(path, StoreInfo(FORMAT_VERSION, now_ms, state, sources))
+    storeinfo.write_store_info(path, storeinfo.StoreInfo(storeinfo.FORMAT_VERSION, now_ms, state, sources))
 
 
 def open_store(
@@ -745,9 +731,9 @@ def open_store(
 
     ``lock``: the path's writer lock, if the caller holds it and continues to hold it.
     """
-    info = read_store_info(path)
+    info = storeinfo.read_store_info(path)
     if not unfinished:
-        check_state(path, info, unindexed=unindexed)
+        storeinfo.check_state(path, info, unindexed=unindexed)
     return Store(path, writable=writable, lock=lock)
 
 
@@ -762,7 +748,9 @@ def _translated(path: Path, passing: tuple[type[BaseException], ...] = ()) -> It
         text = str(error)
         failed = os.strerror(errno.EIO) in text
         # LMDB reports a write that was cut short, as on a full disk, as an I/O error, too.
-        if any(os.strerror(number) in text for number in _FULL) or (failed and not has_room(path / "meta" / DATA_FILE)):
+        if any(os.strerror(number) in text for number in _FULL) or (
+            failed and not files.has_room(path / "meta" / DATA_FILE)
+        ):
             raise DiskFull(
                 f"no space left for {path}/meta: {text}", hint="free space, then run it again: nothing changed"
             ) from error

@@ -10,19 +10,11 @@ from typing import Any, assert_never
 
 from msgspec import Struct
 
+from pulsar_admin.store import errors
 from pulsar_admin.store.db.backups import keep_hint
 from pulsar_admin.store.db.file import DATA_FILE, RECORD_FILE, check_file
 from pulsar_admin.store.db.locks import try_reader_lock
 from pulsar_admin.store.db.rows import DERIVED, NAME_ENDING, cure_of
-from pulsar_admin.store.errors import (
-    AlreadyExists,
-    IndexCorrupt,
-    NotWritable,
-    Refused,
-    StoreNotFound,
-    Unsupported,
-    reason_of,
-)
 from pulsar_admin.store.files import read_file, replace_file
 
 FORMAT_VERSION = 2
@@ -57,29 +49,29 @@ def read_store_info(path: Path) -> StoreInfo:
         sources = tuple({**source} for source in fields["sources"])
         info = StoreInfo(fields["formatVersion"], int(fields["created"]), StoreState(fields["state"]), sources)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise StoreNotFound(
+        raise errors.StoreNotFound(
             f"{path} is not a store (no store.json there)",
             hint="make one with: pulsar-admin store import standalone DATA (or import cluster), or name another with --store",
             path=str(path),
         ) from error
     except OSError as error:
-        raise NotWritable(f"{file} cannot be read: {error.strerror}", path=str(file)) from error
+        raise errors.NotWritable(f"{file} cannot be read: {error.strerror}", path=str(file)) from error
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise IndexCorrupt(
-            f"{file} is damaged: {reason_of(error)}",
+        raise errors.IndexCorrupt(
+            f"{file} is damaged: {errors.reason_of(error)}",
             hint=f"keep {path}, its changes are in meta: put a copy of store.json in place,"
             " or the one of a store imported from the same directory",
             path=str(path),
         ) from error
     if type(info.format_version) is not int or info.format_version < 1:
-        raise IndexCorrupt(
+        raise errors.IndexCorrupt(
             f"{file} is damaged: formatVersion is {json.dumps(info.format_version)[:_SHOWN]}, expected a whole number from 1 to"
             f" {FORMAT_VERSION}",
             hint=f"put a copy of store.json in place, or look in {path}/meta: with databases named NAME{NAME_ENDING} it is 2, else 1",
             path=str(path),
         )
     if info.format_version > FORMAT_VERSION:
-        raise Unsupported(
+        raise errors.Unsupported(
             f"{path} has store format {info.format_version}, this toolkit knows up to {FORMAT_VERSION}",
             hint="use the toolkit that wrote it",
         )
@@ -89,13 +81,13 @@ def read_store_info(path: Path) -> StoreInfo:
 def check_state(path: Path, info: StoreInfo, *, unindexed: bool) -> None:
     """Raise Refused for a store whose import was interrupted, or, unless ``unindexed``, made no index."""
     if info.state is StoreState.UNINDEXED and not unindexed:
-        raise Refused(
+        raise errors.Refused(
             f"{path} was imported without index: it knows its files and none of their entries",
             hint="export tables: pulsar-admin store export tables DIR; or run the same `store import` without --no-index",
             path=str(path),
         )
     if info.state is StoreState.IMPORTING:
-        raise Refused(
+        raise errors.Refused(
             f"the import into {path} did not run to its end",
             hint="run the same `store import` command again: it continues where it stopped",
             path=str(path),
@@ -121,7 +113,7 @@ def check_new_store(path: Path) -> None:
     if (path.exists() or path.is_symlink()) and (
         not path.is_dir() or any(not _is_leftover(entry) for entry in path.iterdir())
     ):
-        raise AlreadyExists(f"{path} exists", hint="name a new directory with --store", path=str(path))
+        raise errors.AlreadyExists(f"{path} exists", hint="name a new directory with --store", path=str(path))
 
 
 def _is_leftover(entry: Path) -> bool:
@@ -138,15 +130,15 @@ def walk_pages(path: Path) -> int | None:
     """Walk the pages of a store that no process writes meanwhile, and return their transaction; raises IndexCorrupt with what to do."""
     try:
         return check_file(path / "meta")
-    except IndexCorrupt as error:
+    except errors.IndexCorrupt as error:
         raise damaged_pages(path, error) from error
 
 
-def damaged_pages(path: Path, error: IndexCorrupt) -> IndexCorrupt:
+def damaged_pages(path: Path, error: errors.IndexCorrupt) -> errors.IndexCorrupt:
     """Return an error about the pages of a store with what to do: databases that are derived from others can be rebuilt."""
     message = f"{path / 'meta' / DATA_FILE} is damaged: {error.message}"
     database = str(error.context.get("database", "")).removesuffix(NAME_ENDING)
-    return IndexCorrupt(
+    return errors.IndexCorrupt(
         message, hint=cure_of(path, database) if database in DERIVED else keep_hint(path), path=str(path)
     )
 

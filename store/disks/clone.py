@@ -20,6 +20,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pulsar_admin.store.codec import ledgermetadata
 from pulsar_admin.store.codec.bookie import (
     COOKIE_FILE,
     LAST_MARK_FILE,
@@ -32,17 +33,6 @@ from pulsar_admin.store.codec.dbledger import LedgerData, encode_ledgers_row
 from pulsar_admin.store.codec.digest import master_key
 from pulsar_admin.store.codec.entrylog import encode_location
 from pulsar_admin.store.codec.journal import LATEST_VERSION, PADDED_HEADER_BYTES, encode_header
-from pulsar_admin.store.codec.ledgermetadata import (
-    COOKIES,
-    INSTANCE_ID,
-    LEDGERS_ROOT,
-    LedgerMetadata,
-    LedgerState,
-    Segment,
-    decode_ledger_metadata,
-    encode_ledger_metadata,
-    ledger_id_of_path,
-)
 from pulsar_admin.store.codec.policies import decode_json_object, encode_json_object
 from pulsar_admin.store.codec.rocksvalue import COUNTER_KEYS, NodeStat, encode_counter, encode_value
 from pulsar_admin.store.db.blocks import Block
@@ -186,7 +176,7 @@ def _address(txn: Txn, request: CloneRequest) -> CloneAddress:
             hint="write NAME, or NAME=NEW",
         )
     own = old or (names[0] if names else "standalone")
-    node = find_node(txn, INSTANCE_ID)
+    node = find_node(txn, ledgermetadata.INSTANCE_ID)
     source = node.value.decode("utf-8", "replace") if node else own
     # Not the source's id, so that no bookie of the source takes the clone's metadata for its own; and the same id each
     # time, so that two clones of one source to one path are equal.
@@ -214,7 +204,7 @@ def _iter_ledgers(txn: Txn, topics: frozenset[TopicName] | None) -> Iterator[Clo
 def iter_cloned(txn: Txn, ledger: Ledger) -> Iterator[tuple[Block, int]]:
     """Yield the entries of a ledger that the clone gets, as (block, place in it): up to its end, or all entries of one
     that is not closed."""
-    is_closed = ledger.metadata is not None and ledger.metadata.state is LedgerState.CLOSED
+    is_closed = ledger.metadata is not None and ledger.metadata.state is ledgermetadata.LedgerState.CLOSED
     for block in iter_blocks(txn, ledger.ledger_id):
         end = block.index_of(ledger.last_entry_id + 1) if is_closed else len(block)
         for index in range(end):
@@ -267,10 +257,10 @@ class CloneNodes(Struct, frozen=True):
         yield instance, encode_counter(_OWNER)
         yield ids, encode_counter(sequence)
         made = {
-            LEDGERS_ROOT: b"",
-            INSTANCE_ID: self.address.instance_id.encode(),
-            f"{COOKIES}/{self.address.bookie_id}": encode_cookie(self.address.cookie),
-            f"{LEDGERS_ROOT}/idgen": b"",
+            ledgermetadata.LEDGERS_ROOT: b"",
+            ledgermetadata.INSTANCE_ID: self.address.instance_id.encode(),
+            f"{ledgermetadata.COOKIES}/{self.address.bookie_id}": encode_cookie(self.address.cookie),
+            f"{ledgermetadata.LEDGERS_ROOT}/idgen": b"",
         }
         for path, value in made.items():
             yield path.encode(), encode_value(NodeStat(0, _OWNER, now_ms, now_ms, False), value)
@@ -290,8 +280,8 @@ class CloneNodes(Struct, frozen=True):
         path = node.path
         if not node.value or node.stat.ephemeral or path.startswith(_LEFT_OUT):
             return False
-        if path.startswith(f"{LEDGERS_ROOT}/"):
-            return ledger_id_of_path(path) in self.ledgers
+        if path.startswith(f"{ledgermetadata.LEDGERS_ROOT}/"):
+            return ledgermetadata.ledger_id_of_path(path) in self.ledgers
         lists = ("/managed-ledgers/", "/schemas/", "/admin/partitioned-topics/")
         if self.topics is None or not path.startswith(lists):
             return True
@@ -304,9 +294,11 @@ class CloneNodes(Struct, frozen=True):
         return path
 
     def _value(self, node: Node) -> bytes:
-        if ledger_id_of_path(node.path) is not None:
-            metadata = on_one_bookie(decode_ledger_metadata(node.value, node.path), self.address.bookie_id)
-            return encode_ledger_metadata(metadata, node.value)
+        if ledgermetadata.ledger_id_of_path(node.path) is not None:
+            metadata = on_one_bookie(
+                ledgermetadata.decode_ledger_metadata(node.value, node.path), self.address.bookie_id
+            )
+            return ledgermetadata.encode_ledger_metadata(metadata, node.value)
         if not node.path.startswith(_JSON):
             return node.value
         try:
@@ -320,9 +312,11 @@ class CloneNodes(Struct, frozen=True):
         return encode_json_object(policies)
 
 
-def on_one_bookie(metadata: LedgerMetadata, bookie_id: str) -> LedgerMetadata:
+def on_one_bookie(metadata: ledgermetadata.LedgerMetadata, bookie_id: str) -> ledgermetadata.LedgerMetadata:
     """Return a ledger's metadata with one bookie as the whole ensemble."""
-    return replace(metadata, write_quorum=1, ensemble_size=1, ack_quorum=1, segments=(Segment(0, (bookie_id,)),))
+    return replace(
+        metadata, write_quorum=1, ensemble_size=1, ack_quorum=1, segments=(ledgermetadata.Segment(0, (bookie_id,)),)
+    )
 
 
 def _nowhere(key: str, value: Any) -> Any:  # Any: JSON

@@ -17,15 +17,7 @@ import numpy as np
 from msgspec import Struct
 
 from pulsar_admin.store.aliases import Array
-from pulsar_admin.store.codec.entrylog import (
-    CURRENT_VERSION,
-    HEADER_BYTES,
-    LOG_LIMIT_BYTES,
-    EntryLogHeader,
-    encode_header,
-    encode_ledgers_map,
-    log_file_name,
-)
+from pulsar_admin.store.codec import entrylog
 from pulsar_admin.store.disks.live_records import IndexRows, LiveRecords, join_places
 from pulsar_admin.store.errors import EntryLogCorrupt
 from pulsar_admin.store.files import create_file, open_file, remove_file
@@ -48,7 +40,7 @@ class NewLog(Struct, frozen=True):
     @property
     def path(self) -> Path:
         """Its name once it is one of the bookie's."""
-        return self.unfinished.with_name(log_file_name(self.log_id))
+        return self.unfinished.with_name(entrylog.log_file_name(self.log_id))
 
 
 class LogCompactor:
@@ -58,7 +50,7 @@ class LogCompactor:
     """
 
     def __init__(
-        self, directory: Path, first_id: int, like: os.stat_result, limit_bytes: int = LOG_LIMIT_BYTES
+        self, directory: Path, first_id: int, like: os.stat_result, limit_bytes: int = entrylog.LOG_LIMIT_BYTES
     ) -> None:
         self._directory = directory
         self._next_id = first_id
@@ -79,17 +71,17 @@ class LogCompactor:
         with open_file(live.path) as source:
             while done < len(ends):
                 if self._stack is None:
-                    unfinished = self._directory / f"{log_file_name(self._next_id)}{COMPACTING}"
+                    unfinished = self._directory / f"{entrylog.log_file_name(self._next_id)}{COMPACTING}"
                     self._stack = ExitStack()
                     self._file = self._stack.enter_context(create_file(unfinished, like=self._like))
-                    self._file.write(encode_header(EntryLogHeader(CURRENT_VERSION, 0, 0)))
-                    self._position, self._sizes, self._parts = HEADER_BYTES, {}, []
+                    self._file.write(entrylog.encode_header(entrylog.EntryLogHeader(entrylog.CURRENT_VERSION, 0, 0)))
+                    self._position, self._sizes, self._parts = entrylog.HEADER_BYTES, {}, []
                     self._digest = blake2b(digest_size=16)
                     self._unfinished = unfinished
                 written = int(ends[done - 1]) if done else 0
                 fits = int(np.searchsorted(ends, written + self._limit_bytes - self._position, "right"))
                 # Not even the next record fits. Into an empty log it goes anyway: it may be larger than the limit of a log.
-                if fits == done and self._position > HEADER_BYTES:
+                if fits == done and self._position > entrylog.HEADER_BYTES:
                     self._seal()
                     continue
                 fits = max(fits, done + 1)
@@ -114,9 +106,11 @@ class LogCompactor:
         assert self._stack is not None
         end = self._position
         # The header names the map only now that it is written: without one, as after a kill, a log is scanned.
-        self._file.write(encode_ledgers_map(self._sizes))
+        self._file.write(entrylog.encode_ledgers_map(self._sizes))
         self._file.seek(0)
-        self._file.write(encode_header(EntryLogHeader(CURRENT_VERSION, end, len(self._sizes))))
+        self._file.write(
+            entrylog.encode_header(entrylog.EntryLogHeader(entrylog.CURRENT_VERSION, end, len(self._sizes)))
+        )
         self._stack.close()
         self._stack = None
         log = NewLog(self._next_id, self._unfinished, join_places(self._parts), end, self._digest.digest())
@@ -203,7 +197,7 @@ def check_written(log: NewLog) -> None:
 def _digest_of(path: Path, end: int) -> bytes:
     digest = blake2b(digest_size=16)
     with open_file(path) as file:
-        for start in range(HEADER_BYTES, end, _WINDOW_BYTES):
+        for start in range(entrylog.HEADER_BYTES, end, _WINDOW_BYTES):
             digest.update(_read(file, start, min(start + _WINDOW_BYTES, end)))
     return digest.digest()
 
@@ -211,5 +205,5 @@ def _digest_of(path: Path, end: int) -> bytes:
 def bytes_of_logs(records: Iterable[int], ledgers: int) -> int:
     """Return about how many bytes new logs with these records (bytes per part) and this number of ledgers take."""
     total = sum(records)
-    logs = -(-total // (LOG_LIMIT_BYTES - HEADER_BYTES)) if total else 0
-    return total + logs * HEADER_BYTES + 16 * ledgers + 24 * logs
+    logs = -(-total // (entrylog.LOG_LIMIT_BYTES - entrylog.HEADER_BYTES)) if total else 0
+    return total + logs * entrylog.HEADER_BYTES + 16 * ledgers + 24 * logs

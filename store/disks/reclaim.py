@@ -22,10 +22,12 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, field
 
+from pulsar_admin.store import files
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.bookie import COOKIE_FILE
 from pulsar_admin.store.codec.entrylog import log_id_of
 from pulsar_admin.store.db.bookies import Bookie
+from pulsar_admin.store.disks import live_records
 from pulsar_admin.store.disks.compacting import COMPACTING, LogCompactor, NewLog
 from pulsar_admin.store.disks.forecast import (
     LogAction,
@@ -38,27 +40,8 @@ from pulsar_admin.store.disks.forecast import (
     shares_disk,
     written_bytes,
 )
-from pulsar_admin.store.disks.live_records import (
-    NOWHERE,
-    IndexRows,
-    LiveRecords,
-    apply_places,
-    join_places,
-    open_index,
-    read_live,
-    same_places,
-)
 from pulsar_admin.store.disks.trust import check_is_of, check_trusted, find_doubts, find_members
 from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, NotFound, StalePlan, Unsupported
-from pulsar_admin.store.files import (
-    check_may_write_for,
-    copy_file,
-    link_by_name,
-    remove_file,
-    remove_tree,
-    rename,
-    sync_directory,
-)
 from pulsar_admin.store.recovery.metadata_index import Known, is_among
 from pulsar_admin.store.sources.log_files import newest_log_id, raise_last_id
 from pulsar_admin.store.sources.rocksdb import check_unlocked, is_rocksdb, lock_database
@@ -232,7 +215,7 @@ def apply_reclaim(plan: ReclaimPlan, scratch: Path | None, advance: Advance, tel
     with ExitStack() as locks:
         storages = [forecast.storage for forecast in plan.storages]
         for storage in storages:
-            check_may_write_for(storage.logs / COOKIE_FILE)
+            files.check_may_write_for(storage.logs / COOKIE_FILE)
             for database in storage.databases:
                 locks.enter_context(lock_database(database))
         # A bookie that ran since the plan may have moved entries or deleted logs that the plan still counts on.
@@ -275,7 +258,7 @@ class _Reclaim:
     def run(self) -> None:
         # What frees space without needing any comes first: on a full disk the rest may only fit then.
         for path in self._forecast.leftovers:
-            remove_file(path)
+            files.remove_file(path)
         for log in self._forecast.chosen(LogAction.DELETE):
             self._delete(log.path)
         self._result.deleted_logs += len(self._forecast.chosen(LogAction.DELETE))
@@ -299,7 +282,7 @@ class _Reclaim:
                 self._compact(group)
         self._bring_back()
         if (self._current / "metadata-cache").is_dir():
-            remove_tree(self._current / "metadata-cache")  # of logs that are gone; the bookie makes it anew
+            files.remove_tree(self._current / "metadata-cache")  # of logs that are gone; the bookie makes it anew
 
     def _pass_over(self, path: Path, reason: str) -> None:
         self._result.passed_over.append({"log": str(path), "reason": reason})
@@ -337,13 +320,13 @@ class _Reclaim:
         # Named by device and inode: two ledger directories may have logs of the same number.
         place = f"{os.stat(log.path).st_dev:x}-{os.stat(log.path).st_ino:x}"
         lent = self._scratch.resolve() / f"{_LENT}{place}-{log.log}"
-        remove_file(lent)  # of a run that was stopped before the link was made
-        copy_file(log.path, lent, like=log.path.stat())
+        files.remove_file(lent)  # of a run that was stopped before the link was made
+        files.copy_file(log.path, lent, like=log.path.stat())
         # The link takes the log's name only now that the copy is durable: a bookie that starts at any moment reads either.
         link = log.path.with_name(f"{log.log}{COMPACTING}")
-        remove_file(link)
-        link_by_name(lent, link)
-        rename(link, log.path)
+        files.remove_file(link)
+        files.link_by_name(lent, link)
+        files.rename(link, log.path)
         return True
 
     def _bring_back(self) -> None:
@@ -358,10 +341,10 @@ class _Reclaim:
                 continue
             # As in _lend: the name always leads to a complete log, whenever this is killed.
             copy = path.with_name(f"{path.name}{COMPACTING}")
-            remove_file(copy)
-            copy_file(lent, copy, like=lent.stat())
-            rename(copy, path)
-            remove_file(lent)
+            files.remove_file(copy)
+            files.copy_file(lent, copy, like=lent.stat())
+            files.rename(copy, path)
+            files.remove_file(lent)
 
     # -- one group ----------------------------------------------------------------------------------------------------
 
@@ -376,20 +359,22 @@ class _Reclaim:
         if made:
             try:
                 for log in made:
-                    rename(log.unfinished, log.path)
-                apply_places(self._storage, join_places([log.places for log in made]))
+                    files.rename(log.unfinished, log.path)
+                live_records.apply_places(self._storage, live_records.join_places([log.places for log in made]))
             except BaseException:
                 # The index may not name the new logs: then they go. Where that cannot be told they stay, and the next
                 # run looks again.
                 with suppress(Exception):
-                    self._check_named([log.log_id for log in made], NOWHERE)
+                    self._check_named([log.log_id for log in made], live_records.NOWHERE)
                     for log in made:
-                        remove_file(log.unfinished)
-                        remove_file(log.path)
+                        files.remove_file(log.unfinished)
+                        files.remove_file(log.path)
                 raise
         old_ids = [log_id_of(live.path.name) or 0 for live in lives]
         # Deleting the old logs cannot be undone, so what the index now says is read back first.
-        self._check_named([*old_ids, *(log.log_id for log in made)], join_places([log.places for log in made]))
+        self._check_named(
+            [*old_ids, *(log.log_id for log in made)], live_records.join_places([log.places for log in made])
+        )
         for live in lives:
             self._delete(live.path)
         self._result.compacted_logs += len(lives)
@@ -397,23 +382,23 @@ class _Reclaim:
         self._result.moved_entries += sum(len(live.sizes) for live in lives)
         self._result.moved_bytes += sum(live.bytes for live in lives)
 
-    def _read(self, group: Sequence[LogForecast]) -> list[LiveRecords]:
+    def _read(self, group: Sequence[LogForecast]) -> list[live_records.LiveRecords]:
         ids = np.array([log.log_id for log in group], np.int64)
         lives = []
-        with open_index(self._storage) as index:
-            here = join_places([rows.where(np.isin(rows.log_ids, ids)) for rows in index.iter_places()])
+        with live_records.open_index(self._storage) as index:
+            here = live_records.join_places([rows.where(np.isin(rows.log_ids, ids)) for rows in index.iter_places()])
             for log in group:
                 rows = here.where(here.log_ids == log.log_id)
                 # In file order, so that the log is read once from its beginning to its end.
                 rows = rows.where(np.argsort(rows.offsets, kind="stable"))
-                live = read_live(log.path, self._forecast.alive, rows, index.find, self._advance)
+                live = live_records.read_live(log.path, self._forecast.alive, rows, index.find, self._advance)
                 if live.damage:
                     self._pass_over(log.path, live.damage)
                 else:
                     lives.append(live)
         return lives
 
-    def _write(self, lives: Sequence[LiveRecords]) -> list[NewLog]:
+    def _write(self, lives: Sequence[live_records.LiveRecords]) -> list[NewLog]:
         if not lives:
             return []
         first_id = next_log_id(self._current)
@@ -425,12 +410,14 @@ class _Reclaim:
             raise_last_id(self._current, compactor.logs[-1].log_id)
         return compactor.logs
 
-    def _check_named(self, log_ids: Sequence[int], expected: IndexRows) -> None:
+    def _check_named(self, log_ids: Sequence[int], expected: live_records.IndexRows) -> None:
         """Raise IndexCorrupt unless the index points exactly to the expected places of live ledgers in these logs."""
-        with open_index(self._storage) as index:
+        with live_records.open_index(self._storage) as index:
             chosen = (rows.where(np.isin(rows.log_ids, log_ids)) for rows in index.iter_places())
-            named = join_places([rows.where(is_among(self._forecast.alive, rows.ledger_ids)) for rows in chosen])
-        if not same_places(named, expected):
+            named = live_records.join_places(
+                [rows.where(is_among(self._forecast.alive, rows.ledger_ids)) for rows in chosen]
+            )
+        if not live_records.same_places(named, expected):
             raise IndexCorrupt(
                 f"{self._storage.index}: the index names {len(named.log_ids):,} entries in {', '.join(f'{one:x}.log' for one in log_ids)},"
                 f" expected {len(expected.log_ids):,}: no log was deleted",
@@ -439,10 +426,10 @@ class _Reclaim:
 
     def _delete(self, path: Path) -> None:
         lent = _lent_to(path)
-        remove_file(path)
-        sync_directory(self._current)
+        files.remove_file(path)
+        files.sync_directory(self._current)
         if lent is not None:
-            remove_file(lent)
+            files.remove_file(lent)
 
 
 def _lent_to(path: Path) -> Path | None:

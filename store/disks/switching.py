@@ -16,21 +16,8 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
+from pulsar_admin.store import files
 from pulsar_admin.store.codec.bookie import COOKIE_FILE
-from pulsar_admin.store.files import (
-    PRIVATE_DIRECTORY,
-    PRIVATE_FILE,
-    NotRegular,
-    create_directory,
-    create_file,
-    open_lock_file,
-    raise_write_error,
-    remove_file,
-    remove_tree,
-    rename,
-    sync_directory,
-    writing,
-)
 from pulsar_admin.store.sources.rocksdb import take_lock
 
 _AT_FDCWD = -100
@@ -42,7 +29,7 @@ _MARK = "MADE-BY-PULSAR-ADMIN"
 def hold(index: Path) -> Iterator[None]:
     """Keep other salvages away from an index, whose databases have no lock if they are lost; raises SourceBusy, NotWritable."""
     cookie = index / COOKIE_FILE
-    descriptor = open_lock_file(cookie, create=False)  # never written; NFS locks only what is open for that
+    descriptor = files.open_lock_file(cookie, create=False)  # never written; NFS locks only what is open for that
     try:
         take_lock(fcntl.flock, descriptor, cookie)
         yield
@@ -59,23 +46,23 @@ def clear_unfinished(database: Path) -> Path | None:
     beside, kept = unfinished(database), None
     for path in (beside, database):
         if os.path.lexists(path) and not path.is_dir():
-            raise_write_error(NotRegular(errno.EINVAL, "it is not a directory", str(path)), path)
-    remove_file(beside.with_name(f"{beside.name}.rows"))
+            files.raise_write_error(files.NotRegular(errno.EINVAL, "it is not a directory", str(path)), path)
+    files.remove_file(beside.with_name(f"{beside.name}.rows"))
     if beside.is_dir():
         names = {file.name for file in beside.iterdir()}
         if names and _MARK not in names and not os.path.lexists(database):  # whole, and stopped between two renames
-            rename(beside, database)
+            files.rename(beside, database)
         elif beside.is_symlink() or (names and _MARK not in names):  # DATABASE before the exchange
             kept = _kept(database)
-            rename(beside, kept)
+            files.rename(beside, kept)
         else:
             # Last goes the mark of a database that was being made: a process stopped here leaves nothing that looks
             # like an old one.
             for file in beside.iterdir():
                 if file.name != _MARK:
-                    remove_file(file)
-            remove_tree(beside)
-    remove_file(database / _MARK)
+                    files.remove_file(file)
+            files.remove_tree(beside)
+    files.remove_file(database / _MARK)
     return kept
 
 
@@ -93,8 +80,8 @@ def begin(database: Path) -> Path:
     """Return a new directory in which the replacement of a database is built."""
     clear_unfinished(database)
     beside = unfinished(database)
-    create_directory(beside)
-    with create_file(beside / _MARK):
+    files.create_directory(beside)
+    with files.create_file(beside / _MARK):
         pass
     return beside
 
@@ -105,16 +92,16 @@ def switch(database: Path) -> Path | None:
     if database.is_dir():
         kept = _kept(database)
         if _exchange(database, beside):
-            rename(beside, kept)
+            files.rename(beside, kept)
         else:  # a file system without exchange: a bookie that starts between these two makes an empty index, and this is run again
-            remove_file(beside / _MARK)
-            with writing(beside):
-                sync_directory(beside)
-            rename(database, kept)
-            rename(beside, database)
+            files.remove_file(beside / _MARK)
+            with files.writing(beside):
+                files.sync_directory(beside)
+            files.rename(database, kept)
+            files.rename(beside, database)
     else:
-        rename(beside, database)
-    remove_file(database / _MARK)
+        files.rename(beside, database)
+    files.remove_file(database / _MARK)
     return kept
 
 
@@ -134,19 +121,19 @@ def _exchange(one: Path, other: Path) -> bool:
         number = ctypes.get_errno()
         if number in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
             return False
-        raise_write_error(OSError(number, os.strerror(number)), one)
-    with writing(one):
-        sync_directory(one.parent)
+        files.raise_write_error(OSError(number, os.strerror(number)), one)
+    with files.writing(one):
+        files.sync_directory(one.parent)
     return True
 
 
 def give_tree(path: Path, like: os.stat_result) -> None:
     """Give a directory and its content the owner and group of another directory, and read permission to those who may enter that one."""
     mode = stat.S_IMODE(like.st_mode)
-    with writing(path):
+    with files.writing(path):
         for folder, _, names in os.walk(path):
             for name in names:
                 os.chown(os.path.join(folder, name), like.st_uid, like.st_gid)
-                os.chmod(os.path.join(folder, name), PRIVATE_FILE | mode & 0o066)
+                os.chmod(os.path.join(folder, name), files.PRIVATE_FILE | mode & 0o066)
             os.chown(folder, like.st_uid, like.st_gid)
-            os.chmod(folder, PRIVATE_DIRECTORY | mode)
+            os.chmod(folder, files.PRIVATE_DIRECTORY | mode)

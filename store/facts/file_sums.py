@@ -22,15 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import Struct, field
 
 from pulsar_admin.store.codec.entrylog import HEADER_BYTES
-from pulsar_admin.store.db.blocks import (
-    BLOCK_BITS,
-    BLOCK_ENTRIES,
-    BLOCK_HEADER,
-    HAS_AUTO,
-    TIMES_BYTES,
-    TIMES_VERSION,
-    Block,
-)
+from pulsar_admin.store.db import blocks
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import FileMode, LogFile, iter_logs
 from pulsar_admin.store.errors import IndexCorrupt, StoreError
@@ -53,7 +45,7 @@ if TYPE_CHECKING:
 Row = tuple[bytes, bytes]
 _KEY_BYTES = 16
 _LEDGER_BYTES = 8
-_HEAD = BLOCK_HEADER.size
+_HEAD = blocks.BLOCK_HEADER.size
 _BLOCKS_MAX = 1 << 40
 _HEADER: list[tuple[str, str]] = [
     *(("entries", "<u2"), ("flags", "<u2"), ("file_id", "<u4"), ("messages", "<i8"), ("payload_bytes", "<i8")),
@@ -62,8 +54,8 @@ _HEADER: list[tuple[str, str]] = [
     *(("unframed", "<u2"), ("first_slot", "<u2")),
 ]
 """``store.db.blocks.BlockHeader``."""
-_TIME_WORDS = (TIMES_BYTES + 4 * 8) // 8
-_PLAIN, _STAMPED = (struct.pack("<HHI", TIMES_VERSION, flags, 1) for flags in (0, HAS_AUTO))
+_TIME_WORDS = (blocks.TIMES_BYTES + 4 * 8) // 8
+_PLAIN, _STAMPED = (struct.pack("<HHI", blocks.TIMES_VERSION, flags, 1) for flags in (0, blocks.HAS_AUTO))
 """How the time row of one block begins, without and with the automatic clock."""
 
 
@@ -102,7 +94,7 @@ class _UsualBlocks:
         other[0] = rows[0][0][:_LEDGER_BYTES] != before[:_LEDGER_BYTES]
         other[-1] = rows[-1][0][:_LEDGER_BYTES] != after[:_LEDGER_BYTES]
         is_usual = other[1:] & other[:-1] & (ledger_ids >= 0) & (numbers >= 0) & (numbers < _BLOCKS_MAX)
-        is_usual &= (heads["flags"] == 0) & (entries > 0) & (first_slots + entries <= BLOCK_ENTRIES)
+        is_usual &= (heads["flags"] == 0) & (entries > 0) & (first_slots + entries <= blocks.BLOCK_ENTRIES)
         is_usual &= (sizes == _HEAD + 8 * entries) & (heads["messages"] == entries)
         at = np.flatnonzero(is_usual)
         times = self._times.up_to(rows[-1][0])
@@ -148,13 +140,13 @@ class _OneBlockTimes:
         """Return ledger ids and rows up to that of the ledger that ``key`` begins with, from the one after the last that was asked for."""
         import numpy as np
 
-        last, plain = key[:_LEDGER_BYTES], TIMES_BYTES + 16
+        last, plain = key[:_LEDGER_BYTES], blocks.TIMES_BYTES + 16
         ids, words = list[bytes](), list[bytes]()
         while self._next is not None and self._next[0] <= last:
             ledger, row = self._next
             if len(ledger) == _LEDGER_BYTES and len(row) == plain and row.startswith(_PLAIN):
                 ids.append(ledger)
-                words.append(row + row[TIMES_BYTES:])
+                words.append(row + row[blocks.TIMES_BYTES :])
             elif len(ledger) == _LEDGER_BYTES and len(row) == plain + 16 and row.startswith(_STAMPED):
                 ids.append(ledger)
                 words.append(row)
@@ -174,7 +166,7 @@ def _are_of_times(
     known, rows = times
     places = np.minimum(np.searchsorted(known, ledger_ids), len(known) - 1)
     words = rows[places]
-    entries, first = heads["entries"], (numbers << BLOCK_BITS) + heads["first_slot"]
+    entries, first = heads["entries"], (numbers << blocks.BLOCK_BITS) + heads["first_slot"]
     stamped = heads["broker_count"] > 0
     expected = [
         *(numbers, entries, first, first + entries - 1, entries, heads["payload_bytes"]),
@@ -227,7 +219,7 @@ class _SumsOfFiles:
         self._ledger_id = -1
         self._sizes: dict[int, int] = {}
 
-    def add(self, block: Block) -> None:
+    def add(self, block: blocks.Block) -> None:
         if block.ledger_id != self._ledger_id:
             self.end_ledger()
             self._ledger_id = block.ledger_id
@@ -282,7 +274,7 @@ class IndexPass:
         self._blocks = _UsualBlocks(txn, file_bytes) if txn.count("entries") >= MANY_ROWS else None
         self._sums: _SumsOfFiles | None = None
 
-    def iter_blocks(self) -> Iterator[tuple[bytes, Block | IndexCorrupt]]:
+    def iter_blocks(self) -> Iterator[tuple[bytes, blocks.Block | IndexCorrupt]]:
         """Yield the key and the block of each row that is not passed by, or why it cannot be read, in the order of ledgers.
 
         A snapshot keeps what the blocks have in each file, where all could be read.
@@ -293,7 +285,7 @@ class IndexPass:
         with txn.noting_altered(altered):
             for key, row in self._iter_rows():
                 try:
-                    block = Block(key, row)
+                    block = blocks.Block(key, row)
                 except IndexCorrupt as error:
                     self._sums = None
                     yield key, error
@@ -305,7 +297,7 @@ class IndexPass:
             if self._sums is not None:
                 txn.memo[FileSums] = self._sums.by_file
 
-    def _sum(self, add: Callable[..., None], *rows: Block | _UsualRows) -> None:
+    def _sum(self, add: Callable[..., None], *rows: blocks.Block | _UsualRows) -> None:
         if self._sums is not None:
             try:
                 add(self._sums, *rows)
@@ -337,7 +329,7 @@ def _sum_files(txn: Txn, advance: Callable[[int], None] = lambda count: None) ->
     sums, last, altered = _SumsOfFiles(txn), None, list[bytes]()
     with txn.noting_altered(altered):
         for key, row in txn.items("entries"):
-            block = Block(key, row)
+            block = blocks.Block(key, row)
             sums.add(block)
             advance(block.ledger_id != last)
             last = block.ledger_id
@@ -358,7 +350,7 @@ def read_shares(txn: Txn) -> dict[int, dict[int, LedgerShare]]:
     """Return file id → ledger id → entries and bytes of the ledger in that file, by the location index; raises IndexCorrupt."""
     shares: dict[int, dict[int, LedgerShare]] = {}
     for key, row in txn.items("entries"):
-        block = Block(key, row)
+        block = blocks.Block(key, row)
         for file_id, records, size_bytes in block.iter_parts():
             share = shares.setdefault(file_id, {}).setdefault(block.ledger_id, LedgerShare())
             share.entries += records
@@ -504,7 +496,7 @@ def journal_only(txn: Txn) -> tuple[tuple[LogFile, int, int], ...]:
     counts = {file_id: [0, 0] for file_id in journals}
     for key, row in txn.items("entries") if journals else ():
         try:
-            parts = list(Block(key, row).iter_parts())
+            parts = list(blocks.Block(key, row).iter_parts())
         except IndexCorrupt:
             continue  # the rules of the index tell
         for file_id, records, size_bytes in parts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from pulsar_admin.store import names
 from pulsar_admin.store.codec.cursor import NO_CURSOR_LEDGER, decode_cursor_head
 from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path
 from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger
@@ -13,19 +14,10 @@ from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.history.events import is_passing, iter_claims
 from pulsar_admin.store.history.words import describe, entries_between, subject_of
 from pulsar_admin.store.model.nodes import cursor_of_path
-from pulsar_admin.store.names import (
-    MANAGED_LEDGERS,
-    NamespaceName,
-    Position,
-    TopicName,
-    decode_name,
-    parse_topic,
-    topic_of_path,
-)
 from pulsar_admin.store.sources.zookeeper import Tree
 from pulsar_admin.store.wording import Answer, counted, one_line
 
-PositionOf = Callable[[str, bytes], Position | None]
+PositionOf = Callable[[str, bytes], names.Position | None]
 """Where the cursor at a path, with a value, stands; None: that is not known."""
 
 
@@ -86,7 +78,7 @@ def side_of(tree: Tree) -> Side:
     return Side(value, known_position)
 
 
-def known_position(path: str, value: bytes) -> Position | None:
+def known_position(path: str, value: bytes) -> names.Position | None:
     """Return the position in a cursor's own value; None where it is in a cursor ledger."""
     try:
         head = decode_cursor_head(value, path)
@@ -132,7 +124,7 @@ def find_changed(
 
 def _is_between(found: Difference) -> bool:
     """Whether the node holds nothing and is not a topic: one that ZooKeeper needs above others."""
-    return not found.before and not found.after and topic_of_path(found.path) is None
+    return not found.before and not found.after and names.topic_of_path(found.path) is None
 
 
 def _moved(found: Difference, sides: tuple[Side, Side]) -> bool:
@@ -145,11 +137,14 @@ def _moved(found: Difference, sides: tuple[Side, Side]) -> bool:
 
 def _belongs_to(found: Difference) -> tuple[int, str, str]:
     path = found.path
-    topic, cursor = topic_of_path(path), cursor_of_path(path)
+    topic, cursor = names.topic_of_path(path), cursor_of_path(path)
     if topic is None and cursor is not None:
         topic = cursor[0]
     if topic is None and ledger_id_of_path(path) is not None:
-        claims = (topic_of_path(f"{MANAGED_LEDGERS}/{name}") for name in iter_claims(path, found.after or found.before))
+        claims = (
+            names.topic_of_path(f"{names.MANAGED_LEDGERS}/{name}")
+            for name in iter_claims(path, found.after or found.before)
+        )
         topic = next((claim for claim in claims if claim is not None), None)
     if topic is not None:
         return 2, "topic", str(topic)
@@ -159,14 +154,14 @@ def _belongs_to(found: Difference) -> tuple[int, str, str]:
     if subject_of(path).startswith(("schema of ", "partitioned topic ")):
         parts = path.split("/")
         tenant, namespace = parts[2:4] if parts[1] == "schemas" else parts[3:5]
-        return 2, "topic", str(TopicName(NamespaceName(tenant, namespace), decode_name(parts[-1])))
+        return 2, "topic", str(names.TopicName(names.NamespaceName(tenant, namespace), names.decode_name(parts[-1])))
     if subject_of(path).startswith("bundles of "):
         return 1, "namespace", subject_of(path).removeprefix("bundles of ")
     return 3, "path", path
 
 
 def _changed(kind: str, name: str, nodes: list[Difference], sides: tuple[Side, Side]) -> Changed:
-    path = parse_topic(name).path if kind == "topic" else ""
+    path = names.parse_topic(name).path if kind == "topic" else ""
     main = [one for one in nodes if ledger_id_of_path(one.path) is None and cursor_of_path(one.path) is None]
     own = next((found for found in nodes if found.path == path), None)
     # Of both lists of the topic.

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from pulsar_admin.store import names
 from pulsar_admin.store.codec.claims import COMPACTED_TOPIC, SCHEMA_KEY, TOPIC_KEY
 from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path, ledger_path
 from pulsar_admin.store.errors import StoreError
@@ -14,15 +15,6 @@ from pulsar_admin.store.history.as_of import Moment
 from pulsar_admin.store.history.versions import Advance, Flaw, Version, iter_versions
 from pulsar_admin.store.history.words import describe
 from pulsar_admin.store.model.nodes import cursor_of_path, decode_structure
-from pulsar_admin.store.names import (
-    MANAGED_LEDGERS,
-    NamespaceName,
-    TopicName,
-    encode_name,
-    parse_namespace,
-    parse_topic,
-    topic_of_path,
-)
 from pulsar_admin.store.sources.zookeeper import Gap, ServerFiles
 
 _PASSING = ("/counters/", "/loadbalance/", "/ledgers/idgen", "/ledgers/LAYOUT", "/namespace/", "/zookeeper")
@@ -99,21 +91,21 @@ class Question:
     def takes(self, event: Event) -> bool:
         """Whether an event of a wanted node belongs to the answer."""
         version = event.version
-        empty = not version.value and not event.before and topic_of_path(version.path) is None
+        empty = not version.value and not event.before and names.topic_of_path(version.path) is None
         return bool(self._path) or self._passing or not empty
 
 
 class TopicQuestion(Question):
     """Of one topic or all of a namespace: lists, cursors, partitions, schemas, policies of the namespace, and their ledgers."""
 
-    def __init__(self, name: TopicName | NamespaceName) -> None:
+    def __init__(self, name: names.TopicName | names.NamespaceName) -> None:
         super().__init__()
         self._ledgers: set[str] = set()
         self._needles: tuple[bytes, ...]  # how a ledger's metadata may spell the name
         self._prefixes: tuple[str, ...]
         self._claims: tuple[str, ...]
-        if isinstance(name, TopicName):
-            self._needles = (encode_name(name.local_name).encode(), name.local_name.encode())
+        if isinstance(name, names.TopicName):
+            self._needles = (names.encode_name(name.local_name).encode(), name.local_name.encode())
             self._paths = {name.path, name.partitioned_path, name.schema_path}
             self._prefixes = (name.path + "/", f"{name.path}-partition-")
             self._claims = (f"{name.managed_ledger_name}\0", f"{name.managed_ledger_name}-partition-")
@@ -159,7 +151,7 @@ def _managed_ledger_name(key: str, text: str) -> str:
         namespace, _, topic = text.rpartition("/")
         return f"{namespace}/persistent/{topic}"
     try:
-        return parse_topic(text).managed_ledger_name
+        return names.parse_topic(text).managed_ledger_name
     except StoreError:
         return ""
 
@@ -173,7 +165,7 @@ class LedgerQuestion(Question):
         self._path = ledger_path(ledger_id)
 
     def wants(self, path: str) -> bool:
-        return path == self._path or path.startswith((MANAGED_LEDGERS + "/", "/schemas/"))
+        return path == self._path or path.startswith((names.MANAGED_LEDGERS + "/", "/schemas/"))
 
     def takes(self, event: Event) -> bool:
         path = event.version.path
@@ -183,7 +175,7 @@ class LedgerQuestion(Question):
         """Return what a value has of the ledger."""
         if value is None:
             return None
-        if topic_of_path(path) is not None:
+        if names.topic_of_path(path) is not None:
             return next(
                 (one for one in _decoded(path, value, "ledgers") or () if one.ledger_id == self._ledger_id), None
             )
@@ -210,8 +202,8 @@ def parse_question(text: str | None, *, passing: bool = False) -> Question:
     if text.isascii() and text.isdigit():
         return LedgerQuestion(int(text))
     if text.count("/") == 1:
-        return TopicQuestion(parse_namespace(text))
-    return TopicQuestion(parse_topic(text))
+        return TopicQuestion(names.parse_namespace(text))
+    return TopicQuestion(names.parse_topic(text))
 
 
 def iter_events(

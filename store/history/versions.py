@@ -16,15 +16,7 @@ from msgspec import Struct
 
 from pulsar_admin.store.codec.zookeeper_log import BadRecord, Put, Transaction
 from pulsar_admin.store.errors import LimitExceeded, MetadataCorrupt
-from pulsar_admin.store.sources.zookeeper import (
-    Gap,
-    LogOrder,
-    ServerFiles,
-    iter_log_files,
-    iter_merged,
-    iter_snapshot_files,
-    iter_unread_logs,
-)
+from pulsar_admin.store.sources import zookeeper
 
 Kind = Literal["create", "set", "delete", "snapshot"]
 
@@ -53,12 +45,12 @@ class Flaw(Struct, frozen=True):
     text: str
 
 
-History = Version | Gap | Flaw
+History = Version | zookeeper.Gap | Flaw
 Advance = Callable[[int], None]
 
 
 def iter_versions(
-    servers: Sequence[ServerFiles],
+    servers: Sequence[zookeeper.ServerFiles],
     wanted: Callable[[str], bool] = lambda path: True,
     advance: Advance = lambda size_bytes: None,
 ) -> Iterator[History]:
@@ -69,10 +61,10 @@ def iter_versions(
     they are yielded, one chunk of each server in memory at a time; a snapshot that is asked is in memory as a whole.
     """
     for server in servers:
-        for text in iter_unread_logs(server.logs, -1):
+        for text in zookeeper.iter_unread_logs(server.logs, -1):
             yield Flaw(server.logs, text)
-    order: LogOrder | None = None
-    for file, item in iter_merged(servers, advance=advance):
+    order: zookeeper.LogOrder | None = None
+    for file, item in zookeeper.iter_merged(servers, advance=advance):
         if isinstance(item, BadRecord):
             if not item.unfinished:
                 yield Flaw(file, f"{file} @ {item.offset:#x}: {item.reason}")
@@ -81,7 +73,7 @@ def iter_versions(
             continue
         if order is None:
             yield from _iter_snapshots(servers, -1, item.zxid, wanted)
-            order = LogOrder(item.zxid - 1)
+            order = zookeeper.LogOrder(item.zxid - 1)
         gap = order.take(file, item)
         if gap is not None:
             yield gap
@@ -91,9 +83,9 @@ def iter_versions(
         yield from _iter_snapshots(servers, -1, 1 << 63, wanted)
 
 
-def log_bytes(servers: Sequence[ServerFiles]) -> int:
+def log_bytes(servers: Sequence[zookeeper.ServerFiles]) -> int:
     """Return how many bytes ``iter_versions`` will pass."""
-    return sum(file.stat().st_size for server in servers for _, file in iter_log_files(server))
+    return sum(file.stat().st_size for server in servers for _, file in zookeeper.iter_log_files(server))
 
 
 def _versions_of(item: Transaction, wanted: Callable[[str], bool]) -> Iterator[Version]:
@@ -111,10 +103,10 @@ def _versions_of(item: Transaction, wanted: Callable[[str], bool]) -> Iterator[V
 
 
 def _iter_snapshots(
-    servers: Sequence[ServerFiles], after: int, before: int, wanted: Callable[[str], bool]
+    servers: Sequence[zookeeper.ServerFiles], after: int, before: int, wanted: Callable[[str], bool]
 ) -> Iterator[Version | Flaw]:
     """Yield what snapshots show of the transactions between two zxids: those in between, and the first one after."""
-    files = [found for found in iter_snapshot_files(servers) if found.zxid > after]
+    files = [found for found in zookeeper.iter_snapshot_files(servers) if found.zxid > after]
     for file, following in pairwise([*files, None]):
         assert file is not None
         try:

@@ -17,19 +17,8 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType
 from pulsar_admin.store.codec.ledgermetadata import decode_digest_type, ledger_id_of_path
+from pulsar_admin.store.db import files
 from pulsar_admin.store.db.environment import Store, Txn
-from pulsar_admin.store.db.files import (
-    DAMAGE_MAX,
-    Damage,
-    FileMode,
-    LogFile,
-    clear_damage,
-    file_fingerprint,
-    iter_damage,
-    iter_logs,
-    put_damage,
-    put_log,
-)
 from pulsar_admin.store.db.tree import Node, iter_values
 from pulsar_admin.store.engine.memory import slice_bytes
 from pulsar_admin.store.engine.slices import SLICE_BYTES, Cut
@@ -63,8 +52,8 @@ class Scanning(Struct, frozen=True):
     verify: bool = True
     advance: Advance = lambda count: None
     engine: Engine | None = None
-    vanished: Callable[[LogFile], None] | None = None
-    is_live: Callable[[LogFile], bool] = lambda log: False
+    vanished: Callable[[files.LogFile], None] | None = None
+    is_live: Callable[[files.LogFile], bool] = lambda log: False
 
 
 class Scanned(Protocol):
@@ -81,7 +70,7 @@ class Scanned(Protocol):
 class _Step(NamedTuple):
     """A scanned stretch of a log: its bytes and their runs; ``scan`` has how far the file was scanned."""
 
-    log: LogFile
+    log: files.LogFile
     scan: Scanned
     bytes: int
     runs: list[Runs]
@@ -127,7 +116,7 @@ class SeenDigests:
         return LedgerDigests(ids[is_last], np.asarray(self._sizes)[order][is_last])
 
 
-def index_files(store: Store, logs: Iterable[LogFile], how: Scanning) -> dict[int, LogFile]:
+def index_files(store: Store, logs: Iterable[files.LogFile], how: Scanning) -> dict[int, files.LogFile]:
     """Scan every file from its ``next_offset`` to its size and index the records; return file id → new catalogue row, by id.
 
     Raises SourceChanged, EntryLogCorrupt (a slice gave no result), DiskFull; what was scanned before is kept.
@@ -149,7 +138,7 @@ class _Group:
     def __init__(self, store: Store, how: Scanning) -> None:
         self._store = store
         self._how = how
-        self.rows: dict[int, LogFile] = {}
+        self.rows: dict[int, files.LogFile] = {}
         self._clear()
 
     def _clear(self) -> None:
@@ -175,8 +164,8 @@ class _Group:
             self.rows |= {row.file_id: row for row in rows}
             self._clear()
 
-    def _write(self, txn: Txn) -> list[LogFile]:
-        logs = {log.file_id: log for log in iter_logs(txn)} | {
+    def _write(self, txn: Txn) -> list[files.LogFile]:
+        logs = {log.file_id: log for log in files.iter_logs(txn)} | {
             step.log.file_id: step.log for step in self._files.values()
         }
         copies = Copies(self._store.path, logs)
@@ -198,34 +187,34 @@ class _Group:
         room: dict[int, int] = {}
         for damage in indexer.differing:
             if damage.file_id not in room:
-                room[damage.file_id] = DAMAGE_MAX - sum(1 for _ in iter_damage(txn, damage.file_id))
+                room[damage.file_id] = files.DAMAGE_MAX - sum(1 for _ in files.iter_damage(txn, damage.file_id))
             room[damage.file_id] -= 1
             if room[damage.file_id] >= 0:
-                put_damage(txn, damage)
+                files.put_damage(txn, damage)
         return rows
 
-    def _write_row(self, txn: Txn, step: _Step) -> LogFile:
+    def _write_row(self, txn: Txn, step: _Step) -> files.LogFile:
         problems = step.scan.problems
         before_end = [problem for problem in problems if problem.offset < step.scan.resume_offset]
         if step.is_done and len(before_end) < len(problems) and self._how.is_live(step.log):
             problems = before_end
         row = self._row_of(step, len(problems), len(problems) - len(before_end))
         indexed = self.rows.get(row.file_id, step.log).next_offset
-        clear_damage(txn, row.file_id, indexed)
-        room = max(DAMAGE_MAX - sum(1 for _ in iter_damage(txn, row.file_id)), 0)
+        files.clear_damage(txn, row.file_id, indexed)
+        room = max(files.DAMAGE_MAX - sum(1 for _ in files.iter_damage(txn, row.file_id)), 0)
         for one in [problem for problem in problems if problem.offset >= indexed][:room]:
-            damage = Damage(row.file_id, one.offset, one.length_bytes, one.reason, one.ledger_id, one.entry_id)
-            put_damage(txn, damage)
-        put_log(txn, row)
+            damage = files.Damage(row.file_id, one.offset, one.length_bytes, one.reason, one.ledger_id, one.entry_id)
+            files.put_damage(txn, damage)
+        files.put_log(txn, row)
         return row
 
-    def _row_of(self, step: _Step, problems: int, tail_problems: int) -> LogFile:
+    def _row_of(self, step: _Step, problems: int, tail_problems: int) -> files.LogFile:
         """Return the catalogue row of the step's file; ``tail_problems`` of all problems are at or after the offset
         where a scan continues."""
         log, scan = step.log, step.scan
         path = log.locate(self._store.path)
         try:
-            mark = file_fingerprint(path, scan.resume_offset)
+            mark = files.file_fingerprint(path, scan.resume_offset)
         except OSError as error:
             if self._how.vanished is None or not isinstance(error, FileNotFoundError):
                 raise SourceChanged(f"{path} cannot be read any more: {error.strerror}", path=str(path)) from error
@@ -245,15 +234,15 @@ class _Group:
         )
 
 
-def _part_of(store: Store, log: LogFile) -> Slice:
+def _part_of(store: Store, log: files.LogFile) -> Slice:
     path = log.locate(store.path).absolute()
     return Slice(str(path), log.kind, log.next_offset, log.size_bytes)
 
 
-def _scan_here(store: Store, logs: Iterable[LogFile], how: Scanning) -> Iterator[_Step]:
+def _scan_here(store: Store, logs: Iterable[files.LogFile], how: Scanning) -> Iterator[_Step]:
     """Yield a step a batch, one file after the other."""
     for log in logs:
-        is_copy = log.mode is FileMode.COPIED
+        is_copy = log.mode is files.FileMode.COPIED
         scan = FileScan(_part_of(store, log), how.digests, how.verify, leaves_cache=True, is_copy=is_copy)
         before = log.next_offset
         try:
@@ -269,7 +258,7 @@ def _scan_here(store: Store, logs: Iterable[LogFile], how: Scanning) -> Iterator
         yield _Step(log, scan, 0, [], True)
 
 
-def _scan_on(engine: Engine, store: Store, logs: Iterable[LogFile], how: Scanning) -> Iterator[_Step]:
+def _scan_on(engine: Engine, store: Store, logs: Iterable[files.LogFile], how: Scanning) -> Iterator[_Step]:
     """Yield a step a slice: those of a file in order, those of several files as they come."""
     from pulsar_admin.store.index.scan import (  # bring pyarrow, which a scan in this process does without
         EngineScan,
@@ -309,7 +298,7 @@ def _scan_on(engine: Engine, store: Store, logs: Iterable[LogFile], how: Scannin
     _check_all(engine, [scan for file_id, scan in missing.items() if file_id not in gone])
 
 
-def _has_vanished(store: Store, log: LogFile, how: Scanning) -> bool:
+def _has_vanished(store: Store, log: files.LogFile, how: Scanning) -> bool:
     """Whether the file of a log is gone and the scan tolerates that, which it is then told."""
     if how.vanished is None or log.locate(store.path).exists():
         return False

@@ -20,19 +20,7 @@ from pulsar_admin.store.db.bookies import disks_of
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.unserved import has_unserved
 from pulsar_admin.store.errors import MetadataCorrupt, StoreError, Unsupported
-from pulsar_admin.store.model.coverage import (
-    UnservedEntries,
-    count_unseen,
-    ensemble_bookies,
-    find_absent_bookies,
-    find_gone_bookies,
-    find_outside,
-    iter_entry_gaps,
-    read_disks,
-    read_held,
-    read_open_end,
-    read_shortfalls,
-)
+from pulsar_admin.store.model import coverage
 from pulsar_admin.store.model.ledgers import Ledger, find_ledger, find_metadata, missing_ranges, read_ledger
 from pulsar_admin.store.model.topics import Topic, TopicLedger, is_whole
 from pulsar_admin.store.names import EVENTS, Position, shell_word
@@ -80,7 +68,7 @@ class Missing(Answer, frozen=True):
     owners: tuple[Owner, ...]
     unseen_entries: int = 0
     bookies: tuple[str, ...] = ()
-    outside: UnservedEntries | None = None
+    outside: coverage.UnservedEntries | None = None
     cure: str = ""
 
     @property
@@ -120,10 +108,10 @@ def _find_missing(txn: Txn, ledger_id: int, owners: tuple[Owner, ...], *, is_lis
     if ledger.metadata is None:
         return Missing(ledger_id, NO_METADATA, 0, (), owners) if owners or is_listed else None
     ranges, silent = missing_ranges(txn, ledger), _silent(txn, ledger)
-    outside = find_outside(txn, ledger, closed=not silent)
+    outside = coverage.find_outside(txn, ledger, closed=not silent)
     if not ranges and outside is None and not silent:
         return None
-    missing, (unseen, bookies) = _count(ranges), count_unseen(txn, ledger, ranges)
+    missing, (unseen, bookies) = _count(ranges), coverage.count_unseen(txn, ledger, ranges)
     found = Missing(ledger_id, NOT_SEEN if unseen == missing else ENTRIES, missing, ranges, owners, unseen, bookies)
     if outside is not None:
         found = replace(
@@ -146,7 +134,7 @@ def _cure(txn: Txn, missing: Missing) -> str:
 
 def iter_unreadable(txn: Txn) -> Iterator[Missing]:
     """Yield the ledgers of which clients do not get all, though files have it or since bookies are gone, by id."""
-    shortfalls, gone = read_shortfalls(txn), find_gone_bookies(txn)
+    shortfalls, gone = coverage.read_shortfalls(txn), coverage.find_gone_bookies(txn)
     for ledger_id in sorted(shortfalls.ledgers | shortfalls.others):
         with suppress(StoreError):  # `store check` names what cannot be read
             is_short = ledger_id in shortfalls.ledgers or has_unserved(txn, ledger_id)
@@ -166,8 +154,8 @@ class Thinned(Struct, frozen=True):
 
 def iter_thinned(txn: Txn) -> Iterator[Thinned]:
     """Yield the ledgers that bookies which are gone left with fewer copies, and nothing worse, by id."""
-    gone = find_gone_bookies(txn)
-    for ledger_id in sorted(read_shortfalls(txn).ledgers) if gone else ():
+    gone = coverage.find_gone_bookies(txn)
+    for ledger_id in sorted(coverage.read_shortfalls(txn).ledgers) if gone else ():
         with suppress(StoreError):  # `store check` names what cannot be read
             found = find_thinned(txn, ledger_id)
             if found is not None:
@@ -176,25 +164,25 @@ def iter_thinned(txn: Txn) -> Iterator[Thinned]:
 
 def find_thinned(txn: Txn, ledger_id: int) -> Thinned | None:
     """Return a ledger that bookies which are gone left with fewer copies, and nothing worse; None of any other."""
-    members, gone = _members(txn, ledger_id), find_gone_bookies(txn)
+    members, gone = _members(txn, ledger_id), coverage.find_gone_bookies(txn)
     if gone.isdisjoint(members) or find_missing(txn, ledger_id) is not None:
         return None
-    disks = read_disks(txn)
-    held = read_held(txn, ledger_id, disks) or {}
+    disks = coverage.read_disks(txn)
+    held = coverage.read_held(txn, ledger_id, disks) or {}
     spare = sorted(bookie for bookie in held if bookie in disks.imported and bookie not in members)
     return Thinned(ledger_id, tuple(bookie for bookie in members if bookie in gone), tuple(spare))
 
 
 def _members(txn: Txn, ledger_id: int) -> tuple[str, ...]:
     metadata = find_metadata(txn, ledger_id)
-    return () if metadata is None else ensemble_bookies(metadata)
+    return () if metadata is None else coverage.ensemble_bookies(metadata)
 
 
 def _silent(txn: Txn, ledger: Ledger) -> tuple[str, ...]:
     """Return the bookies that do not answer any more and without which nobody can close ``ledger``."""
-    if not find_gone_bookies(txn) or ledger.metadata is None or ledger.metadata.state is LedgerState.CLOSED:
+    if not coverage.find_gone_bookies(txn) or ledger.metadata is None or ledger.metadata.state is LedgerState.CLOSED:
         return ()
-    end = read_open_end(txn, ledger)
+    end = coverage.read_open_end(txn, ledger)
     return () if end is None or end.verdict != "gone" else end.bookies
 
 
@@ -309,7 +297,7 @@ def find_broken(txn: Txn, topic: Topic) -> tuple[BrokenLedger, ...]:
 
 
 def _may_go_on(txn: Txn, listed: TopicLedger) -> bool:
-    return listed.is_open and find_absent_bookies(txn) is not None
+    return listed.is_open and coverage.find_absent_bookies(txn) is not None
 
 
 def find_broken_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> BrokenLedger | None:
@@ -349,7 +337,7 @@ def find_broken_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> BrokenLed
     if not missing.unseen_entries:
         return replace(found, lost=missing.ranges)
     ledger = read_ledger(txn, listed.ledger_id)
-    gaps = list(islice(iter_entry_gaps(txn, ledger, missing_ranges(txn, ledger)), _SPLIT))
+    gaps = list(islice(coverage.iter_entry_gaps(txn, ledger, missing_ranges(txn, ledger)), _SPLIT))
     return replace(
         found,
         lost=_joined([*((gap.first, gap.last) for gap in gaps if not gap.bookies), *outside]),
@@ -361,5 +349,5 @@ def end_unseen(txn: Txn, listed: TopicLedger) -> tuple[int | None, tuple[str, ..
     """Return from which entry on an open ledger may have more on bookies that are not imported, and on which; None: it ends here."""
     if not _may_go_on(txn, listed):
         return None, ()
-    end = read_open_end(txn, read_ledger(txn, listed.ledger_id))
+    end = coverage.read_open_end(txn, read_ledger(txn, listed.ledger_id))
     return (None, ()) if end is None or end.verdict != "open" else (end.last_entry_id + 1, end.bookies)

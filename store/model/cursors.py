@@ -9,19 +9,11 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pulsar_admin.store import errors
 from pulsar_admin.store.codec.cursor import CursorInfo, CursorState, Ranges, decode_cursor_info, decode_cursor_ledger
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import Node, find_node, iter_children, iter_nodes, read_node
-from pulsar_admin.store.errors import (
-    EntryCorrupt,
-    EntryNotFound,
-    LedgerNotFound,
-    MetadataCorrupt,
-    Refused,
-    StoreError,
-    SubscriptionNotFound,
-)
 from pulsar_admin.store.model.ledgers import find_metadata, find_sums, iter_blocks_of, read_ledger
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, check_namespace, expand_topic, iter_topics, rank_of, read_topic
@@ -99,8 +91,8 @@ def check_subscription(txn: Txn, name: TopicName, subscription: str) -> None:
         raise _not_found(name, subscription)
 
 
-def _not_found(topic: TopicName, subscription: str) -> SubscriptionNotFound:
-    return SubscriptionNotFound(
+def _not_found(topic: TopicName, subscription: str) -> errors.SubscriptionNotFound:
+    return errors.SubscriptionNotFound(
         f"topic {topic} has no subscription {subscription!r}",
         hint=f"list them with: pulsar-admin topics subscriptions {shell_word(topic)}",
         topic=str(topic),
@@ -124,7 +116,7 @@ def read_damaged_cursor(txn: Txn, reader: EntryReader, topic: Topic, name: str) 
     """
     try:
         return read_cursor(txn, reader, topic, name)
-    except (MetadataCorrupt, EntryCorrupt):
+    except (errors.MetadataCorrupt, errors.EntryCorrupt):
         node = read_node(txn, topic.name.cursor_path(name))
         state = CursorState(topic.first_position)
         return Cursor(topic.name, name, node.stat, CursorInfo(-1), state, CursorSource.UNREADABLE)
@@ -139,11 +131,11 @@ def iter_cursor_nodes(txn: Txn, topic: TopicName) -> Iterator[tuple[str, Node]]:
             yield decode_name(component), node
 
 
-def read_each_cursor(txn: Txn, reader: EntryReader, topic: Topic) -> Iterator[tuple[str, Cursor | StoreError]]:
+def read_each_cursor(txn: Txn, reader: EntryReader, topic: Topic) -> Iterator[tuple[str, Cursor | errors.StoreError]]:
     """Yield the name of each cursor of ``topic``, as ``iter_cursor_names``, with the result or error of ``read_cursor``."""
     try:
         nodes = list(iter_nodes(txn, f"{topic.name.path}/"))
-    except StoreError:
+    except errors.StoreError:
         nodes = []  # one by one: a row that cannot be read is one cursor's
     root_length = len(topic.name.path) + 1
     names = [node.path[root_length:] for node in nodes]
@@ -156,10 +148,10 @@ def read_each_cursor(txn: Txn, reader: EntryReader, topic: Topic) -> Iterator[tu
         yield name, _or_error(lambda name=name, node=node: cursor_of(txn, reader, topic, name, node))  # type: ignore[misc]
 
 
-def _or_error(read: Callable[[], Cursor]) -> Cursor | StoreError:
+def _or_error(read: Callable[[], Cursor]) -> Cursor | errors.StoreError:
     try:
         return read()
-    except StoreError as error:
+    except errors.StoreError as error:
         return error
 
 
@@ -188,14 +180,14 @@ def read_cursor_ledger(txn: Txn, reader: EntryReader, ledger_id: int) -> tuple[C
     """Return the newest readable state in a cursor ledger and how many newer entries were skipped as unreadable."""
     try:
         last = read_ledger(txn, ledger_id).last_entry_id
-    except LedgerNotFound:
+    except errors.LedgerNotFound:
         return None, 0
     skipped = 0
     for newest in range(last, -1, -1):
         try:
             payloads = (bytes(reader.read(ledger_id, entry_id).payload) for entry_id in range(newest, -1, -1))
             state = decode_cursor_ledger(payloads, f"cursor ledger {ledger_id}:{newest}")
-        except (EntryNotFound, EntryCorrupt):
+        except (errors.EntryNotFound, errors.EntryCorrupt):
             skipped += 1
             continue
         if state is not None:
@@ -282,7 +274,7 @@ def iter_namespace_cursors(
     reader: EntryReader,
     namespace: NamespaceName,
     subscription: str | None,
-    fail: Callable[[StoreError], None],
+    fail: Callable[[errors.StoreError], None],
     is_meant: Callable[[TopicName], bool],
     of_topics: str,
 ) -> Iterator[tuple[Topic, Cursor]]:
@@ -296,7 +288,7 @@ def iter_namespace_cursors(
     names = (name for name in iter_topics(reader.txn, namespace) if not name.is_system and is_meant(name))
     if subscription is not None and is_own(subscription):
         first = next((name for name in names if find_node(reader.txn, name.cursor_path(subscription))), None)
-        raise Refused(
+        raise errors.Refused(
             f"{subscription} is the broker's own cursor",
             hint=f"no topic of {namespace} has it"
             if first is None
@@ -307,7 +299,7 @@ def iter_namespace_cursors(
     for name in names:
         try:
             topic = read_topic(reader.txn, name)
-        except StoreError as error:
+        except errors.StoreError as error:
             fail(error)
             continue
         for cursor in _iter_meant(reader, topic, subscription, fail):
@@ -315,7 +307,7 @@ def iter_namespace_cursors(
             yield topic, cursor
     if not found:
         what = "subscription" if subscription is None else f"subscription {subscription!r}"
-        raise SubscriptionNotFound(
+        raise errors.SubscriptionNotFound(
             f"no topic of {namespace} has a {what}",
             hint=f"see: pulsar-admin topics subscriptions --pattern {shell_word(f'{namespace}/*')}",
             namespace=str(namespace),
@@ -324,13 +316,13 @@ def iter_namespace_cursors(
 
 
 def _iter_meant(
-    reader: EntryReader, topic: Topic, subscription: str | None, fail: Callable[[StoreError], None]
+    reader: EntryReader, topic: Topic, subscription: str | None, fail: Callable[[errors.StoreError], None]
 ) -> Iterator[Cursor]:
     for name in sorted(iter_cursor_names(reader.txn, topic.name)):
         if name == subscription or (subscription is None and not is_own(name)):
             try:
                 yield read_cursor(reader.txn, reader, topic, name)
-            except StoreError as error:
+            except errors.StoreError as error:
                 fail(error)
 
 

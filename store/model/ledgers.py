@@ -11,28 +11,8 @@ from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from pulsar_admin.store.codec.ledgermetadata import (
-    LedgerMetadata,
-    LedgerState,
-    LoneLedger,
-    decode_ledger_metadata,
-    find_lone_ledger,
-    ledger_id_of_path,
-    ledger_path,
-)
-from pulsar_admin.store.db.blocks import (
-    BLOCK_BITS,
-    NO_MAX,
-    NO_MIN,
-    Block,
-    LedgerSums,
-    LedgerTimes,
-    block_key,
-    decode_sums,
-    decode_times,
-    ledger_key,
-    ledger_of_key,
-)
+from pulsar_admin.store.codec import ledgermetadata
+from pulsar_admin.store.db import blocks
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import Damage, iter_damage
 from pulsar_admin.store.db.tree import find_node, path_of_key, plain_value, tree_key
@@ -43,7 +23,7 @@ _Found = TypeVar("_Found")
 _KEPT_LEDGERS = 256
 _KEPT_BLOCKS = 1024
 """Blocks of usual ledgers have some hundred bytes, and the largest ten thousand."""
-_NOT_STAMPED = NO_MAX
+_NOT_STAMPED = blocks.NO_MAX
 _USUAL_KEY = (
     rb"/ledgers/([0-9]{2})/([0-9]{4})/L([0-9]{4})"  # compiled where it is first used: a cold question needs none
 )
@@ -56,8 +36,8 @@ class Ledger(Struct, frozen=True):
     """
 
     ledger_id: int
-    metadata: LedgerMetadata | None
-    sums: LedgerSums | None
+    metadata: ledgermetadata.LedgerMetadata | None
+    sums: blocks.LedgerSums | None
     last_entry_id: int
     size_bytes: int  # payload bytes: metadata's length when CLOSED, else counted
 
@@ -77,8 +57,8 @@ class WholeLedger(NamedTuple):
     entries: int
     size_bytes: int
     is_closed: bool
-    publish_min_ms: int = NO_MIN
-    publish_max_ms: int = NO_MAX
+    publish_min_ms: int = blocks.NO_MIN
+    publish_max_ms: int = blocks.NO_MAX
     off_ms: int | None = None
 
 
@@ -132,7 +112,7 @@ class LoneLedgers:
         self.bookie = bookie
         self._ids, self._last_entry_ids, self._lengths, self._closed = array("q"), array("q"), array("q"), array("b")
 
-    def add(self, ledger_id: int, found: LoneLedger) -> None:
+    def add(self, ledger_id: int, found: ledgermetadata.LoneLedger) -> None:
         """Add a ledger; one of another bookie is left out."""
         if found.bookie == self.bookie:
             self._ids.append(ledger_id)
@@ -140,10 +120,10 @@ class LoneLedgers:
             self._lengths.append(found.length)
             self._closed.append(found.is_closed)
 
-    def __iter__(self) -> Iterator[tuple[int, LoneLedger]]:
+    def __iter__(self) -> Iterator[tuple[int, ledgermetadata.LoneLedger]]:
         columns = zip(self._ids, self._closed, self._last_entry_ids, self._lengths, strict=True)
         return (
-            (ledger_id, LoneLedger(bool(closed), last, length, self.bookie))
+            (ledger_id, ledgermetadata.LoneLedger(bool(closed), last, length, self.bookie))
             for ledger_id, closed, last, length in columns
         )
 
@@ -173,40 +153,40 @@ def _kept(txn: Txn, find: Callable[[Txn, int], _Found], ledger_id: int) -> _Foun
     return kept[ledger_id]
 
 
-def find_metadata(txn: Txn, ledger_id: int) -> LedgerMetadata | None:
+def find_metadata(txn: Txn, ledger_id: int) -> ledgermetadata.LedgerMetadata | None:
     """Return the ledger's metadata, or None; raises MetadataCorrupt."""
     return _kept(txn, _find_metadata, ledger_id)
 
 
-def _find_metadata(txn: Txn, ledger_id: int) -> LedgerMetadata | None:
-    path = ledger_path(ledger_id)
+def _find_metadata(txn: Txn, ledger_id: int) -> ledgermetadata.LedgerMetadata | None:
+    path = ledgermetadata.ledger_path(ledger_id)
     node = find_node(txn, path)
-    return None if node is None else decode_ledger_metadata(node.value, path)
+    return None if node is None else ledgermetadata.decode_ledger_metadata(node.value, path)
 
 
 def has_node(txn: Txn, ledger_id: int) -> bool:
     """Whether the metadata lists the ledger, whatever its node says."""
-    return txn.view("tree", tree_key(ledger_path(ledger_id))) is not None
+    return txn.view("tree", tree_key(ledgermetadata.ledger_path(ledger_id))) is not None
 
 
-def find_times(txn: Txn, ledger_id: int) -> LedgerTimes | None:
+def find_times(txn: Txn, ledger_id: int) -> blocks.LedgerTimes | None:
     """Return the ledger's time row (views into the map: valid while ``txn`` is open), or None when no entry is indexed."""
     return _kept(txn, _find_times, ledger_id)
 
 
-def _find_times(txn: Txn, ledger_id: int) -> LedgerTimes | None:
-    row = txn.view("times", ledger_key(ledger_id))
-    return None if row is None else decode_times(ledger_id, row)
+def _find_times(txn: Txn, ledger_id: int) -> blocks.LedgerTimes | None:
+    row = txn.view("times", blocks.ledger_key(ledger_id))
+    return None if row is None else blocks.decode_times(ledger_id, row)
 
 
-def find_sums(txn: Txn, ledger_id: int) -> LedgerSums | None:
+def find_sums(txn: Txn, ledger_id: int) -> blocks.LedgerSums | None:
     """Return the sums of the ledger's time row, or None when no entry is indexed, as ``find_times`` in half its time."""
     return _kept(txn, _find_sums, ledger_id)
 
 
-def _find_sums(txn: Txn, ledger_id: int) -> LedgerSums | None:
-    row = txn.view("times", ledger_key(ledger_id))
-    return None if row is None else decode_sums(ledger_id, row)
+def _find_sums(txn: Txn, ledger_id: int) -> blocks.LedgerSums | None:
+    row = txn.view("times", blocks.ledger_key(ledger_id))
+    return None if row is None else blocks.decode_sums(ledger_id, row)
 
 
 def read_ledger(txn: Txn, ledger_id: int) -> Ledger:
@@ -231,7 +211,7 @@ def _find_ledger(txn: Txn, ledger_id: int) -> Ledger | None:
     sums = find_sums(txn, ledger_id)
     if metadata is None and sums is None:
         return None
-    if metadata is not None and metadata.state is LedgerState.CLOSED:
+    if metadata is not None and metadata.state is ledgermetadata.LedgerState.CLOSED:
         return Ledger(ledger_id, metadata, sums, metadata.last_entry_id, metadata.length)
     first_of_last = metadata.segments[-1].first_entry_id if metadata else 0
     return Ledger(
@@ -241,8 +221,8 @@ def _find_ledger(txn: Txn, ledger_id: int) -> Ledger | None:
 
 def find_end(txn: Txn, ledger_id: int) -> tuple[int, int] | None:
     """Return (entries, payload bytes) of a ledger as ``read_ledger`` has them, of most in a third of its time; None: it has to look."""
-    row = txn.view("tree", tree_key(ledger_path(ledger_id)))
-    lone = None if row is None else find_lone_ledger(plain_value(row))
+    row = txn.view("tree", tree_key(ledgermetadata.ledger_path(ledger_id)))
+    lone = None if row is None else ledgermetadata.find_lone_ledger(plain_value(row))
     if lone is None:
         return None
     if lone.is_closed:
@@ -268,7 +248,7 @@ def _hint_where(txn: Txn, ledger_id: int) -> str:
     return "list ledgers with: pulsar-admin ledgers list"
 
 
-def _find_end(txn: Txn, ledger_id: int, sums: LedgerSums | None, first_of_last_segment: int) -> int:
+def _find_end(txn: Txn, ledger_id: int, sums: blocks.LedgerSums | None, first_of_last_segment: int) -> int:
     """Return where a ledger that was never closed ends: as far as entries follow the largest last-add-confirmed (bookkeeper §7.3)."""
     end = max(first_of_last_segment - 1, sums.max_lac if sums else -1)
     if sums is None:
@@ -283,30 +263,32 @@ def _find_end(txn: Txn, ledger_id: int, sums: LedgerSums | None, first_of_last_s
     return end
 
 
-def _dense_end(sums: LedgerSums, end: int) -> int | None:
+def _dense_end(sums: blocks.LedgerSums, end: int) -> int | None:
     """Return how far entries follow ``end`` where none is missing between the first and the last; None where blocks have to tell."""
     is_dense = sums.entries == sums.last_entry - sums.first_entry + 1 and sums.first_entry <= end + 1
     return max(end, sums.last_entry) if is_dense else None
 
 
-def iter_blocks(txn: Txn, ledger_id: int, first_entry: int = 0) -> Iterator[Block]:
+def iter_blocks(txn: Txn, ledger_id: int, first_entry: int = 0) -> Iterator[blocks.Block]:
     """Yield the location blocks of a ledger from the one of ``first_entry`` on (views: use them while ``txn`` is open)."""
-    prefix = ledger_key(ledger_id)
-    for key, value in txn.items("entries", prefix, block_key(ledger_id, max(first_entry, 0) >> BLOCK_BITS)):
-        yield Block(key, value)
+    prefix = blocks.ledger_key(ledger_id)
+    for key, value in txn.items(
+        "entries", prefix, blocks.block_key(ledger_id, max(first_entry, 0) >> blocks.BLOCK_BITS)
+    ):
+        yield blocks.Block(key, value)
 
 
-def iter_blocks_of(txn: Txn, ledger_id: int, first_entry: int, last_entry: int) -> Iterable[Block]:
+def iter_blocks_of(txn: Txn, ledger_id: int, first_entry: int, last_entry: int) -> Iterable[blocks.Block]:
     """Return the location blocks of entries ``first_entry`` to ``last_entry``; a snapshot keeps some, which are asked for part by part."""
-    number = max(first_entry, 0) >> BLOCK_BITS
-    if not txn.is_snapshot or last_entry >> BLOCK_BITS != number:
+    number = max(first_entry, 0) >> blocks.BLOCK_BITS
+    if not txn.is_snapshot or last_entry >> blocks.BLOCK_BITS != number:
         return iter_blocks(txn, ledger_id, first_entry)
-    kept: dict[tuple[int, int], tuple[Block, ...]] = txn.memo.setdefault(iter_blocks_of, {})
+    kept: dict[tuple[int, int], tuple[blocks.Block, ...]] = txn.memo.setdefault(iter_blocks_of, {})
     place = ledger_id, number
     if place not in kept:
         if len(kept) >= _KEPT_BLOCKS:
             kept.clear()
-        found = find_block(txn, ledger_id, number << BLOCK_BITS)
+        found = find_block(txn, ledger_id, number << blocks.BLOCK_BITS)
         kept[place] = () if found is None else (found,)
     return kept[place]
 
@@ -358,11 +340,11 @@ def iter_gaps(txn: Txn, ledger_id: int, last_entry_id: int) -> Iterator[tuple[in
         yield expected, last_entry_id
 
 
-def find_block(txn: Txn, ledger_id: int, entry_id: int) -> Block | None:
+def find_block(txn: Txn, ledger_id: int, entry_id: int) -> blocks.Block | None:
     """Return the location block that would hold ``entry_id``, or None."""
-    key = block_key(ledger_id, entry_id >> BLOCK_BITS)
+    key = blocks.block_key(ledger_id, entry_id >> blocks.BLOCK_BITS)
     value = txn.view("entries", key)
-    return None if value is None else Block(key, value)
+    return None if value is None else blocks.Block(key, value)
 
 
 def find_place(txn: Txn, ledger_id: int, entry_id: int) -> tuple[int, int, int] | None:
@@ -405,7 +387,7 @@ def _ledger_of_tree_key(txn: Txn, key: bytes) -> int | None:
     usual = re.fullmatch(_USUAL_KEY, key)
     if usual is not None:
         return int(b"".join(usual.groups()))
-    return ledger_id_of_path(path_of_key(txn, key))
+    return ledgermetadata.ledger_id_of_path(path_of_key(txn, key))
 
 
 def iter_ledger_values(txn: Txn) -> Iterator[tuple[int, bytes]]:
@@ -415,14 +397,14 @@ def iter_ledger_values(txn: Txn) -> Iterator[tuple[int, bytes]]:
         if usual is not None and (ledger_id := int(b"".join(usual.groups()))) < INT_MAX:
             yield ledger_id, plain_value(row)
         else:
-            other = ledger_id_of_path(path_of_key(txn, key))
+            other = ledgermetadata.ledger_id_of_path(path_of_key(txn, key))
             if other is not None:
                 yield other, b""
 
 
 def iter_indexed_ids(txn: Txn) -> Iterator[int]:
     """Yield the ids of the ledgers that any file has entries of, ascending."""
-    return map(ledger_of_key, txn.keys("times", b""))
+    return map(blocks.ledger_of_key, txn.keys("times", b""))
 
 
 def merge_ids(*each: Iterable[int]) -> Iterator[int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from pulsar_admin.store import names
 from pulsar_admin.store.codec.bookie import decode_cookie
 from pulsar_admin.store.codec.cursor import decode_cursor_head, decode_cursor_info, unknown_cursor_fields
 from pulsar_admin.store.codec.ledgermetadata import decode_ledger_metadata, ledger_id_of_path, unknown_ledger_fields
@@ -23,15 +24,6 @@ from pulsar_admin.store.codec.schema import decode_schema_locator, unknown_locat
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, iter_children, iter_values
 from pulsar_admin.store.errors import Corrupt, MetadataCorrupt, StoreError, Unsupported
-from pulsar_admin.store.names import (
-    MANAGED_LEDGERS,
-    PERSISTENT,
-    NamespaceName,
-    TopicName,
-    decode_name,
-    managed_ledger_of_path,
-    topic_of_path,
-)
 
 _SCALABLE = "/topics"
 
@@ -42,14 +34,14 @@ class ManagedNode(NamedTuple):
     ``ledger``: its name where its path has the parts of one; ``text``: the name as it is shown, else the path.
     """
 
-    ledger: TopicName | None
+    ledger: names.TopicName | None
     cursor: str | None
     text: str
 
     @property
     def is_topic(self) -> bool:
         """Whether it is of a persistent topic, which this version reads."""
-        return self.ledger is not None and self.ledger.domain == PERSISTENT
+        return self.ledger is not None and self.ledger.domain == names.PERSISTENT
 
 
 def managed_node(path: str, value: bytes) -> ManagedNode | None:
@@ -58,25 +50,25 @@ def managed_node(path: str, value: bytes) -> ManagedNode | None:
     Of domains other than ``persistent`` a value without its cursor ledger's id, which every ManagedCursorInfo has, is a ManagedLedgerInfo;
     nodes without a value are there for those below them. Raises what the decoders raise for a value of another domain that is neither.
     """
-    if not path.startswith(f"{MANAGED_LEDGERS}/"):
+    if not path.startswith(f"{names.MANAGED_LEDGERS}/"):
         return None
     parent, _, component = path.rpartition("/")
-    topic = topic_of_path(path)
+    topic = names.topic_of_path(path)
     if topic is not None:
         return ManagedNode(topic, None, str(topic))
-    topic = topic_of_path(parent)
+    topic = names.topic_of_path(parent)
     if topic is not None:
-        return ManagedNode(topic, decode_name(component), str(topic))
+        return ManagedNode(topic, names.decode_name(component), str(topic))
     if not value:
         return None
     if is_cursor(value, path):
-        return _other(parent, decode_name(component))
+        return _other(parent, names.decode_name(component))
     decode_ledger_ids(value, path)
     return _other(path, None)
 
 
 def _other(path: str, cursor: str | None) -> ManagedNode:
-    name = managed_ledger_of_path(path)
+    name = names.managed_ledger_of_path(path)
     return ManagedNode(name, cursor, str(name) if name is not None else path)
 
 
@@ -89,12 +81,12 @@ def is_cursor(value: bytes, path: str) -> bool:
     return True
 
 
-def _iter_other_nodes(txn: Txn, namespace: NamespaceName | None = None) -> Iterator[tuple[str, bytes]]:
+def _iter_other_nodes(txn: Txn, namespace: names.NamespaceName | None = None) -> Iterator[tuple[str, bytes]]:
     """Yield (path, value) of the nodes of domains other than ``persistent``, of ``namespace`` or of all; one seek where there are none."""
-    spaces = _namespace_roots(txn) if namespace is None else (f"{MANAGED_LEDGERS}/{namespace}",)
+    spaces = _namespace_roots(txn) if namespace is None else (f"{names.MANAGED_LEDGERS}/{namespace}",)
     for space in spaces:
         for domain in iter_children(txn, space):
-            if domain != PERSISTENT:
+            if domain != names.PERSISTENT:
                 node = find_node(txn, f"{space}/{domain}")
                 if node is not None:
                     yield node.path, node.value
@@ -102,12 +94,12 @@ def _iter_other_nodes(txn: Txn, namespace: NamespaceName | None = None) -> Itera
 
 
 def _namespace_roots(txn: Txn) -> Iterator[str]:
-    for tenant in iter_children(txn, MANAGED_LEDGERS):
-        for name in iter_children(txn, f"{MANAGED_LEDGERS}/{tenant}"):
-            yield f"{MANAGED_LEDGERS}/{tenant}/{name}"
+    for tenant in iter_children(txn, names.MANAGED_LEDGERS):
+        for name in iter_children(txn, f"{names.MANAGED_LEDGERS}/{tenant}"):
+            yield f"{names.MANAGED_LEDGERS}/{tenant}/{name}"
 
 
-def iter_other_ledgers(txn: Txn, namespace: NamespaceName | None = None) -> Iterator[TopicName]:
+def iter_other_ledgers(txn: Txn, namespace: names.NamespaceName | None = None) -> Iterator[names.TopicName]:
     """Yield the names of managed ledgers that are not persistent topics, by path; other nodes are left out."""
     for path, value in _iter_other_nodes(txn, namespace):
         try:
@@ -118,27 +110,27 @@ def iter_other_ledgers(txn: Txn, namespace: NamespaceName | None = None) -> Iter
             yield node.ledger
 
 
-def other_path(txn: Txn, base: TopicName) -> str:
+def other_path(txn: Txn, base: names.TopicName) -> str:
     """Return the node of a newer Pulsar's topic that shares the name and so the schema of ``base``; "" if none
     does.
 
     Upstream 5.0.1: a scalable topic has a node in ``/topics`` and its segments below their domain, also after a
     migration from ``base``.
     """
-    space, component = f"{MANAGED_LEDGERS}/{base.namespace}", base.path.rpartition("/")[2]
-    domains = (f"{space}/{domain}" for domain in iter_children(txn, space) if domain != PERSISTENT)
+    space, component = f"{names.MANAGED_LEDGERS}/{base.namespace}", base.path.rpartition("/")[2]
+    domains = (f"{space}/{domain}" for domain in iter_children(txn, space) if domain != names.PERSISTENT)
     for path in (f"{root}/{component}" for root in (f"{_SCALABLE}/{base.namespace}", *domains)):
         if find_node(txn, path) is not None or next(iter_children(txn, path), None) is not None:
             return path
     return ""
 
 
-def iter_other_cursors(txn: Txn, ledger: TopicName) -> Iterator[str]:
+def iter_other_cursors(txn: Txn, ledger: names.TopicName) -> Iterator[str]:
     """Yield the cursors of the managed ``ledger`` of another domain, in clear; what else lies below it may be anything."""
     for component in iter_children(txn, ledger.path):
         node = find_node(txn, f"{ledger.path}/{component}")
         if node is not None and node.value and is_cursor(node.value, node.path):
-            yield decode_name(component)
+            yield names.decode_name(component)
 
 
 # -- what the value at a path is --------------------------------------------------------------------------------------
@@ -180,11 +172,11 @@ def structure_of(path: str, value: bytes = b"") -> tuple[str, Decode] | None:
     return None
 
 
-def cursor_of_path(path: str) -> tuple[TopicName, str] | None:
+def cursor_of_path(path: str) -> tuple[names.TopicName, str] | None:
     """Return (topic, cursor in clear) of the ManagedCursorInfo at ``path``, or None for any other path."""
     parent, _, component = path.rpartition("/")
-    topic = topic_of_path(parent)
-    return None if topic is None else (topic, decode_name(component))
+    topic = names.topic_of_path(parent)
+    return None if topic is None else (topic, names.decode_name(component))
 
 
 def decode_structure(path: str, value: bytes) -> tuple[str, object]:
@@ -293,7 +285,7 @@ def _usual_structure(path: str) -> str:
     """Return the structure of the node at ``path`` where that is easily seen, as for nearly all of the millions that there may be; else
     ""."""
     parts = path.split("/", 7)
-    if parts[1] == "managed-ledgers" and 6 <= len(parts) <= 7 and parts[4] == PERSISTENT:
+    if parts[1] == "managed-ledgers" and 6 <= len(parts) <= 7 and parts[4] == names.PERSISTENT:
         return "ManagedLedgerInfo" if len(parts) == 6 else "ManagedCursorInfo"
     if parts[1] == "ledgers" and len(parts) == 5 and parts[2].isdigit() and parts[4][:1] == "L":
         return "LedgerMetadata"

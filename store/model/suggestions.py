@@ -5,18 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+from pulsar_admin.store import errors
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.db.blocks import ledger_key
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, iter_children
-from pulsar_admin.store.errors import (
-    InvalidValue,
-    LedgerNotFound,
-    NamespaceNotFound,
-    NotFound,
-    SubscriptionNotFound,
-    TopicNotFound,
-)
 from pulsar_admin.store.model.topics import iter_topics
 from pulsar_admin.store.names import (
     LONG_MAX,
@@ -35,22 +28,22 @@ _NEIGHBOURS = 25  # for each beginning
 _BEGINNINGS = 40
 
 
-def near_names(txn: Txn, error: NotFound) -> tuple[str, ...]:
+def near_names(txn: Txn, error: errors.NotFound) -> tuple[str, ...]:
     """Return up to three names that the one that ``error`` misses may have been meant to be, the nearest first."""
     asked = error.context
     try:
-        if isinstance(error, LedgerNotFound):
+        if isinstance(error, errors.LedgerNotFound):
             ledger_id = None if "topic" in asked else asked.get("ledgerId")  # of a topic's own, the message tells
             return _near_ledgers(txn, ledger_id) if isinstance(ledger_id, int) else ()
-        if isinstance(error, SubscriptionNotFound):
+        if isinstance(error, errors.SubscriptionNotFound):
             return _closest(str(asked.get("subscription") or ""), _cursors(txn, asked))
-        if isinstance(error, TopicNotFound) and "topic" in asked:
+        if isinstance(error, errors.TopicNotFound) and "topic" in asked:
             return _near_topics(txn, parse_topic(str(asked["topic"])))
-        if isinstance(error, NamespaceNotFound) and "namespace" in asked:
+        if isinstance(error, errors.NamespaceNotFound) and "namespace" in asked:
             return tuple(map(str, _near_namespaces(txn, parse_namespace(str(asked["namespace"])))))
-        if isinstance(error, NamespaceNotFound) and "tenant" in asked:
+        if isinstance(error, errors.NamespaceNotFound) and "tenant" in asked:
             return _closest(str(asked["tenant"]), _tenants(txn))
-    except InvalidValue:  # of a legacy name, whose cluster is a part of it
+    except errors.InvalidValue:  # of a legacy name, whose cluster is a part of it
         pass
     return ()
 

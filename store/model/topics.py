@@ -16,16 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_ledger, find_plain_ledgers
 from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db import tree
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.db.tree import (
-    Node,
-    find_node,
-    has_children,
-    iter_children,
-    iter_children_and_keys,
-    plain_value,
-    tree_key,
-)
 from pulsar_admin.store.db.unserved import has_unserved
 from pulsar_admin.store.errors import LedgerNotFound, NamespaceNotFound, StoreError, TopicNotFound
 from pulsar_admin.store.model.ledgers import find_end, find_metadata, find_sums, find_whole, read_ledger
@@ -181,7 +173,7 @@ def read_topic(txn: Txn, name: TopicName) -> Topic:
 
     The last one is kept: commands ask for a topic in several places, and it may have hundreds of thousands of ledgers.
     """
-    node = find_node(txn, name.path)
+    node = tree.find_node(txn, name.path)
     if node is None:
         partitions = partition_count(txn, name)
         if partitions:
@@ -192,7 +184,7 @@ def read_topic(txn: Txn, name: TopicName) -> Topic:
             )
         raise _not_found(txn, name)
     slot = read_topic, name.is_system  # what is read beside a topic leaves it there
-    kept: tuple[Node, Topic] | None = txn.memo.pop(slot, None)
+    kept: tuple[tree.Node, Topic] | None = txn.memo.pop(slot, None)
     if kept is None or kept[0] != node or not _is_current(txn, kept[1]):
         kept = node, _decode_topic(txn, name, node)
     txn.memo[slot] = kept
@@ -211,7 +203,7 @@ def _not_found(txn: Txn, name: TopicName) -> TopicNotFound:
             topic=str(name),
             partitions=numbers,
         )
-    below = sum(1 for _ in iter_children(txn, name.path))
+    below = sum(1 for _ in tree.iter_children(txn, name.path))
     if below:
         return TopicNotFound(
             f"no topic {name}: its node is gone, but {counted(below, 'subscription')} {plural(below, 'is', 'are')} still listed",
@@ -228,7 +220,7 @@ def _not_found(txn: Txn, name: TopicName) -> TopicNotFound:
 def list_partitions(txn: Txn, name: TopicName) -> list[TopicName]:
     """Return the topics that are named like partitions of ``name``, by their numbers, whatever its record says."""
     prefix = encode_name(f"{name.local_name}{PARTITION_SUFFIX}")
-    children = iter_children(txn, name.namespace.managed_ledgers_path, prefix)
+    children = tree.iter_children(txn, name.namespace.managed_ledgers_path, prefix)
     alike = takewhile(lambda child: child.startswith(prefix), children)
     found = (TopicName(name.namespace, decode_name(child)) for child in alike if is_encoded(child))
     return sorted((one for one in found if one.base == name), key=lambda one: one.partition_index)
@@ -240,7 +232,7 @@ def _is_current(txn: Txn, topic: Topic) -> bool:
     return not last or not last[0].is_open or _open_ledger(txn, last[0].info) == last[0]
 
 
-def _decode_topic(txn: Txn, name: TopicName, node: Node) -> Topic:
+def _decode_topic(txn: Txn, name: TopicName, node: tree.Node) -> Topic:
     managed = decode_managed_ledger(node.value, name.path)
     ledgers = [TopicLedger(info, info.entries, info.size_bytes, False) for info in managed.ledgers]
     if ledgers and not ledgers[-1].info.timestamp_ms:
@@ -271,7 +263,7 @@ def partition_count(txn: Txn, name: TopicName) -> int:
     """Return the partitions of a partitioned topic, 0 for any other name."""
     if name.partition_index >= 0 or not _has_partitioned(txn, name.namespace):
         return 0
-    node = find_node(txn, name.partitioned_path)
+    node = tree.find_node(txn, name.partitioned_path)
     if node is None:
         return 0
     # Imported here: most topics have no partitions.
@@ -286,7 +278,7 @@ def _has_partitioned(txn: Txn, namespace: NamespaceName) -> bool:
     if kept is None or kept[0] != namespace:
         altered: list[bytes] = []
         with txn.passing_altered(altered.append):
-            first = next(txn.keys("tree", tree_key(f"/admin/partitioned-topics/{namespace}/persistent/")), None)
+            first = next(txn.keys("tree", tree.tree_key(f"/admin/partitioned-topics/{namespace}/persistent/")), None)
         txn.memo[_has_partitioned] = kept = namespace, first is not None or bool(altered)
     return kept[1]
 
@@ -296,7 +288,7 @@ def expand_topic(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
     partitions = partition_count(txn, name)
     if partitions:
         return tuple(name.partition(index) for index in range(partitions))
-    if find_node(txn, name.path) is None:
+    if tree.find_node(txn, name.path) is None:
         read_topic(txn, name)  # raises with the right words
     return (name,)
 
@@ -343,7 +335,7 @@ def _local_names(txn: Txn, namespace: NamespaceName) -> Iterable[str]:
     path = namespace.managed_ledgers_path
     own, names, headless = f"{path}/".encode(), list[str](), list[str]()
     with txn.noting_altered(altered):
-        for child, key in iter_children_and_keys(txn, path):
+        for child, key in tree.iter_children_and_keys(txn, path):
             if is_encoded(child):
                 names.append(decode_name(child))
                 if len(key) != len(own) + len(child):
@@ -385,7 +377,7 @@ def iter_headless(txn: Txn) -> Iterator[TopicName]:
         kept = _find_listed(txn, namespace)
         for name in names if kept is None else kept.headless:
             topic = TopicName(namespace, name)
-            if txn.view("tree", tree_key(topic.path)) is None:
+            if txn.view("tree", tree.tree_key(topic.path)) is None:
                 yield topic
 
 
@@ -438,14 +430,14 @@ def topics_bytes(txn: Txn, names: Iterable[TopicName]) -> int:
 
 def iter_namespaces(txn: Txn, tenant: str) -> Iterator[NamespaceName]:
     """Yield the namespaces of ``tenant`` that have policies or topics."""
-    names = set(iter_children(txn, f"/admin/policies/{tenant}"))
+    names = set(tree.iter_children(txn, f"/admin/policies/{tenant}"))
     root = f"/managed-ledgers/{tenant}"
-    for first in iter_children(txn, root):
-        if has_children(txn, f"{root}/{first}/persistent"):
+    for first in tree.iter_children(txn, root):
+        if tree.has_children(txn, f"{root}/{first}/persistent"):
             names.add(first)
-        for second in iter_children(txn, f"{root}/{first}"):  # of a namespace in a cluster, as before Pulsar 2.0
+        for second in tree.iter_children(txn, f"{root}/{first}"):  # of a namespace in a cluster, as before Pulsar 2.0
             below = f"{root}/{first}/{second}/persistent"
-            if second != "persistent" and has_children(txn, below) and _has_topics(txn, below):
+            if second != "persistent" and tree.has_children(txn, below) and _has_topics(txn, below):
                 names.add(f"{first}/{second}")
     for name in sorted(names):
         cluster, _, namespace = name.rpartition("/")
@@ -454,13 +446,13 @@ def iter_namespaces(txn: Txn, tenant: str) -> Iterator[NamespaceName]:
 
 def _has_topics(txn: Txn, path: str) -> bool:
     """Whether a node below ``path`` is a topic's: one of a newer Pulsar may lie where namespaces were before Pulsar 2.0."""
-    return any(topic_of_path(f"{path}/{name}") is not None for name in iter_children(txn, path))
+    return any(topic_of_path(f"{path}/{name}") is not None for name in tree.iter_children(txn, path))
 
 
 def list_all_tenants(txn: Txn) -> list[str]:
     """Return the tenants that have policies, namespaces or topics, in order."""
     roots = ("/admin/policies", "/managed-ledgers")
-    return sorted({name for root in roots for name in iter_children(txn, root)})
+    return sorted({name for root in roots for name in tree.iter_children(txn, root)})
 
 
 def iter_all_namespaces(txn: Txn) -> Iterator[NamespaceName]:
@@ -472,8 +464,8 @@ def iter_all_namespaces(txn: Txn) -> Iterator[NamespaceName]:
 def check_namespace(txn: Txn, namespace: NamespaceName) -> None:
     """Raise NamespaceNotFound unless ``namespace`` has policies or topics."""
     if (
-        find_node(txn, namespace.policies_path) is None
-        and next(iter_children(txn, namespace.managed_ledgers_path), None) is None
+        tree.find_node(txn, namespace.policies_path) is None
+        and next(tree.iter_children(txn, namespace.managed_ledgers_path), None) is None
     ):
         raise NamespaceNotFound(
             f"no namespace {namespace}",
@@ -504,7 +496,7 @@ def is_whole(txn: Txn, listed: TopicLedger) -> bool:
     known = find_whole(txn, listed.ledger_id)
     if known is not None and known.entries == listed.entries:
         return True
-    if txn.view("tree", tree_key(ledger_path(listed.ledger_id))) is None:
+    if txn.view("tree", tree.tree_key(ledger_path(listed.ledger_id))) is None:
         return False
     if has_unserved(txn, listed.ledger_id) or (lacks_bookies(txn) and _is_on_gone(txn, listed.ledger_id)):
         return False
@@ -521,9 +513,9 @@ def find_plain_size(txn: Txn, name: TopicName) -> tuple[int, int] | None:
     Also None if they were not looked at: for scans of many topics, at a third of the cost of ``read_topic``.
     """
     path = name.path
-    row = txn.view("tree", tree_key(path))
-    ledgers = None if row is None else find_plain_ledgers(plain_value(row))
-    if not ledgers or txn.view("tree", tree_key(f"{path}/{COMPACTION}")) is not None:
+    row = txn.view("tree", tree.tree_key(path))
+    ledgers = None if row is None else find_plain_ledgers(tree.plain_value(row))
+    if not ledgers or txn.view("tree", tree.tree_key(f"{path}/{COMPACTION}")) is not None:
         return None
     total = total_bytes = 0
     for index, (ledger_id, entries, size_bytes, closed_ms) in enumerate(ledgers):
@@ -566,10 +558,10 @@ _PARTITIONED = "/admin/partitioned-topics"
 def iter_partitioned(txn: Txn, namespace: NamespaceName | None = None) -> Iterator[TopicName]:
     """Yield the partitioned topics of ``namespace`` (default: all) by their base names, in name order."""
     if namespace is not None:
-        children = iter_children(txn, f"{_PARTITIONED}/{namespace}/persistent")
+        children = tree.iter_children(txn, f"{_PARTITIONED}/{namespace}/persistent")
         yield from sorted(TopicName(namespace, decode_name(child)) for child in children)
         return
-    for tenant in iter_children(txn, _PARTITIONED):
+    for tenant in tree.iter_children(txn, _PARTITIONED):
         for found in iter_namespaces(txn, tenant):
             yield from iter_partitioned(txn, found)
 
@@ -581,7 +573,7 @@ def read_partitioned(txn: Txn, name: TopicName) -> PartitionedTopic:
     """
     from pulsar_admin.store.codec.policies import PartitionedTopic, decode_partitioned_topic  # most topics have none
 
-    node = find_node(txn, name.partitioned_path) if name.partition_index < 0 else None
+    node = tree.find_node(txn, name.partitioned_path) if name.partition_index < 0 else None
     return PartitionedTopic(0) if node is None else decode_partitioned_topic(node.value, node.path)
 
 
@@ -597,7 +589,7 @@ def existing_partitions(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
     """Return the partitions of ``name`` that are there: one that was never opened has no metadata."""
     count = read_partitioned(txn, name).partitions
     there = (part for part in list_partitions(txn, name) if part.partition_index < count)
-    return tuple(part for part in there if find_node(txn, part.path) is not None)
+    return tuple(part for part in there if tree.find_node(txn, part.path) is not None)
 
 
 def select_partitioned(txn: Txn, pattern: str | None = None) -> tuple[TopicName, ...]:
@@ -618,7 +610,7 @@ def select_partitioned(txn: Txn, pattern: str | None = None) -> tuple[TopicName,
 def check_partitioned(txn: Txn, name: TopicName) -> TopicName:
     """Return ``name``; raises TopicNotFound unless it is a partitioned topic."""
     if not read_partitioned(txn, name).partitions:
-        if find_node(txn, name.path) is None:
+        if tree.find_node(txn, name.path) is None:
             raise _not_found(txn, name)
         raise TopicNotFound(
             f"{name} is not a partitioned topic",

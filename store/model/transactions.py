@@ -9,21 +9,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field
 
+from pulsar_admin.store.codec import transactions
 from pulsar_admin.store.codec.message import decode_message_entry, transaction_id
-from pulsar_admin.store.codec.transactions import (
-    ABORT,
-    ABORTED,
-    ACK,
-    ADD_PARTITION,
-    ADD_SUBSCRIPTION,
-    COMMIT,
-    COMMITTED,
-    NEW,
-    OPEN,
-    TxnId,
-    decode_log_entry,
-    decode_pending_ack,
-)
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, iter_children
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, NotFound
@@ -40,10 +27,10 @@ _TXN_COMMIT, _TXN_ABORT = 21, 22
 class OpenTransaction(Struct):
     """A transaction that is neither committed nor aborted, with the topics and subscriptions that it touched."""
 
-    txn: TxnId
+    txn: transactions.TxnId
     start_ms: int
     timeout_ms: int
-    status: str = OPEN
+    status: str = transactions.OPEN
     partitions: list[str] = field(default_factory=list)
     subscriptions: list[tuple[str, str]] = field(default_factory=list)
 
@@ -53,7 +40,7 @@ class Coordinator(Struct, frozen=True):
 
     coordinator_id: int
     last_id: int
-    open: dict[TxnId, OpenTransaction]
+    open: dict[transactions.TxnId, OpenTransaction]
 
     @property
     def low_water_mark(self) -> int:
@@ -83,28 +70,28 @@ def read_coordinator(reader: EntryReader, coordinator_id: int) -> Coordinator:
     topic = read_topic(reader.txn, name)
     stored = topic.managed.properties.get(_MAX_ID, "-1")
     last_id = int(stored) if stored.lstrip("-").isdigit() else -1
-    open_: dict[TxnId, OpenTransaction] = {}
+    open_: dict[transactions.TxnId, OpenTransaction] = {}
     for where, payload in _payloads(reader, topic):
-        entry = decode_log_entry(payload, where)
+        entry = transactions.decode_log_entry(payload, where)
         last_id = max(last_id, entry.txn.least)
-        if entry.operation == NEW:
+        if entry.operation == transactions.NEW:
             open_.setdefault(entry.txn, OpenTransaction(entry.txn, entry.start_ms, entry.timeout_ms))
             continue
         found = open_.get(entry.txn)
         if found is None:
             continue
-        if entry.operation == ADD_PARTITION:
+        if entry.operation == transactions.ADD_PARTITION:
             found.partitions += entry.partitions
-        elif entry.operation == ADD_SUBSCRIPTION:
+        elif entry.operation == transactions.ADD_SUBSCRIPTION:
             found.subscriptions += entry.subscriptions
-        elif entry.status in (COMMITTED, ABORTED):
+        elif entry.status in (transactions.COMMITTED, transactions.ABORTED):
             del open_[entry.txn]
         else:
             found.status = entry.status
     return Coordinator(coordinator_id, last_id, open_)
 
 
-def read_transaction(reader: EntryReader, txn: TxnId) -> OpenTransaction:
+def read_transaction(reader: EntryReader, txn: transactions.TxnId) -> OpenTransaction:
     """Return an open transaction; raises NotFound."""
     if find_node(reader.txn, log_topic(txn.most).path) is None:
         raise NotFound(f"Transaction coordinator with id {txn.most} not found!", coordinator=txn.most)
@@ -116,7 +103,7 @@ def read_transaction(reader: EntryReader, txn: TxnId) -> OpenTransaction:
 
 def read_pending_acks(
     reader: EntryReader, name: TopicName, subscription: str, end: Position | None = None
-) -> dict[TxnId, Position | None] | None:
+) -> dict[transactions.TxnId, Position | None] | None:
     """Return the open transactions with acknowledgements on a subscription → the position of a cumulative one.
 
     ``end``: the entry of the log at which a replay stops, None for after the last one. Returns None where there is no log of them.
@@ -125,12 +112,12 @@ def read_pending_acks(
     log = name.pending_ack(subscription)
     if find_node(reader.txn, log.path) is None:
         return None
-    open_: dict[TxnId, Position | None] = {}
+    open_: dict[transactions.TxnId, Position | None] = {}
     for where, payload in _payloads(reader, read_topic(reader.txn, log), end):
-        entry = decode_pending_ack(payload, where)
-        if entry.operation == ACK:
+        entry = transactions.decode_pending_ack(payload, where)
+        if entry.operation == transactions.ACK:
             open_[entry.txn] = entry.positions[-1] if entry.is_cumulative and entry.positions else open_.get(entry.txn)
-        elif entry.operation in (COMMIT, ABORT):
+        elif entry.operation in (transactions.COMMIT, transactions.ABORT):
             open_.pop(entry.txn, None)
     return open_
 
@@ -145,8 +132,8 @@ def _payloads(reader: EntryReader, topic: Topic, end: Position | None = None) ->
 class Buffer(Struct):
     """What the entries of a topic say of transactions: first entries of open ones, and those that were aborted."""
 
-    first: dict[TxnId, Position] = field(default_factory=dict)
-    aborted: set[TxnId] = field(default_factory=set)
+    first: dict[transactions.TxnId, Position] = field(default_factory=dict)
+    aborted: set[transactions.TxnId] = field(default_factory=set)
     any: bool = False
 
 
@@ -164,7 +151,7 @@ def read_buffer(reader: EntryReader, name: TopicName) -> Buffer:
         if found is None:
             continue
         buffer.any = True
-        txn = TxnId(*found)
+        txn = transactions.TxnId(*found)
         if metadata.marker_type in (_TXN_COMMIT, _TXN_ABORT):
             buffer.first.pop(txn, None)
             if metadata.marker_type == _TXN_ABORT:

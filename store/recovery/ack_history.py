@@ -22,6 +22,7 @@ from typing import Any, Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from pulsar_admin.store import errors
 from pulsar_admin.store.changes.cursors import RESET, CursorMove, plan_moves
 from pulsar_admin.store.changes.plan import MoveBasis, Plan
 from pulsar_admin.store.codec.claims import CURSOR_KEY
@@ -36,17 +37,6 @@ from pulsar_admin.store.codec.ledgermetadata import (
 from pulsar_admin.store.codec.message import decode_entry_times
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import Node, decode_node, find_node, tree_key
-from pulsar_admin.store.errors import (
-    EntryCorrupt,
-    EntryNotFound,
-    InvalidValue,
-    LedgerNotFound,
-    MetadataCorrupt,
-    NothingMatches,
-    Refused,
-    SubscriptionNotFound,
-    Unsupported,
-)
 from pulsar_admin.store.history.servers import find_servers
 from pulsar_admin.store.history.versions import Version, iter_versions
 from pulsar_admin.store.model.cursors import (
@@ -234,7 +224,7 @@ class _StatesReader:
         position = self._topic.at_rank(place - 1)
         if position not in self._times:
             time = None
-            with suppress(EntryCorrupt, EntryNotFound, LedgerNotFound):
+            with suppress(errors.EntryCorrupt, errors.EntryNotFound, errors.LedgerNotFound):
                 payload = self._reader.read(position.ledger_id, position.entry_id).payload
                 publish_ms, broker_ms = decode_entry_times(payload)
                 time = TimeBound(publish_ms, f"publish time of {position}, by its producer's clock")
@@ -274,7 +264,7 @@ def _life(txn: Txn, ledger_id: int) -> LedgerLife:
         return LedgerLife()
     try:
         closed = decode_ledger_metadata(node.value, path).state is LedgerState.CLOSED
-    except MetadataCorrupt:
+    except errors.MetadataCorrupt:
         closed = False
     return LedgerLife(node.stat.created_ms, node.stat.modified_ms if closed else None)
 
@@ -283,14 +273,14 @@ def _iter_ledger(reader: EntryReader, ledger_id: int) -> Iterator[tuple[int, Cur
     """Yield (entry id, state, problem) of each entry of a cursor ledger; a state in several parts counts if its footer exists."""
     try:
         last = read_ledger(reader.txn, ledger_id).last_entry_id
-    except LedgerNotFound:
+    except errors.LedgerNotFound:
         return
     unclear: list[tuple[int, CursorState | None, str]] = []  # parts of a state may be: the footer behind them tells
     for entry_id in range(last + 1):
         taken: list[bytes] = []
         try:
             state = decode_cursor_ledger(_payloads(reader, ledger_id, entry_id, taken), f"entry {ledger_id}:{entry_id}")
-        except (EntryNotFound, EntryCorrupt, Unsupported) as error:
+        except (errors.EntryNotFound, errors.EntryCorrupt, errors.Unsupported) as error:
             unclear.append((entry_id, None, error.message))
             continue
         if len(taken) == 1 or taken[0][:1] == b"{":
@@ -326,7 +316,7 @@ class CursorHistory(Struct):
         imported = imported_versions(reader.txn, topic, subscription)
         new = [one for one in imported if last is None or (one.time_ms >= last.time_ms and one.info != last.info)]
         if not versions and not new:
-            raise SubscriptionNotFound(
+            raise errors.SubscriptionNotFound(
                 f"topic {topic.name} had no subscription {subscription!r}",
                 hint=f"list them with: pulsar-admin topics subscriptions {shell_word(topic.name)}",
                 topic=str(topic.name),
@@ -344,7 +334,7 @@ def find_cursor_history(
     """
     try:
         servers = find_servers(sources, places)
-    except Refused:
+    except errors.Refused:
         return CursorHistory()
     return read_cursor_history(servers, paths)
 
@@ -361,7 +351,7 @@ def read_cursor_history(servers: Sequence[ServerFiles], paths: Iterable[str]) ->
                 cursors[item.path] = -1 if item.version is None else item.version
                 try:
                     info = None if item.value is None else decode_cursor_info(item.value, item.path)
-                except (MetadataCorrupt, Unsupported) as error:
+                except (errors.MetadataCorrupt, errors.Unsupported) as error:
                     history.problems.append(f"transaction {item.zxid:#x}: {error.message}")
                 else:
                     history.versions.setdefault(item.path, []).append(
@@ -393,7 +383,7 @@ class _CursorLedgers:
             if item.kind == "create":
                 life = replace(life, made_ms=item.time_ms)
             elif life.ended_ms is None:
-                with suppress(MetadataCorrupt, Unsupported):
+                with suppress(errors.MetadataCorrupt, errors.Unsupported):
                     if decode_ledger_metadata(item.value, item.path).state is LedgerState.CLOSED:
                         life = replace(life, ended_ms=item.time_ms)
             self._lives[ledger_id] = life
@@ -445,7 +435,7 @@ def plan_as_of(reader: EntryReader, cursors: Iterable[tuple[Topic, Cursor]], as_
     """
     listed = list(cursors)
     if as_of.name and len(listed) > 1:
-        raise InvalidValue(
+        raise errors.InvalidValue(
             f"--as-of {as_of.name} is a state of one subscription, {len(listed)} are meant",
             hint="name its topic, or a time",
         )
@@ -458,13 +448,15 @@ def _move(reader: EntryReader, topic: Topic, cursor: Cursor, as_of: WantedState)
     if as_of.time_ms is None:
         found = next((state for state in states if state.name == as_of.name), None)
         if found is None:
-            raise EntryNotFound(f"{cursor.topic}: {cursor.name} has no state {as_of.name}", hint=_list_hint(cursor))
+            raise errors.EntryNotFound(
+                f"{cursor.topic}: {cursor.name} has no state {as_of.name}", hint=_list_hint(cursor)
+            )
         wanted = ChosenState(found.state, as_of.name, found.problem)
     else:
         wanted = state_in_force(states, topic, cursor, as_of)
     if wanted.state is None:
         why = wanted.problem or f"{cursor.name} was deleted then"
-        raise EntryNotFound(f"{topic.name}: {wanted.name} is not a state: {why}", hint=_list_hint(cursor))
+        raise errors.EntryNotFound(f"{topic.name}: {wanted.name} is not a state: {why}", hint=_list_hint(cursor))
     warnings = [*wanted.warnings]
     if topic.ids and wanted.state.mark_delete.ledger_id < topic.ids[0]:
         warnings.append(f"what that state had left before ledger {topic.ids[0]} is trimmed: it is not given again")
@@ -496,7 +488,7 @@ def state_in_force(states: Iterator[AckState], topic: Topic, cursor: Cursor, as_
         why = "nothing is left of its states"
         if state is not None and state.not_before is not None:
             why = f"the earliest state that is left, {state.name}, is not before {_text(state.not_before)}"
-        raise NothingMatches(f"{cursor.topic}: {cursor.name}: {why}", hint=_list_hint(cursor))
+        raise errors.NothingMatches(f"{cursor.topic}: {cursor.name}: {why}", hint=_list_hint(cursor))
     if possible.was_there_by(as_of.time_ms) and possible.are_alike:
         return ChosenState(possible.last.state, possible.last.name, possible.last.problem)
     return _chosen(cursor, possible, as_of)
@@ -593,7 +585,7 @@ def _chosen(cursor: Cursor, possible: _Possible, as_of: WantedState) -> ChosenSt
                 f"--if-unsure redeliver: consumers get all that any of these states had left, up to {between} again; --if-unsure skip:"
                 f" they lose up to {between} that were not acknowledged; or name one: --as-of {last.name}"
             )
-        raise Refused(
+        raise errors.Refused(
             f"{cursor.topic}: {text}",
             hint=ways,
             topic=str(cursor.topic),

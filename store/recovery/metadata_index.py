@@ -15,15 +15,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from pulsar_admin.store.codec import ledgermetadata
 from pulsar_admin.store.codec.bookie import Cookie
-from pulsar_admin.store.codec.ledgermetadata import (
-    COOKIES,
-    INSTANCE_ID,
-    LEDGERS_ROOT,
-    LedgerMetadata,
-    decode_members,
-    ledger_id_of_path,
-)
 from pulsar_admin.store.db.bookies import iter_imported_bookies
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.storeinfo import StoreInfo
@@ -164,16 +157,16 @@ def read_known(
     masks, bits = array("Q"), {bookie_id: 1 << number for number, bookie_id in enumerate(bookies[:_BITS])}
     instance_id = ""
     for path, value in nodes:
-        if path.startswith(LEDGERS_ROOT + "/"):
-            ledger_id = ledger_id_of_path(path)
+        if path.startswith(ledgermetadata.LEDGERS_ROOT + "/"):
+            ledger_id = ledgermetadata.ledger_id_of_path(path)
             if ledger_id is not None:
                 ledgers.append(ledger_id)
                 masks.extend((_mask(value, bits),) if bits else ())
-            elif path.startswith(f"{COOKIES}/"):
-                cookies[path.removeprefix(f"{COOKIES}/")] = find_cookie(value, path)
-            elif path == INSTANCE_ID:
+            elif path.startswith(f"{ledgermetadata.COOKIES}/"):
+                cookies[path.removeprefix(f"{ledgermetadata.COOKIES}/")] = find_cookie(value, path)
+            elif path == ledgermetadata.INSTANCE_ID:
                 instance_id = value.decode("utf-8", "replace").strip()
-            elif path == f"{LEDGERS_ROOT}/LAYOUT":
+            elif path == f"{ledgermetadata.LEDGERS_ROOT}/LAYOUT":
                 _check_layout(name, value)
         elif path.startswith((MANAGED_LEDGERS + "/", "/schemas/")):
             with suppress(StoreError):  # what cannot be read names nothing
@@ -200,7 +193,7 @@ def read_known(
 def _mask(value: bytes, bits: Mapping[str, int]) -> int:
     """Return one bit for each bookie in an ensemble of a ledger's metadata; all bits if the metadata cannot be decoded."""
     try:
-        return sum(bits.get(member, 0) for member in decode_members(value, "a ledger"))
+        return sum(bits.get(member, 0) for member in ledgermetadata.decode_members(value, "a ledger"))
     except StoreError:
         return (1 << _BITS) - 1
 
@@ -210,7 +203,7 @@ def _check_layout(name: str, value: bytes) -> None:
     version, _, layout = value.decode("utf-8", "replace").strip().partition("\n")
     if version not in ("1", "2") or layout.strip() not in _LAYOUTS:
         raise Unsupported(
-            f"{name}: {LEDGERS_ROOT}/LAYOUT says {layout.strip() or value[:60]!r}: ledgers are listed differently there",
+            f"{name}: {ledgermetadata.LEDGERS_ROOT}/LAYOUT says {layout.strip() or value[:60]!r}: ledgers are listed differently there",
             hint="only the layout that Pulsar makes is known: HierarchicalLedgerManagerFactory:1",
             layout=layout.strip(),
         )
@@ -239,7 +232,7 @@ def read_indexed(info: StoreInfo) -> dict[str, Array | None]:
     return indexed
 
 
-def find_bookies_without_rows(indexed: Indexed, ledger_id: int, metadata: LedgerMetadata) -> list[str]:
+def find_bookies_without_rows(indexed: Indexed, ledger_id: int, metadata: ledgermetadata.LedgerMetadata) -> list[str]:
     """Return the bookies that were written entries of a closed ledger and whose index does not have it.
 
     A bookie of an ensemble that is larger than the write quorum may never have got one of few entries. Those whose

@@ -15,6 +15,7 @@ from contextlib import suppress
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pulsar_admin.store import errors
 from pulsar_admin.store.changes.cursors import info_of_state, state_json
 from pulsar_admin.store.changes.log_writer import LedgerSpec, WrittenLedgers, apply_written, write_ledgers
 from pulsar_admin.store.changes.plan import (
@@ -44,18 +45,6 @@ from pulsar_admin.store.db.changes import Step
 from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import find_node, tree_key
-from pulsar_admin.store.errors import (
-    AlreadyExists,
-    EntryCorrupt,
-    EntryNotFound,
-    LedgerNotFound,
-    NamespaceNotFound,
-    NothingMatches,
-    Refused,
-    StoreError,
-    SubscriptionNotFound,
-    TopicNotFound,
-)
 from pulsar_admin.store.facts.vanished import find_vanished
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, REPLICATOR_PREFIX, Cursor, CursorSource, extent_of
 from pulsar_admin.store.model.ledgers import read_ledger
@@ -141,7 +130,7 @@ def find_deleted(past: Past, names: Iterable[TopicName], namespaces: Iterable[Na
     for namespace in namespaces:
         gone = [one for one in past.listed if one.namespace == namespace and past.fates[one.path].gone_ms is not None]
         if not gone:
-            raise NamespaceNotFound(
+            raise errors.NamespaceNotFound(
                 f"the history has no deleted topic of {namespace}",
                 hint="name files of ZooKeeper that reach further back with --zookeeper DIR",
                 namespace=str(namespace),
@@ -150,7 +139,7 @@ def find_deleted(past: Past, names: Iterable[TopicName], namespaces: Iterable[Na
     return list(topics)
 
 
-def check_vanished(reader: EntryReader, names: Iterable[TopicName], why: StoreError) -> None:
+def check_vanished(reader: EntryReader, names: Iterable[TopicName], why: errors.StoreError) -> None:
     """Raise Refused if the node of a topic is gone without a recorded deletion: only its ledgers, not the history, can tell its state.
 
     ``why``: the error that the history gave.
@@ -162,7 +151,7 @@ def check_vanished(reader: EntryReader, names: Iterable[TopicName], why: StoreEr
             if not count:
                 count, what = len(topic.subscriptions), "subscription"
                 hint = "no list names its ledgers either; what bookies hold and nothing lists: pulsar-admin ledgers orphans"
-            raise Refused(
+            raise errors.Refused(
                 f"{topic.name} was not deleted the way brokers delete: its node is gone, but {counted(count, what)} "
                 f"{plural(count, 'is', 'are')} still listed ({why.message})",
                 hint=hint,
@@ -213,7 +202,7 @@ class TopicRestorer:
         """Restore a topic as ``target``, with copies in the place of some ledgers; raises AlreadyExists, TopicNotFound, Refused."""
         node = find_node(self._txn, target.path)
         if node is not None and not self._asked.in_place:
-            raise AlreadyExists(
+            raise errors.AlreadyExists(
                 f"{target} exists", hint="name another topic with --to, or give --in-place", topic=str(target)
             )
         present = ManagedLedger() if node is None else decode_managed_ledger(node.value, node.path)
@@ -227,7 +216,7 @@ class TopicRestorer:
         returned = dict(self._returning(then, target, there, texts, copies))
         if not (returned or then.cursors) and (node is not None or then.gone_ms is None):
             why = "it lists every ledger that it had" if self._asked.in_place else "its ledgers had no entries"
-            raise TopicNotFound(
+            raise errors.TopicNotFound(
                 f"nothing of {then.name} can be restored: {'; '.join(texts) or why}",
                 hint="bookies have freed the missing entries; see: pulsar-admin ledgers list" if texts else "",
                 topic=str(then.name),
@@ -273,7 +262,7 @@ class TopicRestorer:
                 continue
             try:
                 returning = self._take(info.ledger_id, topic_claims(target), then.ends.get(info.ledger_id))
-            except LedgerNotFound as error:
+            except errors.LedgerNotFound as error:
                 texts.append(error.message)
                 continue
             if lost_text(returning):
@@ -302,7 +291,7 @@ class TopicRestorer:
         owners = find_owners(self._txn, ledger_id)
         if owners or ledger_id in self._taken:
             who = f"{owners[0].kind} {owners[0].topic}" if owners else "another restored topic"
-            raise Refused(
+            raise errors.Refused(
                 f"ledger {ledger_id} is referenced by {who}: of two topics that list a ledger, the first to trim it deletes it for both",
                 hint="copy what the old topic had then with: pulsar-admin topics restore TOPIC --at TIME",
                 ledgerId=ledger_id,
@@ -364,7 +353,7 @@ class TopicRestorer:
         try:
             returning = self._take(ledger_id, {COMPACTED_TOPIC: str(topic.name).encode()})
             reason = lost_text(returning) or ("" if returning.entries else f"ledger {ledger_id} has no entries")
-        except (Refused, LedgerNotFound) as error:
+        except (errors.Refused, errors.LedgerNotFound) as error:
             reason = error.message
         # A view that lost entries would hide keys from readers; without one they get the topic itself.
         if not reason:
@@ -387,7 +376,7 @@ class TopicRestorer:
             find_node(self._txn, namespace.policies_path) is None
             and tree_key(namespace.policies_path) not in self._steps
         ):
-            raise NamespaceNotFound(
+            raise errors.NamespaceNotFound(
                 f"{namespace} does not exist, and the history has no policies for it",
                 hint=f"create it first: pulsar-admin namespaces create {shell_word(namespace)}",
                 namespace=str(namespace),
@@ -404,7 +393,7 @@ class TopicRestorer:
         locator = decode_schema_locator(schema.value, base.schema_path)
         try:
             returning = [self._take(one, schema_claims(target)) for one in locator.ledger_ids if one not in copies]
-        except (Refused, LedgerNotFound) as error:
+        except (errors.Refused, errors.LedgerNotFound) as error:
             self._warnings[f"{target}: its schema does not come back: {error.message}"] = None
             return
         lost = [text for text in map(lost_text, returning) if text]
@@ -481,7 +470,7 @@ def read_topic_at(reader: EntryReader, name: TopicName, past: Past, cursors: Cur
     fate = past.fates.get(name.path)
     if fate is None or fate.then is None:
         began = "" if past.begins_ms is None else f", which begins at {format_time_ms(past.begins_ms)}"
-        raise TopicNotFound(
+        raise errors.TopicNotFound(
             f"{name} did not exist at {format_time_ms(at_ms)} according to the history{began}",
             hint="name files of ZooKeeper that reach further back with --zookeeper DIR",
             topic=str(name),
@@ -503,10 +492,10 @@ def _last_until(reader: EntryReader, ledger_id: int, at_ms: int) -> int | None:
     """
     try:
         end = last = read_ledger(reader.txn, ledger_id).last_entry_id
-    except LedgerNotFound:
+    except errors.LedgerNotFound:
         return None
     while last >= 0:
-        with suppress(EntryCorrupt, EntryNotFound):
+        with suppress(errors.EntryCorrupt, errors.EntryNotFound):
             publish_ms, broker_ms = decode_entry_times(reader.read(ledger_id, last).payload)
             if (publish_ms if broker_ms is None else broker_ms) <= at_ms:
                 break
@@ -541,7 +530,7 @@ def _cursor(
     as_of = WantedState(at_ms, if_unsure="redeliver", past=history)
     try:
         in_force = state_in_force(history.states(reader, topic, name), topic, cursor, as_of)
-    except (NothingMatches, SubscriptionNotFound) as error:
+    except (errors.NothingMatches, errors.SubscriptionNotFound) as error:
         return PastCursor(info, state, value, error.message)
     return PastCursor(info, in_force.state or state, value, "; ".join(in_force.warnings) or in_force.problem)
 
@@ -648,11 +637,11 @@ class Restoring(Struct, frozen=True):
 
     def _planned(self, reader: EntryReader, copies: Copies) -> Plan:
         comeback = TopicRestorer(reader, self.past, self.asked, self.now_ms)
-        nothing: list[TopicNotFound] = []
+        nothing: list[errors.TopicNotFound] = []
         for target, then in self.thens.items():
             try:
                 comeback.add_topic(then, target, copies)
-            except TopicNotFound as error:
+            except errors.TopicNotFound as error:
                 nothing.append(error)
                 comeback.warn(error.message)
         if len(nothing) == len(self.thens) > 0:
@@ -669,7 +658,7 @@ class Restoring(Struct, frozen=True):
         referenced = (place for place, one in enumerate(ids) if self.copies_referenced and find_owners(reader.txn, one))
         first = 0 if self.asked.copy else next(referenced, len(ids))
         if self.asked.copy and find_node(reader.txn, target.path) is not None:
-            raise Refused(
+            raise errors.Refused(
                 f"{target} exists: copies would come after its messages",
                 hint="restore them under another name, without --in-place",
                 topic=str(target),
@@ -694,7 +683,7 @@ class Restoring(Struct, frozen=True):
 
     def _find(self, reader: EntryReader, ledger_id: int, last: int | None) -> RestorableLedger | None:
         """Return a ledger up to its first lost entry, or up to ``last``; None if nothing of it can be restored."""
-        with suppress(LedgerNotFound):
+        with suppress(errors.LedgerNotFound):
             returning = find_restorable(reader, ledger_id, find_fate(self.past, ledger_id), last=last)
             return returning if returning.entries else None
         return None

@@ -9,14 +9,7 @@ from __future__ import annotations
 
 from pulsar_admin.store.codec.cursor import CursorState
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.model.cursors import (
-    Intervals,
-    extent_of,
-    iter_ledger_parts,
-    normal_ranges,
-    pending_intervals,
-    subtract,
-)
+from pulsar_admin.store.model import cursors
 from pulsar_admin.store.model.ledgers import find_times, iter_blocks
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position
@@ -53,7 +46,7 @@ def analyze_backlog(txn: Txn, topic: Topic, state: CursorState, start: Position 
     An entry whose bytes are lost counts as one message.
     """
     intervals = scanned_intervals(topic, state, start)
-    extent = extent_of(txn, topic, intervals)
+    extent = cursors.extent_of(txn, topic, intervals)
     return BacklogAnalysis(
         entries=extent.entries,
         messages=extent.messages,
@@ -69,22 +62,22 @@ def analyze_backlog(txn: Txn, topic: Topic, state: CursorState, start: Position 
     )
 
 
-def scanned_intervals(topic: Topic, state: CursorState, start: Position | None) -> Intervals:
+def scanned_intervals(topic: Topic, state: CursorState, start: Position | None) -> cursors.Intervals:
     """Return the ranks that an analysis looks at."""
     if start is None:
-        return pending_intervals(topic, state)
+        return cursors.pending_intervals(topic, state)
     first = topic.rank(start)
     if first >= topic.number_of_entries:
         return ()
-    return subtract(((first, topic.number_of_entries),), normal_ranges(topic, state))
+    return cursors.subtract(((first, topic.number_of_entries),), cursors.normal_ranges(topic, state))
 
 
-def lost_entries(txn: Txn, topic: Topic, intervals: Intervals) -> int:
+def lost_entries(txn: Txn, topic: Topic, intervals: cursors.Intervals) -> int:
     """Return how many entries in ``intervals`` are in no imported file."""
     return sum(
         last - first + 1 - _here(txn, ledger_id, first, last)
         for start, end in intervals
-        for ledger_id, first, last in iter_ledger_parts(topic, start, end)
+        for ledger_id, first, last in cursors.iter_ledger_parts(topic, start, end)
     )
 
 

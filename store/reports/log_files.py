@@ -10,16 +10,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pulsar_admin.store.codec import journal
+from pulsar_admin.store.codec import entrylog, journal
 from pulsar_admin.store.codec.digest import DIGEST_SIZE
-from pulsar_admin.store.codec.entrylog import (
-    HEADER_BYTES,
-    EntryLogHeader,
-    decode_header,
-    decode_ledgers_map,
-    log_file_name,
-    log_id_of,
-)
 from pulsar_admin.store.errors import Corrupt, SourceNotFound, StoreError, Unsupported
 from pulsar_admin.store.files import why_no_file
 from pulsar_admin.store.names import FileKind
@@ -130,7 +122,7 @@ def verify_indexes(path: Path) -> Iterator[LogVerdict]:
     for found in idx_files.verify_indexes([current], logs):
         verdict = LogVerdict(str(found.path), "index", found.path.stat().st_size, found.entries, ledgers=1, map="ok")
         if found.absent_logs:
-            verdict.map = f"unknown: not in {current}: {', '.join(map(log_file_name, found.absent_logs))}"
+            verdict.map = f"unknown: not in {current}: {', '.join(map(entrylog.log_file_name, found.absent_logs))}"
         for problem in found.problems:
             verdict.add(problem)
         yield verdict
@@ -148,7 +140,7 @@ def read_log_summary(path: Path) -> LogSummary:
     """Return what the name and the header of a log or journal tell; a bad header is told, not raised, and so is a path that is no file."""
     reason = why_no_file(path)
     kind = kind_of(path) if not reason else FileKind.JOURNAL if path.suffix == ".txn" else FileKind.ENTRY_LOG
-    number = journal.journal_id_of(path.name) if kind is FileKind.JOURNAL else log_id_of(path.name)
+    number = journal.journal_id_of(path.name) if kind is FileKind.JOURNAL else entrylog.log_id_of(path.name)
     size = 0 if reason else path.stat().st_size
     summary = LogSummary(str(path), kind, -1 if number is None else number, size, reason or OK, None, False, None)
     if reason:
@@ -159,10 +151,10 @@ def read_log_summary(path: Path) -> LogSummary:
             return replace(summary, version=journal.decode_header(head, path.name).version)
         if not size:
             return replace(summary, header="empty: preallocated")
-        header = decode_header(head, path.name)
+        header = entrylog.decode_header(head, path.name)
     except (Corrupt, Unsupported) as error:
         return replace(summary, header=error.message)
-    sealed = header.has_map and HEADER_BYTES <= header.ledgers_map_offset < size
+    sealed = header.has_map and entrylog.HEADER_BYTES <= header.ledgers_map_offset < size
     return replace(summary, version=header.version, sealed=sealed, ledgers=header.ledgers_count if sealed else None)
 
 
@@ -261,14 +253,14 @@ def verify_log(path: Path, advance: Callable[[int], None], engine: Engine | None
 def _verify_map(path: Path, verdict: LogVerdict, sizes: dict[int, int]) -> None:
     """Compare the ledgers map with the records; a log that was never sealed has none."""
     try:
-        header: EntryLogHeader = decode_header(read_head(path), str(path))
+        header: entrylog.EntryLogHeader = entrylog.decode_header(read_head(path), str(path))
     except StoreError:
         verdict.map = "unknown: the header is damaged"
         return
     if not header.has_map:
         return
     try:
-        found = decode_ledgers_map(read_map_bytes(path, header), header, str(path))
+        found = entrylog.decode_ledgers_map(read_map_bytes(path, header), header, str(path))
     except Corrupt as error:
         verdict.map = error.message
         verdict.add(error.message)

@@ -7,19 +7,7 @@ from contextlib import suppress
 from itertools import accumulate, pairwise
 from operator import add
 
-from pulsar_admin.store.db.blocks import (
-    BLOCK_BITS,
-    NO_MAX,
-    NO_MIN,
-    Block,
-    BlockHeader,
-    LedgerSums,
-    LedgerTimes,
-    block_of_key,
-    decode_times,
-    ledger_key,
-    ledger_of_key,
-)
+from pulsar_admin.store.db import blocks
 from pulsar_admin.store.db.copies import check_copies_row, has_copies
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import LogFile, iter_logs
@@ -99,14 +87,14 @@ def _check_index(facts: ClusterFacts) -> Iterator[Finding]:
     ledger: _LedgerCheck | None = None
     checked = 0
     for key, block in index.iter_blocks():
-        if ledger is not None and key[:8] != ledger_key(ledger.ledger_id):
+        if ledger is not None and key[:8] != blocks.ledger_key(ledger.ledger_id):
             yield from ledger.finish(txn)
             checked += ledger.has_times
             ledger = None
         if isinstance(block, IndexCorrupt):
             yield BLOCK_DAMAGED.at(f"entries {key.hex()}", block.message)
             continue
-        number = block_of_key(key)[1]
+        number = blocks.block_of_key(key)[1]
         ledger = ledger or _LedgerCheck(block.ledger_id)
         ledger.add(number, block)
         yield from _check_block(number, block, files)
@@ -117,7 +105,7 @@ def _check_index(facts: ClusterFacts) -> Iterator[Finding]:
         yield from _check_times_without_blocks(txn)
 
 
-def _check_block(number: int, block: Block, files: dict[int, LogFile]) -> Iterator[Finding]:
+def _check_block(number: int, block: blocks.Block, files: dict[int, LogFile]) -> Iterator[Finding]:
     where = f"location block {number} of ledger {block.ledger_id}"
     header, slots, counts = block.header, block.slots(), block.message_counts()
     is_ascending = isinstance(slots, range) or all(before < after for before, after in pairwise(slots))
@@ -158,11 +146,11 @@ class _LedgerCheck:
         self.ledger_id = ledger_id
         self.has_times = False
         """Whether it has a time row."""
-        self._headers: dict[int, BlockHeader] = {}
+        self._headers: dict[int, blocks.BlockHeader] = {}
         self._first = -1
         self._last = -1
 
-    def add(self, number: int, block: Block) -> None:
+    def add(self, number: int, block: blocks.Block) -> None:
         if not self._headers:
             self._first = block.entry_id(0)
         self._last = block.entry_id(len(block) - 1)
@@ -171,20 +159,20 @@ class _LedgerCheck:
     def finish(self, txn: Txn) -> Iterator[Finding]:
         """Yield the findings of the ledger's time row."""
         where = f"time row of ledger {self.ledger_id}"
-        row = txn.view("times", ledger_key(self.ledger_id))
+        row = txn.view("times", blocks.ledger_key(self.ledger_id))
         if row is None:
             yield TIMES_MISSING.at(where, "the ledger has entries and no time row")
             return
         self.has_times = True
         try:
-            times = decode_times(self.ledger_id, row)
+            times = blocks.decode_times(self.ledger_id, row)
         except IndexCorrupt as error:
             yield TIMES_DAMAGED.at(where, error.message)
             return
         expected = self._sums(times.sums.max_lac)
         if expected == times.sums and self._columns_match(times):
             return
-        wrong = [name for name in LedgerSums._fields if getattr(expected, name) != getattr(times.sums, name)]
+        wrong = [name for name in blocks.LedgerSums._fields if getattr(expected, name) != getattr(times.sums, name)]
         if wrong:
             found = ", ".join(f"{name} {getattr(times.sums, name)}" for name in wrong)
             wanted = ", ".join(f"{name} {getattr(expected, name)}" for name in wrong)
@@ -192,10 +180,10 @@ class _LedgerCheck:
         else:
             yield TIMES_DIFFER.at(where, "its running minima and maxima are not those of the blocks")
 
-    def _sums(self, max_lac: int) -> LedgerSums:
+    def _sums(self, max_lac: int) -> blocks.LedgerSums:
         """Return the sums of the blocks, not by the indexer's own code, whose rows are checked here."""
         headers = list(self._headers.values())
-        return LedgerSums(
+        return blocks.LedgerSums(
             first_block=min(self._headers),
             entries=sum(h.entries for h in headers),
             first_entry=self._first,
@@ -211,10 +199,10 @@ class _LedgerCheck:
             max_lac=max_lac,
         )
 
-    def _columns_match(self, times: LedgerTimes) -> bool:
-        first, last = min(self._headers), self._last >> BLOCK_BITS
+    def _columns_match(self, times: blocks.LedgerTimes) -> bool:
+        first, last = min(self._headers), self._last >> blocks.BLOCK_BITS
         headers = [self._headers.get(number) for number in range(first, last + 1)]
-        nothing = NO_MIN, NO_MAX  # of a block that is not there
+        nothing = blocks.NO_MIN, blocks.NO_MAX  # of a block that is not there
         publish = [nothing if one is None else (one.publish_min_ms, one.publish_max_ms) for one in headers]
         auto = [nothing if one is None else (one.auto_min_ms, one.auto_max_ms) for one in headers]
         return times.blocks == last - first + 1 and all(
@@ -230,7 +218,7 @@ class _LedgerCheck:
 def _check_times_without_blocks(txn: Txn) -> Iterator[Finding]:
     for key, _ in txn.items("times"):
         try:
-            ledger_id = ledger_of_key(key)
+            ledger_id = blocks.ledger_of_key(key)
         except IndexCorrupt as error:
             yield TIMES_DAMAGED.at(f"times {key.hex()}", error.message)
             continue

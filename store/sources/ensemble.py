@@ -23,6 +23,7 @@ from typing import IO, Any, ClassVar, NamedTuple, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pulsar_admin.store import errors
 from pulsar_admin.store.codec.ledger_ids import LedgerIds
 from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT
 from pulsar_admin.store.codec.rocksvalue import NodeStat
@@ -41,18 +42,6 @@ from pulsar_admin.store.codec.zookeeper_reads import (
 )
 from pulsar_admin.store.db.next_ledger_id import NextLedgerId
 from pulsar_admin.store.db.tree import Node
-from pulsar_admin.store.errors import (
-    InvalidValue,
-    MetadataCorrupt,
-    MissingComponent,
-    Refused,
-    SourceBusy,
-    SourceChanged,
-    SourceNotFound,
-    StalePlan,
-    StoreError,
-    Unsupported,
-)
 from pulsar_admin.store.files import read_file
 from pulsar_admin.store.sources.roots import ANY, Marks, Roots, Wanted, choose_roots
 from pulsar_admin.store.sources.zookeeper import Notes
@@ -108,7 +97,7 @@ class Transaction:
         try:
             found, _ = self._session.told(lambda: self._session.client.get_acls(path))
         except NoNodeError:
-            raise StalePlan(
+            raise errors.StalePlan(
                 f"{self._session.address}: {path} was deleted meanwhile; nothing was written",
                 hint="run the command again",
             ) from None
@@ -127,14 +116,14 @@ class Transaction:
 
         try:
             found = self._session.answer(self._request.commit_async())
-        except SourceNotFound as error:
-            raise SourceBusy(
+        except errors.SourceNotFound as error:
+            raise errors.SourceBusy(
                 f"{self._session.address}: the connection was lost while the change was written: whether it was taken is not known",
                 hint="run the command again: it checks the nodes; either all were written or none",
             ) from error
         for write, result in zip(self._writes, found, strict=False):
             if isinstance(result, NoAuthError):
-                raise Refused(f"{self._session.address}: this user may not write {write.path}", path=write.path)
+                raise errors.Refused(f"{self._session.address}: this user may not write {write.path}", path=write.path)
             if isinstance(result, Exception) and not isinstance(result, (RolledBackError, RuntimeInconsistency)):
                 raise Conflict(write, type(result).__name__.removesuffix("Error"))
         return self._session.zxid
@@ -165,7 +154,7 @@ def _committed(session: Session, request: Any) -> list[Any]:  # Any: of kazoo
     found: list[Any] = session.answer(request.commit_async())  # Any: as above
     failed = next((one for one in found if isinstance(one, Exception)), None)
     if failed is not None:
-        raise Refused(f"{session.address}: {_IDGEN} gives no ids ({type(failed).__name__})", path=_IDGEN)
+        raise errors.Refused(f"{session.address}: {_IDGEN} gives no ids ({type(failed).__name__})", path=_IDGEN)
     return found
 
 
@@ -234,7 +223,9 @@ def parse_address(text: str) -> Address:
     """Return the ensemble in a text, also in the form of Pulsar's ``metadataStoreUrl`` (``zk:…``); raises InvalidValue."""
     found = _ADDRESS.fullmatch(text)
     if found is None or any(int(host.rpartition(":")[2]) > 65_535 for host in re.split("[,;]", found[1])):
-        raise InvalidValue(f"{text!r} names no ensemble", hint="write HOST:PORT[,HOST:PORT][/CHROOT]", value=text)
+        raise errors.InvalidValue(
+            f"{text!r} names no ensemble", hint="write HOST:PORT[,HOST:PORT][/CHROOT]", value=text
+        )
     return Address(found[1].replace(";", ","), (found[2] or "").rstrip("/"))
 
 
@@ -261,14 +252,16 @@ def read_client(file: Path | None) -> Client:
     try:
         values = tomllib.loads(read_file(file).decode())
     except OSError as error:
-        raise SourceNotFound(f"{file} cannot be read: {error.strerror}", path=str(file)) from error
+        raise errors.SourceNotFound(f"{file} cannot be read: {error.strerror}", path=str(file)) from error
     except (ValueError, RecursionError) as error:
-        raise InvalidValue(f"{file} is not TOML: {error}", hint='write lines such as scheme = "digest"') from error
+        raise errors.InvalidValue(
+            f"{file} is not TOML: {error}", hint='write lines such as scheme = "digest"'
+        ) from error
     for name, value in values.items():
         if type(value) is not _FIELDS.get(name):
-            raise InvalidValue(f"{file} sets {name}, which is none of {', '.join(_FIELDS)}, or of another type")
+            raise errors.InvalidValue(f"{file} sets {name}, which is none of {', '.join(_FIELDS)}, or of another type")
     if values.get("scheme", "digest") not in ("digest", "sasl", "gssapi"):
-        raise InvalidValue(f"{file}: scheme {values['scheme']!r}", hint="one of digest, sasl, gssapi")
+        raise errors.InvalidValue(f"{file}: scheme {values['scheme']!r}", hint="one of digest, sasl, gssapi")
     secret = values.pop("password-file", None)
     if secret is not None:
         values["password"] = read_client_secret(file.parent / secret)
@@ -282,7 +275,7 @@ def read_client_secret(file: Path) -> str:
     try:
         return read_file(file).decode().rstrip("\r\n")
     except (OSError, ValueError) as error:
-        raise SourceNotFound(f"{file}: no password can be read from it", path=str(file)) from error
+        raise errors.SourceNotFound(f"{file}: no password can be read from it", path=str(file)) from error
 
 
 # -- the session ------------------------------------------------------------------------------------------------------
@@ -386,13 +379,13 @@ class Session:
             return found
         assert isinstance(found, Failed)
         if found.error == NO_AUTH:
-            raise Refused(
+            raise errors.Refused(
                 f"{self.address}: this user may not read {path}",
                 hint="give the login with --zookeeper-client FILE; unreadable nodes would be missing silently",
                 path=path,
             )
         if found.error != NO_NODE:
-            raise SourceNotFound(f"{self.address}: {path} cannot be read (error {found.error})", path=path)
+            raise errors.SourceNotFound(f"{self.address}: {path} cannot be read (error {found.error})", path=path)
         return None
 
     def told(self, ask: Callable[[], Answer]) -> Answer:
@@ -407,20 +400,20 @@ class Session:
         except (KazooException, KazooTimeoutError, OSError) as error:
             raise self._explained(error) from error
 
-    def _explained(self, error: Exception) -> StoreError:
+    def _explained(self, error: Exception) -> errors.StoreError:
         from kazoo.exceptions import AuthFailedError, NoAuthError, UnimplementedError
 
         if isinstance(error, (NoAuthError, AuthFailedError)):
-            return Refused(
+            return errors.Refused(
                 f"{self.address}: the ensemble does not let this user read every node ({type(error).__name__})",
                 hint="say how to log in with --zookeeper-client FILE",
             )
         if isinstance(error, UnimplementedError):
-            return Unsupported(
+            return errors.Unsupported(
                 f"{self.address}: this ZooKeeper knows no recursive watches; 3.6 or newer is needed (Pulsar 2.8 has it)",
                 hint="import its version-2 directory",
             )
-        return SourceNotFound(
+        return errors.SourceNotFound(
             f"{self.address}: the connection was lost ({type(error).__name__}{f': {error}' if str(error) else ''})",
             hint="nothing was imported; run the command again when the ensemble answers",
             address=str(self.address),
@@ -449,7 +442,7 @@ def open_session(address: Address, login: Client) -> Iterator[Session]:
         try:
             client.start(timeout=login.timeout_seconds)
         except KazooTimeoutError as error:
-            raise SourceNotFound(
+            raise errors.SourceNotFound(
                 f"no ZooKeeper answers at {address.hosts} within {login.timeout_seconds} s, or it refuses the login",
                 hint="check HOST:PORT, and TLS and user in the file of --zookeeper-client",
                 address=str(address),
@@ -471,7 +464,7 @@ def _login_arguments(login: Client) -> Mapping[str, Any]:  # Any: arguments of K
         from importlib.util import find_spec
 
         if find_spec("puresasl") is None:
-            raise MissingComponent("SASL needs the package pure-sasl", hint="pip install 'kazoo[sasl]'")
+            raise errors.MissingComponent("SASL needs the package pure-sasl", hint="pip install 'kazoo[sasl]'")
         by_password = {"mechanism": "DIGEST-MD5", "username": login.user, "password": login.password}
         found["sasl_options"] = by_password if login.scheme == "sasl" else {"mechanism": "GSSAPI"}
     return found
@@ -489,7 +482,9 @@ class LiveEnsemble:
 
     def __init__(self, address: Address, login: Client, login_file: Path | None = None, wanted: Wanted = ANY) -> None:
         if wanted.chroot and address.chroot not in ("", wanted.chroot):
-            raise InvalidValue(f"{address} names a chroot, and so does --chroot {wanted.chroot}", hint="name it once")
+            raise errors.InvalidValue(
+                f"{address} names a chroot, and so does --chroot {wanted.chroot}", hint="name it once"
+            )
         chroot = wanted.chroot or address.chroot
         self.address = address.at(Roots(chroot, wanted.ledgers or chroot + LEDGERS_ROOT))
         self.login_file = login_file
@@ -540,7 +535,7 @@ class LiveEnsemble:
         try:
             with self._read([f"{root}/idgen", f"{root}/idgen-long"]) as reading:
                 return reading.ledger_ids.next_id(root, whole=False)
-        except SourceNotFound:
+        except errors.SourceNotFound:
             return None  # it gave none yet
 
     @contextmanager
@@ -614,7 +609,7 @@ class _Reading:
                 data = self._session.data(path, found)
                 self.ledger_ids.see(path, 0 if data is None else data.children_made)
                 self._moved[path] = None if data is None or is_of_session(data.owner) else node_of(path, data)
-        raise SourceChanged(
+        raise errors.SourceChanged(
             f"{session.address} changes faster than it can be read: {counted(len(self._moved), 'node')} moved while the others were read",
             hint="ask a server that is nearer, or one that observes only",
         )
@@ -627,7 +622,7 @@ class _Reading:
         data = self._session.data(read.path, found)
         if data is None:
             if read.path == self._places[0]:
-                raise SourceNotFound(f"{self._session.address}: there is no node {read.path}", path=read.path)
+                raise errors.SourceNotFound(f"{self._session.address}: there is no node {read.path}", path=read.path)
             return  # deleted since its parent was read: an event tells of it
         if data.children:
             waiting.append(Read(GET_CHILDREN, read.path))
@@ -645,7 +640,7 @@ class _Reading:
             path_bytes, value_bytes, version, created_ms, modified_ms = _ROW.unpack(head)
             raw_path, value = self._spool.read(path_bytes), self._spool.read(value_bytes)
             if len(value) != value_bytes:
-                raise MetadataCorrupt("the temporary file of nodes was cut", hint="run the command again")
+                raise errors.MetadataCorrupt("the temporary file of nodes was cut", hint="run the command again")
             path = raw_path.decode()
             if path not in self._moved:
                 yield Node(path, NodeStat(version, 0, created_ms, modified_ms, False), value)

@@ -13,18 +13,8 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from pulsar_admin.store.codec import entrylog
 from pulsar_admin.store.codec.bookie import COOKIE_FILE, LAST_ID_FILE, decode_last_id, encode_last_id
-from pulsar_admin.store.codec.entrylog import (
-    CURRENT_VERSION,
-    HEADER_BYTES,
-    LOG_LIMIT_BYTES,
-    SIZE_BYTES,
-    EntryLogHeader,
-    encode_header,
-    encode_ledgers_map,
-    log_file_name,
-    log_id_of,
-)
 from pulsar_admin.store.files import create_file, remove_file, rename, replace_like
 
 
@@ -34,27 +24,27 @@ def put_log(bodies: Iterable[bytes | memoryview], current: Path) -> int:
     Until it is complete the log has a name that bookies skip, and that their compaction removes.
     """
     log_id = newest_log_id(current) + 1
-    unfinished = current / f"{log_file_name(log_id)}.compacting"
+    unfinished = current / f"{entrylog.log_file_name(log_id)}.compacting"
     remove_file(unfinished)
     # A sealed log: the records unchanged, with their digests, then the ledgers map, which the header names.
     sizes: dict[int, int] = {}
     like = next(iter((*_logs(current), current / COOKIE_FILE))).stat()
     with create_file(unfinished, like=like) as file:
-        file.write(encode_header(EntryLogHeader(CURRENT_VERSION, 0, 0)))
+        file.write(entrylog.encode_header(entrylog.EntryLogHeader(entrylog.CURRENT_VERSION, 0, 0)))
         for body in bodies:
-            file.write(len(body).to_bytes(SIZE_BYTES, "big"))
+            file.write(len(body).to_bytes(entrylog.SIZE_BYTES, "big"))
             file.write(body)
             ledger_id = int.from_bytes(body[:8], "big")
-            sizes[ledger_id] = sizes.get(ledger_id, 0) + SIZE_BYTES + len(body)
+            sizes[ledger_id] = sizes.get(ledger_id, 0) + entrylog.SIZE_BYTES + len(body)
         end = file.tell()
-        file.write(encode_ledgers_map(sizes))
+        file.write(entrylog.encode_ledgers_map(sizes))
         file.seek(0)
-        file.write(encode_header(EntryLogHeader(CURRENT_VERSION, end, len(sizes))))
+        file.write(entrylog.encode_header(entrylog.EntryLogHeader(entrylog.CURRENT_VERSION, end, len(sizes))))
     for log in _logs(current):
         if filecmp.cmp(log, unfinished, shallow=False):  # compares sizes first
             remove_file(unfinished)
-            return log_id_of(log.name) or 0
-    rename(unfinished, current / log_file_name(log_id))
+            return entrylog.log_id_of(log.name) or 0
+    rename(unfinished, current / entrylog.log_file_name(log_id))
     return log_id
 
 
@@ -70,15 +60,15 @@ class LoggedEntries(Struct):
         self, bodies: Iterator[bytes | memoryview], left: list[bytes | memoryview]
     ) -> Iterator[bytes | memoryview]:
         """Yield the bodies that fit into one log; the first one that does not is put into ``left``."""
-        position = HEADER_BYTES
+        position = entrylog.HEADER_BYTES
         for body in bodies:
-            if self.positions and position + SIZE_BYTES + len(body) > LOG_LIMIT_BYTES:
+            if self.positions and position + entrylog.SIZE_BYTES + len(body) > entrylog.LOG_LIMIT_BYTES:
                 left.append(body)
                 return
             self.ledger_ids.append(int.from_bytes(body[:8], "big"))
             self.entry_ids.append(int.from_bytes(body[8:16], "big"))
-            self.positions.append(position + SIZE_BYTES)
-            position += SIZE_BYTES + len(body)
+            self.positions.append(position + entrylog.SIZE_BYTES)
+            position += entrylog.SIZE_BYTES + len(body)
             yield body
 
 
@@ -106,12 +96,12 @@ def raise_last_id(current: Path, log_id: int = -1) -> None:
 
 def newest_log_id(current: Path) -> int:
     """Return the largest log id that is in use or was given by the bookie; −1 for a new one."""
-    ids = [log_id for log_id in (log_id_of(log.name) for log in _logs(current)) if log_id is not None]
+    ids = [log_id for log_id in (entrylog.log_id_of(log.name) for log in _logs(current)) if log_id is not None]
     return max([*ids, _last_id(current)])
 
 
 def _logs(current: Path) -> list[Path]:
-    return [file for file in sorted(current.iterdir()) if log_id_of(file.name) is not None]
+    return [file for file in sorted(current.iterdir()) if entrylog.log_id_of(file.name) is not None]
 
 
 def _last_id(current: Path) -> int:

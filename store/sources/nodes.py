@@ -22,20 +22,10 @@ from pulsar_admin.store.db.files import LOG_END, METADATA_FILE_ID, NOT_NEEDED, W
 from pulsar_admin.store.db.next_ledger_id import NextLedgerId
 from pulsar_admin.store.db.tree import PATH_MAX_BYTES, Node, Row, row_of, row_of_packed
 from pulsar_admin.store.errors import MetadataCorrupt, Refused, SourceNotFound, StoreError
+from pulsar_admin.store.sources import zookeeper
 from pulsar_admin.store.sources.rocksdb import is_rocksdb, locked_by, open_for_reading
 from pulsar_admin.store.sources.rocksopen import logged_changes, salvage_in_child
 from pulsar_admin.store.sources.roots import WHOLE, Marks, Roots, Wanted, choose_roots
-from pulsar_admin.store.sources.zookeeper import (
-    Notes,
-    ServerFiles,
-    Tree,
-    is_zookeeper,
-    iter_log_files,
-    iter_snapshot_files,
-    open_snapshot,
-    read_again,
-    read_tree,
-)
 from pulsar_admin.store.wording import counted
 
 _CHUNK_BYTES = 4 << 20
@@ -46,7 +36,7 @@ _AT_ROOT = re.compile(rb"\0\0\0[\s\S](?:/ledgers/LAYOUT|/admin/clusters|/managed
 _OVERLAP = 64  # bytes, more than ``_AT_ROOT`` matches
 
 
-def find_roots(servers: Sequence[ServerFiles], wanted: Wanted, *, is_strict: bool = True) -> Roots:
+def find_roots(servers: Sequence[zookeeper.ServerFiles], wanted: Wanted, *, is_strict: bool = True) -> Roots:
     """Return the roots of the wanted cluster, or of the only one, in the files of servers of one ensemble.
 
     Raises SourceNotFound if there is none (unless ``is_strict`` the whole tree is meant then), Refused if there are
@@ -58,7 +48,9 @@ def find_roots(servers: Sequence[ServerFiles], wanted: Wanted, *, is_strict: boo
     problems: list[str] = []
     where = str(servers[0].snapshots)
     try:
-        for path, node in read_tree([replace(server, roots=WHOLE) for server in servers], problems).nodes.items():
+        for path, node in zookeeper.read_tree(
+            [replace(server, roots=WHOLE) for server in servers], problems
+        ).nodes.items():
             marks.see(path, node.data)
         return choose_roots(marks, where, wanted)
     except (SourceNotFound, MetadataCorrupt) as error:
@@ -71,7 +63,7 @@ def find_roots(servers: Sequence[ServerFiles], wanted: Wanted, *, is_strict: boo
         raise
 
 
-def _are_at_root(servers: Sequence[ServerFiles]) -> bool:
+def _are_at_root(servers: Sequence[zookeeper.ServerFiles]) -> bool:
     """Whether all marks in the newest files are at the root, by their bytes alone: twenty times as fast as the nodes."""
     found = False
     with suppress(MetadataCorrupt), ExitStack() as stack:
@@ -84,14 +76,14 @@ def _are_at_root(servers: Sequence[ServerFiles]) -> bool:
     return False
 
 
-def _newest_files(servers: Sequence[ServerFiles], stack: ExitStack) -> Iterator[BinaryIO]:
+def _newest_files(servers: Sequence[zookeeper.ServerFiles], stack: ExitStack) -> Iterator[BinaryIO]:
     """Yield the newest snapshot and the logs that may follow it, opened on ``stack``."""
-    snapshots = [*iter_snapshot_files(servers)]
+    snapshots = [*zookeeper.iter_snapshot_files(servers)]
     for snapshot in snapshots[-1:]:
-        yield stack.enter_context(open_snapshot(snapshot.path, snapshot.extension))
+        yield stack.enter_context(zookeeper.open_snapshot(snapshot.path, snapshot.extension))
     newest = snapshots[-1].zxid if snapshots else 0
     for server in servers:
-        logs = [*iter_log_files(server)]
+        logs = [*zookeeper.iter_log_files(server)]
         begin = max((index for index, (zxid, _) in enumerate(logs) if zxid <= newest), default=0)
         for _, log in logs[begin:]:
             yield stack.enter_context(log.open("rb"))
@@ -122,7 +114,9 @@ class Source(Protocol):
     def roots(self) -> Roots:
         """Where in ZooKeeper's tree the cluster is; of running servers once its nodes were read."""
 
-    def nodes(self, problems: list[str], notes: Notes | None = None) -> Iterator[Node | Row | Damage | NextLedgerId]:
+    def nodes(
+        self, problems: list[str], notes: zookeeper.Notes | None = None
+    ) -> Iterator[Node | Row | Damage | NextLedgerId]:
         """Yield the source's nodes (or their rows, where these cost less), a Damage (of METADATA_FILE_ID) for each
         unreadable node, and, if known, the next ledger id.
 
@@ -159,14 +153,14 @@ class MetadataDirectory(Struct, frozen=True):
         return (self.path,) if self.logs is None else (self.path, self.logs)
 
     @property
-    def server(self) -> ServerFiles:
+    def server(self) -> zookeeper.ServerFiles:
         """ZooKeeper's files in it."""
-        return ServerFiles(self.path, self.logs or self.path, self.roots)
+        return zookeeper.ServerFiles(self.path, self.logs or self.path, self.roots)
 
     def rooted(self, wanted: Wanted) -> MetadataDirectory:
         """Return the same files with the wanted cluster of ZooKeeper's; raises as ``store.sources.nodes.find_roots``."""
         if not is_rocksdb(self.path):
-            return replace(self, roots=read_again(lambda: find_roots((self.server,), wanted), self.path))
+            return replace(self, roots=zookeeper.read_again(lambda: find_roots((self.server,), wanted), self.path))
         if wanted.chroot or wanted.ledgers:
             raise Refused(
                 f"{self.name} is a RocksDB, whose tree is one cluster's", hint="leave --chroot and --ledgers-root away"
@@ -180,13 +174,13 @@ class MetadataDirectory(Struct, frozen=True):
         as_of = {} if self.as_of is None else {"asOf": self.as_of}
         return {"kind": kind, "path": str(self.path.resolve())} | logs | as_of | self.roots.row()
 
-    def nodes(self, problems: list[str], notes: Notes | None = None) -> Iterator[Row | Damage | NextLedgerId]:
+    def nodes(self, problems: list[str], notes: zookeeper.Notes | None = None) -> Iterator[Row | Damage | NextLedgerId]:
         """Yield its nodes as ``Source`` says; raises SourceNotFound."""
         if is_rocksdb(self.path) and self.logs is None and self.as_of is None:
-            yield from _rocksdb_rows(self.path, problems, Notes() if notes is None else notes)
-        elif self.logs is not None or self.as_of is not None or is_zookeeper(self.path):
+            yield from _rocksdb_rows(self.path, problems, zookeeper.Notes() if notes is None else notes)
+        elif self.logs is not None or self.as_of is not None or zookeeper.is_zookeeper(self.path):
             # ZooKeeper keeps no owner of a node, and intermediate nodes exist, empty.
-            tree, found, told = read_again(lambda: _read_tree(self), self.path)
+            tree, found, told = zookeeper.read_again(lambda: _read_tree(self), self.path)
             problems += found
             if notes is not None:
                 notes.not_needed += told.not_needed
@@ -246,7 +240,7 @@ def iter_source_rows(
     if metadata is None:
         return
     problems: list[str] = []
-    notes = Notes()
+    notes = zookeeper.Notes()
     nodes = metadata.nodes(problems, notes)
     first = [*islice(nodes, 1)]
     for begin, texts in ((WHOLE_METADATA, problems), (NOT_NEEDED, notes.not_needed), (LOG_END, notes.log_ends)):
@@ -292,13 +286,13 @@ def no_cluster(name: str, problems: Sequence[str]) -> SourceNotFound | MetadataC
     )
 
 
-def _read_tree(metadata: MetadataDirectory) -> tuple[Tree, list[str], Notes]:
+def _read_tree(metadata: MetadataDirectory) -> tuple[zookeeper.Tree, list[str], zookeeper.Notes]:
     problems: list[str] = []
-    notes = Notes()
-    return read_tree((metadata.server,), problems, metadata.as_of, notes), problems, notes
+    notes = zookeeper.Notes()
+    return zookeeper.read_tree((metadata.server,), problems, metadata.as_of, notes), problems, notes
 
 
-def _rocksdb_rows(metadata: Path, problems: list[str], notes: Notes) -> Iterator[Row | Damage | NextLedgerId]:
+def _rocksdb_rows(metadata: Path, problems: list[str], notes: zookeeper.Notes) -> Iterator[Row | Damage | NextLedgerId]:
     """Yield the rows of a RocksDB; of a damaged one those that can be salvaged. A table may show its damage when others were yielded."""
     reached = [b""]
     try:
@@ -375,5 +369,5 @@ def _path_of(key: bytes, where: str) -> str:
 
 _KINDS = (
     _Kind(("metadata",), is_rocksdb),
-    _Kind(("zookeeper/version-2", "zookeeper", "version-2", "."), is_zookeeper),
+    _Kind(("zookeeper/version-2", "zookeeper", "version-2", "."), zookeeper.is_zookeeper),
 )

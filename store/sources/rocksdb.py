@@ -25,17 +25,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pulsar_admin.store import files
 from pulsar_admin.store.errors import MetadataCorrupt, NotWritable, Refused, SourceBusy
-from pulsar_admin.store.files import (
-    copy_file,
-    keep_owner,
-    open_lock_file,
-    open_regular,
-    raise_write_error,
-    remove_file,
-    rename,
-    replace_like,
-)
 from pulsar_admin.store.sources.rocksopen import (
     CONFIG_FILE,
     Pairs,
@@ -63,7 +54,7 @@ def is_rocksdb(directory: Path) -> bool:
 def locked_by(directory: Path) -> int | None:
     """Return the process id that holds a RocksDB's LOCK, or None. Opens the file for reading only."""
     try:
-        descriptor = open_regular(directory / "LOCK")
+        descriptor = files.open_regular(directory / "LOCK")
     except OSError:
         return None
     try:
@@ -100,10 +91,10 @@ def lock_database(directory: Path) -> Iterator[None]:
     if not os.access(directory, os.W_OK):
         raise NotWritable(f"{directory} may not be written", hint="check its permissions", path=str(directory))
     is_new = not (directory / "LOCK").exists()
-    descriptor = open_lock_file(directory / "LOCK")
+    descriptor = files.open_lock_file(directory / "LOCK")
     try:
         if is_new:
-            keep_owner(descriptor, (directory / "CURRENT").stat())
+            files.keep_owner(descriptor, (directory / "CURRENT").stat())
         take_lock(fcntl.lockf, descriptor, directory / "LOCK")
         yield
     finally:
@@ -120,7 +111,7 @@ def take_lock(take: Callable[[int, int], object], descriptor: int, path: Path) -
                 f"{path.parent} is in use by another process", hint="wait for it, then run the command again"
             ) from error
         if error.errno not in (errno.EINVAL, errno.ENOLCK):  # a file system without locks
-            raise_write_error(error, path)
+            files.raise_write_error(error, path)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -253,25 +244,25 @@ def _switched(work: Path, directory: Path) -> Iterator[None]:
     made = sorted(file for file in work.glob("*.sst") if not file.is_symlink())
     placed: list[Path] = []
     for left in directory.glob("*.dbtmp"):  # beside CURRENT when an export was stopped; RocksDB removes it too
-        remove_file(left)
+        files.remove_file(left)
     try:
         for file in (*made, work / manifest):
-            remove_file(directory / file.name)  # left by an export that was stopped: CURRENT never named it
+            files.remove_file(directory / file.name)  # left by an export that was stopped: CURRENT never named it
             placed.append(directory / file.name)
-            copy_file(file, directory / file.name, like=like)
+            files.copy_file(file, directory / file.name, like=like)
         _name_state(current, (work / "CURRENT").read_bytes())
         yield
     except BaseException:
         if current.read_bytes() != before:
             _name_state(current, before)
         for file in placed:
-            remove_file(file)
+            files.remove_file(file)
         raise
 
 
 def _name_state(current: Path, text: bytes) -> None:
     """Replace CURRENT; the temporary file has RocksDB's own name for it, which RocksDB removes when it finds it."""
-    replace_like(current, text, f"{text.strip().decode().rpartition('-')[2]}.dbtmp")
+    files.replace_like(current, text, f"{text.strip().decode().rpartition('-')[2]}.dbtmp")
 
 
 def create_database(
@@ -291,7 +282,7 @@ def create_database(
         _put_all(database, rows)
     if log is not None:
         (newest,) = directory.glob("*.log")
-        rename(log, newest)
+        files.rename(log, newest)
         with open_database(directory, options, access, directory):
             pass  # opening takes the log in
     for name in (CONFIG_FILE, *(file.name for file in directory.glob("LOG*") if file.name != "LOCK")):

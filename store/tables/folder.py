@@ -19,6 +19,7 @@ import google_crc32c
 from msgspec import Struct, field
 from msgspec.structs import asdict
 
+from pulsar_admin.store import files
 from pulsar_admin.store.errors import (
     Corrupt,
     DiskFull,
@@ -29,18 +30,6 @@ from pulsar_admin.store.errors import (
     StoreError,
     Unsupported,
     reason_of,
-)
-from pulsar_admin.store.files import (
-    create_directory,
-    create_file,
-    mode_below,
-    open_lock_file,
-    open_regular,
-    remove_file,
-    remove_tree,
-    rename,
-    replace_file,
-    writing,
 )
 from pulsar_admin.store.names import PROFILES, Profile
 from pulsar_admin.store.scan.sources import file_system_of, is_url, plain_path, translated
@@ -82,7 +71,7 @@ class Folder(Struct, frozen=True):
         path = Path(self.place)
         for part in (path, *(path.joinpath(*relative.split("/")[: end + 1]) for end in range(relative.count("/") + 1))):
             if not path.parent.is_dir() or not part.is_dir():
-                create_directory(part, exist_ok=True, mode=_mode_below(part.parent))
+                files.create_directory(part, exist_ok=True, mode=_mode_below(part.parent))
 
     @contextmanager
     def create(self, relative: str) -> Iterator[Any]:  # Any: a stream of pyarrow
@@ -98,7 +87,7 @@ class Folder(Struct, frozen=True):
         """Return the bytes of a file, None if it does not exist."""
         if not self.is_remote:
             try:
-                with open(open_regular(self.at(relative)), "rb") as file:
+                with open(files.open_regular(self.at(relative)), "rb") as file:
                     return file.read()
             except (FileNotFoundError, NotADirectoryError):
                 return None
@@ -114,7 +103,7 @@ class Folder(Struct, frozen=True):
     def replace(self, relative: str, data: bytes) -> None:
         """Replace a file's content, atomically."""
         if not self.is_remote:
-            replace_file(Path(self.at(relative)), data)
+            files.replace_file(Path(self.at(relative)), data)
             return
         with _written(self.at(relative)):
             system, path = file_system_of(self.at(relative))
@@ -128,7 +117,7 @@ class Folder(Struct, frozen=True):
         where = self.at(relative)
         with translated(where):
             if not self.is_remote:
-                os.close(open_regular(where))  # pyarrow would wait for the other end of a FIFO
+                os.close(files.open_regular(where))  # pyarrow would wait for the other end of a FIFO
                 return pa.OSFile(where, "rb")
             system, path = self.system_of(relative)
             return system.open_input_file(path)
@@ -156,7 +145,7 @@ class Folder(Struct, frozen=True):
         """Rename the file ``source`` to ``target``."""
         if not self.is_remote:
             self.make(target.rpartition("/")[0])
-            rename(Path(self.at(source)), Path(self.at(target)))
+            files.rename(Path(self.at(source)), Path(self.at(target)))
             return
         with _written(self.at(target)):
             system, path = file_system_of(self.at(source))
@@ -167,9 +156,9 @@ class Folder(Struct, frozen=True):
         if not self.is_remote:
             there = Path(self.at(relative))
             if there.is_dir() and not there.is_symlink():
-                remove_tree(there)
+                files.remove_tree(there)
             elif os.path.lexists(there):
-                remove_file(there)
+                files.remove_file(there)
             return
         from pyarrow import fs
 
@@ -202,7 +191,7 @@ class Folder(Struct, frozen=True):
             yield
             return
         path = Path(self.place) / name
-        descriptor = open_lock_file(path)
+        descriptor = files.open_lock_file(path)
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -220,10 +209,10 @@ class Folder(Struct, frozen=True):
 def _new_file(path: Path) -> Iterator[Any]:  # Any: a stream of pyarrow
     import pyarrow as pa
 
-    with writing(path):
-        mode = mode_below(path.parent)
+    with files.writing(path):
+        mode = files.mode_below(path.parent)
     # Arrow writes to the file itself: through Python's every page would be copied.
-    with create_file(path, mode=mode), pa.OSFile(str(path), "wb") as stream:
+    with files.create_file(path, mode=mode), pa.OSFile(str(path), "wb") as stream:
         yield stream
 
 

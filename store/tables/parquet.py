@@ -12,15 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pulsar_admin.store.errors import (
-    Corrupt,
-    EntryLogCorrupt,
-    SourceBusy,
-    SourceChanged,
-    SourceNotFound,
-    StoreError,
-    Unsupported,
-)
+from pulsar_admin.store import errors
 from pulsar_admin.store.files import NotRegular
 from pulsar_admin.store.tables.folder import NAME, Folder, TableFile, read_manifest
 from pulsar_admin.store.tables.schemas import TABLES
@@ -152,7 +144,7 @@ def check_file(folder: Folder, part: TableFile) -> None:
             digest.update(data)
     found = digest.hexdigest()
     if found != part.sha256:
-        raise Corrupt(
+        raise errors.Corrupt(
             f"{part.path} cannot be read: {NAME} has SHA-256 {part.sha256[:_SHOWN]}…, the file {found[:_SHOWN]}…",
             hint="export the tables again, or restore the file",
             path=part.path,
@@ -191,9 +183,9 @@ def _opened(folder: Folder, part: TableFile) -> Iterator[pq.ParquetFile]:
         yield file
 
 
-def lacking(part: TableFile, missing: Sequence[str]) -> Unsupported:
+def lacking(part: TableFile, missing: Sequence[str]) -> errors.Unsupported:
     """Return the error for a file that lacks columns."""
-    return Unsupported(
+    return errors.Unsupported(
         f"{part.path} has no column {', '.join(missing)}: an earlier version wrote it",
         hint="export the tables again",
         path=part.path,
@@ -204,7 +196,7 @@ def check_columns(part: TableFile, file: pq.ParquetFile, schema: pa.Schema) -> l
     """Return the columns of a schema that a file lacks; raises SourceChanged for a wrong number of rows, Corrupt for another type."""
     found = file.metadata.num_rows
     if found != part.rows:
-        raise SourceChanged(
+        raise errors.SourceChanged(
             f"{part.path}: expected {part.rows:,} rows, as {NAME} says, found {found:,}",
             hint="export the tables again; files of two exports are not mixed",
             path=part.path,
@@ -212,7 +204,7 @@ def check_columns(part: TableFile, file: pq.ParquetFile, schema: pa.Schema) -> l
     there = file.schema_arrow
     for name in schema.names:
         if name in there.names and there.field(name).type != schema.field(name).type:
-            raise Corrupt(
+            raise errors.Corrupt(
                 f"{part.path}, column {name}: expected {schema.field(name).type}, found {there.field(name).type}",
                 hint="export the tables again",
                 path=part.path,
@@ -227,25 +219,27 @@ def explained(folder: Folder, relative: str) -> Iterator[None]:
         yield
     except (
         OSError,
-        SourceNotFound,
-        EntryLogCorrupt,
+        errors.SourceNotFound,
+        errors.EntryLogCorrupt,
         UnicodeDecodeError,
         pa.ArrowException,
     ) as error:  # of names in a damaged footer, too
         raise _explanation(folder, relative, error) from error
 
 
-def _explanation(folder: Folder, relative: str, error: Exception) -> StoreError:
+def _explanation(folder: Folder, relative: str, error: Exception) -> errors.StoreError:
     manifest = read_manifest(folder)
     clusters = () if manifest is None else manifest.clusters.values()
     is_named = manifest is None or any(
         part.path == relative for one in clusters for parts in one.tables.values() for part in parts
     )
     if not is_named:
-        return SourceBusy(f"the tables in {folder.place} were exported again while they were read", hint="run it again")
+        return errors.SourceBusy(
+            f"the tables in {folder.place} were exported again while they were read", hint="run it again"
+        )
     hint = "export the tables again, or restore the file"
-    if isinstance(error, FileNotFoundError | SourceNotFound):
-        return SourceNotFound(f"{relative} is gone: {NAME} names it", hint=hint, path=relative)
-    cause = error.__cause__ if isinstance(error, EntryLogCorrupt) and error.__cause__ is not None else error
+    if isinstance(error, FileNotFoundError | errors.SourceNotFound):
+        return errors.SourceNotFound(f"{relative} is gone: {NAME} names it", hint=hint, path=relative)
+    cause = error.__cause__ if isinstance(error, errors.EntryLogCorrupt) and error.__cause__ is not None else error
     said = " ".join(str(cause.strerror if isinstance(cause, NotRegular) else cause).split())[:200]
-    return Corrupt(f"{relative} cannot be read: {said}", hint=hint, path=relative)
+    return errors.Corrupt(f"{relative} cannot be read: {said}", hint=hint, path=relative)

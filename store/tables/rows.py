@@ -27,15 +27,8 @@ from pulsar_admin.store.db.files import find_log
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import find_node, iter_children, iter_nodes
 from pulsar_admin.store.errors import InvalidValue, LedgerNotFound, StoreError
+from pulsar_admin.store.model import cursors
 from pulsar_admin.store.model.counts import TopicCounts
-from pulsar_admin.store.model.cursors import (
-    Cursor,
-    backlog_entries,
-    cursor_of,
-    iter_cursor_names,
-    iter_cursor_nodes,
-    normal_ranges,
-)
 from pulsar_admin.store.model.ledgers import Ledger, iter_ledger_ids, read_ledger
 from pulsar_admin.store.model.reader import NOTED, EntryReader, open_reader
 from pulsar_admin.store.model.resources import cluster_path, current_cluster, list_clusters
@@ -150,7 +143,7 @@ def _topic_rows(reader: EntryReader, fail: Fail, topics: Topics) -> Iterator[Row
         index = name.partition_index
         partition = (None, None) if index < 0 else (str(name.base), index)
         names = (str(name), name.namespace.tenant, str(name.namespace), *partition)
-        subscriptions = TopicCounts().of(name, iter_cursor_names(reader.txn, name)).subscriptions
+        subscriptions = TopicCounts().of(name, cursors.iter_cursor_names(reader.txn, name)).subscriptions
         if topic is None:
             yield (*names, None, None, None, subscriptions, None, None)
             continue
@@ -185,10 +178,10 @@ def _ledger_rows(reader: EntryReader, fail: Fail, topics: Topics) -> Iterator[Ro
 
 def _cursor_rows(reader: EntryReader, fail: Fail, topics: Topics) -> Iterator[Row]:
     for name, topic in _iter_read(reader.txn, topics, fail):
-        for subscription, node in iter_cursor_nodes(reader.txn, name):
+        for subscription, node in cursors.iter_cursor_nodes(reader.txn, name):
             head = (str(name), subscription)
             try:
-                cursor = None if topic is None else cursor_of(reader.txn, reader, topic, subscription, node)
+                cursor = None if topic is None else cursors.cursor_of(reader.txn, reader, topic, subscription, node)
             except StoreError as error:
                 fail(error)
                 cursor = None
@@ -198,13 +191,13 @@ def _cursor_rows(reader: EntryReader, fail: Fail, topics: Topics) -> Iterator[Ro
                 yield (*head, *_standing(topic, cursor))
 
 
-def _standing(topic: Topic, cursor: Cursor) -> Row:
+def _standing(topic: Topic, cursor: cursors.Cursor) -> Row:
     state = cursor.state
     position = state.mark_delete
-    ranges = [part for start, end in normal_ranges(topic, state) for part in _ledger_ranges(topic, start, end)]
+    ranges = [part for start, end in cursors.normal_ranges(topic, state) for part in _ledger_ranges(topic, start, end)]
     of_position = ((key, str(number)) for key, number in state.properties.items())
     properties = [*of_position, *cursor.info.cursor_properties.items()]
-    return position.ledger_id, position.entry_id, backlog_entries(topic, state), ranges, properties, ranges
+    return position.ledger_id, position.entry_id, cursors.backlog_entries(topic, state), ranges, properties, ranges
 
 
 def _ledger_ranges(topic: Topic, start: int, end: int) -> Iterator[tuple[int, int, int]]:

@@ -15,14 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, apply_plan, put_value_step
-from pulsar_admin.store.codec.ledgermetadata import (
-    INSTANCE_ID,
-    LedgerMetadata,
-    Segment,
-    encode_ledger_metadata,
-    ledger_id_of_path,
-    ledger_path,
-)
+from pulsar_admin.store.codec import ledgermetadata
 from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import Store, Txn
@@ -119,7 +112,7 @@ def _plan(store: Store, bookies: Sequence[Bookie], now_ms: int) -> BookieExportP
     """Return the plan; opens no file LOCK, so that it can be called under the locks."""
     with store.read() as txn:
         for bookie in bookies:
-            node, cookie = find_node(txn, INSTANCE_ID), cookie_of(bookie)
+            node, cookie = find_node(txn, ledgermetadata.INSTANCE_ID), cookie_of(bookie)
             expected = "" if node is None else node.value.decode("utf-8", "replace").strip()
             if expected and cookie.instance_id not in (None, expected):
                 raise Refused(
@@ -129,7 +122,9 @@ def _plan(store: Store, bookies: Sequence[Bookie], now_ms: int) -> BookieExportP
                     expected=expected,
                     found=cookie.instance_id,
                 )
-        created = [ledger_id_of_path(node.path) for node in iter_changed_nodes(txn) if node.action == "create"]
+        created = [
+            ledgermetadata.ledger_id_of_path(node.path) for node in iter_changed_nodes(txn) if node.action == "create"
+        ]
         ours = [ledger_id for ledger_id in created if ledger_id is not None and is_own(txn, ledger_id)]
         placed = tuple(_place(txn, ledger_id, bookies) for ledger_id in ours)
         writes = tuple(write for bookie in bookies for write in _writes(txn, bookie, placed))
@@ -155,7 +150,7 @@ def _place(txn: Txn, ledger_id: int, bookies: Sequence[Bookie]) -> PlacedLedger:
     return PlacedLedger(ledger_id, ledger.entries, ledger.size_bytes, acks, members)
 
 
-def _like(txn: Txn, ledger_id: int) -> LedgerMetadata | None:
+def _like(txn: Txn, ledger_id: int) -> ledgermetadata.LedgerMetadata | None:
     """Return the metadata of the newest ledger of the same topic that a broker wrote, else of the newest there is."""
     topics = [parse_owner(owner.topic) for owner in find_owners(txn, ledger_id) if owner.topic]
     siblings = sorted({ledger.ledger_id for name in topics for ledger in read_topic(txn, name).ledgers}, reverse=True)
@@ -164,7 +159,7 @@ def _like(txn: Txn, ledger_id: int) -> LedgerMetadata | None:
     )
 
 
-def _of_brokers(txn: Txn, ledger_ids: Sequence[int]) -> Iterator[LedgerMetadata]:
+def _of_brokers(txn: Txn, ledger_ids: Sequence[int]) -> Iterator[ledgermetadata.LedgerMetadata]:
     for ledger_id in ledger_ids:
         metadata = find_metadata(txn, ledger_id)
         if metadata is not None and not is_own(txn, ledger_id):
@@ -191,7 +186,7 @@ def _change(txn: Txn, placed: Sequence[PlacedLedger], now_ms: int) -> Plan:
     """Return the change that names the bookies of every ledger in its metadata."""
     steps, parts = [], []
     for ledger in placed:
-        path = ledger_path(ledger.ledger_id)
+        path = ledgermetadata.ledger_path(ledger.ledger_id)
         before = find_metadata(txn, ledger.ledger_id)
         if before is None:
             raise NotFound(f"the metadata has no ledger {ledger.ledger_id}")
@@ -200,10 +195,10 @@ def _change(txn: Txn, placed: Sequence[PlacedLedger], now_ms: int) -> Plan:
             write_quorum=len(ledger.bookies),
             ensemble_size=len(ledger.bookies),
             ack_quorum=ledger.ack_quorum,
-            segments=(Segment(0, ledger.bookies),),
+            segments=(ledgermetadata.Segment(0, ledger.bookies),),
         )
         if after != before:
-            value = encode_ledger_metadata(after, read_node(txn, path).value)
+            value = ledgermetadata.encode_ledger_metadata(after, read_node(txn, path).value)
             steps.append(put_value_step(txn, path, value, now_ms))
             members = {"bookies": list(before.segments[0].members)}, {"bookies": list(ledger.bookies)}
             parts.append(ChangePart(resource=f"ledger {ledger.ledger_id}", before=members[0], after=members[1]))
