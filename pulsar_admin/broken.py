@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model.broken_beside import find_broken_beside, find_lost_events
 from pulsar_admin.store.model.topics import Topic, find_plain_size, may_be_broken, read_topic
 from pulsar_admin.store.names import TopicName
-
-if TYPE_CHECKING:
-    from pulsar_admin.store.db.environment import Txn
 
 _SHOWN = 5
 _MANY = 1_000

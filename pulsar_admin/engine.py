@@ -6,13 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from pulsar_admin.config import java_home
+from pulsar_admin.config import Settings, java_home
 from pulsar_admin.store.errors import StoreError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pulsar_admin.config import Settings
     from pulsar_admin.store.engine.operation import Engine, FailedSlice, Finished, Operation
     from pulsar_admin.store.engine.slices import FileRange
     from pulsar_admin.store.engine.spark import SparkEngine

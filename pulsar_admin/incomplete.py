@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.db.files import iter_incompleteness
 from pulsar_admin.store.wording import counted
-
-if TYPE_CHECKING:
-    from pulsar_admin.store.db.environment import Store
 
 
 def tables_text(reason: str) -> str:

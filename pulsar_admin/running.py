@@ -12,13 +12,15 @@ import click
 from msgspec.structs import replace
 
 from pulsar_admin.config import Settings
-from pulsar_admin.errors import NO_ROOM, NOT_FOUND, PROBLEMS, exit_code_of
+from pulsar_admin.errors import NO_ROOM, NOT_FOUND, PROBLEMS, exit_code_of, failure_of
 from pulsar_admin.global_options import GIVEN
 from pulsar_admin.results import Result, Results
 from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, NotFound, SourceChanged, StoreError, Unsupported
+from pulsar_admin.store.names import TopicName, shell_word
 from pulsar_admin.store.pace import PACE
 from pulsar_admin.store.wording import counted
 from pulsar_admin.typable import own_items
+from pulsar_admin.visible import write_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
     from pulsar_admin.store.engine.operation import Engine, FailedSlice
     from pulsar_admin.store.model.copy_age import AsOf, Now
     from pulsar_admin.store.model.topics import Topic
-    from pulsar_admin.store.names import TopicName
 
 INDEX_ANSWERS = "the index answers this: nothing was scanned"
 _PROBLEMS_SHOWN = 5
@@ -375,8 +376,6 @@ class Running(Results):
 
     def _report_failed_slices(self) -> None:
         """List the slices without a result: the exit code is 1, or 8 where one did not fit into memory."""
-        from pulsar_admin.errors import failure_of
-
         as_json = self.writes_json
         for failed in self._failed_slices:
             failure_of(failed.error()).write(as_json=as_json)
@@ -431,8 +430,6 @@ class Running(Results):
 
     def _say_report(self, text: str) -> None:
         if not self.settings.quiet:
-            from pulsar_admin.visible import write_error
-
             write_error(text)
 
     # -- many items, one exit code ------------------------------------------------------------------------------------
@@ -472,8 +469,6 @@ class Running(Results):
 
     def fail(self, error: StoreError) -> None:
         """Report the error of one item among several on stderr and go on."""
-        from pulsar_admin.errors import failure_of
-
         self.suggest(error)
         self._failed.append(error)
         failure_of(error).write(as_json=self.writes_json)
@@ -511,7 +506,6 @@ class Running(Results):
         if self._store is None or not isinstance(error, NotFound) or "near" in error.context:
             return
         from pulsar_admin.store.model.suggestions import near_names
-        from pulsar_admin.store.names import shell_word
 
         with suppress(StoreError), self._store.read() as txn:
             if near := near_names(txn, error):

@@ -12,6 +12,7 @@ from msgspec.structs import astuple
 from pulsar_admin.columns import Column, caution, size_text
 from pulsar_admin.commands.ledger_repairs import accept_option
 from pulsar_admin.commands.store.clusters import bookies_of, conf_options, root_options, zookeeper_client
+from pulsar_admin.commands.store.importing import text_rows
 from pulsar_admin.context import App, Result
 from pulsar_admin.numbers import PERCENT
 from pulsar_admin.options import command, pass_app
@@ -226,8 +227,6 @@ def render_forecast(plan: ReclaimPlan) -> str:
 
 def render_result(result: ReclaimResult) -> str:
     """Return what was done as lines of text."""
-    from pulsar_admin.commands.store.importing import text_rows
-
     rows = [
         ("bookie", result.bookie),
         (

@@ -6,11 +6,12 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from msgspec import Struct
 
+from pulsar_admin.api.messages import DumpWanted
 from pulsar_admin.commands.topics.printout import open_with, private_key_option, redact_option
 from pulsar_admin.context import App, Result, Shown
 from pulsar_admin.jsonify import to_json
@@ -29,9 +30,6 @@ from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.errors import AlreadyExists, Corrupt, DiskFull, InvalidValue, NotFound, Refused, TopicNotFound
 from pulsar_admin.store.names import PROFILES, Position, Profile, TopicName
 from pulsar_admin.store.wording import counted
-
-if TYPE_CHECKING:
-    from pulsar_admin.api.messages import DumpWanted
 
 
 class DumpRequest(Struct, frozen=True):

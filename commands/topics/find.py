@@ -15,14 +15,13 @@ from pulsar_admin.commands.topics.answers import bulk_on, one_or_rows, selected,
 from pulsar_admin.commands.topics.broker import BROKER_VERSION
 from pulsar_admin.context import FEW_MESSAGES, App, Result
 from pulsar_admin.options import TIME_POINT, TopicSelection, command, pass_app, topics_argument
-from pulsar_admin.store.dump.finding import BEFORE, BROKER, EVENT, FIRST, FindRule, TimeQuestion
+from pulsar_admin.store.dump.finding import BEFORE, BROKER, EVENT, FIRST, FindRule, FoundEntry, TimeQuestion
 from pulsar_admin.store.errors import NothingMatches, TopicNotFound
 from pulsar_admin.store.names import MessagePosition, TopicName
 from pulsar_admin.store.search.broker_setup import BrokerSetup, BrokerVersion
 from pulsar_admin.store.wording import counted, plural
 
 if TYPE_CHECKING:
-    from pulsar_admin.store.dump.finding import FoundEntry
     from pulsar_admin.store.model.reader import EntryReader
     from pulsar_admin.store.search.explain import LedgerAnswer, LedgersLeftOut
 

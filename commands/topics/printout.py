@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from msgspec import Struct
@@ -13,14 +12,10 @@ from pulsar_admin.api.messages import COLUMNS, Messages
 from pulsar_admin.columns import Column, time_text
 from pulsar_admin.context import Result
 from pulsar_admin.jsonify import dump_json
-from pulsar_admin.store.model.messages import Message, marker_name, redacted
+from pulsar_admin.store.model.messages import Decoded, Message, marker_name, redacted
+from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.redaction import redact, redact_value
 from pulsar_admin.visible import clean_text
-
-if TYPE_CHECKING:
-    from pulsar_admin.store.model.messages import Decoded
-    from pulsar_admin.store.model.reader import EntryReader
-
 
 SEPARATOR = "-" * 73 + "\n\n"
 

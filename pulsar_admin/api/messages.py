@@ -35,7 +35,8 @@ from pulsar_admin.api.session import (
 from pulsar_admin.jsonify import dump_json
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.dump.messages import EntryMessage, TopicMessages, ViewMessages
+from pulsar_admin.store.db.files import iter_logs
+from pulsar_admin.store.dump.messages import EntryMessage, MatchingMessages, TopicMessages, ViewMessages
 from pulsar_admin.store.dump.options import DumpOptions
 from pulsar_admin.store.errors import InvalidValue, Refused, StoreError, check_choice
 from pulsar_admin.store.model.cursors import Intervals, iter_backlog, pending_intervals, read_cursor
@@ -54,7 +55,7 @@ from pulsar_admin.store.model.schemas import parse_path_test, read_schemas
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import EARLIEST, LONG_MAX, Position, Profile, TopicName, parse_topics
 from pulsar_admin.store.timespec import moment
-from pulsar_admin.store.wording import bracketed, camel_case, counted, line_of, listed
+from pulsar_admin.store.wording import bracketed, camel_case, counted, line_of, listed, schema_html
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,8 +91,6 @@ class Batches(Checked):
 
     def _repr_html_(self) -> str:
         """Return the columns, for a notebook: nothing is read before it is iterated over."""
-        from pulsar_admin.store.wording import schema_html
-
         types = ((field.name, str(field.type)) for field in self.schema)
         return schema_html(f"{self!r}; to_pandas() reads them", types)
 
@@ -228,8 +227,6 @@ class MessageQuery(Struct, frozen=True):
         if self.subscription is not None:
             return BacklogMessages(reader, topic, options, self.subscription, limit, problems)
         if self.match is not None:
-            from pulsar_admin.store.dump.messages import MatchingMessages
-
             context = {"before": self.before, "after": self.after}
             return MatchingMessages(reader, topic, options, limit, problems, **context)
         return TopicMessages(reader, topic, options, limit, problems)
@@ -815,8 +812,6 @@ class SparkTables(Checked):
     def _load(
         self, topics: Sequence[str], columns: Sequence[str], ids: Sequence[str], options: dict[str, str]
     ) -> DataFrame:
-        from pulsar_admin.store.db.files import iter_logs
-
         root = self._session.path.absolute()
         with self._session.read() as txn:
             paths = [str(log.locate(root)) for log in iter_logs(txn)]

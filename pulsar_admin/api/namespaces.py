@@ -21,6 +21,7 @@ from pulsar_admin.api.session import (
 )
 from pulsar_admin.api.topics import PolicyPlans, policy_named
 from pulsar_admin.later import later
+from pulsar_admin.store.codec.java import hash_order
 from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.model.resources import (
     BOOKIE_RACK,
@@ -761,8 +762,6 @@ class Namespace(PolicyPlans):
 
     def allowed_clusters(self) -> Sequence[str]:
         """Return the clusters that it may replicate to; none: those of its tenant."""
-        from pulsar_admin.store.codec.java import hash_order
-
         return hash_order(self._session.ask(read_policies, self._name).get("allowed_clusters") or ())
 
     def set_allowed_clusters(self, clusters: Sequence[str]) -> Plan:

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from pulsar_admin.api.session import Checked, Given, Moment, Session, checked
 from pulsar_admin.later import later
 from pulsar_admin.store.errors import InvalidValue, Refused
+from pulsar_admin.store.files import write_new_file
 from pulsar_admin.store.names import (
     LONG_MAX,
     NamespaceName,
@@ -31,7 +32,7 @@ from pulsar_admin.store.names import (
     parse_position,
     parse_topic,
 )
-from pulsar_admin.store.wording import bracketed
+from pulsar_admin.store.wording import bracketed, text_html
 
 if TYPE_CHECKING:
     from pulsar_admin.api.reports import ChangeReport
@@ -112,8 +113,6 @@ class Plan(Struct, frozen=True):
 
     def _repr_html_(self) -> str:
         """Return its preview, for a notebook; of what would take long to find only its name."""
-        from pulsar_admin.store.wording import text_html
-
         return text_html(str(self.preview()) if isinstance(self._plan, store_plans.Plan) else repr(self))
 
     @property
@@ -178,8 +177,6 @@ def check_planned_on(plan: Plan, store: StoreFile) -> None:
 
 def save_plan(plan: Plan, reports: tuple[Report, ...], path: Path) -> None:
     """Write a plan and its reports into a new file; raises as ``Plan.save``."""
-    from pulsar_admin.store.files import write_new_file
-
     try:
         found = file_of(plan, reports)
     except ValueError as error:

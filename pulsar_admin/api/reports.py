@@ -14,7 +14,7 @@ from pulsar_admin.store.changes.plan import ChangeReport as Report
 from pulsar_admin.store.db.changes import Change as ChangeRow
 from pulsar_admin.store.db.changes import Step
 from pulsar_admin.store.timespec import moment
-from pulsar_admin.store.wording import bracketed
+from pulsar_admin.store.wording import bracketed, text_html
 
 
 class ChangeReport(Report, frozen=True):
@@ -35,8 +35,6 @@ class ChangeReport(Report, frozen=True):
         return render_change(self)
 
     def _repr_html_(self) -> str:
-        from pulsar_admin.store.wording import text_html
-
         return text_html(str(self))
 
 

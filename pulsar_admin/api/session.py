@@ -42,6 +42,7 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.storeinfo import check_state
 from pulsar_admin.store.errors import InvalidValue, NotWritable, Refused, StoreError, SubscriptionNotFound, check_choice
 from pulsar_admin.store.model.reader import EntryReader, ignore, open_reader
+from pulsar_admin.store.model.topics import Topic, read_topic, select_topics
 from pulsar_admin.store.names import (
     EARLIEST,
     INT_MAX,
@@ -67,7 +68,6 @@ if TYPE_CHECKING:
     from pulsar_admin.store.model.copy_age import Now
     from pulsar_admin.store.model.cursors import Cursor
     from pulsar_admin.store.model.messages import Window
-    from pulsar_admin.store.model.topics import Topic
     from pulsar_admin.store.sources.roots import Wanted
 
 
@@ -789,8 +789,6 @@ class Session:
 
     def read_topics(self, reader: EntryReader, selection: TopicSelection) -> Iterator[Topic]:
         """Yield the topics meant, partitions of a partitioned one each, and report their broken ledgers; raises TopicNotFound."""
-        from pulsar_admin.store.model.topics import read_topic, select_topics
-
         names = dict.fromkeys(select_topics(reader.txn, selection))
         for topic in self.each(names, lambda name: read_topic(reader.txn, name), alone=bool(selection.topics)):
             self.warn_of_broken_ledgers(reader.txn, topic)

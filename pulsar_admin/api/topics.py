@@ -27,6 +27,8 @@ from pulsar_admin.api.session import (
 from pulsar_admin.later import later
 from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.errors import InvalidValue, NothingMatches, StoreError, reason_of
+from pulsar_admin.store.files import read_file
+from pulsar_admin.store.model.broken_beside import find_broken_beside
 from pulsar_admin.store.model.topics import (
     check_partitioned,
     existing_partitions,
@@ -886,8 +888,6 @@ def read_versions(session: Session, name: TopicName) -> tuple[SchemaVersion, ...
 
 def given_schema(schema: Mapping[str, Any] | Path | str) -> NewSchema:  # Any: JSON
     """Return a schema from upstream's ``PostSchemaPayload`` or the path of a file with one; raises InvalidValue."""
-    from pulsar_admin.store.files import read_file
-
     if isinstance(schema, Mapping):
         return schema_changes.parse_schema(
             {**schema, "properties": given_properties("properties", schema.get("properties") or {})}, "schema"
@@ -1129,8 +1129,6 @@ def find_by_time(session: Session, name: TopicName, question: TimeQuestion, *, e
         if question.rule != BROKER:
             session.warn(texts_of_clock(reader, topic, question.clock))
         if question.rule == BROKER or explain:
-            from pulsar_admin.store.model.broken_beside import find_broken_beside  # 1 ms, and most ask no broker
-
             session.partial(f"{name}: {text}" for text in find_broken_beside(reader.txn, topic))
         found = find_entry(reader, topic, question, explain=explain, progress=progress)
         session.partial(gaps_before(found))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from pulsar_admin.store.codec.compression import NONE, decompress
 from pulsar_admin.store.codec.message import EntryHeader, is_batch, is_encrypted
 from pulsar_admin.store.compaction.heads import EntryHead, find_topic_end, read_compacted_head
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, StoreError
@@ -203,8 +204,6 @@ def _judge_payload(header: EntryHeader, place: Position, where: str) -> Judged:
 
 def _uncompressed(metadata: MessageMetadata, payload: memoryview, where: str) -> bytes | memoryview | None:
     """Return the payload decompressed; None when it is not what its metadata says, though its checksum is right."""
-    from pulsar_admin.store.codec.compression import NONE, decompress
-
     if metadata.compression == NONE:
         return payload
     try:

@@ -22,17 +22,17 @@ from pulsar_admin.store.changes.resets import (
     unchanged_move,
 )
 from pulsar_admin.store.codec.policies import EVICTION
+from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.model.cursors import Cursor, Intervals, is_consumed, pending_intervals, subtract
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import EARLIEST, LATEST, TopicName, shell_word
-from pulsar_admin.store.policies.in_force import MessageTtl, find_message_ttl, may_delay
+from pulsar_admin.store.policies.in_force import MessageTtl, find_delivery, find_message_ttl, find_quotas, may_delay
 from pulsar_admin.store.search.expiry import FORECAST_INTERVALS, ForecastQuestion, ForecastRow, iter_forecast
 from pulsar_admin.store.timespec import FromNow, format_time_ms
 from pulsar_admin.store.wording import Answer, counted
 
 if TYPE_CHECKING:
-    from pulsar_admin.store.db.environment import Txn
     from pulsar_admin.store.search.before_due import TooEarly
 
 
@@ -114,8 +114,6 @@ def forecast_warnings(reader: EntryReader, topic: Topic, cursor: Cursor, ttl_ms:
 
 def _policy_delays(txn: Txn, topic: TopicName) -> bool:
     """Whether a policy, not the broker's default, delays messages of a topic, or may: one that is damaged."""
-    from pulsar_admin.store.policies.in_force import find_delivery
-
     try:
         return find_delivery(txn, topic) is not None
     except errors.MetadataCorrupt:
@@ -127,8 +125,6 @@ def find_evicting_quotas(txn: Txn, topic: TopicName, *, assumed: bool) -> list[s
 
     Empty if policies are damaged.
     """
-    from pulsar_admin.store.policies.in_force import find_delivery, find_quotas
-
     try:
         if not assumed and find_delivery(txn, topic) is None:
             return []
