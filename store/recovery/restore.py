@@ -160,9 +160,9 @@ def check_vanished(reader: EntryReader, names: Iterable[TopicName], why: errors.
 
 
 class TopicRestorer:
-    """Collects the steps and parts of topics that come back."""
+    """Collects the steps and parts of topics that come back; ``nothing`` says why none of a topic's ledgers does."""
 
-    def __init__(self, reader: EntryReader, past: Past, asked: Undelete, now_ms: int) -> None:
+    def __init__(self, reader: EntryReader, past: Past, asked: Undelete, now_ms: int, nothing: str) -> None:
         self._indexed = read_indexed(reader.txn.store.info)
         self._forgotten: dict[int, list[str]] = {}
         self._reader = reader
@@ -170,6 +170,7 @@ class TopicRestorer:
         self._past = past
         self._asked = asked
         self._now_ms = now_ms
+        self._nothing = nothing
         self._steps: dict[bytes, Step] = {}
         self._parts: list[ChangePart] = []
         self._taken: set[int] = set()
@@ -215,9 +216,8 @@ class TopicRestorer:
             )
         returned = dict(self._returning(then, target, there, texts, copies))
         if not (returned or then.cursors) and (node is not None or then.gone_ms is None):
-            why = "it lists every ledger that it had" if self._asked.in_place else "its ledgers had no entries"
             raise errors.TopicNotFound(
-                f"nothing of {then.name} can be restored: {'; '.join(texts) or why}",
+                f"nothing of {then.name} can be restored: {'; '.join(texts) or self._nothing}",
                 hint="bookies have freed the missing entries; see: pulsar-admin ledgers list" if texts else "",
                 topic=str(then.name),
             )
@@ -636,7 +636,8 @@ class Restoring(Struct, frozen=True):
         return list({then.name.base: target.base for target, then in self.thens.items()}.items())
 
     def _planned(self, reader: EntryReader, copies: Copies) -> Plan:
-        comeback = TopicRestorer(reader, self.past, self.asked, self.now_ms)
+        why = "its ledgers had no entries then" if self.copies_referenced else "it lists every ledger that had entries"
+        comeback = TopicRestorer(reader, self.past, self.asked, self.now_ms, why)
         nothing: list[errors.TopicNotFound] = []
         for target, then in self.thens.items():
             try:

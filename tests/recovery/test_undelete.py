@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pulsar_admin.store.changes.plan import WritingPlan
+from pulsar_admin.store.changes.plan import ChangeKind, WritingPlan
 from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.history.servers import find_servers
@@ -320,8 +320,9 @@ def test_a_subscription_at_the_empty_ledger_has_read_everything(cli: Cli, tmp_pa
                 for one, was in (("read", state), ("first", after_one))
             }
             target = parse_topic(f"{PLAIN}-restored")
+            kind = ChangeKind("topics restore", "restore {place}")
             wanted = {target: replace(then, cursors=cursors)}
-            plan = Restoring("topics restore", past, wanted, Undelete(), NOW_MS, copies_referenced=True).plan(reader)
+            plan = Restoring(kind, past, wanted, Undelete(), NOW_MS, copies_referenced=True).plan(reader)
         assert isinstance(plan, WritingPlan)
         plan.made(opened)
     assert len(messages_of(cli, store, f"{PLAIN}-restored")) == sum(sizes.values())
