@@ -22,6 +22,7 @@ from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.files import LogFile, iter_logs
 from pulsar_admin.store.db.storeinfo import read_store_info
 from pulsar_admin.store.index import build
+from pulsar_admin.store.model.coverage import find_absent_bookies
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.sources.bookies import group_directories
 from pulsar_admin.store.sources.given_bookies import find_bookie, parse_bookie
@@ -194,6 +195,17 @@ def made_bookie(folder: Path, cookie: str = COOKIE) -> Path:
 def read(path: Path, ledger_id: int, entry_id: int) -> bytes:
     with open_store(path) as store, open_reader(store) as reader:
         return bytes(reader.read(ledger_id, entry_id).payload)
+
+
+def test_bookies_that_are_not_imported_are_named(disks: Path, tmp_path: Path, cli: Cli) -> None:
+    path = tmp_path / "s"
+    for number, absent in ((1, ["bk1test", "bk2test"]), (2, ["bk2test"]), (3, [])):
+        words = ("import", "cluster", "--zookeeper", disks / "zk", "--bookie") if number == 1 else ("add", "bookie")
+        answer = cli("--store", path, "store", *words, bookie(disks, number))
+        assert (answer.exit_code, f"{number} of 3 bookies imported" in answer.stderr) == (0, bool(absent))
+        with open_store(path) as store, store.read() as txn:
+            found = find_absent_bookies(txn)
+        assert ([] if found is None else list(found.absent)) == absent
 
 
 def test_logs_of_equal_numbers_and_one_sequence_over_directories(tmp_path: Path, cli: Cli) -> None:
@@ -501,6 +513,22 @@ def test_an_addition_that_was_stopped_goes_on(
     assert cli("--store", path, "store", "add", "bookie", bookie(disks, 3)).exit_code == 0
     assert content(path) == whole("clean")
     assert not any("unfinished" in source for source in read_store_info(path).sources)
+
+
+def test_a_second_bookie_of_which_nothing_is_indexed_yet(
+    disks: Path, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files are catalogued: what it has is not known, and the first one's entries count as before."""
+    path = tmp_path / "s"
+    words = ("--zookeeper", disks / "zk", "--bookie", bookie(disks, 1))
+    assert cli("--store", path, "store", "import", "cluster", *words).exit_code == 0
+    before = cli("--store", path, "ledgers", "underreplicated", "-o", "json").json
+    with monkeypatch.context() as patch:
+        patch.setattr(build._Group, "commit", lambda group: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert cli("--store", path, "store", "add", "bookie", bookie(disks, 2), bookie(disks, 3)).exit_code == 130
+    answer = cli("--store", path, "ledgers", "underreplicated", "-o", "json")
+    assert (answer.json, "warning" in answer.stderr) == (before, False)
+    assert cli("--store", path, "store", "check").exit_code == 0
 
 
 def test_a_disk_that_is_lost_for_good(disks: Path, tmp_path: Path, cli: Cli) -> None:

@@ -323,6 +323,15 @@ def test_answers_name_what_is_not_seen(words: str, one_of_three: Path, cli: Cli)
     assert "lost" not in answer.stderr
 
 
+def test_two_of_three_see_every_entry(disks: Path, tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    (disks / "bookkeeper1").unlink()
+    path = _import(disks, tmp_path / "s", cli)
+    answer = cli("--store", path, "topics", "stats", "--all-topics", "-o", "jsonl")
+    assert (answer.exit_code, answer.stderr) == (0, "")
+    sound = cli("--store", imported("cluster", "clean"), "topics", "stats", "--all-topics", "-o", "jsonl")
+    assert answer.stdout == sound.stdout
+
+
 def test_what_is_not_seen_is_not_called_lost(one_of_three: Path, cli: Cli) -> None:
     run = ("--store", one_of_three)
     missing = cli(*run, "ledgers", "missing", "-o", "json")

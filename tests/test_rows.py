@@ -11,6 +11,7 @@ import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from random import Random
 
@@ -645,6 +646,19 @@ def test_a_row_of_the_state_that_is_no_such_row_is_told(key: bytes, tmp_path: Pa
         opened.write(lambda txn: txn.put("state", key, b'{"imported": 1}'))
     for words in ("store check", "doctor", "overview", "store refresh", "topics list public/default"):
         assert cli("--store", path, *words.split()).exit_code in (0, 1, 6)
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_every_bit_of_a_row_counts(tmp_path: Path) -> None:
+    path = shutil.copytree(imported("small", "clean"), tmp_path / "store")
+    row = next(row for row in raw_rows(path) if row.database == "times")
+    for place, bit in product(range(len(row.value)), range(8)):
+        alter(path, row, place, bit)
+        with open_store(path) as opened, pytest.raises(IndexCorrupt), opened.read() as txn:
+            txn.get("times", row.key)
+        alter(path, row._replace(value=_turned(row.value, place, bit)), place, bit)
+    with open_store(path) as opened, opened.read() as txn:
+        assert txn.get("times", row.key) == row.value[:-4]
 
 
 def _turned(value: bytes, place: int, bit: int) -> bytes:
