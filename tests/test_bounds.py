@@ -14,6 +14,7 @@ from pyarrow import fs
 
 from pulsar_admin.api.session import time_ms_of
 from pulsar_admin.store.changes.subscriptions import own_ledgers
+from pulsar_admin.store.codec import entrylog
 from pulsar_admin.store.codec.cursor import CursorInfo, Position, encode_cursor_info
 from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.compaction.last_id import check_indexes
@@ -247,7 +248,7 @@ def test_a_file_is_no_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_log_takes_what_fits_to_the_byte(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_files, "LOG_LIMIT_BYTES", log_files.HEADER_BYTES + 2 * (4 + 20))
+    monkeypatch.setattr(entrylog, "LOG_LIMIT_BYTES", entrylog.HEADER_BYTES + 2 * (4 + 20))
     left: list[bytes | memoryview] = []
     entries = log_files.LoggedEntries()
     assert len([*entries.taken(iter([bytes(20)] * 3), left)]) == 2
@@ -267,7 +268,7 @@ def test_a_file_of_tables_that_cannot_be_read_is_not_absent(tmp_path: Path, monk
         raise PermissionError(13, "Permission denied")
 
     assert Folder(str(tmp_path)).read("manifest.json") is None
-    monkeypatch.setattr("pulsar_admin.store.tables.folder.open_regular", refuse)
+    monkeypatch.setattr("pulsar_admin.store.files.open_regular", refuse)
     with pytest.raises(NotWritable, match=r"cannot read .*Permission denied"):
         Folder(str(tmp_path)).read("manifest.json")
 

@@ -22,7 +22,7 @@ from pulsar_admin.store.db.files import Damage, iter_logs, put_damage, put_log
 from pulsar_admin.store.db.owners import Owner, OwnerKind, put_owners
 from pulsar_admin.store.db.tree import Node, find_node, put_nodes, read_node, tree_key
 from pulsar_admin.store.doctor.checking import Finding, check_store
-from pulsar_admin.store.model import broken, ledgers, nodes, topics
+from pulsar_admin.store.model import broken, nodes, topics
 from pulsar_admin.store.model.ledgers import Ledger
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.names import Position, parse_topic
@@ -251,7 +251,7 @@ def test_lists_and_metadata_are_decoded_a_few_times(
     path = make_store(tmp_path / "s", {"t/n/lost": MadeTopic([entries] * 60), "t/n/there": MadeTopic([entries] * 40)})
     lose_nodes(path, *(ledger_path(ledger_id) for ledger_id in range(10, 70)))
     lists = _counted(monkeypatch, "decode_managed_ledger", (managedledger, nodes, topics))
-    metadata = _counted(monkeypatch, "decode_ledger_metadata", (ledgermetadata, nodes, ledgers))
+    metadata = _counted(monkeypatch, "decode_ledger_metadata", (ledgermetadata, nodes))
     with open_store(path) as store:
         codes = Counter(found.code for found in check_store(store))
     assert codes["ledger-missing"] == 60

@@ -17,7 +17,6 @@ import lmdb
 import pytest
 
 from pulsar_admin.cli import run
-from pulsar_admin.store.db import environment as meta
 from pulsar_admin.store.db.backups import iter_backups, keep_hint
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.file import check_file
@@ -168,7 +167,7 @@ def test_what_its_last_commit_left_is_not_walked(tmp_path: Path, cli: Cli, monke
     """A cold command pays for a walk only where something else wrote the file: once, as the walk is remembered."""
     path = changed(tmp_path, cli)
     walks: list[Path] = []
-    monkeypatch.setattr(meta, "walk_pages", walks.append)
+    monkeypatch.setattr("pulsar_admin.store.db.storeinfo.walk_pages", walks.append)
     assert cli("--store", path, "store", "log").exit_code == 0
     change(path, cli, 5)
     assert walks == []
@@ -344,7 +343,7 @@ def test_an_error_of_the_disk_is_not_called_a_full_one(tmp_path: Path, monkeypat
     with open_store(path, writable=True) as store:
         with pytest.raises(DiskFailed):
             store.write(fail)
-        monkeypatch.setattr(meta, "has_room", lambda path: False)
+        monkeypatch.setattr("pulsar_admin.store.files.has_room", lambda path: False)
         with pytest.raises(DiskFull):
             store.write(fail)
 

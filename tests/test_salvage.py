@@ -300,7 +300,7 @@ def test_an_exchange_of_two_renames_that_is_stopped_between_them_loses_no_fence(
     with monkeypatch.context() as patched, open_store(store) as opened:
         plan = plan_salvage(opened, find_bookie(parse_bookie(str(bookie))))
         patched.setattr(switching, "_exchange", lambda *_: False)
-        patched.setattr(switching, "rename", rename)
+        patched.setattr("pulsar_admin.store.files.rename", rename)
         with pytest.raises(Killed):
             apply_salvage(opened, plan)
     assert not ledgers.exists()

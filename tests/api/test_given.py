@@ -435,7 +435,13 @@ InvalidValue | to names the restored | store.restore("plain", at=NOW_MS, to="x",
 def test_what_is_not_there_or_means_nothing_raises(demo_store: Path, row: str) -> None:
     error, *said, call = row.split(" | ")
     with pa.open_store(demo_store, now=NOW_MS) as store:
-        names = {"ALL": ALL, "store": store, "half": store.topic("plain").cursor("half"), "timedelta": timedelta}
+        names = {
+            "ALL": ALL,
+            "NOW_MS": NOW_MS,
+            "store": store,
+            "half": store.topic("plain").cursor("half"),
+            "timedelta": timedelta,
+        }
         with pytest.raises(getattr(pa, error), match=said[0] if said else None) as raised:
             eval(call, names)
     assert type(raised.value) is getattr(pa, error)

@@ -230,7 +230,7 @@ def test_what_the_disk_did_not_keep_is_taken_back(tmp_path: Path, monkeypatch: p
         if target.suffix == ".sst":
             flip(target, 100)
 
-    monkeypatch.setattr(rocksdb, "copy_file", copy_and_damage)
+    monkeypatch.setattr("pulsar_admin.store.files.copy_file", copy_and_damage)
     with pytest.raises(MetadataCorrupt, match="checksum mismatch"):
         apply_values(source, {b"/x": b"1"})
     assert {file.name: file.read_bytes() for file in source.iterdir()} == files
