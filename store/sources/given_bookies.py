@@ -5,8 +5,9 @@ Upstream ``BookieImpl.checkEnvironment`` and ``LegacyCookieValidation``: all dir
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import takewhile
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, takewhile
 from operator import eq
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from pulsar_admin.store.files import read_file
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.sources.bookies import identity_of, read_bookie_directory
 from pulsar_admin.store.wording import Answer, counted
+
+_LEDGER, _JOURNAL, _INDEX = "ledger", "journal", "index"
 
 
 class GivenBookie(Answer, frozen=True):
@@ -93,9 +96,7 @@ def _in_order(paths: tuple[Path, ...], named: Sequence[str]) -> tuple[Path, ...]
     """
 
     def place(path: Path) -> int:
-        ours = (path.parent if path.name == "current" else path).parts[::-1]
-        theirs = [Path(name).parts[::-1] for name in named]
-        common = [sum(takewhile(bool, map(eq, ours, parts))) for parts in theirs]
+        common = [_alike(path, Path(name)) for name in named]
         return common.index(max(common)) if any(common) else len(named)
 
     places = [place(path) for path in paths]
@@ -139,7 +140,7 @@ def _said_in(given: GivenBookie, path: Path) -> str:
 
 
 def _by_content(given: GivenBookie, directories: Iterable[Path]) -> Bookie:
-    ledgers, journals, indexes = [], [], []
+    roles: dict[Path, set[str]] = {}
     for path in directories:
         listed, names = read_bookie_directory(path), {entry.name for entry in path.iterdir()}
         is_index = bool(names & {"ledgers", "locations"}) or next(path.glob("*/*/*.idx"), None) is not None
@@ -151,13 +152,43 @@ def _by_content(given: GivenBookie, directories: Iterable[Path]) -> Bookie:
                 or "name the directories that ledgerDirectories and journalDirectories of its bookkeeper.conf name",
                 path=str(path),
             )
-        if listed.journals:
-            journals.append(path)
-        if is_index and not is_ledger:
-            indexes.append(path)
-        elif is_ledger or not listed.journals:
-            ledgers.append(path)
-    return Bookie("", tuple(ledgers), tuple(journals), tuple(indexes))
+        holds = {_JOURNAL: bool(listed.journals), _LEDGER: is_ledger, _INDEX: is_index and not is_ledger}
+        roles[path] = {role for role, is_held in holds.items() if is_held}
+    for tell in (_role_by_name, _role_by_count):
+        for path, held in roles.items():
+            cookie = None if held else read_given_cookie(path)  # with files that tell, it does not matter
+            if cookie is not None:
+                held |= tell(path, cookie, Counter(chain.from_iterable(roles.values())))
+    for held in roles.values():
+        if not held:
+            held.add(_LEDGER)
+    ledgers, journals, indexes = (
+        tuple(path for path, held in roles.items() if role in held) for role in (_LEDGER, _JOURNAL, _INDEX)
+    )
+    return Bookie("", ledgers, journals, indexes)
+
+
+def _role_by_name(path: Path, cookie: Cookie, others: Mapping[str, int]) -> set[str]:
+    """Return the role of the name in ``cookie`` that has most last components in common with a directory; empty where no one is it."""
+    alike = {role: max((_alike(path, Path(name)) for name in names), default=0) for role, names in _named(cookie)}
+    found = {role for role, common in alike.items() if common and common == max(alike.values())}
+    return found if len(found) == 1 else set()
+
+
+def _role_by_count(path: Path, cookie: Cookie, others: Mapping[str, int]) -> set[str]:
+    """Return the role for which ``cookie`` names more directories than ``others`` are; empty where no one is it."""
+    found = {role for role, names in _named(cookie) if others.get(role, 0) < len(set(names))}
+    return found if len(found) == 1 else set()
+
+
+def _named(cookie: Cookie) -> list[tuple[str, tuple[str, ...]]]:
+    return [(_LEDGER, cookie.ledger_dirs), (_JOURNAL, cookie.journal_dirs), (_INDEX, cookie.index_dirs or ())]
+
+
+def _alike(path: Path, named: Path) -> int:
+    """Return how many last components of a directory and of its name in a cookie are the same."""
+    ours = path.parent if path.name == "current" else path
+    return sum(takewhile(bool, map(eq, ours.parts[::-1], named.parts[::-1])))
 
 
 def _inside(path: Path) -> str:
@@ -233,7 +264,7 @@ def _check_count(given: GivenBookie, bookie_id: str, bookie: Bookie, cookie: Coo
             raise Refused(
                 f"{given.where}: {counted(len(found), f'{what} directory', f'{what} directories')} given for bookie"
                 f" {bookie_id}: {', '.join(map(str, found))}; its cookie names {len(set(named))}: {', '.join(named)}",
-                hint="give each directory once, and no old copy of one",
+                hint="give each directory once, and no old copy of one; which is which, its bookkeeper.conf says: --bookie-conf FILE",
             )
 
 
@@ -261,7 +292,7 @@ def missing_directories(bookie: Bookie) -> list[str]:
 
 
 def _roles(bookie: Bookie, cookie: Cookie) -> list[tuple[str, tuple[Path, ...], tuple[str, ...]]]:
-    return [("ledger", bookie.ledger_dirs, cookie.ledger_dirs), ("journal", bookie.journal_dirs, cookie.journal_dirs)]
+    return [(_LEDGER, bookie.ledger_dirs, cookie.ledger_dirs), (_JOURNAL, bookie.journal_dirs, cookie.journal_dirs)]
 
 
 def check_apart(bookies: Sequence[Bookie]) -> None:

@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from pulsar_admin.store.codec.bookie import Cookie, encode_cookie
+from pulsar_admin.store.codec.entrylog import CURRENT_VERSION, EntryLogHeader, encode_header
+from pulsar_admin.store.codec.journal import LATEST_VERSION
+from pulsar_admin.store.codec.journal import encode_header as encode_journal_header
 from pulsar_admin.store.db.bookies import Bookie, decode_bookie, encode_bookie
 from pulsar_admin.store.errors import InvalidValue, Refused
 from pulsar_admin.store.sources.bookieconf import read_bookie_conf
@@ -134,3 +138,55 @@ def test_directories_have_what_they_are_said_to_be_for(tmp_path: Path) -> None:
         find_bookie(GivenBookie("conf", "", (), (log,)))
     assert find_bookie(GivenBookie("conf", "", (), (log,), fallback_id="h:1")).bookie_id == "h:1"
     assert find_bookie(GivenBookie("conf", "own", (), (log,), fallback_id="h:1")).bookie_id == "own"
+
+
+# -- directories in which only a cookie is left -------------------------------------------------------------------------
+
+_HELD = {
+    "ledgers": ("0.log", encode_header(EntryLogHeader(CURRENT_VERSION, 0, 0))),
+    "index": ("locations/CURRENT", b"MANIFEST-000005"),
+    "journal": ("17f3a.txn", encode_journal_header(LATEST_VERSION)),
+}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("ledgers0", "ledgers1", "index0", "index1", "journal"),  # copied under their own names
+        ("ledgers0", "ledgers1", "index0", "disk-b", "journal"),  # one renamed: by what the cookie names more of
+    ],
+)
+@pytest.mark.parametrize("emptied", [(), (3,), (4,), (2, 3), (1, 3, 4)])
+def test_a_directory_that_lost_its_files_is_what_its_cookie_says(
+    names: tuple[str, ...], emptied: tuple[int, ...], tmp_path: Path
+) -> None:
+    cookie = Cookie(5, "b:3181", ("/bk/journal",), ("/bk/ledgers0", "/bk/ledgers1"), "i", ("/bk/index0", "/bk/index1"))
+    kinds = ("ledgers", "ledgers", "index", "index", "journal")
+    paths = [tmp_path / name / "current" for name in names]
+    for number, (path, kind) in enumerate(zip(paths, kinds, strict=True)):
+        path.mkdir(parents=True)
+        (path / "VERSION").write_bytes(encode_cookie(cookie))
+        if number not in emptied:
+            name, held = _HELD[kind]
+            (path / name).parent.mkdir(exist_ok=True)
+            (path / name).write_bytes(held)
+    given = parse_bookie(",".join(str(path.parent) for path in paths))
+    found = find_bookie(given)
+    assert (found.ledger_dirs, found.index_dirs, found.journal_dirs) == (
+        tuple(paths[:2]),
+        tuple(paths[2:4]),
+        tuple(paths[4:]),
+    )
+
+
+def test_directories_of_which_nothing_tells_what_they_were_for_are_refused(tmp_path: Path) -> None:
+    cookie = Cookie(5, "b:3181", ("/bk/journal",), ("/bk/ledgers",), "i", ("/bk/index",))
+    for name in ("ledgers", "one", "two"):
+        path = tmp_path / name / "current"
+        path.mkdir(parents=True)
+        (path / "VERSION").write_bytes(encode_cookie(cookie))
+    (tmp_path / "ledgers" / "current" / "0.log").write_bytes(_HELD["ledgers"][1])
+    with pytest.raises(Refused) as raised:
+        find_bookie(parse_bookie(",".join(str(tmp_path / name) for name in ("ledgers", "one", "two"))))
+    assert "ledger directories given for bookie b:3181" in raised.value.message
+    assert "--bookie-conf FILE" in raised.value.hint
