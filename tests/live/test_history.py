@@ -15,8 +15,8 @@ from kazoo.exceptions import KazooException, NoNodeError
 
 from pulsar_admin.store.errors import NothingMatches
 from pulsar_admin.store.history.as_of import Moment, read_tree_at
-from pulsar_admin.store.history.versions import Gap, Version, iter_versions
-from pulsar_admin.store.sources.zookeeper import ServerFiles
+from pulsar_admin.store.history.versions import Version, iter_versions
+from pulsar_admin.store.sources.zookeeper import Gap, ServerFiles
 from tests.live.broker import free_port, wait_until
 from tests.live.distribution import find_distribution
 from tests.live.zookeeper import ZooKeeper, nodes_of
