@@ -40,8 +40,7 @@ class Beside(Spread[_Part, _Found]):
         txn = facts.reader.txn
         others = others_that_pay(txn, processes)
         parts: list[_Part] = [*parts_of(txn, now_ms), None] if others else []
-        # All parts at once: the first rules, which this process judges alone, take as long as the quiet topics do there.
-        super().__init__(facts.reader, judge_part, parts, others, len(parts))
+        super().__init__(facts.reader, judge_part, parts, others)
         self.is_used = bool(others)
         self._results = iter(self)
         found = (
