@@ -50,9 +50,8 @@ class Spread(Generic[Part, Result]):
     ``work`` is a function of a module (no lambda, no method): it gets a reader of the same snapshot, which keeps nothing of what this
     one's ``txn.memo`` has and no keys, and a part. Parts and results are pickled: give each process several parts of a second or so,
     and return sums rather than rows. The processes work from the beginning of the block on, while this one does what it wants, a few
-    parts (``ahead`` for each process) ahead of what was asked for; where this one would wait, it does a part, too. A process that is far
-    ahead waits where its answers fill the pipe: 64 KB. They end with the block, however it ends.
-    Ctrl-C reaches this process alone.
+    parts ahead of what was asked for; where this one would wait, it does a part, too. They end with the block, however it ends.
+    Ctrl-C reaches this process alone. A part has to be small: while this process waits for room in the pipe, it takes no answers.
 
     A part is done here, when its turn comes, where no process does it: with ``processes`` 0, when one was killed or cannot be started,
     when it finds another transaction than that of ``reader`` or another file (the program went to another directory, a store was put in
@@ -65,9 +64,8 @@ class Spread(Generic[Part, Result]):
         work: Callable[[EntryReader, Part], Result],
         parts: Sequence[Part],
         processes: int,
-        ahead: int = _AHEAD,
     ) -> None:
-        self._reader, self._work, self._parts, self._ahead = reader, work, parts, ahead
+        self._reader, self._work, self._parts = reader, work, parts
         self._processes = min(processes, len(parts))
         self._team: list[_Helper] = []
         self._next = 0
@@ -111,13 +109,13 @@ class Spread(Generic[Part, Result]):
         return True
 
     def _end_of_near(self, asked: int) -> int:
-        return min(len(self._parts), asked + self._ahead * len(self._team) + 2)
+        return min(len(self._parts), asked + _AHEAD * len(self._team) + 2)
 
     def _hand_out(self, asked: int) -> None:
         """Give parts to the processes that can take more, up to a few after the part ``asked``."""
         self._next = max(self._next, asked if not self._team else self._next)
-        for helper in [*self._team] * self._ahead:
-            if self._next < self._end_of_near(asked) and helper in self._team and len(helper.given) < self._ahead:
+        for helper in [*self._team] * _AHEAD:
+            if self._next < self._end_of_near(asked) and helper in self._team and len(helper.given) < _AHEAD:
                 try:
                     helper.give(self._next, self._parts[self._next])
                 except OSError:

@@ -6,8 +6,6 @@ its subscriptions: a test asks them all the same. What this is in doubt about is
 
 from __future__ import annotations
 
-import zlib
-from array import array
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
@@ -135,23 +133,27 @@ class QuietTopics:
 
 
 class QuietPart(Struct, frozen=True):
-    """A part of all topics, by its number among ``parts_of``; ``now_ms``: as of ``QuietTopics``."""
+    """The part ``number`` of all topics in parts of ``topics``; ``now_ms``: as of ``QuietTopics``."""
 
     number: int
+    topics: int
     now_ms: int | None
 
 
 def parts_of(txn: Txn, now_ms: int | None) -> list[QuietPart]:
     """Return all topics in parts of about as many, in the order of ``iter_topics``."""
-    return [QuietPart(number, now_ms) for number in range(len(_ranges_of(txn)))]
+    return [QuietPart(number, PART_TOPICS, now_ms) for number in range(len(_ranges_of(txn, PART_TOPICS)))]
 
 
-def _ranges_of(txn: Txn) -> list[list[tuple[NamespaceName, int, int]]]:
-    """Return the topics of each part by namespace and their places there in the order of names. Each process lists them itself: those of
-    many namespaces would fill the pipe."""
-    if _ranges_of not in txn.memo:
+def _ranges_of(txn: Txn, topics: int) -> list[list[tuple[NamespaceName, int, int]]]:
+    """Return the topics of each part of ``topics`` by namespace and their places there in the order of names.
+
+    Each process lists them itself: those of many namespaces would fill the pipe, and both processes would wait for the other.
+    """
+    key = _ranges_of, topics
+    if key not in txn.memo:
         parts: list[list[tuple[NamespaceName, int, int]]] = [[]]
-        room = PART_TOPICS
+        room = topics
         for namespace in iter_all_namespaces(txn):
             count, start = count_topics(txn, namespace), 0
             while start < count:
@@ -161,42 +163,28 @@ def _ranges_of(txn: Txn) -> list[list[tuple[NamespaceName, int, int]]]:
                 start = end
                 if not room:
                     parts.append([])
-                    room = PART_TOPICS
-        txn.memo[_ranges_of] = [ranges for ranges in parts if ranges]
-    found: list[list[tuple[NamespaceName, int, int]]] = txn.memo[_ranges_of]
+                    room = topics
+        txn.memo[key] = [ranges for ranges in parts if ranges]
+    found: list[list[tuple[NamespaceName, int, int]]] = txn.memo[key]
     return found
 
 
-class QuietFound(Struct, frozen=True):
-    """What was found of the topics of a part: each one's place among ``kinds``, of which most parts have two or three. ``places`` are
-    packed, for a pipe holds few answers."""
-
-    kinds: tuple[Quiet | None, ...]
-    places: bytes
-
-    def each(self) -> Iterator[Quiet | None]:
-        """Yield what was found, in the topics' order."""
-        return (self.kinds[place] for place in array("I", zlib.decompress(self.places)))
-
-
-def find_quiet(reader: EntryReader, part: QuietPart) -> QuietFound:
+def find_quiet(reader: EntryReader, part: QuietPart) -> list[Quiet | None]:
     """Return what ``QuietTopics`` finds of the topics in ``part``, in their order: for ``store.facts.processes``."""
     txn = reader.txn
     with txn.passing_altered():  # the rules tell of them
         with suppress(StoreError):  # of what cannot be read, too
             look_at_ledgers_one_by_one(txn)
         quiet = QuietTopics(txn, part.now_ms)
-        topics = chain.from_iterable(iter_topics_between(txn, *each) for each in _ranges_of(txn)[part.number])
-        kinds: dict[Quiet | None, int] = {}
-        places = array("I", (kinds.setdefault(quiet.find(name), len(kinds)) for name in topics))
-    return QuietFound(tuple(kinds), zlib.compress(places.tobytes(), 1))
+        topics = (iter_topics_between(txn, *each) for each in _ranges_of(txn, part.topics)[part.number])
+        return [quiet.find(name) for name in chain.from_iterable(topics)]
 
 
 class FoundQuiet:
     """What ``find_quiet`` found of all parts, asked for in the order of ``iter_topics``."""
 
-    def __init__(self, parts: Iterator[QuietFound]) -> None:
-        self._found = chain.from_iterable(part.each() for part in parts)
+    def __init__(self, parts: Iterator[list[Quiet | None]]) -> None:
+        self._found = chain.from_iterable(parts)
 
     def find(self, name: TopicName) -> Quiet | None:
         """Return what was found of the next topic."""

@@ -79,7 +79,7 @@ ORDERS_MAX = 5_040
 """Orders of bookies that are tried for an ensemble: those of seven bookies."""
 
 
-class _Fit(Struct, frozen=True):
+class EnsembleFit(Struct, frozen=True):
     """Ensembles for a write quorum; ``deviating``: entries that have more or fewer copies."""
 
     write_quorum: int
@@ -101,9 +101,7 @@ def _ensembles(txn: Txn, ledger_id: int, held: Mapping[str, Array], last: int) -
     if not any(holders):
         members = tuple(sorted(held))
         return len(members), (Segment(0, members),)
-    fits = _fits(ledger_id, holders)
-    least = min((len(fit.segments) for fit in fits), default=0)
-    best = sorted((fit for fit in fits if len(fit.segments) == least), key=lambda fit: fit.deviating)
+    best = sorted(explain_holders(ledger_id, holders), key=lambda fit: fit.deviating)
     # A few entries fit nearly every quorum.
     if len(best) > 1 and len(holders) < _ROUNDS * len(held):
         usual = _usual_quorum(txn)
@@ -123,21 +121,29 @@ def _ensembles(txn: Txn, ledger_id: int, held: Mapping[str, Array], last: int) -
     return quorum, tuple(segments)
 
 
-def _fits(ledger_id: int, holders: Sequence[frozenset[str]]) -> list[_Fit]:
-    """Return ensembles for each number of copies that entries have, at least 1, as far as round robin explains the holders."""
+def explain_holders(ledger_id: int, holders: Sequence[frozenset[str]]) -> list[EnsembleFit]:
+    """Return the fewest ensembles by which round robin explains the holders, for each number of copies that does with as few."""
     counts = Counter(map(len, holders))
     if len(counts) == 1:
         with suppress(Refused):
-            return [_Fit(*find_ensembles(ledger_id, _held_of(holders), len(holders) - 1, None), 0)]
+            return [EnsembleFit(*find_ensembles(ledger_id, _held_of(holders), len(holders) - 1, None), 0)]
         return []
     bookies = sorted({bookie for one in holders for bookie in one})
-    found = []
-    for quorum in sorted((count for count in counts if count), reverse=True):
-        sizes = range(quorum, len(bookies) + 1)
-        fits = [segments for size in sizes if (segments := _round_robin(holders, quorum, size, bookies)) is not None]
-        if fits:
-            found.append(_Fit(quorum, min(fits, key=len), len(holders) - counts[quorum]))
-    return found
+    found, most = list[EnsembleFit](), SEGMENTS_MAX
+    # What most entries have first: with the others' copies a ledger falls into as many ensembles as copies are missing.
+    for quorum, entries in counts.most_common():
+        sizes = range(quorum, len(bookies) + 1) if quorum else ()
+        for size in sizes:
+            segments = _round_robin(holders, quorum, size, bookies, most)
+            if segments is not None and (len(segments) < most or quorum not in (fit.write_quorum for fit in found)):
+                most = len(segments)
+                found.append(EnsembleFit(quorum, segments, len(holders) - entries))
+    best = {fit.write_quorum: fit for fit in reversed(found) if len(fit.segments) == most}
+    return sorted(best.values(), key=lambda fit: -fit.write_quorum)
+
+
+SEGMENTS_MAX = 100
+"""Ensembles that are looked for at most: a ledger has one more for each time that a bookie of it was replaced."""
 
 
 def _held_of(holders: Sequence[frozenset[str]]) -> dict[str, Array]:
@@ -151,29 +157,37 @@ def _held_of(holders: Sequence[frozenset[str]]) -> dict[str, Array]:
 
 
 def _round_robin(
-    holders: Sequence[frozenset[str]], quorum: int, size: int, bookies: Sequence[str]
+    holders: Sequence[frozenset[str]], quorum: int, size: int, bookies: Sequence[str], most: int
 ) -> tuple[Segment, ...] | None:
-    """Return the fewest ensembles of ``size`` bookies by which every bookie that is asked for an entry has it or, where fewer than
-    ``quorum`` have it, all that have it are asked; None if none of the orders tried is one.
+    """Return the fewest ensembles of ``size`` bookies, ``most`` of them, by which every bookie that is asked for an entry has it or,
+    where fewer than ``quorum`` have it, all that have it are asked; None if none of the orders tried is one.
     """
     segments: list[Segment] = []
     start = 0
     while start < len(holders):
-        firsts: dict[tuple[int, frozenset[str]], int] = {}
-        for entry in range(start, len(holders)):
-            firsts.setdefault((entry % size, holders[entry]), entry)
+        if len(segments) == most:
+            return None
         before = segments[-1].members if segments else ()
-        best: tuple[int, int, tuple[str, ...]] = (start, 0, ())
-        for order in islice(permutations(bookies, size), ORDERS_MAX):
-            end = len(holders)
-            for (residue, having), first in firsts.items():
-                asked = {order[(residue + place) % size] for place in range(quorum)}
-                if not (asked <= having if len(having) >= quorum else having <= asked):
-                    end = first
-                    break
-            kept = sum(one == two for one, two in zip(order, before, strict=False))
-            if (end, kept) > best[:2]:
-                best = (end, kept, order)
+        ahead = _AHEAD_ENTRIES
+        while True:
+            stop = min(start + ahead, len(holders))
+            firsts: dict[tuple[int, frozenset[str]], int] = {}
+            for entry in range(start, stop):
+                firsts.setdefault((entry % size, holders[entry]), entry)
+            best: tuple[int, int, tuple[str, ...]] = (start, 0, ())
+            for order in islice(permutations(bookies, size), ORDERS_MAX):
+                end = stop
+                for (residue, having), first in firsts.items():
+                    asked = {order[(residue + place) % size] for place in range(quorum)}
+                    if not (asked <= having if len(having) >= quorum else having <= asked):
+                        end = first
+                        break
+                kept = sum(one == two for one, two in zip(order, before, strict=False))
+                if (end, kept) > best[:2]:
+                    best = (end, kept, order)
+            if best[0] < stop or stop == len(holders):
+                break
+            ahead *= 16  # this ensemble goes on
         if best[0] == start:
             return None
         segments.append(Segment(start, best[2]))
@@ -181,6 +195,8 @@ def _round_robin(
     return tuple(segments)
 
 
+_AHEAD_ENTRIES = 64
+"""Entries that are looked at to find where an ensemble ends: of all that follow it would take a ledger's length for each ensemble."""
 _ROUNDS = 3
 """So many times a ledger's entries go around its bookies before what they show of the quorum counts more than other ledgers."""
 
@@ -190,24 +206,26 @@ def _usual_quorum(txn: Txn) -> int:
     if _usual_quorum not in txn.memo:
         found, disks = Counter[int](), read_disks(txn)
         for ledger_id in iter_indexed_ids(txn):
+            if found.total() >= _LEDGERS_MAX:
+                break
             held = read_held(txn, ledger_id, disks)
             if held and "" not in held:
                 last = min(int(max(entries[-1] for entries in held.values())), _SHOWING)
                 if last + 1 >= _ROUNDS * len(held):
-                    fits = _fits(ledger_id, holders_of(held, last))
-                    found.update(
-                        one.write_quorum for one in sorted(fits, key=lambda fit: (len(fit.segments), fit.deviating))[:1]
-                    )
+                    fits = explain_holders(ledger_id, holders_of(held, last))
+                    found.update(fit.write_quorum for fit in sorted(fits, key=lambda fit: fit.deviating)[:1])
         txn.memo[_usual_quorum] = found.most_common(1)[0][0] if found else 0
     usual: int = txn.memo[_usual_quorum]
     return usual
 
 
+_LEDGERS_MAX = 1_000
+"""Ledgers that are enough to show what most of a cluster's have."""
 _SHOWING = 100
 """Of a longer ledger these entries are enough to show its write quorum."""
 
 
-def _repeating(ledger_id: int, held: Mapping[str, Array], last: int) -> _Fit | None:
+def _repeating(ledger_id: int, held: Mapping[str, Array], last: int) -> EnsembleFit | None:
     """Return the ensemble that the first entries show, if all others repeat it: nearly every ledger is like that, and
     entries may be many."""
     import numpy as np
@@ -221,7 +239,7 @@ def _repeating(ledger_id: int, held: Mapping[str, Array], last: int) -> _Fit | N
     size = next((one for one in range(1, len(held) + 1) if (codes[one:] == codes[:-one]).all()), None)
     if size is None or not codes.all():
         return None
-    fits = _fits(ledger_id, holders_of(held, 2 * size - 1))
+    fits = explain_holders(ledger_id, holders_of(held, 2 * size - 1))
     fits = [fit for fit in fits if len(fit.segments) == 1 and len(fit.segments[0].members) % size == 0]
     return min(fits, key=lambda fit: fit.deviating, default=None)
 

@@ -11,7 +11,7 @@ from pulsar_admin.store.errors import IndexCorrupt
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.file_sums import FileSums
 from pulsar_admin.store.facts.processes import Spread, others_that_pay
-from pulsar_admin.store.facts.quiet import FoundQuiet, QuietFound, QuietPart, find_quiet, parts_of
+from pulsar_admin.store.facts.quiet import FoundQuiet, Quiet, QuietPart, find_quiet, parts_of
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.rules.finding import Finding
 from pulsar_admin.store.rules.index import INDEX_SWEEPS
@@ -29,7 +29,7 @@ class _Index(Struct, frozen=True):
 
 _Part = QuietPart | None
 """None: the location index."""
-_Found = QuietFound | _Index
+_Found = list[Quiet | None] | _Index
 
 
 class Beside(Spread[_Part, _Found]):
@@ -43,11 +43,7 @@ class Beside(Spread[_Part, _Found]):
         super().__init__(facts.reader, judge_part, parts, others)
         self.is_used = bool(others)
         self._results = iter(self)
-        found = (
-            (one for one in islice(self._results, len(parts) - 1) if isinstance(one, QuietFound))
-            if others
-            else iter(())
-        )
+        found = (one for one in islice(self._results, len(parts) - 1) if isinstance(one, list)) if others else iter(())
         self.quiet = FoundQuiet(found)
 
     def judge_index(self) -> Iterator[Finding]:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.tree import Node, put_nodes
 from pulsar_admin.store.facts import processes, quiet
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.quiet import FoundQuiet, Quiet, QuietTopics
 from pulsar_admin.store.facts.topics import ReadBudget
 from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.topics import count_topics
 from pulsar_admin.store.names import TopicName
 from pulsar_admin.store.rules import topics
 from pulsar_admin.store.rules.judging import judge_store
 from tests.stores import NOW_MS, copied, imported
 from tests.worlds import STATES
 
+_STAT = NodeStat(0, 0, 0, 0, False)
 _LONG_AGO_MS = 1_600_000_000_000
 _DATABASES = {"tree": (b"/managed-ledgers", b"/ledgers/0", b"/admin"), "times": (b"",), "entries": (b"",)}
 
@@ -92,6 +97,16 @@ def _damage(txn: Txn, draw: random.Random, database: str, key: bytes, other: byt
         txn.put(database, key, changed)
     else:
         txn.delete(database, key)
+
+
+def test_a_part_fills_no_pipe_however_many_namespaces_it_has(tmp_path: Path) -> None:
+    """A process that waited for room in it would wait for one that waits to hand its answer over."""
+    nodes = [Node(f"/managed-ledgers/public/n{one}/persistent/t", _STAT, b"") for one in range(3_000)]
+    with open_store(copied("small", "clean", tmp_path), writable=True) as opened:
+        opened.write(lambda txn: put_nodes(txn, nodes))
+        with opened.read() as txn:
+            assert count_topics(txn) > len(nodes)
+            assert sum(len(pickle.dumps(part)) for part in quiet.parts_of(txn, NOW_MS)) < 1_000
 
 
 def test_limits_are_below_those_of_the_rules() -> None:

@@ -1,0 +1,48 @@
+"""The write quorum and ensembles that explain which bookies hold the entries of a ledger whose metadata is lost."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from pulsar_admin.store.recovery.closing import explain_holders
+
+BOOKIES = ("b0", "b1", "b2", "b3", "b4")
+
+
+def written(entries: int, ensemble: int, quorum: int) -> list[set[str]]:
+    """Return who holds each entry as BookKeeper's RoundRobinDistributionSchedule (4.17) writes them."""
+    return [{BOOKIES[(entry + turn) % ensemble] for turn in range(quorum)} for entry in range(entries)]
+
+
+@pytest.mark.parametrize(("ensemble", "quorum"), [(2, 2), (3, 2), (3, 3), (5, 3)])
+@pytest.mark.parametrize("entries", [600, 50_000])
+def test_copies_that_are_lost_here_and_there(ensemble: int, quorum: int, entries: int) -> None:
+    """Long ledgers too: of one in which every fiftieth copy is lost no other quorum is looked for to the end."""
+    draw = Random(5)
+    held = [{bookie for bookie in one if draw.random() > 0.02} for one in written(entries, ensemble, quorum)]
+    (fit,) = explain_holders(7, [*map(frozenset, held)])
+    assert (fit.write_quorum, len(fit.segments)) == (quorum, 1)
+    assert fit.deviating == sum(len(one) != quorum for one in held)
+    members = fit.segments[0].members
+    for entry, one in enumerate(held):
+        assert one <= {members[(entry + turn) % len(members)] for turn in range(quorum)}
+
+
+def test_a_bookie_that_is_gone() -> None:
+    """Two thirds of the entries have one copy left: they are not of a ledger with one."""
+    held = [frozenset(one - {"b0"}) for one in written(300, 3, 2)]
+    (fit,) = explain_holders(7, held)
+    assert (fit.write_quorum, len(fit.segments), fit.deviating) == (2, 1, 200)
+
+
+@pytest.mark.parametrize(("ensemble", "quorum"), [(3, 2), (5, 2)])
+def test_a_fragment_that_was_copied_whole(ensemble: int, quorum: int) -> None:
+    """``bookkeeper shell recover`` gives the bookie that replaces another all entries of a fragment: most may have one copy more."""
+    held = written(300, ensemble, quorum)
+    replaced = [frozenset(one - {"b0"} | {"new"}) for one in held]
+    fits = {fit.write_quorum: fit for fit in explain_holders(7, replaced)}
+    expected = tuple("new" if bookie == "b0" else bookie for bookie in BOOKIES[:ensemble])
+    assert fits[quorum].segments[0].members == expected
+    assert fits[quorum].deviating == sum("b0" not in one for one in held)
