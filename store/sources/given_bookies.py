@@ -182,7 +182,9 @@ def _role_by_count(path: Path, cookie: Cookie, others: Mapping[str, int]) -> set
 
 
 def _named(cookie: Cookie) -> list[tuple[str, tuple[str, ...]]]:
-    return [(_LEDGER, cookie.ledger_dirs), (_JOURNAL, cookie.journal_dirs), (_INDEX, cookie.index_dirs or ())]
+    """Return the directories of each role, those for the index alone among them."""
+    indexes = tuple(name for name in cookie.index_dirs or () if name not in cookie.ledger_dirs)
+    return [(_LEDGER, cookie.ledger_dirs), (_JOURNAL, cookie.journal_dirs), (_INDEX, indexes)]
 
 
 def _alike(path: Path, named: Path) -> int:

@@ -190,3 +190,18 @@ def test_directories_of_which_nothing_tells_what_they_were_for_are_refused(tmp_p
         find_bookie(parse_bookie(",".join(str(tmp_path / name) for name in ("ledgers", "one", "two"))))
     assert "ledger directories given for bookie b:3181" in raised.value.message
     assert "--bookie-conf FILE" in raised.value.hint
+
+
+@pytest.mark.parametrize("index_dirs", [("/bk/ledgers",), None])
+def test_one_directory_too_many_is_no_index_directory_of_a_bookie_that_has_none_apart(
+    index_dirs: tuple[str, ...] | None, tmp_path: Path
+) -> None:
+    cookie = Cookie(5, "b:3181", ("/bk/journal",), ("/bk/ledgers",), "i", index_dirs)
+    for name, kind in (("ledgers", "ledgers"), ("journal", "journal"), ("old", "")):
+        path = tmp_path / name / "current"
+        path.mkdir(parents=True)
+        (path / "VERSION").write_bytes(encode_cookie(cookie))
+        if kind:
+            (path / _HELD[kind][0]).write_bytes(_HELD[kind][1])
+    with pytest.raises(Refused, match="2 ledger directories given for bookie b:3181"):
+        find_bookie(parse_bookie(",".join(str(tmp_path / name) for name in ("ledgers", "journal", "old"))))
