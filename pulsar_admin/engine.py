@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,7 +12,7 @@ from pulsar_admin.store.errors import StoreError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pulsar_admin.store.engine.operation import Engine, FailedSlice, Finished, Operation
+    from pulsar_admin.store.engine.operation import Engine, FailedSlice, Finished, Operation, Reducing
     from pulsar_admin.store.engine.slices import FileRange
     from pulsar_admin.store.engine.spark import SparkEngine
 
@@ -66,17 +66,39 @@ class SparkOnDemand:
         """Whether there was anything to run."""
         return self._engine is not None
 
+    @property
+    def slots(self) -> int:
+        """How many slices it runs at once."""
+        return self._open().slots
+
     def run(
         self, operation: Operation, pieces: Sequence[FileRange], finished: Finished
     ) -> Iterator[tuple[FileRange, pa.Table]]:
         """Yield (slice, its result); see ``SparkEngine.run``."""
-        if not pieces:
-            return
-        try:
+        if pieces:
+            with self._noting():
+                yield from self._open().run(operation, pieces, finished)
+
+    def reduce(
+        self, operation: Reducing, pieces: Sequence[FileRange], finished: Finished, merged_by: Mapping[str, int]
+    ) -> Iterator[pa.Table]:
+        """Yield the rows of all slices; see ``SparkEngine.reduce``."""
+        if pieces:
+            with self._noting():
+                yield from self._open().reduce(operation, pieces, finished, merged_by)
+
+    def _open(self) -> SparkEngine:
+        with self._noting():
             if self._engine is None:
                 self._engine = self.stack.enter_context(open_engine(self.settings))
                 self._engine.failed = self.failed
-            yield from self._engine.run(operation, pieces, finished)
+            return self._engine
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        """Note the error that ends the block: with it the engine is broken."""
+        try:
+            yield
         except StoreError as error:
             self.broken = error
             raise
@@ -119,7 +141,7 @@ def choose_engine(settings: Settings, size_bytes: int, failed: list[FailedSlice]
             from pulsar_admin.store.engine.local import LocalEngine
 
             engine = stack.enter_context(LocalEngine(settings.jobs, settings.memory_bytes, failed))
-            yield Choice(engine, spark_advice(size_bytes, engine.most_jobs))
+            yield Choice(engine, spark_advice(size_bytes, engine.slots))
         else:
             yield Choice()
 

@@ -77,12 +77,14 @@ def skew(app: App, selection: TopicSelection, tolerance_ms: int) -> Result:
     entries before it: the fewest entries that must be ignored for time to run forward. An inversion is an entry
     whose time is earlier than that of the entry before it, by publish time unless --clock broker is given.
     """
+    from pulsar_admin.api.topics import skews_of
+
     clock: Literal["broker", "publish"] = "broker" if check_clock(app.settings.clock) == "broker" else "publish"
     tolerance = timedelta(milliseconds=tolerance_ms)
     with app.session.reader() as reader:
         topics = selected(app, reader.txn, selection)
         with app.scan(reader, size_of(reader, topics), "skew"):
-            found = list(app.each(topics, lambda name: app.topic(name).skew(tolerance=tolerance, clock=clock)))
+            found = list(skews_of(app.session, topics, tolerance, clock))
     return Result(
         found[0] if len(topics) == 1 else found,
         rows=({"topic": one.topic, **to_json(row)} for one in found for row in one.producers),

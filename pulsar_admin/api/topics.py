@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
@@ -401,15 +401,7 @@ class Topic(PolicyPlans):
         ``pandas.DataFrame(skew.producers)`` has them as columns. Reads the header of every entry. Raises
         TopicNotFound, InvalidValue.
         """
-        from pulsar_admin.api.messages import damaged_texts, missing_texts
-        from pulsar_admin.store.db.clocks import check_clock
-        from pulsar_admin.store.search.skew import SkewOptions, read_skew
-
-        options = SkewOptions(check_clock(clock), duration_ms(tolerance), self._session.now_ms)
-        with self._session.scan() as reader:
-            found = read_skew(reader, read_topic(reader.txn, self._name), options)
-        self._session.warn(missing_texts(self._name, found.missing))
-        self._session.partial(damaged_texts(self._name, found.unreadable))
+        (found,) = skews_of(self._session, [self._name], tolerance, clock)
         return found
 
     def timeline(
@@ -1134,3 +1126,40 @@ def find_by_time(session: Session, name: TopicName, question: TimeQuestion, *, e
         session.partial(gaps_before(found))
         session.warn(texts_of_answer(reader.txn, topic, found))
     return found
+
+
+def skews_of(
+    session: Session, names: Sequence[TopicName], tolerance: Duration, clock: Literal["publish", "broker"]
+) -> Iterator[TopicSkew]:
+    """Yield whose clock is wrong in each topic, see ``Topic.skew``; an engine reads all of them at once."""
+    from pulsar_admin.api.messages import damaged_texts, missing_texts
+    from pulsar_admin.store.db.clocks import check_clock
+    from pulsar_admin.store.search.skew import SkewOfTopics, SkewOptions
+
+    options = SkewOptions(check_clock(clock), duration_ms(tolerance), session.now_ms)
+
+    def find(name: TopicName) -> TopicSkew:
+        place = places.get(name)
+        # Of a topic that cannot be read this says why.
+        found = (
+            SkewOfTopics(reader, [read_topic(reader.txn, name)], options).find(0) if place is None else skew.find(place)
+        )
+        session.warn(missing_texts(name, found.missing))
+        session.partial(damaged_texts(name, found.unreadable))
+        return found
+
+    with session.scan() as reader:
+        places, topics = read_many(reader.txn, names)
+        skew = SkewOfTopics(reader, topics, options)
+        yield from session.each(names, find)
+
+
+def read_many(txn: Txn, names: Sequence[TopicName]) -> tuple[dict[TopicName, int], list[TopicModel]]:
+    """Return the place of each of these topics that can be read in the list of them."""
+    places: dict[TopicName, int] = {}
+    topics: list[TopicModel] = []
+    for name in names:
+        with suppress(StoreError):
+            topics.append(read_topic(txn, name))
+            places[name] = len(places)
+    return places, topics

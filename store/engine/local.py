@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import signal
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from queue import SimpleQueue
 from threading import Thread
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
@@ -26,12 +26,16 @@ from pulsar_admin.store.engine.operation import (
     Finished,
     Operation,
     Packed,
+    Reducing,
     Results,
     pack_slice,
     unpack_slice,
 )
 from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.engine.starting import start_process
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 TRIES = 2
 
@@ -49,13 +53,13 @@ class LocalEngine(Struct):
     _busy: list[Worker] = field(default_factory=list)
 
     @property
-    def most_jobs(self) -> int:
+    def slots(self) -> int:
         """Processes to use at most."""
         return self.jobs or len(os.sched_getaffinity(0))
 
     def run(self, operation: Operation, pieces: Sequence[FileRange], finished: Finished) -> Results:
         """Yield (slice, its result) as slices end; ``finished`` is told each slice that ended, well or not."""
-        jobs = min(self.most_jobs, len(pieces))
+        jobs = min(self.slots, len(pieces))
         if jobs <= 1:
             for piece in pieces:
                 packed = pack_slice(operation, piece)
@@ -65,6 +69,14 @@ class LocalEngine(Struct):
                 finished(piece)
         else:
             yield from self._run_in_processes(operation, pieces, finished, jobs)
+
+    def reduce(
+        self, operation: Reducing, pieces: Sequence[FileRange], finished: Finished, merged_by: Mapping[str, int]
+    ) -> Iterator[pa.Table]:
+        """Yield the rows of all slices; whoever takes them merges them."""
+        for _, table in self.run(operation, pieces, finished):
+            yield table
+            del table  # the consumer of its rows frees it
 
     def close(self) -> None:
         """End its processes, also those at work."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Struct
 
 from pulsar_admin.store.engine.slices import FileRange
@@ -25,6 +26,13 @@ class Operation(Protocol):
 
     def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
         """Yield the result for one slice, in batches of bounded size."""
+
+
+class Reducing(Operation, Protocol):
+    """Picklable work on slices whose rows are merged afterwards, wherever they are."""
+
+    def merge(self, table: pa.Table) -> pa.Table:
+        """Return fewer rows for rows that belong together, and the others as they are."""
 
 
 class FailedSlice(Struct, frozen=True):
@@ -55,8 +63,21 @@ class Engine(Protocol):
     def memory_bytes(self) -> int | None:
         """What one of its processes may use; None: it is not bounded."""
 
+    @property
+    def slots(self) -> int:
+        """How many slices it runs at once."""
+
     def run(self, operation: Operation, pieces: Sequence[FileRange], finished: Finished) -> Results:
         """Yield (slice, its result) in any order."""
+
+    def reduce(
+        self, operation: Reducing, pieces: Sequence[FileRange], finished: Finished, merged_by: Mapping[str, int]
+    ) -> Iterator[pa.Table]:
+        """Yield the rows of all slices in any order, perhaps merged already.
+
+        ``merged_by``: columns whose equal values are to be brought together and merged, one column after the other, and about how
+        many values each has.
+        """
 
 
 class Packed(NamedTuple):
@@ -73,6 +94,10 @@ PACKED = pa.schema(
 """An answer as a row, for an engine that knows only rows."""
 
 
+EXPECTED = (StoreError, OSError, MemoryError, SystemError)
+"""What a slice may raise: numpy's and Arrow's out of memory, too; SystemError: numba's, when it compiles."""
+
+
 def pack_slice(operation: Operation, piece: FileRange, compression: str | None = None) -> Packed:
     """Run an operation on a slice and return its result, or why there is none."""
     try:
@@ -82,10 +107,15 @@ def pack_slice(operation: Operation, piece: FileRange, compression: str | None =
             writer.write_table(table)
         del table
         return Packed(sink.getvalue())
-    except (StoreError, OSError) as error:
-        return Packed(None, str(error))
-    except (MemoryError, SystemError) as error:  # numpy's and Arrow's too; SystemError: numba's, when it compiles
+    except EXPECTED as error:
+        return failed(error)
+
+
+def failed(error: Exception) -> Packed:
+    """Return why a slice has no result."""
+    if isinstance(error, (MemoryError, SystemError)):
         return Packed(None, f"out of memory: {error}" if str(error) else "out of memory", True)
+    return Packed(None, str(error))
 
 
 def unpack_slice(operation: Operation, result: bytes | pa.Buffer) -> pa.Table:
@@ -107,3 +137,42 @@ def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[int, Packed]]:
     index, result, reason, out_of_memory = batch.columns
     for row in range(len(batch)):
         yield index[row].as_py(), Packed(result[row].as_buffer(), reason[row].as_py(), out_of_memory[row].as_py())
+
+
+# -- rows that are merged -----------------------------------------------------------------------------------------------
+
+_FAILURE = pa.schema([("slice", pa.int64()), ("reason", pa.string()), ("out_of_memory", pa.bool_())])
+
+
+def reduced_schema(operation: Reducing) -> pa.Schema:
+    """Return the columns of an operation's rows, and those of rows that say which slice gave none, and why."""
+    return pa.unify_schemas([operation.schema, _FAILURE])
+
+
+def reduce_slice(operation: Reducing, index: int, piece: FileRange) -> pa.Table:
+    """Return the rows of the slice with this index, in the columns of ``reduced_schema``, or the row that says why there are none."""
+    try:
+        return _widened(operation, pa.Table.from_batches(operation.run(piece), schema=operation.schema))
+    except EXPECTED as error:
+        _, reason, out_of_memory = failed(error)
+        row = {"slice": index, "reason": reason, "out_of_memory": out_of_memory}
+        return pa.Table.from_pylist([row], schema=reduced_schema(operation))
+
+
+def merge_reduced(operation: Reducing, table: pa.Table) -> pa.Table:
+    """Return the rows of a table in these columns, merged; those of slices that gave none stay as they are."""
+    rows, failures = split_reduced(operation, table)
+    return pa.concat_tables([_widened(operation, operation.merge(rows)), failures])
+
+
+def split_reduced(operation: Reducing, table: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Return the operation's own rows, and those of slices that gave none."""
+    is_failure = table["reason"].is_valid()
+    rows = table.filter(pc.invert(is_failure)).select(operation.schema.names).cast(operation.schema)
+    return rows, table.filter(is_failure)
+
+
+def _widened(operation: Reducing, table: pa.Table) -> pa.Table:
+    for field in _FAILURE:
+        table = table.append_column(field, pa.nulls(len(table), field.type))
+    return table.cast(reduced_schema(operation))

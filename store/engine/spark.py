@@ -5,8 +5,9 @@ Executors read entry logs only, never LMDB. Works with a classic session and wit
 
 from __future__ import annotations
 
+import pickle
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from importlib.metadata import PackageNotFoundError, version
 from sys import executable
@@ -25,16 +26,19 @@ from pulsar_admin.store.engine.operation import (
     Finished,
     Operation,
     Packed,
+    Reducing,
     Results,
+    reduced_schema,
     rows_of,
+    split_reduced,
     unpack_slice,
 )
 from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.engine.spark_session import core_count, job_error
-from pulsar_admin.store.errors import LimitExceeded, MissingComponent
+from pulsar_admin.store.errors import LimitExceeded, MissingComponent, StoreError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 _DISTRIBUTION = "pulsar-admin-toolkit"
@@ -127,6 +131,8 @@ JOB_SLICES = 4  # results come a job at a time: few, so that progress moves
 JOBS_IN_FLIGHT = 16  # what waits on the driver, and what is lost when it is killed; on a large cluster more
 WAITING_BYTES = 256 << 20  # of answers: so many jobs may be more
 _JOBS_MAX = 1024
+_CLUSTER_SLOTS = 16  # for so many at least slices are cut where the executors are not all known
+_PROGRESS_S = 0.5
 Answers = list[tuple[FileRange, Packed]]
 
 
@@ -159,6 +165,85 @@ class SparkEngine(Struct):
             else:
                 yield piece, unpack_slice(operation, packed.result)
             finished(piece)
+
+    @property
+    def slots(self) -> int:
+        """The cores of the executors; those of a cluster come and go, and a Connect server does not say."""
+        cores = core_count(self.session)
+        is_local = cores and (self.session.conf.get("spark.master") or "").startswith("local")
+        return cores if is_local else max(cores, _CLUSTER_SLOTS)
+
+    def reduce(
+        self, operation: Reducing, pieces: Sequence[FileRange], finished: Finished, merged_by: Mapping[str, int]
+    ) -> Iterator[pa.Table]:
+        """Yield the rows of all slices, merged by executors, as one job; slices without rows are run once more, as ``run`` does."""
+        if not pieces:
+            return
+        packed = [pickle.dumps(piece) for piece in pieces]  # a task opens its own alone
+        memory_bytes, schema = self.memory_bytes, reduced_schema(operation)
+
+        def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            from pulsar_admin.store.engine.memory import bound_process, keep_loaded
+            from pulsar_admin.store.engine.operation import reduce_slice
+
+            if memory_bytes is not None:
+                bound_process(memory_bytes)
+            for batch in batches:
+                for index in batch.column(0).to_pylist():
+                    yield from reduce_slice(operation, index, pickle.loads(packed[index])).to_batches()
+            keep_loaded()
+
+        def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            from pulsar_admin.store.engine.operation import merge_reduced
+
+            yield from merge_reduced(operation, pa.Table.from_batches(batches, schema)).to_batches()
+
+        columns = from_arrow_schema(schema)
+        frame = self.session.range(0, len(pieces), 1, len(pieces)).mapInArrow(work, columns)
+        for name, values in merged_by.items():
+            frame = frame.repartition(max(1, min(values, self.slots)), name).mapInArrow(merge, columns)
+        rest = deque(pieces)
+        again = pieces
+        try:
+            rows, failures = split_reduced(operation, self._collect(frame, rest, finished))
+        except LimitExceeded:  # a worker died, again and again: small jobs show of which slice
+            pass
+        else:
+            again = [pieces[index] for index in failures["slice"].to_pylist()]
+            yield rows
+        for _, table in self.run(operation, again, lambda _: None):
+            yield table
+        while rest:
+            finished(rest.popleft())
+
+    def _collect(self, frame: DataFrame, rest: deque[FileRange], finished: Finished) -> pa.Table:
+        """Return the rows of a frame; as many slices leave ``rest`` as tasks that read one have ended. A stop cancels the job."""
+        tasks = len(rest)
+        pool = ThreadPoolExecutor(1)
+        job = pool.submit(frame.toArrow)
+        try:
+            while not wait([job], _PROGRESS_S).done:
+                for _ in range(len(rest) - tasks + self._ended_tasks(tasks)):
+                    finished(rest.popleft())
+            return job.result()
+        except (PySparkException, Py4JError) as error:
+            raise self._failure(error) from error
+        finally:
+            if not job.done():
+                self.session.interruptAll()
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _ended_tasks(self, tasks: int) -> int:
+        """Return how many tasks have ended of the stage that now runs and has so many; 0 where Spark does not say."""
+        if not core_count(self.session):
+            return 0
+        tracker = self.session.sparkContext.statusTracker()
+        stages = map(tracker.getStageInfo, tracker.getActiveStageIds())
+        return max((stage.numCompletedTasks for stage in stages if stage and stage.numTasks == tasks), default=0)
+
+    def _failure(self, error: Exception) -> StoreError:
+        failure = job_error(str(error))
+        return lacking_packages(self.session) or failure if isinstance(failure, MissingComponent) else failure
 
     def _run_jobs(
         self, operation: Operation, pieces: Sequence[FileRange], size: int
@@ -207,11 +292,9 @@ class SparkEngine(Struct):
         try:
             answers = frame.toArrow().to_batches()
         except (PySparkException, Py4JError) as error:
-            failure = job_error(str(error))
+            failure = self._failure(error)
             if isinstance(failure, LimitExceeded):
                 short = bool(failure.context.get("out_of_memory"))
                 return [(piece, Packed(None, failure.message, short)) for piece in group]
-            if isinstance(failure, MissingComponent):
-                failure = lacking_packages(self.session) or failure
             raise failure from error
         return [(group[index], packed) for batch in answers for index, packed in rows_of(batch)]

@@ -30,7 +30,7 @@ BATCH_BYTES = 8 << 20
 BATCH_ENTRIES = 1 << 15
 HEAD_BYTES = 512  # holds broker metadata and message metadata of nearly every entry
 LARGE_BYTES = 32 << 20  # this much is not an ordinary batch
-_HEADS_BYTES = 4096  # entries of this size and more are read head by head where heads are enough
+HEADS_BYTES = 4096  # entries of this size and more are read head by head where heads are enough
 _GAP_BYTES = 1 << 14  # what lies between two records is read as well when it is no more than this
 _ENTRY_HEADER_BYTES = 32
 _SMALL_ENTRIES, _SMALL_BYTES = 256, 1 << 20
@@ -122,7 +122,7 @@ class Places(Struct):
 
     def __reduce__(self) -> tuple[Any, ...]:  # Any: pickle's protocol
         # What travels to executors: a ledger's entries differ in offset and size alone.
-        return _unpacked, tuple(_packed(getattr(self, name)) for name in Places.__struct_fields__)
+        return _unpacked, tuple(pack_column(getattr(self, name)) for name in Places.__struct_fields__)
 
     @property
     def bytes(self) -> int:
@@ -180,7 +180,7 @@ def is_small_part(block: Block, low: int, high: int) -> bool:
     return is_plain and high - low <= _SMALL_ENTRIES and block.header.payload_bytes <= _SMALL_BYTES
 
 
-def _packed(column: Array) -> Any:  # Any: a column in the shortest of three forms
+def pack_column(column: Array) -> Any:  # Any: a column in the shortest of three forms
     """Return a column as (first, step, length, type) if its numbers are equal or consecutive, else unchanged."""
     for step in (0, 1):
         if len(column) and (np.diff(column.astype(np.int64)) == step).all():
@@ -188,15 +188,18 @@ def _packed(column: Array) -> Any:  # Any: a column in the shortest of three for
     return column
 
 
+def unpack_column(column: Any) -> Array:  # Any: what ``pack_column`` returns
+    """Return the column that was packed."""
+    if not isinstance(column, tuple):
+        whole: Array = column
+        return whole
+    first, step, length, kind = column
+    numbers: Array = (first + step * np.arange(length)).astype(kind)
+    return numbers
+
+
 def _unpacked(*columns: Any) -> Places:
-    """Return the places of columns as ``_packed`` made them."""
-    whole = []
-    for column in columns:
-        if isinstance(column, tuple):
-            first, step, length, kind = column
-            column = (first + step * np.arange(length)).astype(kind)
-        whole.append(column)
-    return Places(*whole)
+    return Places(*map(unpack_column, columns))
 
 
 def split_places(places: Places, batch_bytes: int) -> Iterator[Places]:
@@ -270,7 +273,7 @@ class PlacesReader(Struct, frozen=True):
     def _read_places(self, places: Places, *, whole: bool = False) -> EntryBatch:
         held = places.sizes.astype(np.int64)
         verify = True
-        if self.heads and not whole and int(held.mean()) >= _HEADS_BYTES:
+        if self.heads and not whole and int(held.mean()) >= HEADS_BYTES:
             held = np.minimum(held, _ENTRY_HEADER_BYTES + places.digests + HEAD_BYTES)
             verify = False  # the digest covers what is not read
         data, offsets = self._load(places, held)

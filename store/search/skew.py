@@ -8,8 +8,10 @@ that must go for the clock to run forward, over windows of ``WINDOW_ENTRIES`` en
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Sequence
+from typing import ClassVar
 
+import msgspec
 import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -25,6 +27,7 @@ from pulsar_admin.store.names import LONG_MAX, LONG_MIN
 from pulsar_admin.store.scan.entries import EntryScan
 from pulsar_admin.store.scan.integer_rows import Sums
 from pulsar_admin.store.scan.places import EntryBatch
+from pulsar_admin.store.scan.reducing import Reductions, Row
 from pulsar_admin.store.wording import Answer
 
 WINDOW_ENTRIES = 1 << 23
@@ -92,148 +95,237 @@ class TopicSkew(Answer, frozen=True):
 
 def read_skew(reader: EntryReader, topic: Topic, options: SkewOptions) -> TopicSkew:
     """Return the clocks of a topic and of each of its producers, the most wrong one first; reads the entries' headers."""
-    tally = _Tally(options)
-    scan = EntryScan(reader, iter_ledger_parts(topic, 0, topic.number_of_entries), heads=True)
-    for batch in scan.batches():
-        tally.add(batch)
-    return tally.finish(str(topic.name), scan.missing, len(scan.unreadable))
+    return SkewOfTopics(reader, [topic], options).find(0)
 
 
-class _Tally:
-    """Sums over the batches of one topic, one column element a producer."""
+class SkewOfTopics:
+    """The clocks of several topics, whose entries the reader's engine reads all at once."""
 
-    def __init__(self, options: SkewOptions) -> None:
-        self._options = options
-        self._names: dict[bytes, int] = {}
-        self._sums = {name: np.zeros(0, np.int64) for name in ("entries", "messages", "timed", "inversions")}
-        self._sums |= {name: np.zeros(0, np.int64) for name in ("future", "late", "backwards")}
-        self._lowest = np.zeros(0, np.int64)
-        self._highest = np.zeros(0, np.int64)
-        self._offsets = _OffsetTable()
-        self._window: list[tuple[Array, Array]] = []
-        self._window_entries = 0
-        self._last = self._latest = _NONE
-        self._without_time = 0
+    def __init__(self, reader: EntryReader, topics: Sequence[Topic], options: SkewOptions) -> None:
+        self._topics = topics
+        self._scans = [
+            EntryScan(reader, iter_ledger_parts(topic, 0, topic.number_of_entries), heads=True) for topic in topics
+        ]
+        self._reduction = SumClocks(options)
+        self._reductions = Reductions(reader, self._scans, self._reduction)
 
-    def add(self, batch: EntryBatch) -> None:
+    def find(self, index: int) -> TopicSkew:
+        """Return what the topic with this index says; raises what reading it raises."""
+        row = self._reductions.row(index)
+        scan = self._scans[index]
+        return self._reduction.answer(row, str(self._topics[index].name), scan.missing, len(scan.unreadable))
+
+
+SUMS = np.dtype(
+    [
+        *((name, np.int64) for name in ("entries", "messages", "timed", "inversions", "future", "late", "backwards")),
+        ("lowest", np.int64),  # offsets
+        ("highest", np.int64),
+        ("earliest", np.int64),  # time on the clock of inversions
+    ]
+)
+"""What is known of a producer."""
+_NOTHING = np.array((0, 0, 0, 0, 0, 0, 0, LONG_MAX, _NONE, LONG_MAX), SUMS)
+_EDGES = np.dtype(
+    [
+        ("without_time", np.int64),
+        ("timed", np.int64),  # entries on the clock of inversions; without any what follows says nothing
+        ("first_producer", np.int64),
+        ("first", np.int64),
+        ("last", np.int64),
+        ("latest", np.int64),
+        ("shift", np.int64),  # bits by which offsets are rounded
+    ]
+)
+
+
+class SumClocks(Struct, frozen=True):
+    """What entries say of their producers' clocks. A row: ``names`` of producers, ``sums`` and ``offsets`` (producer, offset, count)
+    of them by number, ``edges`` of the entries in front and behind, and, until a window is judged, producer and publish time of each
+    entry without a broker's stamp.
+    """
+
+    options: SkewOptions
+
+    COLUMNS: ClassVar[tuple[str, ...]] = ("names", "sums", "offsets", "edges", "unstamped", "unstamped_ms")
+    window_entries: ClassVar[int] = WINDOW_ENTRIES
+
+    def partial(self, batch: EntryBatch) -> Row:
+        """Return the row of a batch."""
         framed = batch.rows["flags"] & UNFRAMED == 0
-        self._without_time += int((~framed).sum())
+        edges = np.zeros(1, _EDGES)
+        edges["without_time"] = int((~framed).sum())
         batch = batch.take(framed)
-        if not len(batch):
-            return
-        producers = self._number(batch)
+        names, producers = _number(batch)
+        sums = np.full(len(names), _NOTHING, SUMS)
         rows = batch.rows
         publish, broker = rows["publish_ms"], rows["broker_ms"]
         stamped = rows["flags"] & HAS_BROKER_TIME != 0
-        self._count("entries", producers)
-        self._count("messages", producers, rows["messages"])
-        self._count("timed", producers[stamped])
+        _count(sums, "entries", producers)
+        np.add.at(sums["messages"], producers, rows["messages"])
         stamped_producers = producers[stamped]
+        _count(sums, "timed", stamped_producers)
         offsets = (publish - broker)[stamped]
-        np.minimum.at(self._lowest, stamped_producers, offsets)
-        np.maximum.at(self._highest, stamped_producers, offsets)
-        self._offsets.add(stamped_producers, offsets)
-        self._count("future", stamped_producers[offsets > self._options.tolerance_ms])
-        self._count("late", stamped_producers[offsets < -self._options.tolerance_ms])
-        times = {"publish": publish, "broker": broker, "auto": np.where(stamped, broker, publish)}[self._options.clock]
-        on_clock = stamped if self._options.clock == "broker" else np.ones(len(rows), bool)
-        self._add_inversions(producers[on_clock], times[on_clock])
-        unstamped_ms = publish[~stamped]
-        self._window.append((producers[~stamped], unstamped_ms))
-        self._window_entries += len(unstamped_ms)
-        if self._window_entries >= WINDOW_ENTRIES:
-            self._judge_window()
+        np.minimum.at(sums["lowest"], stamped_producers, offsets)
+        np.maximum.at(sums["highest"], stamped_producers, offsets)
+        _count(sums, "future", stamped_producers[offsets > self.options.tolerance_ms])
+        _count(sums, "late", stamped_producers[offsets < -self.options.tolerance_ms])
+        times = {"publish": publish, "broker": broker, "auto": np.where(stamped, broker, publish)}[self.options.clock]
+        on_clock = stamped if self.options.clock == "broker" else np.ones(len(rows), bool)
+        _add_inversions(sums, edges, producers[on_clock], times[on_clock])
+        table = _OffsetTable()
+        table.add(stamped_producers, offsets)
+        return _row(names, sums, table, edges, producers[~stamped].astype(np.int32), publish[~stamped])
 
-    def _number(self, batch: EntryBatch) -> Array:
-        """Return the number of each entry's producer; new ones get the next."""
-        spans = batch.producer_spans()
-        numbers = np.empty(len(batch), np.int32)
-        firsts = np.empty(len(batch), np.int32)
-        table = np.full(1 << (2 * len(batch)).bit_length(), -1, np.int32)
-        count = number_spans(batch.data, spans, numbers, firsts, table)
-        places = spans[firsts[:count]].tolist()
-        names = [batch.data[start : start + length].tobytes() for start, length in places]
-        known = np.array([self._names.setdefault(name, len(self._names)) for name in names], np.int64)
-        more = len(self._names) - len(self._lowest)
-        for name, column in self._sums.items():
-            self._sums[name] = np.append(column, np.zeros(more, np.int64))
-        self._lowest = np.append(self._lowest, np.full(more, LONG_MAX, np.int64))
-        self._highest = np.append(self._highest, np.full(more, _NONE, np.int64))
-        return known[numbers]
+    def merge(self, rows: Sequence[Row]) -> Row:
+        """Return the row of rows that follow each other."""
+        numbers: dict[bytes, int] = {}
+        known = [
+            np.array([numbers.setdefault(name, len(numbers)) for name in _names_of(row)], np.int64) for row in rows
+        ]
+        sums = np.full(len(numbers), _NOTHING, SUMS)
+        edges = np.zeros(1, _EDGES)
+        table = _OffsetTable()
+        for row, places in zip(rows, known, strict=True):
+            _join(sums, edges, places, np.frombuffer(row["sums"], SUMS), np.frombuffer(row["edges"], _EDGES))
+            table.join(*_offsets_of(row), places)
+        unstamped = [places[np.frombuffer(row["unstamped"], np.int32)] for row, places in zip(rows, known, strict=True)]
+        times = [np.frombuffer(row["unstamped_ms"], np.int64) for row in rows]
+        nothing = [np.zeros(0, np.int64)]
+        producers = np.concatenate(unstamped + nothing).astype(np.int32)
+        return _row([*numbers], sums, table, edges, producers, np.concatenate(times + nothing))
 
-    def _count(self, name: str, producers: Array, amounts: Array | None = None) -> None:
-        if amounts is None:
-            self._sums[name] += np.bincount(producers, minlength=len(self._lowest))
-        else:
-            np.add.at(self._sums[name], producers, amounts)
-
-    def _add_inversions(self, producers: Array, times: Array) -> None:
-        if not len(times):
-            return
-        before = np.append(self._last, times[:-1])
-        latest = np.maximum.accumulate(np.append(self._latest, times))
-        self._count("inversions", producers[times < before])
-        backwards = np.flatnonzero(
-            times < latest[:-1]
-        )  # never where nothing came before: its latest is the least number
-        np.maximum.at(self._sums["backwards"], producers[backwards], latest[backwards] - times[backwards])
-        self._last, self._latest = int(times[-1]), int(latest[-1])
-
-    def _judge_window(self) -> None:
+    def judge(self, row: Row) -> Row:
         """Count the entries without a broker's stamp that are too early or too late for their place in the topic."""
-        producers = np.concatenate([window[0] for window in self._window] or [np.zeros(0, np.int64)])
-        times = np.concatenate([window[1] for window in self._window] or [np.zeros(0, np.int64)])
-        self._window, self._window_entries = [], 0
-        future, late = misplaced(times, self._options.tolerance_ms)
-        if self._options.now_ms < LONG_MAX - self._options.tolerance_ms:
-            future |= times > self._options.now_ms + self._options.tolerance_ms
-        self._count("future", producers[future])
-        self._count("late", producers[late & ~future])
+        times = np.frombuffer(row["unstamped_ms"], np.int64)
+        if not len(times):
+            return row
+        producers = np.frombuffer(row["unstamped"], np.int32)
+        future, late = misplaced(times, self.options.tolerance_ms)
+        if self.options.now_ms < LONG_MAX - self.options.tolerance_ms:
+            future |= times > self.options.now_ms + self.options.tolerance_ms
+        sums = np.frombuffer(row["sums"], SUMS).copy()
+        _count(sums, "future", producers[future])
+        _count(sums, "late", producers[late & ~future])
+        return {**row, "sums": sums.tobytes(), "unstamped": b"", "unstamped_ms": b""}
 
-    def finish(self, topic: str, missing: int, unreadable: int) -> TopicSkew:
-        self._judge_window()
-        medians = self._offsets.medians(len(self._names))
-        found = [self._producer(name, number, medians) for name, number in self._names.items()]
+    def close(self, row: Row) -> Row:
+        """Return the row with one offset a producer: the median, which it keeps."""
+        return {**row, "offsets": _medians(_offsets_of(row)[0]).tobytes()}
+
+    def answer(self, row: Row, topic: str, missing: int, unreadable: int) -> TopicSkew:
+        """Return what the row of a whole topic says."""
+        edges = np.frombuffer(row["edges"], _EDGES)[0]
+        offsets, shift = _offsets_of(row)
+        medians = dict(zip(offsets[:, 0].tolist(), (offsets[:, 1] << shift).tolist(), strict=True))
+        sums = np.frombuffer(row["sums"], SUMS)
+        found = [_producer(name, sums[number], medians.get(number)) for number, name in enumerate(_names_of(row))]
         found.sort(key=lambda row: (-(row.future + row.late), -row.furthest_ms, -row.inversions, row.producer))
         # Without a broker's stamp one wrong clock makes the others look wrong: then the worst alone is certain.
         found = [
             replace(row, blamed=row.future + row.late > 0 and (row.broker_times > 0 or place == 0))
             for place, row in enumerate(found)
         ]
+        without_time = int(edges["without_time"])
         return TopicSkew(
             topic=topic,
-            clock=self._options.clock,
-            tolerance_ms=self._options.tolerance_ms,
-            entries=sum(row.entries for row in found) + self._without_time,
-            messages=sum(row.messages for row in found) + self._without_time,
+            clock=self.options.clock,
+            tolerance_ms=self.options.tolerance_ms,
+            entries=sum(row.entries for row in found) + without_time,
+            messages=sum(row.messages for row in found) + without_time,
             broker_times=sum(row.broker_times for row in found),
             inversions=sum(row.inversions for row in found),
             max_backwards_ms=max((row.max_backwards_ms for row in found), default=0),
             future=sum(row.future for row in found),
             late=sum(row.late for row in found),
-            without_time=self._without_time,
+            without_time=without_time,
             missing=missing,
             unreadable=unreadable,
             blame=next((row.producer for row in found if row.blamed), None),
             producers=tuple(found),
         )
 
-    def _producer(self, name: bytes, number: int, medians: dict[int, int]) -> ProducerSkew:
-        sums = {key: int(column[number]) for key, column in self._sums.items()}
-        timed = sums["timed"] > 0
-        return ProducerSkew(
-            producer=name.decode("utf-8", "backslashreplace"),
-            entries=sums["entries"],
-            messages=sums["messages"],
-            broker_times=sums["timed"],
-            offset_min_ms=int(self._lowest[number]) if timed else None,
-            offset_median_ms=medians[number] if timed else None,
-            offset_max_ms=int(self._highest[number]) if timed else None,
-            inversions=sums["inversions"],
-            max_backwards_ms=sums["backwards"],
-            future=sums["future"],
-            late=sums["late"],
-        )
+
+def _row(names: Sequence[bytes], sums: Array, table: _OffsetTable, edges: Array, producers: Array, times: Array) -> Row:
+    edges["shift"] = table.shift
+    packed = msgspec.msgpack.encode(names)
+    columns = (sums, table.rows(), edges, producers, times)
+    return dict(zip(SumClocks.COLUMNS, (packed, *(column.tobytes() for column in columns)), strict=True))
+
+
+def _names_of(row: Row) -> list[bytes]:
+    return msgspec.msgpack.decode(row["names"], type=list[bytes])
+
+
+def _offsets_of(row: Row) -> tuple[Array, int]:
+    return np.frombuffer(row["offsets"], np.int64).reshape(-1, 3), int(np.frombuffer(row["edges"], _EDGES)[0]["shift"])
+
+
+def _number(batch: EntryBatch) -> tuple[list[bytes], Array]:
+    """Return the names of a batch's producers, and the number of each entry's."""
+    spans = batch.producer_spans()
+    numbers = np.empty(len(batch), np.int32)
+    firsts = np.empty(len(batch), np.int32)
+    table = np.full(1 << (2 * len(batch)).bit_length(), -1, np.int32)
+    count = number_spans(batch.data, spans, numbers, firsts, table)
+    places = spans[firsts[:count]].tolist()
+    return [batch.data[start : start + length].tobytes() for start, length in places], numbers.astype(np.int64)
+
+
+def _count(sums: Array, name: str, producers: Array) -> None:
+    sums[name] += np.bincount(producers, minlength=len(sums))
+
+
+def _add_inversions(sums: Array, edges: Array, producers: Array, times: Array) -> None:
+    if not len(times):
+        return
+    _count(sums, "inversions", producers[1:][times[1:] < times[:-1]])
+    latest = np.maximum.accumulate(times)
+    np.maximum.at(sums["backwards"], producers, latest - times)
+    np.minimum.at(sums["earliest"], producers, times)
+    edges["timed"] = len(times)
+    edges["first_producer"], edges["first"] = producers[0], times[0]
+    edges["last"], edges["latest"] = times[-1], latest[-1]
+
+
+def _join(sums: Array, edges: Array, places: Array, more: Array, following: Array) -> None:
+    """Add the sums and edges of entries that follow; ``places``: the number of each of their producers here."""
+    for name in ("entries", "messages", "timed", "inversions", "future", "late"):
+        sums[name][places] += more[name]
+    sums["lowest"][places] = np.minimum(sums["lowest"][places], more["lowest"])
+    sums["highest"][places] = np.maximum(sums["highest"][places], more["highest"])
+    backwards = np.maximum(sums["backwards"][places], more["backwards"])
+    edges["without_time"] += following["without_time"]
+    if following["timed"][0] and edges["timed"][0]:
+        first = places[following["first_producer"][0]]
+        sums["inversions"][first] += following["first"][0] < edges["last"][0]
+        earliest = np.minimum(more["earliest"], edges["latest"][0])  # of a producer without a time: not before
+        backwards = np.maximum(backwards, edges["latest"][0] - earliest)
+    sums["backwards"][places] = backwards
+    sums["earliest"][places] = np.minimum(sums["earliest"][places], more["earliest"])
+    if following["timed"][0]:
+        if not edges["timed"][0]:
+            edges["first_producer"], edges["first"] = places[following["first_producer"][0]], following["first"]
+            edges["latest"] = following["latest"]
+        edges["timed"] += following["timed"]
+        edges["last"], edges["latest"] = following["last"], np.maximum(edges["latest"], following["latest"])
+
+
+def _producer(name: bytes, sums: np.void, median_ms: int | None) -> ProducerSkew:
+    timed = sums["timed"] > 0
+    return ProducerSkew(
+        producer=name.decode("utf-8", "backslashreplace"),
+        entries=int(sums["entries"]),
+        messages=int(sums["messages"]),
+        broker_times=int(sums["timed"]),
+        offset_min_ms=int(sums["lowest"]) if timed else None,
+        offset_median_ms=median_ms,
+        offset_max_ms=int(sums["highest"]) if timed else None,
+        inversions=int(sums["inversions"]),
+        max_backwards_ms=int(sums["backwards"]),
+        future=int(sums["future"]),
+        late=int(sums["late"]),
+    )
 
 
 def misplaced(times: Array, tolerance_ms: int) -> tuple[Array, Array]:
@@ -262,24 +354,36 @@ class _OffsetTable:
 
     def __init__(self) -> None:
         self._counts = Sums(2, 1)  # producer, offset >> shift, count
-        self._shift = 0
+        self.shift = 0
 
     def add(self, producers: Array, offsets: Array) -> None:
-        if not len(producers):
-            return
-        self._counts.add(producers, offsets >> self._shift, 1)
-        while len(self._counts) > DISTINCT_OFFSETS_MAX and len(rows := self._counts.rows()) > DISTINCT_OFFSETS_MAX:
-            self._shift += 1
-            self._counts.replace(np.column_stack([rows[:, 0], rows[:, 1] >> 1, rows[:, 2]]))
+        """Add an offset of each of these producers."""
+        self._counts.add(producers, offsets >> self.shift, 1)
 
-    def medians(self, producers: int) -> dict[int, int]:
-        """Return producer → lower median of its offsets, for those that have any."""
+    def join(self, rows: Array, shift: int, places: Array) -> None:
+        """Add the rows of a table, whose offsets are rounded by a shift; ``places``: the number of each of its producers here."""
+        if shift > self.shift:
+            self._round(shift - self.shift)
+        self._counts.add(places[rows[:, 0]], rows[:, 1] >> (self.shift - shift), rows[:, 2])
+        while len(self._counts) > DISTINCT_OFFSETS_MAX and len(self._counts.rows()) > DISTINCT_OFFSETS_MAX:
+            self._round(1)
+
+    def _round(self, bits: int) -> None:
         rows = self._counts.rows()
-        found: dict[int, int] = {}
-        edges = np.searchsorted(rows[:, 0], np.arange(producers + 1))
-        for producer, (low, high) in enumerate(pairwise(edges.tolist())):
-            if high > low:
-                total = np.cumsum(rows[low:high, 2])
-                middle = int(np.searchsorted(total, (total[-1] + 1) // 2))
-                found[producer] = int(rows[low + middle, 1]) << self._shift
-        return found
+        self.shift += bits
+        self._counts.replace(np.column_stack([rows[:, 0], rows[:, 1] >> bits, rows[:, 2]]))
+
+    def rows(self) -> Array:
+        """Return (producer, offset, count), in this order."""
+        return self._counts.rows()
+
+
+def _medians(rows: Array) -> Array:
+    """Return of the rows of a table the one of each producer that has the lower median of its offsets."""
+    firsts = np.flatnonzero(np.diff(rows[:, 0], prepend=-1))
+    lasts = np.append(firsts[1:], len(rows))
+    chosen = []
+    for first, last in zip(firsts.tolist(), lasts[: len(firsts)].tolist(), strict=True):
+        total = np.cumsum(rows[first:last, 2])
+        chosen.append(first + int(np.searchsorted(total, (total[-1] + 1) // 2)))
+    return rows[chosen]

@@ -1,0 +1,348 @@
+"""What the entries of topics add up to: a row of each batch, and one row of rows that follow each other.
+
+A reduction is these two functions, and the same two run in this process, in others, and on Spark, which merges rows where they
+are. All batches of all topics of a command are handed to the engine at once, as runs of bytes; here arrives a row of each topic.
+
+Batches are numbered through all scans. A part is the row of batches that follow each other in one window of a scan, or of several
+whole windows: of a window what needs the order of its entries is found where its row is, so no more than a window is ever together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from itertools import groupby
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+from msgspec import Struct, field
+
+from pulsar_admin.store.engine.memory import slice_bytes
+from pulsar_admin.store.engine.slices import FileRange
+from pulsar_admin.store.errors import NotWritable, SourceChanged
+from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.scan.byte_runs import PackedPlaces, pack_places
+from pulsar_admin.store.scan.entries import EntryScan
+from pulsar_admin.store.scan.places import EntryBatch, Places
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pulsar_admin.store.engine.operation import Engine
+    from pulsar_admin.store.model.reader import EntryReader
+
+Row = dict[str, bytes]
+_TOGETHER = 64  # parts that are merged at once
+_JOB_BYTES = 64 << 20  # of packed places that an engine is given at once
+_PIECES_A_SLOT = 3
+_LEAST_PIECE_BYTES = 1 << 20
+
+
+class Reduction(Protocol):
+    """What entries in topic order add up to. ``merge`` is associative; of nothing it returns the row of no entries.
+
+    ``window_entries``: of so many entries together ``judge`` finds what needs their order; 0: nothing does. ``close`` shortens the
+    row of a whole scan to what the answer needs. Both change nothing in a row that they returned.
+    """
+
+    COLUMNS: ClassVar[tuple[str, ...]]
+    window_entries: ClassVar[int]
+
+    def partial(self, batch: EntryBatch) -> Row:
+        """Return the row of a batch."""
+
+    def merge(self, rows: Sequence[Row]) -> Row:
+        """Return the row of rows that follow each other."""
+
+    def judge(self, row: Row) -> Row:
+        """Return the row of a whole window, which was looked at."""
+
+    def close(self, row: Row) -> Row:
+        """Return the row of a whole scan, in short."""
+
+
+class Part(NamedTuple):
+    """The row of the batches ``first`` to ``end`` (excluded), and the batches of their window and scan; an end of −1 is not known."""
+
+    scan: int
+    scan_end: int
+    window: int
+    window_end: int
+    first: int
+    end: int
+    row: Row
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether it has whole windows."""
+        return (self.first, self.end) == (self.window, self.window_end)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has the whole scan."""
+        return (self.first, self.end) == (self.scan, self.scan_end)
+
+
+_KEYS = Part._fields[:-1]
+
+
+def _looked_at(reduction: Reduction, part: Part) -> Part:
+    """Return a part whose row is new, judged and closed where it has all of a window and of its scan."""
+    row = reduction.judge(part.row) if part.is_judged else part.row
+    return part._replace(row=reduction.close(row) if part.is_whole else row)
+
+
+def merge_parts(reduction: Reduction, parts: Iterable[Part]) -> list[Part]:
+    """Return the parts of one scan with those merged that follow each other: in a window, and windows that were judged."""
+    ordered = sorted(parts, key=lambda part: part.first)
+    ordered = _merged(reduction, ordered, lambda one, other: one.window == other.window)
+    return _merged(reduction, ordered, lambda one, other: one.is_judged and other.is_judged)
+
+
+def _merged(reduction: Reduction, parts: list[Part], belong: Callable[[Part, Part], bool]) -> list[Part]:
+    groups: list[list[Part]] = []
+    for part in parts:
+        if groups and groups[-1][-1].end == part.first and belong(groups[-1][-1], part):
+            groups[-1].append(part)
+        else:
+            groups.append([part])
+    merged = []
+    for first, *others in groups:
+        if others:
+            row = reduction.merge([first.row, *(part.row for part in others)])
+            first = first._replace(end=others[-1].end, window_end=others[-1].window_end, row=row)
+            first = _looked_at(reduction, first)
+        merged.append(first)
+    return merged
+
+
+# -- on engines --------------------------------------------------------------------------------------------------------
+
+
+class Batch(NamedTuple):
+    """A batch of a slice: where it belongs (a part without its row), and where its entries lie."""
+
+    scan: int
+    scan_end: int
+    window: int
+    window_end: int
+    number: int
+    places: PackedPlaces
+
+    def part(self, reduction: Reduction, row: Row) -> Part:
+        """Return the part that is this batch."""
+        return _looked_at(reduction, Part(*self[:5], self.number + 1, row))
+
+
+class EntryBatches(FileRange, frozen=True, eq=False):
+    """One slice: batches that follow each other, and the files they lie in."""
+
+    batches: Sequence[Batch] = ()
+    paths: dict[int, str] = field(default_factory=dict)
+
+
+class ReduceEntries(Struct, frozen=True):
+    """The parts of slices of batches; of a batch that is not proven to be what was imported there is none."""
+
+    reduction: Reduction
+    heads: bool
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of a part."""
+        import pyarrow as pa
+
+        keys = [(name, pa.int64()) for name in _KEYS]
+        return pa.schema([*keys, *((name, pa.binary()) for name in self.reduction.COLUMNS)])
+
+    def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
+        """Yield the parts of a slice."""
+        from pulsar_admin.store.scan.operations import PlainFiles
+
+        assert isinstance(piece, EntryBatches)
+        with closing(PlainFiles(piece.paths)) as files:
+            for _, batches in groupby(piece.batches, lambda batch: batch.scan):
+                parts: list[Part] = []
+                for batch in batches:
+                    entries = batch.places.read(files, self.heads, None)
+                    if entries is not None:
+                        parts.append(batch.part(self.reduction, self.reduction.partial(entries)))
+                        del entries
+                    if len(parts) >= _TOGETHER:
+                        parts = merge_parts(self.reduction, parts)
+                yield self._rows_of(merge_parts(self.reduction, parts))
+
+    def merge(self, table: pa.Table) -> pa.Table:
+        """Return the parts in a table with those merged that follow each other."""
+        import pyarrow as pa
+
+        of_scans: dict[int, list[Part]] = {}
+        for part in self.parts(table):
+            of_scans.setdefault(part.scan, []).append(part)
+        merged = [self._rows_of(merge_parts(self.reduction, of_scans.pop(scan))) for scan in [*of_scans]]
+        return pa.Table.from_batches(merged, self.schema)
+
+    def parts(self, table: pa.Table) -> Iterator[Part]:
+        """Yield the parts in a table."""
+        names = self.reduction.COLUMNS
+        for batch in table.to_batches():
+            for row in batch.to_pylist():
+                yield Part._make([*(row[name] for name in _KEYS), {name: row[name] for name in names}])
+
+    def _rows_of(self, parts: Sequence[Part]) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        from pulsar_admin.store.scan.arrow import column
+
+        keys = np.array([part[:-1] for part in parts], np.int64).reshape(-1, len(_KEYS))
+        columns = [column(keys[:, at]) for at in range(keys.shape[1])]
+        for name in self.reduction.COLUMNS:
+            values = [part.row[name] for part in parts]
+            ends = np.cumsum([0, *map(len, values)]).astype(np.int32)
+            buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(values))]
+            columns.append(pa.Array.from_buffers(pa.binary(), len(parts), buffers))
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+# -- all scans of a command ----------------------------------------------------------------------------------------------
+
+
+class Reductions:
+    """What the entries of each of several scans add up to; the reader's engine reads for all of them when the first is asked for."""
+
+    def __init__(self, reader: EntryReader, scans: Sequence[EntryScan], reduction: Reduction) -> None:
+        self._reader = reader
+        self._scans = scans
+        self._reduction = reduction
+        self._of_scans: list[range] = []  # the numbers of each one's batches, once they were handed out
+        self._left: dict[int, Batch] = {}  # by number: those that no part has
+        self._parts: dict[int, list[Part]] = {}  # by the number of a scan's first batch
+
+    def row(self, index: int) -> Row:
+        """Return the row of the scan with this index; raises what reading raises."""
+        scan = self._scans[index]
+        if self._reader.engine is None:
+            return self._read_here(scan)
+        if not self._of_scans:
+            self._read_all(self._reader.engine)
+        numbers = self._of_scans[index]
+        if not numbers:
+            return self._reduction.close(self._reduction.merge([]))
+        parts = self._parts.pop(numbers.start, [])
+        for number in numbers:
+            batch = self._left.pop(number, None)
+            if batch is not None:
+                parts.append(batch.part(self._reduction, self._read_again(scan, batch.places)))
+        # Of a scan that was handed out in several turns the end was not known.
+        whole = merge_parts(self._reduction, [part._replace(scan_end=numbers.stop) for part in parts])
+        return self._reduction.close(self._reduction.merge([part.row for part in whole]))
+
+    def _read_here(self, scan: EntryScan) -> Row:
+        judged: list[Row] = []
+        for _, groups in groupby(_in_windows(scan, self._reduction.window_entries), lambda group: group[0]):
+            rows: list[Row] = []
+            for _, places in groups:
+                rows += map(self._reduction.partial, scan.read_here(places))
+                self._reader.advance(places.bytes)
+                if len(rows) >= _TOGETHER:
+                    rows = [self._reduction.merge(rows)]
+            judged.append(self._reduction.judge(self._reduction.merge(rows)))
+        return self._reduction.close(self._reduction.merge(judged))
+
+    def _read_again(self, scan: EntryScan, packed: PackedPlaces) -> Row:
+        """Return the row of a batch that no engine could give: what is wrong with it is noted, or raised, as ever."""
+        groups: Iterable[Places]
+        if packed.is_scattered:
+            groups = [packed.places()]
+        else:
+            groups = EntryScan(self._reader, packed.parts(), scan.heads, scan.batch_bytes, scan.digests).groups()
+        return self._reduction.merge(
+            [self._reduction.partial(batch) for places in groups for batch in scan.read_here(places)]
+        )
+
+    def _read_all(self, engine: Engine) -> None:
+        waiting: list[Batch] = []
+        waiting_bytes = number = 0
+        for scan in self._scans:
+            first, scan_at = number, len(waiting)
+            for _, groups in groupby(_in_windows(scan, self._reduction.window_entries), lambda group: group[0]):
+                window, window_at = number, len(waiting)
+                for _, places in groups:
+                    if waiting_bytes >= _JOB_BYTES and (window == number or not self._reduction.window_entries):
+                        waiting[window_at:] = [batch._replace(window_end=number) for batch in waiting[window_at:]]
+                        self._run(engine, waiting)
+                        waiting, waiting_bytes = [], 0
+                        window, window_at, scan_at = number, 0, 0
+                    packed = pack_places(places, scan.heads)
+                    waiting.append(Batch(first, -1, window, -1, number, packed))
+                    waiting_bytes += len(packed.packed)
+                    number += 1
+                waiting[window_at:] = [batch._replace(window_end=number) for batch in waiting[window_at:]]
+            waiting[scan_at:] = [batch._replace(scan_end=number) for batch in waiting[scan_at:]]
+            self._of_scans.append(range(first, number))
+        if waiting:
+            self._run(engine, waiting)
+
+    def _run(self, engine: Engine, batches: Sequence[Batch]) -> None:
+        self._left |= {batch.number: batch for batch in batches}
+        pieces = [*self._pieces(engine, batches)]
+        operation = ReduceEntries(self._reduction, self._scans[0].heads)
+        windows, scans = (len({batch[key] for batch in batches}) for key in (2, 0))
+        merged_by = {"window": windows} if windows == scans else {"window": windows, "scan": scans}
+        for table in engine.reduce(operation, pieces, lambda piece: self._reader.advance(piece.bytes), merged_by):
+            for part in operation.parts(table):
+                for number in range(part.first, part.end):
+                    del self._left[number]
+                parts = self._parts.setdefault(part.scan, [])
+                parts.append(part)
+                if len(parts) >= _TOGETHER or sum(one.end - one.first for one in parts) == part.scan_end - part.scan:
+                    self._parts[part.scan] = merge_parts(self._reduction, parts)
+        # What it could not read is read again here, and explained, or listed by who reads it.
+        ours = set(map(id, pieces))
+        engine.failed[:] = [failed for failed in engine.failed if id(failed.piece) not in ours]
+
+    def _pieces(self, engine: Engine, batches: Sequence[Batch]) -> Iterator[EntryBatches]:
+        """Yield slices of batches, some for each slot of the engine; what lies in a file that is gone is left out."""
+        total_bytes = sum(batch.places.bytes for batch in batches)
+        target_bytes = max(_LEAST_PIECE_BYTES, total_bytes // (_PIECES_A_SLOT * engine.slots))
+        target_bytes = min(target_bytes, slice_bytes(engine.memory_bytes))
+        known: dict[int, str | None] = {}
+        group: list[Batch] = []
+        paths: dict[int, str] = {}
+        size_bytes = 0
+        for batch in batches:
+            for file_id in batch.places.files:
+                if file_id not in known:
+                    try:
+                        known[file_id] = str(self._reader.files.path_of(file_id))
+                    except (SourceChanged, NotWritable):  # who reads it here finds the same, and says so
+                        known[file_id] = None
+            found = {file_id: path for file_id in batch.places.files if (path := known[file_id]) is not None}
+            if len(found) < len(batch.places.files):
+                self._reader.advance(batch.places.bytes)
+                continue
+            group.append(batch)
+            paths |= found
+            size_bytes += batch.places.bytes
+            if size_bytes >= target_bytes:
+                yield _slice_of(group, paths, size_bytes)
+                group, paths, size_bytes = [], {}, 0
+        if group:
+            yield _slice_of(group, paths, size_bytes)
+
+
+def _slice_of(batches: list[Batch], paths: dict[int, str], size_bytes: int) -> EntryBatches:
+    file_id, path = next(iter(paths.items()))
+    return EntryBatches(path, FileKind.ENTRY_LOG, file_id, 0, size_bytes, batches=batches, paths=paths)
+
+
+def _in_windows(scan: EntryScan, window_entries: int) -> Iterator[tuple[int, Places]]:
+    """Yield (number of the window, places) of a scan's groups, cut where a window ends; 0 entries: all are in one window."""
+    seen = 0
+    for places in scan.groups():
+        while window_entries and (room := window_entries - seen % window_entries) < len(places):
+            yield seen // window_entries, places.take(np.s_[:room])
+            places = places.take(np.s_[room:])
+            seen += room
+        yield seen // window_entries if window_entries else 0, places
+        seen += len(places)
