@@ -115,19 +115,42 @@ class TableGroup(TakesGlobals, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        two = command_table.TWO_WORDS.get(" ".join(args[:2])) if self.path == "topics" else None
-        if two is not None and any(re.match("-s|--subscription", word) for word in args):
-            args = [two, *args[2:]]
+        args = self._meant(ctx, args)
         name = args[0]
+        if name == "--help" or name == "--version":
+            self.make_context(ctx.info_name, args, ctx.parent)  # which shows it and exits
         if self.get_command(ctx, name) is None and not name.startswith("-") and not ctx.resilient_parsing:
             check_left(ctx, f"{self.path} {name}".strip())
             raise click.UsageError(f"No such command {name!r}.{self._suggestion(ctx, name)}", ctx)
         return super().resolve_command(ctx, args)
 
+    def _meant(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Return ``args`` with plain words replaced by the commands that they mean; raises UsageError where those are to be typed."""
+        own = self.path.split()
+        if args[0] == "help" and not ctx.resilient_parsing:
+            return [*args[1:], "--help"]
+        if self.path == "store import" and self.get_command(ctx, args[0]) is None and os.path.exists(args[0]):
+            return ["standalone", *args]
+        tails = [" -s", ""] if any(re.match("-s|--subscription", word) for word in args) else [""]
+        for count, tail in ((count, tail) for count in (3, 2, 1) for tail in tails):
+            meant = command_table.MEANT.get(" ".join([*own, *args[:count]]) + tail, "")
+            words, left = meant.split(), args[count:]
+            if meant and ": " not in meant and words[: len(own)] == own:
+                return [*words[len(own) :], *left]
+            if meant:
+                from pulsar_admin.store.names import shell_word
+
+                typed = (
+                    meant
+                    if ": " in meant
+                    else " ".join([f"Did you mean: pulsar-admin {meant}", *map(shell_word, left)])
+                )
+                for place in ("TOPIC", "NEW"):
+                    typed = typed.replace("{}", shell_word(left.pop(0)) if left else place, 1)
+                raise click.UsageError(f"No such command {' '.join(args[:count])!r}. {typed}", ctx)
+        return args
+
     def _suggestion(self, ctx: click.Context, name: str) -> str:
-        instead = command_table.INSTEAD.get(f"{self.path} {name}".strip())
-        if instead:
-            return f" Here it is: pulsar-admin {instead}"
         from pulsar_admin.suggest import suggestions
 
         names = self.list_commands(ctx) + [alias for row in lookup.rows_of(self.path).values() for alias in row.aliases]

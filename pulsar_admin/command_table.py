@@ -50,13 +50,33 @@ GROUPS: dict[str, str] = {
 ALIASES = {"persistent": "topics", "non-persistent": "topics", "sink": "sinks", "source": "sources"}
 """Upstream's other names of groups."""
 
-INSTEAD = {
-    "documents": "--help",
+MEANT = {
+    "undo": "store undo",
+    "log": "store log",
+    "history": "store history",
+    "diff": "store diff",
+    "import": "store import",
+    "usage": "store usage",
+    "du": "store usage",
+    "search": "topics search",
+    "why": "topics why",
+    "version": "--version",
+    "documents": "Here it is: pulsar-admin --help",
+    "backlog": "topics subscriptions --table",
+    "backlog -s": "topics analyze-backlog",
+    "topics backlog": "topics subscriptions --table",
+    "topics backlog -s": "topics analyze-backlog",
+    "topics find": "topics find-by-time",
+    "topics history": "store history",
+    "topics history -s": "topics subscription-history",
+    "topics subscriptions history -s": "topics subscription-history",
+    "topics move": "A topic is copied, from another store: pulsar-admin topics copy {} --from STORE --to {}",
+    "topics rename": "A topic is copied, from another store: pulsar-admin topics copy {} --from STORE --to {}",
+    "topics producers": "Which producers wrote its messages, and their clocks: pulsar-admin topics skew {}",
+    "ledgers show": "ledgers info",
 }
-"""What a live broker's pulsar-admin has under another name."""
-
-TWO_WORDS = {"subscriptions history": "subscription-history"}
-"""What a command is called in two words, the first of which is one by itself that knows no --subscription."""
+"""Plain words, followed by ``-s`` where a subscription has to be named → the words that take their place, or a sentence
+with the command to type, in which what was typed is put."""
 
 LEFT: dict[str, str] = {
     "store generate": "docs/howto/generate.md",

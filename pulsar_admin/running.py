@@ -15,8 +15,16 @@ from pulsar_admin.config import Settings
 from pulsar_admin.errors import NO_ROOM, NOT_FOUND, PROBLEMS, exit_code_of, failure_of
 from pulsar_admin.global_options import GIVEN
 from pulsar_admin.results import Result, Results
-from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, NotFound, SourceChanged, StoreError, Unsupported
-from pulsar_admin.store.names import TopicName, shell_word
+from pulsar_admin.store.errors import (
+    IndexCorrupt,
+    InvalidValue,
+    NotFound,
+    SourceChanged,
+    StoreError,
+    TopicNotFound,
+    Unsupported,
+)
+from pulsar_admin.store.names import TopicName, parse_topic, shell_word
 from pulsar_admin.store.pace import PACE
 from pulsar_admin.store.wording import counted
 from pulsar_admin.typable import own_items
@@ -502,9 +510,16 @@ class Running(Results):
                 yield from () if value is True else (str(value),)
 
     def _suggest_names(self, error: StoreError) -> None:
-        """Add similar names to the hint of an error about an unknown name."""
+        """Add to the hint of an error about an unknown name when it was deleted, or similar names."""
         if self._store is None or not isinstance(error, NotFound) or "near" in error.context:
             return
+        if isinstance(error, TopicNotFound) and "topic" in error.context and not self._failed:
+            from pulsar_admin.deleted import deletion_hint
+
+            with suppress(StoreError, OSError), self._store.read() as txn:
+                if hint := deletion_hint(txn, parse_topic(str(error.context["topic"]))):
+                    error.hint = hint
+                    return
         from pulsar_admin.store.model.suggestions import near_names
 
         with suppress(StoreError), self._store.read() as txn:

@@ -97,17 +97,36 @@ def test_a_group_or_the_program_alone_shows_help_and_is_a_usage_error(cli: Cli) 
         assert shown in result.stderr
 
 
-@pytest.mark.parametrize(("words", "text"), [(("documents", "generate"), "Here it is: pulsar-admin --help\n")])
-def test_what_a_live_pulsar_admin_has_is_explained(cli: Cli, words: tuple[str, ...], text: str) -> None:
-    result = cli(*words)
-    assert result.exit_code == 2
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("documents generate", "Here it is: pulsar-admin --help\n"),
+        ("topics move a/b/c d/e/f", "pulsar-admin topics copy a/b/c --from STORE --to d/e/f\n"),
+        ("topics producers", "pulsar-admin topics skew TOPIC\n"),
+        ("topics --color never history a/b/c", "Did you mean: pulsar-admin store history a/b/c\n"),
+    ],
+)
+def test_a_command_that_is_not_here_is_answered_with_the_line_to_type(cli: Cli, line: str, text: str) -> None:
+    result = cli(*line.split())
+    assert (result.exit_code, result.stdout) == (2, "")
     assert text in result.stderr
 
 
-@pytest.mark.parametrize("command", command_table.INSTEAD.values())
-def test_what_is_named_instead_is_there(cli: Cli, command: str) -> None:
-    words = [word for word in command.split() if not word.startswith("/")]
-    assert cli(*words, "--help").exit_code == 0
+@pytest.mark.parametrize(("plain", "meant"), command_table.MEANT.items())
+def test_a_plain_word_goes_to_the_command_that_is_meant(cli: Cli, plain: str, meant: str) -> None:
+    *words, last = plain.split()
+    words = [*words, "-s", "x"] if last == "-s" else [*words, last]
+    _, is_sentence, line = meant.rpartition(": pulsar-admin ")
+    command = line.partition(" {}")[0].partition(" --table")[0].split()
+    usage = f"Usage: pulsar-admin {' '.join(command)} " if not command[0].startswith("--") else cli(*command).stdout
+    assert cli(*command, "--help").stdout.startswith(usage.split("--help")[0])
+    assert is_sentence or cli(*words, "--help").stdout.startswith(usage)
+
+
+@pytest.mark.parametrize("line", ["help", "help topics", "help topics why", "topics help", "topics help why"])
+def test_help_is_a_word_like_others(cli: Cli, line: str) -> None:
+    words = [word for word in line.split() if word != "help"]
+    assert cli(*line.split()).stdout == cli(*words, "--help").stdout
 
 
 _LEFT_SAMPLES = ("gone", "sample gone", "sample rows --gone", "--everywhere")

@@ -296,6 +296,19 @@ def test_what_is_no_pulsar_directory(
     assert not (tmp_path / "s").exists()
 
 
+def test_store_import_knows_what_a_directory_is(tmp_path: Path, cli: Cli) -> None:
+    source = world("small") / "clean"
+    assert cli("--store", tmp_path / "s", "store", "import", source).exit_code == 0
+    for place, line in (
+        (tmp_path / "s", f"overview --store {tmp_path / 's'}"),
+        (source / "bookkeeper", f"store import cluster --bookie 127.0.0.1:34299={source / 'bookkeeper'}"),
+        (tmp_path / "s" / "store.json", f"store import bundle {tmp_path / 's' / 'store.json'}"),
+    ):
+        refused = cli("--store", tmp_path / "n", "store", "import", place)
+        assert refused.exit_code == 5
+        assert refused.stderr.endswith(f"{line}\n")
+
+
 def test_metadata_in_zookeeper(tmp_path: Path) -> None:
     """The tree is ZooKeeper's, byte for byte; nothing can be exported there."""
     source = scratch_copy("small", "clean", tmp_path)

@@ -44,3 +44,29 @@ def test_a_ledger_that_is_there_without_metadata_is_no_slip_for_one_that_has_som
     refused = cli("--store", store, "-o", "json", "ledgers", "delete", str(gone), "--dry-run")
     assert (refused.exit_code, refused.error["context"].get("near")) == (5, None)
     assert cli("--store", store, *refused.error["hint"].rpartition("pulsar-admin ")[2].split()).exit_code == 0
+
+
+def test_a_topic_that_a_broker_deleted_is_said_to_be(cli: Cli) -> None:
+    store = imported("cluster", "crashed")
+    result = cli("--store", store, "topics", "why", "public/default/doomed")
+    assert result.exit_code == 5
+    assert "it was deleted at 2026-11-21T09:31:40.896Z by broker 127.0.0.1:8082: " in result.stderr
+    for command in ("store history", "topics undelete"):
+        assert f"{command} persistent://public/default/doomed" in result.stderr
+    assert "deleted" not in cli("--store", store, "topics", "why", "public/default/nope").stderr
+
+
+def test_a_topic_that_a_change_of_the_store_deleted_names_the_change_until_it_is_undone(
+    cli: Cli, demo_copy: Path
+) -> None:
+    store = ["--store", str(demo_copy / "pulsar-store")]
+    assert cli(*store, "topics", "delete", "public/default/batched", "--force", "--yes").exit_code == 0
+    gone = cli(*store, "topics", "stats", "public/default/batched")
+    assert gone.exit_code == 5
+    assert "change 1 of this store deleted it at 20" in gone.stderr
+    listed = cli(*store, "undo")
+    assert (listed.exit_code, listed.stdout) == (2, "")
+    assert "topics delete" in listed.stderr
+    assert listed.stderr.rstrip().endswith("store undo 1 --dry-run")
+    assert cli(*store, "undo", "1").exit_code == 0
+    assert cli(*store, "topics", "stats", "public/default/batched").exit_code == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -27,6 +28,7 @@ _COLUMNS = (
     Column("ENTRIES", lambda row: _total(row, "entries"), "number", drop=1),
     Column("UNDONE BY", "undoneBy", "id"),
 )
+_LAST = 10
 
 
 @command(
@@ -89,16 +91,36 @@ def _total(row: dict[str, Any], key: str) -> int | None:  # Any: JSON
     examples=[],
     elsewhere=["pulsar-admin store undo 17", "pulsar-admin store undo 17 --dry-run"],
     output="The undoing change: the state before and after it. It can itself be undone.",
-    errors=[errors.ChangeNotFound, errors.UndoConflict, errors.StalePlan, errors.StoreBusy],
+    errors=[errors.ChangeNotFound, errors.UndoConflict, errors.StalePlan, errors.StoreBusy, errors.InvalidValue],
 )
-@click.argument("change", type=whole(1))
+@click.argument("change", type=whole(1), required=False)
 @pass_app
-def undo(app: App, change: int) -> None:
+def undo(app: App, change: int | None) -> None:
     """Restore the exact bytes from before a change.
 
-    Refused if a later change touched the same rows; the message names that change: undo it first.
+    Refused if a later change touched the same rows; the message names that change: undo it first. Without a CHANGE, the
+    last changes are listed and nothing is undone (exit code 2).
     """
+    if change is None:
+        raise _unnamed(app)
     app.change(app.api.plan_undo(change))
+
+
+def _unnamed(app: App) -> errors.InvalidValue:
+    """Return the error that lists the last changes."""
+    from shutil import get_terminal_size
+
+    from pulsar_admin.output import render_table
+
+    last = [_row(change, False) for change in deque(app.api.change_log(), _LAST)]
+    if not last:
+        return errors.InvalidValue("nothing was changed in this store: there is nothing to undo")
+    return errors.InvalidValue(
+        "name the change to undo; the last ones:",
+        hint=f"for the last one: {last[-1]['undo']} --dry-run",
+        excerpt=render_table(last, _COLUMNS, get_terminal_size().columns),
+        changes=[row["change"] for row in last],
+    )
 
 
 @command(

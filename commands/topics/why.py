@@ -1,4 +1,4 @@
-"""``topics why``: sentences that say why a subscription stands where it does, each with the command to type next."""
+"""``topics why``: sentences that say why subscriptions stand where they do, each with the command to type next."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pulsar_admin.context import App, Result, Table
 from pulsar_admin.cures import cure_lines
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
 from pulsar_admin.store.errors import MetadataCorrupt, SubscriptionNotFound, TopicNotFound
+from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.wording import counted
 from pulsar_admin.visible import clean_text
 
@@ -57,18 +58,19 @@ def _means(code: str) -> str:
 @command(
     "why",
     examples=[
+        "pulsar-admin topics why public/default/plain",
         "pulsar-admin topics why public/default/plain -s holes",
         "pulsar-admin topics why acme/delayed/reminders -s workers -o json",
         "pulsar-admin topics why acme/iot/skewed acme/iot/skewed-batched -s reset-me -o table",
         "pulsar-admin topics why public/default/plain --disk",
     ],
     output="Sentences, what holds it first, each with the command to type next. As json reasons with `code`, `sentence`, `evidence` and "
-    "`command`, and `held`: whether something in the store holds it. docs/howto/why.md has the codes.",
+    "`command`, and `held`: whether something in the store holds it; without -s an array. docs/howto/why.md has the codes.",
     errors=[TopicNotFound, SubscriptionNotFound, MetadataCorrupt],
     uses=["now", "spark"],
 )
 @topics_argument
-@click.option("-s", "--subscription", help="The subscription.")
+@click.option("-s", "--subscription", help="The subscription [all].")
 @click.option("--disk", is_flag=True, help="Explain instead why the bytes of the topics stay on disk.")
 @pass_app
 def why(app: App, selection: TopicSelection, subscription: str | None, disk: bool) -> Result:
@@ -83,22 +85,38 @@ def why(app: App, selection: TopicSelection, subscription: str | None, disk: boo
     schemas and compacted ledgers, and the dead bytes of entry logs that contain nothing else live. `store usage --why`
     covers the whole store.
     """
-    if disk == (subscription is not None):
-        raise click.UsageError("name a subscription with -s, or give --disk", click.get_current_context())
-    if subscription is None:
+    if disk and subscription is not None:
+        raise click.UsageError("give -s or --disk, not both", click.get_current_context())
+    if disk:
         return disk_result(app, selection)
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
         with app.scan(reader, size_of(reader, chosen.names), "why") as reader:
-            cursors = app.session.iter_cursors(reader, selection, subscription)
-            found = [app.topic(topic.name).cursor(subscription).why() for topic, _ in cursors]
-    heads = [(f"{one.topic}, subscription {one.subscription}", one.reasons) for one in found]
+            if subscription is None:
+                asked = [(name, cursor) for name in chosen.names for cursor in app.topic(name).subscriptions()]
+            else:
+                cursors = app.session.iter_cursors(reader, selection, subscription)
+                asked = [(topic.name, subscription) for topic, _ in cursors]
+            found = [app.topic(name).cursor(cursor).why() for name, cursor in asked]
+    is_long = (
+        subscription is None and len(found) > 1
+    )  # then those that nothing holds are told in one sentence each, at the end
+    told = sorted(found, key=lambda one: not one.held) if is_long else found
+    heads = [
+        (f"{one.topic}, subscription {one.subscription}", one.reasons[:1] if is_long and not one.held else one.reasons)
+        for one in told
+    ]
+    bare = [name for name in chosen.names if subscription is None and name not in dict(asked)]
     return Result(
         lambda: found[0],
         rows=found,
         columns=_COLUMNS,
         screen=lambda width: ["\n".join(_text(head, reasons, width) for head, reasons in heads)],
-        documents=() if chosen.several else ("json",),
+        documents=() if chosen.several or subscription is None else ("json",),
+        notes=[
+            f"{name} has no subscription; why its bytes stay: pulsar-admin topics why {shell_word(name)} --disk"
+            for name in bare
+        ],
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -236,3 +237,12 @@ def iter_events(
             values[item.path] = item.value
         if taken and span.has_begun(item.zxid, item.time_ms):
             yield event
+
+
+def find_deletion(servers: Sequence[ServerFiles], path: str) -> Event | None:
+    """Return the deletion of the node at a path, None if it is there or was never: what the servers' files have of it last."""
+    events = (
+        item for item in iter_events(servers, Question(path)) if isinstance(item, Event) and item.version.path == path
+    )
+    last = deque(events, 1)
+    return last[0] if last and last[0].version.kind == "delete" else None

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.errors import SourceNotFound
+from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.sources.bookies import group_directories, read_bookie_directory, read_cookie
 from pulsar_admin.store.sources.nodes import MetadataDirectory, Source, find_metadata
 from pulsar_admin.store.sources.rocksdb import is_rocksdb, locked_by
@@ -23,6 +24,11 @@ from pulsar_admin.store.sources.storage import DATABASES
 
 _DEPTH = 3  # of a bookie's directory below the one that holds a copy of a cluster
 _PROCESSES = Path("/proc")
+_OTHERS = {
+    "store.json": "it is a store already: pulsar-admin overview --store",
+    "tables.json": "for tables that `store export tables` wrote: pulsar-admin --store NEW store import tables",
+}
+"""A file in a directory that is no source → a hint, which the directory ends."""
 
 
 class Layout(Struct, frozen=True):
@@ -51,7 +57,10 @@ class StandaloneDirectory(Struct, frozen=True):
 
 
 def _nearest_hint(root: Path) -> str:
-    """Return a hint naming a data directory below ``root``, "" if there is none."""
+    """Return a hint naming what ``root`` is instead, or a data directory below it."""
+    for name, hint in _OTHERS.items():
+        if (root / name).exists():
+            return f"{hint} {shell_word(str(root))}"
     inside = [below.name for below in sorted(root.iterdir()) if is_rocksdb(below / "metadata")]
     if inside:
         return f"name one of the directories in it that are: {', '.join(inside[:3])}"
@@ -78,7 +87,9 @@ def read_standalone_layout(root: Path, wanted: Wanted | None = None) -> Layout:
 def find_standalone(root: Path) -> StandaloneDirectory:
     """Return the directories below ``root``; raises SourceNotFound naming the missing one."""
     if not root.is_dir():
-        raise SourceNotFound(f"{root} is not a directory", hint="name Pulsar's data directory", path=str(root))
+        bundle = f"for an incident bundle: pulsar-admin --store NEW store import bundle {shell_word(str(root))}"
+        hint = bundle if root.is_file() else "name Pulsar's data directory"
+        raise SourceNotFound(f"{root} is not a directory", hint=hint, path=str(root))
     metadata = find_metadata(root)
     currents = tuple(sorted(path for path in root.glob("bookkeeper*/current") if path.is_dir()))
     if metadata is None and not currents:
@@ -111,20 +122,21 @@ def find_standalone(root: Path) -> StandaloneDirectory:
 
 
 def suggest_import(root: Path) -> str:
-    """Return the command line that imports the parts of a cluster below ``root``, "" if there is no bookie."""
+    """Return the command line that imports the parts of a cluster in ``root`` or below, "" if there are none."""
     found: dict[str, list[str]] = {}
-    for path in _directories(root, _DEPTH):
+    for path in (root, *_directories(root, _DEPTH)):
         cookie = read_cookie(path)
         if cookie is not None:
             found.setdefault(cookie.bookie_id, []).append(str(path.parent if path.name == "current" else path))
-    if not found:
-        return ""
     near = (root, *_directories(root, 1))
     metadata = next((there for path in near if (there := find_metadata(path)) is not None), None)
+    if not found and (metadata is None or is_rocksdb(metadata)):
+        return ""
     words = ["pulsar-admin --store NEW store import cluster"]
     if metadata is not None:
         words.append(f"--{'metadata' if is_rocksdb(metadata) else 'zookeeper'} {metadata}")
     words += [f"--bookie {bookie_id}={','.join(paths)}" for bookie_id, paths in sorted(found.items())]
+    words += [] if found else ["--bookie BOOKIE=DIR"]
     return " ".join(words)
 
 

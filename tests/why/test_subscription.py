@@ -304,3 +304,21 @@ def test_the_page_has_every_code() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "howto" / "why.md").read_text()
     rows = [f"| `{rule.code}` | {'yes' if rule in STOPPING_RULES else ''} |" for rule in SUBSCRIPTION_RULES]
     assert [row for row in (*rows, *(f"| `{code}` |" for code in HOLDERS)) if row not in page] == []
+
+
+def test_without_a_subscription_all_are_explained_those_that_something_holds_first(cli: Cli, demo_store: Path) -> None:
+    words = ("--store", demo_store, "topics", "why", "public/default/plain")
+    rows = cli(*words, "-o", "json").json
+    assert [(row["subscription"], row["held"]) for row in rows] == [
+        ("expire-me", False),
+        ("half", False),
+        ("holes", True),
+        ("never", False),
+        ("reset-me", False),
+    ]
+    text = cli(*words).stdout
+    assert text.startswith("persistent://public/default/plain, subscription holes\n\nStuck at 9:3")
+    assert text.count("No TTL applies") == 1
+    bare = cli("--store", demo_store, "topics", "why", "public/default/chunked")
+    assert (bare.exit_code, bare.stdout) == (0, "")
+    assert "topics why persistent://public/default/chunked --disk" in bare.stderr
