@@ -25,6 +25,8 @@ _COLUMNS = (
     Column("NEXT", "mend", "prose", drop=1),
 )
 _CHANGE_COLUMNS = (Column("CHANGE", "change"), *_COLUMNS)
+_OF_CODE = 3
+"""Findings of a code that a terminal shows."""
 _SEVERITIES = click.Choice(["critical", "warning", "note"])
 
 
@@ -134,7 +136,51 @@ def _changes(app: App, since: Path, fail_on: str, asked: dict[str, Any]) -> Resu
 
 def _result(app: App, found: Iterable[Any], compared: str = "", nothing: str = "") -> Result:  # Any: Finding
     columns = _CHANGE_COLUMNS if compared else _COLUMNS
-    return Result(rows=found, columns=columns, screen=lambda _: _screen(app, found, compared, nothing), texts=(None,))
+    if app.in_terminal:
+        app.page()
+    return Result(
+        rows=found,
+        columns=columns,
+        screen=lambda _: _screen(app, found, compared, nothing),
+        texts=(None,),
+        terminal=None if compared else lambda width: _by_code(app, found, nothing, width),
+    )
+
+
+def _by_code(app: App, found: Iterable[Any], nothing: str, width: int) -> Iterator[str]:  # Any: Finding
+    """Yield a paragraph a code, the worst first, and at the end how many there are of each severity."""
+    from textwrap import fill
+
+    from pulsar_admin.cures import cure_lines
+
+    of_code: dict[tuple[str, str], list[Any]] = {}  # Any: Finding
+    counts: dict[str, int] = {}
+    for one in found:
+        of_code.setdefault((str(one.severity), one.code), []).append(one)
+        counts[str(one.severity)] = counts.get(str(one.severity), 0) + 1
+    for (severity, code), several in of_code.items():
+        yield f"{severity} {code}\n"
+        for one in several[:_OF_CODE]:
+            text = f"{one.where.removeprefix('persistent://')}: {one.message}"
+            yield (
+                fill(
+                    clean_text(text),
+                    width,
+                    initial_indent="  ",
+                    subsequent_indent="    ",
+                    break_long_words=False,
+                    break_on_hyphens=False,
+                )
+                + "\n"
+            )
+        if len(several) > _OF_CODE:
+            yield f"  and {len(several) - _OF_CODE} more: pulsar-admin doctor --code {code}\n"
+        if several[0].mend:
+            yield "".join(f"  {clean_text(line)}\n" for line in cure_lines(several[0].mend))
+        yield "\n"
+    told = ", ".join(counted(count, severity) for severity, count in counts.items())
+    yield f"{app.now.text()}\n"
+    yield f"{told}; what a code means: pulsar-admin doctor --explain CODE\n" if told else nothing
 
 
 def _screen(app: App, found: Iterable[Any], compared: str, nothing: str) -> Iterator[str]:  # Any: Finding

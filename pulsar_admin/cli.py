@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 PROGRAMS = ("pulsar-admin", "pulsar-admin-offline")
 _JSON = ("json", "jsonl")
 _AGAIN_S = 0.02
+_FEW = 12
+"""Commands of a group that are listed without sections."""
 CONTEXT: dict[str, Any] = {  # Any: click's settings
     "help_option_names": ["-h", "--help"],
     "max_content_width": 100,
@@ -103,14 +105,44 @@ class TableGroup(TakesGlobals, click.Group):
         found = [CompletionItem(name, help=text) for name, text in lines if name.startswith(incomplete)]
         return found + click.Command.shell_complete(self, ctx, incomplete)
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+        click.Command.format_options(self, ctx, formatter)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for title, lines in (
-            ("Groups", lookup.subgroups_of(self.path)),
-            ("Commands", {name: row.help for name, row in lookup.rows_of(self.path).items() if not row.hidden}),
-        ):
+        for title, lines in self._sections().items():
             if lines:
                 with formatter.section(title):
                     formatter.write_dl(list(lines.items()))
+
+    def _sections(self) -> dict[str, dict[str, str]]:
+        """Return what help lists, title → name → text: what is asked most in the root, what looks before what changes in a large group."""
+        groups = lookup.subgroups_of(self.path)
+        lines = {name: row.help for name, row in lookup.rows_of(self.path).items() if not row.hidden}
+        if self.path == command_table.ROOT:
+            often = {
+                title: {
+                    path: command_table.COMMANDS[path.rpartition(" ")[0]][path.rpartition(" ")[2]].help
+                    for path in paths
+                }
+                for title, paths in command_table.OFTEN.items()
+            }
+            listed = {path for paths in command_table.OFTEN.values() for path in paths}
+            return {
+                **often,
+                "Other commands": {name: text for name, text in lines.items() if name not in listed},
+                "Groups": groups,
+            }
+        if len(lines) < _FEW:
+            return {"Groups": groups, "Commands": lines}
+        from pulsar_admin.suggest import READS, verbs_of
+
+        own = command_table.COMMANDS.get(self.path, {})
+        sections: dict[str, dict[str, str]] = {"Groups": groups, "Look": {}, "Change": {}, "Policies": {}}
+        for name, text in lines.items():
+            title = "Policies" if name not in own else "Look" if verbs_of(name) is READS else "Change"
+            sections[title][name] = text
+        return sections
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -159,12 +191,14 @@ class TableGroup(TakesGlobals, click.Group):
 
 
 class _NoStore(click.exceptions.NoArgsIsHelpError):
-    """Neither a command nor a store was given: how to create a store, followed by the help."""
+    """Neither a command nor a store was given: how to create a store, and where the help is."""
 
     def format_message(self) -> str:
         return (
-            "No store here. Create one from Pulsar's files with: pulsar-admin store import standalone DIR\n"
-            f"Then `pulsar-admin`, without a command, shows an overview.\n\n{super().format_message()}"
+            "No store here. Create one from Pulsar's files: pulsar-admin store import DIR\n"
+            "or name one that is elsewhere:                 pulsar-admin --store DIR\n"
+            "Then `pulsar-admin`, without a command, shows an overview.\n"
+            "All commands:                                  pulsar-admin --help"
         )
 
 

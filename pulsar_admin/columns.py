@@ -247,6 +247,15 @@ def kind_of(key: str, value: object) -> str:
     return next((kind for kind, pattern in patterns if re.search(pattern, key)), "number")
 
 
+def words_of(value: object) -> str:
+    """Return a JSON value as words: ``retentionTimeInMinutes 10, retentionSizeInMB 5``, ``eu, us``."""
+    if isinstance(value, dict):
+        return ", ".join(f"{clean_text(str(key))} {words_of(item)}".rstrip() for key, item in value.items()) or "none"
+    if isinstance(value, list):
+        return ", ".join(map(words_of, value)) or "none"
+    return render_cell(value)
+
+
 def is_message_id(value: object) -> bool:
     """Return whether a JSON value is a position: ledger and entry, maybe partition and batch index, nothing else."""
     if not isinstance(value, dict):

@@ -50,6 +50,19 @@ GROUPS: dict[str, str] = {
 ALIASES = {"persistent": "topics", "non-persistent": "topics", "sink": "sinks", "source": "sources"}
 """Upstream's other names of groups."""
 
+OFTEN: dict[str, tuple[str, ...]] = {
+    "Look": ("overview", "doctor", "topics why", "topics describe", "topics search", "store usage", "sql"),
+    "Change": ("topics reset-cursor", "topics expire", "compaction run", "store undo"),
+    "Repair": ("topics undelete", "ledgers missing", "store check", "store recover"),
+    "Import and export": (
+        "store import standalone",
+        "store import cluster",
+        "store export standalone",
+        "store export zookeeper",
+    ),
+}
+"""What is asked most, by title of the root's help, before all groups."""
+
 MEANT = {
     "undo": "store undo",
     "log": "store log",

@@ -84,6 +84,8 @@ class Settings(Struct, frozen=True):
     store_given: bool = False
     """Whether anything says where the store is; else it is the default's place."""
     total: bool = False
+    fail_if: str = ""
+    """``any`` or ``none``: a list with any row, or with none, makes the exit code 1."""
     pager: str | None = None
     """The command that shows output page by page; None: it was not asked for."""
     query: Query | None = None
@@ -132,7 +134,8 @@ def build_settings(given: Mapping[str, Any]) -> Settings:  # Any: raw option val
         wait_ms=wait_ms,
         store_given="store" in values,
         total=bool(given.get("total")),
-        pager=(os.environ.get("PAGER") or "less -RFX") if given.get("pager") else None,
+        fail_if="any" if given.get("fail_if_any") else "none" if given.get("fail_if_none") else "",
+        pager=default_pager() if given.get("pager") else None,
         query=_query(given, now_ms, tz),
         now_given=bool(values.get("now")),
         tables=given.get("tables"),
@@ -287,6 +290,11 @@ def completion_instruction(program: str) -> tuple[str, str]:
 def completion_line() -> tuple[str, str]:
     """Return the command line up to the cursor that a shell asks about, and the characters that part words in bash."""
     return os.environ.get("COMP_LINE", ""), os.environ.get("COMP_WORDBREAKS", "")
+
+
+def default_pager() -> str:
+    """Return the command that shows output page by page; less ends at once if it all fits."""
+    return os.environ.get("PAGER") or "less -RFX"
 
 
 def java_home() -> str | None:

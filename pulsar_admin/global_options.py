@@ -81,6 +81,8 @@ _GLOBALS: tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...] = (  # Any: clic
     (("--top",), {"type": whole(1), "metavar": "N", "help": "Only the first N rows after sorting."}),
     (("--columns",), {"metavar": "A,B", "multiple": True, "help": "Only these columns, or JSON keys, in this order."}),
     (("--total",), {"is_flag": True, "help": "Add a line with the totals of sizes and numbers to tables."}),
+    (("--fail-if-any",), {"is_flag": True, "help": "Exit with 1 if the list has any row (after --where)."}),
+    (("--fail-if-none",), {"is_flag": True, "help": "Exit with 1 if the list is empty (after --where)."}),
     (("--pager",), {"is_flag": True, "help": "In a terminal, show the output in $PAGER or less -RFX."}),
     (("--now",), {"metavar": "TIME", "help": "Pretend it is this time; `now` is the clock's [the time of the copy]."}),
     (
@@ -118,7 +120,7 @@ _GLOBALS: tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...] = (  # Any: clic
 _MAY_BE_EMPTY = {"interceptors"}  # as in broker.conf
 CHANGING = ("dry_run", "plan", "yes")
 SPARK = ("spark", "jobs", "memory")
-OF_ROWS = ("where", "sort", "top", "columns", "total")
+OF_ROWS = ("where", "sort", "top", "columns", "total", "fail_if_any", "fail_if_none")
 
 _UPSTREAMS = (
     "--admin-url",

@@ -293,7 +293,7 @@ class Command(TakesGlobals):
         """Raise UsageError for row options that would fail only after the change is made."""
         previews = current_app().settings.dry_run
         if (self.changes or "dry_run" in self.uses) and not previews:
-            asked = ", ".join(f"--{name}" for name in OF_ROWS if ctx.meta[GIVEN].get(name))
+            asked = ", ".join(f"--{name.replace('_', '-')}" for name in OF_ROWS if ctx.meta[GIVEN].get(name))
             raise click.UsageError(f"{asked}: of what this command does only the preview is a list: --dry-run", ctx)
 
     def _check_tables(self, ctx: click.Context) -> None:

@@ -6,6 +6,7 @@ default mirrors pulsar-admin: lines as they are, a document as pretty JSON; reco
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import StringIO
@@ -138,8 +139,9 @@ def emit_document(writer: Writer, document: object, style: Style) -> None:
     elif form == "plain":
         writer.write(_ended(_document_text(document, style.plain)))
     elif form == "table" and not style.columns:
-        columns = (Column("FIELD", lambda pair: pair[0]), Column("VALUE", lambda pair: _value_text(*pair)))
-        _emit_table(writer, _leaves(to_json(document)), Style("table", style.color, columns))
+        told = told_fields(to_json(document)) if writer.stream.isatty() else None
+        columns = TOLD if told else (TOLD[0], Column("VALUE", lambda pair: _value_text(*pair)))
+        _emit_table(writer, told or _leaves(to_json(document)), Style("table", style.color, columns))
     else:
         emit_records(writer, [document], style)
 
@@ -206,6 +208,24 @@ def _value_text(key: str, value: object) -> str:
     return render_cell(value, kind_of(key, value))
 
 
+def _told_text(key: str, value: object) -> str:
+    """Return a JSON value as people read it."""
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return ", ".join(map(clean_text, value))
+    if (
+        isinstance(value, int)
+        and value >= 0
+        and re.search("(?i)(?<!quorum|semble)(size|bytes)$", key)
+        and not isinstance(value, bool)
+    ):
+        return render_cell(value, "size")
+    return _value_text(key, value)
+
+
+TOLD = (Column("FIELD", lambda pair: pair[0]), Column("VALUE", lambda pair: _told_text(*pair), "prose"))
+"""The columns of ``told_fields``."""
+
+
 def _record_text(record: object, style: Style) -> str:
     if callable(style.plain):
         return style.plain(clean_document(record))
@@ -223,6 +243,18 @@ def _leaves(value: object, prefix: str = "") -> Iterator[tuple[str, object]]:
         return
     for key, item in value.items():
         yield from _leaves(item, f"{prefix}.{key}" if prefix else str(key))
+
+
+def told_fields(document: object) -> list[tuple[str, object]]:
+    """Return the leaves of a JSON object that people read, as rows of ``TOLD``: each of a list of objects, and none that says nothing."""
+    told = []
+    for key, value in _leaves(document):
+        if isinstance(value, list) and any(isinstance(one, (dict, list)) for one in value):
+            for index, one in enumerate(value):
+                told += [(f"{key}.{index}.{inner}", leaf) for inner, leaf in told_fields(one)]
+        elif value not in (None, "", [], {}):
+            told.append((key, value))
+    return told
 
 
 def _emit_json_array(writer: Writer, records: Iterable[object]) -> None:

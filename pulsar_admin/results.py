@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
@@ -10,7 +11,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pulsar_admin.config import Settings
+from pulsar_admin.config import Settings, default_pager
 from pulsar_admin.store.errors import InvalidValue, StoreError
 from pulsar_admin.typable import typable
 
@@ -28,6 +29,7 @@ class Table(Struct, frozen=True):
 
     rows: Iterable[object]
     columns: Sequence[Column]
+    total: bool = False
 
 
 class Result(Struct, frozen=True):
@@ -37,7 +39,8 @@ class Result(Struct, frozen=True):
     Formats in ``documents`` use ``value``, those in ``texts`` the ``screen`` (a function of the line width), all
     others ``rows``, which also replace the screen if there is a query such as --where. Without rows, ``columns`` are
     the value's; ``csv`` are those of CSV, and ``json_rows`` the rows of JSON, if different. Functions are only called
-    if their result is written. ``live`` is described at ``output.Style``; ``plain`` is the value's text, or a function
+    if their result is written. ``terminal`` is the screen of a terminal where no format is asked for, in a pipe
+    nothing changes. ``live`` is described at ``output.Style``; ``plain`` is the value's text, or a function
     that returns it; ``notes`` are written after everything else.
     """
 
@@ -47,6 +50,7 @@ class Result(Struct, frozen=True):
     screen: Callable[[int], Iterable[str | Table]] | None = None
     documents: Collection[str | None] = ("json",)
     texts: Collection[str | None] = (None, "plain")
+    terminal: Callable[[int], Iterable[str | Table]] | None = None
     csv: Sequence[Column] = ()
     json_rows: Callable[[], Iterable[object]] | None = None
     live: bool = False
@@ -114,6 +118,8 @@ class Results:
         self._failed: list[StoreError] = []
         self._empty = ""
         """The note about an empty list."""
+        self._said: set[str] = set()
+        self._problems = 0
         self._asked = False
         """Whether a list of rows was written, which --where, --sort and their kind apply to."""
 
@@ -143,15 +149,18 @@ class Results:
     def _render_result(self, result: Result) -> None:
         form = self.settings.output
         rows = result.rows if result.json_rows is None or not self.writes_json else result.json_rows
-        is_asked = self.query is not None or self.settings.total
+        is_asked = self.query is not None or self.settings.total or bool(self.settings.fail_if)
         columns = result.csv if form == "csv" and result.csv else result.columns
-        if result.screen is not None and form in result.texts and not is_asked:
+        screen = result.screen if form in result.texts else None
+        if result.terminal is not None and self.in_terminal:
+            screen = result.terminal
+        if screen is not None and not is_asked:
             from shutil import get_terminal_size  # 2 ms, with all formats of archives, and most answers are no screen
 
             width = min(get_terminal_size().columns, _WIDTH) if self.writer.stream.isatty() else _WIDTH
-            for part in result.screen(width):
+            for part in screen(width):
                 if isinstance(part, Table):
-                    self.emit_table(part.rows, part.columns)
+                    self.emit_table(part.rows, part.columns, total=part.total)
                 else:
                     self.writer.write(part)
         elif rows is None or (result.value is not None and form in result.documents):
@@ -183,7 +192,16 @@ class Results:
         elif self.settings.query is not None:
             self._emit_asked_object(result, columns)
             return
-        output.emit_document(self.writer, result, self._style(columns, plain))
+        style = self._style(columns, plain)
+        if plain is None and self.in_terminal and not self._is_upstreams():
+            style = replace(style, format="table", columns=())
+        output.emit_document(self.writer, result, style)
+
+    def _is_upstreams(self) -> bool:
+        """Whether upstream has the running command: what it prints is upstream's, in a terminal also."""
+        from pulsar_admin.upstream_list import upstream_commands
+
+        return click.get_current_context().command_path.partition(" ")[2] in upstream_commands()
 
     def _emit_asked_object(self, result: object, columns: Sequence[Column]) -> None:
         """Write one object as a list of one if it is a row of ``columns``, else its queried keys."""
@@ -270,11 +288,16 @@ class Results:
 
         self._emit_asked(rows, replace(self._style(columns, plain), live=live), emit_records)
 
-    def emit_table(self, rows: Iterable[object], columns: Sequence[Column]) -> None:
+    @property
+    def in_terminal(self) -> bool:
+        """Whether the answer is for a person: stdout is a terminal, and no format is asked for."""
+        return self.settings.output is None and sys.stdout.isatty()
+
+    def emit_table(self, rows: Iterable[object], columns: Sequence[Column], *, total: bool = False) -> None:
         """Write a table that is a part of a text, whichever format that was asked for."""
         from pulsar_admin.output import Style, emit_records
 
-        emit_records(self.writer, rows, Style(None, self.settings.color, tuple(columns)))
+        emit_records(self.writer, rows, Style(None, self.settings.color, tuple(columns), total=total))
 
     def _emit_lines(self, lines: Iterable[str], header: str) -> None:
         from pulsar_admin.output import Column, emit_lines
@@ -290,6 +313,8 @@ class Results:
         shown = Counted(asked.rows)
         self._asked = True
         emit(self._output, shown, asked.style)
+        if self.settings.fail_if and bool(shown.count) == (self.settings.fail_if == "any"):
+            self.problems(1)
         if not (shown.count or self.settings.output in ("json", "jsonl", "csv")):
             self._empty = f"no row of {read.count:,} matches --where" if read.count else "the list is empty"
 
@@ -311,13 +336,18 @@ class Results:
         self.settings = replace(self.settings, query=None)
         return query.top
 
+    def problems(self, count: int) -> None:
+        """Count problems found in the data: any at all make the exit code 1."""
+        self._problems += count
+
     def _went_wrong(self) -> bool:
         return bool(self._failed)
 
     def _refuse_asked(self) -> None:
         """Raise UsageError where something is asked of rows."""
         query = self.settings.query
-        options = [*([query.options] if query is not None else ()), *(["--total"] if self.settings.total else ())]
+        given = [("--total", self.settings.total), (f"--fail-if-{self.settings.fail_if}", self.settings.fail_if)]
+        options = [*([query.options] if query is not None else ()), *(option for option, is_given in given if is_given)]
         if not options:
             return
         text = f"{', '.join(options)}: this command does not write a list of rows (with -o table it may)"
@@ -361,6 +391,13 @@ class Results:
             return None
         return self._pager.stream
 
+    def page(self) -> None:
+        """Show in the pager, unasked, what is longer than the terminal, if there is a pager."""
+        from shutil import which
+
+        if self.settings.pager is None and os.isatty(1) and which(default_pager().split()[0]):
+            self.settings = replace(self.settings, pager=default_pager())
+
     def close_pager(self) -> None:
         """Wait until the pager, if there is one, has been left."""
         if self._pager is not None:
@@ -381,12 +418,16 @@ class Results:
         self._say("note", text)
 
     def _say(self, kind: str, text: str) -> None:
-        if self.settings.quiet:
+        if self.settings.quiet or text in self._said:
             return
+        self._said.add(text)
         from pulsar_admin.jsonify import dump_json
         from pulsar_admin.store.engine.secrets import hide_secrets
-        from pulsar_admin.visible import clean_text, write_error
+        from pulsar_admin.visible import clean_text, wrapped, write_error
 
         text = typable(hide_secrets(text))
         as_json = self.writes_json
-        write_error(dump_json({kind: {"message": text}}, pretty=False) if as_json else f"{kind}: {clean_text(text)}")
+        if as_json:
+            write_error(dump_json({kind: {"message": text}}, pretty=False))
+        else:
+            write_error(wrapped(f"{kind}: {clean_text(text)}"))

@@ -59,7 +59,6 @@ class Running(Results):
         self._store: Store | None = None
         self._lock: int | None = None
         self._items = 0
-        self._problems = 0
         self._failed_slices: list[FailedSlice] = []
         self._misses = 0
         self._out_of_memory = False
@@ -548,10 +547,6 @@ class Running(Results):
         if len(alike) > _PROBLEMS_SHOWN:
             self.warn(f"{counted(len(problems), 'problem')} in all; the first {_PROBLEMS_SHOWN} are shown")
         self.problems(len(problems))
-
-    def problems(self, count: int) -> None:
-        """Count problems found in the data: any at all make the exit code 1."""
-        self._problems += count
 
     def nothing_matches(self) -> None:
         """Count a question that has no answer here: exit code 5 when no question had one."""

@@ -58,6 +58,17 @@ def _json_escape(character: str) -> str:
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
+def wrapped(text: str) -> str:
+    """Return a sentence for stderr, folded between words where that is a terminal; commands in it can still be pasted."""
+    if not sys.stderr.isatty():
+        return text
+    from shutil import get_terminal_size
+    from textwrap import fill
+
+    width = get_terminal_size().columns
+    return fill(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
 def write_error(text: str, *, end: str = "\n") -> None:
     """Write a cleaned text to stderr: errors, warnings, notes, progress as lines, questions."""
     print(clean_lines(text), end=end, file=sys.stderr, flush=True)

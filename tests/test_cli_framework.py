@@ -91,7 +91,7 @@ def test_nested_groups(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_group_or_the_program_alone_shows_help_and_is_a_usage_error(cli: Cli) -> None:
-    for words, shown in ((("sample",), "Commands:"), ((), "Groups:")):
+    for words, shown in ((("sample",), "Commands:"), ((), "All commands:")):
         result = cli(*words)
         assert (result.exit_code, result.stdout) == (2, "")
         assert shown in result.stderr

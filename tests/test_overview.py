@@ -178,7 +178,7 @@ def test_alone_without_a_store_it_says_how_to_make_one(
     found = cli()
     assert (found.exit_code, found.stdout) == (2, "")
     assert found.stderr.startswith("No store here. Create one")
-    assert "Usage: pulsar-admin" in found.stderr
+    assert len(found.stderr.splitlines()) == 4
     named = cli("--store", tmp_path / "absent")
     assert named.exit_code == 5
     assert "is not a store" in named.stderr

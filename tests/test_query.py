@@ -263,6 +263,22 @@ def test_no_total_where_nothing_adds_up(line: str, cli: Cli, store: Path) -> Non
     assert "--total" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("line", "any_code"),
+    [
+        ("topics list public/default", 1),
+        ("topics list-partitioned-topics public/default", 0),
+        ("ledgers list --where ENTRIES>100000", 0),
+        ("doctor --code clock-ahead -o json", 1),
+    ],
+)
+def test_a_list_with_rows_or_without_can_fail(line: str, any_code: int, cli: Cli, store: Path) -> None:
+    assert cli("--store", store, *line.split(), "--fail-if-any").exit_code == any_code
+    assert cli("--store", store, *line.split(), "--fail-if-none").exit_code == 1 - any_code
+    no_list = cli("--store", store, "store", "info", "--fail-if-any")
+    assert (no_list.exit_code, "--fail-if-any" in no_list.stderr) == (2, True)
+
+
 def test_offsets_of_clocks_are_durations_with_a_sign(cli: Cli, store: Path) -> None:
     """By text ``+2h6m`` lies in front of ``+7m44s``, and ``-2d23h`` behind both."""
     asked = ("--store", store, "topics", "skew", "acme/iot/skewed", "-o", "json")

@@ -99,14 +99,17 @@ def read(app: App, selection: TopicSelection, options: ReadOptions) -> Iterator[
     First the messages that compaction kept, then those after its horizon. Messages that compaction removed are left
     out, as in the Java client; the C++ and Python clients deliver them as empty messages without a key.
     """
-    columns = message_columns(payload=options.payload, value=options.value)
+    is_read = app.in_terminal and not options.redact
+    columns = message_columns(payload=options.payload or is_read, value=options.value)
     query = MessageQuery(columns=columns, limit=options.limit, each=True, compacted=True, keys=options.keys)
     with app.session.reader() as reader:
         names = selected(app, reader.txn, selection)
         found = messages_of(app.session, lambda txn: names, query)
         size_bytes = 0 if options.limit is not None else views_bytes(reader, names)
         with app.scan(reader, size_bytes, "read", unused=FEW_MESSAGES):
-            yield messages_result(found, several=len(names) > 1, value=options.value, hide=options.redact)
+            yield messages_result(
+                found, several=len(names) > 1, value=options.value, hide=options.redact, payload=is_read
+            )
     app.report(found.problems)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -29,7 +30,13 @@ from pulsar_admin.store.errors import (
 )
 from pulsar_admin.store.model.publish_times import FORMS, Form
 from pulsar_admin.store.names import TopicName
+from pulsar_admin.store.wording import counted, plural
+from pulsar_admin.visible import clean_text
 
+if TYPE_CHECKING:
+    from pulsar_admin.store.transfer.exports import NodeExported
+
+_SHOWN = 10
 client_option = click.option(
     "--zookeeper-client",
     type=click.Path(path_type=Path),
@@ -67,7 +74,30 @@ def standalone(app: App, directory: Path, in_place: bool, annotate: Form | None)
     a bookie's cookie contains its path. --annotate adds beginPublishTimestamp and endPublishTimestamp (PIP-345) to
     closed ledgers of the copy; with --in-place it first changes the store, as `store annotate` does.
     """
-    return Result(app.api.export(directory, in_place=in_place, annotate=annotate))
+    done = app.api.export(directory, in_place=in_place, annotate=annotate)
+    if in_place:
+        steps = ["start Pulsar on it", "compare with the live pulsar-admin: pulsar-admin topics stats-internal TOPIC"]
+    else:
+        steps = [
+            f"stop Pulsar, and keep what it has: mv {done.source} {done.source}.before",
+            f"put this in its place, whose path the bookie's cookie names: mv {done.target} {done.source}",
+            "start Pulsar, and compare with its own pulsar-admin: pulsar-admin topics stats-internal TOPIC",
+        ]
+    return Result(done, terminal=lambda _: [_exported(done.nodes, done.target, steps, dry_run=done.dry_run)])
+
+
+def _exported(nodes: Sequence[NodeExported], target: str, steps: Sequence[str], *, dry_run: bool) -> str:
+    """Return what an export wrote, by topic, and what to do next."""
+    from pulsar_admin.store.model.nodes import cursor_of_path
+    from pulsar_admin.store.names import topic_of_path
+
+    owners = (topic_of_path(node.path) or (cursor_of_path(node.path) or (node.path,))[0] for node in nodes)
+    changed = [clean_text(str(owner)) for owner in dict.fromkeys(owners)]
+    what = f"{counted(len(nodes), 'metadata node')} {'would be' if dry_run else plural(len(nodes), 'was', 'were')} written to {target}"
+    lines = [f"{what}{':' if changed else ', a plain copy'}", *(f"  {one}" for one in changed[:_SHOWN])]
+    lines += [f"  and {len(changed) - _SHOWN:,} more; -o json has all"] * (len(changed) > _SHOWN)
+    lines += ["", "Next:", *(f"  {number}. {clean_text(step)}" for number, step in enumerate(steps, 1))] * (not dry_run)
+    return "\n".join(lines) + "\n"
 
 
 @command(
@@ -98,8 +128,13 @@ def zookeeper(app: App, ensemble: str, zookeeper_client: Path | None, jute_maxbu
     They are one transaction that checks the version of every node: if one is no longer what was imported, nothing is
     written. No broker may serve the topics: stop the brokers, or unload the namespaces with their clients stopped.
     """
-    api = app.api
-    return Result(api.export_zookeeper(ensemble, client=zookeeper_client, jute_maxbuffer=jute_maxbuffer))
+    done = app.api.export_zookeeper(ensemble, client=zookeeper_client, jute_maxbuffer=jute_maxbuffer)
+    steps = [
+        "start the brokers, or let them load the namespaces again",
+        "compare with the live pulsar-admin: pulsar-admin topics stats-internal TOPIC",
+        "bring the store up to date: pulsar-admin store refresh",
+    ]
+    return Result(done, terminal=lambda _: [_exported(done.nodes, done.target, steps, dry_run=done.dry_run)])
 
 
 @command(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -9,12 +11,12 @@ import click
 
 from pulsar_admin.columns import Column, caution
 from pulsar_admin.commands.topics.why import disk_result
-from pulsar_admin.context import App, Result
+from pulsar_admin.context import App, Result, Table
 from pulsar_admin.options import command, pass_app
-from pulsar_admin.store.errors import IndexCorrupt, StoreNotFound
+from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, StoreNotFound
 
 if TYPE_CHECKING:
-    from pulsar_admin.store.reports.usage import FileUsage
+    from pulsar_admin.store.reports.usage import FileUsage, OwnerUsage
 
 _BY_TOPIC = (
     Column("TOPIC", lambda row: row.owner),
@@ -24,6 +26,9 @@ _BY_TOPIC = (
     Column("BYTES", lambda row: row.bytes, "bytes", sums=True),
     Column("ON DISK", lambda row: row.disk_bytes, "bytes", drop=1, sums=True),
 )
+_BY_OWNER = (_BY_TOPIC[0], *_BY_TOPIC[2:])
+_SHOWN = 15
+"""Topics that a terminal shows."""
 _BY_LOG = (
     Column("BYTES", lambda row: row.size_bytes, "bytes", sums=True),
     Column("LIVE", lambda row: row.live_bytes, "bytes", sums=True),
@@ -80,7 +85,34 @@ def usage(app: App, by: str, why: bool) -> Result:
     if by == "disk":
         keys = ("disk", "bytes", "liveBytes", "deadBytes")
         return Result(rows=[dict(zip(keys, disk, strict=True)) for disk in found.disks], columns=_BY_DISK)
-    return Result(rows=found.owners, columns=_BY_TOPIC)
+    return Result(
+        rows=found.owners, columns=_BY_TOPIC, terminal=lambda _: [Table(_folded(found.owners), _BY_OWNER, total=True)]
+    )
+
+
+def _folded(owners: Iterable[OwnerUsage]) -> list[OwnerUsage]:
+    """Return a row for each topic with all that it owns, the largest last; those of the system and the smaller ones are one each."""
+    from pulsar_admin.store.names import parse_topic
+    from pulsar_admin.store.reports.usage import OwnerUsage
+
+    summed: dict[str, OwnerUsage] = {}
+
+    def add(name: str, one: OwnerUsage) -> None:
+        old = summed.get(name, OwnerUsage(name, "", 0, 0, 0, 0))
+        sums = (getattr(old, part) + getattr(one, part) for part in ("ledgers", "entries", "bytes", "disk_bytes"))
+        summed[name] = OwnerUsage(name, "", *sums)
+
+    for one in owners:
+        is_system = False
+        with suppress(InvalidValue):  # what no topic owns has a name in brackets
+            is_system = parse_topic(one.owner).is_system
+        add("(system topics)" if is_system else one.owner, one)
+    largest = sorted(summed.values(), key=lambda one: one.bytes)
+    small, largest = largest[:-_SHOWN], largest[-_SHOWN:]
+    summed.clear()
+    for one in small:
+        add(f"({len(small):,} smaller, -o table shows all)", one)
+    return [*summed.values(), *largest]
 
 
 def _file_column(files: tuple[FileUsage, ...]) -> Column:

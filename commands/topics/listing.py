@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
-from pulsar_admin.columns import Column, render_cell, size_text, telling, times_shown_in
+from pulsar_admin.columns import Column, render_cell, size_text, telling, times_shown_in, words_of
 from pulsar_admin.commands.topics.answers import TOPIC_COLUMN, answers_of, choose, entry_bytes, size_of
 from pulsar_admin.context import Answer, App, Lines, Result, Shown, Table
 from pulsar_admin.jsonify import dump_json, to_json
@@ -232,7 +232,7 @@ def describe(app: App, selection: TopicSelection, quick: bool) -> Result:
         lambda: found[0],
         rows=found,
         columns=_TOPIC_COLUMNS,
-        screen=lambda _: _screen(found, app.now_ms),
+        screen=lambda _: _screen(found, app.now_ms, app.in_terminal),
         documents=() if chosen.several else ("json", "jsonl", "table"),
     )
 
@@ -259,9 +259,9 @@ _LEDGER_COLUMNS = (
 _LEDGERS_SHOWN = 20
 
 
-def _screen(found: Sequence[TopicDescription], now_ms: int) -> Iterator[str | Table]:
+def _screen(found: Sequence[TopicDescription], now_ms: int, in_words: bool) -> Iterator[str | Table]:
     for index, one in enumerate(found):
-        rows = [f"{name:<12}{clean_text(text)}" for name, text in _facts(one, now_ms)]
+        rows = [f"{name:<12}{clean_text(text)}" for name, text in _facts(one, now_ms, in_words)]
         yield "\n" * bool(index) + "\n".join([clean_text(str(one.topic)), *rows]) + "\n"
         if one.subscriptions:
             yield "\n"
@@ -274,7 +274,7 @@ def _screen(found: Sequence[TopicDescription], now_ms: int) -> Iterator[str | Ta
             yield f"the last {len(shown)} of {counted(len(one.ledgers), 'ledger')}; -o json has all\n"
 
 
-def _facts(one: TopicDescription, now_ms: int) -> Iterator[tuple[str, str]]:
+def _facts(one: TopicDescription, now_ms: int, in_words: bool) -> Iterator[tuple[str, str]]:
     yield "state", f"{one.state}, made {render_cell(one.created_ms, 'time')}, last entry {one.last_confirmed}"
     amounts = f"{counted(one.entries, 'entry')}, {counted(one.messages, 'message')}, {size_text(one.size_bytes)}"
     yield "size", f"{amounts} in {counted(len(one.ledgers), 'ledger')}"
@@ -282,7 +282,7 @@ def _facts(one: TopicDescription, now_ms: int) -> Iterator[tuple[str, str]]:
         first, last = render_cell(one.first_publish_ms, "time"), render_cell(one.last_publish_ms, "time")
         age = render_cell(now_ms - one.last_publish_ms, "age")
         yield "published", f"{first} to {last} ({age if one.last_publish_ms > now_ms else f'{age} ago'})"
-    yield from zip_longest(("policies",), _policies(one), fillvalue="")
+    yield from zip_longest(("policies",), _policies(one, in_words), fillvalue="")
     if one.schema is not None:
         yield "schema", f"{one.schema.type}, version {one.schema.version} of {counted(one.schema.versions, 'version')}"
     if one.compaction is not None:
@@ -295,11 +295,13 @@ def _facts(one: TopicDescription, now_ms: int) -> Iterator[tuple[str, str]]:
         yield "property", f"{key}={value}"
 
 
-def _policies(one: TopicDescription) -> Iterable[str]:
+def _policies(one: TopicDescription, in_words: bool) -> Iterable[str]:
     if one.policies is None:
         return ["cannot be read"]
     if not one.policies:
         return ["none is set: a broker's defaults"]
+    if in_words:
+        return [f"{row.name} {words_of(to_json(row.value))} ({row.source})" for row in one.policies]
     return [f"{row.name} {dump_json(to_json(row.value), pretty=False)} ({row.source})" for row in one.policies]
 
 
@@ -397,7 +399,7 @@ _SUBSCRIPTION_COLUMNS = (TOPIC_COLUMN, Column("SUBSCRIPTIONS", lambda row: ", ".
         "pulsar-admin topics subscriptions public/default/plain --table",
     ],
     output="Names, one a line; of a partitioned topic those of all its partitions. Several topics: one row each. With --table a row a "
-    "subscription, as `topics describe` has them.",
+    "subscription, as `topics describe` has them; so also in a terminal, without -o.",
     errors=[TopicNotFound],
     uses=["now", "spark"],
 )
@@ -410,7 +412,7 @@ def subscriptions(app: App, selection: TopicSelection, table: bool, quick: bool)
 
     Like pulsar-admin, leaves out the cursors of deduplication and replication and includes that of compaction.
     """
-    if table:
+    if table or app.in_terminal:
         return show_subscriptions(app, selection, quick=quick)
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)

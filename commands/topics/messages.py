@@ -328,7 +328,8 @@ def read(app: App, selection: TopicSelection, options: ReadRequest) -> Iterator[
     chooses the clock: auto (broker time if the entry has one, otherwise publish time), publish, broker, or event.
     Encrypted payloads are shown as stored, or with --private-key as the consumer with that key reads them.
     """
-    columns = message_columns(payload=options.payload, value=options.value, markers=options.markers)
+    is_read = app.in_terminal and not options.redact
+    columns = message_columns(payload=options.payload or is_read, value=options.value, markers=options.markers)
     bounds = options.start_ms, options.end_ms, options.first, options.last
     window = app.session.window(*bounds, clock=app.settings.clock, key=options.key)
     query = MessageQuery(window, columns, limit=options.limit, each=True, uncommitted=options.uncommitted)
@@ -338,7 +339,9 @@ def read(app: App, selection: TopicSelection, options: ReadRequest) -> Iterator[
         found = messages_of(app.session, lambda txn: chosen.names, query)
         size_bytes = 0 if options.limit is not None else size_of(reader, chosen.names)
         with app.scan(reader, size_bytes, "read", unused=FEW_MESSAGES):
-            yield messages_result(found, several=chosen.several, value=options.value, hide=options.redact)
+            yield messages_result(
+                found, several=chosen.several, value=options.value, hide=options.redact, payload=is_read
+            )
     app.report(found.problems)
 
 
@@ -443,7 +446,8 @@ def search(app: App, selection: TopicSelection, options: SearchRequest) -> Itera
             rows = map(redacted, found.json_rows()) if options.redact else found.json_rows()
             first = list(islice(rows, 1))
             if first or found.problems or app.exit_code:
-                columns = short_columns(several=chosen.several, value="value" in query.columns)
+                is_read = app.in_terminal and not options.redact
+                columns = short_columns(several=chosen.several, value="value" in query.columns, payload=is_read)
                 beside = (_MARK,) if query.before or query.after else ()
                 shown = chain(first, rows)
                 yield Result(rows=shown, columns=(*beside, *columns), csv=(*beside, *FULL), live=True)
@@ -460,7 +464,8 @@ def _search_query(app: App, options: SearchRequest) -> MessageQuery:
     bounds = options.start_ms, options.end_ms, options.first, options.last
     window = app.session.window(*bounds, clock=app.settings.clock)
     before, after = (options.around if side is None else side for side in (options.before, options.after))
-    columns = message_columns(payload=options.payload, value=options.value or match.needs_value)
+    is_read = app.in_terminal and not options.redact
+    columns = message_columns(payload=options.payload or is_read, value=options.value or match.needs_value)
     query = MessageQuery(window, columns, limit=options.limit, uncommitted=options.uncommitted, match=match)
     return replace(query, before=before or 0, after=after or 0)
 

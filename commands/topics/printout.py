@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -9,12 +10,13 @@ import click
 from msgspec import Struct
 
 from pulsar_admin.api.messages import COLUMNS, Messages
-from pulsar_admin.columns import Column, time_text
+from pulsar_admin.columns import Column, time_text, words_of
 from pulsar_admin.context import Result
 from pulsar_admin.jsonify import dump_json
-from pulsar_admin.store.model.messages import Decoded, Message, marker_name, redacted
+from pulsar_admin.store.model.messages import Decoded, Message, MessageRow, marker_name, redacted
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.redaction import redact, redact_value
+from pulsar_admin.store.wording import counted
 from pulsar_admin.visible import clean_text
 
 SEPARATOR = "-" * 73 + "\n\n"
@@ -26,6 +28,8 @@ _HEAD = (
     _RULE,
 )
 _LINE_BYTES = 16
+_TEXT = 120
+"""Letters of a payload that a row shows."""
 
 
 def _position(row: object) -> str:
@@ -73,10 +77,21 @@ FULL = (
 """Every key of the JSON, for CSV."""
 
 
-def short_columns(*, several: bool, value: bool = False) -> tuple[Column, ...]:
-    """Return the columns of tables of messages; ``several`` topics have theirs in front, ``value`` comes last."""
-    columns = (*SHORT, Column("VALUE", "value")) if value else SHORT
+def short_columns(*, several: bool, value: bool = False, payload: bool = False) -> tuple[Column, ...]:
+    """Return the columns of tables of messages; ``several`` topics have theirs in front, ``value`` comes last. With ``payload``, for
+    people, that is text, and a value is words."""
+    words = Column("VALUE", lambda row: words_of(row.value), "prose") if payload else Column("VALUE", "value")
+    columns = (*SHORT, words) if value else (*SHORT, Column("PAYLOAD", _payload_text, "prose")) if payload else SHORT
     return (Column("TOPIC", "topic"), *columns) if several else columns
+
+
+def _payload_text(row: MessageRow) -> str:
+    """Return the beginning of a payload (base64 in the row) as text; of one that is none how many bytes it has."""
+    payload = b64decode(row.payload or "")
+    text = " ".join(payload.decode(errors="replace").split())
+    if not text.isprintable() or "\ufffd" in text:
+        return f"({counted(len(payload), 'byte')})"
+    return text if len(text) <= _TEXT else f"{text[:_TEXT]} …"
 
 
 def message_columns(*, payload: bool, value: bool, markers: bool = False) -> tuple[str, ...]:
@@ -85,11 +100,12 @@ def message_columns(*, payload: bool, value: bool, markers: bool = False) -> tup
     return (*COLUMNS, *(name for name, is_asked in asked.items() if is_asked))
 
 
-def messages_result(found: Messages, *, several: bool, value: bool, hide: bool) -> Result:
-    """Return the messages ``found`` as rows, those of ``several`` topics, with their VALUEs; ``hide``: redacted."""
+def messages_result(found: Messages, *, several: bool, value: bool, hide: bool, payload: bool = False) -> Result:
+    """Return the messages ``found`` as rows, those of ``several`` topics, with their VALUEs; ``hide``: redacted; ``payload``: as
+    ``short_columns`` has it."""
     rows = map(redacted, found.json_rows()) if hide else found.json_rows()
     screen = None if hide else lambda _: found.json_lines()  # as text, not as rows
-    columns = short_columns(several=several, value=value)
+    columns = short_columns(several=several, value=value, payload=payload)
     return Result(rows=rows, columns=columns, csv=FULL, screen=screen, texts=("jsonl",))
 
 

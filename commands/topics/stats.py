@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pulsar_admin.columns import Column, caution
+from pulsar_admin.columns import Column, caution, telling
 from pulsar_admin.commands.topics.answers import TOPIC_COLUMN, answer, answer_partitioned, answers_of, choose
 from pulsar_admin.commands.topics.internals import explain_option
-from pulsar_admin.context import App, Result
-from pulsar_admin.jsonify import dump_gson
+from pulsar_admin.context import App, Result, Table
+from pulsar_admin.jsonify import dump_gson, to_json
 from pulsar_admin.options import (
     POSITION,
     TopicSelection,
@@ -89,7 +91,39 @@ class TopicOptions(Struct, frozen=True):
 def stats(app: App, selection: TopicSelection, options: TopicOptions, precise: bool) -> Result:
     """Show the size of a topic and the backlog of its subscriptions."""
     wanted = {"earliest_time": options.earliest, "backlog_size": options.sizes, "newer_keys": options.explain}
-    return answer(app, selection, lambda topic: topic.stats(**wanted), _STATS_COLUMNS, redact=options.redact)
+    return _in_words(answer(app, selection, lambda topic: topic.stats(**wanted), _STATS_COLUMNS, redact=options.redact))
+
+
+_NOTHING = (0, -1, False, "None", None)
+_OF_SUBSCRIPTION = (
+    Column("SUBSCRIPTION", "name"),
+    Column("BACKLOG", "msgBacklog", "number"),
+    Column("SIZE", "backlogSize", "size"),
+    Column("OLDEST", "earliestMsgPublishTimeInBacklog", "time"),
+    Column("DELAYED", "msgDelayed", "number"),
+    Column("ACKED RANGES", "nonContiguousDeletedMessagesRanges", "number"),
+)
+
+
+def _in_words(result: Result) -> Result:
+    """Return an answer with a screen that leaves out what is 0 and has a row for each subscription, if it is of one topic."""
+    if result.value is None:
+        return result
+
+    def screen(_: int) -> Iterator[str | Table]:
+        from pulsar_admin.output import TOLD, told_fields
+
+        document = to_json(result.value)
+        subscriptions = [{"name": name, **one} for name, one in document.pop("subscriptions", {}).items()]
+        told = [(key, value) for key, value in told_fields(document) if value not in _NOTHING]
+        if told:
+            yield Table(told, TOLD)
+        if subscriptions:
+            yield "\n"
+            yield Table(subscriptions, telling(_OF_SUBSCRIPTION, subscriptions))
+        yield "\nWhat is 0, as rates and counters of a broker, is left out; -o json has all.\n"
+
+    return replace(result, terminal=screen)
 
 
 class PartitionedOptions(Struct, frozen=True):
@@ -125,8 +159,10 @@ def partitioned_stats(app: App, selection: TopicSelection, options: PartitionedO
         "earliest_time": options.earliest,
         "backlog_size": options.sizes,
     }
-    return answer_partitioned(
-        app, selection, lambda topic: topic.partitioned_stats(**wanted), _STATS_COLUMNS, redact=options.redact
+    return _in_words(
+        answer_partitioned(
+            app, selection, lambda topic: topic.partitioned_stats(**wanted), _STATS_COLUMNS, redact=options.redact
+        )
     )
 
 
