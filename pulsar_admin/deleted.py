@@ -42,13 +42,13 @@ def deletion_hint(txn: Txn, name: TopicName) -> str:
             return f"whether it was deleted: pulsar-admin store history {shell_word(name)}"
         for path in (name.path, name.partitioned_path):
             if (event := find_deletion(servers, path)) is not None:
-                time, who = (
-                    render_cell(event.version.time_ms, "time"),
-                    event.who or f"session {event.version.session:#x}",
+                version = event.version
+                time = render_cell(version.time_ms, "time")
+                who = event.who or (
+                    "an unknown session" if version.session is None else f"session {version.session:#x}"
                 )
-                word = shell_word(name)
                 return (
-                    f"it was deleted at {time} by {who}: pulsar-admin store history {word}; "
-                    f"to restore it: pulsar-admin topics undelete {word} --dry-run"
+                    f"it was deleted at {time} by {who}: pulsar-admin store history {shell_word(name)}; "
+                    f"to restore it: pulsar-admin topics undelete {shell_word(name)} --dry-run"
                 )
     return ""

@@ -300,7 +300,7 @@ def test_store_import_knows_what_a_directory_is(tmp_path: Path, cli: Cli) -> Non
     source = world("small") / "clean"
     assert cli("--store", tmp_path / "s", "store", "import", source).exit_code == 0
     for place, line in (
-        (tmp_path / "s", f"overview --store {tmp_path / 's'}"),
+        (tmp_path / "s", f"pulsar-admin --store {tmp_path / 's'} overview"),
         (source / "bookkeeper", f"store import cluster --bookie 127.0.0.1:34299={source / 'bookkeeper'}"),
         (tmp_path / "s" / "store.json", f"store import bundle {tmp_path / 's' / 'store.json'}"),
     ):

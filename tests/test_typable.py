@@ -32,6 +32,7 @@ PLAIN = "public/default/plain"
 _GENERIC = ("examples", "elsewhere", "output", "help")
 """Keywords whose texts are examples for everybody."""
 _VALUES = {
+    **dict.fromkeys(("--code", "--explain"), "ledger-missing"),
     "-s": "half",
     "-p": "3",
     "-mlp": "public/default/persistent/plain",
@@ -347,7 +348,7 @@ def test_no_cure_in_the_sources_is_a_dry_run_alone() -> None:
     """But for what is only a look: what a deleted ledger would bring back, and a file of names."""
     looks = {"ledgers restore --deleted {} --dry-run", "store recover --level C --dry-run --names FILE"}
     found = {command.removeprefix("pulsar-admin ") for command in commands_of_the_sources() if "--dry-run" in command}
-    assert found <= looks | {"topics undelete TOPIC --dry-run"}
+    assert found <= looks | {"topics undelete TOPIC --dry-run", "topics undelete {} --dry-run"}
 
     assert [code for code, cause in RULES_BY_CODE.items() if cause.mend.endswith("--dry-run")] == []
 

@@ -24,11 +24,6 @@ from pulsar_admin.store.sources.storage import DATABASES
 
 _DEPTH = 3  # of a bookie's directory below the one that holds a copy of a cluster
 _PROCESSES = Path("/proc")
-_OTHERS = {
-    "store.json": "it is a store already: pulsar-admin overview --store",
-    "tables.json": "for tables that `store export tables` wrote: pulsar-admin --store NEW store import tables",
-}
-"""A file in a directory that is no source → a hint, which the directory ends."""
 
 
 class Layout(Struct, frozen=True):
@@ -58,9 +53,10 @@ class StandaloneDirectory(Struct, frozen=True):
 
 def _nearest_hint(root: Path) -> str:
     """Return a hint naming what ``root`` is instead, or a data directory below it."""
-    for name, hint in _OTHERS.items():
-        if (root / name).exists():
-            return f"{hint} {shell_word(str(root))}"
+    if (root / "store.json").exists():
+        return f"it is a store already: pulsar-admin --store {shell_word(str(root))} overview"
+    if (root / "tables.json").exists():
+        return f"for tables that were exported: pulsar-admin --store NEW store import tables {shell_word(str(root))}"
     inside = [below.name for below in sorted(root.iterdir()) if is_rocksdb(below / "metadata")]
     if inside:
         return f"name one of the directories in it that are: {', '.join(inside[:3])}"
