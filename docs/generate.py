@@ -1,12 +1,14 @@
 """Write the generated pages: ``docs/cli/<group>.md`` from the commands, ``docs/exit-codes.md`` from the error table,
-``docs/compatibility.md`` from upstream's command tree, ``docs/doctor.md`` from the table of causes.
+``docs/compatibility.md`` from upstream's command tree, ``docs/doctor.md`` and ``docs/doctor/<code>.md`` from the table of causes.
 
 ``python docs/generate.py`` (or ``make docs``). The test suite compares the pages with what this makes.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -23,9 +25,13 @@ from pulsar_admin import command_table, errors, lookup  # noqa: E402 - works on 
 from pulsar_admin.cli import CONTEXT, TableGroup, root  # noqa: E402
 from pulsar_admin.store.errors import StoreError  # noqa: E402
 from pulsar_admin.store.rules.finding import Severity  # noqa: E402
+from pulsar_admin.store.rules.rule import Rule  # noqa: E402
 from pulsar_admin.store.rules.table import RULES_BY_CODE  # noqa: E402
 
 WIDTH = 100
+PAGE_COMMANDS = 100
+"""A group of more commands has its policies on pages of their own."""
+LIMITS = re.compile("max|rate|quota")
 NOTE = "<!-- made by docs/generate.py: `make docs` writes it again -->\n\n"
 
 
@@ -40,10 +46,10 @@ it first verifies every page, without LMDB, and names the damage. Its hint says 
 def all_pages() -> dict[str, str]:
     """Return every generated page: path below ``docs/`` → text."""
     pages = {"exit-codes.md": exit_codes_page(), "cli/pulsar-admin.md": root_page()}
-    pages["doctor.md"] = doctor_page()
+    pages |= doctor_pages()
     pages["compatibility.md"] = NOTE + compatibility.page()
     for name in lookup.subgroups_of(command_table.ROOT):
-        pages[f"cli/{name}.md"] = group_page(name)
+        pages |= group_pages(name)
     return pages
 
 
@@ -75,28 +81,83 @@ def group_context(path: str) -> click.Context:
 
 def root_page() -> str:
     """Return the page of the program itself: global options and the commands without a group."""
-    text = f"{NOTE}# pulsar-admin\n\n{_help(group_context(command_table.ROOT))}"
+    context = group_context(command_table.ROOT)
+    text = f"{NOTE}# pulsar-admin\n\n{_told(context)}"
     groups = lookup.subgroups_of(command_table.ROOT)
-    if groups:
-        text += "\n## Groups\n\n" + "".join(f"- [`{name}`]({name}.md): {line}\n" for name, line in groups.items())
-    return text + _command_sections(command_table.ROOT)
+    text += "\n## Groups\n\n" + "".join(f"- [`{name}`]({name}.md): {line}\n" for name, line in groups.items())
+    return text + _sections(dict(commands_of(command_table.ROOT)))
 
 
-def group_page(path: str) -> str:
-    """Return the page of one group."""
-    text = f"{NOTE}# {path}\n\n{command_table.GROUPS[path]}\n\n| command | |\n|---|---|\n"
-    for name, context in commands_of(path):
-        line = context.command.get_short_help_str(200)
-        text += f"| [`{name}`](#{name.replace(' ', '-').lower()}) | {line} |\n"
-    return text + _command_sections(path)
+def group_pages(path: str) -> dict[str, str]:
+    """Return the page of one group; of one with many commands, those that policies make of it are on pages by subject."""
+    commands, line = dict(commands_of(path)), command_table.GROUPS[path]
+    if len(commands) <= PAGE_COMMANDS:
+        return {f"cli/{path}.md": _group_page(path, line, commands)}
+    own = command_table.COMMANDS[path].keys()
+    parts: dict[str, dict[str, click.Context]] = {"": {}, "limits": {}, "policies": {}}
+    for name, context in commands.items():
+        short = name.removeprefix(f"{path} ")
+        parts["" if short in own else "limits" if LIMITS.search(short) else "policies"][name] = context
+    pages = {part: f"{path}-{part}".removesuffix("-") for part in parts}
+    links = f"[limits, rates and quotas]({pages['limits']}.md), [other policies]({pages['policies']}.md)"
+    text = f"{line} On pages of their own: the commands of {links}."
+    return {
+        f"cli/{pages[part]}.md": _group_page(f"{path}: {part}" if part else path, text, found)
+        for part, found in parts.items()
+    }
 
 
-def _command_sections(path: str) -> str:
-    return "".join(f"\n## {name}\n\n{_help(context)}" for name, context in commands_of(path))
+def _group_page(title: str, line: str, commands: dict[str, click.Context]) -> str:
+    text = f"{NOTE}# {title}\n\n{line}\n\n| command | |\n|---|---|\n"
+    for name, context in commands.items():
+        text += f"| [`{name}`](#{_anchor(name)}) | {_plain(context.command.get_short_help_str(200))} |\n"
+    return text + _sections(commands)
 
 
-def _help(context: click.Context) -> str:
-    return f"```text\n{context.get_help()}\n```\n"
+def _sections(commands: dict[str, click.Context]) -> str:
+    return "".join(f"\n## {name}\n\n{_told(context)}" for name, context in commands.items())
+
+
+def _told(context: click.Context) -> str:
+    """Return what ``--help`` says of a command as Markdown, whose lines are as long as the reader's screen: each option has an anchor."""
+    command = context.command
+    paragraphs = inspect.cleandoc(command.help or "").partition("\f")[0].split("\n\n")
+    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
+    text = "".join(_paragraph(one) for one in paragraphs) + f"```text\n{usage}\n```\n\n"
+    for param in command.get_params(context):
+        record = param.get_help_record(context)
+        if record is not None and record[1] and "--help" not in param.opts:
+            anchor = _anchor(
+                f"{context.command_path.removeprefix('pulsar-admin ')} {max(param.opts, key=len).lstrip('-')}"
+            )
+            text += f'- <a id="{anchor}"></a>`{record[0]}`: {_plain(record[1])}\n'
+    details = getattr(command, "details", None)
+    if details is None:
+        return text
+    lines = "\n".join(f"$ {one}" for one in (*details.examples, *details.elsewhere))
+    text += f"\n```console\n{lines}\n```\n\n**Output.** {_plain(details.output)}\n\n"
+    named = ", ".join(f"`{error.code}` ({errors.EXIT_CODES[error]})" for error in details.errors)
+    text += f"**Errors** ([exit code](../exit-codes.md)): {named}.\n"
+    if command.aliases:
+        text += f"\n**Also called** {', '.join(f'`{name}`' for name in command.aliases)}.\n"
+    return text
+
+
+def _paragraph(text: str) -> str:
+    """Return a paragraph of a docstring as Markdown; one that begins with click's mark keeps its lines."""
+    if text.startswith("\b"):
+        return f"```text\n{textwrap.dedent(text[1:].strip(chr(10)))}\n```\n\n"
+    return f"{_plain(' '.join(text.split()))}\n\n"
+
+
+def _plain(text: str) -> str:
+    """Return a text in which nothing but code between backticks means something to Markdown."""
+    parts = " ".join(text.split()).split("`")
+    return "`".join(part if number % 2 else re.sub(r"([*<|])", r"\\\1", part) for number, part in enumerate(parts))
+
+
+def _anchor(name: str) -> str:
+    return name.replace(" ", "-").lower()
 
 
 def exit_codes_page() -> str:
@@ -118,8 +179,8 @@ def exit_codes_page() -> str:
 
 DOCTOR = """# What the doctor finds
 
-`pulsar-admin doctor` looks for everything below, and ranks its findings by severity, then by messages and bytes at stake.
-It only reads. `pulsar-admin doctor --explain CODE` shows one section in the terminal.
+`pulsar-admin doctor` looks for everything below: a page a code. It ranks its findings by severity, then by messages and bytes at
+stake, and only reads. `pulsar-admin doctor --explain CODE` shows one page in the terminal.
 
 - `critical`: data is lost or cannot be served.
 - `warning`: data will be lost, or something is wrong that nobody notices yet.
@@ -129,24 +190,27 @@ Brokers and bookies behave as described in Pulsar 4.0.8 with BookKeeper 4.17.
 """
 
 
-def doctor_page() -> str:
-    """Return the page of the doctor's rules: a section a code, with an example of what ``tests/doctor/recording.py`` saw of each."""
+def doctor_pages() -> dict[str, str]:
+    """Return the list of the doctor's rules, and a page a code, with an example of what ``tests/doctor/recording.py`` saw of it."""
     text = NOTE + DOCTOR
     examples = json.loads((ROOT / "docs" / "examples" / "findings.json").read_text())
+    pages = {}
     for severity in Severity:
-        causes = sorted(cause.code for cause in RULES_BY_CODE.values() if cause.severity is severity)
-        text += "\n" + _filled(f"{severity}: " + ", ".join(f"[`{code}`](#{code})" for code in causes)) + "\n"
-    for code, cause in sorted(RULES_BY_CODE.items()):
-        text += f"\n## {code}\n\n**{cause.title}** ({cause.severity})\n\n{_filled(cause.means)}\n\n"
-        one = examples[code]
-        head = f"{one['severity']} {code}: {one['where'].removeprefix('persistent://')}"
-        text += (
-            "```text\n" + "\n".join([head, *(f"  {line}" for line in textwrap.wrap(one["message"], 100))]) + "\n```\n\n"
-        )
-        text += f"{_filled(f'**A broker**: {cause.broker}')}\n\n{_filled(f'**Repair**: {cause.how}')}\n\n"
-        text += f"```\n{cause.command({})}\n```\n"
-        text += f"\n{_filled(f'**Prevent**: {cause.prevent}')}\n" if cause.prevent else ""
-    return text
+        text += f"\n## {severity}\n\n| code | |\n|---|---|\n"
+        for code, cause in sorted(RULES_BY_CODE.items()):
+            if cause.severity is severity:
+                text += f"| [`{code}`](doctor/{code}.md) | {_plain(cause.title)} |\n"
+                pages[f"doctor/{code}.md"] = _rule_page(code, cause, examples[code])
+    return {"doctor.md": text, **pages}
+
+
+def _rule_page(code: str, cause: Rule, one: dict[str, str]) -> str:
+    text = f"{NOTE}# {code}\n\n**{cause.title}** ([{cause.severity}](../doctor.md))\n\n{_filled(cause.means)}\n\n"
+    head = f"{one['severity']} {code}: {one['where'].removeprefix('persistent://')}"
+    text += "```text\n" + "\n".join([head, *(f"  {line}" for line in textwrap.wrap(one["message"], 100))]) + "\n```\n\n"
+    text += f"{_filled(f'**A broker**: {cause.broker}')}\n\n{_filled(f'**Repair**: {cause.how}')}\n\n"
+    text += f"```\n{cause.command({})}\n```\n"
+    return text + (f"\n{_filled(f'**Prevent**: {cause.prevent}')}\n" if cause.prevent else "")
 
 
 def _filled(text: str) -> str:
@@ -169,11 +233,11 @@ def main() -> None:
     """Write all pages and remove those of commands that are gone."""
     docs = ROOT / "docs"
     pages = all_pages()
-    (docs / "cli").mkdir(exist_ok=True)
     for name, text in pages.items():
+        (docs / name).parent.mkdir(exist_ok=True)
         (docs / name).write_text(text)
-    for path in (docs / "cli").glob("*.md"):
-        if f"cli/{path.name}" not in pages:
+    for path in [*docs.glob("cli/*.md"), *docs.glob("doctor/*.md")]:
+        if f"{path.parent.name}/{path.name}" not in pages:
             path.unlink()
 
 

@@ -1,4 +1,4 @@
-"""What mkdocs.yml leaves out: the parts of the site that have a page a task, a format, a group of commands."""
+"""What mkdocs.yml leaves out: the changelog, and the parts of the site that have a page a task, a format, a command group or a finding."""
 
 from __future__ import annotations
 
@@ -6,16 +6,46 @@ import re
 from pathlib import Path
 from typing import Any
 
-PARTS = {"Runbooks by symptom": "runbooks", "By task": "howto", "Commands": "cli", "Bytes on disk": "formats"}
+PARTS = {"Commands": "cli", "Findings": "doctor", "Bytes on disk": "formats"}
+"""Folders whose pages are listed by title."""
+SOURCE = Path(__file__).resolve().parent
 
 
 def on_config(config: Any) -> Any:  # Any: mkdocs' settings
-    """Put every page of PARTS behind the pages that mkdocs.yml names, by title."""
-    docs = Path(config["docs_dir"])
-    at = 1 + next(number for number, item in enumerate(config["nav"]) if "tutorial.md" in item.values())
-    parts = [{title: pages_of(docs, folder)} for title, folder in PARTS.items()]
-    config["nav"][at:at] = parts
+    """Put the runbooks and tasks, in the order in which README.md lists them, and every page of PARTS behind the first pages."""
+    text = (SOURCE / "README.md").read_text()
+    runbooks = links_in(text, "By symptom", "runbooks")
+    tasks = [{title: links} for title, links in groups_in(text, "By task").items()]
+    parts = [{title: pages_of(SOURCE, folder)} for title, folder in PARTS.items()]
+    config["nav"][1:1] = [{"Runbooks": runbooks}, {"Tasks": tasks}, *parts]
+    config["site_name"] += " " + version()
     return config
+
+
+def on_files(files: Any, config: Any) -> Any:  # Any: mkdocs' files
+    """Add the changelog, whose links start at the root of the repository."""
+    from mkdocs.structure.files import File
+
+    text = (SOURCE.parent / "CHANGELOG.md").read_text()
+    files.append(File.generated(config, "changelog.md", content=text.replace("](docs/", "](")))
+    return files
+
+
+def groups_in(text: str, heading: str) -> dict[str, list[dict[str, str]]]:
+    """Return the lists below HEADING in README.md: the line before each → its links."""
+    part = text.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    return {name: links_of(lines) for name, lines in re.findall(r"^(\w[^\n]*):\n\n((?:[- ].*\n)+)", part, re.MULTILINE)}
+
+
+def links_in(text: str, heading: str, folder: str) -> list[dict[str, str]]:
+    """Return the links to FOLDER below HEADING in README.md: title → path."""
+    part = text.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    return [{title: path} for title, path in re.findall(r"\[([^\]]+)\]\((\S+\.md)\)", part) if path.startswith(folder)]
+
+
+def links_of(lines: str) -> list[dict[str, str]]:
+    """Return the first link of each line to a page of its own: title → path."""
+    return [{title: path} for title, path in re.findall(r"^- .*?\[([^\]]+)\]\((\S+\.md)\)", lines, re.MULTILINE)]
 
 
 def pages_of(docs: Path, folder: str) -> list[dict[str, str]]:
@@ -29,3 +59,10 @@ def title_of(path: Path) -> str:
     heading = re.search(r"^# (.*)$", path.read_text(), re.MULTILINE)
     assert heading is not None, path
     return heading[1]
+
+
+def version() -> str:
+    """Return the version of the program, as pyproject.toml has it."""
+    found = re.search(r'^version = "(.*)"', (SOURCE.parent / "pyproject.toml").read_text(), re.MULTILINE)
+    assert found is not None
+    return found[1]

@@ -56,7 +56,29 @@ def test_pages_are_fresh(pages: dict[str, str]) -> None:
 
 
 def test_no_page_without_a_group(pages: dict[str, str]) -> None:
-    assert {f"cli/{path.name}" for path in (DOCS / "cli").glob("*.md")} == {name for name in pages if "/" in name}
+    written = {
+        path.relative_to(DOCS).as_posix() for folder in ("cli", "doctor") for path in (DOCS / folder).glob("*.md")
+    }
+    assert written == {name for name in pages if "/" in name}
+
+
+def test_no_page_has_more_than_a_hundred_commands(pages: dict[str, str]) -> None:
+    sections = {
+        name: re.findall("^## (.*)$", text, re.MULTILINE) for name, text in pages.items() if name.startswith("cli/")
+    }
+    assert max(map(len, sections.values())) <= 100
+    assert set(COMMANDS) <= {section for found in sections.values() for section in found}
+
+
+def test_each_option_of_a_page_has_one_anchor(pages: dict[str, str]) -> None:
+    for name, text in pages.items():
+        anchors = re.findall('<a id="([^"]*)">', text) + [
+            line.lower().replace(" ", "-") for line in re.findall("^## (.*)$", text, re.M)
+        ]
+        assert len(anchors) == len(set(anchors)), name
+        assert (
+            name in ("doctor.md", "exit-codes.md", "compatibility.md") or name.startswith("doctor/") or len(anchors) > 5
+        ), name
 
 
 def test_every_error_class_is_documented(pages: dict[str, str]) -> None:

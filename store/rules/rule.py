@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 Facts = TypeVar("Facts")
 """What a rule looks at: ``ClusterFacts``, ``TopicFacts`` or ``SubscriptionFacts``."""
-PAGE = "docs/doctor.md"
 MEND = "mend"
 """The key of evidence with the command that cures a finding, where the state of the store asks for another than the rule's."""
 _PLACE = re.compile(r"\{(\w+)\}")
@@ -102,7 +101,7 @@ class Rule(Struct, Generic[Facts], frozen=True):
     @property
     def page(self) -> str:
         """The section of the documentation."""
-        return f"{PAGE}#{self.code}"
+        return f"docs/doctor/{self.code}.md"
 
     def command(self, evidence: Mapping[str, object]) -> str:
         """Return the command that repairs what ``evidence`` shows; a place that it does not fill stays in capitals."""

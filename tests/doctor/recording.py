@@ -1,4 +1,4 @@
-"""Records an example of each finding into ``docs/examples/findings.json``, from tests that plant it; ``docs/doctor.md`` shows them.
+"""Records an example of each finding into ``docs/examples/findings.json``, from tests that plant it; ``docs/doctor/`` shows them.
 
 ``.venv/bin/python -m pytest -p tests.doctor.recording TESTS…`` adds an example of each code that has none; delete those that are to be
 recorded again. ``test_examples.py`` fails for a code without an example, and for one that the sources do not say any more.

@@ -52,7 +52,7 @@ def test_every_contradiction_is_told(case: str, tmp_path: Path, damages_stores: 
         assert one.message
         assert one.broker
         assert one.mend.startswith("pulsar-admin ")
-        assert one.page == f"docs/doctor.md#{one.code}"
+        assert one.page == f"docs/doctor/{one.code}.md"
 
 
 def test_they_are_as_many_as_the_check_finds(tmp_path: Path, damages_stores: None) -> None:

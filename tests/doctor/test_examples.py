@@ -1,4 +1,4 @@
-"""Each finding has an example in ``docs/doctor.md``, in words that the sources still have; ``recording.py`` records them."""
+"""Each finding has an example in ``docs/doctor/``, in words that the sources still have; ``recording.py`` records them."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def _finding(name: str, number: int) -> Finding:
         at_stake_messages=1234 + number,
         broker=f"broker {name}",
         mend=f"pulsar-admin topics why {name}",
-        page=f"docs/doctor.md#code-{number}",
+        page=f"docs/doctor/code-{number}.md",
         scope="data",
         hint="",
         repair="",
