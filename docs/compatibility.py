@@ -165,7 +165,7 @@ def page() -> str:
         groups.setdefault(line.path.split()[0], []).append(line)
     text = f"""# Commands of upstream's tools
 
-Every command of `pulsar-admin` in Pulsar 4.0.8, the newest release on Maven Central that includes it, and its status here. `same`: the
+Every command of `pulsar-admin` in Pulsar 4.0.8 and 5.0.1, and its status here; "(5.0)" marks those that 4.0.8 has not. `same`: the
 command exists, with every option. `elsewhere`: another group has the command, and upstream's spelling runs it. `broker`: the command needs
 a running broker, worker or proxy and ends with exit code 7. `open`: not implemented. For values that differ, see
 [what-a-store-knows.md](what-a-store-knows.md).
@@ -216,4 +216,5 @@ def _group(name: str, rows: Sequence[Line]) -> str:
 
 
 def _short(line: Line) -> str:
-    return line.path.partition(" ")[2]
+    since = upstream_commands()[line.path].get("since")
+    return line.path.partition(" ")[2] + (f" ({since})" if since else "")

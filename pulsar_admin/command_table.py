@@ -28,6 +28,7 @@ GROUPS: dict[str, str] = {
     "store export": "Write the store's changes back into Pulsar's own files.",
     "topics": "Topics: list, search by time, read, and move their cursors.",
     "topicPolicies": "Policies of topics, for this cluster or for all.",
+    "scalable-topics": "Scalable topics of Pulsar 5.0: their segments, subscriptions and permissions.",
     "namespaces": "Namespaces: their topics and policies.",
     "tenants": "Tenants: who administers them, and the clusters they may use.",
     "clusters": "Clusters: their URLs, peers, migrations and failure domains.",
@@ -466,6 +467,44 @@ COMMANDS: dict[str, dict[str, Row]] = {
     "topicPolicies": {
         "delete": Row(
             "pulsar_admin.commands.policies:delete_all", "Delete all policies of topics, including global ones."
+        ),
+    },
+    "scalable-topics": {
+        "list": Row("pulsar_admin.commands.scalable:list_topics", "List the scalable topics of a namespace."),
+        "get-metadata": Row(
+            "pulsar_admin.commands.scalable:get_metadata", "Show the segments of a scalable topic as they are stored."
+        ),
+        "stats": Row(
+            "pulsar_admin.commands.scalable:stats",
+            "Show the sizes and backlogs of a scalable topic over all of its segments.",
+        ),
+        "segment-stats": Row(
+            "pulsar_admin.commands.scalable:segment_stats",
+            "Show the size and the backlogs of one segment of a scalable topic.",
+        ),
+        "create": Row("pulsar_admin.commands.scalable:create", "Create a scalable topic."),
+        "delete": Row(
+            "pulsar_admin.commands.scalable:delete", "Delete a scalable topic with its segments, ledgers and schema."
+        ),
+        "seek": Row(
+            "pulsar_admin.commands.scalable:seek",
+            "Reset a subscription to a time, on every segment: exact, as `topics reset-cursor` is.",
+        ),
+        "clear-backlog": Row(
+            "pulsar_admin.commands.scalable:clear_backlog",
+            "Skip the whole backlog of a subscription, on every segment.",
+        ),
+        "permissions": Row(
+            "pulsar_admin.commands.scalable:permissions",
+            "Show the permissions of roles on a scalable topic: its own, and those of its namespace.",
+        ),
+        "grant-permission": Row(
+            "pulsar_admin.commands.scalable:grant",
+            "Grant a role permissions on a scalable topic, replacing those it had there.",
+        ),
+        "revoke-permission": Row(
+            "pulsar_admin.commands.scalable:revoke",
+            "Revoke a role's permissions on a scalable topic; those on the namespace are kept.",
         ),
     },
     "namespaces": {

@@ -82,6 +82,18 @@ NEEDS: tuple[Need, ...] = (
         "running workers keep, run and count functions, sinks and sources",
         "the topics that workers keep them in: pulsar-admin topics list public/functions",
     ),
+    Need(
+        ("scalable-topics merge-segments", "scalable-topics migrate", "scalable-topics split-segment"),
+        "a controller seals segments and creates others together with the brokers of all of them",
+        "the segments as they are: pulsar-admin scalable-topics get-metadata TOPIC",
+        "a running broker of Pulsar 5.0",
+    ),
+    Need(
+        ("migration *",),
+        "brokers copy their metadata into another store while they run",
+        "to copy what is on disk: pulsar-admin store export zookeeper --help",
+        "a running broker of Pulsar 5.0",
+    ),
     Need(("packages *",), "a running broker keeps packages in a storage of its own"),
     Need(
         (

@@ -8,7 +8,7 @@ from collections.abc import Collection
 _READING = "get list show describe read find peek examine stats stat status count check verify view print info dump"
 _ALIKE_VERBS = ("set put update", "create add new make init", "remove delete del rm unset drop")
 _CHANGING = (
-    "abort annotate apply attach bookie build cancel clear clone compact convert copy disable enable expire export extract forget"
+    "seek abort annotate apply attach bookie build cancel clear clone compact convert copy disable enable expire export extract forget"
     " generate grant import index load mark move rebuild reclaim recover refresh reset restore revoke run salvage scale shutdown skip"
     " split standalone start stop switch terminate trim truncate undelete undo unload unmark unsubscribe upgrade upload zookeeper"
 )

@@ -43,6 +43,7 @@ _BOXED = {"int": "Integer", "long": "Long", "double": "Double", "boolean": "Bool
 _LABELS: Mapping[str, tuple[str, click.ParamType[Any] | None]] = {
     "<topicName>": ("topic", TOPIC),
     "<topic>": ("topic", TOPIC),
+    "<segment>": ("segment", TOPIC),
     "<namespaceName>": ("namespace", NAMESPACE),
     "<namespace>": ("namespace", NAMESPACE),
     "<clusterName>": ("cluster", None),

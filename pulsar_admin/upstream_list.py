@@ -4,7 +4,7 @@ The file is what picocli knows of ``org.apache.pulsar.admin.cli.PulsarAdminTool`
 ``python -m tests.live.upstream`` makes it): by command path its aliases, options and parameters; the path ``""`` has the
 options of the program. A type is Java's; an arity of 1 is left out. ``shell.json`` has ``bookkeeper shell`` and
 ``pulsar-managed-ledger-admin`` in the same form, as the groups ``bookkeeper`` and ``managed-ledger``
-(``python -m tests.live.shell``).
+(``python -m tests.live.shell``). ``upstream-5.0.json`` has what the tool of 5.0.1 has and that of 4.0.8 has not, with "since".
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 Json = dict[str, Any]  # Any: JSON
+_FILES = ("upstream.json", "upstream-5.0.json", "shell.json")
 CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 """Before a capital letter within a word."""
 
@@ -26,7 +27,7 @@ def upstream_commands() -> Mapping[str, Json]:
     """Return upstream's commands by path (``topics create``)."""
     loader: Any = __spec__.loader  # from a folder or from the archive that Spark's executors have
     folder = os.path.dirname(__file__)
-    files = (loader.get_data(os.path.join(folder, name)) for name in ("upstream.json", "shell.json"))
+    files = (loader.get_data(os.path.join(folder, name)) for name in _FILES)
     return {path: row for file in files for path, row in json.loads(file).items()}
 
 

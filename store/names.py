@@ -20,8 +20,11 @@ EVENTS = "__change_events"
 TRANSACTION_LOG_PREFIX, PENDING_ACK_SUFFIX = "__transaction_log_", "__transaction_pending_ack"
 PARTITION_SUFFIX = "-partition-"
 MANAGED_LEDGERS = "/managed-ledgers"
+SCALABLE_TOPICS = "/topics"
 LEDGERS = "/ledgers"
 PERSISTENT = "persistent"
+SCALABLE, SEGMENT = "topic", "segment"
+"""Domains of Pulsar 5.0: a scalable topic has no managed ledger of its own, each of its segments is one."""
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 """Java's: what ids, times and counts can be."""
@@ -230,10 +233,10 @@ def parse_namespace(text: str) -> NamespaceName:
 
 
 class TopicName(Answer, frozen=True, order=True):
-    """A persistent topic or one partition of one.
+    """A persistent topic or one partition of one, a scalable topic or one of its segments.
 
-    Of another ``domain`` (a newer Pulsar's) it is a managed ledger alone: what no command takes for a topic, and what owns its ledgers.
-    Its ``local_name`` is what its metadata path has, not decoded, as how many parts it has is not known.
+    The ``local_name`` of a segment is ``TOPIC/0000-7fff-3``. Of any other ``domain`` (a newer Pulsar's) it is a managed ledger alone,
+    which owns its ledgers: then ``local_name`` is what its metadata path has, not decoded, as how many parts it has is not known.
     """
 
     namespace: NamespaceName
@@ -246,7 +249,12 @@ class TopicName(Answer, frozen=True, order=True):
     @property
     def managed_ledger_name(self) -> str:
         """Upstream's persistence name, ``t/ns/persistent/encoded``."""
-        local = encode_name(self.local_name) if self.domain == PERSISTENT else self.local_name
+        local = self.local_name
+        if self.domain in (PERSISTENT, SCALABLE):
+            local = encode_name(local)
+        elif self.domain == SEGMENT:
+            topic, _, segment = local.rpartition("/")
+            local = f"{encode_name(topic)}/{segment}"
         return f"{self.namespace}/{self.domain}/{local}"
 
     @property
@@ -262,7 +270,7 @@ class TopicName(Answer, frozen=True, order=True):
     @property
     def schema_id(self) -> str:
         """What Pulsar calls the schema of this name's base topic."""
-        return f"{self.namespace}/{encode_name(self.base.local_name)}"
+        return f"{self.namespace}/{encode_name(self.whole.base.local_name)}"
 
     @property
     def schema_path(self) -> str:
@@ -284,6 +292,22 @@ class TopicName(Answer, frozen=True, order=True):
         if self.partition_index < 0:
             return self
         return TopicName(self.namespace, self.local_name.rpartition(PARTITION_SUFFIX)[0], self.domain)
+
+    @property
+    def whole(self) -> TopicName:
+        """The scalable topic of a segment; any other name itself."""
+        if self.domain != SEGMENT:
+            return self
+        return TopicName(self.namespace, self.local_name.rpartition("/")[0], SCALABLE)
+
+    @property
+    def scalable_path(self) -> str:
+        """Metadata path of the segments' DAG of a scalable topic, also of the one that a persistent topic was migrated to."""
+        return f"{SCALABLE_TOPICS}/{self.namespace}/{encode_name(self.whole.local_name)}"
+
+    def segment(self, start: int, end: int, segment_id: int) -> TopicName:
+        """Return the name of the segment of a scalable topic with these hashes and this id (upstream ``SegmentTopicName``)."""
+        return TopicName(self.namespace, f"{self.local_name}/{start:04x}-{end:04x}-{segment_id}", SEGMENT)
 
     def partition(self, index: int) -> TopicName:
         """Return the name of the partition ``index``."""
@@ -312,6 +336,10 @@ class TopicName(Answer, frozen=True, order=True):
         return local.startswith((EVENTS, "__transaction_buffer_snapshot")) or local.endswith(PENDING_ACK_SUFFIX)
 
 
+_SEGMENT = re.compile(r"([0-9a-f]{1,4})-([0-9a-f]{1,4})-([0-9]{1,18})", re.IGNORECASE)
+"""What a segment is called below its topic: the first and the last of its hashes, and its id."""
+
+
 class TopicSelection(Struct, frozen=True):
     """Which topics are meant, none of a broker's own: those named, or all of the store, or those whose names match a glob."""
 
@@ -326,16 +354,21 @@ class TopicSelection(Struct, frozen=True):
 
 
 def parse_topic(text: str) -> TopicName:
-    """Parse ``persistent://t/ns/topic``, ``t/ns/topic`` or ``topic`` (= public/default); raises InvalidValue."""
-    rest = _text(text)
+    """Parse ``persistent://t/ns/topic``, ``t/ns/topic`` or ``topic`` (= public/default), the name of a scalable topic
+    (``topic://t/ns/topic``) or of a segment (``segment://t/ns/topic/0000-7fff-3``); raises InvalidValue.
+    """
+    domain, rest = PERSISTENT, _text(text)
     if "://" in text:
         domain, rest = text.split("://", 1)
         if domain == "non-persistent":
             raise InvalidValue(
                 f"{text} is non-persistent: it has no data on disk", hint="name a persistent topic", value=text
             )
-        if domain != "persistent":
-            raise InvalidValue(f"invalid topic domain {domain!r} in {text!r}", hint="write persistent://t/ns/topic")
+        if domain not in (PERSISTENT, SCALABLE, SEGMENT):
+            raise InvalidValue(
+                f"invalid topic domain {domain!r} in {text!r}",
+                hint="write persistent://t/ns/topic, of a scalable topic topic://t/ns/topic",
+            )
     elif "/" not in text:
         rest = f"public/default/{text}"
     parts = rest.split("/", 2)
@@ -348,7 +381,27 @@ def parse_topic(text: str) -> TopicName:
             hint="write persistent://tenant/namespace/topic or its short form",
             value=text,
         )
-    return TopicName(NamespaceName(parts[0], parts[1]), parts[2])
+    name = TopicName(NamespaceName(parts[0], parts[1]), parts[2], domain)
+    if domain != SEGMENT:
+        return name
+    topic, _, segment = parts[2].rpartition("/")
+    found = _SEGMENT.fullmatch(segment)
+    start, end, segment_id = (0, -1, 0) if found is None else (int(found[1], 16), int(found[2], 16), int(found[3]))
+    if not topic or end < start:
+        raise InvalidValue(
+            f"invalid segment name {text!r}",
+            hint="write segment://tenant/namespace/topic/START-END-ID, hashes as four hex digits, such as 0000-7fff-3",
+            value=text,
+        )
+    return TopicName(name.namespace, topic, SCALABLE).segment(start, end, segment_id)
+
+
+def parse_scalable(text: str) -> TopicName:
+    """Parse the name of a scalable topic, also without its domain, as upstream's commands of these topics take it; raises InvalidValue."""
+    name = parse_topic(text)
+    if name.domain == SEGMENT:
+        raise InvalidValue(f"{text} is a segment", hint=f"name its topic: {name.whole}", value=text)
+    return TopicName(name.namespace, name.local_name, SCALABLE)
 
 
 def parse_topics(texts: Sequence[str], pattern: str | None = None) -> TopicSelection:
@@ -376,7 +429,7 @@ def _is_segment(parts: list[str]) -> bool:
 
     Upstream (5.0.1): a segment is named by its range of hashes and its id, ``0000-7fff-3``.
     """
-    return parts[4] == "segment" and re.fullmatch(r"[0-9a-f]{4}-[0-9a-f]{4}-\d+", parts[6]) is not None
+    return parts[4] == SEGMENT and _SEGMENT.fullmatch(parts[6]) is not None
 
 
 def managed_ledger_of_path(path: str) -> TopicName | None:
@@ -386,7 +439,13 @@ def managed_ledger_of_path(path: str) -> TopicName | None:
     parts = path.split("/")
     if topic is not None or len(parts) < 6 or parts[1] != "managed-ledgers" or parts[4] == PERSISTENT:
         return topic
-    return TopicName(NamespaceName(parts[2], parts[3]), "/".join(parts[5:]), parts[4])
+    namespace, rest = NamespaceName(parts[2], parts[3]), "/".join(parts[5:])
+    if parts[4] != SEGMENT:
+        return TopicName(namespace, rest, parts[4])
+    if len(parts) != 7 or not parts[5] or not _is_segment(parts):
+        return None
+    name = TopicName(namespace, f"{decode_name(parts[5])}/{parts[6]}", SEGMENT)
+    return name if name.path == path else None  # else no name of Pulsar's leads to it
 
 
 def parse_owner(text: str) -> TopicName:

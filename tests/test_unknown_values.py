@@ -266,7 +266,7 @@ def test_owners_of_an_older_version_delete_nothing(tmp_path: Path, cli: Cli, dam
     path = copied("scalable", "clean", tmp_path)
     with open_store(path, writable=True) as store:
         store.write(lambda txn: txn.delete("owners", (26).to_bytes(8, "big")))
-    words = ("delete", 26, "--accept-unknown-tree", "/topics", "--accept-unknown-tree", "/txn", "--force")
+    words = ("delete", 26, "--force")
     assert "segment://acme/n/scal/0000-ffff-2" in refused(cli, path, *words)
 
 

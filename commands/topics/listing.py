@@ -16,11 +16,13 @@ from pulsar_admin.context import Answer, App, Lines, Result, Shown, Table
 from pulsar_admin.jsonify import dump_json, to_json
 from pulsar_admin.options import NAMESPACE, TopicSelection, command, gather, pass_app, topics_argument
 from pulsar_admin.spool import CellSpool, PackedCells
+from pulsar_admin.store.codec.scalable import HASH_MAX, ScalableTopic, Segment
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, StoreError, TopicNotFound
 from pulsar_admin.store.model.cursors import is_subscription, iter_cursor_names
 from pulsar_admin.store.model.ledgers import find_whole_extent
+from pulsar_admin.store.model.scalable import read_scalable
 from pulsar_admin.store.model.topics import iter_all_namespaces, partition_count, select_partitioned
-from pulsar_admin.store.names import NamespaceName, TopicName, in_hash_order
+from pulsar_admin.store.names import SCALABLE, NamespaceName, TopicName, in_hash_order
 from pulsar_admin.store.timespec import format_age_ms
 from pulsar_admin.store.wording import counted, shown_zone
 from pulsar_admin.visible import clean_text
@@ -219,20 +221,21 @@ def show_subscriptions(app: App, selection: TopicSelection, *, quick: bool) -> I
 def describe(app: App, selection: TopicSelection, quick: bool) -> Result:
     """Show everything known about a topic on one screen.
 
-    The age of a backlog is that of its first unacknowledged entry, by publish time. ACK HOLES are gaps before entries
-    that were acknowledged individually; ACKED BEYOND counts those entries. DELAYED entries wait for their time if
-    delayed delivery is enabled: their headers are read. Policies that are not set are omitted: a store does not
-    contain a broker's defaults.
+    Of a scalable topic there is a picture of its segments first. The age of a backlog is that of its first
+    unacknowledged entry, by publish time. ACK HOLES are gaps before entries that were acknowledged individually;
+    ACKED BEYOND counts those entries. DELAYED entries wait for their time if delayed delivery is enabled: their
+    headers are read. Policies that are not set are omitted: a store does not contain a broker's defaults.
     """
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
         with app.scan(reader, 0 if quick else _read_bytes(app, reader, chosen.names), "describe"):
             found = [one for _, one in chosen.each(app, lambda name: app.topic(name).describe(quick=quick))]
+        scalable = [read_scalable(reader.txn, name) for name in selection.topics if name.domain == SCALABLE]
     return Result(
         lambda: found[0],
         rows=found,
         columns=_TOPIC_COLUMNS,
-        screen=lambda _: _screen(found, app.now_ms, app.in_terminal),
+        screen=lambda _: chain(_layouts(scalable), _screen(found, app.now_ms, app.in_terminal)),
         documents=() if chosen.several else ("json", "jsonl", "table"),
     )
 
@@ -257,6 +260,40 @@ _LEDGER_COLUMNS = (
     Column("CLOSED", "closed_ms", "time", drop=1),
 )
 _LEDGERS_SHOWN = 20
+_SEGMENT_COLUMNS = (
+    Column("SEGMENT", "segment_id", "id"),
+    Column("HASHES", lambda row: f"{row.start:04x}-{row.end:04x}"),
+    Column("STATE", lambda row: row.state.lower()),
+    Column("PARENTS", lambda row: ", ".join(map(str, row.parents)) or None),
+    Column("CHILDREN", lambda row: ", ".join(map(str, row.children)) or None),
+    Column("CREATED", "created_ms", "time"),
+    Column("SEALED", lambda row: None if row.is_active else row.sealed_ms, "time"),
+    Column("TOPIC", "topic", drop=1),
+)
+_HASH_CELLS = 64
+"""Letters of the picture that all hashes have; segments of less than three of them are not drawn one by one."""
+
+
+def _layouts(found: Sequence[ScalableTopic]) -> Iterator[str | Table]:
+    """Yield a picture of each scalable topic, a line an epoch: its segments over the hashes, those that are active in double lines."""
+    for one in found:
+        active = sum(segment.is_active for segment in one.segments)
+        title = f"{one.topic}: epoch {one.epoch}, {counted(len(one.segments), 'segment')}, {active} active"
+        lines = [f"{'epoch':<7}0000{'ffff':>{_HASH_CELLS - 4}}"]
+        lines += (f"{epoch:<7}{_drawn(live)}" for epoch, live in one.live.items())
+        yield "\n".join([clean_text(title), *lines]) + "\n\n"
+        yield Table(one.segments, telling(_SEGMENT_COLUMNS, one.segments))
+        yield "\n"
+
+
+def _drawn(live: Sequence[Segment]) -> str:
+    cells = [" "] * _HASH_CELLS
+    for segment in live:
+        first, after = (edge * _HASH_CELLS // (HASH_MAX + 1) for edge in (segment.start, segment.end + 1))
+        inner = max(after - first - 2, 0)
+        text = f"[{str(segment.segment_id)[:inner].center(inner, '=' if segment.is_active else '-')}]"
+        cells[first:after] = text[: after - first]
+    return "".join(cells).rstrip()
 
 
 def _screen(found: Sequence[TopicDescription], now_ms: int, in_words: bool) -> Iterator[str | Table]:

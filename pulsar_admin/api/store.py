@@ -54,7 +54,15 @@ from pulsar_admin.store.model.topics import (
     read_topic,
     select_topics,
 )
-from pulsar_admin.store.names import INT_MAX, INT_MIN, TopicSelection, parse_namespace, parse_topic, parse_topics
+from pulsar_admin.store.names import (
+    INT_MAX,
+    INT_MIN,
+    TopicSelection,
+    parse_namespace,
+    parse_scalable,
+    parse_topic,
+    parse_topics,
+)
 from pulsar_admin.store.pace import PACE
 from pulsar_admin.store.wording import counted, plural
 
@@ -579,6 +587,36 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         if partitions is not None:
             whole_number("partitions", partitions, INT_MIN, INT_MAX)
         return self._planned_rows(topic_changes.plan_topic, topic, partitions, given)
+
+    def scalable_topics(self, namespace: str, *, properties: Mapping[str, str] | None = None) -> tuple[str, ...]:
+        """Return the scalable topics of a namespace, ``topic://…``, that have all of ``properties``; raises InvalidValue,
+        MetadataCorrupt.
+        """
+        from pulsar_admin.store.model.scalable import list_scalable
+
+        return self._session.ask(list_scalable, parse_namespace(namespace), properties or {})
+
+    def create_scalable_topic(
+        self, name: str, *, segments: int = 1, properties: Mapping[str, str] | None = None
+    ) -> Plan:
+        """Plan creating a scalable topic (Pulsar 5.0); its segments have no ledgers until a broker loads them.
+
+        Raises AlreadyExists, NamespaceNotFound, InvalidValue.
+        """
+        from pulsar_admin.store.changes.scalable import plan_create_scalable
+
+        count = whole_number("segments", segments, INT_MIN, INT_MAX)
+        return self._planned_rows(plan_create_scalable, parse_scalable(name), count, properties or {})
+
+    def delete_scalable_topic(self, name: str, *, force: bool = False) -> Plan:
+        """Plan deleting a scalable topic with its segments, ledgers and schema, with ``force`` also its subscriptions.
+
+        Raises TopicNotFound, Refused, MetadataCorrupt.
+        """
+        from pulsar_admin.store.changes.scalable import plan_delete_scalable
+
+        topic = parse_scalable(name)
+        return self._planned(lambda reader, now_ms: plan_delete_scalable(reader, topic, now_ms, force=force))
 
     def create_shadow_topic(self, name: str, source: str, *, properties: Mapping[str, str] | None = None) -> Plan:
         """Plan creating a topic that shows the entries of ``source`` and has subscriptions of its own (PIP-180).

@@ -26,7 +26,7 @@ from pulsar_admin.api.session import (
 )
 from pulsar_admin.later import later
 from pulsar_admin.store.db.tree import read_node
-from pulsar_admin.store.errors import InvalidValue, NothingMatches, StoreError, reason_of
+from pulsar_admin.store.errors import InvalidValue, NothingMatches, Refused, StoreError, reason_of
 from pulsar_admin.store.files import read_file
 from pulsar_admin.store.model.broken_beside import find_broken_beside
 from pulsar_admin.store.model.topics import (
@@ -39,7 +39,17 @@ from pulsar_admin.store.model.topics import (
     select_topics,
     topics_bytes,
 )
-from pulsar_admin.store.names import EARLIEST, INT_MAX, INT_MIN, LATEST, LONG_MAX, Position, TopicName, TopicSelection
+from pulsar_admin.store.names import (
+    EARLIEST,
+    INT_MAX,
+    INT_MIN,
+    LATEST,
+    LONG_MAX,
+    PERSISTENT,
+    Position,
+    TopicName,
+    TopicSelection,
+)
 from pulsar_admin.store.wording import Answer
 
 if TYPE_CHECKING:
@@ -297,9 +307,16 @@ class TopicPolicies(PolicyPlans):
 
     def _names(self, txn: Txn) -> list[TopicName]:
         for name in self._selection.topics:
+            if name.domain != PERSISTENT:
+                raise Refused(
+                    f"{name} is no persistent topic: policies of its own are not known here",
+                    hint=f"those of its namespace apply to it: pulsar-admin namespaces policies {name.namespace}",
+                    topic=str(name),
+                )
             if name != name.base:
                 raise InvalidValue("Not allowed to set/get topic policy for a partition", value=str(name))
-        return list(dict.fromkeys(name.base for name in select_topics(txn, self._selection)))
+        chosen = (name for name in select_topics(txn, self._selection) if name.domain == PERSISTENT)
+        return list(dict.fromkeys(name.base for name in chosen))
 
 
 class Topic(PolicyPlans):

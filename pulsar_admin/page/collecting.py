@@ -29,7 +29,7 @@ from pulsar_admin.store.model.cursors import (
     read_cursor,
 )
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import Topic, iter_topics, read_topic
+from pulsar_admin.store.model.topics import Topic, iter_all_topics, read_topic
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.policies.in_force import find_delivery
 from pulsar_admin.store.reports.cursor_timeline import delayed_ranks, make_strip
@@ -104,7 +104,7 @@ class _Collector:
         self.unread: list[str] = []
 
     def add_all(self, advance: Callable[[int], None]) -> None:
-        for name in iter_topics(self.reader.txn):
+        for name in iter_all_topics(self.reader.txn):
             try:
                 self.add(TopicFacts(self.reader, read_topic(self.reader.txn, name), None, self.now_ms))
             except StoreError as error:

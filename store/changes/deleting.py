@@ -281,10 +281,12 @@ def plan_delete(
     now_ms: int,
     *,
     force: bool = False,
+    whole_topic: bool = False,
 ) -> Plan:
     """Plan deleting topics, and the partition records and schemas of ``bases`` (names without a partition number).
 
-    With ``force``, unreadable nodes are deleted as well; the ledgers that they list stay.
+    With ``force``, unreadable nodes are deleted as well; the ledgers that they list stay. ``whole_topic``: they are all segments of a
+    scalable topic, which goes with them.
     """
     txn = reader.txn
     listed = list(_with_pending_acks(txn, names))
@@ -294,15 +296,15 @@ def plan_delete(
     parts, records = [], []
     warnings: list[str] = []
     for name in listed:
-        own, removed, part = _deleted(reader, name, force=force)
+        own, removed, part = _deleted(reader, name, force=force, whole_topic=whole_topic)
         steps += removed
         ledgers += own
         parts.append(part)
     for base in bases:
         staying = _staying(txn, base, listed)
-        schema = () if staying else _schema_ledgers(txn, base, force=force)
+        other = "" if whole_topic else other_path(txn, base)
+        schema = () if staying or other else _schema_ledgers(txn, base, force=force)
         ledgers += schema
-        other = other_path(txn, base)
         if (other or staying) and find_node(txn, base.schema_path) is not None:
             which = f"{other}, which a newer Pulsar wrote," if other else str(staying[0])
             warnings.append(f"the schema of {base} stays: {which} has the same")
@@ -343,11 +345,14 @@ def _with_pending_acks(txn: Txn, names: Iterable[TopicName]) -> dict[TopicName, 
     return listed | dict.fromkeys(log for log in logs if find_node(txn, log.path) is not None)
 
 
-def _deleted(reader: EntryReader, name: TopicName, *, force: bool) -> tuple[list[int], list[Step], ChangePart]:
+def _deleted(
+    reader: EntryReader, name: TopicName, *, force: bool, whole_topic: bool = False
+) -> tuple[list[int], list[Step], ChangePart]:
     """Return the ledgers, the steps and the report of deleting a topic's node and the nodes of its cursors."""
     txn = reader.txn
     cursors = sorted(iter_cursor_names(txn, name))
-    steps = [delete_step(txn, path) for path in (name.path, *map(name.cursor_path, cursors))]
+    paths = (name.path, *map(name.cursor_path, cursors))
+    steps = [delete_step(txn, path, whole_topic=whole_topic) for path in paths]
     try:
         topic = read_topic(txn, name)
     except Corrupt as error:
@@ -380,7 +385,7 @@ def _deleted(reader: EntryReader, name: TopicName, *, force: bool) -> tuple[list
 
 
 def _schema_ledgers(txn: Txn, base: TopicName, *, force: bool) -> tuple[int, ...]:
-    node = None if other_path(txn, base) else find_node(txn, base.schema_path)
+    node = find_node(txn, base.schema_path)
     try:
         return () if node is None else decode_schema_locator(node.value, node.path).ledger_ids
     except Corrupt:
@@ -483,9 +488,8 @@ def _check_other_ledgers(txn: Txn, namespace: NamespaceName) -> None:
     others = [str(name) for name in iter_other_ledgers(txn, namespace)]
     if others:
         raise Refused(
-            f"{namespace} has {counted(len(others), 'managed ledger')} of a newer Pulsar, which this version does not delete: "
-            f"{listed(others, 3)}",
-            hint="delete it with a broker of that version",
+            f"{namespace} has {counted(len(others), 'managed ledger')} of scalable topics or of a newer Pulsar: {listed(others, 3)}",
+            hint=f"delete scalable topics first: pulsar-admin scalable-topics list {shell_word(namespace)}",
             namespace=str(namespace),
         )
 

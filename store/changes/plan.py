@@ -47,10 +47,19 @@ from pulsar_admin.store.model.cursors import Extent
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.redaction import hide_secrets_in
 from pulsar_admin.store.model.references import references
-from pulsar_admin.store.names import Position, parse_position, shell_word
+from pulsar_admin.store.names import (
+    MANAGED_LEDGERS,
+    SCALABLE,
+    SEGMENT,
+    Position,
+    managed_ledger_of_path,
+    parse_position,
+    shell_word,
+)
 from pulsar_admin.store.wording import Answer, json_keys
 
 _DELAYED_INDEX = b"index\0"  # rows that builds write: what can be made again from the entries is in no audit log
+_COMPACTION = "/__compaction"
 PLAN_FORMAT = 3
 _HINT = "make one with --plan FILE on any command that changes"
 _AGAIN = "make a new plan and review it"
@@ -225,10 +234,15 @@ def _put(txn: Txn, database: str, key: bytes, value: bytes | None) -> None:
 # -- steps ------------------------------------------------------------------------------------------------------------
 
 
-def put_value_step(txn: Txn, path: str, value: bytes, now_ms: int) -> Step:
-    """Return the step that sets a metadata node as a broker would: version + 1, modified now."""
+def put_value_step(txn: Txn, path: str, value: bytes, now_ms: int, *, whole_topic: bool = False) -> Step:
+    """Return the step that sets a metadata node as a broker would: version + 1, modified now.
+
+    Raises Refused for a segment of a scalable topic, unless the ``whole_topic`` is made.
+    """
     key = tree_key(path)
     node = find_node(txn, path)
+    if not whole_topic:
+        _check_segment(path)
     if node is None:
         stat = NodeStat(0, 0, now_ms, now_ms, False)
         return Step("tree", key, None, encode_node(Node(path, stat, value)))
@@ -236,9 +250,25 @@ def put_value_step(txn: Txn, path: str, value: bytes, now_ms: int) -> Step:
     return Step("tree", key, encode_node(node), encode_node(Node(path, stat, value)))
 
 
-def delete_step(txn: Txn, path: str) -> Step:
-    """Return the step that deletes the metadata node at ``path``."""
+def _check_segment(path: str) -> None:
+    """Raise Refused for the managed ledger of a segment, or below the name of a scalable topic: a live controller keeps these in step with
+    the record of the topic. Cursors of segments may change, but for compaction's, which no 5.0 was seen to use there."""
+    at = path.removesuffix(_COMPACTION)
+    name = managed_ledger_of_path(at) if path.startswith(f"{MANAGED_LEDGERS}/") else None
+    if name is not None and name.domain in (SCALABLE, SEGMENT):
+        raise Refused(
+            f"{name} is {'a scalable topic' if name.domain == SCALABLE else 'a segment of ' + str(name.whole)}: a broker's controller "
+            "creates, seals and deletes segments",
+            hint=f"see: pulsar-admin scalable-topics get-metadata {shell_word(name.whole)}",
+            topic=str(name),
+        )
+
+
+def delete_step(txn: Txn, path: str, *, whole_topic: bool = False) -> Step:
+    """Return the step that deletes the metadata node at ``path``; raises Refused for a segment, unless its ``whole_topic`` goes."""
     key = tree_key(path)
+    if not whole_topic:
+        _check_segment(path)
     return Step("tree", key, txn.get("tree", key), None)
 
 

@@ -50,7 +50,7 @@ from pulsar_admin.store.errors import (
 from pulsar_admin.store.files import read_file
 from pulsar_admin.store.model import resources
 from pulsar_admin.store.model.topics import iter_namespaces
-from pulsar_admin.store.names import NamespaceName, TopicName, is_allowed_name, shell_word
+from pulsar_admin.store.names import SCALABLE, NamespaceName, TopicName, is_allowed_name, shell_word
 
 
 class NodeChange(Struct, frozen=True):
@@ -833,7 +833,8 @@ _NO_NAMESPACE = "Topic's namespace does not exist"
 
 
 def _check_topic(txn: Txn, topic: TopicName) -> None:
-    if find_node(txn, topic.path) is None and find_node(txn, topic.partitioned_path) is None:
+    path = topic.scalable_path if topic.domain == SCALABLE else topic.partitioned_path
+    if find_node(txn, topic.path) is None and find_node(txn, path) is None:
         raise TopicNotFound(f"Topic {topic} not found", topic=str(topic))
 
 

@@ -23,7 +23,7 @@ from pulsar_admin.store.facts.topics import TopicFacts
 from pulsar_admin.store.facts.unlisted import UnlistedLedgers
 from pulsar_admin.store.model.ledgers import has_node
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import Topic, TopicLedger, iter_topics, read_topic
+from pulsar_admin.store.model.topics import Topic, TopicLedger, iter_all_topics, read_topic
 from pulsar_admin.store.names import Position, TopicName, parse_topic, shell_word
 from pulsar_admin.store.rules.holders import (
     COMPACTED_LEDGER,
@@ -120,7 +120,7 @@ def why_bytes(
     ``top``: how many of the largest holders are named. Raises IndexCorrupt.
     """
     keys: dict[int, _Key] = {}
-    for name in iter_topics(reader.txn) if only is None else only:
+    for name in iter_all_topics(reader.txn) if only is None else only:
         try:
             topic = read_topic(reader.txn, name)
         except StoreError:  # its ledgers have owners

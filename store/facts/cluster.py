@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.facts.orphans import Orphan
     from pulsar_admin.store.facts.partitions import Partitions
     from pulsar_admin.store.facts.rows import AlteredRows
+    from pulsar_admin.store.facts.scalable import ScalableFacts
     from pulsar_admin.store.facts.topics import ReadBudget, TopicFacts
     from pulsar_admin.store.facts.unclosed import Unclosed
     from pulsar_admin.store.facts.under_replication import Mark
@@ -210,10 +211,17 @@ class ClusterFacts:
 
     @cached_property
     def other_ledgers(self) -> tuple[OtherLedger, ...]:
-        """The managed ledgers that are no persistent topics, which a newer Pulsar reads."""
+        """The managed ledgers that are neither persistent topics nor segments, which a newer Pulsar reads."""
         from pulsar_admin.store.facts.managed_ledgers import other_ledgers
 
         return other_ledgers(self.reader.txn)
+
+    @cached_property
+    def scalable_topics(self) -> tuple[ScalableFacts, ...]:
+        """The scalable topics, by name, with their segments."""
+        from pulsar_admin.store.facts.scalable import read_scalable_topics
+
+        return read_scalable_topics(self.reader.txn)
 
     @cached_property
     def altered_rows(self) -> tuple[AlteredRows, ...]:

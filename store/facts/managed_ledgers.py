@@ -1,4 +1,4 @@
-"""Managed ledgers that are no persistent topics: segments of scalable topics, and what else a newer Pulsar keeps beside topics."""
+"""Managed ledgers that are neither persistent topics nor segments of scalable ones: what a newer Pulsar keeps beside topics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model.nodes import iter_other_cursors, iter_other_ledgers
 from pulsar_admin.store.model.topics import read_topic
-from pulsar_admin.store.names import MANAGED_LEDGERS
+from pulsar_admin.store.names import MANAGED_LEDGERS, SEGMENT
 from pulsar_admin.store.wording import Answer, counted
 
 
@@ -24,9 +24,11 @@ class OtherLedger(Answer, frozen=True):
 
 
 def other_ledgers(txn: Txn) -> tuple[OtherLedger, ...]:
-    """Return the managed ledgers of domains other than ``persistent``, by path; what cannot be read is told by the values' own facts."""
+    """Return the managed ledgers of domains that are not known, by path; what cannot be read is told by the values' own facts."""
     found = []
     for name in iter_other_ledgers(txn):
+        if name.domain == SEGMENT:
+            continue
         try:
             topic = read_topic(txn, name)
         except StoreError:

@@ -6,6 +6,7 @@ references a ledger asks ``check_accepted`` first.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable
 from itertools import groupby
@@ -36,10 +37,18 @@ _KNOWN_TREES = frozenset(
         "zookeeper",
     ]
 )
-"""Children of the root that brokers, bookies and ZooKeeper of Pulsar 2.11, 4.0 and 4.2 write.
+"""Children of the root that brokers, bookies and ZooKeeper of Pulsar 2.11 to 5.0 write.
 
 ``service_unit_state``: ``ServiceUnitStateMetadataStoreTableViewImpl`` (PIP-378); ``stream``: BookKeeper's stream storage.
 """
+_KNOWN_PATHS = re.compile(
+    r"/topics(/[^/]+){0,3}|/topics(/[^/]+){3}/(controller|segments(/\d+(/load)?)?|subscriptions(/.+)?)"
+    r"|/topic-creation-locks(/[^/]+){0,4}"
+    r"|/txn(/tc(/parallelism|/leader(/\d+)?)?|/tc-seq(/\d+)?|/segment-state(/(watermark|aborted)(/[^/]+)?)?"
+    r"|/(id|op|segment-events|subscription-events)(/[^/]+)?)?"
+)
+"""Of trees of Pulsar 5.0.1 that are known in part: scalable topics and what controllers note of them, transactions of segments. None of
+these nodes references a ledger that the segments do not (``ScalableTopicResources``, ``TxnPaths``); a newer Pulsar may add some that do."""
 _PACKAGES = "/pulsar/functions"
 """``WorkerUtils.initializeDlogNamespace``: packages of functions, as DistributedLog keeps them. The rest of ``/pulsar`` is not known:
 5.0 coordinates migrations there, and a chroot of another cluster often has that name."""
@@ -71,7 +80,7 @@ WRITERS = {
     ),
     **dict.fromkeys(("hbase", "hbase-secure", "hbase-unsecure"), HBASE),
 }
-"""Names of trees of others (Pulsar 5.0's ``ScalableTopicResources``, ``TxnPaths``; Kafka's ``KafkaZkClient``)."""
+"""Names of trees of others, as far as they are not known (of a Pulsar after 5.0.1; Kafka's ``KafkaZkClient``)."""
 
 
 class UnknownTree(Answer, frozen=True):
@@ -112,7 +121,7 @@ def unknown_tree_of(path: str) -> str:
     """Return the name of the unknown tree that the node at ``path`` is of, "" where it is of a known one."""
     name = path[1:].partition("/")[0]
     known = name in _KNOWN_TREES or path == "/pulsar" or f"{path}/".startswith(f"{_PACKAGES}/")
-    return "" if known else name
+    return "" if known or _KNOWN_PATHS.fullmatch(path) is not None else name
 
 
 def trees_of(counts: Counter[str]) -> tuple[UnknownTree, ...]:

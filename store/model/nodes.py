@@ -20,12 +20,11 @@ from pulsar_admin.store.codec.managedledger import (
     unknown_managed_ledger_fields,
 )
 from pulsar_admin.store.codec.policies import check_partitioned_topic, check_policies, decode_json_object
+from pulsar_admin.store.codec.scalable import decode_scalable_topic, unknown_scalable_keys
 from pulsar_admin.store.codec.schema import decode_schema_locator, unknown_locator_fields
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, iter_children, iter_values
 from pulsar_admin.store.errors import Corrupt, MetadataCorrupt, StoreError, Unsupported
-
-_SCALABLE = "/topics"
 
 
 class ManagedNode(NamedTuple):
@@ -48,7 +47,9 @@ def managed_node(path: str, value: bytes) -> ManagedNode | None:
     """Return what the node at ``path`` with ``value`` is, None where it is neither a managed ledger nor a cursor.
 
     Of domains other than ``persistent`` a value without its cursor ledger's id, which every ManagedCursorInfo has, is a ManagedLedgerInfo;
-    nodes without a value are there for those below them. Raises what the decoders raise for a value of another domain that is neither.
+    nodes without a value are there for those below them, but for segments that no broker has loaded.
+
+    Raises what the decoders raise for a value of another domain that is neither.
     """
     if not path.startswith(f"{names.MANAGED_LEDGERS}/"):
         return None
@@ -60,7 +61,8 @@ def managed_node(path: str, value: bytes) -> ManagedNode | None:
     if topic is not None:
         return ManagedNode(topic, names.decode_name(component), str(topic))
     if not value:
-        return None
+        segment = names.managed_ledger_of_path(path)  # one that no broker has loaded yet
+        return _other(path, None) if segment is not None and segment.domain == names.SEGMENT else None
     if is_cursor(value, path):
         return _other(parent, names.decode_name(component))
     decode_ledger_ids(value, path)
@@ -110,6 +112,11 @@ def iter_other_ledgers(txn: Txn, namespace: names.NamespaceName | None = None) -
             yield node.ledger
 
 
+def iter_segments(txn: Txn, namespace: names.NamespaceName | None = None) -> Iterator[names.TopicName]:
+    """Yield the segments of scalable topics that have a managed ledger, by path."""
+    return (name for name in iter_other_ledgers(txn, namespace) if name.domain == names.SEGMENT)
+
+
 def other_path(txn: Txn, base: names.TopicName) -> str:
     """Return the node of a newer Pulsar's topic that shares the name and so the schema of ``base``; "" if none
     does.
@@ -119,7 +126,7 @@ def other_path(txn: Txn, base: names.TopicName) -> str:
     """
     space, component = f"{names.MANAGED_LEDGERS}/{base.namespace}", base.path.rpartition("/")[2]
     domains = (f"{space}/{domain}" for domain in iter_children(txn, space) if domain != names.PERSISTENT)
-    for path in (f"{root}/{component}" for root in (f"{_SCALABLE}/{base.namespace}", *domains)):
+    for path in (f"{root}/{component}" for root in (f"{names.SCALABLE_TOPICS}/{base.namespace}", *domains)):
         if find_node(txn, path) is not None or next(iter_children(txn, path), None) is not None:
             return path
     return ""
@@ -137,9 +144,14 @@ def iter_other_cursors(txn: Txn, ledger: names.TopicName) -> Iterator[str]:
 
 
 Decode = Callable[[bytes, str], object]
+_SCALABLE_DEPTH = 4
 
 _MANAGED_LEDGER: tuple[str, Decode] = ("ManagedLedgerInfo", decode_managed_ledger)
 _CURSOR: tuple[str, Decode] = ("ManagedCursorInfo", decode_cursor_info)
+_SCALABLE: tuple[str, Decode] = (
+    "ScalableTopicMetadata",
+    lambda value, where: decode_scalable_topic(value, where, _scalable_of_path(where)),
+)
 
 _BY_PREFIX: tuple[tuple[str, int, str, Decode], ...] = (
     ("/ledgers/cookies/", 1, "Cookie", lambda value, where: decode_cookie(value, where)),
@@ -150,6 +162,11 @@ _BY_PREFIX: tuple[tuple[str, int, str, Decode], ...] = (
     ("/admin/clusters/", 1, "ClusterData", decode_json_object),
 )
 """Prefix, how many names come after it at least, and what lies there: nodes above hold nothing in ZooKeeper."""
+
+
+def _scalable_of_path(path: str) -> names.TopicName:
+    _, _, tenant, namespace, component = path.split("/")
+    return names.TopicName(names.NamespaceName(tenant, namespace), names.decode_name(component), names.SCALABLE)
 
 
 def structure_of(path: str, value: bytes = b"") -> tuple[str, Decode] | None:
@@ -165,6 +182,8 @@ def structure_of(path: str, value: bytes = b"") -> tuple[str, Decode] | None:
         return _MANAGED_LEDGER if managed.cursor is None else _CURSOR
     if ledger_id_of_path(path) is not None:
         return "LedgerMetadata", decode_ledger_metadata
+    if value and path.startswith(f"{names.SCALABLE_TOPICS}/") and path.count("/") == _SCALABLE_DEPTH:
+        return _SCALABLE
     for prefix, depth, name, decode in _BY_PREFIX:
         if path.startswith(prefix) and path.count("/", len(prefix)) >= depth - 1:
             is_tenant = name == "Policies" and path.count("/") == 3
@@ -212,11 +231,12 @@ def _guess(value: bytes) -> tuple[str, object]:
 _CLUSTER_DEPTH = 3  # /admin/clusters/NAME; below it lie failure domains and policies
 _KEYS = {
     "ClusterData": """
-        authenticationParameters authenticationPlugin brokerClientCertificateFilePath brokerClientKeyFilePath brokerClientSslFactoryPlugin
-        brokerClientSslFactoryPluginParams brokerClientTlsEnabled brokerClientTlsEnabledWithKeyStore brokerClientTlsKeyStore
-        brokerClientTlsKeyStorePassword brokerClientTlsKeyStoreType brokerClientTlsTrustStore brokerClientTlsTrustStorePassword
-        brokerClientTlsTrustStoreType brokerClientTrustCertsFilePath brokerServiceUrl brokerServiceUrlTls listenerName migrated
-        migratedClusterUrl peerClusterNames proxyProtocol proxyServiceUrl serviceUrl serviceUrlTls tlsAllowInsecureConnection
+        authenticationParameters authenticationPlugin brokerClientCertificateFilePath brokerClientKeyFilePath
+        brokerClientSslFactoryPlugin brokerClientSslFactoryPluginParams brokerClientTlsFactoryClassName brokerClientTlsFactoryConfig
+        brokerClientTlsEnabled brokerClientTlsEnabledWithKeyStore brokerClientTlsKeyStore brokerClientTlsKeyStorePassword
+        brokerClientTlsKeyStoreType brokerClientTlsTrustStore brokerClientTlsTrustStorePassword brokerClientTlsTrustStoreType
+        brokerClientTrustCertsFilePath brokerServiceUrl brokerServiceUrlTls listenerName migrated migratedClusterUrl
+        peerClusterNames proxyProtocol proxyServiceUrl serviceUrl serviceUrlTls tlsAllowInsecureConnection
         """,
     "LocalPolicies": "bookieAffinityGroup bundles migrated namespaceAntiAffinityGroup",
     "PartitionedTopicMetadata": "deleted partitions properties",
@@ -225,22 +245,24 @@ _KEYS = {
         autoTopicCreationOverride backlog_quota_map bundles clusterDispatchRate clusterSubscribeRate clusterThatCanDeleteNamespace
         compaction_threshold deduplicationEnabled deduplicationSnapshotIntervalSeconds delayed_delivery_policies deleted
         dispatcherPauseOnAckStatePersistentEnabled encryption_required entryFilters inactive_topic_policies
-        is_allow_auto_update_schema latency_stats_sample_rate max_consumers_per_subscription max_consumers_per_topic
-        max_producers_per_topic max_subscriptions_per_topic max_topics_per_namespace max_unacked_messages_per_consumer
-        max_unacked_messages_per_subscription message_ttl_in_seconds migrated offload_deletion_lag_ms offload_policies
-        offload_threshold offload_threshold_in_seconds persistence properties publishMaxMessageRate replication_clusters
-        replicatorDispatchRate resource_group_name retention_policies schema_auto_update_compatibility_strategy
-        schema_compatibility_strategy schema_validation_enforced subscriptionDispatchRate subscription_auth_mode
-        subscription_expiration_time_minutes subscription_types_enabled topicDispatchRate
+        is_allow_auto_update_schema is_allow_auto_update_schema_with_replicator latency_stats_sample_rate
+        max_consumers_per_subscription max_consumers_per_topic max_producers_per_topic max_subscriptions_per_topic
+        max_topics_per_namespace max_unacked_messages_per_consumer max_unacked_messages_per_subscription message_ttl_in_seconds
+        migrated offload_deletion_lag_ms offload_policies offload_threshold offload_threshold_in_seconds persistence properties
+        publishMaxMessageRate replication_clusters replicatorDispatchRate resource_group_name retention_policies
+        schema_auto_update_compatibility_strategy schema_compatibility_strategy schema_validation_enforced subscriptionDispatchRate
+        subscription_auth_mode scalableTopicAutoScalePolicy subscription_expiration_time_minutes subscription_types_enabled
+        topicDispatchRate
         """,
     "TenantInfo": "adminRoles allowedClusters",
 }
-"""The members of upstream's classes of these names, Pulsar 2.11 to 4.2; what lies inside of them is not looked at."""
+"""The members of upstream's classes of these names, Pulsar 2.11 to 5.0; what lies inside of them is not looked at."""
 _KNOWN_KEYS = {name: frozenset(keys.split()) for name, keys in _KEYS.items()}
 _UNKNOWN: dict[str, Callable[[bytes, str], tuple[str, ...]]] = {
     "LedgerMetadata": unknown_ledger_fields,
     "ManagedCursorInfo": unknown_cursor_fields,
     "ManagedLedgerInfo": unknown_managed_ledger_fields,
+    "ScalableTopicMetadata": unknown_scalable_keys,
     "SchemaLocator": unknown_locator_fields,
 }
 

@@ -66,7 +66,9 @@ SALT_BYTES = 32
 _DIGITS = 12
 _BOUND = re.compile(r"0x[0-9a-f]{8}")
 _BOUNDS = "boundaries"
-_DOMAINS = ("persistent", "non-persistent")
+_DOMAINS = ("persistent", "non-persistent", "segment")
+_SEGMENT = re.compile(r"[0-9a-f]{4}-[0-9a-f]{4}-\d{1,19}")
+"""What a segment of a scalable topic is called: hashes and a number."""
 _LOG_FILE = re.compile(r"[0-9a-f]{1,16}\.(log|txn|idx)")
 _PARTITION = re.compile(r"(.*)(-partition-[0-9]{1,9})", re.DOTALL)
 _SYSTEM_TOPICS = frozenset(
@@ -81,7 +83,18 @@ _SYSTEM_TOPICS = frozenset(
 _TRANSACTION_LOG = re.compile(r"__transaction_log_[0-9]{1,9}")
 _REPLICATOR = "pulsar.repl."
 NAMES = frozenset(
-    ["persistent", "non-persistent", "public", "default", "pulsar", "system", "current", "__compaction", "pulsar.dedup"]
+    [
+        "persistent",
+        "non-persistent",
+        "segment",
+        "public",
+        "default",
+        "pulsar",
+        "system",
+        "current",
+        "__compaction",
+        "pulsar.dedup",
+    ]
 )
 """Names that every cluster has."""
 _WORDS = (
@@ -108,7 +121,8 @@ _WORDS = (
     " relativeToPublishRate ratePeriodInSecond publishThrottlingRateInMsg publishThrottlingRateInByte"
     " subscribeThrottlingRatePerConsumer encryption_required entryFilters entryFilterNames inactive_topic_policies"
     " inactiveTopicDeleteMode maxInactiveDurationSeconds deleteWhileInactive delete_when_no_subscriptions"
-    " delete_when_subscriptions_caught_up is_allow_auto_update_schema latency_stats_sample_rate maxDeliveryDelayInMillis"
+    " delete_when_subscriptions_caught_up is_allow_auto_update_schema is_allow_auto_update_schema_with_replicator"
+    " scalableTopicAutoScalePolicy brokerClientTlsFactoryClassName latency_stats_sample_rate maxDeliveryDelayInMillis"
     " max_consumers_per_subscription max_consumers_per_topic max_producers_per_topic max_subscriptions_per_topic"
     " max_topics_per_namespace max_unacked_messages_per_consumer max_unacked_messages_per_subscription message_ttl_in_seconds"
     " migrated namespace_auth numBundles offload_deletion_lag_ms offload_policies offload_threshold"
@@ -171,7 +185,7 @@ class Pseudonyms:
             return self.whole(name.removesuffix(PENDING_ACK_SUFFIX)) + PENDING_ACK_SUFFIX
         if name.startswith(_REPLICATOR):
             return _REPLICATOR + self.whole(name.removeprefix(_REPLICATOR))
-        if name in NAMES or name in _SYSTEM_TOPICS or _TRANSACTION_LOG.fullmatch(name):
+        if name in NAMES or name in _SYSTEM_TOPICS or _TRANSACTION_LOG.fullmatch(name) or _SEGMENT.fullmatch(name):
             return name
         return self.whole(name)
 

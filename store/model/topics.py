@@ -24,6 +24,8 @@ from pulsar_admin.store.model.ledgers import find_end, find_metadata, find_sums,
 from pulsar_admin.store.names import (
     PARTITION_SUFFIX,
     PENDING_ACK_SUFFIX,
+    PERSISTENT,
+    SCALABLE,
     NamespaceName,
     Position,
     TopicName,
@@ -175,6 +177,13 @@ def read_topic(txn: Txn, name: TopicName) -> Topic:
     """
     node = tree.find_node(txn, name.path)
     if node is None:
+        if name.domain == SCALABLE:
+            first = next(iter(expand_topic(txn, name)), None)
+            raise TopicNotFound(
+                f"{name} has segments and no entries of its own",
+                hint=f"name a segment, for example {first}",
+                topic=str(name),
+            )
         partitions = partition_count(txn, name)
         if partitions:
             raise TopicNotFound(
@@ -193,7 +202,7 @@ def read_topic(txn: Txn, name: TopicName) -> Topic:
 
 def _not_found(txn: Txn, name: TopicName) -> TopicNotFound:
     """Return the error for an unknown topic, which names its partitions that lost their metadata."""
-    there = list_partitions(txn, name) if name.partition_index < 0 else []
+    there = list_partitions(txn, name) if name.domain == PERSISTENT and name.partition_index < 0 else []
     if there:
         numbers, most = [one.partition_index for one in there], there[-1].partition_index
         return TopicNotFound(
@@ -261,7 +270,7 @@ def read_open_size(txn: Txn, ledger_id: int) -> tuple[int, int]:
 
 def partition_count(txn: Txn, name: TopicName) -> int:
     """Return the partitions of a partitioned topic, 0 for any other name."""
-    if name.partition_index >= 0 or not _has_partitioned(txn, name.namespace):
+    if name.domain != PERSISTENT or name.partition_index >= 0 or not _has_partitioned(txn, name.namespace):
         return 0
     node = tree.find_node(txn, name.partitioned_path)
     if node is None:
@@ -284,7 +293,13 @@ def _has_partitioned(txn: Txn, namespace: NamespaceName) -> bool:
 
 
 def expand_topic(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
-    """Return ``name``'s partitions when it is a partitioned topic, else ``name`` itself; raises TopicNotFound."""
+    """Return ``name``'s partitions when it is a partitioned topic, the segments that are there when it is a scalable one, else ``name``
+    itself; raises TopicNotFound.
+    """
+    if name.domain == SCALABLE:
+        from pulsar_admin.store.model.scalable import expand_scalable  # few stores have any
+
+        return expand_scalable(txn, name)
     partitions = partition_count(txn, name)
     if partitions:
         return tuple(name.partition(index) for index in range(partitions))
@@ -301,6 +316,14 @@ def iter_topics(txn: Txn, namespace: NamespaceName | None = None, containing: st
     """
     for one in iter_all_namespaces(txn) if namespace is None else (namespace,):
         yield from (TopicName(one, name) for name in _local_names(txn, one) if containing in name)
+
+
+def iter_all_topics(txn: Txn, namespace: NamespaceName | None = None) -> Iterator[TopicName]:
+    """Yield what ``iter_topics`` does, and then the segments of scalable topics: all that has messages."""
+    yield from iter_topics(txn, namespace)
+    from pulsar_admin.store.model.nodes import iter_segments  # few stores have any
+
+    yield from iter_segments(txn, namespace)
 
 
 def iter_topics_between(txn: Txn, namespace: NamespaceName, start: int, end: int) -> Iterator[TopicName]:
@@ -398,7 +421,7 @@ def select_topics(txn: Txn, selection: TopicSelection) -> tuple[TopicName, ...]:
     pattern = selection.pattern
     if not selection.all_topics and pattern is None:
         return tuple(topic for name in selection.topics for topic in expand_topic(txn, name))
-    found = tuple(topic for topic in iter_topics(txn) if not topic.is_system)
+    found = tuple(topic for topic in iter_all_topics(txn) if not topic.is_system)
     if pattern is not None:
         found = tuple(topic for topic in found if _matches(topic, pattern))
     if not found:
@@ -408,7 +431,7 @@ def select_topics(txn: Txn, selection: TopicSelection) -> tuple[TopicName, ...]:
 
 def check_pattern(txn: Txn, pattern: str) -> None:
     """Raise TopicNotFound where no topic matches the glob ``pattern``, system topics among them."""
-    if not any(_matches(topic, pattern) for topic in iter_topics(txn)):
+    if not any(_matches(topic, pattern) for topic in iter_all_topics(txn)):
         raise _no_match(pattern)
 
 

@@ -393,7 +393,15 @@ POLICIES: tuple[Policy, ...] = (
         "subscription-expiration-time",
         "subscription expiration time, in minutes",
         Member("subscription_expiration_time_minutes"),
+        Member("subscriptionExpirationTimeInMinutes"),
         check=least("Invalid value for subscription expiration time"),
+    ),
+    Policy(
+        "allowed-topic-property-keys-for-metrics",
+        "topic properties that metrics may have as labels",
+        Member("allowed_topic_property_keys_for_metrics"),
+        make=lambda group, options: list(options["keys"]),
+        unset=[],
     ),
     Policy("resource-group", "resource group", Member("resource_group_name"), check=rules.check_group, unset=""),
     Policy(

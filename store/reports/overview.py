@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappush, heapreplace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct, field
@@ -33,6 +33,7 @@ from pulsar_admin.store.model.cursors import (
 )
 from pulsar_admin.store.model.entry_times import read_entry_time
 from pulsar_admin.store.model.ledgers import find_block
+from pulsar_admin.store.model.nodes import iter_segments
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import iter_all_namespaces, iter_topics, list_all_tenants, read_topic
 from pulsar_admin.store.names import NamespaceName, Position, TopicName, parse_topic
@@ -407,11 +408,12 @@ def _count_all(
         totals.namespaces.setdefault(namespace, _Sums())
         names = iter_topics(reader.txn, namespace)
         if not processes:
-            _count(reader, names, tallies, now_ms, advance)
+            _count(reader, chain(names, iter_segments(reader.txn, namespace)), tallies, now_ms, advance)
             continue
         fresh = tuple(tally.fresh() for tally in tallies)
         while some := tuple(name.local_name for name in islice(names, _PART_TOPICS)):
             parts.append(_Part(namespace, some, fresh, now_ms))
+        _count(reader, iter_segments(reader.txn, namespace), tallies, now_ms, advance)
     if not parts:
         return
     from pulsar_admin.store.facts.processes import Spread  # of few stores

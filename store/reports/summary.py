@@ -21,7 +21,7 @@ from pulsar_admin.store.model.counts import DiskBytes, TopicCounts, read_disk_by
 from pulsar_admin.store.model.cursors import Cursor, CursorSource, iter_cursor_names
 from pulsar_admin.store.model.ledgers import iter_ledger_ids
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import iter_topics, read_topic
+from pulsar_admin.store.model.topics import iter_all_topics, read_topic
 from pulsar_admin.store.wording import Answer
 
 
@@ -86,7 +86,7 @@ def read_summary(store: Store, reader: EntryReader) -> StoreSummary:
     sums = [decode_times(ledger_of_key(key), row).sums for key, row in txn.items("times")]
     topics, unreadable = TopicCounts(), 0
     cursors: Counter[str] = Counter()
-    for name in iter_topics(txn):
+    for name in iter_all_topics(txn):
         topics = topics.of(name, iter_cursor_names(txn, name))
         try:
             topic = read_topic(txn, name)

@@ -152,7 +152,7 @@ CLUSTER_RULES.append(
     "other-managed-ledgers",
     Severity.NOTE,
     "Managed ledgers that are no topics of this version",
-    "A newer Pulsar stores such nodes beside topics, for example the segments of scalable topics. They own their ledgers.",
+    "A newer Pulsar stores such nodes beside topics and segments of scalable topics. They own their ledgers.",
     "A Pulsar that does not know them does not serve them.",
     "pulsar-admin store ls {path}",
     "Nothing to repair. `store info` names them with their sizes; commands on topics do not read or change them.",

@@ -23,7 +23,7 @@ HOLDERS: Mapping[str, str] = {
     DELAYED_BUCKET: "a broker's snapshot of delayed messages",
     DELAYED_INDEX: "this store's own index of delayed messages",
     UNREADABLE: "ledgers of a topic whose metadata cannot be read",
-    OTHER_DOMAIN: "managed ledgers that only a newer Pulsar reads, such as segments of scalable topics",
+    OTHER_DOMAIN: "managed ledgers that only a newer Pulsar reads",
     ORPHAN: "ledgers with metadata that nothing references",
     UNLISTED: "ledgers that the metadata does not list, without a sign that they were deleted",
     SHARED: "ledgers without metadata, in entry logs that also hold live ones",

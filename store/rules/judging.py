@@ -12,7 +12,7 @@ from pulsar_admin.store.facts.cluster import ClusterFacts, UnreadableTopic
 from pulsar_admin.store.facts.deep import DeepFacts
 from pulsar_admin.store.facts.quiet import FoundQuiet, QuietTopics
 from pulsar_admin.store.facts.topics import ReadBudget, TopicFacts
-from pulsar_admin.store.names import EVENTS, PERSISTENT, TopicName
+from pulsar_admin.store.names import EVENTS, PERSISTENT, SEGMENT, TopicName
 from pulsar_admin.store.rules.copies import LEDGERS_DELETED, LEDGERS_GONE, LEDGERS_UNREFERENCED
 from pulsar_admin.store.rules.deep import DEEP_SWEEPS
 from pulsar_admin.store.rules.finding import Finding
@@ -114,10 +114,11 @@ def _judge_topics(
             yield TOPIC_UNREADABLE.of(topic.error, topic.name, path=topic.path)
             continue
         yield from TOPIC_SWEEP.judge(topic)
-        if topic.topic.name.domain == PERSISTENT:
-            if now_ms is not None:
-                yield from _judge_use(topic)
-                facts.unclosed.add(topic)
+        name = topic.topic.name
+        if now_ms is not None and name.domain in (PERSISTENT, SEGMENT):
+            yield from _judge_use(topic)
+            facts.unclosed.add(topic)
+        if name.domain == PERSISTENT:
             visit()
 
 

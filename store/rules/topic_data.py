@@ -50,7 +50,7 @@ NEWER_LEDGER_MISSING: Rule[Any] = Rule(
     "newer-ledger-missing",
     Severity.CRITICAL,
     "A ledger that only a newer Pulsar reads is lost",
-    "A segment of a scalable topic, or something else that this version does not know, names the ledger, and its BookKeeper metadata is"
+    "A segment of a scalable topic, or something that this version does not know, names the ledger, and its BookKeeper metadata is"
     " gone.",
     STUCK,
     "pulsar-admin ledgers missing {ledgerId}",

@@ -31,8 +31,8 @@ from pulsar_admin.store.kernels.records import UNFRAMED
 from pulsar_admin.store.model.cursors import iter_ledger_parts
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.schemas import TopicSchemas, read_schemas
-from pulsar_admin.store.model.topics import Topic, iter_topics, read_topic
-from pulsar_admin.store.names import PARTITION_SUFFIX, TopicName, parse_owner, parse_topic
+from pulsar_admin.store.model.topics import Topic, iter_all_topics, read_topic
+from pulsar_admin.store.names import PARTITION_SUFFIX, SCALABLE, SEGMENT, TopicName, parse_owner, parse_topic
 from pulsar_admin.store.scan import operations
 from pulsar_admin.store.scan.arrow import column, nullable
 from pulsar_admin.store.scan.entries import EntryScan
@@ -413,14 +413,14 @@ class StoreTables:
 
     def topics_like(self, begin: str, most: int) -> list[str]:
         """Return at most ``most`` names of topics, without their domain, that begin with a text."""
-        names = (str(topic).removeprefix("persistent://") for topic in iter_topics(self._asked().txn))
+        names = (str(topic).removeprefix("persistent://") for topic in iter_all_topics(self._asked().txn))
         return list(islice((name for name in names if name.startswith(begin)), most))
 
     def _every_topic(self) -> list[str]:
-        return sorted(map(str, iter_topics(self._asked().txn)))
+        return sorted(map(str, iter_all_topics(self._asked().txn)))
 
     def _all_topics(self) -> list[str]:
-        return sorted(str(topic) for topic in iter_topics(self._asked().txn) if not topic.is_system)
+        return sorted(str(topic) for topic in iter_all_topics(self._asked().txn) if not topic.is_system)
 
     def _messages(self, name: str, topics: Callable[[], Sequence[str]], schemas: TopicSchemas | None) -> MadeTable:
         seen = self.seen.setdefault(name, Seen())
@@ -551,6 +551,8 @@ def _condition_of(name: str) -> str | None:
         topic = str(parse_topic(name))
     except InvalidValue:
         return None
+    if topic.startswith(f"{SCALABLE}://"):
+        return f"starts_with(topic, {_text(topic.replace(SCALABLE, SEGMENT, 1) + '/')})"
     part = _text(topic + PARTITION_SUFFIX)
     is_partition = f"starts_with(topic, {part}) AND regexp_full_match(substr(topic, length({part}) + 1), '[0-9]+')"
     return f"topic = {_text(topic)} OR ({is_partition})"

@@ -36,7 +36,7 @@ from pulsar_admin.store.kernels.producers import producer_spans, sequence_ids
 from pulsar_admin.store.kernels.records import BAD_DIGEST, UNFRAMED
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.schemas import TopicSchemas, read_schemas
-from pulsar_admin.store.model.topics import iter_topics
+from pulsar_admin.store.model.topics import iter_all_topics
 from pulsar_admin.store.names import FileKind, parse_owner
 from pulsar_admin.store.scan.arrow import column, nullable, spans_array
 from pulsar_admin.store.scan.files import BATCH_RECORDS, FileScan, LedgerDigests, Slice
@@ -558,7 +558,7 @@ class MessageFiles(Struct, frozen=True):
 def read_all_schemas(reader: EntryReader) -> dict[str, TopicSchemas]:
     """Return topic → its schemas of all topics that have one."""
     found: dict[str, TopicSchemas] = {}
-    for name in iter_topics(reader.txn):
+    for name in iter_all_topics(reader.txn):
         try:
             schemas = read_schemas(reader, name)
         except StoreError:

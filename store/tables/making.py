@@ -27,7 +27,7 @@ from pulsar_admin.store.engine.operation import Engine, Operation
 from pulsar_admin.store.engine.slices import SLICE_BYTES, Cut, FileRange, plan_slices
 from pulsar_admin.store.errors import DiskFull, EntryNotFound, LimitExceeded, SliceFailed, SourceNotFound, StoreError
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import iter_topics, read_topic
+from pulsar_admin.store.model.topics import iter_all_topics, read_topic
 from pulsar_admin.store.names import FileKind, TopicName, parse_owner, shell_word
 from pulsar_admin.store.scan.files import LedgerDigests
 from pulsar_admin.store.scan.source_options import ConnectorRead, TopicPlaces
@@ -369,7 +369,7 @@ def _pieces(reader: EntryReader, fail: Callable[[StoreError], None]) -> Iterator
     """Yield the pieces of all topics but the system's, in the order of their names."""
     read = ConnectorRead("", "topics", "", TopicPlaces(), TopicPlaces(), False, True, PIECE_BYTES)
     namespace, whole = None, False
-    for name in iter_topics(reader.txn):
+    for name in iter_all_topics(reader.txn):
         if name.is_system:
             continue
         if name.namespace != namespace:

@@ -33,7 +33,7 @@ from pulsar_admin.store.model.ledgers import Ledger, iter_ledger_ids, read_ledge
 from pulsar_admin.store.model.reader import NOTED, EntryReader, open_reader
 from pulsar_admin.store.model.resources import cluster_path, current_cluster, list_clusters
 from pulsar_admin.store.model.schemas import read_version
-from pulsar_admin.store.model.topics import Topic, iter_all_namespaces, iter_topics, read_topic
+from pulsar_admin.store.model.topics import Topic, iter_all_namespaces, iter_all_topics, read_topic
 from pulsar_admin.store.names import NamespaceName, TopicName, decode_name
 from pulsar_admin.store.policies.events import find_policy_events
 from pulsar_admin.store.policies.in_force import GLOBAL_TOPIC, NAMESPACE, TOPIC, iter_stored
@@ -130,7 +130,7 @@ def _micros(ms: int | None) -> int | None:
 
 def _iter_read(txn: Txn, topics: Topics, fail: Fail) -> Iterator[tuple[TopicName, Topic | None]]:
     """Yield the topics meant, None for one that cannot be read."""
-    for name in iter_topics(txn) if topics is None else topics:
+    for name in iter_all_topics(txn) if topics is None else topics:
         try:
             yield name, read_topic(txn, name)
         except StoreError as error:
@@ -339,7 +339,7 @@ def iter_ledgers(
     Raises DiskFull.
     """
     with SortedSpill(_WIDTH, run_rows) as spilled, SortedSpill(1, run_rows) as nodes:
-        properties = _spill_lists(txn, fail, iter_topics(txn) if topics is None else topics, spilled)
+        properties = _spill_lists(txn, fail, iter_all_topics(txn) if topics is None else topics, spilled)
         rows = groupby(spilled, itemgetter(0))
         at, of_it = next(rows, _NONE)
         for ledger_id in _all_ids(txn, nodes) if topics is None else _ids_of(txn, topics):

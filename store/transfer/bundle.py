@@ -59,6 +59,7 @@ from pulsar_admin.store.codec.ledgermetadata import (
 )
 from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
 from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.codec.scalable import decode_scalable_topic
 from pulsar_admin.store.codec.schema import IndexEntry, decode_schema_locator, encode_schema_locator
 from pulsar_admin.store.codec.wrapper import MAGIC
 from pulsar_admin.store.db.blocks import ledger_key
@@ -111,6 +112,7 @@ from pulsar_admin.store.model.publish_times import BEGIN, END
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.redaction import SALT_BYTES, Pseudonyms
 from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import managed_ledger_of_path, parse_owner, parse_topic
 
 FORMAT, VERSION = "pulsar-admin incident bundle", 1
 _PLAIN_ROWS = ("entries", "times", "copies")
@@ -311,10 +313,11 @@ def _has_ledger(node: Node) -> bool:
 
 def _owner_name(owner: Owner, names: Pseudonyms) -> str:
     """Return the pseudonym of an owner's topic, or of its counterpart in other domains, as the bundled nodes have it."""
-    domain, found, rest = owner.topic.partition("://")
     if owner.is_of_topic and owner.kind is not OwnerKind.SCHEMA:  # whose topic is the path of its node
         return names.text(owner.topic)
-    return f"{names.local(domain)}://{names.path(rest)}" if found else _bundled_path(owner.topic, names) or ""
+    path = parse_owner(owner.topic).path if "://" in owner.topic else owner.topic
+    found = _bundled_path(path, names) or ""
+    return str(managed_ledger_of_path(found) or found)
 
 
 def _hidden_record(body: bytes, entry: Entry, names: Pseudonyms) -> bytes | None:
@@ -487,7 +490,8 @@ def _as_it_is(store_path: Path, log: LogFile) -> LogFile:
 
 UNDECODABLE = b"\xff\xff\xff"
 _ROOTS = re.compile(
-    "/(managed-ledgers|schemas|ledgers|admin/(policies|local-policies|partitioned-topics|clusters))(/.*)?", re.DOTALL
+    "/(managed-ledgers|schemas|ledgers|admin/(policies|local-policies|partitioned-topics|clusters))(/.*)?|/topics/[^/]+/[^/]+/[^/]+",
+    re.DOTALL,
 )
 _LEDGERS = re.compile(
     r"/ledgers(/[0-9]{1,19}|/L[0-9]{1,19}|/idgen|/idgen-long|/HOB[0-9]{1,10}|/ID-[0-9]{1,19}|/available|/cookies|/readonly)*"
@@ -633,10 +637,25 @@ def _json(node: Node, names: Pseudonyms) -> bytes:
         return UNDECODABLE
 
 
+def _scalable_topic(node: Node, names: Pseudonyms) -> bytes:
+    found = decode_scalable_topic(node.value, node.path, parse_topic("topic://any/any/any"))
+    record: dict[str, Any] = {
+        key: one for key, one in found.record.items() if key in ("epoch", "nextSegmentId", "deleted")
+    }
+    record["segments"] = {
+        key: {**row, _LEGACY: names.text(row[_LEGACY])} if row.get(_LEGACY) else row
+        for key, row in found.record.get("segments", {}).items()
+    }
+    record["properties"] = _properties(found.properties, names)
+    return json.dumps(record, separators=(",", ":")).encode()
+
+
+_LEGACY = "legacyTopicName"
 _MAKERS = {
     "ManagedLedgerInfo": _managed_ledger,
     "ManagedCursorInfo": _cursor,
     "LedgerMetadata": _ledger,
+    "ScalableTopicMetadata": _scalable_topic,
     "SchemaLocator": _schema,
     "Cookie": _cookie,
 }

@@ -272,6 +272,7 @@ _ELSEWHERE = "what could cure it is not here: another file, disk, copy or metada
 _CLIENTS = "clients do: their clock, their acknowledgements, what they send"
 _CHOICE = "which of several changes is meant nobody but its owner knows, and some lose data"
 _NOTHING = "nothing is wrong"
+_CONTROLLER = "only a controller of Pulsar 5.0 changes the record of a scalable topic and seals its segments"
 _OURS = "only a backup of the store, or a new import, has what is lost"
 LOOKS: dict[str, str] = {
     "rows-altered": _OURS,
@@ -294,6 +295,12 @@ LOOKS: dict[str, str] = {
     "unknown-tree": _NOTHING,
     "other-managed-ledgers": _NOTHING,
     "unknown-value": _NOTHING,
+    "segment-hashes": _CONTROLLER,
+    "segment-relations": _CONTROLLER,
+    "segment-missing": _ELSEWHERE,
+    "segment-unlisted": _CONTROLLER,
+    "segment-not-sealed": _CONTROLLER,
+    "migration-unfinished": _CHOICE,
     "idx-log-missing": _ELSEWHERE,
     "index-file-wrong": "BookKeeper makes it again itself",
     "clock-ahead": _CLIENTS,
@@ -360,9 +367,15 @@ PLANTED: dict[str, str] = {
     "bookie-unknown": "tests.rules.test_apart::test_the_pulsar_without_gives_up_no_ledger_of_its_own",
     "bookkeeper-metadata-absent": "tests.rules.test_apart::test_the_pulsar_without_gives_up_no_ledger_of_its_own",
     "bookkeeper-shared": "tests.rules.test_apart::test_ledgers_of_another_pulsar_on_the_same_bookkeeper_are_not_leaked",
-    "unknown-tree": "tests.test_newer_pulsar::test_nothing_is_called_leaked_or_lost",
-    "other-managed-ledgers": "tests.test_newer_pulsar::test_nothing_is_called_leaked_or_lost",
-    "unknown-value": "tests.test_newer_pulsar::test_nothing_is_called_leaked_or_lost",
+    "unknown-tree": "tests.test_newer_pulsar::test_what_is_not_known_is_told_of_once",
+    "other-managed-ledgers": "tests.test_newer_pulsar::test_what_is_not_known_is_told_of_once",
+    "unknown-value": "tests.test_newer_pulsar::test_what_is_not_known_is_told_of_once",
+    "segment-hashes": "tests.test_scalable::test_a_damaged_record_is_told",
+    "segment-relations": "tests.test_scalable::test_a_damaged_record_is_told",
+    "segment-missing": "tests.test_scalable::test_segments_and_cursors_that_are_gone_are_told",
+    "segment-unlisted": "tests.test_scalable::test_a_damaged_record_is_told",
+    "segment-not-sealed": "tests.test_scalable::test_a_damaged_record_is_told",
+    "migration-unfinished": "tests.test_scalable::test_segments_and_cursors_that_are_gone_are_told",
     "idx-log-missing": "tests.test_lost_logs::test_an_entry_log_of_a_bookie_of_every_storage",
     "index-file-wrong": "tests.test_kinds::test_an_index_in_a_directory_of_its_own_is_followed_to_the_logs_of_all",
     "clock-ahead": "tests.doctor.test_healthy::test_no_false_alarm",
@@ -427,6 +440,7 @@ def without_spaces(text: str) -> str:
 # -- planted elsewhere ----------------------------------------------------------------------------------------------------
 
 ELSEWHERE: dict[str, str] = {
+    "segment-cursor-missing": "tests.test_scalable::test_segments_and_cursors_that_are_gone_are_told",
     "cursor-ahead": "tests.cures.test_cursors::test_a_cursor_stored_ahead_of_its_topic",
     "node-rows-altered": "tests.test_rows::test_nodes_are_read_from_the_source_again",
     "index-rows-altered": "tests.test_rows::test_derived_rows_are_made_again",

@@ -30,6 +30,7 @@ BY_NAME = (
     "namespaces permissions",
     "namespaces subscription-permission",
     "ns-isolation-policy list",
+    "scalable-topics permissions",
     "topics get-properties",
     "topics get-subscription-properties",
     "topics permissions",
@@ -40,16 +41,22 @@ _NAMES = {"type": "array", "items": {"type": "string"}}
 _TEXT, _NUMBER = {"type": ["string", "null"]}, {"type": ["integer", "null"]}
 DECLARED: dict[str, Json] = {
     "bookkeeper listfilesondisc": _NAMES,
+    "namespaces get-allowed-topic-property-keys-for-metrics": _NAMES,
     "namespaces get-clusters": _NAMES,
     "namespaces get-offload-deletion-lag": _TEXT,
     "namespaces get-offload-threshold": _TEXT,
     "namespaces get-resource-group": _TEXT,
     "namespaces get-schema-autoupdate-strategy": _TEXT,
     "namespaces get-schema-compatibility-strategy": _TEXT,
+    "scalable-topics get-metadata": {"type": "object"},
+    "scalable-topics segment-stats": {"type": "object"},
+    "scalable-topics stats": {"type": "object"},
+    "scalable-topics list": _NAMES,
     "schemas compatibility": {"type": "object"},
     "sql": {"type": "array", "items": {"type": "object"}},  # a statement decides its columns
     "topicPolicies get-backlog-quota": {"type": ["object", "null"]},
     "topicPolicies get-dispatcher-pause-on-ack-state-persistent": {"type": ["boolean", "null"]},
+    "topicPolicies get-subscription-expiration-time": _NUMBER,
     "topics get-shadow-topics": _NAMES,
     "transactions transaction-metadata": {"type": ["object", "null"]},
 }

@@ -1,0 +1,123 @@
+"""Scalable topics created and deleted, as a controller's metadata has them.
+
+Upstream (5.0.1): ``ScalableTopics.createScalableTopic`` and ``deleteScalableTopic``, ``ScalableTopicController.createInitialMetadata``. A
+segment that is made here has no ledger yet: a broker makes one when it loads the segment.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from pulsar_admin.store.changes.deleting import plan_delete
+from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, DeletedPart, Plan, delete_step, put_value_step
+from pulsar_admin.store.codec.java import in_hash_map_order
+from pulsar_admin.store.codec.scalable import HASH_MAX, NEVER
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import find_node, iter_nodes
+from pulsar_admin.store.errors import AlreadyExists, InvalidValue, Refused
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.scalable import read_scalable
+from pulsar_admin.store.model.topics import check_namespace, read_partitioned
+from pulsar_admin.store.names import PERSISTENT, TopicName, shell_word
+
+_BUCKETS = 4
+"""``scalableTopicEntryBuckets`` of broker.conf that the segments of a new topic share: the default, as recorded data have it."""
+_HASHES = HASH_MAX + 1
+_SEGMENTS_MAX = 10_000  # each is two nodes; a broker splits up to 64 by itself
+_CREATE = ChangeKind("scalable-topics create", "create scalable topic {place}")
+_DELETE = ChangeKind("scalable-topics delete", "delete scalable topic {first}")
+Json = dict[str, Any]  # Any: JSON
+
+
+def plan_create_scalable(txn: Txn, name: TopicName, segments: int, properties: Mapping[str, str], now_ms: int) -> Plan:
+    """Plan creating a scalable topic with so many segments; raises AlreadyExists, NamespaceNotFound, InvalidValue."""
+    if not 1 <= segments <= _SEGMENTS_MAX:
+        raise InvalidValue(
+            "numInitialSegments must be >= 1"
+            if segments < 1
+            else f"{segments} segments: at most {_SEGMENTS_MAX} are made",
+            value=segments,
+        )
+    check_namespace(txn, name.namespace)
+    regular = TopicName(name.namespace, name.local_name, PERSISTENT)
+    if find_node(txn, name.scalable_path) is not None:
+        raise AlreadyExists(
+            f"Scalable topic already exists: {name}",
+            hint=f"see it with: pulsar-admin scalable-topics get-metadata {shell_word(name)}",
+            topic=str(name),
+        )
+    if find_node(txn, regular.path) is not None or read_partitioned(txn, regular).partitions:
+        raise AlreadyExists(
+            f"This topic already exists: {regular}",
+            hint="a running broker makes it a scalable one: pulsar-admin scalable-topics migrate",
+            topic=str(regular),
+        )
+    width, kept = _HASHES // segments, in_hash_map_order(properties)
+    ends = [HASH_MAX if one == segments - 1 else (one + 1) * width - 1 for one in range(segments)]
+    rows = {str(one): _active(one, one * width, end, segments, now_ms) for one, end in enumerate(ends)}
+    record = {"epoch": 0, "nextSegmentId": segments, "segments": rows, "properties": kept, "deleted": False}
+    steps = [put_value_step(txn, name.scalable_path, json.dumps(record, separators=(",", ":")).encode(), now_ms)]
+    for one, end in enumerate(ends):
+        path = name.segment(one * width, end, one).path
+        if find_node(txn, path) is None:
+            steps.append(put_value_step(txn, path, b"", now_ms, whole_topic=True))
+    part = ChangePart(topic=str(name), after={"segments": segments, "properties": kept})
+    return Plan(_CREATE, txn.id, tuple(steps), (part,))
+
+
+def _active(segment_id: int, start: int, end: int, segments: int, now_ms: int) -> Json:
+    """Return a new segment in the order of upstream's members (``SegmentInfo``, ``EntryBucketSplits.equalWidth``)."""
+    buckets = min(max(1, _BUCKETS // segments), _HASHES)
+    return {
+        "segmentId": segment_id,
+        "hashRange": {"start": start, "end": end},
+        "state": "ACTIVE",
+        "parentIds": [],
+        "childIds": [],
+        "createdAtEpoch": 0,
+        "sealedAtEpoch": NEVER,
+        "createdAtMs": now_ms,
+        "sealedAtMs": NEVER,
+        "entryBucketSplits": [_HASHES * one // buckets for one in range(1, buckets)],
+        "sealed": False,
+        "active": True,
+        "root": True,
+        "leaf": True,
+        "legacy": False,
+    }
+
+
+def plan_delete_scalable(reader: EntryReader, name: TopicName, now_ms: int, *, force: bool) -> Plan:
+    """Plan deleting a scalable topic with its segments, their cursors and ledgers, and its schema.
+
+    Raises TopicNotFound, MetadataCorrupt; Refused for one with subscriptions unless ``force``, and for one that was migrated: the topics
+    that it was are deleted by their own names first.
+    """
+    txn = reader.txn
+    found = read_scalable(txn, name)
+    legacy = [one.topic for one in found.segments if one.is_legacy and find_node(txn, one.topic.path) is not None]
+    if legacy:
+        raise Refused(
+            f"{name} was migrated from {legacy[0].base}, whose messages it still has",
+            hint=f"delete that first: pulsar-admin topics delete {shell_word(legacy[0])}",
+            topic=str(name),
+        )
+    segments = [one.topic for one in found.segments if find_node(txn, one.topic.path) is not None]
+    regular = TopicName(name.namespace, name.local_name, PERSISTENT)
+    bases = [] if find_node(txn, regular.path) is not None else [regular]
+    plan = plan_delete(reader, _DELETE, segments, bases, now_ms, force=force, whole_topic=True)
+    subscriptions = sorted({one for part in plan.parts for one in (part.before or {}).get("subscriptions", ())})
+    if subscriptions and not force:
+        raise Refused(
+            f"{name} has active subscriptions: {', '.join(subscriptions)}",
+            hint="--force deletes them as well",
+            topic=str(name),
+        )
+    paths = [node.path for node in iter_nodes(txn, f"{name.scalable_path}/")]
+    steps = [delete_step(txn, path) for path in (*paths, name.scalable_path)]
+    part = DeletedPart(topic=str(name), before={"segments": len(found.segments), "subscriptions": subscriptions})
+    return replace(plan, steps=(*plan.steps, *steps), parts=(part, *plan.parts))

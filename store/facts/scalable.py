@@ -1,0 +1,92 @@
+"""Facts of scalable topics: what their records say, the segments that are there, and the cursors of each.
+
+Upstream (5.0.1): ``SegmentLayout``, ``ScalableTopicController``. A split or a merge creates the managed ledgers of the new segments and
+their cursors, terminates those of the old ones, and then writes the record, which is the moment that counts.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from msgspec import Struct
+
+from pulsar_admin.store.codec.scalable import HASH_MAX, ScalableTopic, Segment
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.cursors import is_consumed, iter_cursor_names
+from pulsar_admin.store.model.nodes import iter_segments
+from pulsar_admin.store.model.scalable import find_scalable, iter_scalable
+from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.names import TopicName
+
+
+class SegmentFacts(Struct, frozen=True):
+    """A managed ledger of a scalable topic. ``said``: what the record says of it, None of one that no record lists.
+
+    ``topic``: None where the managed ledger is not there, or cannot be read; ``subscriptions``: the cursors that consumers read by.
+    """
+
+    name: TopicName
+    said: Segment | None
+    is_there: bool
+    topic: Topic | None
+    subscriptions: frozenset[str]
+
+
+class ScalableFacts(Struct, frozen=True):
+    """A scalable topic. ``record``: None where there is none, or where it cannot be read (``error``)."""
+
+    name: TopicName
+    record: ScalableTopic | None
+    error: StoreError | None
+    segments: tuple[SegmentFacts, ...]
+
+    @property
+    def is_pruned(self) -> bool:
+        """Whether segments that were consumed are no longer in the record: a broker takes them out, and deletes their ledgers."""
+        record = self.record
+        return record is not None and len(record.segments) < record.next_segment_id
+
+
+def iter_untiled(live: tuple[Segment, ...]) -> list[tuple[int, int, tuple[int, ...]]]:
+    """Return the ranges of hashes (first, last, ids of the segments that have them) that not exactly one of ``live`` has."""
+    edges = sorted({0, HASH_MAX + 1} | {edge for one in live for edge in (one.start, one.end + 1)})
+    found = []
+    for first, after in pairwise(edges):
+        ids = tuple(one.segment_id for one in live if one.start <= first and after - 1 <= one.end)
+        if len(ids) != 1:
+            found.append((first, after - 1, ids))
+    return found
+
+
+def read_scalable_topics(txn: Txn) -> tuple[ScalableFacts, ...]:
+    """Return all scalable topics, by name, those too of which only segments are there."""
+    there: dict[TopicName, list[TopicName]] = {}
+    for name in iter_segments(txn):
+        there.setdefault(name.whole, []).append(name)
+    return tuple(read_scalable_facts(txn, name, there.get(name, ())) for name in sorted({*there, *iter_scalable(txn)}))
+
+
+def read_scalable_facts(txn: Txn, name: TopicName, there: list[TopicName] | tuple[TopicName, ...]) -> ScalableFacts:
+    """Return the facts of the scalable topic ``name`` that has the segments ``there``."""
+    record, error = None, None
+    try:
+        record = find_scalable(txn, name)
+    except StoreError as found:
+        error = found
+    said = {} if record is None else {one.topic: one for one in record.segments}
+    names = (*said, *(one for one in there if one not in said))
+    return ScalableFacts(name, record, error, tuple(_segment(txn, one, said.get(one)) for one in names))
+
+
+def _segment(txn: Txn, name: TopicName, said: Segment | None) -> SegmentFacts:
+    from pulsar_admin.store.db.tree import find_node
+
+    topic = None
+    is_there = find_node(txn, name.path) is not None
+    if is_there:
+        try:
+            topic = read_topic(txn, name)
+        except StoreError:  # what reads every topic tells
+            topic = None
+    return SegmentFacts(name, said, is_there, topic, frozenset(filter(is_consumed, iter_cursor_names(txn, name))))

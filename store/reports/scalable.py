@@ -1,0 +1,205 @@
+"""Read model of ``scalable-topics get-metadata``, ``stats`` and ``segment-stats``: upstream's keys in their order.
+
+Upstream (5.0.1): the admin client's ``ScalableTopicMetadata``, ``ScalableTopicStats`` and ``SegmentTopicStats``.
+What only a controller knows is left out (its broker, what it decides, its last operation) or 0 (rates, consumers).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pulsar_admin.store.codec.scalable import ScalableTopic, Segment
+from pulsar_admin.store.db.tree import find_node, iter_children
+from pulsar_admin.store.errors import StoreError, TopicNotFound
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.scalable import read_scalable
+from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.names import TopicName
+from pulsar_admin.store.reports.stats import StatsOptions, SubscriptionStats, TopicStats, read_topic_stats
+from pulsar_admin.store.timespec import format_time_ms
+
+Json = dict[str, Any]  # Any: JSON
+_SEGMENT = (
+    *("segmentId", "hashRange", "state", "parentIds", "childIds", "createdAtEpoch", "sealedAtEpoch"),
+    *("legacyTopicName", "entryBucketSplits", "sealed", "active", "legacy"),
+)
+_NO_RATES = {"msgRateIn": 0.0, "byteRateIn": 0.0, "msgRateOut": 0.0, "byteRateOut": 0.0}
+
+
+def metadata_json(found: ScalableTopic) -> Json:
+    """Return the record of a scalable topic as pulsar-admin shows it."""
+    record = found.record
+    segments = {
+        key: {name: row[name] for name in _SEGMENT if row.get(name) is not None}
+        for key, row in sorted(record.get("segments", {}).items(), key=lambda item: int(item[0]))
+    }
+    shown = {
+        "epoch": found.epoch,
+        "nextSegmentId": found.next_segment_id,
+        "segments": segments,
+        "properties": found.properties,
+    }
+    policy = record.get("autoScalePolicy")
+    return shown if policy is None else {**shown, "autoScalePolicy": policy}
+
+
+def read_scalable_stats(reader: EntryReader, name: TopicName, problems: list[StoreError]) -> Json:
+    """Return the stats of a scalable topic; segments that cannot be read have no sums, and go into ``problems``. Raises TopicNotFound,
+    MetadataCorrupt.
+    """
+    found = read_scalable(reader.txn, name)
+    stats: dict[int, TopicStats] = {}
+    ends: dict[int, bool] = {}
+    for segment in found.segments:
+        try:
+            stats[segment.segment_id] = read_topic_stats(reader, segment.topic, StatsOptions(), problems=problems)
+            ends[segment.segment_id] = read_topic(reader.txn, segment.topic).managed.terminated is not None
+        except StoreError as error:
+            problems.append(error)
+    split, merged = (_last_ms(found, merge=merge) for merge in (False, True))
+    scaled = {"lastSplitAt": _time(split), "lastMergeAt": _time(merged)}
+    by_id = sorted(found.segments, key=lambda one: one.segment_id)
+    return {
+        "autoScale": {key: text for key, text in scaled.items() if text is not None},
+        "layout": {
+            "epoch": found.epoch,
+            "segments": {one.segment_id: _layout_segment(reader, name, one, ends) for one in by_id},
+        },
+        **_NO_RATES,
+        "averageMsgSize": 0.0,
+        "storageSize": sum(one.storage_size for one in stats.values()),
+        "backlogSize": sum(one.backlog_size for one in stats.values()),
+        "producers": [],
+        "subscriptions": _subscriptions(reader, name, stats),
+    }
+
+
+def _layout_segment(reader: EntryReader, name: TopicName, segment: Segment, ends: Mapping[int, bool]) -> Json:
+    node = find_node(reader.txn, f"{name.scalable_path}/segments/{segment.segment_id}/load")
+    rates: Json = {}
+    if node is not None:
+        try:
+            rates = json.loads(node.value)
+        except ValueError:
+            rates = {}
+    shown: Json = {"name": str(segment.topic), "state": segment.state.value}
+    shown |= {"parentIds": list(segment.parents)} if segment.parents else {}
+    shown |= {"childIds": list(segment.children)} if segment.children else {}
+    shown |= {"createdAt": _time(segment.created_ms)}
+    shown |= {} if segment.is_active else {"sealedAt": _time(segment.sealed_ms)}
+    shown |= (
+        {"load": {**_NO_RATES, **{key: rates[key] for key in _NO_RATES if key in rates}}} if node is not None else {}
+    )
+    shown |= {"terminated": ends[segment.segment_id]} if segment.segment_id in ends else {}
+    return {**shown, "entryBuckets": segment.entry_buckets}
+
+
+def _last_ms(found: ScalableTopic, *, merge: bool) -> int | None:
+    """Return when segments were last merged, or one was split: as the segments that came of it say."""
+    times = [
+        one.created_ms
+        for one in found.segments
+        if one.parents
+        and (len(one.parents) > 1) is merge
+        and not any(_is_legacy(found, parent) for parent in one.parents)
+    ]
+    return max(times, default=None)
+
+
+def _is_legacy(found: ScalableTopic, segment_id: int) -> bool:
+    segment = found.segment(segment_id)
+    return segment is not None and segment.is_legacy
+
+
+def _subscriptions(reader: EntryReader, name: TopicName, stats: Mapping[int, TopicStats]) -> Json:
+    """Return the subscriptions, those with consumers that read in order first: only of these a controller keeps nodes."""
+    txn, root = reader.txn, f"{name.scalable_path}/subscriptions"
+    streams = list(iter_children(txn, root))
+    all_names = sorted({one for row in stats.values() for one in row.subscriptions})
+    shown = {}
+    for subscription in (
+        *(one for one in streams if one in all_names),
+        *(one for one in all_names if one not in streams),
+    ):
+        of_it = {
+            number: row.subscriptions[subscription]
+            for number, row in sorted(stats.items())
+            if subscription in row.subscriptions
+        }
+        consumers = iter_children(txn, f"{root}/{subscription}/consumers")
+        shown[subscription] = {
+            "type": "STREAM" if subscription in streams else "QUEUE",
+            "msgBacklog": sum(one.msg_backlog for one in of_it.values()),
+            "backlogSize": sum(one.backlog_size for one in of_it.values()),
+            "unackedMessages": 0,
+            **_OUT,
+            "msgRateRedeliver": 0.0,
+            "messageAckRate": 0.0,
+            "uncoveredSegmentIds": [],
+            "segments": {number: _on_segment(one) for number, one in of_it.items()},
+            "consumers": [{"consumerName": one, "connected": False} for one in consumers],
+        }
+    return shown
+
+
+_OUT = {"msgRateOut": 0.0, "byteRateOut": 0.0}
+
+
+def _on_segment(one: SubscriptionStats) -> Json:
+    sizes = {"msgBacklog": one.msg_backlog, "backlogSize": one.backlog_size, "unackedMessages": 0}
+    return {**sizes, **_OUT, "blocked": False, "drainingBuckets": 0, "consumerCount": 0}
+
+
+def read_segment_stats(reader: EntryReader, name: TopicName, problems: list[StoreError]) -> Json:
+    """Return the stats of a segment; raises TopicNotFound, MetadataCorrupt."""
+    listed = {one.topic for one in read_scalable(reader.txn, name).segments}
+    if name not in listed:
+        raise TopicNotFound(
+            f"Segment {name} not found in scalable topic {name.whole}",
+            hint=f"see: pulsar-admin scalable-topics get-metadata {name.whole}",
+            topic=str(name),
+        )
+    topic, stats = read_topic(reader.txn, name), read_topic_stats(reader, name, StatsOptions(), problems=problems)
+    return {
+        "terminated": topic.managed.terminated is not None,
+        **_NO_RATES,
+        "averageMsgSize": 0.0,
+        "storageSize": stats.storage_size,
+        "backlogSize": stats.backlog_size,
+        "offloadedStorageSize": stats.offloaded_storage_size,
+        "oldestBacklogMessageAgeSeconds": stats.oldest_backlog_message_age_seconds,
+        "waitingPublishers": 0,
+        "topicCreationTime": _created(topic),
+        "producers": [],
+        "subscriptions": {subscription: _of_segment(one) for subscription, one in stats.subscriptions.items()},
+    }
+
+
+def _of_segment(one: SubscriptionStats) -> Json:
+    return {
+        "type": one.type,
+        **_OUT,
+        "msgRateRedeliver": 0.0,
+        "messageAckRate": 0.0,
+        "msgBacklog": one.msg_backlog,
+        "backlogSize": one.backlog_size,
+        "unackedMessages": one.unacked_messages,
+        "drainingBuckets": 0,
+        "oldestBacklogMessageAgeSeconds": -1,
+        "blockedSubscriptionOnUnackedMsgs": False,
+        "consumers": [],
+    }
+
+
+def _created(topic: Topic) -> str | None:
+    return _time(topic.stat.created_ms)
+
+
+def _time(time_ms: int | None) -> str | None:
+    """Return a time as upstream writes it, which leaves out zeros at the end of the fraction."""
+    if time_ms is None:
+        return None
+    text = format_time_ms(time_ms).removesuffix("Z")
+    return (text.rstrip("0").removesuffix(".") if "." in text else text) + "Z"

@@ -1,0 +1,277 @@
+"""Scalable topics of a real Pulsar 5.0.1 against what its broker answered, and against records that were damaged."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pulsar_admin.store.codec.managedledger import ManagedLedger, encode_managed_ledger
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import find_node, iter_nodes
+from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, Unsupported
+from pulsar_admin.store.names import managed_ledger_of_path, parse_topic
+from tests.conftest import Cli
+from tests.stores import copied, imported, lose_nodes, put_node
+from tests.worlds import oracle
+
+WORLD, TOPIC, NODE = "scalable", "topic://acme/n/scal", "/topics/acme/n/scal"
+SEGMENTS = ["0000-7fff-0", "8000-ffff-1", "0000-ffff-2", "0000-7fff-3", "8000-ffff-4"]
+Record = dict[str, Any]  # Any: JSON
+
+
+def answered() -> Record:
+    stats: Record = oracle(WORLD)["scalable"]["acme/n/scal"]["stats"]
+    return stats
+
+
+def nodes_of(path: Path) -> dict[str, bytes]:
+    with open_store(path) as store, store.read() as txn:
+        return {node.path: node.value for node in iter_nodes(txn, "/")}
+
+
+# -- names: what TopicName of 5.0.1 made of these texts: the name in full, and its managed ledger ----------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "full", "managed_ledger"),
+    [
+        ("segment://t/n/a/0000-ffff-0", "segment://t/n/a/0000-ffff-0", "t/n/segment/a/0000-ffff-0"),
+        ("segment://t/n/a%2Fb/0000-ffff-0", "segment://t/n/a%2Fb/0000-ffff-0", "t/n/segment/a%252Fb/0000-ffff-0"),
+        ("segment://t/n/a/b/0000-ffff-0", "segment://t/n/a/b/0000-ffff-0", "t/n/segment/a%2Fb/0000-ffff-0"),
+        ("segment://t/n/a b/0000-ffff-0", "segment://t/n/a b/0000-ffff-0", "t/n/segment/a+b/0000-ffff-0"),
+        ("segment://t/n/a/0000-FFFF-0", "segment://t/n/a/0000-ffff-0", "t/n/segment/a/0000-ffff-0"),
+        ("segment://t/n/a/000-ffff-00", "segment://t/n/a/0000-ffff-0", "t/n/segment/a/0000-ffff-0"),
+    ],
+)
+def test_segments_are_named_as_upstream_names_them(text: str, full: str, managed_ledger: str) -> None:
+    name = parse_topic(text)
+    assert (str(name), name.managed_ledger_name) == (full, managed_ledger)
+    assert managed_ledger_of_path(f"/managed-ledgers/{managed_ledger}") == name
+
+
+@pytest.mark.parametrize(
+    ("text", "schema"),
+    [
+        ("topic://t/n/a-partition-3", "t/n/a"),
+        ("topic://t/n/a/b", "t/n/a%2Fb"),
+        ("segment://t/n/a/b/0000-ffff-0", "t/n/a%2Fb"),
+    ],
+)
+def test_segments_share_the_schema_of_their_topic(text: str, schema: str) -> None:
+    assert parse_topic(text).schema_id == schema
+
+
+@pytest.mark.parametrize("end", ["a/8000-7fff-0", "a/0000-ffff--1", "a", "a/0000-ffff", "/0000-ffff-0"])
+def test_what_is_no_segment_is_refused(end: str) -> None:
+    with pytest.raises(InvalidValue):
+        parse_topic(f"segment://t/n/{end}")
+
+
+# -- what the broker answered -----------------------------------------------------------------------------------------
+
+
+def test_each_segment_has_what_the_broker_said(cli: Cli) -> None:
+    rows = cli("--store", imported(WORLD, "clean"), "topics", "stats", TOPIC, "-o", "json").json
+    layout, told = answered()["layout"]["segments"], answered()["subscriptions"]
+    assert [row["topic"] for row in rows] == [layout[str(number)]["name"] for number in range(5)]
+    assert sum(row["storageSize"] for row in rows) == answered()["storageSize"]
+    assert sum(row["backlogSize"] for row in rows) == answered()["backlogSize"]
+    for number, row in enumerate(rows):
+        assert {name: (one["msgBacklog"], one["backlogSize"]) for name, one in row["subscriptions"].items()} == {
+            name: (one["segments"][str(number)]["msgBacklog"], one["segments"][str(number)]["backlogSize"])
+            for name, one in told.items()
+        }
+        state = cli("--store", imported(WORLD, "clean"), "topics", "stats-internal", row["topic"], "-o", "json").json
+        assert (state["state"] == "Terminated") is layout[str(number)]["terminated"]
+
+
+def test_messages_of_a_key_are_in_the_order_in_which_they_were_sent(cli: Cli) -> None:
+    """The producer sent v0, v1 … with the keys k0 … k16 in turn."""
+    rows = cli("--store", imported(WORLD, "clean"), "topics", "read", TOPIC, "--value", "-o", "jsonl").json_lines
+    sent = defaultdict(list)
+    for row in rows:
+        number = int(row["value"][1:])
+        assert row["key"] == f"k{number % 17}"
+        sent[row["key"]].append(number)
+    assert len(rows) == 300
+    assert [numbers for numbers in sent.values() if numbers != sorted(numbers)] == []
+    assert len({row["topic"] for row in rows}) == 3
+
+
+def test_a_time_is_found_in_each_segment(cli: Cli) -> None:
+    path, time_ms = imported(WORLD, "clean"), 1_795_697_160_000
+    rows = cli("--store", path, "topics", "read", TOPIC, "-o", "jsonl").json_lines
+    first: dict[str, str] = {}
+    for row in rows:
+        if row["brokerTime"] >= time_ms:
+            first.setdefault(row["topic"], f"{row['ledgerId']}:{row['entryId']}")
+    found = cli("--store", path, "topics", "find-by-time", TOPIC, "--time", f"@{time_ms}", "-o", "jsonl").json_lines
+    positions = {row["topic"]: row["position"] for row in found if "topic" in row}
+    assert len(positions) == 5
+    assert {name: f"{one['ledgerId']}:{one['entryId']}" for name, one in positions.items() if one} == first
+
+
+def test_every_command_takes_both_names(cli: Cli) -> None:
+    path = imported(WORLD, "clean")
+    for words in (
+        ("topics", "subscriptions", TOPIC),
+        ("topics", "why", TOPIC, "-s", "q1"),
+        ("topics", "timeline", TOPIC),
+        ("topics", "describe", f"segment{TOPIC[5:]}/0000-ffff-2"),
+        ("store", "usage", "--why"),
+        ("metrics",),
+    ):
+        assert cli("--store", path, *words).exit_code == 0, words
+    found = cli("--store", path, "sql", 'select count(*) "n" from "topic://acme/n/scal"', "-o", "json").json
+    assert found == [{"n": 300}]
+    migrated = cli("--store", path, "topics", "stats", "topic://acme/n/b", "-o", "json").json
+    assert [row["topic"] for row in migrated] == ["persistent://acme/n/b", "segment://acme/n/b/0000-ffff-1"]
+
+
+# -- changes ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_reset_over_all_segments_is_one_change_and_undone(cli: Cli, tmp_path: Path) -> None:
+    path = copied(WORLD, "clean", tmp_path)
+    before = nodes_of(path)
+    assert cli("--store", path, "topics", "reset-cursor", TOPIC, "-s", "q1", "-m", "earliest").exit_code == 0
+    rows = cli("--store", path, "topics", "stats", TOPIC, "-o", "json").json
+    assert [row["subscriptions"]["q1"]["msgBacklog"] for row in rows] == [0, 0, 240, 47, 13]
+    changed = {name for name, value in nodes_of(path).items() if before[name] != value}
+    assert changed == {"/managed-ledgers/acme/n/segment/scal/0000-ffff-2/q1"}
+    assert cli("--store", path, "store", "undo", "1").exit_code == 0
+    assert nodes_of(path) == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("terminate", "segment://acme/n/scal/0000-7fff-3"),
+        ("delete", "segment://acme/n/scal/0000-7fff-3"),
+        ("create", "topic://acme/n/new"),
+        ("create", "segment://acme/n/new/0000-ffff-0"),
+        ("truncate", "segment://acme/n/scal/0000-ffff-2"),
+        ("set-retention", TOPIC, "-s", "1M", "-t", "1h"),
+    ],
+)
+def test_what_a_controller_does_is_refused(words: tuple[str, ...], cli: Cli) -> None:
+    refused = cli("--store", imported(WORLD, "clean"), "topics", *words, "--dry-run")
+    assert (refused.exit_code, words[1] in refused.stderr) == (3, True)
+
+
+# -- damaged records, and segments that do not agree with them ---------------------------------------------------------
+
+
+def narrowed(record: Record) -> None:
+    record["segments"]["3"]["hashRange"]["end"] = 0x6FFF
+
+
+def widened(record: Record) -> None:
+    record["segments"]["4"]["hashRange"]["start"] = 0x7000
+
+
+def orphaned(record: Record) -> None:
+    record["segments"]["3"]["parentIds"] = [9]
+
+
+def reopened(record: Record) -> None:
+    record["segments"]["2"] |= {"state": "ACTIVE", "sealedAtEpoch": -1}
+
+
+def forgotten(record: Record) -> None:
+    del record["segments"]["0"], record["segments"]["1"]
+    record["segments"]["2"]["parentIds"] = []
+
+
+DAMAGED: list[tuple[Callable[[Record], None], dict[str, str]]] = [
+    (narrowed, {"segment-hashes": "no segment has the hashes 7000 to 7fff", "segment-missing": "0000-6fff-3"}),
+    (widened, {"segment-hashes": "segments 3 and 4 have the hashes 7000 to 7fff", "segment-missing": "7000-ffff-4"}),
+    (orphaned, {"segment-relations": "segment 3 has the parent 9, which is not in the record"}),
+    (reopened, {"segment-hashes": "segments 2 and 3", "segment-not-sealed": "terminated, and the record says ACTIVE"}),
+    (forgotten, {"segment-unlisted": "does not list it"}),
+]
+
+
+def findings(cli: Cli, path: Path) -> dict[str, list[Record]]:
+    found = defaultdict(list)
+    for row in cli("--store", path, "doctor", "-o", "jsonl").json_lines:
+        if row["code"].startswith(("segment-", "migration-", "value-", "unknown-")):
+            found[row["code"]].append(row)
+    return found
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize(("damage", "told"), DAMAGED, ids=[damage.__name__ for damage, _ in DAMAGED])
+def test_a_damaged_record_is_told(
+    damage: Callable[[Record], None], told: dict[str, str], cli: Cli, tmp_path: Path
+) -> None:
+    path = copied(WORLD, "clean", tmp_path)
+    assert findings(cli, path) == {}
+    record = json.loads(nodes_of(path)[NODE])
+    damage(record)
+    put_node(path, NODE, json.dumps(record).encode())
+    found = findings(cli, path)
+    for code, words in told.items():
+        assert any(words in row["message"] + row["where"] for row in found[code]), found
+    for row in (row for rows in found.values() for row in rows):
+        assert cli("--store", path, *row["mend"].split()[1:]).exit_code in (0, 1), row["mend"]
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_segments_and_cursors_that_are_gone_are_told(cli: Cli, tmp_path: Path) -> None:
+    path = copied(WORLD, "clean", tmp_path)
+    root = "/managed-ledgers/acme/n"
+    lose_nodes(path, f"{root}/segment/scal/0000-7fff-0", f"{root}/segment/scal/8000-ffff-4/st1", f"{root}/persistent/b")
+    found = findings(cli, path)
+    (missing,) = found["segment-missing"]
+    assert (missing["where"], missing["severity"]) == ("segment://acme/n/scal/0000-7fff-0", "critical")
+    (cursor,) = found["segment-cursor-missing"]
+    assert cursor["evidence"] | {"sentence": 0} == {
+        "topic": TOPIC,
+        "segment": "segment://acme/n/scal/8000-ffff-4",
+        "subscription": "st1",
+        "entries": 13,
+        "sentence": 0,
+    }
+    assert [row["where"] for row in found["migration-unfinished"]] == ["persistent://acme/n/b"]
+    assert cli("--store", path, *cursor["mend"].split()[1:], "--yes").exit_code == 0
+    assert "segment-cursor-missing" not in findings(cli, path)
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_a_topic_that_goes_on_after_its_migration_is_told(cli: Cli, tmp_path: Path) -> None:
+    path = copied(WORLD, "clean", tmp_path)
+    put_node(path, "/managed-ledgers/acme/n/persistent/b", encode_managed_ledger(ManagedLedger(())))
+    (row,) = findings(cli, path)["migration-unfinished"]
+    assert "it is not terminated" in row["message"]
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize(
+    "value",
+    [b"{", b"[]", b'{"segments":[]}', b'{"segments":{"0":{}}}', b'{"epoch":-1}', b'{"segments":{"0":{"segmentId":1}}}'],
+)
+def test_a_record_that_cannot_be_read_says_so(value: bytes, cli: Cli, tmp_path: Path) -> None:
+    path = copied(WORLD, "clean", tmp_path)
+    put_node(path, NODE, value)
+    said = cli("--store", path, "-o", "json", "topics", "stats", TOPIC)
+    assert (said.exit_code, said.error["code"]) == (6, MetadataCorrupt.code)
+    assert [row["where"] for row in findings(cli, path)["value-undecodable"]] == [NODE]
+
+
+def test_a_state_of_segments_that_is_not_known_is_no_damage(cli: Cli, tmp_path: Path) -> None:
+    path = copied(WORLD, "clean", tmp_path)
+    record = json.loads(nodes_of(path)[NODE])
+    record["segments"]["3"]["state"] = "FROZEN"
+    put_node(path, NODE, json.dumps(record).encode())
+    said = cli("--store", path, "-o", "json", "topics", "stats", TOPIC)
+    assert said.error["code"] == Unsupported.code
+    assert [*findings(cli, path)] == ["unknown-value"]
+    assert cli("--store", path, "topics", "stats", "segment://acme/n/scal/0000-7fff-3").exit_code == 0
+    with open_store(path) as store, store.read() as txn:
+        assert find_node(txn, NODE) is not None
