@@ -318,12 +318,12 @@ def test_entries_that_another_directory_keeps_are_seen_after_one_without() -> No
 def test_ledgers_of_a_bookie_begin_at_0(monkeypatch: pytest.MonkeyPatch) -> None:
     from contextlib import nullcontext
 
-    from pulsar_admin.store.recovery import disks
+    from pulsar_admin.store.sources import index_places
 
     keys = [number.to_bytes(8, "big", signed=True) for number in (0, -1, 5)]
     rows = [(key, b"") for key in (*keys, b"short", keys[2] + b"longer")]
-    monkeypatch.setattr(disks, "open_for_reading", lambda database, problems: nullcontext(rows))
-    assert disks.read_ledger_ids(Path(), []).tolist() == [0, 5, 5]
+    monkeypatch.setattr(index_places, "open_for_reading", lambda database, problems: nullcontext(rows))
+    assert index_places.read_ledger_ids(Path(), []).tolist() == [0, 5, 5]
 
 
 def test_the_namespace_of_a_pattern() -> None:

@@ -53,19 +53,23 @@ if TYPE_CHECKING:
 )
 @click.argument("bookie", nargs=-1, metavar="[[ID=]DIR[,DIR]]")
 @conf_options
+@click.option("--collected", is_flag=True, help="Also ledgers that garbage collection took out of the index.")
 @pass_app
-def salvage(app: App, bookie: tuple[str, ...], confs: tuple[Path, ...], roots: tuple[Path, ...]) -> Result:
+def salvage(
+    app: App, bookie: tuple[str, ...], confs: tuple[Path, ...], roots: tuple[Path, ...], collected: bool
+) -> Result:
     """Rebuild the index of a stopped bookie, and truncate a journal that prevents it from starting.
 
     Name all directories of the bookie (DbLedgerStorage), including journals and indexes; metadata and other bookies'
     copies come from the store. `locations` and `ledgers` are rebuilt from the entry logs and journals, with the fences
     and master keys that another source confirms; entries that the bookie should have but lacks are copied from the
-    others. The old files are kept as `…-before-salvage`. If it was stopped, run the same command again.
+    others. A journal is cut before a record that stops a start; where the first journal is missing, `lastMark` is put aside. The old
+    files are kept as `…-before-salvage`. If it was stopped, run the same command again.
     """
     given = bookies_of(bookie, confs, roots)
     if len(given) != 1:
         raise click.UsageError("name one bookie by its directories, [ID=]DIR,DIR, or by --bookie-conf FILE")
-    return Result(app.api.salvage(given[0], dry_run=app.settings.dry_run), plain=_render)
+    return Result(app.api.salvage(given[0], collected=collected, dry_run=app.settings.dry_run), plain=_render)
 
 
 def _render(result: SalvageReport) -> str:
@@ -78,6 +82,10 @@ def _render(result: SalvageReport) -> str:
         f"{counted(journals.files, 'journal')}: a start replays {counted(journals.replayed_entries, 'entry', 'entries')}"
     )
     lines += [f"  {text}" for text in journals.missing]
+    if journals.unsure:
+        lines.append(
+            f"  {counted(journals.unsure, 'ledger')} on this bookie that nobody closed may lack their last entries here"
+        )
     lines += [
         f"  {stop.path} @ {stop.offset:#x}: {stop.reason} stops a start: cut at {stop.cut_at},"
         f" {stop.cut_bytes:,} bytes are kept beside it"

@@ -260,6 +260,7 @@ _HOLD = click.option(
 _GONE = (
     Column("TOPIC", "topic"),
     Column("DELETED", "deleted_ms", "time"),
+    Column("CREATED AGAIN", "recreated_ms", "time", drop=1),
     Column("LEDGERS", "ledgers", "number"),
     Column("HERE", "here", "number"),
     Column("ENTRIES HERE", "entries", "number"),
@@ -314,8 +315,9 @@ def undelete(
     subscriptions at their positions, partitions, schema, properties, policies. It is restored as TOPIC-restored,
     because data may have been deleted deliberately. Without such a history, --by-evidence uses producers' sequences and
     other contents of entries, without subscriptions; ledgers without a name become lost-and-found/ledgers/from-LEDGER.
-    For an existing topic, trimmed ledgers are restored. A ledger ends before its first lost entry. Ledgers that are
-    still referenced are refused, because one topic would delete them for the other.
+    For an existing topic, trimmed ledgers are restored; one that was created again under its name counts as deleted.
+    A ledger ends before its first lost entry. Ledgers that are still referenced are refused, because one topic would
+    delete them for the other.
     """
     if to is not None and (options["in_place"] or namespaces or len(topics) != 1):
         raise click.UsageError("--to names a single restored topic, without --in-place.")
@@ -329,7 +331,11 @@ def undelete(
             "Name topics, or --namespace; without both and without --in-place and --plan they are listed."
         )
     note = "show what would be restored: pulsar-admin topics undelete TOPIC --dry-run"
-    return Result(rows=app.api.deleted_topics(**where), columns=_GONE, notes=[note])
+    gone = app.api.deleted_topics(**where)
+    columns = (
+        _GONE if any(one.recreated_ms is not None for one in gone) else tuple(one for one in _GONE if one.drop == 0)
+    )
+    return Result(rows=gone, columns=columns, notes=[note])
 
 
 @command(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,14 @@ from pulsar_admin.api.session import (
 from pulsar_admin.later import later
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.db.tree import read_node
-from pulsar_admin.store.errors import InvalidValue, NothingMatches, SubscriptionNotFound, check_choice
+from pulsar_admin.store.errors import (
+    InvalidValue,
+    NothingMatches,
+    Refused,
+    SubscriptionNotFound,
+    TopicNotFound,
+    check_choice,
+)
 from pulsar_admin.store.model.cursors import Cursor as CursorModel
 from pulsar_admin.store.model.cursors import (
     Extent,
@@ -97,13 +105,18 @@ class Cursors(Planner):
 
     def histories(self, *, zookeeper: Sequence[str] = ()) -> Iterator[tuple[str, AckState]]:
         """Yield the topic's name and each past state of its acknowledgements, a topic's oldest first: see
-        ``Cursor.history``.
+        ``Cursor.history``. Also of a topic that was deleted, as far as ZooKeeper's files go back.
 
         ``zookeeper`` names the files of more servers, ``dataDir[,dataLogDir]``. Raises InvalidValue (all subscriptions
         are meant), SourceNotFound.
         """
         with self._session.reader() as reader:
-            topics = list(self._session.read_topics(reader, self._selection))
+            try:
+                topics = list(self._session.read_topics(reader, self._selection))
+            except TopicNotFound:
+                topics = self._deleted_topics(reader, zookeeper)
+                if not topics:
+                    raise
             past = self._past(topics, zookeeper)
             for topic in topics:
                 yield from ((str(topic.name), state) for state in past.states(reader, topic, self._name))
@@ -335,6 +348,19 @@ class Cursors(Planner):
             found = find_cursor_history(store.info.sources, given_places("zookeeper", zookeeper), paths)
         self._session.warn(found.problems)
         return found
+
+    def _deleted_topics(self, reader: EntryReader, zookeeper: Sequence[str]) -> list[TopicModel]:
+        """Return the topics that are named, as they were when they were deleted; none if the ZooKeeper files do not say so."""
+        from pulsar_admin.store.history.servers import find_servers
+        from pulsar_admin.store.recovery.deleted_nodes import read_past
+        from pulsar_admin.store.recovery.restore import keep_of, read_deleted_topics
+
+        names = self._selection.topics
+        with suppress(Refused, TopicNotFound):
+            servers = find_servers(reader.txn.store.info.sources, given_places("zookeeper", zookeeper))
+            past = read_past(servers, keep_of(name.namespace for name in names))
+            return [topic for name in names for topic in read_deleted_topics(reader, past, name)]
+        return []
 
     def _plan(self, kind: ChangeKind, moved: Moved, *, force: bool) -> Plan:
 

@@ -621,11 +621,12 @@ class Transfers(Checked):
             self._session.confirm(plan)
             return apply_clone(store, plan, self._session.clock_ms)
 
-    def salvage(self, bookie: str | GivenBookie, *, dry_run: bool = False) -> SalvageReport:
-        """Rebuild the index of a stopped bookie from its logs and journals, and cut a journal that prevents its
-        start.
+    def salvage(self, bookie: str | GivenBookie, *, collected: bool = False, dry_run: bool = False) -> SalvageReport:
+        """Rebuild the index of a stopped bookie from its logs and journals, cut a journal that prevents its start, and put aside marks of
+        a journal that is missing.
 
-        ``bookie`` is that of ``import_cluster``, with all directories; ``dry_run`` only plans it. Metadata and copies
+        ``bookie`` is that of ``import_cluster``, with all directories; ``collected`` includes ledgers that garbage collection took out of
+        the index; ``dry_run`` only plans it. Metadata and copies
         of missing entries come from this store. Returns what was found by directory, whether a salvage is ``needed``,
         and where old files are ``kept``. Raises InvalidValue, Refused (of another cluster), SourceNotFound,
         SourceBusy, Unsupported, StalePlan, NotWritable, DiskFull.
@@ -633,7 +634,8 @@ class Transfers(Checked):
         from pulsar_admin.store.disks.salvage import apply_salvage, plan_salvage
 
         with self._session.opened() as store:
-            plan = plan_salvage(store, given_bookies.find_bookie(given_bookie(bookie)))
+            found = given_bookies.find_bookie(given_bookie(bookie))
+            plan = plan_salvage(store, found, collected=collected)
             if dry_run:
                 return plan.report(dry_run=True)
             self._session.confirm(plan)

@@ -23,10 +23,10 @@ from pulsar_admin.store.codec.entrylog import log_id_of
 from pulsar_admin.store.disks import live_records
 from pulsar_admin.store.disks.compacting import COMPACTING, bytes_of_logs
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.recovery.disks import read_ledger_ids
 from pulsar_admin.store.recovery.metadata_index import Known, is_among
 from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes, read_ledgers_map
 from pulsar_admin.store.sources.bookies import read_bookie_directory
+from pulsar_admin.store.sources.index_places import read_ledger_ids
 from pulsar_admin.store.sources.storage import Storage
 from pulsar_admin.store.wording import Answer
 

@@ -17,23 +17,18 @@ from msgspec import Struct, field
 
 from pulsar_admin.store.codec import journal
 from pulsar_admin.store.codec.bookie import LAST_MARK_FILE
-from pulsar_admin.store.codec.entry import RECORD_MAX_BYTES
 from pulsar_admin.store.codec.proof import Proofs
 from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.disks.logs import Entries
 from pulsar_admin.store.errors import JournalCorrupt
 from pulsar_admin.store.files import open_file
 from pulsar_admin.store.scan.files import WholeFile
-from pulsar_admin.store.sources.bookies import read_bookie_directory, read_marks
+from pulsar_admin.store.sources.bookies import mark_names, read_bookie_directory, read_marks
+from pulsar_admin.store.sources.journals import META_SINCE, Frame, find_stop, is_first_journal_missing
 
 _LEN = struct.Struct(">i")
 _IDS = struct.Struct(">qq")
-_ADD_BYTES = 24  # ids and lastAddConfirmed, which the storage reads
-_LAC_BYTES = 16
 _LOOK_BACK = 10_000  # records before a fault, among which the last proven one is looked for: bounds the memory
-# Records that are not entries have ids below 0; in a journal of an earlier version such an id is damage.
-_META_SINCE = {journal.MASTER_KEY_ENTRY_ID: 3, journal.FENCE_ENTRY_ID: 4, journal.EXPLICIT_LAC_ENTRY_ID: 6}
-_META = frozenset(_META_SINCE)
 
 
 class Stop(Struct, frozen=True):
@@ -76,19 +71,9 @@ class JournalSurvey(Struct):
     only_here: dict[int, dict[int, JournalPlace]] = field(default_factory=dict)
     stops: list[Stop] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    marks: list[Path] = field(default_factory=list)
+    """Files that name a journal which is missing."""
     files: int = 0
-
-
-class Frame(NamedTuple):
-    """A record: the offset of its length, and that length."""
-
-    offset: int
-    size: int
-
-    @property
-    def end(self) -> int:
-        """The offset after it."""
-        return self.offset + _LEN.size + self.size
 
 
 def survey_journals(bookie: Bookie, held: Entries, unproven: Container[int]) -> JournalSurvey:
@@ -97,10 +82,14 @@ def survey_journals(bookie: Bookie, held: Entries, unproven: Container[int]) -> 
     reader = _JournalReader(held, unproven)
     for current, mark in read_marks(bookie, []).items():
         journals = read_bookie_directory(current).journals
-        if mark.journal_id > 0 and all(journal_id != mark.journal_id for journal_id, _ in journals):
+        if is_first_journal_missing(mark, [journal_id for journal_id, _ in journals]):
             path = current / f"{mark.journal_id:x}.txn"
-            text = f"{path}, where {LAST_MARK_FILE} points, is missing"
-            reader.survey.missing.append(f"{text}: the bookie does not start, but without that file it does")
+            reader.survey.missing.append(
+                f"{path}, where {LAST_MARK_FILE} points, is missing: the bookie does not start. Without {LAST_MARK_FILE} it"
+                " does, and replays the journals that are left"
+            )
+            marks = (ledgers / mark_names(bookie)[current] for ledgers in bookie.ledger_dirs)
+            reader.survey.marks += filter(Path.is_file, marks)
         for journal_id, path in journals:
             start = mark.offset if journal_id == mark.journal_id else 0
             reader.read(path, start if journal_id >= mark.journal_id else None)
@@ -131,28 +120,8 @@ class _JournalReader:
 
     def _replay(self, path: Path, whole: WholeFile, start: int, version: int) -> int:
         """Note the record at which a replay from ``start`` fails; return the offset where the replay ends."""
-        position, frames = start, deque[Frame](maxlen=_LOOK_BACK)
-        data, reason = whole.data, ""
-        while len(data) - position >= _LEN.size and not reason:
-            size = _LEN.unpack(data[position : position + _LEN.size])[0]
-            if size == journal.PADDING_MARK and version >= journal.FIRST_PADDED_VERSION:
-                # A start takes a record that the end of the file cuts for the end of the journal: that is no fault.
-                if len(data) - position < 2 * _LEN.size:
-                    break
-                size = _LEN.unpack(data[position + _LEN.size : position + 2 * _LEN.size])[0]
-                reason = f"padding of {size} bytes" if size < 0 else ""
-                if position + 2 * _LEN.size + size > len(data):
-                    break
-                position += 0 if reason else 2 * _LEN.size + size
-                continue
-            reason = f"a record of {size} bytes" if size < 0 or size > RECORD_MAX_BYTES else ""
-            if size == 0 or (not reason and position + _LEN.size + size > len(data)):
-                break
-            frame = Frame(position, size)
-            reason = reason or self._fault(data[position + _LEN.size : frame.end], version)
-            if not reason:
-                frames.append(frame)
-                position = frame.end
+        data, frames = whole.data, deque[Frame](maxlen=_LOOK_BACK)
+        position, reason = find_stop(data, start, version, self._keys, frames.append)
         # Nothing stops this start: the zeros or the cut record at the end stay as they are.
         if not reason:
             return position
@@ -161,35 +130,12 @@ class _JournalReader:
         self.survey.stops.append(Stop(path, position, reason, cut_at, written - cut_at))
         return cut_at
 
-    def _fault(self, body: memoryview, version: int) -> str:
-        """Return why a replay fails at this record, "" if it does not."""
-        if len(body) < _IDS.size:
-            return f"a record of {len(body)} bytes"
-        ledger_id, entry_id = _IDS.unpack_from(body)
-        if entry_id >= 0:
-            return f"an entry of {len(body)} bytes" if len(body) < _ADD_BYTES else ""
-        if entry_id not in _META:
-            return ""
-        if version < _META_SINCE[entry_id]:
-            return f"record {entry_id:#x} in a journal of version {version}"
-        if entry_id == journal.FENCE_ENTRY_ID:
-            return ""
-        count = _LEN.unpack_from(body, _IDS.size)[0] if len(body) >= _IDS.size + _LEN.size else -1
-        if not 0 <= count <= len(body) - _IDS.size - _LEN.size:
-            return f"{count} bytes in record {entry_id:#x}"
-        value = bytes(body[_IDS.size + _LEN.size :][:count])
-        if entry_id == journal.EXPLICIT_LAC_ENTRY_ID:
-            return f"an explicit LAC of {count} bytes" if count < _LAC_BYTES else ""
-        if self._keys.setdefault(ledger_id, value) != value:
-            return f"another master key of ledger {ledger_id}"
-        return ""
-
     def _behind_good(self, whole: WholeFile, frames: deque[Frame], start: int) -> int:
         """Return the end of the last good record: after a damaged one, nothing proves the lengths that follow."""
         while frames:
             frame = frames.pop()
             ledger_id, entry_id = _IDS.unpack(whole.data[frame.offset + _LEN.size :][: _IDS.size])
-            if entry_id in _META or ledger_id in self._unproven or _is_proven(whole.proofs, frame):
+            if entry_id in META_SINCE or ledger_id in self._unproven or _is_proven(whole.proofs, frame):
                 return frame.end
         return start
 

@@ -245,7 +245,8 @@ _UNPROVEN = (DIGEST_SIZE[DigestType.DUMMY], DIGEST_SIZE[DigestType.HMAC])
 
 
 class BookieLedgers(Struct):
-    """Ledgers of the metadata. ``mine``: those with the bookie in an ensemble; ``newest``: those with it in the last ensemble."""
+    """Ledgers of the metadata. ``mine``: those with the bookie in an ensemble; ``newest``: those with it in the last ensemble, and of
+    these ``unclosed`` those whose end nobody recorded."""
 
     ledgers: set[int] = field(default_factory=set)
     mine: list[int] = field(default_factory=list)
@@ -253,6 +254,7 @@ class BookieLedgers(Struct):
     in_recovery: set[int] = field(default_factory=set)
     keys: dict[int, bytes] = field(default_factory=dict)
     digests: dict[int, int] = field(default_factory=dict)
+    unclosed: set[int] = field(default_factory=set)
 
     @property
     def unproven(self) -> set[int]:
@@ -283,6 +285,8 @@ def read_listed(txn: Txn, bookie_id: str) -> BookieLedgers:
             listed.mine.append(ledger_id)
         if bookie_id in metadata.segments[-1].members:
             listed.newest.add(ledger_id)
+            if metadata.state is not LedgerState.CLOSED:
+                listed.unclosed.add(ledger_id)
     return listed
 
 
@@ -340,14 +344,16 @@ def make_rows(ledgers: set[int], old: OldLedgers, known: Witnesses) -> LedgerRow
     return rows
 
 
-def ledgers_with_rows(survey: LogSurvey, mine: set[int], old: OldLedgers, known: Witnesses) -> set[int]:
+def ledgers_with_rows(
+    survey: LogSurvey, mine: set[int], old: OldLedgers, known: Witnesses, *, collected: bool = False
+) -> set[int]:
     """Return the ledgers that get a row. ``mine``: those of this directory that a journal or a copy elsewhere has.
 
-    A ledger that neither an undamaged index nor the metadata names was deleted on this bookie. Without such an index
-    every ledger is kept: the bookie itself deletes those that the metadata does not list.
+    A ledger that neither an undamaged index nor the metadata names was deleted on this bookie; with ``collected`` it gets a row again.
+    Without such an index every ledger is kept: the bookie itself deletes those that the metadata does not list.
     """
     in_logs = set(survey.held.by_ledger) | (set(survey.damaged.by_ledger) & (known.listed.ledgers | set(old.rows)))
-    if old.problem or not old.rows:  # a bookie that starts without an index makes an empty one
+    if collected or old.problem or not old.rows:  # a bookie that starts without an index makes an empty one
         return set(old.rows) | in_logs | mine
     return set(old.rows) | ((in_logs | mine) & known.listed.ledgers)
 

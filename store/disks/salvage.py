@@ -4,7 +4,8 @@ Upstream's ``rebuild-db-ledger-locations-index`` (4.17) needs a whole ``ledgers`
 writes no master key. Of several records of an entry the newest counts, by log and offset, as it does for BookKeeper.
 
 First new entry logs and new databases are written, beside the old; then database by database is exchanged by one rename; last come the
-journals. Everything is looked at again each time: what a stopped salvage had written, such as its entry log, is found and counts as there.
+journals and their marks. Everything is looked at again each time: what a stopped salvage had written, such as its entry log, is found and
+counts as there.
 """
 
 from __future__ import annotations
@@ -109,12 +110,16 @@ class JournalStop(Answer, frozen=True):
 
 
 class JournalsFound(Answer, frozen=True):
-    """The journals of the bookie. ``missing``: what is not there of them, in words."""
+    """The journals of the bookie. ``missing``: what is not there of them, in words; ``marks``: files that name a missing journal, which are
+    put aside; ``unsure``: then, the ledgers on this bookie that nobody closed, whose last entries it may lack.
+    """
 
     files: int
     replayed_entries: int
     missing: tuple[str, ...]
     stops: tuple[JournalStop, ...]
+    marks: tuple[str, ...]
+    unsure: int
 
 
 class SalvageReport(Answer, frozen=True):
@@ -215,11 +220,12 @@ class SalvagePlan(Struct, frozen=True):
     storages: tuple[StorageSalvage, ...]
     journals: JournalSurvey
     files: tuple[str, ...]
+    unsure: int
     kept: list[Path] = field(default_factory=list)
 
     @property
     def is_needed(self) -> bool:
-        return bool(self.journals.stops) or any(storage.databases for storage in self.storages)
+        return bool(self.journals.stops or self.journals.marks) or any(storage.databases for storage in self.storages)
 
     @property
     def loses(self) -> str:
@@ -228,6 +234,8 @@ class SalvagePlan(Struct, frozen=True):
         parts = [f"{counted(indexes, 'index', 'indexes')} of bookie {self.bookie.name} rebuilt"] if indexes else []
         if self.journals.stops:
             parts.append(f"{counted(len(self.journals.stops), 'journal')} cut")
+        if self.journals.marks:
+            parts.append(f"{counted(len(self.journals.marks), 'mark')} of a missing journal put aside")
         return f"{' and '.join(parts)}; the old one is kept beside it" if parts else ""
 
     def preview(self) -> object:
@@ -245,6 +253,8 @@ class SalvagePlan(Struct, frozen=True):
                     JournalStop(str(stop.path), stop.offset, stop.reason, stop.cut_at, stop.size_bytes)
                     for stop in self.journals.stops
                 ),
+                marks=tuple(map(str, self.journals.marks)),
+                unsure=self.unsure,
             ),
             needed=self.is_needed,
             kept=tuple(map(str, self.kept)),
@@ -252,11 +262,12 @@ class SalvagePlan(Struct, frozen=True):
         )
 
 
-def plan_salvage(store: Store, bookie: Bookie) -> SalvagePlan:
+def plan_salvage(store: Store, bookie: Bookie, *, collected: bool = False) -> SalvagePlan:
     """Survey a bookie's disks, with the metadata and the other bookies of the store.
 
-    Raises Refused for a bookie of another cluster, SourceBusy for a running one, InvalidValue unless all its
-    directories are given, Unsupported for storage without these indexes.
+    ``collected``: also ledgers that neither a sound index nor the metadata names. Raises Refused for a bookie of another
+    cluster, SourceBusy for a running one, InvalidValue unless all its directories are given, Unsupported for storage
+    without these indexes.
     """
     storages = storages_of(bookie)
     _check_journals(bookie)
@@ -292,8 +303,11 @@ def plan_salvage(store: Store, bookie: Bookie) -> SalvagePlan:
         # The indexes of the other bookies are read only where an own one is damaged, or lacks a master key.
         others = _rows_of_others(txn, bookie) if any(old.problem or old.lacks_keys for old in olds) else {}
         known = Witnesses(journals, listed, others)
-        planned = tuple(_storage(txn, bookie, known, olds[number], surveys, number) for number in range(len(storages)))
-        return SalvagePlan(bookie, planned, journals, files)
+        planned = tuple(
+            _storage(txn, bookie, known, olds[number], surveys, number, collected=collected)
+            for number in range(len(storages))
+        )
+        return SalvagePlan(bookie, planned, journals, files, len(listed.unclosed) if journals.marks else 0)
 
 
 def _check_mounted(storage: Storage) -> None:
@@ -354,7 +368,14 @@ def _rows_of_others(txn: Txn, bookie: Bookie) -> dict[int, LedgerData]:
 
 
 def _storage(
-    txn: Txn, bookie: Bookie, known: Witnesses, old: OldLedgers, surveys: Sequence[LogSurvey], number: int
+    txn: Txn,
+    bookie: Bookie,
+    known: Witnesses,
+    old: OldLedgers,
+    surveys: Sequence[LogSurvey],
+    number: int,
+    *,
+    collected: bool,
 ) -> StorageSalvage:
     survey, journals, listed = surveys[number], known.journals, known.listed
     mine = _Mine(number, len(surveys), listed, survey)
@@ -372,7 +393,7 @@ def _storage(
     gaps = find_gaps(txn, bookie.bookie_id, ledgers, [survey.held, journals.replayed, only_here])
     told = journals.fences | journals.replayed_fences | journals.keyless
     with_rows = {ledger_id for ledger_id in told if mine.has(ledger_id)} | set(rescued) | set(gaps.found.by_ledger)
-    rows = make_rows(ledgers_with_rows(survey, with_rows, old, known), old, known)
+    rows = make_rows(ledgers_with_rows(survey, with_rows, old, known, collected=collected), old, known)
     return StorageSalvage(survey.storage, survey, read_old_locations(survey.storage), old, rows, rescued, gaps)
 
 
@@ -438,6 +459,7 @@ def apply_salvage(store: Store, plan: SalvagePlan) -> SalvageReport:
                 plan.kept.append(kept)
         # Last: what the cut takes off a journal is in entry logs by now.
         plan.kept.extend(_cut(stop) for stop in plan.journals.stops)
+        plan.kept.extend(map(switching.put_aside, plan.journals.marks))
     return plan.report(dry_run=False)
 
 

@@ -105,6 +105,13 @@ def switch(database: Path) -> Path | None:
     return kept
 
 
+def put_aside(file: Path) -> Path:
+    """Give a file the name of an old one that is kept; return it."""
+    kept = _kept(file)
+    files.rename(file, kept)
+    return kept
+
+
 def _kept(database: Path) -> Path:
     name = f"{database.name}-before-salvage"
     names = (name if number == 1 else f"{name}-{number}" for number in count(1))

@@ -14,8 +14,15 @@ from pulsar_admin.store.db.files import LogFile, iter_log_ends, iter_not_needed
 from pulsar_admin.store.errors import StoreError, Unsupported
 from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.trees import UnknownTree, lacks_ledgers, lacks_managed_ledgers, unknown_trees
-from pulsar_admin.store.facts.unlisted import HeldLedgers, Unlisted, UnlistedLedgers, find_newer, find_unlisted
-from pulsar_admin.store.model.coverage import find_unknown_bookies
+from pulsar_admin.store.facts.unlisted import (
+    HeldLedgers,
+    Unlisted,
+    UnlistedLedgers,
+    find_newer,
+    find_unlisted,
+    held_ledgers,
+)
+from pulsar_admin.store.model.coverage import find_unknown_bookies, read_disks, read_held
 from pulsar_admin.store.model.ledgers import iter_ledger_ids
 from pulsar_admin.store.model.nodes import iter_other_ledgers
 from pulsar_admin.store.model.reader import EntryReader
@@ -149,7 +156,25 @@ class ClusterFacts:
     @cached_property
     def unlisted_ledgers(self) -> HeldLedgers | None:
         """The ledgers that bookies hold and nothing lists or names, where nobody knows why."""
+        return held_ledgers(self.reader.txn, self._unlisted)
+
+    @cached_property
+    def _unlisted(self) -> list[int]:
         return find_unlisted(self.reader.txn)
+
+    @cached_property
+    def not_indexed(self) -> dict[str, list[int]]:
+        """Of the unlisted ledgers those that only entry logs have, and no bookie's index, by the bookies with such a log."""
+        from pulsar_admin.store.facts.indexes import find_collected
+
+        txn, found = self.reader.txn, dict[str, list[int]]()
+        collected = find_collected(txn, self._unlisted) if self._unlisted else []
+        if collected:
+            disks = read_disks(txn)
+            for ledger_id in collected:
+                for bookie in read_held(txn, ledger_id, disks) or ():
+                    found.setdefault(bookie, []).append(ledger_id)
+        return dict(sorted(found.items()))
 
     @cached_property
     def not_needed(self) -> tuple[str, ...]:

@@ -165,19 +165,20 @@ def find_newer(txn: Txn) -> HeldLedgers | None:
         return None
     databases = (txn.items(database, start=ledger_key(first)) for database in ("times", "owners"))
     ids = merge_ids(*((ledger_of_key(key) for key, _ in rows) for rows in databases))
-    return _held(txn, [one for one in ids if unlisted.is_absent(one) and unlisted.why(one) is Unlisted.NEWER])
+    return held_ledgers(txn, [one for one in ids if unlisted.is_absent(one) and unlisted.why(one) is Unlisted.NEWER])
 
 
-def find_unlisted(txn: Txn) -> HeldLedgers | None:
+def find_unlisted(txn: Txn) -> list[int]:
     """Return the ledgers that have entries here, no node and nothing that references them, and nobody knows why; raises IndexCorrupt."""
     unlisted = UnlistedLedgers(txn)
     if unlisted.is_whole:
-        return None
+        return []
     found = (one for one in iter_indexed_ids(txn) if unlisted.is_absent(one) and not has_owners(txn, one))
-    return _held(txn, [one for one in found if unlisted.why(one) is Unlisted.UNLISTED])
+    return [one for one in found if unlisted.why(one) is Unlisted.UNLISTED]
 
 
-def _held(txn: Txn, ids: Sequence[int]) -> HeldLedgers | None:
+def held_ledgers(txn: Txn, ids: Sequence[int]) -> HeldLedgers | None:
+    """Return the sums of some ledgers without a node, in ascending order; None for none."""
     if not ids:
         return None
     sums = [times.sums for times in (find_times(txn, one) for one in ids) if times is not None]

@@ -26,12 +26,16 @@ _OTHERS = (f"{LEDGERS_ROOT}/idgen/", f"{LEDGERS_ROOT}/underreplication/")
 
 
 class Fate(Struct):
-    """A node's last value with the time it was written, when it was deleted (None: it was not), and its value as of the time asked."""
+    """A node's last value with the time it was written, when it was deleted (None: it was not), and its value as of the time asked.
+
+    ``earlier``: the same of the node of this path that was deleted before this one was created.
+    """
 
     value: bytes
     written_ms: int
     gone_ms: int | None = None
     then: bytes | None = None
+    earlier: Fate | None = None
 
 
 class Listing(Struct, frozen=True):
@@ -80,7 +84,10 @@ class Past(Struct):
             return
         if fate is None:
             fate = self.fates[path] = Fate(value, time_ms)
-        fate.value, fate.written_ms, fate.gone_ms = value, time_ms, None
+        elif fate.gone_ms is not None:
+            deleted = Fate(fate.value, fate.written_ms, fate.gone_ms)
+            fate = self.fates[path] = Fate(value, time_ms, None, fate.then, deleted)
+        fate.value, fate.written_ms = value, time_ms
         if at_ms is not None and time_ms <= at_ms:
             fate.then = value
 
@@ -149,10 +156,22 @@ class PastTopic(Struct, frozen=True):
         return decode_managed_ledger(self.value, self.name.path)
 
 
-def read_deleted(reader: EntryReader, name: TopicName, past: Past, *, trimmed: bool = False) -> PastTopic:
-    """Return a topic as it was when it was deleted; for an existing topic, the ledgers that it no longer lists.
+def find_deletion(past: Past, name: TopicName) -> Fate | None:
+    """Return the node of a topic that was deleted last, None if none was.
 
-    ``trimmed``: for a deleted topic also the ledgers that were trimmed before. Raises TopicNotFound if the history
+    Of a topic that was created again under its name it is the earlier node, as long as the topic does not list that one's ledgers again.
+    """
+    fate = past.fates.get(name.path)
+    if fate is None or fate.gone_ms is not None or fate.earlier is None:
+        return fate if fate is not None and fate.gone_ms is not None else None
+    return fate.earlier if any(_went_with(one, fate.earlier) for one in past.listed.get(name, {}).values()) else None
+
+
+def read_deleted(reader: EntryReader, name: TopicName, past: Past, *, trimmed: bool = False) -> PastTopic:
+    """Return a topic as it was when it was last deleted, also if it was created again since; for another existing topic, the
+    ledgers that it no longer lists.
+
+    ``trimmed``: for a deleted topic also the ledgers that were trimmed before or since. Raises TopicNotFound if the history
     records no deletion.
     """
     fate = past.fates.get(name.path)
@@ -166,20 +185,27 @@ def read_deleted(reader: EntryReader, name: TopicName, past: Past, *, trimmed: b
             else "name files of ZooKeeper that reach further back with --zookeeper DIR; or go by the entries: --by-evidence",
             topic=str(name),
         )
-    begin_ms = None if fate.gone_ms is None else fate.gone_ms - _ACT_MS
-    every = trimmed or begin_ms is None
-    infos = [one.info for one in listings.values() if one.gone_ms is not None and (every or _went_with(one, begin_ms))]
+    deletion = find_deletion(past, name)
+    if deletion is None:
+        infos = sorted(one.info for one in listings.values() if one.gone_ms is not None)
+        return PastTopic(name, fate.value, tuple(infos))
+    infos = [
+        one.info for one in listings.values() if one.gone_ms is not None and (trimmed or _went_with(one, deletion))
+    ]
     prefix = name.path + "/"
     cursors = {
         decode_name(path.removeprefix(prefix)): _read_cursor_then(reader, path, one.value)
-        for path, one in past.fates.items()
-        if begin_ms is not None and path.startswith(prefix) and _went_with(one, begin_ms)
+        for path, last in past.fates.items()
+        if path.startswith(prefix)
+        for one in (last, last.earlier)
+        if one is not None and _went_with(one, deletion)
     }
-    return PastTopic(name, fate.value, tuple(sorted(infos)), dict(sorted(cursors.items())), fate.gone_ms)
+    return PastTopic(name, deletion.value, tuple(sorted(infos)), dict(sorted(cursors.items())), deletion.gone_ms)
 
 
-def _went_with(record: Listing | Fate, begin_ms: int | None) -> bool:
-    return record.gone_ms is not None and begin_ms is not None and record.gone_ms >= begin_ms
+def _went_with(record: Listing | Fate, deletion: Fate) -> bool:
+    assert deletion.gone_ms is not None
+    return record.gone_ms is not None and deletion.gone_ms - _ACT_MS <= record.gone_ms <= deletion.gone_ms
 
 
 def _read_cursor_then(reader: EntryReader, path: str, value: bytes) -> PastCursor:

@@ -44,6 +44,7 @@ from pulsar_admin.store.db.bookies import disks_of, iter_imported_bookies
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import InvalidValue, Refused, StoreError
+from pulsar_admin.store.facts.indexes import NOT_INDEXED, find_collected, read_indexed, read_master_keys
 from pulsar_admin.store.files import create_file, read_file
 from pulsar_admin.store.model.coverage import read_disks, read_held
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, LOG_CURSOR, PENDING_ACK_CURSOR, read_cursor_ledger
@@ -64,7 +65,6 @@ from pulsar_admin.store.recovery.chains import (
     name_of,
 )
 from pulsar_admin.store.recovery.closing import Closed, close_ledger
-from pulsar_admin.store.recovery.disks import read_master_keys
 from pulsar_admin.store.recovery.evidence import (
     COMPACTED,
     CURSOR,
@@ -76,7 +76,6 @@ from pulsar_admin.store.recovery.evidence import (
     iter_unlisted,
     read_evidence,
 )
-from pulsar_admin.store.recovery.metadata_index import find_collected, read_indexed
 from pulsar_admin.store.wording import counted, listed, plural
 
 _OWN_CURSORS = {TRANSACTIONS: LOG_CURSOR, PENDING_ACKS: PENDING_ACK_CURSOR}
@@ -110,7 +109,7 @@ def find_ledgers(reader: EntryReader, given: GivenNames, cluster: str = "") -> N
         if ledger in left_apart:
             raise InvalidValue(
                 f"the file of names has ledger {ledger}, which no bookie's index has: nothing would serve it",
-                hint="rebuild the index first: pulsar-admin store salvage ID=DIR,DIR; then import the disks again",
+                hint="rebuild the index first: pulsar-admin store salvage --collected ID=DIR,DIR; then import the disks again",
             )
         if ledger not in evidence:
             raise InvalidValue(
@@ -146,10 +145,7 @@ def plan_from_bookies(sources: from_ledgers.Sources, named: NamedLedgers) -> Pla
     for join in named.chains.refused:
         after = {"apart": join.refused, "witnesses": list(join.witnesses)}
         parts.append(ChangePart(resource=f"ledgers {join.ledger_id} and {join.next_id}", after=after))
-    parts += (
-        ChangePart(resource=f"ledger {ledger_id}", after={"apart": "no bookie's index has it"})
-        for ledger_id in named.collected
-    )
+    parts += (ChangePart(resource=f"ledger {ledger_id}", after={"apart": NOT_INDEXED}) for ledger_id in named.collected)
     return Plan(from_ledgers.RECOVER, txn.id, steps, tuple(parts), warnings=(*work.notes(cluster), *plan.warnings))
 
 
@@ -259,7 +255,7 @@ class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
             yield (
                 f"{counted(len(collected), 'ledger')} {plural(len(collected), 'is', 'are')} left apart ({listed(collected)}): entry logs"
                 " have entries, no bookie's index has the ledger, as garbage collection leaves it, and nothing would serve it. To include"
-                " them, rebuild the indexes first and import the disks again: pulsar-admin store salvage "
+                " them, rebuild the indexes first and import the disks again: pulsar-admin store salvage --collected "
                 + ", ".join(disks_of(txn.store.info, bookie) for bookie in bookies)
             )
         unread = sorted(bookie for bookie, ids in read_indexed(txn.store.info).items() if ids is None)

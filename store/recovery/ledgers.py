@@ -39,6 +39,7 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.owners import OwnerKind, find_owners
 from pulsar_admin.store.db.tree import find_node, read_node
 from pulsar_admin.store.errors import LedgerNotFound, Refused, StoreError
+from pulsar_admin.store.facts.indexes import Indexed, find_bookies_without_rows, read_indexed
 from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
 from pulsar_admin.store.model import broken, coverage
 from pulsar_admin.store.model.cursors import iter_cursor_names, read_cursor
@@ -58,7 +59,6 @@ from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, TopicName, parse_owner, shell_word
 from pulsar_admin.store.recovery.closing import ORDERS_MAX, fit_ensembles
 from pulsar_admin.store.recovery.deleted_nodes import Fate, Past
-from pulsar_admin.store.recovery.metadata_index import Indexed, find_bookies_without_rows, read_indexed
 from pulsar_admin.store.wording import counted, listed, plural
 
 if TYPE_CHECKING:

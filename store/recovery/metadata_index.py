@@ -1,8 +1,6 @@
-"""The ledgers of a metadata store with their owners and the next id, and those that bookies' indexes no longer have.
+"""The ledgers of a metadata store with their owners and the next id.
 
-Upstream: a ledger exists when its node does, whatever is in it (``HierarchicalLedgerManager``). ``ScanAndCompareGarbageCollector`` takes a
-deleted one out of a bookie's index at once, and its bytes go with their entry log, often much later (BookKeeper 4.17). Until its journals
-are replayed an index also lacks what was written last.
+Upstream: a ledger exists when its node does, whatever is in it (``HierarchicalLedgerManager``, BookKeeper 4.17).
 """
 
 from __future__ import annotations
@@ -17,13 +15,8 @@ from msgspec import Struct
 
 from pulsar_admin.store.codec import ledgermetadata
 from pulsar_admin.store.codec.bookie import Cookie
-from pulsar_admin.store.db.bookies import iter_imported_bookies
-from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.db.storeinfo import StoreInfo
 from pulsar_admin.store.errors import StoreError, Unsupported
 from pulsar_admin.store.facts.trees import UnknownTree, add_path, check_accepted, trees_of
-from pulsar_admin.store.model import coverage
-from pulsar_admin.store.model.coverage import ensemble_bookies, stripes_of
 from pulsar_admin.store.model.references import read_namings
 from pulsar_admin.store.names import MANAGED_LEDGERS
 from pulsar_admin.store.sources.bookies import find_cookie
@@ -207,64 +200,3 @@ def _check_layout(name: str, value: bytes) -> None:
             hint="only the layout that Pulsar makes is known: HierarchicalLedgerManagerFactory:1",
             layout=layout.strip(),
         )
-
-
-# -- what the indexes of bookies no longer have -----------------------------------------------------------------------
-
-
-Indexed = Mapping[str, "Array | None"]
-"""Bookie id → the ledgers that its index has after a start, ascending; None where it is missing or cannot be read as a whole."""
-
-
-def read_indexed(info: StoreInfo) -> dict[str, Array | None]:
-    """Return the ledgers in the indexes of the imported bookies."""
-    import numpy as np
-
-    from pulsar_admin.store.recovery.disks import IndexKind, read_disks
-
-    indexed = dict[str, "Array | None"]()
-    for bookie in iter_imported_bookies(info):
-        indexed[bookie.bookie_id] = None
-        with suppress(StoreError, OSError):
-            disks = read_disks(bookie)
-            if disks and not any(disk.storage is IndexKind.NONE or disk.problems for disk in disks):
-                indexed[bookie.bookie_id] = np.unique(np.concatenate([disk.ledgers for disk in disks]))
-    return indexed
-
-
-def find_bookies_without_rows(indexed: Indexed, ledger_id: int, metadata: ledgermetadata.LedgerMetadata) -> list[str]:
-    """Return the bookies that were written entries of a closed ledger and whose index does not have it.
-
-    A bookie of an ensemble that is larger than the write quorum may never have got one of few entries. Those whose
-    index is unknown are left out.
-    """
-    stripes = [*stripes_of(metadata, metadata.last_entry_id)]
-    found = []
-    for bookie in ensemble_bookies(metadata):
-        ids = indexed.get(bookie)
-        if (
-            ids is not None
-            and any(stripe.count(bookie) for stripe in stripes)
-            and ledger_id not in ids[_at(ids, ledger_id)]
-        ):
-            found.append(bookie)
-    return found
-
-
-def find_collected(txn: Txn, ledger_ids: Iterable[int]) -> list[int]:
-    """Return the ledgers of which files have entries and that, after a start, the index of no bookie with such a file has.
-
-    A ledger is left out where the index of such a bookie is unknown.
-    """
-    indexed, disks, found = read_indexed(txn.store.info), coverage.read_disks(txn), list[int]()
-    for ledger_id in sorted(set(ledger_ids)):
-        indexes = [indexed.get(bookie) for bookie in coverage.read_held(txn, ledger_id, disks) or ()]
-        if indexes and all(ids is not None and ledger_id not in ids[_at(ids, ledger_id)] for ids in indexes):
-            found.append(ledger_id)
-    return found
-
-
-def _at(ids: Array, ledger_id: int) -> slice:
-    """Return where a ledger's id is in ascending ids, if it is in them."""
-    place = int(ids.searchsorted(ledger_id))
-    return slice(place, place + 1)

@@ -41,7 +41,7 @@ from pulsar_admin.store.recovery.chains import (
     name_of,
 )
 from pulsar_admin.store.recovery.closing import MadeLedger, close_ledger, make_ledger
-from pulsar_admin.store.recovery.deleted_nodes import Fate, Listing, Past
+from pulsar_admin.store.recovery.deleted_nodes import Fate, Listing, Past, find_deletion
 from pulsar_admin.store.recovery.evidence import COMPACTED, CURSOR, MESSAGES, SCHEMA, LedgerEvidence, read_evidence
 from pulsar_admin.store.recovery.from_ledgers import (
     HOLDING,
@@ -56,9 +56,10 @@ from pulsar_admin.store.wording import Answer, counted, listed, plural
 
 
 class GoneTopic(Answer, frozen=True):
-    """A topic and the ledgers that it no longer lists. ``deleted_ms``: None where it is there, or nothing says when it was deleted.
+    """A topic and the ledgers that it no longer lists. ``deleted_ms``: None where it was not deleted, or nothing says when.
 
-    ``here``: of those ledgers, how many have entries here and nothing references them; ``entries``: how many entries those have.
+    ``recreated_ms``: when the topic that has its name now was created, None if none has. ``here``: of those ledgers, how many have entries
+    here and nothing references them; ``entries``: how many entries those have.
     """
 
     topic: TopicName
@@ -66,6 +67,7 @@ class GoneTopic(Answer, frozen=True):
     ledgers: int
     here: int
     entries: int
+    recreated_ms: int | None = None
 
 
 def is_topic_node(path: str, value: bytes) -> bool:
@@ -76,13 +78,16 @@ def is_topic_node(path: str, value: bytes) -> bool:
 def iter_gone(txn: Txn, past: Past) -> Iterator[GoneTopic]:
     """Yield every deleted topic of the history by name, and existing topics with unlisted ledgers that can be recovered."""
     for name in sorted(past.listed):
-        deleted_ms = past.fates[name.path].gone_ms
+        deletion = find_deletion(past, name)
         unlisted = [ledger_id for ledger_id, listing in past.listed[name].items() if listing.gone_ms is not None]
         # What something else references is not this topic's to bring back, though its entries are here.
         here = [times for one in unlisted if not find_owners(txn, one) and (times := find_times(txn, one)) is not None]
-        if here or deleted_ms is not None:
+        if here or deletion is not None:
             entries = sum(times.sums.entries for times in here)
-            yield GoneTopic(name, deleted_ms or None, len(unlisted), len(here), entries)
+            deleted_ms = None if deletion is None else deletion.gone_ms or None
+            node = None if deleted_ms is None else find_node(txn, name.path)
+            recreated_ms = None if node is None else node.stat.created_ms
+            yield GoneTopic(name, deleted_ms, len(unlisted), len(here), entries, recreated_ms)
 
 
 # -- deleted ones, by their entries -----------------------------------------------------------------------------------

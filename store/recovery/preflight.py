@@ -25,9 +25,9 @@ from pulsar_admin.store.db.files import Damage, iter_metadata_damage
 from pulsar_admin.store.db.next_ledger_id import NextLedgerId, find_given_meanwhile, find_next_ledger_id
 from pulsar_admin.store.db.tree import Node, decode_node, iter_values, put_nodes
 from pulsar_admin.store.errors import InvalidValue, LimitExceeded, MetadataCorrupt, Refused, SourceNotFound, StoreError
+from pulsar_admin.store.facts.indexes import Disk, IndexKind, LogLedgers, count_entries, iter_log_ledgers, read_disks
 from pulsar_admin.store.recovery.broker_forecast import BrokerForecast
-from pulsar_admin.store.recovery.disks import Disk, IndexKind, LogLedgers, count_entries, iter_log_ledgers, read_disks
-from pulsar_admin.store.recovery.metadata_index import Known, no_metadata, read_known
+from pulsar_admin.store.recovery.metadata_index import Known, is_among, no_metadata, read_known
 from pulsar_admin.store.sources.bookies import identity_of, read_cookie
 from pulsar_admin.store.sources.cluster import read_stored_layout
 from pulsar_admin.store.sources.given_bookies import GivenBookie, check_apart, find_bookie, missing_directories
@@ -188,13 +188,33 @@ class LostLedger(Struct, frozen=True):
 
 
 def iter_lost(known: Known, bookies: Iterable[Bookie]) -> Iterator[LostLedger]:
-    """Yield the ledgers that bookies delete, disk by disk, from their indexes."""
+    """Yield the ledgers that bookies delete, disk by disk: those of their indexes, then those that the indexes should have."""
     for bookie, disk in ((one, disk) for one in bookies for disk in read_disks(one)):
         lost = disk.ledgers[~known.has(disk.ledgers)]
-        topics = {ledger_id: text for text, places in known.names.of(lost) for ledger_id in lost[places].tolist()}
-        for reason, chosen in _why(known, bookie, lost):
-            for ledger_id in lost[chosen].tolist():
+        why = NO_INDEX if disk.storage is IndexKind.NONE else NOT_INDEXED
+        off_index = [
+            log.ledgers
+            if disk.storage is IndexKind.NONE
+            else log.ledgers[_strays(known, bookie, log, is_among(disk.ledgers, log.ledgers))]
+            for log in iter_log_ledgers(disk, [])
+        ]
+        strays = np.unique(np.concatenate([np.zeros(0, np.int64), *off_index]))
+        parts = [*((reason, lost[chosen]) for reason, chosen in _why(known, bookie, lost)), (why, strays)]
+        for reason, ids in parts:
+            topics = {ledger_id: text for text, places in known.names.of(ids) for ledger_id in ids[places].tolist()}
+            for ledger_id in ids.tolist():
                 yield LostLedger(bookie.name, ledger_id, reason, topics.get(ledger_id, ""))
+
+
+def _strays(known: Known, bookie: Bookie, log: LogLedgers, indexed: Array) -> Array:
+    """Return a mask of the ledgers of a log that the index should have and has not.
+
+    What is in a log but not in the index is garbage, unless the metadata has the ledger on this bookie: then the index lost it, and the
+    bookie deletes it with the log.
+    """
+    strays = ~indexed
+    strays[strays] = known.may_be_on(bookie.bookie_id, log.ledgers[strays])
+    return strays
 
 
 def check_loss(forecast: Preflight, limit: float | None) -> None:
@@ -311,15 +331,11 @@ class _Forecast:
         sizes = np.zeros(len(disk.ledgers), np.int64)
         strays = _Tally()
         for log in iter_log_ledgers(disk, self._problems):
-            at = np.minimum(np.searchsorted(disk.ledgers, log.ledgers), max(len(disk.ledgers) - 1, 0))
-            indexed = disk.ledgers[at] == log.ledgers if len(disk.ledgers) else np.zeros(len(log.ledgers), np.bool_)
-            sizes[at[indexed]] += log.bytes[indexed]
-            live = int(log.bytes[indexed & ~lost[at]].sum()) if len(disk.ledgers) else 0
-            self._add_log(log, live)
-            # In a log, but not in the index: garbage, unless the metadata has the ledger on this bookie. Then the index lost it, and
-            # the bookie deletes it with the log.
-            stray = ~indexed
-            stray[stray] = self._known.may_be_on(self._bookie.bookie_id, log.ledgers[stray])
+            indexed = is_among(disk.ledgers, log.ledgers)
+            at = np.searchsorted(disk.ledgers, log.ledgers[indexed])
+            sizes[at] += log.bytes[indexed]
+            self._add_log(log, int(log.bytes[indexed][~lost[at]].sum()))
+            stray = _strays(self._known, self._bookie, log, indexed)
             strays.add(log.ledgers[stray], log.bytes[stray])
         gone, gone_bytes = disk.ledgers[lost], sizes[lost]
         self._add(len(disk.ledgers), int(sizes.sum()), gone, gone_bytes)

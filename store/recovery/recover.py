@@ -16,6 +16,7 @@ from pulsar_admin.store.db.own_ledgers import find_own_ledgers
 from pulsar_admin.store.db.tree import find_node, iter_children
 from pulsar_admin.store.errors import MetadataCorrupt, Refused, TopicNotFound, Unsupported
 from pulsar_admin.store.facts import Unknown
+from pulsar_admin.store.facts.indexes import NOT_INDEXED
 from pulsar_admin.store.facts.trees import check_seen
 from pulsar_admin.store.facts.unlisted import UnlistedLedgers
 from pulsar_admin.store.model.ledgers import iter_indexed_ids, sorted_ledger_ids
@@ -261,17 +262,16 @@ def _summed(plan: Plan, level: str, condition: MetadataCondition, survey: Ledger
 
 
 def _sums(plan: Plan) -> dict[str, int]:
-    """Return how many topics have no name, the entries that topics get, and those that are lost before the ends of ledgers."""
+    """Return how many topics have no name, the entries that topics get, those that are lost before the ends of ledgers, and the ledgers
+    left apart since no index has them."""
     topics = [part for part in plan.parts if part.topic and _kind(part) == "topics"]
     nameless = sum(parse_topic(part.topic).namespace == LOST_AND_FOUND for part in topics if part.topic)
     now = sum((part.after or {}).get("entries", 0) for part in topics)
     before = sum((part.before or {}).get("entries", 0) for part in topics)
     missing = sum(sum((part.after or {}).get("missing", {}).values()) for part in topics)
-    return {
-        key: count
-        for key, count in (("lostAndFound", nameless), ("entries", now - before), ("missing", missing))
-        if count
-    }
+    apart = sum((part.after or {}).get("apart") == NOT_INDEXED for part in plan.parts)
+    counts = {"lostAndFound": nameless, "entries": now - before, "missing": missing, "leftApart": apart}
+    return {key: count for key, count in counts.items() if count}
 
 
 def _kind(part: ChangePart) -> str:

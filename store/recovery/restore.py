@@ -45,26 +45,44 @@ from pulsar_admin.store.db.changes import Step
 from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import find_node, tree_key
+from pulsar_admin.store.facts.indexes import find_bookies_without_rows, read_indexed
 from pulsar_admin.store.facts.vanished import find_vanished
-from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, REPLICATOR_PREFIX, Cursor, CursorSource, extent_of
+from pulsar_admin.store.model.cursors import (
+    COMPACTION_CURSOR,
+    REPLICATOR_PREFIX,
+    Cursor,
+    CursorSource,
+    extent_of,
+    is_own,
+    read_cursor,
+    union,
+)
 from pulsar_admin.store.model.ledgers import read_ledger
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.references import COMPACTED_LEDGER
 from pulsar_admin.store.model.resources import local_policies_path, tenant_path
 from pulsar_admin.store.model.topics import Topic, TopicLedger, read_topic
 from pulsar_admin.store.names import NamespaceName, Position, TopicName, decode_name, parse_topic, shell_word
-from pulsar_admin.store.recovery.ack_history import CursorHistory, WantedState, read_cursor_history, state_in_force
+from pulsar_admin.store.recovery.ack_history import (
+    CursorHistory,
+    Pending,
+    WantedState,
+    pending_of,
+    read_cursor_history,
+    state_in_force,
+    state_of,
+)
 from pulsar_admin.store.recovery.deleted_nodes import (
     Keep,
     Past,
     PastCursor,
     PastTopic,
+    find_deletion,
     find_fate,
     is_ledger,
     read_deleted,
 )
 from pulsar_admin.store.recovery.ledgers import RestorableLedger, find_restorable, index_texts, ledger_step, lost_text
-from pulsar_admin.store.recovery.metadata_index import find_bookies_without_rows, read_indexed
 from pulsar_admin.store.sources.zookeeper import ServerFiles
 from pulsar_admin.store.timespec import format_time_ms
 from pulsar_admin.store.wording import counted, listed, plural
@@ -128,7 +146,7 @@ def find_deleted(past: Past, names: Iterable[TopicName], namespaces: Iterable[Na
         for one in sorted(parts) if parts else [name]:
             topics[one] = None
     for namespace in namespaces:
-        gone = [one for one in past.listed if one.namespace == namespace and past.fates[one.path].gone_ms is not None]
+        gone = [one for one in past.listed if one.namespace == namespace and find_deletion(past, one) is not None]
         if not gone:
             raise errors.NamespaceNotFound(
                 f"the history has no deleted topic of {namespace}",
@@ -215,7 +233,7 @@ class TopicRestorer:
                 f"the entries of {plural(len(own), 'ledger')} {listed(own, _SHOWN)} are copied into ledgers of its own"
             )
         returned = dict(self._returning(then, target, there, texts, copies))
-        if not (returned or then.cursors) and (node is not None or then.gone_ms is None):
+        if not returned and (not then.cursors if then.gone_ms is None else node is not None):
             raise errors.TopicNotFound(
                 f"nothing of {then.name} can be restored: {'; '.join(texts) or self._nothing}",
                 hint="bookies have freed the missing entries; see: pulsar-admin ledgers list" if texts else "",
@@ -229,7 +247,7 @@ class TopicRestorer:
         self._put(target.path, encode_managed_ledger(managed, then.value if node is None else node.value))
         measured = () if node is None else read_topic(self._txn, target).ledgers
         topic = _topic(target, managed, measured, self._now_ms)
-        cursors = dict(self._cursors(then, topic, {one: copies[one] for one in own}))
+        cursors = dict(self._cursors(then, topic, there, {one: copies[one] for one in own}))
         held = [state for name, state in cursors.items() if name != COMPACTION_CURSOR]
         # Nothing would keep what was just restored: a broker that loads the topic would trim it at once.
         if self._asked.hold and returned and not _is_held(topic, min(returned), held):
@@ -326,13 +344,24 @@ class TopicRestorer:
 
     # -- subscriptions ------------------------------------------------------------------------------------------------
 
-    def _cursors(self, then: PastTopic, topic: Topic, copies: Copies) -> Iterator[tuple[str, CursorState]]:
+    def _cursors(
+        self, then: PastTopic, topic: Topic, there: Mapping[int, LedgerInfo], copies: Copies
+    ) -> Iterator[tuple[str, CursorState]]:
+        """Plan the topic's cursors as they were; ``there``: the ledgers that the topic has already, whose acknowledgements stay."""
         for name, cursor in then.cursors.items():
             if name.startswith(REPLICATOR_PREFIX) and topic.name != then.name:
                 continue  # a topic that is not replicated has no use for it, and it would keep every ledger
             state = _in_copies(cursor.state, copies)
             if cursor.problem:
                 self._warnings[f"{topic.name} {name}: {cursor.problem}"] = None
+            node = find_node(self._txn, topic.name.cursor_path(name))
+            if node is not None and then.gone_ms is not None:  # the topic was created again, and the subscription
+                if not is_own(name):
+                    present = read_cursor(self._txn, self._reader, read_topic(self._txn, topic.name), name)
+                    joined = _joined_state(topic, there, state, present.state)
+                    self._put_cursor(topic, name, joined, PastCursor(present.info, joined, node.value))
+                    yield name, joined
+                continue
             if name == COMPACTION_CURSOR:
                 state = self._compacted(topic, state)
             self._put_cursor(topic, name, state, cursor)
@@ -446,6 +475,21 @@ def _in_copies(state: CursorState, copies: Copies) -> CursorState:
     )
 
 
+def _joined_state(topic: Topic, there: Iterable[int], then: CursorState, present: CursorState) -> CursorState:
+    """Return a state that has acknowledged what ``then`` has of the ledgers that come back, and ``present`` of those that are ``there``."""
+    first = topic.rank(Position(min(there, default=topic.ids[-1] + 1), 0))
+    earlier, later = pending_of(topic, then), pending_of(topic, present)
+    entries = union(
+        (
+            *((start, min(end, first)) for start, end in earlier.entries if start < first),
+            *((max(start, first), end) for start, end in later.entries if end > first),
+        )
+    )
+    batches = {at: words for at, words in earlier.batches.items() if topic.rank(at) < first}
+    batches |= {at: words for at, words in later.batches.items() if topic.rank(at) >= first}
+    return state_of(topic, Pending(entries, batches), present)
+
+
 def _is_held(topic: Topic, ledger_id: int, states: Iterable[CursorState]) -> bool:
     """Whether a subscription is at or before this ledger, so that no broker trims it."""
     ledger = topic.ledger(ledger_id)
@@ -460,6 +504,24 @@ def _not_deleted(value: bytes, path: str) -> bytes:
     if fields.get("deleted") is not True:
         return value
     return json.dumps(fields | {"deleted": False}, separators=(",", ":")).encode()
+
+
+def read_deleted_topics(reader: EntryReader, past: Past, name: TopicName) -> list[Topic]:
+    """Return a deleted topic, or the deleted partitions of a topic, with the entries of their ledgers that are still here.
+
+    Raises TopicNotFound if the history records no deletion.
+    """
+    found = []
+    for one in find_deleted(past, [name], []):
+        then = read_deleted(reader, one, past, trimmed=True)
+        ledgers = []
+        for info in then.infos:
+            with suppress(errors.LedgerNotFound):
+                entries = read_ledger(reader.txn, info.ledger_id).last_entry_id + 1
+                ledgers.append(TopicLedger(info, entries, info.size_bytes, False))
+        managed = ManagedLedger(tuple(ledger.info for ledger in ledgers))
+        found.append(Topic(one, NodeStat(0, 0, 0, then.gone_ms or 0, False), managed, tuple(ledgers)))
+    return found
 
 
 # -- a topic as it was at a time --------------------------------------------------------------------------------------

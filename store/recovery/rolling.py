@@ -29,6 +29,7 @@ from pulsar_admin.store.codec.strict_values import parse_integer
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, read_node
 from pulsar_admin.store.errors import MetadataCorrupt, Refused, StoreError, TopicNotFound
+from pulsar_admin.store.facts.indexes import find_collected
 from pulsar_admin.store.model.coverage import absent_ids, read_disks, read_held
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
@@ -53,7 +54,6 @@ from pulsar_admin.store.recovery.chains import Chains, GroupName, LedgerGroup, f
 from pulsar_admin.store.recovery.closing import MadeLedger, find_readable_end, fit_ensembles, make_ledger
 from pulsar_admin.store.recovery.evidence import COMPACTED, CURSOR, MESSAGES, LedgerEvidence, read_evidence
 from pulsar_admin.store.recovery.from_ledgers import RECOVER, LedgerSurvey, Remade, Sources, newer_index, newest_known
-from pulsar_admin.store.recovery.metadata_index import find_collected
 from pulsar_admin.store.wording import counted, listed, plural
 
 

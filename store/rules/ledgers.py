@@ -230,3 +230,25 @@ def _unlisted(facts: ClusterFacts) -> Iterator[Evidence]:
         " they were deleted",
         {"ledgers": found.ledgers, "entries": found.entries, "bytes": found.bytes, "ledgerIds": list(found.first_ids)},
     )
+
+
+@LEDGER_RULES.row(
+    "ledgers-not-indexed",
+    Severity.NOTE,
+    "Ledgers that only entry logs have",
+    "The metadata does not list them, and the index of no bookie has them: garbage collection leaves deleted ledgers so until their entry "
+    "logs are freed. A start on the wrong metadata does, too.",
+    "A bookie without an index row answers that it has no such entry. `store recover` (C) leaves such ledgers apart.",
+    "pulsar-admin store salvage --collected {disks}",
+    "Only if messages are missed that were not deleted on purpose: rebuild the index of each such bookie while it is stopped, import its "
+    "disks again, and only then recover.",
+    of_disks=True,
+)
+def _not_indexed(facts: ClusterFacts) -> Iterator[Evidence]:
+    for bookie, ids in facts.not_indexed.items():
+        yield Evidence(
+            f"bookie {bookie}",
+            f"its entry logs have entries of {counted(len(ids), 'ledger')} that no bookie's index has and the metadata does not list"
+            f" ({listed(ids)})",
+            {"bookie": bookie, "ledgers": len(ids), "ledgerIds": ids[:_SHOWN], "disks": facts.bookies.disks(bookie)},
+        )

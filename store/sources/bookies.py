@@ -236,12 +236,10 @@ def find_cookie(data: bytes, where: str) -> Cookie | None:
         return None
 
 
-def read_marks(bookie: Bookie, problems: list[str]) -> dict[Path, LogMark]:
-    """Return each journal directory of a bookie, in BookKeeper's order, with the position at which a start begins to read it.
+def mark_names(bookie: Bookie) -> dict[Path, str]:
+    """Return each journal directory of a bookie, in BookKeeper's order, with the name of its mark in the ledger directories.
 
-    Upstream ``Journal.readLog`` (4.17): the greatest of the marks in the ledger directories; an unreadable mark is
-    skipped and added to ``problems``. If more directories are given than the cookie names, those without a journal do
-    not count.
+    If more directories are given than the cookie names, those without a journal do not count.
     """
     cookie = read_bookie_cookie(bookie)
     named = [] if cookie is None else list(dict.fromkeys(cookie.journal_dirs))
@@ -249,10 +247,19 @@ def read_marks(bookie: Bookie, problems: list[str]) -> dict[Path, LogMark]:
     if 0 < len(named) < len(directories):
         directories = [path for path in directories if read_bookie_directory(path).journals]
     places = {(Path(name) / "current").resolve(): number for number, name in enumerate(named)}
+    is_single = len(named or directories) == 1
+    numbers = {path: places.get(path.resolve(), number) for number, path in enumerate(directories)}
+    return {path: LAST_MARK_FILE if is_single else f"{LAST_MARK_FILE}.{number}" for path, number in numbers.items()}
+
+
+def read_marks(bookie: Bookie, problems: list[str]) -> dict[Path, LogMark]:
+    """Return each journal directory of ``mark_names`` with the position at which a start begins to read it.
+
+    Upstream ``Journal.readLog`` (4.17): the greatest of the marks in the ledger directories; an unreadable mark is
+    skipped and added to ``problems``.
+    """
     marks = {}
-    for number, path in enumerate(directories):
-        number = places.get(path.resolve(), number)
-        name = LAST_MARK_FILE if len(named or directories) == 1 else f"{LAST_MARK_FILE}.{number}"
+    for path, name in mark_names(bookie).items():
         found = [LogMark(0, 0)]
         for file in (current / name for current in bookie.ledger_dirs):
             try:

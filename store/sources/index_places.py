@@ -34,7 +34,7 @@ from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.files import open_regular, read_file
 from pulsar_admin.store.names import LONG_MAX
 from pulsar_admin.store.sources.bookies import read_bookie_directory
-from pulsar_admin.store.sources.rocksdb import is_rocksdb, open_ranges
+from pulsar_admin.store.sources.rocksdb import is_rocksdb, open_for_reading, open_ranges
 from pulsar_admin.store.sources.rocksopen import open_links
 from pulsar_admin.store.sources.storage import LOCATIONS, Storage, lost_locations, storages_of
 from pulsar_admin.store.sources.storage import has_database as is_of_database
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pyroaring import BitMap64
 
 _KEY_BYTES = 16
+_LEDGER_BYTES = 8
 _ROW_BYTES = 24
 _SLOT_BYTES = 8
 _SIZE_BYTES = 4
@@ -285,3 +286,13 @@ def iter_index_files(directories: Iterable[Path]) -> Iterator[Path]:
     """Yield the ``.idx`` files below the ``current`` directories, which are at ``<g>/<p>/<hex ledger>.idx``."""
     for directory in directories:
         yield from sorted(path for path in directory.glob("*/*/*.idx") if ledger_id_of_index(path.name) is not None)
+
+
+def read_ledger_ids(database: Path, problems: list[str]) -> Array:
+    """Return the ledger ids in a bookie's ``ledgers`` database (upstream ``LedgerMetadataIndex``), unordered; see ``open_for_reading``."""
+    import numpy as np
+
+    with open_for_reading(database, problems) as rows:
+        # Rows of ``rebuild-db-ledgers-index`` have longer keys, and flags a negative one.
+        keys = (int.from_bytes(key[:_LEDGER_BYTES], "big", signed=True) for key, _ in rows if len(key) >= _LEDGER_BYTES)
+        return np.fromiter((key for key in keys if key >= 0), np.int64)

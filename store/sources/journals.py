@@ -8,11 +8,22 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from pulsar_admin.store.codec.journal import MASTER_KEY_ENTRY_ID, PADDED_HEADER_BYTES, PADDING_MARK, decode_header
+from pulsar_admin.store.codec.bookie import LogMark
+from pulsar_admin.store.codec.buffer import Bytes
+from pulsar_admin.store.codec.entry import RECORD_MAX_BYTES
+from pulsar_admin.store.codec.journal import (
+    EXPLICIT_LAC_ENTRY_ID,
+    FENCE_ENTRY_ID,
+    FIRST_PADDED_VERSION,
+    MASTER_KEY_ENTRY_ID,
+    PADDED_HEADER_BYTES,
+    PADDING_MARK,
+    decode_header,
+)
 from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.files import open_file
@@ -23,6 +34,10 @@ if TYPE_CHECKING:
 
 _INT = struct.Struct(">i")
 _IDS = struct.Struct(">qq")
+_ADD_BYTES = 24  # ids and lastAddConfirmed, which the storage reads
+_LAC_BYTES = 16
+# Records that are not entries have ids below 0; in a journal of an earlier version such an id is damage.
+META_SINCE = {MASTER_KEY_ENTRY_ID: 3, FENCE_ENTRY_ID: 4, EXPLICIT_LAC_ENTRY_ID: 6}
 
 
 def iter_replayed_ledgers(bookie: Bookie, problems: list[str]) -> Iterator[int]:
@@ -85,3 +100,80 @@ def _iter_ids(file: BinaryIO) -> Iterator[tuple[int, int]]:
         if head:
             yield _IDS.unpack(head)
         file.seek(size - len(head), os.SEEK_CUR)
+
+
+# -- where a start fails ----------------------------------------------------------------------------------------------
+
+
+class Frame(NamedTuple):
+    """A record: the offset of its length, and that length."""
+
+    offset: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        """The offset after it."""
+        return self.offset + _INT.size + self.size
+
+
+def find_stop(
+    data: Bytes, start: int, version: int, keys: dict[int, bytes], note: Callable[[Frame], None] = lambda frame: None
+) -> tuple[int, str]:
+    """Return where the replay of a journal from ``start`` on ends, and why it fails there, "" if it does not.
+
+    ``keys``: the master keys of ledgers that earlier records gave, to which those of this journal are added. ``note`` gets each record.
+    """
+    position, reason = start, ""
+    while len(data) - position >= _INT.size and not reason:
+        size = _INT.unpack(data[position : position + _INT.size])[0]
+        if size == PADDING_MARK and version >= FIRST_PADDED_VERSION:
+            # A start takes a record that the end of the file cuts for the end of the journal: that is no fault.
+            if len(data) - position < 2 * _INT.size:
+                break
+            size = _INT.unpack(data[position + _INT.size : position + 2 * _INT.size])[0]
+            reason = f"padding of {size} bytes" if size < 0 else ""
+            if position + 2 * _INT.size + size > len(data):
+                break
+            position += 0 if reason else 2 * _INT.size + size
+            continue
+        reason = f"a record of {size} bytes" if size < 0 or size > RECORD_MAX_BYTES else ""
+        if size == 0 or (not reason and position + _INT.size + size > len(data)):
+            break
+        frame = Frame(position, size)
+        reason = reason or _fault(data[position + _INT.size : frame.end], version, keys)
+        if not reason:
+            note(frame)
+            position = frame.end
+    return position, reason
+
+
+def _fault(body: bytes | memoryview, version: int, keys: dict[int, bytes]) -> str:
+    """Return why a replay fails at this record, "" if it does not."""
+    if len(body) < _IDS.size:
+        return f"a record of {len(body)} bytes"
+    ledger_id, entry_id = _IDS.unpack_from(body)
+    if entry_id >= 0:
+        return f"an entry of {len(body)} bytes" if len(body) < _ADD_BYTES else ""
+    if entry_id not in META_SINCE:
+        return ""
+    if version < META_SINCE[entry_id]:
+        return f"record {entry_id:#x} in a journal of version {version}"
+    if entry_id == FENCE_ENTRY_ID:
+        return ""
+    count = _INT.unpack_from(body, _IDS.size)[0] if len(body) >= _IDS.size + _INT.size else -1
+    if not 0 <= count <= len(body) - _IDS.size - _INT.size:
+        return f"{count} bytes in record {entry_id:#x}"
+    value = bytes(body[_IDS.size + _INT.size :][:count])
+    if entry_id == EXPLICIT_LAC_ENTRY_ID:
+        return f"an explicit LAC of {count} bytes" if count < _LAC_BYTES else ""
+    if keys.setdefault(ledger_id, value) != value:
+        return f"another master key of ledger {ledger_id}"
+    return ""
+
+
+def is_first_journal_missing(mark: LogMark, journals: Collection[int]) -> bool:
+    """Whether a start fails since the journal is not there at which it begins (``Journal.replay``: "Recovery log … is missing")."""
+    return (
+        mark.journal_id > 0 and min((one for one in journals if one >= mark.journal_id), default=-1) != mark.journal_id
+    )

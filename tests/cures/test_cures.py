@@ -457,6 +457,7 @@ ELSEWHERE: dict[str, str] = {
     "entry-log-missing": "tests.test_lost_logs::test_an_entry_log_of_the_only_bookie",
     "entries-not-served": "tests.test_lost_logs::test_a_mark_that_moved_on",
     "ensemble-elsewhere": "tests.test_gone_bookies::test_renamed_bookies",
+    "ledgers-not-indexed": "tests.recovery.test_from_bookies::test_what_bookies_collected_is_left_apart",
     "bookie-gone": "tests.test_gone_bookies::test_a_bookie_that_is_not_here",
     "ledger-on-gone-bookies": "tests.test_gone_bookies::test_renamed_bookies",
     "partitions-without-metadata": "tests.cures.test_partitions::test_it_is_told_and_cured",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shlex
 import shutil
 import struct
 from collections import Counter
@@ -14,9 +15,9 @@ from pulsar_admin.cli import run
 from pulsar_admin.store.codec.ledgermetadata import LedgerState, Segment
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import find_node, iter_nodes
+from pulsar_admin.store.facts.indexes import read_master_keys
 from pulsar_admin.store.model.ledgers import find_metadata, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.model.topics import iter_topics, read_topic
-from pulsar_admin.store.recovery.disks import read_master_keys
 from tests.conftest import Cli
 from tests.recovery.test_undelete import damage
 from tests.recovery.written import entries_of
@@ -147,8 +148,12 @@ def test_what_bookies_collected_is_left_apart(cli: Cli, tmp_path: Path) -> None:
     apply_values(source / BOOKIES[0] / "current" / "ledgers", {partly: None})  # two bookies serve 25
     given = [word for name in BOOKIES for word in ("--bookie", str(source / name))]
     assert run(["--store", str(store), "-q", "store", "import", "cluster", *given]) in (0, 1)
+    told = [row for row in cli("--store", store, "-o", "json", "doctor").json if row["code"] == "ledgers-not-indexed"]
+    # Beside these three, those that the bookies' own collection took out of their indexes.
+    assert [{*COLLECTED} <= {*row["evidence"]["ledgerIds"]} for row in told] == [True] * len(BOOKIES)
     result = cli("--store", store, "store", "recover", "--level", "C", "--yes", "-o", "json")
     assert "3 ledgers are left apart (8, 19 and 21)" in result.stdout
+    assert result.json[0]["after"]["leftApart"] == len(COLLECTED)
     assert all(f"{name}" in result.stdout for name in BOOKIES)
     apart = [
         part["resource"] for part in result.json if (part.get("after") or {}).get("apart") == "no bookie's index has it"
@@ -159,6 +164,20 @@ def test_what_bookies_collected_is_left_apart(cli: Cli, tmp_path: Path) -> None:
         listed = [ledger for name in iter_topics(txn) for ledger in read_topic(txn, name).ids]
     assert not {*COLLECTED} & {*listed}
     assert 25 in listed
+    # As the warning says: the indexes rebuilt, the disks imported again, and nothing is apart.
+    for row in told:
+        command = shlex.split(row["mend"])
+        assert command[:4] == ["pulsar-admin", "store", "salvage", "--collected"]
+        assert cli("--store", store, *command[1:], "--yes").exit_code == 0
+    again = tmp_path / "again"
+    assert run(["--store", str(again), "-q", "store", "import", "cluster", *given]) in (0, 1)
+    assert "ledgers-not-indexed" not in {
+        row["code"] for row in cli("--store", again, "-o", "json", "store", "check").json
+    }
+    result = cli("--store", again, "store", "recover", "--level", "C", "--yes", "-o", "json")
+    assert "leftApart" not in result.json[0]["after"]
+    with open_store(again) as opened, opened.read() as txn:
+        assert {*COLLECTED} <= {ledger for name in iter_topics(txn) for ledger in read_topic(txn, name).ids}
 
 
 def test_a_plan_file_is_done_as_it_was_shown(cli: Cli, bare: Path, tmp_path: Path) -> None:

@@ -1,12 +1,15 @@
-"""What a bookie has on its disks, by its index files and the ledgers maps of its entry logs; no entry is read.
+"""What a bookie has on its disks, by its index files and the ledgers maps of its entry logs, and what its index no longer has; no
+entry is read.
 
 Sources: ``LedgerMetadataIndex`` (every row of ``ledgers`` is a ledger), ``IndexPersistenceMgr`` (every ``.idx`` file is one),
 ``DefaultEntryLogger.getEntryLogMetadata`` (the map, or a walk over the log's records where there is none); BookKeeper 4.17.
+``ScanAndCompareGarbageCollector`` takes a deleted ledger out of a bookie's index at once, and its bytes go with their entry log, often much
+later. Until its journals are replayed an index also lacks what was written last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from enum import StrEnum
 from itertools import chain
@@ -21,14 +24,18 @@ from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.dbledger import decode_ledgers_row, ledger_key
 from pulsar_admin.store.codec.digest import master_key
 from pulsar_admin.store.codec.ledgerindex import HEADER_BYTES, ledger_id_of_index
+from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata
 from pulsar_admin.store.db.bookies import Bookie, iter_imported_bookies
 from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.storeinfo import StoreInfo
 from pulsar_admin.store.errors import MetadataCorrupt, StoreError
 from pulsar_admin.store.files import read_file
+from pulsar_admin.store.model import coverage
+from pulsar_admin.store.model.coverage import ensemble_bookies, stripes_of
 from pulsar_admin.store.names import LONG_MAX
 from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes, read_ledgers_map
 from pulsar_admin.store.sources.bookies import read_bookie_directory
-from pulsar_admin.store.sources.index_places import iter_index_files
+from pulsar_admin.store.sources.index_places import iter_index_files, read_ledger_ids
 from pulsar_admin.store.sources.journals import iter_replayed_ledgers
 from pulsar_admin.store.sources.rocksdb import is_rocksdb, open_for_reading, open_ranges
 
@@ -39,9 +46,6 @@ class IndexKind(StrEnum):
     DB = "DbLedgerStorage"
     FILES = "SortedLedgerStorage or InterleavedLedgerStorage"
     NONE = "none"
-
-
-_KEY_BYTES = 8
 
 
 class Disk(Struct, frozen=True):
@@ -120,14 +124,6 @@ def _read_database(directories: tuple[Path, ...], index: Path) -> Disk:
     return Disk(IndexKind.DB, directories, (index,), ledgers, tuple(problems))
 
 
-def read_ledger_ids(database: Path, problems: list[str]) -> Array:
-    """Return the ledger ids in a bookie's ``ledgers`` database (upstream ``LedgerMetadataIndex``), unordered; see ``open_for_reading``."""
-    with open_for_reading(database, problems) as rows:
-        # Rows of ``rebuild-db-ledgers-index`` have longer keys, and flags a negative one.
-        keys = (int.from_bytes(key[:_KEY_BYTES], "big", signed=True) for key, _ in rows if len(key) >= _KEY_BYTES)
-        return np.fromiter((key for key in keys if key >= 0), np.int64)
-
-
 def iter_log_ledgers(disk: Disk, problems: list[str]) -> Iterator[LogLedgers]:
     """Yield the bytes per ledger of each entry log of a disk; logs that cannot be read are added to ``problems``."""
     for path in disk.logs():
@@ -169,6 +165,67 @@ def _count_slots(path: Path) -> int:
     """Return how many entries an ``.idx`` file has an offset for."""
     slots = read_file(path)[HEADER_BYTES:]
     return int(np.count_nonzero(np.frombuffer(slots[: len(slots) // 8 * 8], ">i8")))
+
+
+# -- what the indexes of bookies no longer have -----------------------------------------------------------------------
+
+
+Indexed = Mapping[str, Array | None]
+"""Bookie id → the ledgers that its index has after a start, ascending; None where it is missing or cannot be read as a whole."""
+
+
+def read_indexed(info: StoreInfo) -> dict[str, Array | None]:
+    """Return the ledgers in the indexes of the imported bookies."""
+    indexed = dict[str, Array | None]()
+    for bookie in iter_imported_bookies(info):
+        indexed[bookie.bookie_id] = None
+        with suppress(StoreError, OSError):
+            disks = read_disks(bookie)
+            if disks and not any(disk.storage is IndexKind.NONE or disk.problems for disk in disks):
+                indexed[bookie.bookie_id] = np.unique(np.concatenate([disk.ledgers for disk in disks]))
+    return indexed
+
+
+def find_bookies_without_rows(indexed: Indexed, ledger_id: int, metadata: LedgerMetadata) -> list[str]:
+    """Return the bookies that were written entries of a closed ledger and whose index does not have it.
+
+    A bookie of an ensemble that is larger than the write quorum may never have got one of few entries. Those whose
+    index is unknown are left out.
+    """
+    stripes = [*stripes_of(metadata, metadata.last_entry_id)]
+    found = []
+    for bookie in ensemble_bookies(metadata):
+        ids = indexed.get(bookie)
+        if (
+            ids is not None
+            and any(stripe.count(bookie) for stripe in stripes)
+            and ledger_id not in ids[_at(ids, ledger_id)]
+        ):
+            found.append(bookie)
+    return found
+
+
+NOT_INDEXED = "no bookie's index has it"
+"""Why a ledger is left apart although entry logs have entries of it: nothing would serve them."""
+
+
+def find_collected(txn: Txn, ledger_ids: Iterable[int]) -> list[int]:
+    """Return the ledgers of which files have entries and that, after a start, the index of no bookie with such a file has.
+
+    A ledger is left out where the index of such a bookie is unknown.
+    """
+    indexed, disks, found = read_indexed(txn.store.info), coverage.read_disks(txn), list[int]()
+    for ledger_id in sorted(set(ledger_ids)):
+        indexes = [indexed.get(bookie) for bookie in coverage.read_held(txn, ledger_id, disks) or ()]
+        if indexes and all(ids is not None and ledger_id not in ids[_at(ids, ledger_id)] for ids in indexes):
+            found.append(ledger_id)
+    return found
+
+
+def _at(ids: Array, ledger_id: int) -> slice:
+    """Return where a ledger's id is in ascending ids, if it is in them."""
+    place = int(ids.searchsorted(ledger_id))
+    return slice(place, place + 1)
 
 
 # -- master keys: which ledgers have a password -----------------------------------------------------------------------
