@@ -126,7 +126,14 @@ REPLAY_COLUMNS = (
     Column("DELIVER AT", "deliverAt", "time"),
     Column("MESSAGE ID", lambda row: f"{row['ledgerId']}:{row['entryId']}"),
 )
-DUE_COLUMNS = (*REPLAY_COLUMNS, Column("DUE", "dueTime", "time", drop=1))
+DUE_COLUMNS = (
+    *REPLAY_COLUMNS[:2],
+    Column("DELIVER AT", "dueTime", "time"),
+    REPLAY_COLUMNS[3],
+    Column("TICK", "deliverAt", "time", drop=1),
+)
+DUE_IN_CSV = (*REPLAY_COLUMNS, Column("DUE", "dueTime", "time"))
+"""As scripts know them: the tick is DELIVER AT."""
 HISTOGRAM_COLUMNS = (
     Column("TOPIC", "topic"),
     Column("SUBSCRIPTION", "subscription"),
@@ -142,8 +149,9 @@ HISTOGRAM_COLUMNS = (
         "pulsar-admin delayed due acme/delayed/reminders -s workers --end-time 2026-11-22T00:00:00Z",
         "pulsar-admin delayed due --all-topics --end-time 2100-01-01T00:00:00Z -o jsonl",
     ],
-    output="One row per message, in order of dispatch: topic, subscription (null: the topic has none), the tick in which it is "
-    "dispatched, the exact time it asks for (dueTime, null where the entry is lost), and its id.",
+    output="One row per message, in order of dispatch: topic, subscription (null: the topic has none), the time that it asks for (DELIVER "
+    "AT; JSON: dueTime; none where the entry is lost), its id, and the tick in which a broker dispatches it (TICK; JSON: deliverAt). CSV "
+    "calls them DUE and DELIVER AT.",
     errors=[TopicNotFound, InvalidValue, IndexCorrupt, DiskFull],
     uses=["now", "spark"],
 )
@@ -168,7 +176,9 @@ def due(app: App, selection: TopicSelection, subscription: str | None, until_ms:
     """
     with app.delayed(selection, subscription).waiting() as (reader, found):
         yield Result(
-            rows=(row for waiting in noted(app, found) for row in _due(reader, waiting, until_ms)), columns=DUE_COLUMNS
+            rows=(row for waiting in noted(app, found) for row in _due(reader, waiting, until_ms)),
+            columns=DUE_COLUMNS,
+            csv=DUE_IN_CSV,
         )
 
 

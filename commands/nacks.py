@@ -96,6 +96,7 @@ def add(app: App, topic: TopicName, subscription: str, options: AddRequest) -> N
     "delay" of their own. Changes of one subscription are undone latest first.
     """
     lines = _check_sources(options)
+    _tell_floor(app, options.delay_ms)
     nacks = Nacks(app.session, topic, subscription)
     delay_ms, bits = options.delay_ms, options.bits
     if options.holes:
@@ -106,6 +107,14 @@ def add(app: App, topic: TopicName, subscription: str, options: AddRequest) -> N
     else:
         plan = nacks.add(options.positions, delay_ms, precision_bits=bits, force=options.force)
     app.change(plan)
+
+
+def _tell_floor(app: App, delay_ms: int) -> bool:
+    """Warn of a delay that most clients raise, and return whether it is one."""
+    is_below = 0 < delay_ms < MIN_NACK_DELAY_MS
+    if is_below:
+        app.warn(f"--delay {delay_ms}ms: the Java, C++ and Python clients make it {MIN_NACK_DELAY_MS}ms, Go's does not")
+    return is_below
 
 
 def _check_sources(options: AddRequest) -> list[str]:
@@ -345,8 +354,7 @@ def _sizes(app: App, options: PlanRequest) -> NackSizes:
     if options.rate is None and (found is None or found.entries_per_second is None):
         raise click.UsageError("how many nacks a second? Give --rate, or --topic", click.get_current_context())
     delay_ms = options.delay_ms
-    if 0 < delay_ms < MIN_NACK_DELAY_MS:
-        app.warn(f"--delay {delay_ms}ms: the Java, C++ and Python clients make it {MIN_NACK_DELAY_MS}ms, Go's does not")
+    if _tell_floor(app, delay_ms):
         delay_ms = MIN_NACK_DELAY_MS
     return nack_sizes(
         options.rate,

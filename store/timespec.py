@@ -29,7 +29,14 @@ _UNIT_MS = {
     "w": 7 * 86_400_000,
     "y": 365 * 86_400_000,
 }
-_DURATION_HINT = "write an integer and a unit: 500ms, 30s, 100m, 3h, 2d, 5w, 1h30m, PT5M (no unit means seconds)"
+_WORDS = re.compile(
+    r"(\d)\s*(milliseconds?|seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|weeks?|years?|ms|[smhdwy])(?![a-z])[\s,]*",
+    re.ASCII,
+)
+"""A unit in a word, or apart from its number; ``m`` and ``ms`` are as they begin."""
+_DURATION_HINT = (
+    "write an integer and a unit: 500ms, 30s, 100m, 3h, 2d, 5w, 1h30m, '2 days', PT5M (no unit means seconds)"
+)
 _TIME_HINT = (
     "write 2024-05-01T09:00:00Z, 2024-05-01T09:00:00+02:00, @1714546800 (seconds), @1714546800000 (ms), "
     "-2h, now-2h, '2h ago' or 'today 09:00' with --tz"
@@ -40,7 +47,9 @@ _PART = re.compile(r"(\d{1,40})(ms|[a-z])", re.ASCII)  # bounded: else digits wi
 # Rare spellings, compiled when they are met.
 _ISO_DURATION = r"p(?:(\d+)w)?(?:(\d+)d)?(?:t(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?)?"
 _DAY_TIME = r"(today|yesterday|tomorrow)(?:\s+(\d\d?):(\d\d)(?::(\d\d))?)?"
-_RELATIVE = re.compile(r"(?:now)?\s*([+-])\s*(\S+)|(\S+)\s+ago")
+_RELATIVE = re.compile(r"(?:now)?\s*([+-])\s*(\S.*)|(\S.*)\s+ago")
+_AGE = r"[0-9]+\s*[a-z]+(?:[\s,]*[0-9]+\s*[a-z]+)*|p[0-9t][0-9a-z]*"
+"""What can only be a duration: numbers with units."""
 _EPOCH = re.compile(r"@(-?\d{1,19})", re.ASCII)
 _DATE_TIME = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)"
@@ -64,11 +73,20 @@ def parse_duration_ms(text: str, *, allow_negative: bool = False) -> int:
     negative = word.startswith("-")
     if negative and not allow_negative:
         raise InvalidValue(f"duration {text!r} is negative", hint=_DURATION_HINT, value=text)
-    body = word[1:] if negative else word
+    body = _in_letters(word[1:] if negative else word)
     duration_ms = _iso_duration_ms(body, text) if body.startswith("p") else _plain_duration_ms(body, text)
     if duration_ms > LONG_MAX:
         raise InvalidValue(f"duration {text!r} is beyond 64 bits of milliseconds", hint=_DURATION_HINT, value=text)
     return -duration_ms if negative else duration_ms
+
+
+def _in_letters(words: str) -> str:
+    """Return ``1h30m`` for ``1 hour 30 minutes``; what is written in letters stays as it is."""
+    if " " not in words and not re.search("[a-z]{3}", words):
+        return words
+    return _WORDS.sub(
+        lambda match: match[1] + ("ms" if match[2].startswith(("ms", "mil")) else match[2][0]), words.strip()
+    )
 
 
 def _plain_duration_ms(body: str, text: str) -> int:
@@ -195,10 +213,12 @@ def parse_time(text: str, *, now_ms: int, tz: tzinfo | None = None) -> int:
 
 
 def parse_time_point(text: str, *, now_ms: int, tz: tzinfo | None = None) -> int:
-    """Like ``parse_time``, and a bare 13-digit number is epoch milliseconds (options that take no duration)."""
+    """Like ``parse_time``, and a bare 13-digit number is epoch milliseconds; a duration with units is an age."""
     word = text.strip()
     if re.fullmatch(r"[0-9]{13}", word):
         return _in_range(int(word), text)
+    if re.fullmatch(_AGE, word.lower(), re.ASCII):
+        return parse_time_or_ago(text, now_ms=now_ms, tz=tz)
     return parse_time(text, now_ms=now_ms, tz=tz)
 
 
@@ -207,7 +227,7 @@ def parse_time_or_ago(text: str, *, now_ms: int, tz: tzinfo | None = None) -> in
     word = text.strip().lower()
     if re.fullmatch(r"-\d+", word):
         raise InvalidValue(f"time {text!r} is negative", hint="write 90 or 90s for 90 seconds ago", value=text)
-    if not (re.fullmatch(r"[0-9]+|[0-9][0-9a-z]*|p[0-9t][0-9a-z]*", word) or not word):
+    if not (re.fullmatch(rf"[0-9]+|[0-9][0-9a-z]*|{_AGE}", word, re.ASCII) or not word):
         return parse_time(text, now_ms=now_ms, tz=tz)
     time_ms = now_ms - parse_duration_ms(text)
     if time_ms < 0 and re.fullmatch(r"\d{13}", word):

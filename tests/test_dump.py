@@ -346,7 +346,8 @@ def test_interceptors_give_what_the_real_broker_gave(cli: Cli, tmp_path: Path) -
     for name in ("public/default/chunked", "public/default/txn-out", "acme/orders/codecs"):
         (tmp_path / "a.jsonl").write_text(cli("--store", source, "topics", "dump", name, "--level", "entries").stdout)
         store = tmp_path / name.replace("/", "-")
-        _load(cli, store, tmp_path / "a.jsonl", "--interceptors", "timestamp,index", "--now", f"@{NOW_MS}")
+        told = _load(cli, store, tmp_path / "a.jsonl", "--interceptors", "timestamp,index", "--now", f"@{NOW_MS}")
+        assert told["bytes"] == sum(map(len, _entries(store, name)))
         for old, new in zip(_entries(source, name), _entries(store, name), strict=True):
             recorded, rest = split_broker_entry(memoryview(old), "entry")
             ours, same = split_broker_entry(memoryview(new), "entry")

@@ -45,6 +45,11 @@ HOUR = 3_600_000
         ("P1DT2H", 93_600_000),
         ("p2w", 1_209_600_000),
         (" 3h ", 10_800_000),
+        ("1h 30m", 5_400_000),
+        ("2 days", 172_800_000),
+        ("1 Hour, 30 minutes", 5_400_000),
+        ("5min", 300_000),
+        ("250 milliseconds", 250),
     ],
 )
 def test_duration(text: str, milliseconds: int) -> None:
@@ -58,7 +63,8 @@ def test_duration(text: str, milliseconds: int) -> None:
         ("5x", "Invalid time unit 'x'"),
         ("5M5", "not an integer and a unit"),
         ("1.5h", "not an integer and a unit"),
-        ("1h 30m", "not an integer and a unit"),
+        ("2 fortnights", "not an integer and a unit"),
+        ("1 hour 2 hours", "unit 'h' twice"),
         ("h", "not an integer and a unit"),
         ("1h2h", "unit 'h' twice"),
         ("-1", "is negative"),
@@ -126,6 +132,8 @@ def test_minus_one_where_it_means_without_limit() -> None:
         ("now - 2h", NOW - 2 * HOUR),
         ("now+1h30m", NOW + HOUR + HOUR // 2),
         ("2h ago", NOW - 2 * HOUR),
+        ("2 days ago", NOW - 48 * HOUR),
+        ("-1 hour 30 minutes", NOW - 5_400_000),
         ("PT5M ago", NOW - 300_000),
         ("-500ms", NOW - 500),
     ],
@@ -202,6 +210,7 @@ def test_clock_changes() -> None:
 
 def test_point_takes_bare_milliseconds() -> None:
     assert parse_time_point("1700000000000", now_ms=NOW) == 1_700_000_000_000
+    assert parse_time_point("2d", now_ms=NOW) == parse_time_point("2 days", now_ms=NOW) == NOW - 48 * HOUR
     with pytest.raises(InvalidValue, match="bare number"):
         parse_time_point("1700000000", now_ms=NOW)
 

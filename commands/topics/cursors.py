@@ -171,6 +171,7 @@ _HOW = ("rule", "clock", "broker_version", "max_clock_skew", "force")
     examples=[
         "pulsar-admin topics reset-cursor public/default/plain -s half -m 9:3 --dry-run",
         "pulsar-admin topics reset-cursor public/default/plain -s half -t 2026-11-20T00:00:00Z",
+        "pulsar-admin topics reset-cursor public/default/plain -s half -t 2026-11-19T12:10:00Z --until 2026-11-19T13:10:00Z",
         "pulsar-admin topics reset-cursor public/default/plain -s half --shift-by -100",
         "pulsar-admin topics reset-cursor public/default/plain -s half --to-subscription holes",
         "pulsar-admin topics reset-cursor public/default/plain -s half --as-of metadata",
@@ -183,6 +184,12 @@ _HOW = ("rule", "clock", "broker_version", "max_clock_skew", "force")
 @topics_or_file
 @click.option("-s", "--subscription", help="The subscription; rows of --from-file may name their own.")
 @click.option("-t", "--time", type=TIME_OR_AGO, help="To this time: an age (3h), or a point in time.")
+@click.option(
+    "--until",
+    type=TIME_OR_AGO,
+    metavar="AGO|TIME",
+    help="With -t: only what is before this is delivered again; the rest stays.",
+)
 @click.option("-m", "--messageId", "to", type=POSITION, help="To this position, earliest or latest.")
 @click.option("--shift-by", type=INTEGER, metavar="±N", help="N entries forward, or backward if negative.")
 @click.option("--to-subscription", "like", metavar="OTHER", help="To the position of OTHER, with its acknowledgements.")
@@ -222,7 +229,8 @@ def reset_cursor(
     """Move a subscription so that redelivery starts at a time or a position.
 
     By time, this is the first entry at or after it, exactly (--clock chooses the clock); if none exists, the reset
-    would skip everything and is refused. Individual acknowledgements are cleared. Several topics, all partitions, or
+    would skip everything and is refused. Individual acknowledgements are cleared, except with --until: then only what
+    lies between the two times is delivered again, and everything else keeps the state it had. Several topics, all partitions, or
     the rows of a file are one change: all or nothing.
     """
     options |= {"clock": app.settings.clock, "zookeeper": options.pop("directories")}
@@ -231,6 +239,8 @@ def reset_cursor(
         raise InvalidValue("--as-of says where to: leave out -t, -m, -e, --shift-by, --to-subscription and --from-file")
     if options["as_of"] is None and (options["if_unsure"] != "refuse" or options["zookeeper"]):
         raise InvalidValue("--if-unsure and --zookeeper are for --as-of alone: leave them out")
+    if options["until"] is not None and (from_file is not None or options["as_of"] is not None):
+        raise InvalidValue("--until goes with -t: leave out --from-file and --as-of")
     if from_file is not None:
         app.change(_plan_rows(app, from_file, subscription, options, places))
         return

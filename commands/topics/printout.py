@@ -16,7 +16,6 @@ from pulsar_admin.jsonify import dump_json
 from pulsar_admin.store.model.messages import Decoded, Message, MessageRow, marker_name, redacted
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.redaction import redact, redact_value
-from pulsar_admin.store.wording import counted
 from pulsar_admin.visible import clean_text
 
 SEPARATOR = "-" * 73 + "\n\n"
@@ -86,11 +85,11 @@ def short_columns(*, several: bool, value: bool = False, payload: bool = False) 
 
 
 def _payload_text(row: MessageRow) -> str:
-    """Return the beginning of a payload (base64 in the row) as text; of one that is none how many bytes it has."""
+    """Return the beginning of a payload (base64 in the row), "" of one that is no text."""
     payload = b64decode(row.payload or "")
     text = " ".join(payload.decode(errors="replace").split())
     if not text.isprintable() or "\ufffd" in text:
-        return f"({counted(len(payload), 'byte')})"
+        return ""
     return text if len(text) <= _TEXT else f"{text[:_TEXT]} …"
 
 

@@ -143,6 +143,7 @@ class Cursors(Planner):
         *,
         to: Place | None = None,
         time: Time | None = None,
+        until: Time | None = None,
         shift_by: int | None = None,
         like: str | None = None,
         as_of: Time | None = None,
@@ -158,7 +159,8 @@ class Cursors(Planner):
         """Plan resetting the cursors to a position, a time, a distance, another subscription, or an earlier state.
 
         Give exactly one of: ``to``, the position of the first entry to deliver again; ``time``, the first entry at or
-        after it; ``shift_by``, that many entries further (negative: back); ``like``, the state of another
+        after it, with ``until`` only what is before the first entry at or after that, while all others keep the state that
+        they have; ``shift_by``, that many entries further (negative: back); ``like``, the state of another
         subscription; ``as_of``, the state at a time or one of ``history`` (its ``name``). ``exclude`` starts after the
         position. All but ``as_of`` clear individual acknowledgements; ``as_of`` restores them: where a time may mean
         several states, ``if_unsure`` refuses, redelivers what any of them had left, or skips what any had acknowledged
@@ -175,8 +177,8 @@ class Cursors(Planner):
         if sum(given is not None for given in (to, time, shift_by, like, as_of)) != 1:
             raise InvalidValue("give exactly one of to, time, shift_by, like and as_of")
         if as_of is not None:
-            if exclude:
-                raise InvalidValue("as_of says where to: leave out exclude")
+            if exclude or until is not None:
+                raise InvalidValue("as_of says where to: leave out exclude and until")
             return self._back_to(as_of, if_unsure, zookeeper, force=force)
         if if_unsure != "refuse" or zookeeper:
             raise InvalidValue("if_unsure and zookeeper are for as_of alone: leave them out")
@@ -187,6 +189,7 @@ class Cursors(Planner):
             shift_by=shift_by,
             like=like,
             exclude=exclude,
+            until_ms=None if until is None else self._session.time_ms(until, changes=True),
         )
         with self._session.reader() as reader:
             cursors = self._cursors(reader, by_time=time is not None, is_replaced=force and to is not None)

@@ -630,7 +630,8 @@ class DelayLoss(Answer, frozen=True):
 
 
 class MoveBasis(Answer, frozen=True, omit_defaults=True):
-    """What a cursor was moved by: a position, a time, or the age limit of an expiry, of which ``ttl_seconds`` may be the reason.
+    """What a cursor was moved by: a position, a time (with ``until_ms`` only what is before that), or the age limit of an expiry, of which
+    ``ttl_seconds`` may be the reason.
 
     ``broker``: UNSET where the broker's answer was not looked for, None where it answers an error.
     """
@@ -638,6 +639,7 @@ class MoveBasis(Answer, frozen=True, omit_defaults=True):
     rule: str
     position: Position | None = None
     time_ms: int | None = None
+    until_ms: int | None = None
     limit_ms: int | None = None
     ttl_seconds: int | None = field(default=None, name="ttl")
     ttl_source: str | None = None

@@ -31,9 +31,11 @@ from pulsar_admin.store.model.cursors import (
     Cursor,
     Extent,
     extent_of,
+    iter_ledger_parts,
     pending_intervals,
     read_cursor,
     subtract,
+    union,
 )
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, expand_topic, read_topic
@@ -128,6 +130,25 @@ def reset_to_time(topic: Topic, cursor: Cursor, first: Position | None) -> Curso
     """Return the state that delivers ``first`` next; None: nothing is left to deliver."""
     mark_delete = topic.last_confirmed if first is None else topic.previous(first)
     return CursorState(min(mark_delete, topic.last_confirmed), properties=_kept_properties(cursor))
+
+
+def again_state(topic: Topic, cursor: Cursor, first: Position | None, end: Position | None) -> CursorState:
+    """Return the state that delivers the entries from ``first`` to before ``end`` (None: the topic's end) again, and keeps what is
+    acknowledged and what waits of all others.
+    """
+    whole = topic.number_of_entries
+    start, stop = (whole if place is None else topic.rank(place) for place in (first, end))
+    pending = union([*pending_intervals(topic, cursor.state), (start, stop)])
+    if pending == pending_intervals(topic, cursor.state):
+        return cursor.state
+    mark_delete = min(cursor.mark_delete, topic.previous(topic.at_rank(pending[0][0])))
+    done = subtract(((pending[0][0], whole),), pending)
+    parts = (part for low, high in done for part in iter_ledger_parts(topic, low, high))
+    ranges = tuple((Position(ledger_id, low - 1), Position(ledger_id, high)) for ledger_id, low, high in parts)
+    batches = {
+        entry: words for entry, words in cursor.state.batch_deletes.items() if not start <= topic.rank(entry) < stop
+    }
+    return replace(cursor.state, mark_delete=mark_delete, ranges=ranges, batch_deletes=batches)
 
 
 def shifted_state(topic: Topic, cursor: Cursor, entries: int) -> CursorState:
@@ -226,10 +247,13 @@ EXACT: ResetRule = "exact"
 
 
 class ToTime(Struct, frozen=True):
-    """To the first entry at or after a time, with ``exclude`` to the one after it."""
+    """To the first entry at or after a time, with ``exclude`` to the one after it. With ``until_ms`` only the entries before the first
+    one at or after that are delivered again: all others keep the state that they have.
+    """
 
     time_ms: int
     exclude: bool = False
+    until_ms: int | None = None
 
 
 class ToPosition(Struct, frozen=True):
@@ -262,12 +286,19 @@ def reset_target(
     shift_by: int | None = None,
     like: str | None = None,
     exclude: bool = False,
+    until_ms: int | None = None,
 ) -> ResetTarget:
-    """Return the one target that is given; raises InvalidValue for ``exclude`` with one that has nothing to exclude."""
+    """Return the one target that is given; raises InvalidValue for ``exclude`` with one that has nothing to exclude, and for ``until_ms``
+    that is no time after ``time_ms``."""
+    if until_ms is not None and (time_ms is None or position is not None or exclude or until_ms <= time_ms):
+        raise errors.InvalidValue(
+            "--until is the end of what is delivered again: it goes with -t, an earlier time, and without -e",
+            hint="for example: -t 2024-05-01T09:00:00Z --until 2024-05-01T11:00:00Z",
+        )
     if position is not None:
         return ToPosition(position, exclude)
     if time_ms is not None:
-        return ToTime(time_ms, exclude)
+        return ToTime(time_ms, exclude, until_ms)
     if exclude:
         raise errors.InvalidValue("--exclude-reset-position goes with a time or a position")
     if shift_by is not None:
@@ -391,7 +422,11 @@ def _earlier(reset: Reset, earlier_ms: int) -> Reset:
     if not _counts_from_now(reset):
         return reset
     assert isinstance(reset.target, ToTime)
-    return replace(reset, target=replace(reset.target, time_ms=max(reset.target.time_ms - earlier_ms, 0)))
+    until_ms = reset.target.until_ms
+    if isinstance(until_ms, FromNow):
+        until_ms = max(until_ms - earlier_ms, 0)
+    target = replace(reset.target, time_ms=max(reset.target.time_ms - earlier_ms, 0), until_ms=until_ms)
+    return replace(reset, target=target)
 
 
 def _counts_from_now(reset: Reset) -> bool:
@@ -454,6 +489,8 @@ def _target_move(
 
 def _time_move(reader: EntryReader, topic: Topic, cursor: Cursor, target: ToTime, request: ResetRequest) -> CursorMove:
     """Return the move to a time, by the exact search or as a broker searches; the report compares both."""
+    if target.until_ms is not None:
+        return _again_move(reader, topic, cursor, target, request)
     basis = MoveBasis(request.rule, time_ms=target.time_ms)
     search = BrokerSearch(reader, topic, request.broker)
     warnings: tuple[str, ...] = ()
@@ -484,6 +521,21 @@ def _time_move(reader: EntryReader, topic: Topic, cursor: Cursor, target: ToTime
     else:
         state = reset_to_time(topic, cursor, first)
     return CursorMove(topic, cursor, state, basis, warnings=warnings, misses=misses)
+
+
+def _again_move(reader: EntryReader, topic: Topic, cursor: Cursor, target: ToTime, request: ResetRequest) -> CursorMove:
+    """Return the move after which what lies between two times is delivered again; no broker can do that."""
+    assert target.until_ms is not None
+    if request.rule == BROKER:
+        raise errors.InvalidValue("--until: a broker resets to one time only", hint="leave out --rule broker")
+    clock = request.indexed_clock
+    first, end = (
+        find_first_at_or_after(reader, topic, time_ms, clock).position for time_ms in (target.time_ms, target.until_ms)
+    )
+    warnings = _unseen_warnings(reader, topic, first, target.time_ms, clock)
+    basis = MoveBasis(request.rule, time_ms=target.time_ms, until_ms=target.until_ms)
+    state = again_state(topic, cursor, first, end)
+    return CursorMove(topic, cursor, state, basis, warnings=warnings, misses=first is None)
 
 
 def _failure(error: errors.StoreError) -> str:

@@ -161,7 +161,10 @@ def _payloads(
         following = last + 1
         ids = run.entry_ids if options.keep_ids else None
         columns = PayloadColumns(run.data, run.starts, run.sizes, ids)
-        yield columns if options.interceptors is None else _intercepted(columns, chain, options.now_ms)
+        if options.interceptors is not None:
+            columns = _intercepted(columns, chain, options.now_ms)
+            topic.size_bytes += int(columns.sizes.sum()) - int(run.sizes.sum())
+        yield columns
         advance(len(run))
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from pulsar_admin.store.changes.cursors import advanced, cleared, skipped
-from pulsar_admin.store.changes.resets import bit_words, shifted_state
+from pulsar_admin.store.changes.resets import again_state, bit_words, shifted_state
 from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger
 from pulsar_admin.store.codec.rocksvalue import NodeStat
@@ -119,6 +119,23 @@ def test_shifted(case: Case, distance: int) -> None:
     first = min(max(start + distance, 0), len(entries))
     assert sorted(set(entries) - deleted_in(topic, after)) == entries[first:]
     assert (after.ranges, dict(after.properties)) == ((), {})
+
+
+@given(cases(), st.integers(0, 26), st.integers(0, 26))
+def test_only_what_lies_between_is_delivered_again(case: Case, start: int, end: int) -> None:
+    topic = case.topic
+    cursor = Cursor(NAME, "sub", STAT, CursorInfo(-1), case.state, CursorSource.METADATA)
+    entries = entries_of(topic)
+    first, behind = (dict(enumerate(entries)).get(rank) for rank in (start, max(start, end)))
+    between = set(entries[start : max(start, end)])
+    after = again_state(topic, cursor, first, behind)
+    assert deleted_in(topic, after) == deleted_in(topic, case.state) - between
+    assert after.properties == case.state.properties
+    left = {entry for entry in entries if entry > after.mark_delete} - between
+    kept = {entry: words for entry, words in case.state.batch_deletes.items() if entry in left}
+    assert {entry: words for entry, words in after.batch_deletes.items() if entry in left} == kept
+    assert not between.intersection(after.batch_deletes) or after == case.state
+    assert all(lower.ledger_id == upper.ledger_id for lower, upper in after.ranges) or after == case.state
 
 
 def test_swallows_over_a_ledger_end() -> None:
