@@ -592,7 +592,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         """Return the scalable topics of a namespace, ``topic://…``, that have all of ``properties``; raises InvalidValue,
         MetadataCorrupt.
         """
-        from pulsar_admin.store.model.scalable import list_scalable
+        from pulsar_admin.store.reports.scalable import list_scalable
 
         return self._session.ask(list_scalable, parse_namespace(namespace), properties or {})
 

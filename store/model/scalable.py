@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from pulsar_admin.store.codec.scalable import ScalableTopic, decode_scalable_topic
 from pulsar_admin.store.db import tree
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import TopicNotFound
-from pulsar_admin.store.model.topics import check_namespace
 from pulsar_admin.store.names import SCALABLE, SCALABLE_TOPICS, NamespaceName, TopicName, decode_name, shell_word
 
 
@@ -41,15 +40,6 @@ def iter_scalable(txn: Txn, namespace: NamespaceName | None = None) -> Iterator[
     for tenant in tree.iter_children(txn, SCALABLE_TOPICS):
         for name in tree.iter_children(txn, f"{SCALABLE_TOPICS}/{tenant}"):
             yield from iter_scalable(txn, NamespaceName(tenant, name))
-
-
-def list_scalable(txn: Txn, namespace: NamespaceName, properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the scalable topics of ``namespace`` that have all of ``properties``; raises NamespaceNotFound, MetadataCorrupt."""
-    check_namespace(txn, namespace)
-    names = iter_scalable(txn, namespace)
-    if properties:
-        names = (name for name in names if properties.items() <= read_scalable(txn, name).properties.items())
-    return tuple(map(str, names))
 
 
 def expand_scalable(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from pulsar_admin.store.codec.scalable import ScalableTopic, Segment
+from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, iter_children
 from pulsar_admin.store.errors import StoreError, TopicNotFound
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.scalable import read_scalable
-from pulsar_admin.store.model.topics import Topic, read_topic
-from pulsar_admin.store.names import TopicName
+from pulsar_admin.store.model.scalable import iter_scalable, read_scalable
+from pulsar_admin.store.model.topics import Topic, check_namespace, read_topic
+from pulsar_admin.store.names import NamespaceName, TopicName
 from pulsar_admin.store.reports.stats import StatsOptions, SubscriptionStats, TopicStats, read_topic_stats
 from pulsar_admin.store.timespec import format_time_ms
 
@@ -26,6 +27,15 @@ _SEGMENT = (
     *("legacyTopicName", "entryBucketSplits", "sealed", "active", "legacy"),
 )
 _NO_RATES = {"msgRateIn": 0.0, "byteRateIn": 0.0, "msgRateOut": 0.0, "byteRateOut": 0.0}
+
+
+def list_scalable(txn: Txn, namespace: NamespaceName, properties: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the scalable topics of ``namespace`` that have all of ``properties``; raises NamespaceNotFound, MetadataCorrupt."""
+    check_namespace(txn, namespace)
+    names = iter_scalable(txn, namespace)
+    if properties:
+        names = (name for name in names if properties.items() <= read_scalable(txn, name).properties.items())
+    return tuple(map(str, names))
 
 
 def metadata_json(found: ScalableTopic) -> Json:
