@@ -441,13 +441,10 @@ def verdicts_of(session: Session, ledgers: Sequence[int]) -> Iterator[LedgerVerd
     from pulsar_admin.store.facts.orphans import iter_all_ledger_ids
     from pulsar_admin.store.reports.ledgers import indexed_bytes
     from pulsar_admin.store.reports.verify import verify_ledger
+    from pulsar_admin.store.scan.length_chains import LedgerChains
 
     with session.reader() as reader:
         chosen = ledgers or tuple(iter_all_ledger_ids(reader.txn))
         with session.scanning(reader, indexed_bytes(reader.txn, chosen), "verify") as scanning:
-            rows_of = None
-            if scanning.engine is not None:
-                from pulsar_admin.store.scan.operations import EngineRows
-
-                rows_of = EngineRows(scanning.engine, scanning, chosen)
-            yield from session.each(chosen, lambda ledger_id: verify_ledger(scanning, ledger_id, rows_of))
+            chains = LedgerChains(scanning, chosen)
+            yield from session.each(chosen, lambda ledger_id: verify_ledger(scanning, ledger_id, chains))

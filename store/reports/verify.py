@@ -5,23 +5,24 @@ The kernel checks a location block at a time; what it does not believe, the entr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pulsar_admin.store.codec.claims import COMPACTED_COMPONENT, COMPONENT
 from pulsar_admin.store.codec.compactedentry import decode_compacted_entry
-from pulsar_admin.store.codec.digest import DIGEST_SIZE
 from pulsar_admin.store.codec.message import decode_entry_times
 from pulsar_admin.store.db.blocks import Block
 from pulsar_admin.store.db.files import find_log
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, StoreError
-from pulsar_admin.store.model.ledgers import Ledger, iter_blocks, missing_ranges, read_ledger
+from pulsar_admin.store.model.ledgers import iter_blocks, missing_ranges, read_ledger
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.wording import Answer, one_line
 
-DETAILS_MAX = 1_000  # damaged entries named a ledger; the count goes on
+if TYPE_CHECKING:
+    from pulsar_admin.store.scan.length_chains import LedgerChains
 
 
 class LedgerVerdict(Struct):
@@ -43,12 +44,6 @@ class LedgerVerdict(Struct):
     def problems(self) -> int:
         """How much is wrong."""
         return self.damaged_entries + self.missing_entries + len(self.metadata_problems)
-
-    def add(self, entry_id: int, reason: str) -> None:
-        """Note a damaged entry."""
-        self.damaged_entries += 1
-        if len(self.damaged) < DETAILS_MAX:
-            self.damaged.append((entry_id, reason))
 
 
 class EntryRow(Answer, frozen=True):
@@ -122,42 +117,22 @@ def _entry_row(reader: EntryReader, block: Block, index: int, is_compacted: bool
     )
 
 
-RowsOf = Callable[[EntryReader, Ledger, Block], list[tuple[int, int] | None]]
-
-
-def verify_ledger(reader: EntryReader, ledger_id: int, rows_of: RowsOf | None = None) -> LedgerVerdict:
+def verify_ledger(reader: EntryReader, ledger_id: int, chains: LedgerChains | None = None) -> LedgerVerdict:
     """Read and check every entry of a ledger; raises LedgerNotFound, MetadataCorrupt for metadata that cannot be read.
 
-    ``rows_of`` reads the entries of a block; None: this process does, block by block.
+    ``chains`` reads the entries of several ledgers.
     """
-    from pulsar_admin.store.scan.block_lengths import read_lengths
+    from pulsar_admin.store.scan.length_chains import LedgerChains, LengthChain
 
     ledger = read_ledger(reader.txn, ledger_id)
-    verdict = LedgerVerdict(ledger_id)
+    chain = LengthChain(last=(-1, 0))  # the first entry carries its own payload
+    chain.join((chains or LedgerChains(reader, [ledger_id])).chain(ledger_id))
+    verdict = LedgerVerdict(ledger_id, chain.entries, chain.bytes)
     verdict.missing = missing_ranges(reader.txn, ledger) if ledger.metadata else ()
     verdict.missing_entries = sum(last - first + 1 for first, last in verdict.missing)
-    last_id, last_length = -1, 0  # of the last good entry, and the length that it carries
-    for block in iter_blocks(reader.txn, ledger_id):
-        before = verdict.bytes
-        for index, row in enumerate((rows_of or read_lengths)(reader, ledger, block)):
-            entry_id, place = block.entry_id(index), block.place(index)
-            verdict.entries += 1
-            verdict.bytes += place[2]
-            if row is None:
-                try:
-                    entry = reader.read_at(ledger_id, entry_id, place)
-                except StoreError as error:
-                    verdict.add(entry_id, error.message)
-                    continue
-                length, payload = entry.length, len(entry.payload)
-                verdict.unverified += DIGEST_SIZE[entry.digest_type] == 0
-            else:
-                length, payload = row
-            expected = last_length + payload if last_id == entry_id - 1 else length
-            if length != expected:
-                verdict.add(entry_id, f"it carries length {length}, expected {expected}")
-            last_id, last_length = entry_id, length
-        reader.advance(verdict.bytes - before)
+    verdict.damaged_entries, verdict.damaged = chain.damaged_entries, chain.damaged
+    verdict.unverified = chain.unverified
+    last_id, last_length = chain.last or (-1, 0)
     metadata = ledger.metadata
     is_closed = metadata is not None and metadata.state.name == "CLOSED"
     if metadata is not None and is_closed and 0 <= last_id == metadata.last_entry_id and last_length != metadata.length:

@@ -42,6 +42,7 @@ _RUN = np.dtype(
 )
 _RUN_ENTRIES = 16  # runs with fewer entries take no less than places
 _SIZE_BYTES = 4
+_HMAC_BYTES = DIGEST_SIZE[DigestType.HMAC]  # which no executor can verify
 
 
 class PackedPlaces(Struct, frozen=True):
@@ -75,10 +76,9 @@ class PackedPlaces(Struct, frozen=True):
                 return None
             at += entries
         ledger_ids, entry_ids = self._ids(runs)
-        wrong = (rows["ledger_id"] != ledger_ids) | (rows["entry_id"] != entry_ids) | (rows["flags"] & BAD_DIGEST != 0)
-        if (
-            wrong.any() or (runs["digest_bytes"] == DIGEST_SIZE[DigestType.HMAC]).any()
-        ):  # which the kernel cannot verify
+        wrong = (rows["ledger_id"] != ledger_ids) | (rows["entry_id"] != entry_ids)
+        wrong |= (rows["flags"] & BAD_DIGEST != 0) | (rows["digest_bytes"] == _HMAC_BYTES)
+        if wrong.any():
             return None
         offsets = rows["offset"].copy()
         rows["offset"] += np.repeat(runs["start"] - (ends - sizes), runs["entries"])

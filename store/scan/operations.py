@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -30,7 +29,6 @@ from pulsar_admin.store.codec.digest import DIGEST_SIZE
 from pulsar_admin.store.codec.entry import Entry, decode_entry
 from pulsar_admin.store.codec.entrylog import HEADER_BYTES
 from pulsar_admin.store.codec.message import is_chunk, is_marker
-from pulsar_admin.store.db.blocks import Block
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.engine.memory import slice_bytes
 from pulsar_admin.store.engine.operation import Engine, Operation
@@ -38,9 +36,8 @@ from pulsar_admin.store.engine.slices import SLICE_BYTES, FileRange
 from pulsar_admin.store.errors import EntryLogCorrupt, NotWritable, SourceChanged, StoreError
 from pulsar_admin.store.files import open_regular
 from pulsar_admin.store.kernels import records as kernel
-from pulsar_admin.store.kernels.records import BAD_DIGEST, UNFRAMED, UNVERIFIED
+from pulsar_admin.store.kernels.records import BAD_DIGEST, UNFRAMED
 from pulsar_admin.store.kernels.wire import find_metadata_ends
-from pulsar_admin.store.model.ledgers import Ledger, find_metadata, iter_blocks
 from pulsar_admin.store.model.messages import ENTRY_ERRORS, Message, MessageReader, explode
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.redaction import redact, redact_value
@@ -57,7 +54,6 @@ from pulsar_admin.store.scan.places import (
     Places,
     PlacesReader,
     doubtful,
-    split_places,
 )
 from pulsar_admin.store.scan.schemas import ENTRY_SCHEMA, FLAGS, INVERTED, MESSAGE_SCHEMA, TIME
 from pulsar_admin.store.scan.sources import SliceSource, is_url, open_source, read_bytes, shown_path
@@ -487,21 +483,13 @@ class PlacesOperation:
 
 
 class ReadHeads(Struct, PlacesOperation, frozen=True):
-    """The rows of the entries at given places, one row per batch; with ``heads`` also their bytes up to the payload.
-
-    ``digests`` are the kinds to verify with; None: as the places say.
-    """
-
-    heads: bool = True
-    digests: LedgerDigests | None = None
+    """The rows of the entries at given places, and their bytes up to the payload: one row per batch."""
 
     COLUMNS = ("rows", "data", "offsets", "held")
 
     def values(self, places: Places, files: PlainFiles) -> Iterable[bytes]:
-        batch = PlacesReader(files, self.heads, self.digests).read_places(places)
-        nothing = np.zeros(0, np.uint8)
-        kept = _heads_only(batch) if self.heads else (batch.rows, nothing, nothing, nothing)
-        return (part.tobytes() for part in kept)
+        batch = PlacesReader(files, True, None).read_places(places)
+        return (part.tobytes() for part in _heads_only(batch))
 
 
 def _heads_only(batch: EntryBatch) -> tuple[Array, ...]:
@@ -526,14 +514,6 @@ def read_heads(engine: Engine, files: Any, groups: Iterable[Places]) -> Iterator
         offsets, held = np.frombuffer(row["offsets"], np.int64), np.frombuffer(row["held"], np.int64)
         data = np.frombuffer(row["data"], np.uint8)
         yield places, EntryBatch(places.ledger_ids, places.entry_ids, data, offsets, held, rows)
-
-
-def iter_rows(
-    engine: Engine, digests: LedgerDigests, files: Any, groups: Iterable[Places]
-) -> Iterator[tuple[Places, Array | None]]:
-    """Yield (places, their rows, digests verified) in order; None for rows that the engine could not give."""
-    for places, row in run_places(engine, ReadHeads(heads=False, digests=digests), files, groups):
-        yield places, None if row is None else np.frombuffer(row["rows"], kernel.RECORD).copy()
 
 
 def run_places(
@@ -634,65 +614,6 @@ class ReadDelays(Struct, PlacesOperation, frozen=True):
         rows = np.flatnonzero((due > 0) & ~wrong)
         packed = (rows.astype(np.int32), due[rows], np.flatnonzero(wrong).astype(np.int32))
         return (column.tobytes() for column in packed)
-
-
-# -- verifying ---------------------------------------------------------------------------------------------------------
-# Digests of whole ledgers verified by an engine: what ``verify_ledger`` asks for block by block, read ahead in slices.
-
-
-Rows = list[tuple[int, int] | None]
-"""(length field, payload bytes) of each entry that is good."""
-
-
-class EngineRows:
-    """The rows of the blocks of these ledgers, in order; call it with each block in turn."""
-
-    def __init__(self, engine: Engine, reader: EntryReader, ledgers: Sequence[int]) -> None:
-        self._engine = engine
-        self._reader = reader
-        self._rows = self._read_ahead(ledgers)
-
-    def __call__(self, reader: EntryReader, ledger: Ledger, block: Block) -> Rows:
-        """Return the rows of a block; None if the reader must read the block again, which explains the failure."""
-        for key, rows in self._rows:
-            if key == (ledger.ledger_id, block.entry_id(0)):
-                return rows
-        return [None] * len(block)
-
-    def _read_ahead(self, ledgers: Sequence[int]) -> Iterator[tuple[tuple[int, int], Rows]]:
-        due: deque[tuple[tuple[int, int], int]] = deque()  # blocks handed out: key, entries
-        # Of any other ledger the digest is found by trying.
-        kinds: dict[int, int] = {}
-        for ledger_id in ledgers:
-            try:
-                metadata = find_metadata(self._reader.txn, ledger_id)
-            except StoreError:
-                continue
-            if metadata is not None and metadata.digest_type is not None:
-                kinds[ledger_id] = DIGEST_SIZE[metadata.digest_type]
-        digests = LedgerDigests.of(kinds)
-        rows: Rows = []
-        for places, found in iter_rows(self._engine, digests, self._reader.files, self._pieces(ledgers, due)):
-            if found is None:
-                rows += [None] * len(places)
-            else:
-                good = found["flags"] & (BAD_DIGEST | UNVERIFIED) == 0
-                good &= (found["entry_id"] == places.entry_ids) & (found["ledger_id"] == places.ledger_ids)
-                payload = np.maximum(places.sizes.astype(np.int64) - 32 - found["digest_bytes"], 0)
-                checks = zip(good.tolist(), found["length"].tolist(), payload.tolist(), strict=True)
-                rows += [(length, size) if is_good else None for is_good, length, size in checks]
-            key, entries = due[0]
-            if len(rows) == entries:
-                due.popleft()
-                yield key, rows
-                rows = []
-
-    def _pieces(self, ledgers: Sequence[int], due: deque[tuple[tuple[int, int], int]]) -> Iterator[Places]:
-        """Yield the places of every block, in pieces if its entries are large; each block is announced to ``due`` first."""
-        for ledger_id in ledgers:
-            for block in iter_blocks(self._reader.txn, ledger_id):
-                due.append(((ledger_id, block.entry_id(0)), len(block)))
-                yield from split_places(Places.of(block, 0, len(block)), BATCH_BYTES)
 
 
 def topics_option(store: Path | str, topics: Sequence[str] = (), *, pattern: str | None = None) -> str:

@@ -31,6 +31,7 @@ BATCH_ENTRIES = 1 << 15
 HEAD_BYTES = 512  # holds broker metadata and message metadata of nearly every entry
 LARGE_BYTES = 32 << 20  # this much is not an ordinary batch
 HEADS_BYTES = 4096  # entries of this size and more are read head by head where heads are enough
+_HMAC_BYTES = DIGEST_SIZE[DigestType.HMAC]
 _GAP_BYTES = 1 << 14  # what lies between two records is read as well when it is no more than this
 _ENTRY_HEADER_BYTES = 32
 _SMALL_ENTRIES, _SMALL_BYTES = 256, 1 << 20
@@ -103,7 +104,8 @@ def doubtful(batch: EntryBatch, places: Places) -> Array:
     size_field = batch.data[batch.offsets[:, None] + np.arange(4)].view(">i4")[:, 0]
     wrong: Array = (rows["ledger_id"] != batch.ledger_ids) | (rows["entry_id"] != batch.entry_ids)
     wrong |= (size_field != places.sizes) | (rows["flags"] & BAD_DIGEST != 0)
-    wrong |= places.digests == DIGEST_SIZE[DigestType.HMAC]  # the kernel cannot verify them
+    # Which the kernel cannot verify.
+    wrong |= (places.digests == _HMAC_BYTES) | (rows["digest_bytes"] == _HMAC_BYTES)
     return wrong
 
 
@@ -215,7 +217,7 @@ def split_places(places: Places, batch_bytes: int) -> Iterator[Places]:
         yield Places(*(getattr(places, name)[low:high] for name in Places.__struct_fields__))
 
 
-_UNREADABLE = (SourceChanged, EntryLogCorrupt, NotWritable, MemoryError)
+UNREADABLE = (SourceChanged, EntryLogCorrupt, NotWritable, MemoryError)
 """Why a file's bytes cannot be had at all."""
 
 
@@ -232,7 +234,7 @@ class PlacesReader(Struct, frozen=True):
         """Yield the existing entries at these places with their places, damaged ones included; failures are raised or listed."""
         try:
             batch = self.read_places(places)
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             if self.failed is None:
                 raise
             left = self._without_failed(places, error, self.failed)
@@ -250,7 +252,7 @@ class PlacesReader(Struct, frozen=True):
                 if len(files) > 1:
                     self.read_places(part)
                     continue
-            except _UNREADABLE as found:
+            except UNREADABLE as found:
                 error = found
             note_failure(failed, part, error)
             places = places.take(places.files != file_id)

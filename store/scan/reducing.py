@@ -10,9 +10,9 @@ whole windows: of a window what needs the order of its entries is found where it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import groupby
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from msgspec import Struct, field
@@ -23,7 +23,8 @@ from pulsar_admin.store.errors import NotWritable, SourceChanged
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan.byte_runs import PackedPlaces, pack_places
 from pulsar_admin.store.scan.entries import EntryScan
-from pulsar_admin.store.scan.places import EntryBatch, Places
+from pulsar_admin.store.scan.files import LedgerDigests
+from pulsar_admin.store.scan.places import UNREADABLE, EntryBatch, Places, doubtful
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,27 +39,36 @@ _PIECES_A_SLOT = 3
 _LEAST_PIECE_BYTES = 1 << 20
 
 
-class Reduction(Protocol):
-    """What entries in topic order add up to. ``merge`` is associative; of nothing it returns the row of no entries.
+class Reduction:
+    """What entries in topic order add up to, as a picklable value. ``merge`` is associative; of nothing it returns the row of no entries.
 
     ``window_entries``: of so many entries together ``judge`` finds what needs their order; 0: nothing does. ``close`` shortens the
     row of a whole scan to what the answer needs. Both change nothing in a row that they returned.
     """
 
+    __slots__ = ()
     COLUMNS: ClassVar[tuple[str, ...]]
-    window_entries: ClassVar[int]
+    window_entries: ClassVar[int] = 0
 
     def partial(self, batch: EntryBatch) -> Row:
         """Return the row of a batch."""
+        raise AssertionError
 
     def merge(self, rows: Sequence[Row]) -> Row:
         """Return the row of rows that follow each other."""
+        raise AssertionError
 
     def judge(self, row: Row) -> Row:
         """Return the row of a whole window, which was looked at."""
+        return row
 
     def close(self, row: Row) -> Row:
         """Return the row of a whole scan, in short."""
+        return row
+
+    def is_enough(self, row: Row) -> bool:
+        """Whether entries behind those of a row cannot change the answer."""
+        return False
 
 
 class Part(NamedTuple):
@@ -146,6 +156,7 @@ class ReduceEntries(Struct, frozen=True):
 
     reduction: Reduction
     heads: bool
+    digests: LedgerDigests | None = None  # how to verify; None: as the index says
 
     @property
     def schema(self) -> pa.Schema:
@@ -164,7 +175,7 @@ class ReduceEntries(Struct, frozen=True):
             for _, batches in groupby(piece.batches, lambda batch: batch.scan):
                 parts: list[Part] = []
                 for batch in batches:
-                    entries = batch.places.read(files, self.heads, None)
+                    entries = batch.places.read(files, self.heads, self.digests)
                     if entries is not None:
                         parts.append(batch.part(self.reduction, self.reduction.partial(entries)))
                         del entries
@@ -208,10 +219,20 @@ class ReduceEntries(Struct, frozen=True):
 
 
 class Reductions:
-    """What the entries of each of several scans add up to; the reader's engine reads for all of them when the first is asked for."""
+    """What the entries of each of several scans add up to; the reader's engine reads for all of them when the first is asked for.
 
-    def __init__(self, reader: EntryReader, scans: Sequence[EntryScan], reduction: Reduction) -> None:
+    ``again`` reads a batch that is not all proven to be what was imported; without it the scan does, which notes what it leaves out.
+    """
+
+    def __init__(
+        self,
+        reader: EntryReader,
+        scans: Sequence[EntryScan],
+        reduction: Reduction,
+        again: Callable[[Places], Row] | None = None,
+    ) -> None:
         self._reader = reader
+        self._again = again
         self._scans = scans
         self._reduction = reduction
         self._of_scans: list[range] = []  # the numbers of each one's batches, once they were handed out
@@ -228,13 +249,14 @@ class Reductions:
         numbers = self._of_scans[index]
         if not numbers:
             return self._reduction.close(self._reduction.merge([]))
-        parts = self._parts.pop(numbers.start, [])
+        parts = self._parts.get(numbers.start, [])
         for number in numbers:
             batch = self._left.pop(number, None)
             if batch is not None:
                 parts.append(batch.part(self._reduction, self._read_again(scan, batch.places)))
         # Of a scan that was handed out in several turns the end was not known.
         whole = merge_parts(self._reduction, [part._replace(scan_end=numbers.stop) for part in parts])
+        self._parts[numbers.start] = whole
         return self._reduction.close(self._reduction.merge([part.row for part in whole]))
 
     def _read_here(self, scan: EntryScan) -> Row:
@@ -242,11 +264,15 @@ class Reductions:
         for _, groups in groupby(_in_windows(scan, self._reduction.window_entries), lambda group: group[0]):
             rows: list[Row] = []
             for _, places in groups:
-                rows += map(self._reduction.partial, scan.read_here(places))
+                rows += self._rows_here(scan, places)
                 self._reader.advance(places.bytes)
+                if rows and self._reduction.is_enough(rows[-1]):
+                    break
                 if len(rows) >= _TOGETHER:
                     rows = [self._reduction.merge(rows)]
             judged.append(self._reduction.judge(self._reduction.merge(rows)))
+            if self._reduction.is_enough(judged[-1]):
+                break
         return self._reduction.close(self._reduction.merge(judged))
 
     def _read_again(self, scan: EntryScan, packed: PackedPlaces) -> Row:
@@ -256,9 +282,16 @@ class Reductions:
             groups = [packed.places()]
         else:
             groups = EntryScan(self._reader, packed.parts(), scan.heads, scan.batch_bytes, scan.digests).groups()
-        return self._reduction.merge(
-            [self._reduction.partial(batch) for places in groups for batch in scan.read_here(places)]
-        )
+        return self._reduction.merge([row for places in groups for row in self._rows_here(scan, places)])
+
+    def _rows_here(self, scan: EntryScan, places: Places) -> list[Row]:
+        if self._again is None:
+            return [*map(self._reduction.partial, scan.read_here(places))]
+        with suppress(*UNREADABLE):
+            batch = scan.read_places(places)
+            if not doubtful(batch, places).any():
+                return [self._reduction.partial(batch)]
+        return [self._again(places)]
 
     def _read_all(self, engine: Engine) -> None:
         waiting: list[Batch] = []
@@ -286,7 +319,8 @@ class Reductions:
     def _run(self, engine: Engine, batches: Sequence[Batch]) -> None:
         self._left |= {batch.number: batch for batch in batches}
         pieces = [*self._pieces(engine, batches)]
-        operation = ReduceEntries(self._reduction, self._scans[0].heads)
+        scan = self._scans[0]  # all read alike
+        operation = ReduceEntries(self._reduction, scan.heads, scan.digests)
         windows, scans = (len({batch[key] for batch in batches}) for key in (2, 0))
         merged_by = {"window": windows} if windows == scans else {"window": windows, "scan": scans}
         for table in engine.reduce(operation, pieces, lambda piece: self._reader.advance(piece.bytes), merged_by):

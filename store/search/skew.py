@@ -27,7 +27,7 @@ from pulsar_admin.store.names import LONG_MAX, LONG_MIN
 from pulsar_admin.store.scan.entries import EntryScan
 from pulsar_admin.store.scan.integer_rows import Sums
 from pulsar_admin.store.scan.places import EntryBatch
-from pulsar_admin.store.scan.reducing import Reductions, Row
+from pulsar_admin.store.scan.reducing import Reduction, Reductions, Row
 from pulsar_admin.store.wording import Answer
 
 WINDOW_ENTRIES = 1 << 23
@@ -139,7 +139,7 @@ _EDGES = np.dtype(
 )
 
 
-class SumClocks(Struct, frozen=True):
+class SumClocks(Struct, Reduction, frozen=True):
     """What entries say of their producers' clocks. A row: ``names`` of producers, ``sums`` and ``offsets`` (producer, offset, count)
     of them by number, ``edges`` of the entries in front and behind, and, until a window is judged, producer and publish time of each
     entry without a broker's stamp.
