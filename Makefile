@@ -8,7 +8,7 @@ PACKAGES := pulsar_admin store commands
 # Without .pyc files every process of the tests compiles what it imports again, and pytest rewrites every module's asserts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup test lint check docs screenshots site man demo test-live test-deep fuzz fuzz-lines bench bench-peers constraints wheel sdist clean
+.PHONY: help setup test lint check docs screenshots site man demo test-live test-deep fuzz fuzz-lines bench bench-peers constraints wheel wheelhouse sdist clean
 
 help:
 	@echo "make demo       the main job on a small real data set, step by step"
@@ -25,6 +25,7 @@ help:
 	@echo "make bench ONLY=cold,scan  a part of it: cold large metadata scan import import10m generate growth spark memory"
 	@echo "                dump delayed compaction; docs/benchmarks.md says what each measures and takes"
 	@echo "make bench-peers  in turn with Pulsar's own tools, at 1 and 4 million entries (needs Maven and Java; 10 GB)"
+	@echo "make wheelhouse all wheels in one archive, for a host without network"
 	@echo "make clean      remove what make made (compiled code stays in ~/.cache/pulsar-admin-toolkit)"
 
 setup: $(READY)
@@ -105,6 +106,14 @@ sdist: setup
 
 wheel: setup
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+# For a host without network: all wheels for this Python and machine, and their checksums; EXTRAS=[plots,sql] adds what extras need.
+wheelhouse: setup
+	rm -rf dist/wheelhouse
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check -c constraints.txt --wheel-dir dist/wheelhouse '.$(EXTRAS)'
+	cd dist/wheelhouse && sha256sum *.whl > SHA256SUMS
+	tar -C dist -cf dist/wheelhouse.tar wheelhouse
+	@echo "dist/wheelhouse.tar: unpack it, sha256sum -c SHA256SUMS, pip install --no-index --find-links . pulsar-admin-toolkit"
 
 clean:
 	rm -rf $(VENV) dist build site man .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .demo .cache
