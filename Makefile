@@ -8,10 +8,10 @@ PACKAGES := pulsar_admin store commands
 # Without .pyc files every process of the tests compiles what it imports again, and pytest rewrites every module's asserts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup test lint check docs screenshots site man demo test-live test-deep fuzz fuzz-lines bench bench-peers constraints wheel wheelhouse sdist clean
+.PHONY: help setup test lint check docs screenshots site man demo demo-spark test-live test-deep fuzz fuzz-lines bench bench-peers constraints wheel wheelhouse sdist clean
 
 help:
-	@echo "make demo       the main job on a small real data set, step by step"
+	@echo "make demo       the main jobs on small real data, step by step; make demo-spark: the bulk work on Spark"
 	@echo "make test       the whole test suite, on all cores (one test: .venv/bin/python -m pytest tests/FILE -k NAME)"
 	@echo "make check      make lint (lint, format, types), architecture, generated docs and protos"
 	@echo "make docs       write the generated pages of docs/ again"
@@ -72,6 +72,11 @@ man: setup
 
 demo: $(if $(wildcard $(READY)),$(READY),$(VENV)/.base)
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash docs/demo.sh
+
+demo-spark: $(if $(wildcard $(READY)),$(READY),$(VENV)/.base)
+	@command -v java >/dev/null || { echo "error: no java on PATH: Spark needs Java 17 or newer" >&2; exit 7; }
+	$(if $(wildcard $(READY)),,$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[plots,spark]')
+	PATH="$(CURDIR)/$(BIN):$$PATH" bash docs/demo.sh spark
 
 test-live: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/live/requirements.txt
