@@ -115,3 +115,19 @@ def test_an_index_that_disagrees_with_its_log_is_named(
     (index,) = [row for row in verified.json if row["path"].endswith("/1.idx")]
     assert words in index["map"] + "".join(index["details"])
     assert cli("--store", store, "topics", "read", "public/default/version-1", "-o", "jsonl").exit_code == 0
+
+
+def test_a_bookie_starts_with_a_damaged_header_of_an_idx_file(tmp_path: Path, cli: Cli) -> None:
+    """A real one did (4.17.2): the first read of the ledger fails, and each flush ("Missing ledger signature")."""
+    copy_tree(world("kinds") / "clean", tmp_path / "clean")
+    store = _imported(cli, tmp_path, tmp_path / "clean", (1,))
+
+    def faults() -> list[tuple[str, bool]]:
+        (row,) = cli("--store", store, "-o", "json", "store", "preflight").json["bookies"]
+        assert row["starts"]
+        return [(fault["code"], fault["starts"]) for fault in row["faults"]]
+
+    assert faults() == []
+    index = min((tmp_path / "clean" / "bookie1").rglob("*.idx"))
+    index.write_bytes(bytes(4) + index.read_bytes()[4:])
+    assert faults() == [("index-file-wrong", True)]

@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RUNBOOKS = (
     *("disk-full", "stuck-subscription", "expired", "delayed-late", "after-a-crash", "ledger-lost"),
     *("replay-two-hours", "find-a-message", "compacted-key-missing", "move-a-topic", "milvus-disk-full"),
+    *("bookie-does-not-start", "zookeeper-does-not-start"),
 )
 
 

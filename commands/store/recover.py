@@ -155,10 +155,24 @@ def render_preflight(found: Preflight) -> str:
     lines = [f"metadata: {found.metadata}: {counted(found.metadata_ledgers, 'ledger')}", ""]
     if found.bookies:
         lines += [render_table(found.bookies, _BOOKIES).rstrip("\n"), ""]
-    lines += [line for one in found.bookies if one.refuses for line in (f"{one.bookie} does not start: {one.refuses}",)]
+    lines += _start_lines(found)
     lines += _reason_lines(found) + _log_lines(found) + _topic_lines(found) + _id_lines(found)
     lines += [] if found.brokers is None else _broker_lines(found.brokers)
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _start_lines(found: Preflight) -> list[str]:
+    """Return who starts and who does not, with what each start meets and the command that mends it."""
+    lines = []
+    servers = () if found.zookeeper is None else (("ZooKeeper", found.zookeeper),)
+    for name, faults in (*((one.bookie, one.faults) for one in found.bookies), *servers):
+        ends = [fault for fault in faults if not fault.starts]
+        lines.append(
+            f"{name} {'does not start' if ends else 'starts'}{'' if faults else ', and nothing is in its way'}"
+        )
+        for fault in (*ends, *(fault for fault in faults if fault.starts)):
+            lines += [f"  {fault.text}", f"    next: {fault.cure}"]
+    return [*lines, ""] if lines else []
 
 
 def _reason_lines(found: Preflight) -> list[str]:
@@ -166,7 +180,8 @@ def _reason_lines(found: Preflight) -> list[str]:
 
     lines = []
     for reason, text in REASONS.items():
-        shares = [one.reasons[reason] for one in found.bookies if reason in one.reasons]
+        whose = [one for one in found.bookies if reason in one.reasons]
+        shares = [one.reasons[reason] for one in whose]
         if shares:
             copies, size = sum(share.ledgers for share in shares), sum(share.bytes for share in shares)
             lines.append(f"{counted(copies, 'copy of a ledger', 'copies of ledgers')}, {size_text(size)}: {text}")

@@ -71,12 +71,17 @@ def merge_bookies(bookies: Iterable[Bookie]) -> tuple[Bookie, ...]:
 def disks_of(info: StoreInfo, bookie_id: str) -> str:
     """Return an imported bookie's disks for a command line, ID=DIR,DIR, with JOURNAL-DIR where no journal was
     imported; only the id if the disks are unknown."""
-    bookies = [bookie for bookie in iter_imported_bookies(info) if bookie.bookie_id == bookie_id]
-    directories = dict.fromkeys(path for bookie in bookies for path in bookie.directories)
-    roots = [str(path.parent if path.name == "current" else path) for path in directories]
-    if roots and not any(next(path.glob("*.txn"), None) for bookie in bookies for path in bookie.journal_dirs):
+    parts = [bookie for bookie in iter_imported_bookies(info) if bookie.bookie_id == bookie_id]
+    return disks_text(merge_bookies(parts)[0]) if parts else bookie_id
+
+
+def disks_text(bookie: Bookie) -> str:
+    """Return a bookie's disks for a command line, as ``disks_of``."""
+    roots = [str(path.parent if path.name == "current" else path) for path in bookie.directories]
+    if not any(next(path.glob("*.txn"), None) for path in bookie.journal_dirs):
         roots.append("JOURNAL-DIR")
-    return f"{bookie_id}={','.join(roots)}" if roots else bookie_id
+    disks = ",".join(roots)
+    return f"{bookie.bookie_id}={disks}" if bookie.bookie_id else disks
 
 
 UNFINISHED = "unfinished"

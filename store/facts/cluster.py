@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from pulsar_admin.store.db.bookies import iter_imported_bookies
 from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.db.files import LogFile, iter_log_ends, iter_not_needed
-from pulsar_admin.store.errors import StoreError, Unsupported
+from pulsar_admin.store.errors import Refused, SourceNotFound, StoreError, Unsupported
 from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.trees import UnknownTree, lacks_ledgers, lacks_managed_ledgers, unknown_trees
 from pulsar_admin.store.facts.unlisted import (
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.facts.partitions import Partitions
     from pulsar_admin.store.facts.rows import AlteredRows
     from pulsar_admin.store.facts.scalable import ScalableFacts
+    from pulsar_admin.store.facts.starts import StartFault
     from pulsar_admin.store.facts.topics import ReadBudget, TopicFacts
     from pulsar_admin.store.facts.unclosed import Unclosed
     from pulsar_admin.store.facts.under_replication import Mark
@@ -122,6 +125,24 @@ class ClusterFacts:
         from pulsar_admin.store.facts.file_sums import read_disk_totals
 
         return read_disk_totals(self.store, self.reader.txn, _STUCK_MAX).stuck
+
+    @cached_property
+    def start_faults(self) -> tuple[StartFault, ...]:
+        """What keeps the imported bookies and ZooKeeper servers from starting, or makes them start with less than they had, as far as a
+        look at their files tells."""
+        return tuple(self._iter_start_faults(thorough=False))
+
+    def _iter_start_faults(self, *, thorough: bool) -> Iterator[StartFault]:
+        from pulsar_admin.store.facts.starts import iter_bookie_faults, iter_server_faults, read_registered
+        from pulsar_admin.store.history.servers import find_servers
+
+        info = self.store.info
+        registered = read_registered(self.reader.txn) if self.has_metadata else None
+        for bookie in iter_imported_bookies(info):
+            yield from iter_bookie_faults(bookie, registered, thorough=thorough)
+        with suppress(Refused, SourceNotFound, OSError):
+            for server in find_servers(info.sources):
+                yield from iter_server_faults(server, thorough=thorough)
 
     @cached_property
     def disks(self) -> tuple[tuple[Path, DiskUsage], ...]:

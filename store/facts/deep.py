@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -20,6 +21,7 @@ from pulsar_admin.store.sources.index_places import has_database
 
 if TYPE_CHECKING:
     from pulsar_admin.store.engine.operation import Engine
+    from pulsar_admin.store.facts.starts import StartFault
 
 
 class Misled(Struct, frozen=True):
@@ -61,3 +63,8 @@ class DeepFacts(ClusterFacts):
                         elsewhere += len(served_elsewhere(txn, read_ledger(txn, ledger_id), bookie.bookie_id, ids))
             if entries:
                 yield Misled(bookie.bookie_id, tuple(ledgers), entries, elsewhere)
+
+    @cached_property
+    def deep_start_faults(self) -> tuple[StartFault, ...]:
+        """Of ``start_faults`` those that only a look into databases, journals and snapshots finds."""
+        return tuple(one for one in self._iter_start_faults(thorough=True) if one not in self.start_faults)

@@ -26,9 +26,11 @@ from pulsar_admin.store.db.next_ledger_id import NextLedgerId, find_given_meanwh
 from pulsar_admin.store.db.tree import Node, decode_node, iter_values, put_nodes
 from pulsar_admin.store.errors import InvalidValue, LimitExceeded, MetadataCorrupt, Refused, SourceNotFound, StoreError
 from pulsar_admin.store.facts.indexes import Disk, IndexKind, LogLedgers, count_entries, iter_log_ledgers, read_disks
+from pulsar_admin.store.facts.starts import Registered, StartFault, bookie_fault, iter_bookie_faults, iter_server_faults
+from pulsar_admin.store.history.servers import find_servers
 from pulsar_admin.store.recovery.broker_forecast import BrokerForecast
 from pulsar_admin.store.recovery.metadata_index import Known, is_among, no_metadata, read_known
-from pulsar_admin.store.sources.bookies import identity_of, read_cookie
+from pulsar_admin.store.sources.bookies import read_cookie
 from pulsar_admin.store.sources.cluster import read_stored_layout
 from pulsar_admin.store.sources.given_bookies import GivenBookie, check_apart, find_bookie, missing_directories
 from pulsar_admin.store.sources.index_places import read_missing_logs
@@ -36,6 +38,7 @@ from pulsar_admin.store.sources.journals import read_replayed_entries
 from pulsar_admin.store.sources.nodes import MetadataDirectory, Source
 from pulsar_admin.store.sources.rocksdb import is_rocksdb
 from pulsar_admin.store.sources.rocksopen import database_directory
+from pulsar_admin.store.sources.zookeeper import ServerFiles
 from pulsar_admin.store.sources.zookeeper_stream import ZooKeeperStream
 from pulsar_admin.store.wording import Answer, counted
 
@@ -91,7 +94,8 @@ class BookieForecast(Answer, frozen=True):
     ``refuses``: why the bookie does not start as things are, "" if it does; the other fields are for a bookie that
     starts. ``holds``: the ledgers of its index. ``loses``: the ledgers that it deletes, ``reasons`` the same per
     reason. ``at_once``: logs that are deleted whole, with ``bytes`` of files; ``minor``, ``major`` and ``kept``: logs
-    that wait for minor compaction, for major compaction, or for neither, with the dead ``bytes`` in them.
+    that wait for minor compaction, for major compaction, or for neither, with the dead ``bytes`` in them. ``starts``:
+    whether it starts as things are; ``faults``: what the start meets.
     """
 
     bookie: str
@@ -106,6 +110,8 @@ class BookieForecast(Answer, frozen=True):
     major: LogShare = field(name="logsMajor")
     kept: LogShare = field(name="logsKept")
     problems: tuple[str, ...]
+    starts: bool
+    faults: tuple[StartFault, ...]
 
 
 class TopicLoss(Answer, frozen=True):
@@ -126,7 +132,10 @@ class LedgerIds(Answer, frozen=True):
 
 
 class Preflight(Answer, frozen=True):
-    """The forecast over all bookies. ``percent``: of the bookie that loses most; ``topics`` up to a limit, of ``topic_count``."""
+    """The forecast over all bookies. ``percent``: of the bookie that loses most; ``topics`` up to a limit, of ``topic_count``.
+
+    ``zookeeper``: what a start of a server meets in these files, None where the metadata is not in ZooKeeper's files.
+    """
 
     metadata: str
     metadata_ledgers: int
@@ -138,6 +147,7 @@ class Preflight(Answer, frozen=True):
     ids: LedgerIds
     problems: tuple[str, ...]
     brokers: BrokerForecast | None = None
+    zookeeper: tuple[StartFault, ...] | None = None
 
 
 def parse_percent(text: str) -> float:
@@ -151,8 +161,8 @@ def parse_percent(text: str) -> float:
     return percent
 
 
-def read_preflight(known: Known, bookies: Sequence[Bookie]) -> Preflight:
-    """Return what the bookies delete when they start on this metadata; raises MetadataCorrupt for an index that cannot be read."""
+def read_preflight(known: Known, bookies: Sequence[Bookie], servers: Sequence[ServerFiles] | None = None) -> Preflight:
+    """Return whether the bookies, and the ZooKeeper servers of these files, start, and what bookies delete then."""
     sums = _LostLedgers(known)
     forecasts = tuple(_Forecast(known, bookie).run(sums) for bookie in bookies)
     topics = sorted(sums.topics(), key=lambda row: (-row.bytes, row.topic))
@@ -175,6 +185,9 @@ def read_preflight(known: Known, bookies: Sequence[Bookie]) -> Preflight:
         len(topics),
         LedgerIds(known.next_id, known.largest, sums.largest, twice),
         known.problems,
+        zookeeper=None
+        if servers is None
+        else tuple(fault for server in servers for fault in iter_server_faults(server, thorough=True)),
     )
 
 
@@ -291,6 +304,7 @@ class _Forecast:
         self._known = known
         self._bookie = bookie
         self._problems: list[str] = []
+        self._faults: list[StartFault] = []
         self._held = self._lost = 0
         self._held_bytes = self._lost_bytes = 0
         self._entries: int | None = 0
@@ -298,7 +312,11 @@ class _Forecast:
         self._logs = {name: [0, 0] for name in ("at_once", "minor", "major", "kept")}
 
     def run(self, sums: _LostLedgers) -> BookieForecast:
-        disks = read_disks(self._bookie)
+        known = self._known
+        registered = Registered(known.instance_id, known.cookies)
+        faults = tuple(iter_bookie_faults(self._bookie, registered, thorough=True))
+        refuses = next((fault.text for fault in faults if not fault.starts), "")
+        disks = self._disks()
         self._problems += missing_directories(self._bookie)
         for disk in disks:
             self._problems += disk.problems
@@ -311,7 +329,7 @@ class _Forecast:
         return BookieForecast(
             self._bookie.name,
             ", ".join(dict.fromkeys(disk.storage for disk in disks)) or IndexKind.NONE,
-            refusal(self._known, self._bookie),
+            refuses,
             LedgerShare(self._held, self._held_bytes),
             lost,
             {reason: LedgerShare(count, size) for reason, (count, size) in self._reasons.items()},
@@ -321,7 +339,22 @@ class _Forecast:
             LogShare(*self._logs["major"]),
             LogShare(*self._logs["kept"]),
             tuple(self._problems),
+            not refuses,
+            (*faults, *self._faults),
         )
+
+    def _disks(self) -> Sequence[Disk]:
+        """Return the disks; those of a bookie whose index cannot be read as a salvage makes it again, with all ledgers of their logs."""
+        try:
+            return read_disks(self._bookie)
+        except MetadataCorrupt as error:
+            self._problems.append(f"{error.message}; counted as after a salvage, by the entry logs")
+        disks = []
+        for directory in self._bookie.ledger_dirs:
+            bare = Disk(IndexKind.DB, (directory,), (), np.zeros(0, np.int64))
+            logs = [log.ledgers for log in iter_log_ledgers(bare, self._problems)]
+            disks.append(replace(bare, ledgers=np.unique(np.concatenate([bare.ledgers, *logs]))))
+        return disks
 
     def _disk(self, disk: Disk) -> tuple[Array, Array]:
         """Add a disk; return the ledgers that it deletes, and their bytes."""
@@ -350,6 +383,9 @@ class _Forecast:
         self._entries = None
         self._add(len(strays.ledgers), int(strays.bytes.sum()), strays.ledgers, strays.bytes)
         self._add_reason(NOT_INDEXED, len(strays.ledgers), int(strays.bytes.sum()))
+        code = "entries-not-served" if disk.storage is IndexKind.DB else "idx-entries-not-served"
+        text = f"the index of {disk.name} lacks {counted(len(strays.ledgers), 'ledger')} that the metadata has on it: rebuild it first"
+        self._faults.append(bookie_fault(self._bookie, code, disk.directories[0], text, starts=True))
         return np.concatenate((gone, strays.ledgers)), np.concatenate((gone_bytes, strays.bytes))
 
     def _disk_without_index(self, disk: Disk) -> tuple[Array, Array]:
@@ -437,26 +473,6 @@ def _is_other_instance(known: Known, bookie: Bookie) -> bool:
     return bool(ids) and bool(known.instance_id) and known.instance_id not in ids
 
 
-def refusal(known: Known, bookie: Bookie) -> str:
-    """Return why a bookie does not start on this metadata (``LegacyCookieValidation.checkCookies``), "" if nothing prevents it."""
-    cookies = {path: read_cookie(path) for path in bookie.directories}
-    there = next((cookie for cookie in cookies.values() if cookie is not None), None)
-    registered = known.cookies.get(bookie.bookie_id)
-    without = [str(path) for path, cookie in cookies.items() if cookie is None]
-    if there is None:
-        return "its directories are not empty and have no cookie (VERSION)"
-    if (there.instance_id or "") != known.instance_id:
-        ours, theirs = there.instance_id or "none", known.instance_id or "none"
-        return f"the instance id of its cookie is {ours}, of the metadata {theirs}"
-    if bookie.bookie_id not in known.cookies:
-        return f"the metadata has no cookie of {bookie.bookie_id}"
-    if registered is not None and identity_of(registered) != identity_of(there):
-        return f"its cookie is not the one that the metadata has of {bookie.bookie_id}"
-    if without:
-        return f"no cookie (VERSION) in {', '.join(without)}"
-    return ""
-
-
 # -- the parts of a cluster that a forecast is made on ----------------------------------------------------------------
 
 
@@ -470,13 +486,14 @@ _NO_STAT = NodeStat(0, 0, 0, 0, False)
 class ClusterParts(Struct, frozen=True):
     """The facts of the metadata, and the bookies that would start on it; ``source``: where the metadata is, None for a store's or none.
 
-    ``blank``: how many bookies have empty disks.
+    ``blank``: how many bookies have empty disks; ``servers``: ZooKeeper's files, None where the metadata is elsewhere.
     """
 
     known: Known
     bookies: tuple[Bookie, ...]
     source: Source | None = None
     blank: int = 0
+    servers: tuple[ServerFiles, ...] | None = None
 
 
 def read_parts(metadata: Source | None, given: Iterable[GivenBookie]) -> ClusterParts:
@@ -502,7 +519,9 @@ def read_parts(metadata: Source | None, given: Iterable[GivenBookie]) -> Cluster
                 hint="are its disks mounted? A bookie that lost them is replaced: bookkeeper shell decommissionbookie",
                 bookie=bookie_id,
             )
-    return ClusterParts(known, tuple(bookies), metadata, len(blank))
+    is_files = isinstance(metadata, MetadataDirectory) and not is_rocksdb(metadata.path)
+    servers = (metadata.server,) if is_files and isinstance(metadata, MetadataDirectory) else None
+    return ClusterParts(known, tuple(bookies), metadata, len(blank), servers)
 
 
 def _is_blank(given: GivenBookie) -> bool:
@@ -592,4 +611,7 @@ def read_store_parts(store: Store, txn: Txn, *, empty: bool = False) -> ClusterP
     meanwhile = find_given_meanwhile(txn)  # their nodes are newer than the tree that was read
     next_id = meanwhile.stop if meanwhile else find_next_ledger_id(txn)
     known = read_known(f"the store {store.path}", iter_values(txn, "/"), next_id, problems, ids)
-    return ClusterParts(known, layout.bookies)
+    servers = None
+    with suppress(Refused, SourceNotFound):
+        servers = find_servers(store.info.sources)
+    return ClusterParts(known, layout.bookies, servers=servers)

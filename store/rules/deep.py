@@ -22,6 +22,7 @@ from pulsar_admin.store.model.ledgers import iter_ledger_ids, read_ledger
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.rule import Evidence, Rule, Sweeps
+from pulsar_admin.store.rules.starts import START_RULES, evidence_of
 from pulsar_admin.store.rules.words import KEEP_COPIES, STUCK, UNSEEN, of_index
 from pulsar_admin.store.wording import counted, plural
 
@@ -183,6 +184,15 @@ def _check_rows(facts: DeepFacts) -> Iterator[Finding]:
                 severity=Severity.CRITICAL if one.elsewhere < entries else Severity.WARNING,
             )
         )
+
+
+@DEEP_SWEEPS.over("what starts read", *START_RULES)
+def _check_starts(facts: DeepFacts) -> Iterator[Finding]:
+    """Read what a start of each bookie and ZooKeeper server reads: databases, journals, snapshots."""
+    rules = {rule.code: rule for rule in START_RULES}
+    for fault in facts.deep_start_faults:
+        if fault.code in rules:
+            yield rules[fault.code].found(evidence_of(fault))
 
 
 @DEEP_SWEEPS.over("the files of entries", SCAN_UNFINISHED, NOT_CHECKED, ENTRY_DAMAGED, INDEX_DIFFERS)

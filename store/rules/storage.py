@@ -8,6 +8,7 @@ from typing import Any
 
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.orphans import LEAKED_INDEX as MADE_ANEW
+from pulsar_admin.store.facts.starts import FULL
 from pulsar_admin.store.facts.unclosed import NAMED
 from pulsar_admin.store.facts.unlisted import Unlisted
 from pulsar_admin.store.rules.copies import LEDGERS_DELETED, LEDGERS_GONE
@@ -19,8 +20,6 @@ from pulsar_admin.store.wording import counted, plural
 GIBIBYTE = 1 << 30
 LEAKED_BYTES = GIBIBYTE
 """From here on leaked ledgers and dead bytes are a warning."""
-FULL = 0.95
-"""BookKeeper's diskUsageThreshold: a bookie turns read-only."""
 COMPACTED_BELOW = 0.5
 """Pulsar's majorCompactionThreshold of entry logs."""
 _NEVER_DELETED = (

@@ -24,6 +24,7 @@ from pulsar_admin.store.rules.partitions import PARTITION_RULES
 from pulsar_admin.store.rules.rows import CHECK_STOPPED, ROW_RULES
 from pulsar_admin.store.rules.rule import Rule, Sweep, of_topic
 from pulsar_admin.store.rules.scalable import SCALABLE_RULES
+from pulsar_admin.store.rules.starts import START_RULES
 from pulsar_admin.store.rules.storage import CLOSING_RULES, DISK_RULES, LEAK_SWEEP
 from pulsar_admin.store.rules.subscriptions import CURSOR_AHEAD, SUBSCRIPTION_RULES
 from pulsar_admin.store.rules.topic_data import TOPIC_SWEEP
@@ -47,6 +48,7 @@ RULES: tuple[Rule[ClusterFacts], ...] = (
     *LEDGER_RULES,
     *CLUSTER_RULES,
     *BOOKIE_RULES,
+    *START_RULES,
     *PARTITION_RULES,
     *SCALABLE_RULES,
     *MARK_RULES,

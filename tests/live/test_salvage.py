@@ -1,5 +1,5 @@
 """A bookie with a record in its journal at which it does not start, and without its index: salvaged, it has the rows that it had, starts,
-and serves every message."""
+and serves every message. So does one whose journals are gone, once ``lastMark`` is put aside."""
 
 from __future__ import annotations
 
@@ -56,6 +56,14 @@ def index_rows(cluster: Cluster) -> dict[str, Rows]:
     return found
 
 
+def start_of(cluster: Cluster, store: Path) -> tuple[bool, set[str]]:
+    """Whether the bookie starts, as preflight says, and the codes of what its start meets."""
+    metadata = ("--zookeeper", cluster.zookeeper_address)
+    found = run_toolkit(store, "store", "preflight", *metadata, "--bookie-conf", cluster.bookies[0].configuration)
+    (row,) = found["bookies"]
+    return row["starts"], {fault["code"] for fault in row["faults"]}
+
+
 def poison(file: Path) -> None:
     """Put a negative length behind the last record, and the padding that may follow it."""
     end = written_bytes(file)
@@ -97,6 +105,8 @@ def test_a_salvaged_bookie_has_its_rows_and_serves_every_message(cluster: Cluste
     store = tmp_path / "store"
     run_toolkit(store, "store", "import", "cluster", "--zookeeper", cluster.zookeeper_address)
     words = ("store", "salvage", "--bookie-conf", bookie.configuration)
+    codes = {"bookie-journal-damaged", "bookie-index-missing", "bookie-index-unreadable"}
+    assert start_of(cluster, store) == (False, codes)
     shown = run_toolkit(store, *words, "--dry-run")
     done = run_toolkit(store, *words, "--yes")
     assert {**done, "dryRun": True, "kept": []} == shown
@@ -110,6 +120,7 @@ def test_a_salvaged_bookie_has_its_rows_and_serves_every_message(cluster: Cluste
     }
     assert not changed, sorted(changed)
     assert "fail" not in cluster.shell(0, "localconsistencycheck").lower()
+    assert start_of(cluster, store) == (True, set())
 
     cluster.start_bookies(0)
     cluster.start_broker()
@@ -117,3 +128,19 @@ def test_a_salvaged_bookie_has_its_rows_and_serves_every_message(cluster: Cluste
     assert {topic: read_payloads(client, topic) for topic in TOPICS} == sent
     client.close()
     produce(cluster, rng, sent)
+
+    cluster.broker.end(signal.SIGKILL)
+    bookie.daemon.end(signal.SIGTERM)  # everything is in its entry logs
+    for journal in (file for path in bookie.journals for file in (path / "current").glob("*.txn")):
+        journal.unlink()
+    assert start_of(cluster, store) == (False, {"bookie-journal-missing"})
+    cluster.launch_bookie(bookie)
+    wait_until(lambda: b"Recovery log" in bookie.daemon.log.read_bytes(), "the failing start")
+    bookie.daemon.end(signal.SIGKILL)
+    assert len(run_toolkit(store, *words, "--yes")["journals"]["marks"]) == len(bookie.journals) * len(bookie.ledgers)
+    assert start_of(cluster, store) == (True, set())
+    cluster.start_bookies(0)
+    cluster.start_broker()
+    client = open_client(cluster.service_url)
+    assert {topic: read_payloads(client, topic) for topic in TOPICS} == sent
+    client.close()

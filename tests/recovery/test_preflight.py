@@ -16,8 +16,9 @@ from pulsar_admin.store.codec.entrylog import EntryLogHeader, encode_header, enc
 from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path, ledger_path
 from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.errors import Unsupported
-from pulsar_admin.store.recovery.metadata_index import no_metadata, read_known
-from pulsar_admin.store.recovery.preflight import LedgerShare, LogShare, read_preflight, refusal
+from pulsar_admin.store.facts.starts import Registered, refusal
+from pulsar_admin.store.recovery.metadata_index import read_known
+from pulsar_admin.store.recovery.preflight import LedgerShare, LogShare, read_preflight
 from pulsar_admin.store.sources.rocksdb import create_database
 from tests.conftest import Cli
 from tests.growing import record
@@ -188,7 +189,7 @@ def test_a_bookie_that_never_ran(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_an_empty_metadata_store_under_the_bookies_of_a_store(cli: Cli, tmp_path: Path) -> None:
-    root, store = world("cluster") / "clean", tmp_path / "store"
+    root, store = (world("cluster") / "clean").resolve(), tmp_path / "store"
     bookies = [word for name in BOOKIES for word in ("--bookie", root / name)]
     assert (
         cli("--store", store, "store", "import", "cluster", "--zookeeper", root / "zookeeper", *bookies).exit_code == 0
@@ -279,8 +280,7 @@ def test_a_bookie_starts_with_the_cookie_that_is_registered_and_no_other(
     said: str,
     tmp_path: Path,
 ) -> None:
-    known = replace(no_metadata(), instance_id=instance_id, cookies=registered)
-    found = refusal(known, a_bookie(tmp_path, *cookies))
+    found = refusal(Registered(instance_id, registered), a_bookie(tmp_path, *cookies))
     assert bool(found) == bool(said)
     assert said.format(root=tmp_path) in found
 

@@ -1,0 +1,219 @@
+"""Does it start? Each fault on copies of recorded disks, told as a real BookKeeper 4.17.2 and ZooKeeper 3.9.4 met it, and mended.
+
+What each start said is in docs/runbooks/bookie-does-not-start.md and zookeeper-does-not-start.md.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pulsar_admin.store.facts.starts import iter_server_faults
+from pulsar_admin.store.sources.zookeeper import ServerFiles
+from pulsar_admin.store.transfer.imports import ImportOptions
+from tests.conftest import Cli
+from tests.history.files import unpack_zookeeper
+from tests.recovery.test_recreated import go_on
+from tests.stores import NOW_MS, import_standalone
+from tests.worlds import CLUSTER, scratch_copy
+
+Json = Any  # a JSON value
+
+
+def starts(cli: Cli, store: Path) -> dict[str, tuple[bool, list[str]]]:
+    """Bookie → whether preflight says that it starts, and the codes of what its start meets."""
+    found = cli("--store", store, "-o", "json", "store", "preflight").json
+    return {row["bookie"]: (row["starts"], [fault["code"] for fault in row["faults"]]) for row in found["bookies"]}
+
+
+@pytest.fixture
+def disks(tmp_path: Path) -> tuple[Path, Path]:
+    """Disks of three bookies, and a store that was imported of them."""
+    source, store = scratch_copy(CLUSTER, "crashed", tmp_path), tmp_path / "store"
+    import_standalone(source, store, ImportOptions(now_ms=NOW_MS), lambda _: None)
+    return source, store
+
+
+def test_indexes_and_journals_of_bookies(
+    cli: Cli, tmp_path: Path, disks: tuple[Path, Path], damages_stores: None
+) -> None:
+    source, store = disks
+    currents = [source / f"bookkeeper{number}" / "current" for number in range(3)]
+    assert starts(cli, store) == {f"bk{number}test": (True, []) for number in range(3)}
+    whole = cli("--store", store, "store", "preflight").stdout
+    assert "bk0test starts, and nothing is in its way\n" in whole
+    assert "ZooKeeper starts, and nothing is in its way\n" in whole
+
+    (currents[0] / "ledgers" / "CURRENT").write_bytes(b"")
+    for journal in currents[1].glob("*.txn"):
+        journal.unlink()
+    shutil.rmtree(currents[2] / "locations")
+    planted = {
+        "bk0test": (False, ["bookie-index-unreadable"]),
+        "bk1test": (False, ["bookie-journal-missing"]),
+        "bk2test": (True, ["bookie-index-missing"]),
+    }
+    assert starts(cli, store) == planted
+    shown = cli("--store", store, "store", "preflight").stdout
+    assert (
+        f"bk0test does not start\n  {currents[0] / 'ledgers'} does not open: CURRENT file does not end with newline\n"
+        in shown
+    )
+    assert "bk1test does not start\n  lastMark names journal " in shown
+    assert " is missing\n    next: pulsar-admin store salvage bk1test=" in shown
+    assert "bk2test starts\n" in shown
+
+    told = {row["code"]: row for row in cli("--store", store, "-o", "json", "doctor").json}
+    for code in ("bookie-index-unreadable", "bookie-journal-missing", "bookie-index-missing"):
+        # The journals of these bookies were in their only directory.
+        words = [word.replace(",JOURNAL-DIR", "") for word in shlex.split(told[code]["mend"])]
+        assert words[:3] == ["pulsar-admin", "store", "salvage"]
+        done = cli("--store", store, "-o", "json", *words[1:], "--yes")
+        assert done.exit_code == 0, done.stderr
+        assert done.json["needed"]
+        if code == "bookie-journal-missing":
+            assert done.json["journals"]["marks"] == [str(currents[1] / "lastMark")]
+            assert done.json["journals"]["unsure"] > 0
+            assert f"{currents[1] / 'lastMark'}-before-salvage" in done.json["kept"]
+    assert starts(cli, store) == {f"bk{number}test": (True, []) for number in range(3)}
+
+    journal_id, offset = struct.unpack(">qq", (currents[2] / "lastMark").read_bytes())
+    with (currents[2] / f"{journal_id:x}.txn").open("r+b") as file:
+        file.seek(max(offset, 512))
+        file.write(b"\xff\xff\xff\x05")
+    assert starts(cli, store)["bk2test"] == (False, ["bookie-journal-damaged"])
+    told = {row["code"]: row for row in cli("--store", store, "-o", "json", "doctor", "--deep").json}
+    assert f" @ {max(offset, 512):#x}: a record of -251 bytes" in told["bookie-journal-damaged"]["message"]
+    assert cli("--store", store, *shlex.split(told["bookie-journal-damaged"]["mend"])[1:], "--yes").exit_code == 0
+    assert starts(cli, store)["bk2test"] == (True, [])
+
+
+def test_cookies_of_bookies(cli: Cli, tmp_path: Path, disks: tuple[Path, Path], damages_stores: None) -> None:
+    source, store = disks
+    cookies = [source / f"bookkeeper{number}" / "current" / "VERSION" for number in range(3)]
+    other = cookies[0].read_bytes()
+    assert b"/pulsar-c4/" in other
+    cookies[0].write_bytes(other.replace(b"/pulsar-c4/", b"/pulsar-c5/"))
+    kept = cookies[1].read_bytes()
+    cookies[1].unlink()
+    found = cli("--store", store, "-o", "json", "store", "preflight").json
+    assert [row["starts"] for row in found["bookies"]] == [False, False, True]
+    codes = [[fault["code"] for fault in row["faults"]] for row in found["bookies"]]
+    assert codes == [["bookie-cookie-refused"], ["bookie-cookie-missing"], []]
+    told = {row["code"]: row["severity"] for row in cli("--store", store, "-o", "json", "doctor").json}
+    assert {told["bookie-cookie-refused"], told["bookie-cookie-missing"]} == {"critical"}
+    cookies[0].write_bytes(other)
+    cookies[1].write_bytes(kept)
+    assert starts(cli, store) == {f"bk{number}test": (True, []) for number in range(3)}
+
+
+# -- ZooKeeper: what its own FileTxnSnapLog.restore did with the same files is beside each ------------------------------
+
+
+def cut(file: Path, size: int) -> None:
+    file.write_bytes(file.read_bytes()[:size])
+
+
+def flip(file: Path, at: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[at] ^= 0xFF
+    file.write_bytes(data)
+
+
+def without_snapshots(folder: Path) -> None:
+    for file in folder.glob("snapshot.*"):
+        file.unlink()
+
+
+def without_whole_snapshots(folder: Path) -> None:
+    for file in folder.glob("snapshot.*"):
+        cut(file, file.stat().st_size - 100)
+
+
+def beside_old_snapshot(folder: Path) -> None:
+    """The newest snapshot is cut, and purging took the logs that lead to it."""
+    cut(folder / "snapshot.481", 5000)
+    (folder / "log.35e").unlink()
+    (folder / "log.1").unlink()
+
+
+Plant = Callable[[Path], object]
+SERVERS: list[tuple[Plant, list[tuple[str, bool]]]] = [
+    (lambda folder: None, []),
+    (lambda folder: (folder / "log.ffff").write_bytes(b""), []),  # forgiven
+    (lambda folder: cut(folder / "log.482", 0), []),  # forgiven, too: it ends with 0x481
+    (
+        lambda folder: (folder / "log.ffff").write_bytes(b"ZKLG\0\0\0\2\0\0"),
+        [("zookeeper-log-unreadable", False)],
+    ),  # EOFException
+    (
+        lambda folder: (folder / "log.ffff").write_bytes(bytes(100)),
+        [("zookeeper-log-unreadable", False)],
+    ),  # invalid magic number
+    (lambda folder: flip(folder / "log.482", 60), [("zookeeper-log-unreadable", False)]),  # CRC check failed
+    (lambda folder: cut(folder / "log.482", 1000), []),  # the end of the log
+    (without_snapshots, [("zookeeper-snapshot-missing", False)]),  # No snapshot found, but there are log entries
+    (without_whole_snapshots, [("zookeeper-snapshot-damaged", False)]),
+    (lambda folder: cut(folder / "snapshot.481", 5000), [("zookeeper-snapshot-damaged", True)]),  # from snapshot.35d
+    (lambda folder: flip(folder / "snapshot.481", 3000), [("zookeeper-snapshot-damaged", True)]),
+    (beside_old_snapshot, [("zookeeper-snapshot-damaged", True)]),
+    (lambda folder: go_on(folder, [("/large", bytes(2_090_000))]), []),
+    (
+        lambda folder: go_on(folder, [("/large", bytes(3_000_000))]),
+        [("zookeeper-record-too-large", False)],
+    ),  # Unreasonable length
+]
+
+
+@pytest.mark.parametrize(("plant", "codes"), SERVERS)
+def test_a_server(tmp_path: Path, plant: Plant, codes: list[tuple[str, bool]]) -> None:
+    folder = unpack_zookeeper(tmp_path)
+    plant(folder)
+    found = [*iter_server_faults(ServerFiles(folder, folder), thorough=True)]
+    assert [(fault.code, fault.starts) for fault in found] == codes
+    if plant is beside_old_snapshot:
+        assert "forgets what came after it, for the logs of that are gone: the first begins at 0x482" in found[0].text
+
+
+def test_the_longest_transaction_says_what_to_set(tmp_path: Path) -> None:
+    """ZooKeeper took such a file with 1500100, and with the default it did not."""
+    folder = unpack_zookeeper(tmp_path)
+    go_on(folder, [("/large", bytes(3_000_000))])
+    (fault,) = iter_server_faults(ServerFiles(folder, folder), thorough=False)
+    # The record has 78 bytes around the value.
+    assert "-Djute.maxbuffer=1500039 or more; bin/pulsar sets 10485760, which is enough" in fault.text
+
+
+@pytest.mark.parametrize(
+    ("plant", "code"),
+    [
+        (without_snapshots, "zookeeper-snapshot-missing"),
+        (lambda folder: cut(folder / "snapshot.481", 5000), "zookeeper-snapshot-damaged"),
+        (lambda folder: go_on(folder, [("/large", bytes(3_000_000))]), "zookeeper-record-too-large"),
+        (lambda folder: (folder / "log.ffff").write_bytes(b"ZKLG"), "zookeeper-log-unreadable"),
+    ],
+)
+def test_a_snapshot_of_the_store_mends_a_server(
+    cli: Cli, tmp_path: Path, plant: Plant, code: str, damages_stores: None
+) -> None:
+    server, store, made = tmp_path / "zookeeper", tmp_path / "store", tmp_path / "made"
+    server.mkdir()
+    plant(unpack_zookeeper(server))
+    assert cli("--store", store, "store", "import", "cluster", "--zookeeper", server).exit_code in (0, 1)
+    told = {row["code"]: row for row in cli("--store", store, "-o", "json", "doctor").json}
+    mend = told[code]["mend"]
+    assert mend == "pulsar-admin store export zookeeper-snapshot DIR"
+    done = cli("--store", store, *shlex.split(mend.replace("DIR", str(made)))[1:], "--yes")
+    if code == "zookeeper-log-unreadable":  # what stood in it is lost: that is confirmed apart
+        assert done.exit_code == 6
+        assert cli("--store", store, "store", "export", "zookeeper-snapshot", made, "--force", "--yes").exit_code == 1
+    else:
+        assert done.exit_code == 0, done.stderr
+    (version_2,) = made.rglob("version-2")
+    assert not [*iter_server_faults(ServerFiles(version_2, version_2), thorough=True)]
