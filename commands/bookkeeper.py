@@ -212,7 +212,7 @@ def activeledgers(app: App, log_id: int | None, timeout: int | None) -> Iterator
 )
 def lastmark(app: App) -> Shown:
     """Show the journal position up to which a bookie's entry logs are complete."""
-    return _printed(shell.last_mark_lines(shell.bookie_directories(app.store)))
+    return _printed(shell.last_mark_lines(app.store))
 
 
 @mirrored(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
@@ -131,3 +132,15 @@ def test_a_bookie_starts_with_a_damaged_header_of_an_idx_file(tmp_path: Path, cl
     index = min((tmp_path / "clean" / "bookie1").rglob("*.idx"))
     index.write_bytes(bytes(4) + index.read_bytes()[4:])
     assert faults() == [("index-file-wrong", True)]
+
+
+def test_a_mark_of_journals_in_a_directory_of_their_own(tmp_path: Path, cli: Cli) -> None:
+    """The shell prints a line a journal directory, from the greatest mark in the ledger directories, where alone marks are."""
+    store = _imported(cli, tmp_path, world("kinds") / "clean", (2,))
+    marks = [
+        struct.unpack(">qq", (world("kinds") / "clean" / "bookie2" / name / "current" / "lastMark").read_bytes())
+        for name in ("ledgers0", "ledgers1")
+    ]
+    journal_id, offset = max(marks)
+    shown = cli("--store", store, "bookkeeper", "lastmark")
+    assert shown.stdout == f"LastLogMark : Journal Id - {journal_id}({journal_id:x}.txn), Pos - {offset}\n"

@@ -16,7 +16,6 @@ from typing import BinaryIO, overload
 
 from msgspec import Struct
 
-from pulsar_admin.store.codec.bookie import LAST_MARK_FILE, decode_last_mark
 from pulsar_admin.store.codec.buffer import Bytes
 from pulsar_admin.store.codec.entrylog import TornTail, log_id_of
 from pulsar_admin.store.codec.journal import (
@@ -40,7 +39,15 @@ from pulsar_admin.store.db.bookies import iter_imported_bookies
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import LogFile, find_log, iter_logs
 from pulsar_admin.store.db.tree import find_node, iter_children, iter_nodes
-from pulsar_admin.store.errors import InvalidValue, LedgerNotFound, NotFound, Refused, SourceChanged, SourceNotFound
+from pulsar_admin.store.errors import (
+    InvalidValue,
+    LedgerNotFound,
+    MetadataCorrupt,
+    NotFound,
+    Refused,
+    SourceChanged,
+    SourceNotFound,
+)
 from pulsar_admin.store.files import open_file
 from pulsar_admin.store.model.ledgers import find_metadata, iter_blocks, iter_ledger_ids
 from pulsar_admin.store.model.reader import EntryReader
@@ -48,6 +55,7 @@ from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.reports.internal_stats import metadata_text
 from pulsar_admin.store.reports.log_files import LogRecord, iter_log_records
 from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes
+from pulsar_admin.store.sources.bookies import read_marks
 from pulsar_admin.store.wording import counted
 
 AVAILABLE = "/ledgers/available"
@@ -398,15 +406,20 @@ def bookie_directories(store: Store) -> tuple[Path, ...]:
     return found
 
 
-def last_mark_lines(directories: Sequence[Path]) -> Iterator[str]:
-    """Yield what ``lastmark`` prints: how far entry logs have all of a journal."""
-    for directory in directories:
-        path = directory / LAST_MARK_FILE
-        if not path.is_file():
-            raise SourceNotFound(f"{path} is gone", hint="a bookie writes it when it flushes its entry logs")
-        with open_file(path) as file:
-            mark = decode_last_mark(file.read(), str(path))
-        yield f"LastLogMark : Journal Id - {mark.journal_id}({mark.journal_id:x}.txn), Pos - {mark.offset}"
+def last_mark_lines(store: Store) -> Iterator[str]:
+    """Yield what ``lastmark`` prints: of each journal directory how far entry logs have all of it, 0 where no mark says so.
+
+    Raises SourceNotFound for directories that are gone, and MetadataCorrupt for a mark that cannot be read.
+    """
+    bookie_directories(store)
+    for bookie in iter_imported_bookies(store.info):
+        problems: list[str] = []
+        for mark in read_marks(bookie, problems).values():
+            yield f"LastLogMark : Journal Id - {mark.journal_id}({mark.journal_id:x}.txn), Pos - {mark.offset}"
+        if problems:
+            raise MetadataCorrupt(
+                problems[0], hint="a start takes it for none, and replays the journals from their beginning"
+            )
 
 
 def file_lines(directories: Sequence[Path], journals: bool, logs: bool, indexes: bool) -> Iterator[str]:
