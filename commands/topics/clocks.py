@@ -131,7 +131,7 @@ def timeline(app: App, selection: TopicSelection, options: PlotOptions) -> Resul
     --clock says which time counts: auto (broker time where the entry has one, else publish time), publish or broker. Buckets
     begin at multiples of their width since 1970 UTC. Several topics, and the partitions of one, are drawn as one.
     """
-    from pulsar_admin.api.messages import timeline_of
+    from pulsar_admin.api.messages import timelines_of
 
     require_plot(app)
     with app.session.reader() as reader:
@@ -139,7 +139,7 @@ def timeline(app: App, selection: TopicSelection, options: PlotOptions) -> Resul
         usual = _usual(app, topics, options)
         wanted = _wanted(app, usual, options)
         with app.scan(reader, size_of(reader, topics), "timeline"):
-            found = list(app.each(topics, lambda name: timeline_of(app.session, name, wanted)))
+            found = list(timelines_of(app.session, topics, wanted))
     charts = _charts(found, usual)
     for path in (options.png, options.svg):
         if path is not None and charts:

@@ -622,15 +622,32 @@ def usual_times(session: Session, names: Iterable[TopicName], clock: str) -> tup
     return (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None
 
 
-def timeline_of(session: Session, name: TopicName, options: TimelineOptions) -> Timeline:
-    """Return how much of a topic arrived when; raises TopicNotFound, LimitExceeded."""
-    from pulsar_admin.store.reports.timeline import read_timeline
+def timelines_of(session: Session, names: Sequence[TopicName], options: TimelineOptions) -> Iterator[Timeline]:
+    """Yield how much of each topic arrived when; an engine reads all of them at once. Raises TopicNotFound, LimitExceeded."""
+    from pulsar_admin.store.reports.timeline import TimelineOfTopics, read_timeline
+
+    def find(name: TopicName) -> Timeline:
+        place = places.get(name)
+        found = read_timeline(reader, read_topic(reader.txn, name), options) if place is None else lines.find(place)
+        session.warn(missing_texts(name, found.missing_entries))
+        session.partial(damaged_texts(name, found.unreadable_entries))
+        return found
 
     with session.scan() as reader:
-        found = read_timeline(reader, read_topic(reader.txn, name), options)
-    session.warn(missing_texts(name, found.missing_entries))
-    session.partial(damaged_texts(name, found.unreadable_entries))
-    return found
+        places, topics = read_many(reader, names)
+        lines = TimelineOfTopics(reader, topics, options)
+        yield from session.each(names, find)
+
+
+def read_many(reader: EntryReader, names: Sequence[TopicName]) -> tuple[dict[TopicName, int], list[Topic]]:
+    """Return the topics that an engine can read all at once, and the place of each; those that cannot be read say so later."""
+    places: dict[TopicName, int] = {}
+    topics: list[Topic] = []
+    for name in names if reader.engine is not None else ():
+        with suppress(StoreError):
+            topics.append(read_topic(reader.txn, name))
+            places[name] = len(places)
+    return places, topics
 
 
 def timeline_table(
@@ -644,7 +661,7 @@ def timeline_table(
 
     if width_ms is None:
         width_ms = choose_bucket_ms(*(usual_times(session, [name], clock) or (0, 0)))
-    found = timeline_of(session, name, TimelineOptions(width_ms, check_clock(clock), start_ms, end_ms))
+    (found,) = timelines_of(session, [name], TimelineOptions(width_ms, check_clock(clock), start_ms, end_ms))
     if found.entries_without_time:
         without = counted(found.entries_without_time, "entry is", "entries are")
         session.partial([f"{name}: {without} without such a time"])

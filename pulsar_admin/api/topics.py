@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
@@ -1149,34 +1149,20 @@ def skews_of(
     session: Session, names: Sequence[TopicName], tolerance: Duration, clock: Literal["publish", "broker"]
 ) -> Iterator[TopicSkew]:
     """Yield whose clock is wrong in each topic, see ``Topic.skew``; an engine reads all of them at once."""
-    from pulsar_admin.api.messages import damaged_texts, missing_texts
+    from pulsar_admin.api.messages import damaged_texts, missing_texts, read_many
     from pulsar_admin.store.db.clocks import check_clock
-    from pulsar_admin.store.search.skew import SkewOfTopics, SkewOptions
+    from pulsar_admin.store.search.skew import SkewOfTopics, SkewOptions, read_skew
 
     options = SkewOptions(check_clock(clock), duration_ms(tolerance), session.now_ms)
 
     def find(name: TopicName) -> TopicSkew:
         place = places.get(name)
-        # Of a topic that cannot be read this says why.
-        found = (
-            SkewOfTopics(reader, [read_topic(reader.txn, name)], options).find(0) if place is None else skew.find(place)
-        )
+        found = read_skew(reader, read_topic(reader.txn, name), options) if place is None else skew.find(place)
         session.warn(missing_texts(name, found.missing))
         session.partial(damaged_texts(name, found.unreadable))
         return found
 
     with session.scan() as reader:
-        places, topics = read_many(reader.txn, names)
+        places, topics = read_many(reader, names)
         skew = SkewOfTopics(reader, topics, options)
         yield from session.each(names, find)
-
-
-def read_many(txn: Txn, names: Sequence[TopicName]) -> tuple[dict[TopicName, int], list[TopicModel]]:
-    """Return the place of each of these topics that can be read in the list of them."""
-    places: dict[TopicName, int] = {}
-    topics: list[TopicModel] = []
-    for name in names:
-        with suppress(StoreError):
-            topics.append(read_topic(txn, name))
-            places[name] = len(places)
-    return places, topics

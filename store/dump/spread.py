@@ -6,11 +6,13 @@ An executor never sees the store. The rows come back in order, the same as from 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
 from msgspec import Struct, field
 
+from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.dump.tables import ENTRY_SCHEMA, DumpColumns, EntryColumns, Finish, entry_batch
 from pulsar_admin.store.engine.memory import give_back
 from pulsar_admin.store.names import Position
@@ -28,7 +30,8 @@ LARGE_BYTES = 32 << 20  # an entry of so many bytes is better read here than sen
 
 
 class MakeRows(Struct, PlacesOperation, frozen=True):
-    """Rows of one level from the entries at given places: ids of the entries, runs of them, and the Arrow batch of each run.
+    """Rows of one level from the entries at given places: how many they are, their runs, the Arrow batch of each run that this process need
+    not read, and the ids of the entries of those that it must.
 
     ``columns``: of level ``messages``. ``entries``: of level ``entries``; None: level ``messages``.
     ``times`` choose entries. A batch with an entry that is not proven comes back empty: it is read again where it can be
@@ -59,7 +62,8 @@ class MakeRows(Struct, PlacesOperation, frozen=True):
     def _row(self, batch: EntryBatch) -> tuple[bytes, bytes, bytes]:
         batch = self.columns.screened(batch if self.times is None else within(batch, self.times))
         ids = np.stack([batch.ledger_ids, batch.entry_ids], axis=1)
-        runs: list[tuple[int, int, int]] = []
+        slow: list[Array] = []
+        runs: list[tuple[int, int]] = []
         sink = pa.BufferOutputStream()
         if self.entries is not None:
             schema = ENTRY_SCHEMA
@@ -71,11 +75,14 @@ class MakeRows(Struct, PlacesOperation, frozen=True):
         finish = self.columns.finisher()
         with pa.ipc.new_stream(sink, schema) as stream:
             for run, rows in found:
-                runs.append((run.start, run.stop, int(rows is not None)))
+                runs.append((run.stop - run.start, int(rows is not None)))
+                if rows is None:
+                    slow.append(ids[run])
                 for made in () if rows is None else finish([rows]) if self.entries is None else [rows]:
                     stream.write_batch(made)
-        # An entry of ids is there even when no entry was chosen, so that the row is not taken for an unproven one.
-        return ids.tobytes() + bytes(16), np.array(runs, np.int64).tobytes(), sink.getvalue().to_pybytes()
+        # How many entries is there even when none was chosen, so that the row is not taken for an unproven one.
+        head = np.array([[len(ids), 0], *runs], np.int64)
+        return np.concatenate([ids[:0], *slow]).tobytes(), head.tobytes(), sink.getvalue().to_pybytes()
 
 
 def rows_on(
@@ -89,11 +96,11 @@ def rows_on(
     groups = scan.groups()
     kept = 0  # bytes of contents since memory was given back
     for places, row in run_places(scan.reader.engine, work, scan.reader.files, groups, work.weight, piece_bytes):
-        if row is None or not row["ids"]:
+        if row is None or not row["runs"]:
             yield from _rows_here(found, places, convert)
         else:
-            ids = np.frombuffer(row["ids"], np.int64)[:-2].reshape(-1, 2).tolist()
-            yield len(ids), list(_in_order(ids, row, slow, finish))
+            (entries, _), *runs = np.frombuffer(row["runs"], np.int64).reshape(-1, 2).tolist()
+            yield entries, list(_in_order(runs, row, slow, finish))
         del row
         scan.reader.advance(places.bytes)
         kept += places.bytes if work.has_contents else 0
@@ -110,11 +117,14 @@ def _rows_here(found: WindowScan, places: Places, convert: Convert) -> Iterator[
 
 
 def _in_order(
-    ids: list[list[int]], row: dict[str, bytes], slow: MessageColumns | None, finish: Finish
+    runs: list[list[int]], row: dict[str, bytes], slow: MessageColumns | None, finish: Finish
 ) -> Iterator[pa.RecordBatch]:
     batches = iter(pa.ipc.open_stream(row["batches"]))
-    for start, stop, is_fast in np.frombuffer(row["runs"], np.int64).reshape(-1, 3).tolist():
+    ids = iter(np.frombuffer(row["ids"], np.int64).reshape(-1, 2).tolist())
+    for entries, is_fast in runs:
         if is_fast:
             yield next(batches)
-        elif slow is not None:
-            yield from finish(slow.read_slowly([Position(*position) for position in ids[start:stop]]))
+        else:
+            positions = [Position(*position) for position in islice(ids, entries)]
+            if slow is not None:
+                yield from finish(slow.read_slowly(positions))

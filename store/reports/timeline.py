@@ -8,14 +8,14 @@ index.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.db.clocks import Clock
-from pulsar_admin.store.errors import LimitExceeded
+from pulsar_admin.store.errors import LimitExceeded, StoreError
 from pulsar_admin.store.model.cursors import iter_ledger_parts
 from pulsar_admin.store.model.ledgers import iter_blocks
 from pulsar_admin.store.model.messages import check_times
@@ -24,7 +24,8 @@ from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import LONG_MAX, LONG_MIN, TopicName
 from pulsar_admin.store.scan.entries import EntryScan, entry_times
 from pulsar_admin.store.scan.integer_rows import Sums
-from pulsar_admin.store.scan.places import Part
+from pulsar_admin.store.scan.places import EntryBatch, Part
+from pulsar_admin.store.scan.reducing import Reduction, Reductions, Row
 
 BUCKETS_MAX = 1_000_000
 WANTED_BUCKETS = 60
@@ -80,31 +81,60 @@ class Timeline(Struct, frozen=True):
 
 def read_timeline(reader: EntryReader, topic: Topic, options: TimelineOptions) -> Timeline:
     """Return how much of ``topic`` arrived when; raises LimitExceeded for more than ``BUCKETS_MAX`` buckets, InvalidValue."""
-    check_times(options.start_ms, options.end_ms)
-    blocks = _Blocks.read(reader, topic, options.clock)
-    sums = _TimeSums(options)
-    counted = sums.add_blocks(blocks)
-    scan = EntryScan(reader, (blocks.parts[index] for index in np.flatnonzero(~counted)), heads=True)
-    for batch in scan.batches():
-        times, known = entry_times(batch, options.clock)
-        sums.without_time += int((~known).sum())
-        columns = (times, np.ones(len(batch), np.int64), np.maximum(batch.rows["messages"], 0), batch.payload_bytes)
-        sums.add(*(column[known] for column in columns))
-    rows = sums.rows()
-    entries, messages, size_bytes = rows[:, 1:].sum(axis=0).tolist()
-    return Timeline(
-        topic.name,
-        options.clock,
-        options.bucket_ms,
-        entries,
-        messages,
-        size_bytes,
-        entries_outside=sums.outside,
-        entries_without_time=sums.without_time,
-        missing_entries=blocks.missing,
-        unreadable_entries=len(scan.unreadable),
-        buckets=[Bucket(*row) for row in rows.tolist()],
-    )
+    return TimelineOfTopics(reader, [topic], options).find(0)
+
+
+class TimelineOfTopics:
+    """How much of several topics arrived when: what blocks do not tell the reader's engine reads for all topics at once."""
+
+    def __init__(self, reader: EntryReader, topics: Sequence[Topic], options: TimelineOptions) -> None:
+        self._options = options
+        self._topics = topics
+        self._reduction = SumBuckets(options)
+        # What whole blocks add up to, and the entries that lie in no file; or why a topic's blocks cannot be read.
+        self._of_blocks: list[tuple[Row, int] | StoreError] = []
+        self._scans = []
+        for topic in topics:
+            parts: list[Part] = []
+            try:
+                blocks = _Blocks.read(reader, topic, options.clock)
+            except StoreError as error:
+                self._of_blocks.append(error)
+            else:
+                row, counted = self._reduction.sum_blocks(blocks)
+                self._of_blocks.append((row, blocks.missing))
+                parts = [blocks.parts[index] for index in np.flatnonzero(~counted)]
+            self._scans.append(EntryScan(reader, parts, heads=True))
+        self._reductions = Reductions(reader, self._scans, self._reduction)
+
+    def find(self, index: int) -> Timeline:
+        """Return what arrived in the topic with this index; raises LimitExceeded, and what reading it raises."""
+        check_times(self._options.start_ms, self._options.end_ms)
+        known = self._of_blocks[index]
+        if isinstance(known, StoreError):
+            raise known
+        of_blocks, missing = known
+        row = self._reduction.merge([of_blocks, self._reductions.row(index)])
+        rows, outside, without_time = _buckets_of(row)
+        if len(rows) > BUCKETS_MAX:
+            raise LimitExceeded(
+                f"more than {BUCKETS_MAX:,} buckets of {self._options.bucket_ms} ms have entries",
+                hint="give a larger --bucket, or --start-time and --end-time",
+            )
+        entries, messages, size_bytes = rows[:, 1:].sum(axis=0).tolist()
+        return Timeline(
+            self._topics[index].name,
+            self._options.clock,
+            self._options.bucket_ms,
+            entries,
+            messages,
+            size_bytes,
+            entries_outside=outside,
+            entries_without_time=without_time,
+            missing_entries=missing,
+            unreadable_entries=len(self._scans[index].unreadable),
+            buckets=[Bucket(*row) for row in rows.tolist()],
+        )
 
 
 def usual_range(reader: EntryReader, topic: Topic, clock: Clock) -> tuple[int, int] | None:
@@ -168,41 +198,59 @@ class _Blocks:
         return _Blocks(rows, parts, missing)
 
 
-class _TimeSums:
-    """Entries, messages and bytes a bucket."""
+class SumBuckets(Struct, Reduction, frozen=True):
+    """Entries, messages and bytes a bucket. A row: ``buckets`` (start, and these three, in time order; of more than are allowed only
+    one more), ``others`` (entries outside of the times asked for, entries without a time).
+    """
 
-    def __init__(self, options: TimelineOptions) -> None:
-        self._start = LONG_MIN if options.start_ms is None else options.start_ms
-        self._end = LONG_MAX if options.end_ms is None else options.end_ms
-        self._bucket_ms = options.bucket_ms
-        self._sums = Sums(1, 3)
-        self.outside = 0
-        self.without_time = 0
+    options: TimelineOptions
 
-    def add_blocks(self, blocks: _Blocks) -> Array:
-        """Count the blocks that lie in one bucket, or outside, as a whole; return which were counted."""
-        outside = blocks.whole & ((blocks.high < self._start) | (blocks.low >= self._end))
-        self.outside += int(blocks.entries[outside].sum())
-        inside = blocks.whole & (blocks.low >= self._start) & (blocks.high < self._end)
-        inside &= blocks.low // self._bucket_ms == blocks.high // self._bucket_ms
-        self.add(*(column[inside] for column in (blocks.low, blocks.entries, blocks.messages, blocks.bytes)))
+    COLUMNS: ClassVar[tuple[str, ...]] = ("buckets", "others")
+
+    def partial(self, batch: EntryBatch) -> Row:
+        """Return the row of a batch."""
+        times, known = entry_times(batch, self.options.clock)
+        columns = (times, np.ones(len(batch), np.int64), np.maximum(batch.rows["messages"], 0), batch.payload_bytes)
+        return self._row([column[known] for column in columns], 0, int((~known).sum()))
+
+    def sum_blocks(self, blocks: _Blocks) -> tuple[Row, Array]:
+        """Return the row of the blocks that lie in one bucket, or outside, as a whole, and which these are."""
+        start, end = self._times
+        outside = blocks.whole & ((blocks.high < start) | (blocks.low >= end))
+        inside = blocks.whole & (blocks.low >= start) & (blocks.high < end)
+        inside &= blocks.low // self.options.bucket_ms == blocks.high // self.options.bucket_ms
+        columns = (blocks.low, blocks.entries, blocks.messages, blocks.bytes)
+        row = self._row([column[inside] for column in columns], int(blocks.entries[outside].sum()), 0)
         counted: Array = outside | inside
-        return counted
+        return row, counted
 
-    def add(self, times: Array, entries: Array, messages: Array, size_bytes: Array) -> None:
-        within = (times >= self._start) & (times < self._end)
-        self.outside += int(entries[~within].sum())
-        buckets = times[within] // self._bucket_ms * self._bucket_ms
-        self._sums.add(buckets, entries[within], messages[within], size_bytes[within])
-        if len(self._sums) > 2 * BUCKETS_MAX:
-            self.rows()
+    def merge(self, rows: Sequence[Row]) -> Row:
+        """Return the row of rows, in whatever order they are."""
+        sums = Sums(1, 3)
+        others = np.zeros(2, np.int64)
+        for row in rows:
+            buckets, outside, without_time = _buckets_of(row)
+            sums.add(*buckets.T)
+            others += (outside, without_time)
+        return {"buckets": sums.rows()[: BUCKETS_MAX + 1].tobytes(), "others": others.tobytes()}
 
-    def rows(self) -> Array:
-        """Return rows of (bucket start, entries, messages, bytes) in time order."""
-        rows = self._sums.rows()
-        if len(rows) > BUCKETS_MAX:
-            raise LimitExceeded(
-                f"more than {BUCKETS_MAX:,} buckets of {self._bucket_ms} ms have entries",
-                hint="give a larger --bucket, or --start-time and --end-time",
-            )
-        return rows
+    @property
+    def _times(self) -> tuple[int, int]:
+        start, end = self.options.start_ms, self.options.end_ms
+        return LONG_MIN if start is None else start, LONG_MAX if end is None else end
+
+    def _row(self, columns: Sequence[Array], outside: int, without_time: int) -> Row:
+        """Return the row of times, entries, messages and bytes."""
+        start, end = self._times
+        within = (columns[0] >= start) & (columns[0] < end)
+        times, *amounts = (column[within] for column in columns)
+        sums = Sums(1, 3)
+        sums.add(times // self.options.bucket_ms * self.options.bucket_ms, *amounts)
+        others = np.array([outside + int(columns[1][~within].sum()), without_time], np.int64)
+        return {"buckets": sums.rows().tobytes(), "others": others.tobytes()}
+
+
+def _buckets_of(row: Row) -> tuple[Array, int, int]:
+    """Return the buckets of a row, entries outside, and entries without a time."""
+    outside, without_time = np.frombuffer(row["others"], np.int64).tolist()
+    return np.frombuffer(row["buckets"], np.int64).reshape(-1, 4), outside, without_time

@@ -19,7 +19,7 @@ from msgspec import Struct, field
 
 from pulsar_admin.store.engine.memory import slice_bytes
 from pulsar_admin.store.engine.slices import FileRange
-from pulsar_admin.store.errors import NotWritable, SourceChanged
+from pulsar_admin.store.errors import NotWritable, SourceChanged, StoreError
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan.byte_runs import PackedPlaces, pack_places
 from pulsar_admin.store.scan.entries import EntryScan
@@ -238,6 +238,7 @@ class Reductions:
         self._of_scans: list[range] = []  # the numbers of each one's batches, once they were handed out
         self._left: dict[int, Batch] = {}  # by number: those that no part has
         self._parts: dict[int, list[Part]] = {}  # by the number of a scan's first batch
+        self._failed: dict[int, StoreError] = {}  # by index: why the places of a scan cannot be read
 
     def row(self, index: int) -> Row:
         """Return the row of the scan with this index; raises what reading raises."""
@@ -246,6 +247,8 @@ class Reductions:
             return self._read_here(scan)
         if not self._of_scans:
             self._read_all(self._reader.engine)
+        if index in self._failed:
+            raise self._failed[index]
         numbers = self._of_scans[index]
         if not numbers:
             return self._reduction.close(self._reduction.merge([]))
@@ -296,9 +299,9 @@ class Reductions:
     def _read_all(self, engine: Engine) -> None:
         waiting: list[Batch] = []
         waiting_bytes = number = 0
-        for scan in self._scans:
+        for index, scan in enumerate(self._scans):
             first, scan_at = number, len(waiting)
-            for _, groups in groupby(_in_windows(scan, self._reduction.window_entries), lambda group: group[0]):
+            for _, groups in groupby(self._places_of(index), lambda group: group[0]):
                 window, window_at = number, len(waiting)
                 for _, places in groups:
                     if waiting_bytes >= _JOB_BYTES and (window == number or not self._reduction.window_entries):
@@ -315,6 +318,13 @@ class Reductions:
             self._of_scans.append(range(first, number))
         if waiting:
             self._run(engine, waiting)
+
+    def _places_of(self, index: int) -> Iterator[tuple[int, Places]]:
+        """Yield (number of the window, places) of a scan; why they cannot be read to the end is noted."""
+        try:
+            yield from _in_windows(self._scans[index], self._reduction.window_entries)
+        except StoreError as error:
+            self._failed[index] = error
 
     def _run(self, engine: Engine, batches: Sequence[Batch]) -> None:
         self._left |= {batch.number: batch for batch in batches}

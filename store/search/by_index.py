@@ -130,36 +130,18 @@ def _is_sound(reader: EntryReader, position: Position) -> bool:
 
 def _scan(reader: EntryReader, topic: Topic, index: int, entries_read: int) -> IndexFound:
     """Look at every entry, columns at a time."""
-    import numpy as np
-
-    from pulsar_admin.store.kernels.messages import HEAD, read_heads
-    from pulsar_admin.store.kernels.records import BATCH, TRANSACTION
     from pulsar_admin.store.model.cursors import iter_ledger_parts
     from pulsar_admin.store.scan.entries import EntryScan
+    from pulsar_admin.store.scan.reducing import Reductions
+    from pulsar_admin.store.search.index_cover import FindCover
 
-    following: NextIndex | None = None
-    indexed = False
     scan = EntryScan(reader, iter_ledger_parts(topic, 0, topic.number_of_entries), heads=True)
-    for batch in scan.batches():
-        heads = np.zeros(len(batch), HEAD)
-        starts = batch.offsets + 36 + batch.rows["digest_bytes"]
-        read_heads(batch.data, starts, batch.offsets + 4 + batch.held, heads)
-        entries_read += len(batch)
-        flags, last = batch.rows["flags"], heads["broker_index"]
-        batched = (flags & BATCH != 0) & (flags & TRANSACTION == 0)
-        first = last - np.where(batched, batch.rows["messages"] - 1, 0)
-        indexed |= bool((last >= 0).any())
-        hits = np.flatnonzero((last >= 0) & (first <= index) & (index <= last)).tolist()
-        for at in hits:
-            position = Position(int(batch.ledger_ids[at]), int(batch.entry_ids[at]))
-            if not _is_sound(reader, position):
-                continue
-            covered = _Covered(position, int(first[at]), int(last[at]), bool(batched[at]))
-            return _answer(index, covered, entries_read, scanned=True)
-        above = np.flatnonzero(first > index)
-        if len(above):
-            at = int(above[first[above].argmin()])
-            if following is None or int(first[at]) < following.index:
-                position = Position(int(batch.ledger_ids[at]), int(batch.entry_ids[at]))
-                following = NextIndex(int(first[at]), position)
-    return IndexFound(None, None, None, entries_read, True, indexed, following)
+    cover = FindCover(index)
+    row = cover.read(Reductions(reader, [scan], cover).row(0))
+    for hit in row.hits:
+        position = Position(hit.ledger_id, hit.entry_id)
+        if hit.is_verified or _is_sound(reader, position):
+            covered = _Covered(position, hit.first, hit.last, hit.batch)
+            return _answer(index, covered, entries_read + hit.entries, scanned=True)
+    following = None if row.following is None else NextIndex(row.following[0], Position(*row.following[1:]))
+    return IndexFound(None, None, None, entries_read + row.entries, True, row.indexed, following)
