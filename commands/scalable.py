@@ -23,7 +23,8 @@ def _declared(
     path: str, example: str, **more: Any
 ) -> Callable[[Callable[..., Any]], Command]:  # Any: as ``mirrored`` takes them
     """Declare a command whose example needs a store of Pulsar 5.0, which the demo store is not."""
-    return mirrored(path, examples=(), elsewhere=[f"pulsar-admin {path} {example}"], texts=("topic",), **more)
+    words = f"{path} {example}"
+    return mirrored(path, examples=(), elsewhere=[" ".join(("pulsar-admin", words))], texts=("topic",), **more)
 
 
 @_declared(

@@ -190,7 +190,7 @@ def _program(name: str, rows: Sequence[Line]) -> str:
     here = [line for line in rows if line.status is Status.SAME]
     text = f"\n## {PROGRAMS[name]}\n\nAs `pulsar-admin {name} …`. Of {len(rows)} commands: {counts}.\n"
     text += "\n| command | here |\n|---|---|\n"
-    text += "".join(f"| `{_short(line)}` | {line.note or 'same'} |\n" for line in here)
+    text += "".join(f"| {_short(line)} | {line.note or 'same'} |\n" for line in here)
     return text + _group(f"Not in {name}", [line for line in rows if line.status is not Status.SAME])
 
 
@@ -203,11 +203,11 @@ def _group(name: str, rows: Sequence[Line]) -> str:
     """Return the lists of a group: names of what is the same or open, a line for each that has a note."""
     text = f"\n### {name}\n"
     for status in STATUSES:
-        plain = [f"`{_short(line)}`" for line in rows if line.status is status and not line.note]
+        plain = [_short(line) for line in rows if line.status is status and not line.note]
         notes: dict[str, list[str]] = {}
         for line in rows:
             if line.status is status and line.note:
-                notes.setdefault(line.note, []).append(f"`{_short(line)}`")
+                notes.setdefault(line.note, []).append(_short(line))
         if plain:
             text += f"\n{status}: {', '.join(plain)}\n"
         if notes:
@@ -217,4 +217,4 @@ def _group(name: str, rows: Sequence[Line]) -> str:
 
 def _short(line: Line) -> str:
     since = upstream_commands()[line.path].get("since")
-    return line.path.partition(" ")[2] + (f" ({since})" if since else "")
+    return f"`{line.path.partition(' ')[2]}`" + (f" ({since})" if since else "")

@@ -17,10 +17,12 @@ from tests.stores import apply_values, imported, narrow_copy
 from tests.worlds import STATES, WORLD_NAMES
 
 _STAT = NodeStat(0, 0, 1, 1, False)
-_NODES = {  # of a Pulsar 5, of Kafka, of nobody known, and what a 4.x cluster has beside what a standalone has
-    "/topics/acme/n/scal": b'{"epoch":1}',
-    "/topics/acme/n/scal/segments/0/load": b"{}",
+_NODES = {  # of a Pulsar 5 and of one after it, of Kafka, of nobody known, and what a 4.x cluster has beside what a standalone has
+    "/topics/acme/n/scal/controller": b"",
+    "/topics/acme/n/scal/tails": b"",
+    "/topics/acme/n/scal/tails/0": b"{}",
     "/txn/tc/parallelism": b"16",
+    "/txn/tail": b"1",
     "/brokers/ids/0": b"{}",
     "/widgets": b"",
     "/pulsar/functions": b"",

@@ -12,9 +12,7 @@ from pulsar_admin.store.search.broker_setup import BROKER_VERSIONS, MAX_CLOCK_SK
 BROKER_VERSION = click.option(
     "--broker-version",
     type=click.Choice(BROKER_VERSIONS),
-    default=BROKER_VERSIONS[0],
-    show_default=True,
-    help="The broker version for --rule broker and for notes about brokers; taken from 4.0.8 and 4.2.4.",
+    help="The broker version for --rule broker and for notes about brokers [5.0 if the metadata shows that it wrote it; else 4.0].",
 )
 MAX_CLOCK_SKEW = click.option(
     "--max-clock-skew",

@@ -66,7 +66,7 @@ def find_by_time(
     selection: TopicSelection,
     time_ms: int,
     rule: FindRule,
-    broker_version: BrokerVersion,
+    broker_version: BrokerVersion | None,
     batch_index: bool,
     explain: bool,
 ) -> Result:
@@ -76,13 +76,14 @@ def find_by_time(
     chooses the clock: auto (broker time if the entry has one, otherwise publish time), publish, broker, or event (reads
     messages until one matches, on Spark or in processes if there are many).
     """
-    question = TimeQuestion(time_ms, app.settings.clock, rule, BrokerSetup(broker_version), batch_index)
-    if question.rule == BROKER and app.settings.clock != "auto":
+    if rule == BROKER and app.settings.clock != "auto":
         app.warn(
             f"--rule broker goes by the broker's own clock: --clock {app.settings.clock} plays no part in its answer"
         )
     rows = []
     with app.session.reader() as reader:
+        broker = BrokerSetup(app.session.broker_version(broker_version))
+        question = TimeQuestion(time_ms, app.settings.clock, rule, broker, batch_index)
         names = selected(app, reader.txn, selection, broken=False)
         with _engine(app, reader, names, by_broker=question.rule == BROKER and not explain):
             for name in names:

@@ -152,7 +152,7 @@ class Cursors(Planner):
         exclude: bool = False,
         rule: ResetRule = "exact",
         clock: Clock = "auto",
-        broker_version: BrokerVersion = "4.0",
+        broker_version: BrokerVersion | None = None,
         max_clock_skew: Duration = "1m",
         force: bool = False,
     ) -> Plan:
@@ -220,7 +220,7 @@ class Cursors(Planner):
         exclude: bool = False,
         rule: ExpiryRule = "all-before",
         clock: Clock = "auto",
-        broker_version: BrokerVersion = "4.0",
+        broker_version: BrokerVersion | None = None,
         max_clock_skew: Duration = "1m",
         force: bool = False,
     ) -> Plan:
@@ -243,7 +243,7 @@ class Cursors(Planner):
             limit = resetting.UpTo(position_of(to), exclude)
         elif before is not None:
             limit = resetting.Before(self._session.time_ms(before, changes=True))
-        broker = _broker(broker_version, max_clock_skew, self._session.clock_ms)
+        broker = _broker(self._session, broker_version, max_clock_skew, self._session.clock_ms)
         request = resetting.ExpiryRequest(self._session.clock_ms, limit, rule, check_clock(clock), broker, force)
         kind = EXPIRE_ALL if self._means_all else EXPIRE
         with self._session.scan() as reader:
@@ -260,7 +260,7 @@ class Cursors(Planner):
         interval: Duration | None = None,
         rule: ExpiryRule = "all-before",
         clock: Clock = "auto",
-        broker_version: BrokerVersion = "4.0",
+        broker_version: BrokerVersion | None = None,
         max_clock_skew: Duration = "1m",
     ) -> tuple[Forecast, ...]:
         """Return which entries a TTL (default: the one in force) will drop from each cursor from now until
@@ -276,7 +276,7 @@ class Cursors(Planner):
         interval_ms = None if interval is None else duration_ms(interval)
         limit = resetting.ByTtl() if ttl is None else resetting.Before(now_ms - duration_ms(ttl))
         request = resetting.ExpiryRequest(
-            now_ms, limit, rule, check_clock(clock), _broker(broker_version, max_clock_skew, now_ms)
+            now_ms, limit, rule, check_clock(clock), _broker(self._session, broker_version, max_clock_skew, now_ms)
         )
         with self._session.scan() as reader:
             cursors = self._cursors(reader, verb="expire")
@@ -422,17 +422,17 @@ def _check_entries(selection: TopicSelection, topics: Sequence[TopicModel]) -> N
         )
 
 
-def _broker(version: BrokerVersion, max_clock_skew: Duration, now_ms: int) -> BrokerSetup:
+def _broker(session: Session, version: BrokerVersion | None, max_clock_skew: Duration, now_ms: int) -> BrokerSetup:
     from pulsar_admin.store.search.broker_setup import BrokerSetup
 
-    return BrokerSetup(version, duration_ms(max_clock_skew), now_ms)
+    return BrokerSetup(session.broker_version(version), duration_ms(max_clock_skew), now_ms)
 
 
 def reset_request(
     session: Session,
     rule: ResetRule,
     clock: Clock,
-    broker_version: BrokerVersion,
+    broker_version: BrokerVersion | None,
     max_clock_skew: Duration,
     *,
     force: bool,
@@ -440,7 +440,7 @@ def reset_request(
     """Return how to reset, with the arguments of ``Cursors.reset``; raises InvalidValue."""
 
     return resetting.ResetRequest(
-        session.clock_ms, rule, clock, _broker(broker_version, max_clock_skew, session.clock_ms), force
+        session.clock_ms, rule, clock, _broker(session, broker_version, max_clock_skew, session.clock_ms), force
     )
 
 

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.model.copy_age import Now
     from pulsar_admin.store.model.cursors import Cursor
     from pulsar_admin.store.model.messages import Window
+    from pulsar_admin.store.search.broker_setup import BrokerVersion
     from pulsar_admin.store.sources.roots import Wanted
 
 
@@ -766,6 +767,12 @@ class Session:
         """Return the result of ``read`` on one snapshot of the store's rows; not for iterators, which would outlive it."""
         with self.read() as txn:
             return read(txn, *given)
+
+    def broker_version(self, given: BrokerVersion | None) -> BrokerVersion:
+        """Return the broker's version that is ``given``, else the one that wrote the metadata, as far as that tells."""
+        from pulsar_admin.store.search.broker_setup import told_version
+
+        return self.ask(told_version)[0] if given is None else given
 
     def window(
         self,

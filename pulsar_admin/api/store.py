@@ -653,7 +653,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         source: str = "the lines",
         rule: ResetRule = "exact",
         clock: Clock = "auto",
-        broker_version: BrokerVersion = "4.0",
+        broker_version: BrokerVersion | None = None,
         max_clock_skew: Duration = "1m",
         force: bool = False,
     ) -> Plan:

@@ -49,6 +49,7 @@ from pulsar_admin.store.names import (
     Position,
     TopicName,
     TopicSelection,
+    shell_word,
 )
 from pulsar_admin.store.wording import Answer
 
@@ -310,7 +311,7 @@ class TopicPolicies(PolicyPlans):
             if name.domain != PERSISTENT:
                 raise Refused(
                     f"{name} is no persistent topic: policies of its own are not known here",
-                    hint=f"those of its namespace apply to it: pulsar-admin namespaces policies {name.namespace}",
+                    hint=f"those of its namespace apply to it: pulsar-admin namespaces policies {shell_word(name.namespace)}",
                     topic=str(name),
                 )
             if name != name.base:
@@ -364,7 +365,7 @@ class Topic(PolicyPlans):
         rule: FindRule = "first-at-or-after",
         batch_index: bool = False,
         explain: bool = False,
-        broker_version: BrokerVersion = "4.0",
+        broker_version: BrokerVersion | None = None,
     ) -> FoundEntry:
         """Return the first entry at or after ``time`` in topic order, exact even on clocks that run backwards.
 
@@ -378,7 +379,7 @@ class Topic(PolicyPlans):
         from pulsar_admin.store.dump.finding import TimeQuestion
         from pulsar_admin.store.search.broker_setup import BrokerSetup
 
-        wanted_ms, broker = self._session.time_ms(time), BrokerSetup(broker_version)
+        wanted_ms, broker = self._session.time_ms(time), BrokerSetup(self._session.broker_version(broker_version))
         question = TimeQuestion(wanted_ms, clock, rule, broker, batch_index)
         return find_by_time(self._session, self._name, question, explain=explain)
 

@@ -15,7 +15,7 @@ from pulsar_admin.store.errors import check_choice
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, is_whole, may_be_broken
 from pulsar_admin.store.names import Position
-from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER, READ_FROM, BrokerSetup
+from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER, BrokerSetup
 from pulsar_admin.store.search.by_time import Found, find_by_event_time, find_first_at_or_after
 from pulsar_admin.store.wording import Answer, counted
 
@@ -249,7 +249,7 @@ def _find_as_broker(reader: EntryReader, topic: Topic, question: TimeQuestion) -
         question.time_ms,
         "auto" if search.used_compacted_ledger is None else "publish",
         question.rule,
-        READ_FROM[question.broker.version],
+        question.broker.rules.release,
         answer,
         None if doubts else True,  # each entry that it looks at could be read, or it had no answer
         search.time_at(answer),

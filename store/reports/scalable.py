@@ -17,7 +17,7 @@ from pulsar_admin.store.errors import StoreError, TopicNotFound
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.scalable import iter_scalable, read_scalable
 from pulsar_admin.store.model.topics import Topic, check_namespace, read_topic
-from pulsar_admin.store.names import NamespaceName, TopicName
+from pulsar_admin.store.names import NamespaceName, TopicName, shell_word
 from pulsar_admin.store.reports.stats import StatsOptions, SubscriptionStats, TopicStats, read_topic_stats
 from pulsar_admin.store.timespec import format_time_ms
 
@@ -168,7 +168,7 @@ def read_segment_stats(reader: EntryReader, name: TopicName, problems: list[Stor
     if name not in listed:
         raise TopicNotFound(
             f"Segment {name} not found in scalable topic {name.whole}",
-            hint=f"see: pulsar-admin scalable-topics get-metadata {name.whole}",
+            hint=f"see: pulsar-admin scalable-topics get-metadata {shell_word(name.whole)}",
             topic=str(name),
         )
     topic, stats = read_topic(reader.txn, name), read_topic_stats(reader, name, StatsOptions(), problems=problems)

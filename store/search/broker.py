@@ -1,6 +1,6 @@
-"""What the broker itself would answer: its probes, its pruning by ledger close time, its two clocks. Pulsar 4.0.8 and 4.2.4.
+"""What the broker itself would answer: its probes, its pruning by ledger close time, its two clocks. Pulsar 2.11 to 5.0.
 
-Sources, alike in both unless a version is named: ``OpFindNewest``, ``PersistentMessageFinder``,
+Sources, alike in all but for ``store.search.broker_setup.RULES``: ``OpFindNewest``, ``PersistentMessageFinder``,
 ``ManagedLedgerImpl.asyncFindPosition``, ``PersistentMessageExpiryMonitor``, ``CompactedTopicImpl`` (pulsar.md §3.2–3.4, §3.7).
 Probing assumes that time never runs backwards; where it does, the answer depends on these very probes. A probe that cannot be read
 fails the search (``OpFindNewest.readEntryFailed``; ``autoSkipNonRecoverableData`` is off unless it was switched on): the question gets
@@ -67,7 +67,7 @@ class BrokerSearch(Struct):
     def message_id_by_time(self, time_ms: int) -> Position:
         """Return the answer of GET messageid/{timestamp}; a position after the last entry if no entry is late enough.
 
-        4.2 answers earliest (−1:−1) for time 0: without compacted entries its ``PulsarTopicCompactionService`` gives
+        From 4.2 on it is earliest (−1:−1) for time 0: without compacted entries its ``PulsarTopicCompactionService`` gives
         ``MessagePosition.EARLIEST``, published at 0, as the last compacted message.
         """
         # Imported here: commands that offer ``--rule broker`` seldom need it.
@@ -75,7 +75,7 @@ class BrokerSearch(Struct):
 
         self.probes, self.used_compacted_ledger, self.compacted_entries_read = [], None, 0
         try:
-            view = find_compacted_view(self.reader, self.topic)
+            view = find_compacted_view(self.reader, self.topic) if self.broker.rules.asks_compacted else None
             if view is not None and not self._is_known(view.ledger_id):
                 raise LedgerNotFound(
                     f"BookKeeper has no metadata of the compacted ledger {view.ledger_id}",
@@ -89,7 +89,7 @@ class BrokerSearch(Struct):
         if view is not None and found is not None:
             self.used_compacted_ledger = view.ledger_id
             return found
-        if (view is None or view.last_entry_id < 0) and self.broker.version == "4.2" and time_ms == 0:
+        if (view is None or view.last_entry_id < 0) and self.broker.rules.zero_is_earliest and time_ms == 0:
             return EARLIEST
         count = self.topic.number_of_entries
         try:
@@ -116,7 +116,7 @@ class BrokerSearch(Struct):
     def expire_position(self, cursor: Cursor, now_ms: int, ttl_seconds: int) -> Position | None:
         """Return the mark-delete after an expiry by age, None when it stays where it is.
 
-        4.0 searches the cursor's backlog; 4.2 asks the finder of resets, close times and all. A search that
+        Before 4.2 it searches the cursor's backlog; since then it asks the finder of resets, close times and all. A search that
         fails expires nothing (``PersistentMessageExpiryMonitor.findEntryFailed``): whole ledgers are gone by then.
         """
         self.probes = []
@@ -125,7 +125,7 @@ class BrokerSearch(Struct):
             return None
         mark_delete = self._expire_whole_ledgers(cursor.mark_delete, now_ms - limit_ms)
         try:
-            if self.broker.version == "4.2":
+            if self.broker.rules.expires_as_it_resets:
                 newest = self._find_message(now_ms - limit_ms)
             else:
                 start_rank = self.topic.place(mark_delete)
@@ -168,7 +168,7 @@ class BrokerSearch(Struct):
         """Narrow the search by the times at which ledgers were closed (PR 22792, 24219)."""
         start = end = None
         skew_ms = self.broker.max_clock_skew_ms
-        if skew_ms < 0:
+        if skew_ms < 0 or not self.broker.rules.prunes:
             return None, None
         for ledger in self.topic.ledgers:
             if self.broker.loaded_ms is not None and not ledger.entries:

@@ -6,17 +6,58 @@ from typing import Literal, get_args
 
 from msgspec import Struct, field
 
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import find_node, iter_children, iter_nodes
 from pulsar_admin.store.errors import check_choice
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.wording import Answer
 
-BrokerVersion = Literal["4.0", "4.2"]
+BrokerVersion = Literal["2.11", "4.0", "4.2", "5.0"]
 BROKER_VERSIONS: tuple[BrokerVersion, ...] = get_args(BrokerVersion)
-READ_FROM: dict[BrokerVersion, str] = {"4.0": "4.0.8", "4.2": "4.2.4"}
-"""The release whose answers and classes each version's rules were read from."""
+DEFAULT_VERSION: BrokerVersion = "4.0"
+
+
+class BrokerRules(Struct, frozen=True):
+    """How one version's broker searches by time. ``release``: whose answers and classes that was read from.
+
+    ``asks_compacted``: messageid/TIME asks a compacted ledger first (apache/pulsar#21600). ``zero_is_earliest``: its answer for time 0 is
+    −1:−1. ``prunes``: a reset leaves out ledgers by the times at which they were closed (#22792, #24219). ``expires_as_it_resets``: an
+    expiry by age asks the finder of resets, not the subscription's backlog.
+    """
+
+    release: str
+    asks_compacted: bool = True
+    zero_is_earliest: bool = False
+    prunes: bool = True
+    expires_as_it_resets: bool = False
+
+
+RULES: dict[BrokerVersion, BrokerRules] = {
+    "2.11": BrokerRules("2.11.0", asks_compacted=False, prunes=False),
+    "4.0": BrokerRules("4.0.8"),
+    "4.2": BrokerRules("4.2.4", zero_is_earliest=True, expires_as_it_resets=True),
+    "5.0": BrokerRules("5.0.1", zero_is_earliest=True, expires_as_it_resets=True),
+}
+"""All that differs between versions: nothing else here asks for one."""
 
 MAX_CLOCK_SKEW_MS = 60_000
-"""``managedLedgerCursorResetLedgerCloseTimestampMaxClockSkewMillis``: the default of both."""
+"""``managedLedgerCursorResetLedgerCloseTimestampMaxClockSkewMillis``: the default of all that have it."""
+_WRITTEN_BY_5 = ("/txn/tc/parallelism", "/topics")
+_KEY_OF_5 = b'"is_allow_auto_update_schema_with_replicator"'
+
+
+def told_version(txn: Txn) -> tuple[BrokerVersion, str]:
+    """Return the version that wrote the metadata, as far as that tells, and what says so ("" where nothing does: the default).
+
+    Only 5.0 leaves a sign of its own: nodes of its transactions and scalable topics, and a key in the policies of namespaces.
+    """
+    for path in _WRITTEN_BY_5:
+        if find_node(txn, path) is not None or next(iter_children(txn, path), None) is not None:
+            return "5.0", path
+    for tenant in iter_children(txn, "/admin/policies"):
+        for node in iter_nodes(txn, f"/admin/policies/{tenant}/"):
+            return ("5.0", node.path) if _KEY_OF_5 in node.value else (DEFAULT_VERSION, "")
+    return DEFAULT_VERSION, ""
 
 
 class BrokerSetup(Struct, frozen=True):
@@ -26,13 +67,18 @@ class BrokerSetup(Struct, frozen=True):
     last ledger and drops empty ones (``ManagedLedgerImpl.initialize``, ``initializeBookKeeper``); None: it had it loaded all along.
     """
 
-    version: BrokerVersion = "4.0"
+    version: BrokerVersion = DEFAULT_VERSION
     max_clock_skew_ms: int = MAX_CLOCK_SKEW_MS
     loaded_ms: int | None = None
 
     def __post_init__(self) -> None:
         """Raise InvalidValue for a version whose rules are not known here."""
         check_choice("broker version", self.version, BrokerVersion)
+
+    @property
+    def rules(self) -> BrokerRules:
+        """How that version searches."""
+        return RULES[self.version]
 
 
 DEFAULT_BROKER = BrokerSetup()

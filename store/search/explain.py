@@ -18,7 +18,7 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, TopicLedger, may_be_broken
 from pulsar_admin.store.names import EARLIEST, Position
 from pulsar_admin.store.search.broker import SEARCH_FAILS, BrokerSearch
-from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER, READ_FROM, BrokerSetup, Probe
+from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER, BrokerSetup, Probe
 from pulsar_admin.store.search.by_time import find_first_at_or_after
 from pulsar_admin.store.search.doubts import find_doubt
 from pulsar_admin.store.timespec import format_time_ms
@@ -216,9 +216,7 @@ def _broker_answer(
         else:
             agrees = position == found if found is not None else not topic.is_entry(position)
             why = None if agrees else _why(topic, time_ms, clock, found, search, position)
-    return BrokerAnswer(
-        position, agrees, None if agrees else why, READ_FROM[broker.version], exact, tuple(search.probes)
-    )
+    return BrokerAnswer(position, agrees, None if agrees else why, broker.rules.release, exact, tuple(search.probes))
 
 
 def _why(

@@ -112,7 +112,7 @@ from pulsar_admin.store.model.publish_times import BEGIN, END
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.redaction import SALT_BYTES, Pseudonyms
 from pulsar_admin.store.model.topics import read_topic
-from pulsar_admin.store.names import managed_ledger_of_path, parse_owner, parse_topic
+from pulsar_admin.store.names import SEGMENT, managed_ledger_of_path, parse_owner, parse_topic
 
 FORMAT, VERSION = "pulsar-admin incident bundle", 1
 _PLAIN_ROWS = ("entries", "times", "copies")
@@ -315,9 +315,10 @@ def _owner_name(owner: Owner, names: Pseudonyms) -> str:
     """Return the pseudonym of an owner's topic, or of its counterpart in other domains, as the bundled nodes have it."""
     if owner.is_of_topic and owner.kind is not OwnerKind.SCHEMA:  # whose topic is the path of its node
         return names.text(owner.topic)
-    path = parse_owner(owner.topic).path if "://" in owner.topic else owner.topic
-    found = _bundled_path(path, names) or ""
-    return str(managed_ledger_of_path(found) or found)
+    domain, found, rest = owner.topic.partition("://")
+    if domain == SEGMENT:  # whose topic is not encoded, as it is in the path of its node
+        return str(managed_ledger_of_path(_bundled_path(parse_owner(owner.topic).path, names) or ""))
+    return f"{names.local(domain)}://{names.path(rest)}" if found else _bundled_path(owner.topic, names) or ""
 
 
 def _hidden_record(body: bytes, entry: Entry, names: Pseudonyms) -> bytes | None:
