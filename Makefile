@@ -8,7 +8,7 @@ PACKAGES := pulsar_admin store commands
 # Without .pyc files every process of the tests compiles what it imports again, and pytest rewrites every module's asserts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup test lint check docs screenshots site man demo demo-spark test-live test-deep fuzz fuzz-lines bench bench-peers constraints wheel wheelhouse sdist clean
+.PHONY: help setup test lint check docs screenshots site man demo demo-spark test-live test-deep test-spark fuzz fuzz-lines bench bench-peers constraints wheel wheelhouse sdist clean
 
 help:
 	@echo "make demo       the main jobs on small real data, step by step; make demo-spark: the bulk work on Spark"
@@ -18,6 +18,7 @@ help:
 	@echo "make site       the documentation as a site, into site/; make man: as manual pages, into man/"
 	@echo "make screenshots  draws the pictures of docs/images again (needs Chromium, playwright and pillow)"
 	@echo "make test-live  against a real Pulsar (needs Maven and Java); ALL=1: and every rule of the doctor that is tried on one"
+	@echo "make test-spark  on a Spark cluster whose workers do not see the checkout (needs Java, and root for unshare)"
 	@echo "make test-deep  the slow properties, and every fault at every step (hours)"
 	@echo "make fuzz       fuzz every decoder and reader, SECONDS=60 each; ONLY=journal,avro for some (docs/fuzzing.md)"
 	@echo "make fuzz-lines run LINES=20000 hostile command lines on a small store"
@@ -30,25 +31,25 @@ help:
 
 setup: $(READY)
 
-$(READY): pyproject.toml constraints.txt
+$(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "error: no Python 3.11 or newer on PATH; name one: make PYTHON=/path/to/python3" >&2; exit 7; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "error: $(PYTHON) cannot make an environment: install its venv package (python3-venv)" >&2; exit 7; }
+	@$(PYTHON) -m venv $(VENV) || { echo "error: $(PYTHON) cannot make an environment: install its venv package (python3-venv)" >&2; exit 7; }
+
+$(READY): pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	$(BIN)/python -m compileall -q $(PACKAGES)
 	@touch $@
 
 # What the demo needs: the packages of the program alone; pip's lines but for what it downloads are left out.
 $(VENV)/.base: SHELL := bash
-$(VENV)/.base: pyproject.toml constraints.txt
-	@test -n "$(PYTHON)" || { echo "error: no Python 3.11 or newer on PATH; name one: make PYTHON=/path/to/python3" >&2; exit 7; }
+$(VENV)/.base: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Setting up $(VENV) with $(PYTHON): about 175 MB of packages, 630 MB on disk; make clean removes it"
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "error: $(PYTHON) cannot make an environment: install its venv package (python3-venv)" >&2; exit 7; }
 	@set -o pipefail; $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -c constraints.txt -e '.[plots]' \
 		| sed -un '/metadata/d; s/^ *\(Downloading\|Using cached\) \([^ ]*\) /  \1 \2 /p; s/^Installing collected.*/  Installing .../p'
 	@touch $@
 
 test: setup
-	$(BIN)/python -m pytest -m "not live and not deep" -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not live and not deep and not cluster" -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 lint: setup
 	$(BIN)/python -m ruff check .
@@ -83,6 +84,9 @@ test-live: setup
 	$(BIN)/python -m tests.live.distribution
 	$(BIN)/python -m pytest -m live -n auto --maxprocesses 2 --dist loadfile --no-loadscope-reorder tests/live
 
+test-spark: setup
+	$(BIN)/python -m pytest -m cluster tests/spark/test_cluster.py
+
 test-deep: setup
 	$(BIN)/python -m pytest -m deep
 
@@ -109,11 +113,12 @@ sdist: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check hatchling
 	$(BIN)/python -m hatchling build -t sdist -d dist
 
-wheel: setup
-	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+# pip brings what builds the wheel; nothing of the project's own environment is needed.
+wheel: | $(BIN)/python
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 # For a host without network: all wheels for this Python and machine, and their checksums; EXTRAS=[plots,sql] adds what extras need.
-wheelhouse: setup
+wheelhouse: | $(BIN)/python
 	rm -rf dist/wheelhouse
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check -c constraints.txt --wheel-dir dist/wheelhouse '.$(EXTRAS)'
 	cd dist/wheelhouse && sha256sum *.whl > SHA256SUMS

@@ -132,6 +132,7 @@ if TYPE_CHECKING:
         NeedsBroker,
         NotFound,
         NothingMatches,
+        NotOnWorkers,
         NotSeen,
         NotWritable,
         PathNotFound,
@@ -326,7 +327,7 @@ _NAMES = {
     "store.errors": (
         "AlreadyExists BadSql ChangeNotFound Corrupt DiskFailed DiskFull EncryptedPayload EntryCorrupt "
         "EntryLogCorrupt EntryNotFound IndexCorrupt InvalidValue JournalCorrupt LedgerNotFound LimitExceeded "
-        "MetadataCorrupt MissingComponent NamespaceNotFound NeedsBroker NotFound NotSeen NotWritable NothingMatches "
+        "MetadataCorrupt MissingComponent NamespaceNotFound NeedsBroker NotFound NotOnWorkers NotSeen NotWritable NothingMatches "
         "PathNotFound Refused ResourceNotFound SliceFailed SourceBusy SourceChanged SourceNotFound StalePlan "
         "StoreBusy StoreError StoreNotFound SubscriptionNotFound TenantNotFound TopicNotFound UndoConflict "
         "Unsupported"
@@ -597,6 +598,7 @@ __all__ = [
     "NodeStat",
     "NotDue",
     "NotFound",
+    "NotOnWorkers",
     "NotSeen",
     "NotWritable",
     "NothingMatches",

@@ -29,7 +29,7 @@ FORMATS: tuple[Form, ...] = get_args(Form)
 CLOCKS = ("auto", "publish", "broker", "event")
 COLORS = ("auto", "always", "never")
 
-_FLAGS = ("spark", "dry_run", "yes", "quiet", "no_progress")
+_FLAGS = ("spark", "spark_local_fallback", "dry_run", "yes", "quiet", "no_progress")
 _CHOICES = {"output": FORMATS, "clock": CLOCKS, "color": COLORS, "progress": ("bar", "json", "none")}
 ENVIRONMENT_NAMES = (
     "store",
@@ -38,6 +38,7 @@ ENVIRONMENT_NAMES = (
     "spark_master",
     "spark_remote",
     "spark_conf",
+    "spark_local_fallback",
     "now",
     "tz",
     "clock",
@@ -67,6 +68,8 @@ class Settings(Struct, frozen=True):
     spark_master: str | None
     spark_remote: str | None
     spark_conf: tuple[tuple[str, str], ...]
+    spark_local_fallback: bool
+    """Whether files that Spark's workers do not see are read here."""
     dry_run: bool
     plan: Path | None
     yes: bool
@@ -121,6 +124,7 @@ def build_settings(given: Mapping[str, Any]) -> Settings:  # Any: raw option val
         spark_master=values.get("spark_master"),
         spark_remote=values.get("spark_remote"),
         spark_conf=_pairs(values.get("spark_conf", ())),
+        spark_local_fallback=values["spark_local_fallback"],
         dry_run=values["dry_run"],
         plan=Path(given["plan"]) if given.get("plan") else None,
         yes=values["yes"],

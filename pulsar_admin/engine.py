@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+import click
+
 from pulsar_admin.config import Settings, java_home
-from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.errors import NotOnWorkers, StoreError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from pulsar_admin.results import Results
+    from pulsar_admin.store.engine.local import LocalEngine
     from pulsar_admin.store.engine.operation import Engine, FailedSlice, Finished, Operation, Reducing
     from pulsar_admin.store.engine.slices import FileRange
     from pulsar_admin.store.engine.spark import SparkEngine
@@ -28,7 +33,9 @@ def open_engine(settings: Settings) -> Iterator[SparkEngine]:
     """Open the configured Spark engine; raises MissingComponent (no Java, no pyspark), Refused (no such master)."""
     from pulsar_admin.store.engine.spark_session import SparkOptions, open_session
 
+    command = click.get_current_context(silent=True)
     options = SparkOptions(
+        name="pulsar-admin" if command is None else command.command_path,
         master=settings.spark_master,
         remote=settings.spark_remote,
         conf=settings.spark_conf,
@@ -46,15 +53,18 @@ def open_engine(settings: Settings) -> Iterator[SparkEngine]:
 class SparkOnDemand:
     """The Spark engine, started when it is first given slices: a JVM costs seconds.
 
-    ``failed``: slices without a result. ``broken``: why Spark does not start, or gave a job up.
+    ``failed``: slices without a result. ``broken``: why Spark does not start, or gave a job up. ``results`` are told when files that
+    workers do not see are read here instead, with ``--spark-local-fallback``.
     """
 
-    def __init__(self, settings: Settings, stack: ExitStack, failed: list[FailedSlice]) -> None:
+    def __init__(self, settings: Settings, stack: ExitStack, failed: list[FailedSlice], results: Results) -> None:
         self.settings = settings
         self.stack = stack
         self.failed = failed
+        self.results = results
+        self.started_s = 0.0
         self.broken: StoreError | None = None
-        self._engine: SparkEngine | None = None
+        self._engine: SparkEngine | LocalEngine | None = None
 
     @property
     def memory_bytes(self) -> int | None:
@@ -77,7 +87,7 @@ class SparkOnDemand:
         """Yield (slice, its result); see ``SparkEngine.run``."""
         if pieces:
             with self._noting():
-                yield from self._open().run(operation, pieces, finished)
+                yield from self._open_for(pieces).run(operation, pieces, finished)
 
     def reduce(
         self, operation: Reducing, pieces: Sequence[FileRange], finished: Finished, merged_by: Mapping[str, int]
@@ -85,11 +95,30 @@ class SparkOnDemand:
         """Yield the rows of all slices; see ``SparkEngine.reduce``."""
         if pieces:
             with self._noting():
-                yield from self._open().reduce(operation, pieces, finished, merged_by)
+                yield from self._open_for(pieces).reduce(operation, pieces, finished, merged_by)
 
-    def _open(self) -> SparkEngine:
+    def _open_for(self, pieces: Sequence[FileRange]) -> SparkEngine | LocalEngine:
+        """Return what runs slices: with ``--spark-local-fallback`` processes here from the first file on that a worker does not see."""
+        engine = self._open()
+        if not self.settings.spark_local_fallback:
+            return engine
+        from pulsar_admin.store.engine.local import LocalEngine
+        from pulsar_admin.store.engine.spark import SparkEngine
+        from pulsar_admin.store.engine.workers import prepare_workers
+
+        try:
+            if isinstance(engine, SparkEngine):
+                prepare_workers(engine.session, pieces)
+        except NotOnWorkers as error:
+            self.results.warn(f"{error.message}: read on this machine instead")
+            here = LocalEngine(self.settings.jobs, self.settings.memory_bytes, self.failed)
+            self._engine = engine = self.stack.enter_context(here)
+        return engine
+
+    def _open(self) -> SparkEngine | LocalEngine:
         with self._noting():
             if self._engine is None:
+                self.started_s = time.monotonic()
                 self._engine = self.stack.enter_context(open_engine(self.settings))
                 self._engine.failed = self.failed
             return self._engine
@@ -122,10 +151,10 @@ class Choice(NamedTuple):
 
 
 @contextmanager
-def choose_engine(settings: Settings, size_bytes: int, failed: list[FailedSlice]) -> Iterator[Choice]:
+def choose_engine(settings: Settings, size_bytes: int, failed: list[FailedSlice], results: Results) -> Iterator[Choice]:
     """Choose what scans ``size_bytes``, and close it at the end; slices without a result are added to ``failed``.
 
-    Raises LimitExceeded if ``--memory`` is too small to scan anything.
+    ``results``: see ``SparkOnDemand``. Raises LimitExceeded if ``--memory`` is too small to scan anything.
     """
     with ExitStack() as stack:
         if settings.memory_bytes is not None:
@@ -133,15 +162,18 @@ def choose_engine(settings: Settings, size_bytes: int, failed: list[FailedSlice]
 
             check_memory(settings.memory_bytes)
         if settings.spark:
-            yield Choice(SparkOnDemand(settings, stack, failed))
+            engine = SparkOnDemand(settings, stack, failed, results)
+            yield Choice(engine)
+            if engine.started and (note := spark_note(size_bytes, time.monotonic() - engine.started_s)):
+                results.tell(note)
             return
         if settings.memory_bytes is not None:
             stack.enter_context(bounded(settings.memory_bytes))
         if settings.jobs > 1 or (settings.jobs == 0 and size_bytes >= PROCESSES_PAY_BYTES):
             from pulsar_admin.store.engine.local import LocalEngine
 
-            engine = stack.enter_context(LocalEngine(settings.jobs, settings.memory_bytes, failed))
-            yield Choice(engine, spark_advice(size_bytes, engine.slots))
+            processes = stack.enter_context(LocalEngine(settings.jobs, settings.memory_bytes, failed))
+            yield Choice(processes, spark_advice(size_bytes, processes.slots))
         else:
             yield Choice()
 
@@ -155,3 +187,11 @@ def spark_advice(size_bytes: int, cores: int) -> str:
         f"{size_bytes >> 30:,} GiB to read, about {round(here_s / 60):,} minutes on {cores} cores here (from a cached file; a "
         "disk may be slower): a Spark cluster that reads the same files divides that by its machines, see --spark-master"
     )
+
+
+def spark_note(size_bytes: int, spark_s: float) -> str:
+    """Return a note if one process here reads ``size_bytes`` in less time than Spark took, else empty."""
+    here_s = 1 + size_bytes / CORE_BYTES_PER_SECOND
+    if not size_bytes or here_s >= spark_s:
+        return ""
+    return f"Spark took {spark_s:.0f} s to start and to read {size_bytes / 1e6:,.0f} MB; without --spark it is about {here_s:.0f} s"

@@ -79,6 +79,7 @@ EXIT_CODES: dict[type[errors.StoreError], int] = {
     errors.Unsupported: UNSUPPORTED,
     errors.NeedsBroker: UNSUPPORTED,
     errors.MissingComponent: UNSUPPORTED,
+    errors.NotOnWorkers: UNSUPPORTED,
     errors.EncryptedPayload: UNSUPPORTED,
     errors.DiskFull: NO_ROOM,
     errors.DiskFailed: DAMAGED,

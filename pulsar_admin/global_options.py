@@ -116,6 +116,10 @@ _GLOBALS: tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...] = (  # Any: clic
     (("--spark-master",), {"metavar": "URL", "help": "Spark master, such as local[2] or spark://host:7077."}),
     (("--spark-remote",), {"metavar": "URL", "help": "Spark Connect server, sc://host:15002."}),
     (("--spark-conf",), {"metavar": "KEY=VALUE", "multiple": True, "help": "Spark setting; may be repeated."}),
+    (
+        ("--spark-local-fallback",),
+        {"is_flag": True, "help": "Read files that Spark's workers do not see on this machine, with a warning."},
+    ),
 )
 _MAY_BE_EMPTY = {"interceptors"}  # as in broker.conf
 CHANGING = ("dry_run", "plan", "yes")

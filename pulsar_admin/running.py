@@ -372,7 +372,7 @@ class Running(Results):
         """
         from pulsar_admin.engine import choose_engine
 
-        with choose_engine(self.settings, size_bytes, self._failed_slices) as choice:
+        with choose_engine(self.settings, size_bytes, self._failed_slices, self) as choice:
             if choice.advice:
                 self.warn(choice.advice)
             self._choice = choice

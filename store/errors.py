@@ -259,6 +259,12 @@ class MissingComponent(StoreError):
     code = "missing-component"
 
 
+class NotOnWorkers(MissingComponent):
+    """A machine that reads for Spark does not see a file, or sees another one."""
+
+    code = "not-on-workers"
+
+
 class EncryptedPayload(StoreError):
     """The payload is encrypted, and no key that decrypts it was given."""
 

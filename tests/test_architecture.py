@@ -24,7 +24,12 @@ MODULES = sorted(
 
 MAY_IMPORT = {
     "lmdb": {"store/db/environment.py"},
-    "pyspark": {"store/scan/datasource.py", "store/engine/spark.py", "store/engine/spark_session.py"},
+    "pyspark": {
+        "store/scan/datasource.py",
+        "store/engine/spark.py",
+        "store/engine/spark_session.py",
+        "store/engine/workers.py",
+    },
     "jinja2": {"pulsar_admin/page/rendering.py"},
     "rich": {"pulsar_admin/output.py", "pulsar_admin/plot.py", "pulsar_admin/progress.py"},
 }

@@ -8,11 +8,20 @@ from typing import Any
 import pytest
 
 from pulsar_admin.config import Settings, build_settings
-from pulsar_admin.engine import PROCESSES_PAY_BYTES, SparkOnDemand, choose_engine, spark_advice
+from pulsar_admin.engine import PROCESSES_PAY_BYTES, SparkOnDemand, choose_engine, spark_advice, spark_note
 from pulsar_admin.store.engine.local import LocalEngine
 from pulsar_admin.store.engine.spark_session import memory_settings
 from tests.conftest import Cli
 from tests.worlds import world
+
+
+class Said:
+    """What is said beside a result."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.warnings: list[str] = []
+        self.tell, self.warn = self.notes.append, self.warnings.append
 
 
 def _settings(**given: object) -> Settings:
@@ -36,6 +45,13 @@ def test_spark_is_advised_where_it_saves_minutes(size_bytes: int, cores: int, sa
     assert bool(advice) == bool(says)
 
 
+def test_spark_says_when_it_did_not_pay() -> None:
+    """At 600 MiB a second, after one to start."""
+    said = "Spark took 40 s to start and to read 3,775 MB; without --spark it is about 7 s"
+    assert spark_note(3600 << 20, 40) == said
+    assert spark_note(3600 << 20, 6.9) == spark_note(0, 40) == ""
+
+
 @pytest.mark.parametrize(
     ("given", "size_bytes", "kind"),
     [
@@ -51,7 +67,7 @@ def test_the_engine_follows_from_the_size_and_the_options(
     given: dict[str, object], size_bytes: int, kind: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pulsar_admin.engine.open_engine", lambda settings: pytest.fail("Spark was started"))
-    with choose_engine(_settings(**given), size_bytes, []) as choice:
+    with choose_engine(_settings(**given), size_bytes, [], Said()) as choice:
         assert type(choice.engine) is kind
         assert ("--spark-master" in choice.advice) == (size_bytes == 8 << 40 and kind is LocalEngine)
 
@@ -85,6 +101,6 @@ def test_memory_goes_to_sparks_own_settings() -> None:
 
 
 def test_memory_reaches_the_processes() -> None:
-    with choose_engine(_settings(jobs="2", memory="300M"), 1000, []) as choice:
+    with choose_engine(_settings(jobs="2", memory="300M"), 1000, [], Said()) as choice:
         assert isinstance(choice.engine, LocalEngine)
         assert choice.engine.memory_bytes == 300 << 20

@@ -38,6 +38,7 @@ EXPECTED = {
     "unsupported": 7,
     "needs-broker": 7,
     "missing-component": 7,
+    "not-on-workers": 7,
     "encrypted-payload": 7,
     "disk-failed": 6,
     "disk-full": 8,

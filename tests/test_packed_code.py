@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
+import py_compile
 import subprocess
 import sys
-from importlib.util import cache_from_source
 from pathlib import Path
-from zipfile import ZipFile
 
 from pulsar_admin.store.engine.spark_session import pack_code
 
@@ -30,11 +29,6 @@ print(json.dumps([store.__file__, len(names), builtin_schema().decode()]))
 
 def test_everything_is_imported_from_the_archive(tmp_path: Path) -> None:
     archive = pack_code(tmp_path)
-    with ZipFile(archive, "a") as zipped:  # the same code, compiled, which takes half the time to import from there
-        for name in (name for name in zipped.namelist() if name.endswith(".py")):
-            compiled = Path(cache_from_source(str(ROOT / name)))
-            if compiled.exists():
-                zipped.write(compiled, f"{name}c")
     done = subprocess.run(
         [sys.executable, "-P", "-c", _PROGRAM, str(archive)], cwd=tmp_path, capture_output=True, text=True, check=False
     )
@@ -43,3 +37,22 @@ def test_everything_is_imported_from_the_archive(tmp_path: Path) -> None:
     assert Path(where).parent == archive / "pulsar_admin" / "store"
     assert count == sum(len(list((ROOT / name).rglob("*.py"))) for name in ("store", "pulsar_admin", "commands"))
     assert schema == (ROOT / "store/proto/pulsar_event.avsc").read_text()
+
+
+def test_what_is_compiled_goes_along_and_is_loaded_wherever_it_comes(tmp_path: Path) -> None:
+    """Python compares the time of a source, which an archive has in the local time of who packed it; and each process would compile."""
+    py_compile.compile(str(ROOT / "store/errors.py"))
+    archive = pack_code(tmp_path)
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from pulsar_admin.store import errors; print(errors.__file__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program, str(archive)],
+        env={"TZ": "Asia/Tokyo"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str(archive / "pulsar_admin/store/errors.pyc")

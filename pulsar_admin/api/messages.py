@@ -768,19 +768,14 @@ def register(spark: SparkSession) -> None:
     From then on filters are pushed down to it. Raises MissingComponent, which names what the executors' Python lacks;
     Refused for a stopped session.
     """
-    from pulsar_admin.store.engine.spark import probe_worker
-    from pulsar_admin.store.engine.spark_session import has_executors, is_stopped, ship_code
+    from pulsar_admin.store.engine.spark_session import is_stopped
+    from pulsar_admin.store.engine.workers import prepare_workers
     from pulsar_admin.store.scan import datasource
 
     given_spark("spark", spark)
     if is_stopped(spark):
         raise Refused("the Spark session is stopped", hint="start another: SparkSession.builder.getOrCreate()")
-    if has_executors(spark):
-        worker = probe_worker(spark)
-        if worker is not None and worker.lacking is not None:
-            raise worker.lacking
-        if worker is None or not worker.has_our_code:
-            ship_code(spark)
+    prepare_workers(spark)
     datasource.push_filters(spark)
     datasource.register(spark)
 

@@ -1,4 +1,4 @@
-"""The Spark engine: the slices and operations of this package, run by executors; and what the Python of these lacks.
+"""The Spark engine: the slices and operations of this package, run by executors.
 
 Executors read entry logs only, never LMDB. Works with a classic session and with Spark Connect.
 """
@@ -9,15 +9,12 @@ import pickle
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from importlib.metadata import PackageNotFoundError, version
-from sys import executable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from msgspec import Struct, field
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql.functions import udf
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from pulsar_admin.store.engine.operation import (
@@ -34,97 +31,12 @@ from pulsar_admin.store.engine.operation import (
     unpack_slice,
 )
 from pulsar_admin.store.engine.slices import FileRange
-from pulsar_admin.store.engine.spark_session import core_count, job_error
-from pulsar_admin.store.errors import LimitExceeded, MissingComponent, StoreError
+from pulsar_admin.store.engine.spark_session import core_count, job_error, text_of
+from pulsar_admin.store.engine.workers import prepare_workers
+from pulsar_admin.store.errors import LimitExceeded
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-
-_DISTRIBUTION = "pulsar-admin-toolkit"
-NEEDED = {
-    "numpy": "numpy",
-    "pyarrow": "pyarrow",
-    "numba": "numba",
-    "cramjam": "cramjam",
-    "google_crc32c": "google-crc32c",
-    "lmdb": "lmdb",  # imported with what else reads entries, never opened there
-    "google.protobuf.message": "protobuf",  # Spark's own jar, which is on a worker's path, has a directory google/protobuf
-}
-"""Module → package of everything that a slice needs on an executor."""
-
-
-class WorkerPython(Struct, frozen=True):
-    """The Python of a worker: ``name`` and version, the modules that it lacks, and the version of our own packages there."""
-
-    name: str
-    missing: tuple[str, ...]
-    ours: str
-
-    @property
-    def has_our_code(self) -> bool:
-        """Whether our packages are installed there as here: they need not travel, and their compiled code is kept."""
-        return self.ours == _version(_DISTRIBUTION)
-
-    @property
-    def lacking(self) -> MissingComponent | None:
-        """The error that names all that the worker lacks; None where it lacks nothing."""
-        if not self.missing:
-            return None
-        packages = [NEEDED[name] for name in self.missing]
-        install = " ".join(f"{package}=={_version(package)}" for package in packages)
-        return MissingComponent(
-            f"a Spark worker lacks a package: no {', '.join(packages)} in {self.name}",
-            hint=f"in the Python of every worker: pip install {install}; or name another Python with --spark-conf "
-            f"spark.pyspark.python=/path; for a session of your own set PYSPARK_PYTHON before it starts (here: {executable})",
-            packages=packages,
-            python=self.name,
-        )
-
-
-def probe_worker(session: SparkSession) -> WorkerPython | None:
-    """Return what the Python of a session's worker has; None where it says nothing."""
-    modules = tuple(NEEDED)
-    distribution = _DISTRIBUTION
-
-    def probe(_: int) -> str:  # with the standard library alone
-        import sys
-        from importlib import import_module, metadata
-
-        missing = []
-        for name in modules:
-            try:
-                import_module(name)
-            except ImportError:
-                missing.append(name)
-        try:
-            ours = metadata.version(distribution)
-        except metadata.PackageNotFoundError:
-            ours = ""
-        return "\n".join([f"{sys.executable}, Python {sys.version_info[0]}.{sys.version_info[1]}", ours, *missing])
-
-    try:
-        row = session.range(1).select(udf(probe, "string", useArrow=False)("id")).first()
-    except PySparkException:
-        return None
-    if row is None:
-        return None
-    python, ours, *missing = str(row[0]).split("\n")
-    return WorkerPython(python, tuple(missing), ours)
-
-
-def lacking_packages(session: SparkSession) -> MissingComponent | None:
-    """Return the error that names all that a session's worker lacks; None where it lacks nothing, or says nothing."""
-    found = probe_worker(session)
-    return None if found is None else found.lacking
-
-
-def _version(package: str) -> str:
-    """Return the version that is installed here, which is one that works together."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "*"
 
 
 JOB_SLICES = 4  # results come a job at a time: few, so that progress moves
@@ -150,8 +62,10 @@ class SparkEngine(Struct):
         """Yield (slice, its result) as small jobs end; ``finished`` is told each slice that ended, well or not.
 
         A slice that gave no result, or that took its executor with it, is tried once more in a job of its own. Raises
-        MissingComponent (a worker lacks a package), Refused (Spark gave the job up).
+        what ``prepare_workers`` does, Refused (Spark gave the job up).
         """
+        prepare_workers(self.session, pieces)
+        before = len(self.failed)
         again: list[FileRange] = []
         for piece, packed in self._run_jobs(operation, pieces, JOB_SLICES):
             if packed.result is None:
@@ -165,6 +79,9 @@ class SparkEngine(Struct):
             else:
                 yield piece, unpack_slice(operation, packed.result)
             finished(piece)
+        unread = [failed.piece for failed in self.failed[before:] if not failed.out_of_memory]
+        if unread:
+            prepare_workers(self.session, unread, again=True)
 
     @property
     def slots(self) -> int:
@@ -179,6 +96,7 @@ class SparkEngine(Struct):
         """Yield the rows of all slices, merged by executors, as one job; slices without rows are run once more, as ``run`` does."""
         if not pieces:
             return
+        prepare_workers(self.session, pieces)
         packed = [pickle.dumps(piece) for piece in pieces]  # a task opens its own alone
         memory_bytes, schema = self.memory_bytes, reduced_schema(operation)
 
@@ -227,7 +145,7 @@ class SparkEngine(Struct):
                     finished(rest.popleft())
             return job.result()
         except (PySparkException, Py4JError) as error:
-            raise self._failure(error) from error
+            raise job_error(text_of(error)) from None
         finally:
             if not job.done():
                 self.session.interruptAll()
@@ -240,10 +158,6 @@ class SparkEngine(Struct):
         tracker = self.session.sparkContext.statusTracker()
         stages = map(tracker.getStageInfo, tracker.getActiveStageIds())
         return max((stage.numCompletedTasks for stage in stages if stage and stage.numTasks == tasks), default=0)
-
-    def _failure(self, error: Exception) -> StoreError:
-        failure = job_error(str(error))
-        return lacking_packages(self.session) or failure if isinstance(failure, MissingComponent) else failure
 
     def _run_jobs(
         self, operation: Operation, pieces: Sequence[FileRange], size: int
@@ -292,9 +206,9 @@ class SparkEngine(Struct):
         try:
             answers = frame.toArrow().to_batches()
         except (PySparkException, Py4JError) as error:
-            failure = self._failure(error)
+            failure = job_error(text_of(error))
             if isinstance(failure, LimitExceeded):
                 short = bool(failure.context.get("out_of_memory"))
                 return [(piece, Packed(None, failure.message, short)) for piece in group]
-            raise failure from error
+            raise failure from None
         return [(group[index], packed) for batch in answers for index, packed in rows_of(batch)]

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-from weakref import WeakKeyDictionary, finalize
+from weakref import finalize
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from msgspec import Struct
@@ -67,6 +67,16 @@ def _cause_of(text: str) -> str:
         if not _ABORTED.search(match[2]):
             return f"{match[1].rpartition('.')[2]}: {match[2]}".partition(". Consider setting")[0]
     return reason.strip().split("\n", 1)[0]
+
+
+def text_of(error: Exception) -> str:
+    """Return what Spark says in an error; one of py4j asks the JVM for it, which may have ended."""
+    from py4j.protocol import Py4JError
+
+    try:
+        return str(error)
+    except (OSError, Py4JError):
+        return f"{type(error).__name__}: Spark's JVM ended"
 
 
 def job_error(text: str) -> StoreError:
@@ -130,7 +140,6 @@ LEAST_JAVA = 17
 _JVM_ENDS_S = 1.0  # it deletes its temporary files, and is killed when it takes longer
 _ANSWERS_S = 10
 _SETTINGS = {
-    "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.executorEnv.PYTHONSAFEPATH": "1",
@@ -146,7 +155,6 @@ _JVMS = {"spark.driver.extraJavaOptions": _JVM_OPTIONS, "spark.executor.extraJav
 _SOCKET = "spark.python.unix.domain.socket"  # since Spark 4.1
 _LONGEST_FOLDER = 60  # a socket's path has room for 104 bytes, its name takes 42
 _LEAST_HEAP_BYTES = 512 << 20  # Spark refuses to start with less than 450 MiB
-_SHIPPED: WeakKeyDictionary[SparkSession, finalize[[], SparkSession]] = WeakKeyDictionary()
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
 
@@ -156,6 +164,7 @@ class SparkOptions(Struct, frozen=True):
     master: str | None = None
     remote: str | None = None
     conf: tuple[tuple[str, str], ...] = ()
+    name: str = "pulsar-admin"  # of the application
     jobs: int = 0
     memory_bytes: int | None = None  # of a Python process that scans
     java_home: str | None = None  # as the environment says
@@ -204,34 +213,66 @@ def hide_traceback() -> None:
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"  # which pyspark.util reads after the error was raised
 
 
+_NEVER_CHECKED = (1).to_bytes(4, "little") + bytes(8)  # PEP 552
+PACKED = (".py", ".avsc", ".json")
+"""Endings of the files of a package that it needs to run."""
+
+
 def pack_code(folder: Path) -> Path:
-    """Return a .zip in a folder with our package as it is imported here, and the data that it reads."""
+    """Return a .zip in a folder with our package as it is imported here, what is compiled of it, and the data that it reads."""
     archive = folder / "pulsar_admin_toolkit.zip"
     root = Path(__file__).parents[2]
-    with ZipFile(archive, "w", ZIP_DEFLATED) as zipped:
+    with ZipFile(archive, "w", ZIP_DEFLATED, compresslevel=1) as zipped:
         for place, _, names in sorted(os.walk(root, followlinks=True)):  # in a checkout two folders are links
-            for name in sorted(name for name in names if name.endswith((".py", ".avsc", ".json"))):
-                zipped.write(Path(place, name), Path(place, name).relative_to(root.parent))
+            for name in sorted(name for name in names if name.endswith(PACKED)):
+                path, inside = Path(place, name), str(Path(place, name).relative_to(root.parent))
+                zipped.write(path, inside)
+                if name.endswith(".py") and (compiled := _compiled(path)):
+                    zipped.writestr(f"{inside}c", compiled)
     return archive
+
+
+def _compiled(path: Path) -> bytes:
+    """Return what Python compiled of a module's current source, to be loaded whatever time a source has; empty for nothing.
+
+    From an archive Python keeps nothing compiled, so every process of every executor would compile all that it imports.
+    """
+    try:
+        raw, source = Path(importlib.util.cache_from_source(path)).read_bytes(), path.stat()
+    except OSError:
+        return b""
+    kind = b"".join(number.to_bytes(4, "little") for number in (0, int(source.st_mtime), source.st_size))
+    if raw[4:16] != kind:
+        return b""
+    return raw[:4] + _NEVER_CHECKED + raw[16:]
 
 
 def is_stopped(session: SparkSession) -> bool:
     """Whether a classic session was stopped; one of Spark Connect says so itself."""
-    return not _is_connect(session) and session.sparkContext._jsc is None
+    return not is_connect(session) and session.sparkContext._jsc is None
 
 
 def core_count(session: SparkSession) -> int:
     """Return how many cores the executors of a session have in all; 0 for Spark Connect, which does not say."""
-    return 0 if _is_connect(session) else session.sparkContext.defaultParallelism
+    return 0 if is_connect(session) else session.sparkContext.defaultParallelism
 
 
-def _is_connect(session: SparkSession) -> bool:
+def executor_count(session: SparkSession) -> int:
+    """Return how many executors a session has now, at least 1; of Spark Connect, which does not say, 0."""
+    if is_connect(session):
+        return 0
+    known = session.sparkContext._jsc.sc().statusTracker().getExecutorInfos()  # the driver is one of them
+    return max(len(known) - 1, 1)
+
+
+def is_connect(session: SparkSession) -> bool:
+    """Whether a session is one of Spark Connect."""
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
 def has_executors(session: SparkSession) -> bool:
     """Whether a session has executors that do not import what is installed here."""
-    if _is_connect(session) or re.fullmatch(r"local(\[.+\])?", session.conf.get("spark.master") or "") is None:
+    if is_connect(session) or re.fullmatch(r"local(\[.+\])?", session.conf.get("spark.master") or "") is None:
         return True
     # Of a local master ``python3`` unless PYSPARK_PYTHON names one: not this one where its directory is not first on PATH.
     found = shutil.which(session.sparkContext.pythonExec)
@@ -239,16 +280,15 @@ def has_executors(session: SparkSession) -> bool:
 
 
 def ship_code(session: SparkSession) -> None:
-    """Send our packages to the executors of a session, once."""
-    if session not in _SHIPPED:
-        scratch = Scratch()  # executors fetch it when they start
-        session.addArtifacts(str(pack_code(scratch.path)), pyfile=True)
-        _SHIPPED[session] = finalize(session, scratch.close)
+    """Send our packages to the executors of a session."""
+    scratch = Scratch()  # executors fetch it when they start
+    session.addArtifacts(str(pack_code(scratch.path)), pyfile=True)
+    finalize(session, scratch.close)
 
 
 @contextmanager
 def open_session(options: SparkOptions) -> Iterator[SparkSession]:
-    """Open a session with our code on its executors, and stop it at the end.
+    """Open a session, and stop it at the end; ``workers.prepare_workers`` sends our code to its executors.
 
     Raises MissingComponent (no pyspark, no Java), InvalidValue (no such kind of master), Refused (the master or the Connect server
     is not there).
@@ -260,8 +300,6 @@ def open_session(options: SparkOptions) -> Iterator[SparkSession]:
     with scratch_directory() as folder:
         session = _connect(options) if options.remote else _start(options, str(folder))
         try:
-            if not _is_local(options):  # workers here import what is installed, compiled code included
-                ship_code(session)
             yield session
         finally:
             session.stop()
@@ -347,10 +385,11 @@ def _start(options: SparkOptions, folder: str) -> SparkSession:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["JAVA_HOME"] = str(java.resolve().parent.parent)
     # pyspark itself does not look at the setting.
-    python = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
+    default = sys.executable if _is_local(options) else "python3"  # of this machine, or each worker's own
+    python = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or default
     os.environ["PYSPARK_PYTHON"] = python
     os.environ["PYTHONSAFEPATH"] = "1"
-    builder = SparkSession.builder.master(master).appName("pulsar-admin")
+    builder = SparkSession.builder.master(master).appName(options.name)
     for key, value in settings.items():
         builder = builder.config(key, value)
     before = _children()

@@ -3,11 +3,18 @@
 By itself numba keeps it beside the source, where ``pip uninstall`` leaves it, or below the user's ``numba``, a folder for each place that
 an archive of ours is sent to. And it takes it for current while that one file is the same, though what a function calls in other files is
 compiled into it. So our folder has a name of all that machine code is made from: no two versions write the same file.
+
+Processes that need the same function at once, as Spark's do on a new machine, do not all compile it: one does, the others wait and load.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
 import pickle
+import stat
+import tempfile
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -19,8 +26,11 @@ from types import FunctionType
 from typing import Any
 
 from numba import __version__, njit
+from numba.core.compiler_lock import global_compiler_lock
 
 _FOLDER = "pulsar-admin-toolkit"
+_WAIT_S = 120  # of a process that stands still no other waits longer: it compiles for itself
+_LOOK_S = 0.05
 _DIGEST_BYTES = sha256().digest_size
 
 caching: Any = import_module("numba.core.caching")  # Any: which types these two have depends on the version
@@ -34,14 +44,32 @@ def machine_code(**options: Any) -> Callable[[Callable[..., Any]], Any]:
         compiled = njit(boundscheck=False, **options)(function)
         with suppress(RuntimeError):  # nothing can be written: each process compiles for itself
             compiled._cache = _Cache(function)
+            compiled.compile = _in_turn(compiled.compile)
         return compiled
 
     return decorate
 
 
-def _folder() -> Path:
-    """Return the folder of ours: in NUMBA_CACHE_DIR, else where the user's caches are; a relative one where there is no home."""
-    return Path(config.CACHE_DIR, _FOLDER) if config.CACHE_DIR else Path(caching.AppDirs(_FOLDER, False).user_cache_dir)
+@cache
+def _folder() -> Path | None:
+    """Return the folder of ours: in NUMBA_CACHE_DIR, else where the user's caches are, else one for the user in the directory of
+    temporary files; None where nothing can be written."""
+    if config.CACHE_DIR:
+        return Path(config.CACHE_DIR, _FOLDER)
+    usual = Path(caching.AppDirs(_FOLDER, False).user_cache_dir)  # a relative one where there is no home
+    with suppress(OSError):
+        if usual.is_absolute():
+            os.makedirs(usual, exist_ok=True)
+            tempfile.TemporaryFile(dir=usual).close()
+            return usual
+    with suppress(OSError):
+        other = Path(tempfile.gettempdir(), f"{_FOLDER}-{os.getuid()}")
+        other.mkdir(0o700, exist_ok=True)
+        found = other.lstat()
+        # Whoever could write there would have us run his code.
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022:
+            return other
+    return None
 
 
 @cache
@@ -64,10 +92,10 @@ class _Locator(caching._CacheLocator):
 
     @classmethod
     def from_function(cls, function: FunctionType, file: str) -> _Locator | None:
-        """Return the place of ``function``; None where nothing can be written there, and without a home."""
-        found = cls(function)
-        if not config.CACHE_DIR and not _folder().is_absolute():
+        """Return the place of ``function``; None where nothing can be written there."""
+        if _folder() is None:
             return None
+        found = cls(function)
         try:
             found.ensure_cache_path()
         except OSError:
@@ -76,7 +104,7 @@ class _Locator(caching._CacheLocator):
 
     def get_cache_path(self) -> str:
         """Return the folder."""
-        return str(_folder() / self._digest)
+        return os.path.join(_folder() or "", self._digest)
 
     def get_source_stamp(self) -> str:
         """Return what must be the same for machine code to be current."""
@@ -88,7 +116,7 @@ class _Locator(caching._CacheLocator):
 
 
 class _Kept(caching.CompileResultCacheImpl):
-    _locator_classes = (_Locator, caching.InTreeCacheLocator)
+    _locator_classes = (_Locator,)
 
 
 class _Files(caching.IndexDataCacheFile):
@@ -115,12 +143,68 @@ def _is_whole(path: str, start: bytes = b"") -> bool:
     return raw.startswith(start) and kept.endswith(sha256(kept[:-_DIGEST_BYTES]).digest())
 
 
+class _Turn:
+    """The right to compile what goes into a folder, which one process of a machine has at a time; held until what it was taken for, and
+    what that calls, is compiled."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self._descriptor = -1
+
+    def take(self, folder: str) -> bool:
+        """Wait for the right; return whether another process may have compiled something meanwhile."""
+        if self._descriptor >= 0 or not self.depth:
+            return False
+        end = time.monotonic() + _WAIT_S
+        try:
+            self._descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+            while time.monotonic() < end:
+                with suppress(BlockingIOError):
+                    fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                time.sleep(_LOOK_S)
+        except OSError:  # a file system without locks
+            return False
+        return True
+
+    def leave(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+_TURN = _Turn()
+
+
+def _in_turn(compile_for: Callable[[Any], Any]) -> Callable[[Any], Any]:  # Any: numba's
+    """Return a dispatcher's ``compile`` that gives its turn back when it is done, also where it fails."""
+
+    def compile_in_turn(signature: Any) -> Any:  # Any: numba's
+        with global_compiler_lock:
+            _TURN.depth += 1
+            try:
+                return compile_for(signature)
+            finally:
+                _TURN.depth -= 1
+                if not _TURN.depth:
+                    _TURN.leave()
+
+    return compile_in_turn
+
+
 class _Cache(caching.FunctionCache):
     _impl_class = _Kept
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         self._cache_file = _Files(self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp())
+
+    def load_overload(self, signature: Any, context: Any) -> Any:  # Any: numba's
+        """Return what is kept for ``signature``; None has the caller compile it, which then is this process's turn."""
+        found = super().load_overload(signature, context)
+        if found is None and _TURN.take(self._cache_path):
+            found = super().load_overload(signature, context)
+        return found
 
     def save_overload(self, signature: Any, compiled: Any) -> None:  # Any: numba's
         """Keep what was ``compiled`` for ``signature``; on a full disk the next process compiles it again."""

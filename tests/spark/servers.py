@@ -8,12 +8,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import distribution
 from pathlib import Path
+from shlex import quote
 
-from pulsar_admin.store.engine.spark import NEEDED
+from pulsar_admin.store.engine.workers import NEEDED
 
 
 def free_port() -> int:
@@ -89,8 +90,8 @@ class Servers:
         self._environment = environment
         self.processes: list[subprocess.Popen[bytes]] = []
 
-    def start(self, *words: str) -> subprocess.Popen[bytes]:
-        """Start spark-class with WORDS."""
+    def start(self, *words: str, hidden: Sequence[Path] = ()) -> subprocess.Popen[bytes]:
+        """Start spark-class with WORDS, where directories that are HIDDEN are empty."""
         folder = self._folder / f"server-{len(self.processes)}"
         folder.mkdir()
         settings = {
@@ -100,9 +101,13 @@ class Servers:
             "PYSPARK_PYTHON": sys.executable,
             **self._environment,
         }
+        command = [str(self._home / "bin" / "spark-class"), *words]
+        if hidden:
+            empty = "".join(f"mount -t tmpfs -o size=1m none {quote(str(path))} && " for path in hidden)
+            command = ["unshare", "-m", "sh", "-c", f'{empty}exec "$@"', "sh", *command]
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
-                [self._home / "bin" / "spark-class", *words],
+                command,
                 env=os.environ | settings,
                 cwd=folder,
                 stdout=log,
@@ -124,9 +129,9 @@ class Servers:
 
 
 class Cluster(Servers):
-    """One master, two workers of one core each."""
+    """One master, two workers of one core each, which find HIDDEN directories empty."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, environment: Mapping[str, str], hidden: Sequence[Path] = ()) -> None:
         super().__init__(folder, environment)
         port = free_port()
         self.url = f"spark://127.0.0.1:{port}"
@@ -134,7 +139,7 @@ class Cluster(Servers):
         words = ("--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")
         wait_for(port, self.start(f"{deploy}.master.Master", *words))
         words = ("--host", "127.0.0.1", "-c", "1", "-m", "1g", "--webui-port", "0", self.url)
-        self.workers = [self.start(f"{deploy}.worker.Worker", *words) for _ in range(2)]
+        self.workers = [self.start(f"{deploy}.worker.Worker", *words, hidden=hidden) for _ in range(2)]
 
 
 class ConnectServer(Servers):

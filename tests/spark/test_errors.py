@@ -20,7 +20,8 @@ from pulsar_admin.store.engine.spark_session import (
     job_error,
     open_session,
 )
-from pulsar_admin.store.errors import LimitExceeded, MissingComponent, Refused, StoreError
+from pulsar_admin.store.engine.workers import _check_files, _check_python, _Found, answer
+from pulsar_admin.store.errors import LimitExceeded, MissingComponent, NotOnWorkers, Refused, StoreError
 from tests.conftest import Cli
 from tests.spark.servers import bare_python
 
@@ -259,6 +260,61 @@ def test_a_session_starts_with_the_python_that_is_named(
     assert capfd.readouterr().err == ""
 
 
+def _worker(host: str, said: str = "", **has: object) -> _Found:
+    return _Found(host, said, {"python": "/usr/bin/python3", "version": "3.11", "missing": []} | has if has else {})
+
+
+@pytest.mark.parametrize(
+    ("there", "says"),
+    [
+        (
+            [
+                _worker("a", version="3.11"),
+                _worker("b", "bash: line 1: python3: command not found"),
+                _worker("b", "bash: …"),
+            ],
+            "a Spark worker has no such Python: bash: line 1: python3: command not found (on b)",
+        ),
+        (
+            [_worker(host, version="3.12") for host in "abcde"],
+            "a Spark worker lacks this Python: /usr/bin/python3 is 3.12, here is 3.11 (on a, b, c and 2 more)",
+        ),
+        (
+            [_worker("a", version="3.11"), _worker("b", missing=["numba"])],
+            "a Spark worker lacks a package: no numba in /usr/bin/python3, Python 3.11 (on b)",
+        ),
+    ],
+    ids=["none", "another", "packages"],
+)
+def test_what_is_wrong_with_the_python_of_workers_is_said_with_the_host(there: list[_Found], says: str) -> None:
+    with pytest.raises(MissingComponent) as error:
+        _check_python(there, "3.11")
+    assert error.value.message == says
+    assert "--spark-conf spark.pyspark.python=/path" in error.value.hint
+
+
+def test_a_file_that_a_worker_has_not_or_has_another_of(tmp_path: Path) -> None:
+    """Bookies all have a 0.log, each its own."""
+    log, start = tmp_path / "0.log", bytes(1024)
+    log.write_bytes(start + b"ours")
+    request = {"modules": (), "package": "none_such", "kinds": (), "files": [(str(log), 1028)]}
+    here = [(str(log), *answer(request)["files"][0])]
+    for content, says in (
+        (b"theirs", "it is another file there"),
+        (b"our", "it has 1027 bytes, not 1028"),
+        (None, "No such file"),
+    ):
+        log.unlink(missing_ok=True)
+        if content is not None:
+            log.write_bytes(start + content)
+        with pytest.raises(NotOnWorkers, match=says) as error:
+            _check_files([_worker("host-3", **answer(request))], here)
+        assert error.value.message.startswith(f"{log}: ")
+        assert error.value.message.endswith("(on host-3)")
+    log.write_bytes(start + b"ours, and more since")
+    _check_files([_worker("host-3", **answer(request))], here)
+
+
 @pytest.mark.spark
 def test_workers_without_our_packages(
     spark: SparkSession, cli: Cli, demo_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -274,5 +330,5 @@ def test_workers_without_our_packages(
     assert [line.split(":")[0] for line in result.stderr.splitlines()] == ["error", "hint"]
     said = result.stderr
     assert said.startswith("error: a Spark worker lacks a package: ")
-    assert f"no numpy, pyarrow, numba, cramjam, google-crc32c, lmdb, protobuf in {python}, " in said
+    assert f"no numpy, pyarrow, numba, cramjam, google-crc32c, msgspec, lmdb, protobuf in {python}, " in said
     assert "in the Python of every worker: pip install numpy==" in said

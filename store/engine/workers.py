@@ -1,0 +1,269 @@
+"""What the machines of a Spark cluster have, asked before the first job: their Python, its packages, our code, and the files to read.
+
+A classic session asks by a script that executors run without Spark's Python worker, so a machine without any Python, or with another
+version of it, answers, too. Spark Connect does not say which Python its executors run; so that one is asked itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from inspect import getsource
+from shlex import join
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql.functions import udf
+
+from pulsar_admin.store.engine.slices import FileRange
+from pulsar_admin.store.engine.spark_session import (
+    PACKED,
+    core_count,
+    executor_count,
+    has_executors,
+    is_connect,
+    job_error,
+    ship_code,
+    text_of,
+)
+from pulsar_admin.store.errors import MissingComponent, NotOnWorkers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NEEDED = {
+    "numpy": "numpy",
+    "pyarrow": "pyarrow",
+    "numba": "numba",
+    "cramjam": "cramjam",
+    "google_crc32c": "google-crc32c",
+    "msgspec": "msgspec",
+    "lmdb": "lmdb",  # imported with what else reads entries, never opened there
+    "google.protobuf.message": "protobuf",  # Spark's own jar, which is on a worker's path, has a directory google/protobuf
+}
+"""Module → package of everything that a slice needs on an executor."""
+_ROUNDS = 3  # for executors that start while others are asked
+_CONNECT_TASKS = 8  # a session of Spark Connect does not say how many executors it has
+_HOSTS_SHOWN = 3
+_PREPARED: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
+"""Sessions whose executors can run slices, and the directories that these see."""
+
+
+def answer(request: Mapping[str, Any]) -> dict[str, Any]:  # Any: JSON
+    """Return what this process and its machine have of what is requested.
+
+    Its source also runs on executors, in any Python from 3.7 on, with what this module imports of the standard library.
+    """
+
+    def has(module: str) -> bool:
+        try:
+            return find_spec(module) is not None
+        except (ImportError, ValueError):
+            return False
+
+    def code_digest(package: str) -> str:
+        """Return a digest of the files of a package; "" where it is not installed."""
+        spec = find_spec(package)
+        if spec is None or not spec.origin or not os.path.isfile(spec.origin):
+            return ""
+        root = os.path.dirname(spec.origin)
+        digest = hashlib.sha256()
+        for folder, _, names in sorted(os.walk(root, followlinks=True)):
+            for name in sorted(names):
+                if name.endswith(tuple(request["kinds"])):
+                    path = os.path.join(folder, name)
+                    with open(path, "rb") as file:
+                        digest.update(os.path.relpath(path, root).encode() + file.read())
+        return digest.hexdigest()
+
+    def first_bytes(path: str, end: int) -> list[str]:
+        """Return why a file cannot be read up to ``end``, and a digest of bytes that never change, those after its header."""
+        try:
+            with open(path, "rb") as file:
+                file.seek(1024)
+                found = file.read(max(min(end - 1024, 4096), 0))
+                size = os.fstat(file.fileno()).st_size
+        except OSError as error:
+            return [error.strerror or str(error), ""]
+        return [f"it has {size} bytes, not {end}" if size < end else "", hashlib.sha256(found).hexdigest()]
+
+    return {
+        "python": sys.executable,
+        "version": ".".join(map(str, sys.version_info[:2])),
+        "missing": [module for module in request["modules"] if not has(module)],
+        "code": code_digest(request["package"]),
+        "files": [first_bytes(path, end) for path, end in request["files"]],
+    }
+
+
+class _Found(NamedTuple):
+    """What an executor says: what ``answer`` returned (empty: nothing), else why it did not."""
+
+    host: str
+    said: str
+    has: Mapping[str, Any]  # Any: JSON
+
+
+def prepare_workers(session: SparkSession, pieces: Iterable[FileRange] = (), *, again: bool = False) -> None:
+    """See that the executors of a session can read slices, and send our code to them unless all have it.
+
+    One file of each directory is looked for on every executor, once in a session unless ``again``. Raises MissingComponent (a Python that
+    lacks a package, or is another one), NotOnWorkers (a file that is not there, or another one), Refused (the cluster gives up).
+    """
+    if not has_executors(session):
+        return
+    seen = _PREPARED.get(session)
+    files = {
+        folder: file for folder, file in _file_of_each_folder(pieces).items() if again or folder not in (seen or ())
+    }
+    if seen is not None and not files:
+        return
+    package = __name__.partition(".")[0]
+    request = {"modules": list(NEEDED), "package": package, "kinds": PACKED, "files": list(files.values())}
+    here, there = answer(request), _ask(session, request)
+    _check_python(there, here["version"])
+    _check_files(there, [(path, *found) for (path, _), found in zip(files.values(), here["files"], strict=True)])
+    if seen is None:
+        if not there or any(found.has["code"] != here["code"] for found in there):
+            ship_code(session)
+        seen = _PREPARED[session] = set()
+    seen.update(files)
+
+
+def _file_of_each_folder(pieces: Iterable[FileRange]) -> dict[str, tuple[str, int]]:
+    """Return one local file for each directory that slices are of, and where what is read of it ends."""
+    ends: dict[str, tuple[str, int]] = {}
+    for piece in pieces:
+        for path in getattr(piece, "files", {-1: piece.path}).values():  # entries of a topic may lie in several
+            folder = os.path.dirname(path)
+            if "://" not in path and ends.get(folder, (path, 0))[0] == path:
+                ends[folder] = path, max(piece.end if path == piece.path else 0, ends.get(folder, (path, 0))[1])
+    return ends
+
+
+# -- asking ------------------------------------------------------------------------------------------------------------
+
+
+def _ask(session: SparkSession, request: Mapping[str, Any]) -> list[_Found]:  # Any: JSON
+    """Return an answer of each executor; none where they cannot be asked. Raises Refused."""
+    ask = _ask_python if is_connect(session) else _ask_shell
+    names = "hashlib, json, os, socket, sys"
+    program = (
+        f"from __future__ import annotations\nimport {names}\nfrom importlib.util import find_spec\n{getsource(answer)}"
+    )
+    answers: dict[str, _Found] = {}
+    try:
+        for _ in range(_ROUNDS):
+            for line in ask(session, program, json.dumps(request)):
+                host, folder, said = line.split("|", 2)
+                answers[f"{host}:{folder}"] = _Found(host, said, json.loads(said) if said.startswith("{") else {})
+            if len(answers) >= executor_count(session):
+                break
+    except PySparkException:
+        return []
+    except Py4JError as error:
+        raise job_error(text_of(error)) from None
+    return list(answers.values())
+
+
+def _ask_shell(session: SparkSession, program: str, request: str) -> list[str]:
+    """Ask by a shell, of as many tasks as there are cores: they start at once, so every executor has some."""
+    python = join(
+        [
+            *(session.sparkContext.pythonExec, "-c"),
+            f"{program}\nprint(json.dumps(answer(json.loads(sys.argv[1]))))\n",
+            request,
+        ]
+    )
+    script = f'cat >/dev/null; said=$({python} 2>&1 | tail -n 1); printf "%s|%s|%s\\n" "$HOSTNAME" "$PWD" "$said"'
+    literal = script.replace("\\", "\\\\").replace("'", "\\'")
+    tasks = core_count(session)
+    asked = session.sql(f"SELECT TRANSFORM(id) USING '{literal}' AS (said STRING) FROM range(0, {tasks}, 1, {tasks})")
+    return [row.said for row in asked.collect()]
+
+
+def _ask_python(session: SparkSession, program: str, request: str) -> list[str]:
+    """Ask by a function in Spark's Python worker."""
+
+    def ask(_: int) -> str:
+        names: dict[str, Any] = {}  # Any: what the program defines
+        exec(program, names)
+        said = names["json"].dumps(names["answer"](names["json"].loads(request)))
+        return "|".join([names["socket"].gethostname(), names["os"].getcwd(), said])
+
+    rows = (
+        session.range(0, _CONNECT_TASKS, 1, _CONNECT_TASKS).select(udf(ask, "string", useArrow=False)("id")).collect()
+    )
+    return [str(row[0]) for row in rows]
+
+
+# -- judging -----------------------------------------------------------------------------------------------------------
+
+
+def _hosts(found: Sequence[_Found]) -> str:
+    hosts = list(dict.fromkeys(one.host for one in found))
+    return ", ".join(hosts[:_HOSTS_SHOWN]) + (
+        f" and {len(hosts) - _HOSTS_SHOWN} more" if len(hosts) > _HOSTS_SHOWN else ""
+    )
+
+
+def _check_python(there: Sequence[_Found], version_here: str) -> None:
+    """Raise MissingComponent unless each executor has a Python of this version with all packages."""
+    silent = [found for found in there if not found.has]
+    if silent:
+        raise MissingComponent(
+            f"a Spark worker has no such Python: {silent[0].said} (on {_hosts(silent)})",
+            hint=f"name a Python {version_here} that the workers have: --spark-conf spark.pyspark.python=/path",
+        )
+    others = [found for found in there if found.has["version"] != version_here]
+    if others:
+        has = others[0].has
+        raise MissingComponent(
+            f"a Spark worker lacks this Python: {has['python']} is {has['version']}, here is {version_here} (on {_hosts(others)})",
+            hint=f"name a Python {version_here} that the workers have: --spark-conf spark.pyspark.python=/path",
+        )
+    lacking = [found for found in there if found.has["missing"]]
+    if lacking:
+        has = lacking[0].has
+        packages = [NEEDED[module] for module in has["missing"]]
+        install = " ".join(f"{package}=={_version(package)}" for package in packages)
+        raise MissingComponent(
+            f"a Spark worker lacks a package: no {', '.join(packages)} in {has['python']}, Python {has['version']} "
+            f"(on {_hosts(lacking)})",
+            hint=f"in the Python of every worker: pip install {install}; or name another Python with --spark-conf "
+            f"spark.pyspark.python=/path; for a session of your own set PYSPARK_PYTHON before it starts (here: {sys.executable})",
+            packages=packages,
+            python=has["python"],
+        )
+
+
+def _check_files(there: Sequence[_Found], here: Sequence[tuple[str, str, str]]) -> None:
+    """Raise NotOnWorkers for a file (path, why it cannot be read here, digest) that an executor has not, or another one."""
+    for number, (path, failure, digest) in enumerate(here):
+        if failure:
+            continue  # who reads it says so
+        others = [found for found in there if found.has["files"][number] != ["", digest]]
+        if others:
+            reason = others[0].has["files"][number][0] or "it is another file there"
+            raise NotOnWorkers(
+                f"{path}: {reason} (on {_hosts(others)})",
+                hint="every machine that reads has to see it: name a path that they share, or a URL; "
+                "--spark-local-fallback reads it on this machine instead",
+                path=path,
+                host=others[0].host,
+            )
+
+
+def _version(package: str) -> str:
+    """Return the version that is installed here, which is one that works together."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "*"
