@@ -207,15 +207,16 @@ def _stake(one: Any) -> str:  # Any: Finding, Before
 
 def _put_on_page(app: App, found: Sequence[Any], file: Path) -> Sequence[Any]:  # Any: Finding
     """Write the page with what was ``found`` into ``file``, and return it."""
+    from pulsar_admin import __version__
     from pulsar_admin.page.collecting import collect_page
     from pulsar_admin.page.rendering import write_page
     from pulsar_admin.store.rules.table import RULES_BY_CODE
 
-    titles = {code: cause.title for code, cause in RULES_BY_CODE.items()}
     with app.session.reader() as reader, app.progress(None, "topics", "page") as progress:
         page = collect_page(app.store, reader, found, app.now_ms, advance=progress.advance)
     now = app.now
-    size_bytes = write_page(file, replace(page, titles=titles, as_of=now.text(), made_ms=now.clock_ms))
+    known = {"rules": RULES_BY_CODE, "as_of": now.text(), "made_ms": now.clock_ms, "version": __version__}
+    size_bytes = write_page(file, replace(page, **known))
     app.tell(f"{file}: {size_text(size_bytes)}; open it in a browser")
     return found
 

@@ -29,6 +29,7 @@ from pulsar_admin.store.model.cursors import (
     read_cursor,
 )
 from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.resources import list_clusters
 from pulsar_admin.store.model.topics import Topic, iter_all_topics, read_topic
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.policies.in_force import find_delivery
@@ -178,6 +179,7 @@ def collect_page(
         title="Doctor",
         source=str(store.path),
         now_ms=now_ms,
+        clusters=tuple(list_clusters(reader.txn)),
         facts=tuple(_facts(found, due, read_disk_bytes(store, reader.txn))),
         findings=findings,
         disk=Disk(

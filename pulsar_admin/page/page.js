@@ -1,5 +1,5 @@
 "use strict";
-// Sorts, filters and turns over the table of topics, and copies commands. All else is there without it.
+// Searches the findings, sorts, filters and turns over the table of topics, and copies commands. All else is there without it.
 // It makes texts only, never markup: names come from data.
 (() => {
   for (const node of document.querySelectorAll(".script")) node.hidden = false;
@@ -25,6 +25,20 @@
       } catch (_) { // no clipboard for pages of a disk: the selection is copied, or at least selected
         select(node);
         if (document.execCommand("copy")) copied(button);
+      }
+    });
+  }
+
+  const search = document.getElementById("finding-search");
+  if (search) {
+    search.form.addEventListener("submit", (event) => event.preventDefault());
+    search.addEventListener("input", () => {
+      const has = (node) => node.textContent.toLowerCase().includes(search.value.toLowerCase());
+      for (const item of document.querySelectorAll(".findings > li")) {
+        const cases = [...item.querySelectorAll(".cases > li")];
+        const found = cases.filter(has); // none where the words are of the whole card: then all cases stay
+        item.hidden = !has(item);
+        for (const one of cases) one.hidden = found.length > 0 && !found.includes(one);
       }
     });
   }

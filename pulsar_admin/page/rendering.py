@@ -125,7 +125,14 @@ _FOLDER = Path(__file__).parent
 _MADE = (
     *(clipped, typable, cure_of, look_first, counted, plural, charts.treemap, charts.fold),
     *(charts.blocks, charts.strip_parts, charts.strip_label, charts.ledger_marks, charts.bars),
-    *(sections.left_out, sections.grouped, sections.headline, sections.split_code, sections.evidence),
+    *(
+        sections.left_out,
+        sections.grouped,
+        sections.headline,
+        sections.sentence,
+        sections.split_code,
+        sections.evidence,
+    ),
     *(sections.at_stake, sections.logs, sections.namespaces, sections.figure, sections.due_bars),
     *(sections.time_ends, sections.data),
 )

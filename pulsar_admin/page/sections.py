@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pulsar_admin.columns import kind_of, render_cell, size_text, time_text
 from pulsar_admin.page.charts import Bars, amount, shares
@@ -14,6 +14,7 @@ from pulsar_admin.page.texts import clipped
 from pulsar_admin.page.values import Disk, Due, Page, Rest, Share, Traffic
 from pulsar_admin.store.reports.timeline import Timeline
 from pulsar_admin.store.rules.finding import Finding, Severity
+from pulsar_admin.store.rules.rule import Rule
 from pulsar_admin.store.timespec import format_duration_ms
 from pulsar_admin.store.wording import counted
 
@@ -52,10 +53,15 @@ def grouped(findings: Sequence[Finding]) -> tuple[list[list[Numbered]], Counter[
     return [list(group) for _, group in groups], rest
 
 
-def headline(group: Sequence[Numbered], titles: Mapping[str, str]) -> str:
+def headline(group: Sequence[Numbered], rules: Mapping[str, Rule[Any]]) -> str:
     """Return what several findings of one code say together."""
     code = group[0][1].code
-    return f"{titles.get(code, code)}: {len(group):,} times"
+    return f"{rules[code].title if code in rules else code}: {len(group):,} times"
+
+
+def sentence(text: str) -> str:
+    """Return a text that begins with a capital, unless its first word is a name."""
+    return text[:1].upper() + text[1:] if text.partition(" ")[0].isalpha() else text
 
 
 def split_code(text: str) -> list[str]:

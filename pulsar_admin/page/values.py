@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from msgspec import Struct, field
 
 from pulsar_admin.store.reports.cursor_timeline import Strip
 from pulsar_admin.store.reports.timeline import Timeline
 from pulsar_admin.store.rules.finding import Finding
+from pulsar_admin.store.rules.rule import Rule
 
 
 class Fact(Struct, frozen=True):
@@ -98,9 +100,9 @@ class Rest(Struct, frozen=True):
 class Page(Struct, frozen=True):
     """The page's data.
 
-    Ages count back from ``now_ms``; ``as_of`` names the source of that time; ``made_ms`` is when the page was made
-    (None: at ``now_ms``). ``titles`` are those of finding codes. ``*_rest`` count what is not shown; ``unread`` lists
-    what could not be read, one line each.
+    Ages count back from ``now_ms``; ``as_of`` names the source of that time; ``made_ms`` is when the page was made (None: at
+    ``now_ms``), by which ``version`` of the toolkit. ``rules`` explain the codes of findings. ``*_rest`` count what is not shown;
+    ``unread`` lists what could not be read, one line each.
     """
 
     title: str
@@ -108,7 +110,7 @@ class Page(Struct, frozen=True):
     now_ms: int
     facts: tuple[Fact, ...] = ()
     findings: tuple[Finding, ...] = ()
-    titles: Mapping[str, str] = field(default_factory=dict)
+    rules: Mapping[str, Rule[Any]] = field(default_factory=dict)
     disk: Disk = Disk()
     shares: tuple[Share, ...] = ()
     standings: tuple[Standing, ...] = ()
@@ -121,5 +123,7 @@ class Page(Struct, frozen=True):
     topics_rest: Rest = Rest()
     rest_by_namespace: Mapping[str, Rest] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
     as_of: str = ""
+    version: str = ""
     made_ms: int | None = None

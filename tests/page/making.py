@@ -54,7 +54,7 @@ def _finding(name: str, number: int) -> Finding:
         severity=tuple(Severity)[number % 3],
         code=f"code-{number}",
         where=f"where {name}",
-        message=f"message {name}",
+        message=f"Message {name}",
         evidence={"topic": name, "ledgerIds": [7, 8], "lastWrite": NOW_MS, "keptBytes": 2048, "ledgerId": 1234},
         at_stake_bytes=4096 + number,
         at_stake_messages=1234 + number,

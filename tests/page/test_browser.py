@@ -94,11 +94,25 @@ def test_sorting_both_ways(open_page: Open, kind: str) -> None:
         assert names == [f"{row.namespace}/{row.name}" for row in rows[:ROWS]]
 
 
+def test_findings_are_searched(open_page: Open) -> None:
+    one, *others = make_page(("orders", "payments", "audit")).findings
+    alike = replace(one, where="where refunds")  # type: ignore[type-var]
+    watched = open_page(replace(make_page(), findings=(one, alike, *others)))
+    for words, shown in (("REFUNDS", ["where refunds"]), ("code-0", ["where orders", "where refunds"]), ("nope", [])):
+        watched.page.get_by_label("Findings about").fill(words)
+        assert list(watched.page.locator(".where >> visible=true").all_inner_texts()) == shown
+    watched.page.get_by_label("Findings about").fill("")
+    assert watched.page.locator(".findings > li >> visible=true").count() == 3
+
+
 def test_without_javascript_findings_charts_and_rows_are_there(open_page: Open) -> None:
     page = make_page(topics=ROWS)
     with_script, without = open_page(page), open_page(page, java_script_enabled=False)
     for selector in ("article h3", "figcaption", "#topics-table tbody tr"):
-        assert _texts(without, selector) == _texts(with_script, selector)
+        of_template, of_script = (
+            [text.replace("\n", "") for text in _texts(one, selector)] for one in (without, with_script)
+        )
+        assert of_template == of_script
     assert without.page.locator("svg.strip").is_visible()
     assert without.page.locator("svg.treemap >> visible=true").count() == 1
     for hidden in (".copy", ".tools", "#topics-next"):
@@ -204,7 +218,16 @@ def test_the_keyboard_reaches_every_control_in_order(open_page: Open) -> None:
         if found in reached:
             break
         reached.append(found)
-    wanted = ["To the findings", "scheme-system", "Findings", "Copy", "topic-filter", "with-findings", "with-backlog"]
+    wanted = [
+        "To the findings",
+        "scheme-system",
+        "Findings",
+        "finding-search",
+        "Copy",
+        "topic-filter",
+        "with-findings",
+        "with-backlog",
+    ]
     assert [one for one in reached if one in wanted] == wanted
 
 

@@ -17,6 +17,7 @@ from pulsar_admin.page.rendering import CONTRASTS, DARK, LIGHT, render_page
 from pulsar_admin.page.sections import FINDINGS_SHOWN, ROWS
 from pulsar_admin.page.texts import age_text, clipped
 from pulsar_admin.page.values import Page, Share
+from pulsar_admin.store.rules.rule import Rule
 from pulsar_admin.visible import clean_text
 from tests.conftest import Cli
 from tests.hostile import FORGED, make_hostile_store
@@ -94,10 +95,15 @@ def test_findings_beyond_those_shown_are_counted_by_code() -> None:
 def test_findings_of_a_code_share_a_card() -> None:
     one, other = make_page(("orders", "payments")).findings
     alike = (one, replace(other, severity=one.severity, code=one.code, broker=one.broker))  # type: ignore[type-var]
-    page = replace(make_page(), findings=(*alike, other), titles={one.code: "Entries are lost"})
+    page = replace(
+        make_page(),
+        findings=(*alike, other),
+        rules={one.code: Rule(one.code, one.severity, "Entries are lost", means="They are `gone`.")},
+    )
     parsed = Parsed(render_page(page))
     assert parsed.tags["article"] == 2
     assert "Entries are lost: 2 times" in parsed.texts
+    assert {"gone", "What it means"} <= set(parsed.texts)
     assert "2,469 messages, 8 KiB" in parsed.texts
     assert {alike[0].message, alike[1].message, one.mend, other.mend} <= set(parsed.texts)
     assert parsed.texts.count(one.broker) == 1
@@ -168,7 +174,7 @@ def test_hostile_names_make_no_element() -> None:
 def test_a_hostile_name_is_shown_as_text_with_nothing_hidden(name: str) -> None:
     made = render_page(make_page((name,)))
     parsed = Parsed(made)
-    assert clipped(f"message {name}", 1200) in parsed.texts
+    assert clipped(f"Message {name}", 1200) in parsed.texts
     assert _data(made)["name"] == [clipped(name)]
     hidden = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
     assert not hidden.search(made.decode())
@@ -253,7 +259,8 @@ def test_the_page_has_every_finding_and_changes_no_answer(cli: Cli, tmp_path: Pa
     found = json.loads(plain.stdout)
     assert len(found) > 5
     for finding in found:
-        assert {finding["message"], finding["where"], finding["mend"].removesuffix(" --dry-run")} <= set(said)
+        assert {finding["where"], finding["mend"].removesuffix(" --dry-run")} <= set(said)
+        assert finding["message"].lower() in (text.lower() for text in said)  # sentences begin with capitals
     assert [file.name for file in tmp_path.iterdir()] == ["doctor.html"]
 
 
