@@ -96,7 +96,13 @@ def _opened(app: App) -> Iterator[OpenQuery]:
 
     with _tables_of(app) as (tables, reader), TemporaryDirectory(prefix="pulsar-admin-") as spill:
         zone = getattr(app.settings.tz, "key", None) or "UTC"
-        database = Database(tables, zone=zone, memory_bytes=app.settings.memory_bytes, spill=spill)
+        database = Database(
+            tables,
+            now_ms=app.now_ms if reader else app.settings.now_ms,
+            zone=zone,
+            memory_bytes=app.settings.memory_bytes,
+            spill=spill,
+        )
         try:
             yield OpenQuery(app, reader, tables, database)
         finally:
@@ -114,8 +120,8 @@ def _tables_of(app: App) -> Iterator[tuple[StoreTables | ExportedTables, EntryRe
         app.tell_incomplete_tables(tables.incomplete)
         yield tables, None
         return
+    from pulsar_admin.store.model.resources import find_cluster_name
     from pulsar_admin.store.tables.catalog import StoreTables
-    from pulsar_admin.store.tables.rows import find_cluster_name
 
     with app.session.reader() as reader:
         yield StoreTables(lambda: app.session.asked or reader, find_cluster_name(reader.txn)), reader

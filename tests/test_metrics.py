@@ -55,12 +55,13 @@ def _labels(text: str) -> Labels:
 
 
 def written(cli: Cli, store: Path, out: Path, *words: str) -> dict[str, dict[Labels, float]]:
-    """Return the metrics that the command writes to OUT."""
+    """Return the metrics that the command writes to OUT, without the label of the cluster, which all have."""
     result = cli("--store", store, "metrics", "--out", out, *words)
     assert result.exit_code == 0
     found = parse(out.read_text())
     assert result.json["samples"] == sum(map(len, found.values()))
-    return found
+    assert {labels[0] for values in found.values() for labels in values} == {("cluster", "standalone")}
+    return {name: {labels[1:]: value for labels, value in values.items()} for name, values in found.items()}
 
 
 @pytest.mark.parametrize("name", WORLD_NAMES)
@@ -193,6 +194,12 @@ def test_promtool_takes_metrics_and_rules(cli: Cli, tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (0, "")
     done = subprocess.run(["promtool", "check", "rules", ALERTS], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
+
+
+def test_the_alert_about_findings_is_silent_on_a_healthy_store(cli: Cli, tmp_path: Path) -> None:
+    found = written(cli, imported("small", "clean"), tmp_path / "pulsar.prom")["pulsar_offline_findings_by_code"]
+    assert {dict(labels)["severity"] for labels in found} == {"note"}
+    assert 'findings_by_code{severity=~"critical|warning"} > 0' in ALERTS.read_text()
 
 
 def test_alerts_and_the_page_name_metrics_that_are_there(cli: Cli) -> None:

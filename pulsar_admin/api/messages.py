@@ -709,7 +709,8 @@ class Columns(Checked):
 
 def table_of(session: Session, name: str) -> Batches:
     """Return a table; raises InvalidValue."""
-    from pulsar_admin.store.tables.rows import SMALL_TABLES, find_cluster_name, iter_table
+    from pulsar_admin.store.model.resources import find_cluster_name
+    from pulsar_admin.store.tables.rows import SMALL_TABLES, iter_table
     from pulsar_admin.store.tables.schemas import TABLES
 
     if name not in SMALL_TABLES:
@@ -726,29 +727,29 @@ def rows_of(session: Session, statement: str) -> Batches:
     from pulsar_admin.store.extras import require
 
     require("duckdb", "sql")
-    with session.reader() as reader, _opened(reader, []) as database:
+    with session.reader() as reader, _opened(reader, [], session.now_ms) as database:
         statements = database.split(statement)
         if len(statements) != 1:
             raise InvalidValue(f"{len(statements)} statements where one is wanted", hint="ask one after the other")
         schema = database.schema(statements[0])
 
     def source(reader: EntryReader, problems: list[StoreError]) -> Generator[pa.RecordBatch, None, None]:
-        with _opened(reader, problems) as database:
+        with _opened(reader, problems, session.now_ms) as database:
             yield from database.batches(statements[0])
 
     return Batches(session, lambda: schema, source)
 
 
 @contextmanager
-def _opened(reader: EntryReader, problems: list[StoreError]) -> Iterator[Database]:
+def _opened(reader: EntryReader, problems: list[StoreError], now_ms: int) -> Iterator[Database]:
     """Open a database over a snapshot's tables; unreadable data is added to ``problems``."""
+    from pulsar_admin.store.model.resources import find_cluster_name
     from pulsar_admin.store.tables.catalog import StoreTables
-    from pulsar_admin.store.tables.rows import find_cluster_name
     from pulsar_admin.store.tables.sql import Database
 
     with TemporaryDirectory(prefix="pulsar-admin-") as spill:
         tables = StoreTables(lambda: reader, find_cluster_name(reader.txn))
-        database = Database(tables, spill=spill)
+        database = Database(tables, now_ms=now_ms, spill=spill)
         try:
             yield database
         finally:

@@ -23,7 +23,14 @@ from pulsar_admin.store.codec.ledgermetadata import COOKIES
 from pulsar_admin.store.codec.policies import JsonObject, decode_json_object
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, iter_children
-from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, ResourceNotFound, TenantNotFound
+from pulsar_admin.store.errors import (
+    InvalidValue,
+    MetadataCorrupt,
+    NamespaceNotFound,
+    ResourceNotFound,
+    StoreError,
+    TenantNotFound,
+)
 from pulsar_admin.store.model.topics import iter_namespaces, iter_topics
 from pulsar_admin.store.names import NamespaceName, TopicName
 from pulsar_admin.store.wording import Answer
@@ -715,3 +722,12 @@ DYNAMIC_SETTINGS = tuple(_DYNAMIC_NAMES.split())
 def read_configuration(txn: Txn) -> JsonObject:
     """Return the settings that were changed, as text by name; raises MetadataCorrupt."""
     return find_json(txn, CONFIGURATION_PATH) or {}
+
+
+def find_cluster_name(txn: Txn) -> str | None:
+    """Return the cluster that the metadata name: the only one they list, or the one of ``pulsar/system``; None for neither."""
+    listed = list_clusters(txn)
+    try:
+        return listed[0] if len(listed) == 1 else current_cluster(txn)
+    except StoreError:  # of a namespace that is damaged: it says nothing
+        return None

@@ -11,6 +11,7 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pulsar_admin.store.codec.cursor import CursorState
 from pulsar_admin.store.db.environment import Store
@@ -19,6 +20,7 @@ from pulsar_admin.store.facts.backlogs import read_contents
 from pulsar_admin.store.facts.numbers import TopicNumbers
 from pulsar_admin.store.model.cursors import extent_of, pending_intervals, read_cursor
 from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.resources import find_cluster_name
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import TopicName, parse_topic
 from pulsar_admin.store.policies.in_force import find_delivery
@@ -125,7 +127,7 @@ def read_metrics(
         since = extent_of(reader.txn, topic, ((place, topic.number_of_entries),))
         lag_entries.append(((("topic", name),), since.entries))
         lag_bytes.append(((("topic", name),), since.bytes))
-    return (
+    metrics = (
         *_of_overview(found),
         _metric("topic_storage_bytes", "Bytes of the topic's ledgers, as brokers count them.", (
             ((("topic", name),), size_bytes) for name, size_bytes in rows.topics.items())),
@@ -134,6 +136,12 @@ def read_metrics(
         _metric("compaction_lag_bytes", "Payload bytes after the last compaction of the topic.", lag_bytes),
         _metric("rows_left_out", "Topics and subscriptions that match and have no rows of their own, see --top.", [((), rows.left_out())]),
     )  # fmt: skip
+    cluster = find_cluster_name(reader.txn)
+    of_cluster = {} if cluster is None else {"cluster": cluster}
+    return tuple(
+        replace(metric, samples=tuple(replace(one, labels={**of_cluster, **one.labels}) for one in metric.samples))
+        for metric in metrics
+    )
 
 
 def _metric(name: str, text: str, samples: Iterable[tuple[Labels, int | float]]) -> Metric:

@@ -38,11 +38,11 @@ from pulsar_admin.store.scan.arrow import column, nullable
 from pulsar_admin.store.scan.entries import EntryScan
 from pulsar_admin.store.scan.places import EntryBatch, Part, Places, PlacesReader, doubtful
 from pulsar_admin.store.scan.typed_values import Values
-from pulsar_admin.store.tables.entries import NO_SEQUENCE, entry_keys, senders
+from pulsar_admin.store.tables.entries import NO_SEQUENCE, entry_keys, parts_of_topics, senders
 from pulsar_admin.store.tables.folder import Folder, Manifest, TableFile, read_manifest
 from pulsar_admin.store.tables.parquet import check_file, explained, lacking, open_checked
 from pulsar_admin.store.tables.rows import SMALL_TABLES, iter_table
-from pulsar_admin.store.tables.schemas import TABLES, known_schema
+from pulsar_admin.store.tables.schemas import OF_TOPIC, TABLES, known_schema
 from pulsar_admin.store.tables.sql import MadeTable, Pruner, Seen, TopicsMeant, between, equal, iter_wanted
 from pulsar_admin.store.wording import counted
 
@@ -218,6 +218,7 @@ def _sender(name: str, batch: EntryBatch) -> pa.Array:
 
 
 MESSAGES = TABLES["messages"]
+_OF_MESSAGES = tuple(name for name in MESSAGES.names if name not in ("cluster", *OF_TOPIC))
 # -- messages ---------------------------------------------------------------------------------------------------------
 # Entries found by the index, each for itself as in ``store.scan.operations``. Ledgers and blocks whose bounds a filter rules out
 # are not read, columns that nobody asks for not decoded.
@@ -262,17 +263,22 @@ class MessageTable(Struct):
     @property
     def schema(self) -> pa.Schema:
         """The columns; raises Unsupported for values that have no type."""
-        return pa.schema([MESSAGES.field("cluster"), *self._read(tuple(MESSAGES.names[1:]), {}).schema])
+        return pa.schema(
+            [MESSAGES.field("cluster"), *self._read(_OF_MESSAGES, {}).schema, *map(MESSAGES.field, OF_TOPIC)]
+        )
 
     def rows(self, columns: Collection[str], pruner: Pruner) -> Iterator[pa.RecordBatch]:
         """Yield the messages that the filter may be true of."""
-        names = tuple(name for name in MESSAGES.names if name in columns and name != "cluster")
-        schema = pa.schema([self.schema.field(name) for name in MESSAGES.names if name in {"cluster", *names}])
+        asked = [name for name in OF_TOPIC if name in columns]
+        wanted = {*columns, "topic"} if asked else columns
+        names = tuple(name for name in _OF_MESSAGES if name in wanted)
+        schema = pa.schema([self.schema.field(name) for name in MESSAGES.names if name in {"cluster", *names, *asked}])
         for parts, topics in self._rounds(pruner):
             messages = self._read(names or ("ledger_id",), topics)
             for batch in self._scan(messages, parts):
                 cluster = pa.repeat(pa.scalar(self.cluster, pa.string()), len(batch))
-                found = [cluster if name == "cluster" else batch.column(name) for name in schema.names]
+                made = {"cluster": cluster, **{name: parts_of_topics(name, batch.column("topic")) for name in asked}}
+                found = [made[name] if name in made else batch.column(name) for name in schema.names]
                 yield pa.RecordBatch.from_arrays(found, schema=schema)
 
     def _read(self, columns: tuple[str, ...], topics: dict[int, str]) -> operations.ReadMessages:
@@ -292,7 +298,7 @@ class MessageTable(Struct):
         """Yield parts to read, some ledgers at a time, and these ledgers' topics."""
         parts: list[Part] = []
         topics: dict[int, str] = {}
-        for name in pruner.chosen("topic", self.find()):
+        for name in pruner.chosen("topic", self._in_namespaces(pruner)):
             try:
                 topic = read_topic(self.reader.txn, parse_owner(name))
             except StoreError as error:
@@ -306,6 +312,16 @@ class MessageTable(Struct):
                 topics[part[0]] = name
         if parts:
             yield parts, topics
+
+    def _in_namespaces(self, pruner: Pruner) -> Sequence[str]:
+        """Return the topics of the namespaces that the filter may be true of."""
+        names = self.find()
+        if not pruner.names("tenant", "namespace"):
+            return names
+        spaces = list(dict.fromkeys(parse_owner(name).namespace for name in names))
+        bounds = [equal("tenant", space.tenant) & equal("namespace", str(space)) for space in spaces]
+        left = {spaces[place] for place in pruner.passing(bounds)}
+        return [name for name in names if parse_owner(name).namespace in left]
 
     def _parts(self, topic: Topic, pruner: Pruner) -> Iterator[Part]:
         """Return the entries of a topic that may have a row."""
@@ -409,7 +425,7 @@ class StoreTables:
         topics = None
         if name in _BY_TOPIC and pruner.names("topic") and not pruner.passing([pc.field("topic").is_null()]):
             topics = [parse_owner(topic) for topic in pruner.chosen("topic", self._every_topic())]
-        yield from iter_table(self._asked(), name, self._cluster, self.problems.append, topics)
+        yield from iter_table(self._asked(), name, self._cluster, self.problems.append, topics, columns)
 
     def topics_like(self, begin: str, most: int) -> list[str]:
         """Return at most ``most`` names of topics, without their domain, that begin with a text."""

@@ -46,7 +46,7 @@ from pulsar_admin.store.scan.schemas import MESSAGE_SCHEMA
 from pulsar_admin.store.scan.typed_values import Values
 from pulsar_admin.store.tables.folder import Folder, TableFile
 from pulsar_admin.store.tables.parquet import GROUP_ROWS, write_part, write_parts
-from pulsar_admin.store.tables.schemas import TABLES
+from pulsar_admin.store.tables.schemas import OF_TOPIC, TABLES
 
 UNSEEN = (
     "nothing was written; run it where all files can be read, or name paths that every executor sees (a shared mount)"
@@ -516,6 +516,14 @@ class _LedgerInTopic(NamedTuple):
     entries: int
 
 
+def parts_of_topics(part: str, topics: pa.Array) -> pa.Array:
+    """Return the tenant or the namespace (OF_TOPIC) of each topic."""
+    found = topics if pa.types.is_dictionary(topics.type) else topics.dictionary_encode()
+    spaces = [parse_owner(topic).namespace for topic in found.dictionary.to_pylist()]
+    texts = [space.tenant if part == "tenant" else str(space) for space in spaces]
+    return pa.array(texts, pa.string()).take(found.indices)
+
+
 class MessageFiles(Struct, frozen=True):
     """The content of message rows: values by the topics' schemas, payloads if asked for."""
 
@@ -549,6 +557,7 @@ class MessageFiles(Struct, frozen=True):
                     )
                     made = {name: batch.column(name) for name in batch.schema.names}
                     made["cluster"] = pa.repeat(pa.scalar(cluster, pa.string()), len(batch))
+                    made |= {name: parts_of_topics(name, batch.column("topic")) for name in OF_TOPIC}
                     made["path"] = paths.take(pa.array(records.origins[part][at]))
                     # Columns that a batch lacks are null in the table.
                     columns = [made.get(item.name, pa.nulls(len(batch), item.type)) for item in TABLES["messages"]]

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from heapq import merge
 from itertools import chain, groupby
 from operator import itemgetter
@@ -26,15 +27,16 @@ from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import find_log
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import find_node, iter_children, iter_nodes
-from pulsar_admin.store.errors import InvalidValue, LedgerNotFound, StoreError
+from pulsar_admin.store.errors import Corrupt, InvalidValue, LedgerNotFound, NotFound, SourceChanged, StoreError
 from pulsar_admin.store.model import cursors
 from pulsar_admin.store.model.counts import TopicCounts
+from pulsar_admin.store.model.entry_times import read_entry_time
 from pulsar_admin.store.model.ledgers import Ledger, iter_ledger_ids, read_ledger
 from pulsar_admin.store.model.reader import NOTED, EntryReader, open_reader
-from pulsar_admin.store.model.resources import cluster_path, current_cluster, list_clusters
+from pulsar_admin.store.model.resources import cluster_path, find_cluster_name, list_clusters
 from pulsar_admin.store.model.schemas import read_version
 from pulsar_admin.store.model.topics import Topic, iter_all_namespaces, iter_all_topics, read_topic
-from pulsar_admin.store.names import NamespaceName, TopicName, decode_name
+from pulsar_admin.store.names import NamespaceName, Position, TopicName, decode_name
 from pulsar_admin.store.policies.events import find_policy_events
 from pulsar_admin.store.policies.in_force import GLOBAL_TOPIC, NAMESPACE, TOPIC, iter_stored
 from pulsar_admin.store.policies.table import POLICIES
@@ -88,6 +90,7 @@ Topics = Sequence[TopicName] | None
 """The topics whose rows are wanted; None: all of the store."""
 
 BATCH_WEIGHT = 8 << 20
+_OLDEST = "oldest_publish_time"
 _ROW_WEIGHT = 1000  # of a row that nothing long is in
 _RANGE_WEIGHT = 200
 _SCOPES = {"local": TOPIC, "global": GLOBAL_TOPIC}
@@ -97,16 +100,23 @@ SMALL_TABLES = ("topics", "ledgers", "cursors", "policies", "schemas", "nodes", 
 
 
 def iter_table(
-    reader: EntryReader, table: str, cluster: str | None, fail: Fail, topics: Topics = None
+    reader: EntryReader,
+    table: str,
+    cluster: str | None,
+    fail: Fail,
+    topics: Topics = None,
+    columns: Collection[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield one of SMALL_TABLES, from one snapshot, as batches of some megabytes, with the cluster's name.
 
-    ``topics`` restricts it if rows have a topic. Failures go to ``fail``, and their columns are null.
+    ``topics`` restricts it if rows have a topic. Failures go to ``fail``, and their columns are null. Where ``columns`` are named, others
+    that take reading entries are null.
     """
     schema = TABLES[table]
     pending: list[Row] = []
     held = 0
-    for row in _ROWS[table](reader, fail, topics):
+    is_quick = table == "cursors" and columns is not None and _OLDEST not in columns
+    for row in (_cursor_rows if is_quick else _ROWS[table])(reader, fail, topics):
         pending.append((cluster, *row))
         # About how many bytes the row takes while it waits for its batch.
         long = [value for value in row if hasattr(value, "__len__")]
@@ -176,7 +186,7 @@ def _ledger_rows(reader: EntryReader, fail: Fail, topics: Topics) -> Iterator[Ro
         )
 
 
-def _cursor_rows(reader: EntryReader, fail: Fail, topics: Topics) -> Iterator[Row]:
+def _cursor_rows(reader: EntryReader, fail: Fail, topics: Topics, *, oldest: bool = False) -> Iterator[Row]:
     for name, topic in _iter_read(reader.txn, topics, fail):
         for subscription, node in cursors.iter_cursor_nodes(reader.txn, name):
             head = (str(name), subscription)
@@ -185,10 +195,21 @@ def _cursor_rows(reader: EntryReader, fail: Fail, topics: Topics) -> Iterator[Ro
             except StoreError as error:
                 fail(error)
                 cursor = None
+            of_topic = (name.namespace.tenant, str(name.namespace))
             if topic is None or cursor is None:
-                yield (*head, *[None] * 6)
-            else:
-                yield (*head, *_standing(topic, cursor))
+                yield (*head, *[None] * 6, *of_topic, None, None)
+                continue
+            pending = cursors.pending_intervals(topic, cursor.state)
+            size = cursors.extent_of(reader.txn, topic, pending).bytes
+            time_ms = _publish_ms(reader, topic.at_rank(pending[0][0])) if oldest and pending else None
+            yield (*head, *_standing(topic, cursor), *of_topic, size, _micros(time_ms))
+
+
+def _publish_ms(reader: EntryReader, position: Position) -> int | None:
+    """Return when an entry was published, None where it cannot be read or is no message."""
+    with suppress(NotFound, Corrupt, SourceChanged):
+        return read_entry_time(reader, position, "publish")
+    return None
 
 
 def _standing(topic: Topic, cursor: cursors.Cursor) -> Row:
@@ -297,7 +318,7 @@ def _body_rows(reader: EntryReader, fail: Fail, topics: Topics) -> Iterator[Row]
 _ROWS: dict[str, Callable[[EntryReader, Fail, Topics], Iterator[Row]]] = {
     "topics": _topic_rows,
     "ledgers": _ledger_rows,
-    "cursors": _cursor_rows,
+    "cursors": partial(_cursor_rows, oldest=True),
     "policies": _policy_rows,
     "schemas": _schema_rows,
     "nodes": _node_rows,
@@ -396,15 +417,6 @@ def _all_ids(txn: Txn, nodes: SortedSpill) -> Iterator[int]:
         nodes.add(ledger_id)
     keyed: Any = ((ledger_of_key(key) for key, _ in txn.items(database)) for database in ("times", "owners"))
     return (ledger_id for ledger_id, _ in groupby(merge((ledger_id for (ledger_id,) in nodes), *keyed)))
-
-
-def find_cluster_name(txn: Txn) -> str | None:
-    """Return the cluster that the metadata name: the only one they list, or the one of ``pulsar/system``; None for neither."""
-    listed = list_clusters(txn)
-    try:
-        return listed[0] if len(listed) == 1 else current_cluster(txn)
-    except StoreError:  # of a namespace that is damaged: it says nothing
-        return None
 
 
 def cluster_name(txn: Txn, given: str | None) -> str:

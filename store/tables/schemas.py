@@ -14,6 +14,8 @@ from pulsar_admin.store.scan.schemas import ENTRY_SCHEMA, MESSAGE_SCHEMA, TIME
 
 _PROPERTIES = pa.map_(pa.string(), pa.string())
 _CLUSTER = [("cluster", pa.string())]
+OF_TOPIC = ("tenant", "namespace")
+"""Columns of what is a topic's; the namespace with its tenant."""
 _RANGE = pa.struct([("ledger_id", pa.int64()), ("first_entry_id", pa.int64()), ("last_entry_id", pa.int64())])
 _ENTRIES = [field for field in ENTRY_SCHEMA if field.name not in ("path", "topic")]
 
@@ -67,6 +69,9 @@ TABLES: Mapping[str, pa.Schema] = {
             ("holes", pa.list_(_RANGE)),  # acked_ranges under its name before 0.2, for statements written then
             ("properties", _PROPERTIES),
             ("acked_ranges", pa.list_(_RANGE)),  # acknowledged after the mark-delete position, both ends included
+            *((name, pa.string()) for name in OF_TOPIC),
+            ("backlog_bytes", pa.int64()),  # payload bytes of the entries that are not acknowledged
+            ("oldest_publish_time", TIME),  # of the first of them
         ]
     ),
     "policies": pa.schema(
@@ -104,7 +109,7 @@ TABLES: Mapping[str, pa.Schema] = {
             ("last_add_confirmed", pa.int64()),  # as its writer knew it: says where a ledger ends that was never closed
         ]
     ),
-    "messages": pa.schema([*_CLUSTER, *MESSAGE_SCHEMA]),
+    "messages": pa.schema([*_CLUSTER, *MESSAGE_SCHEMA, *((name, pa.string()) for name in OF_TOPIC)]),
     "nodes": pa.schema(  # metadata as stored, by path: what answers from tables alone are made of
         [
             *_CLUSTER,

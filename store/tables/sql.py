@@ -36,6 +36,12 @@ from pulsar_admin.store.timespec import MAX_TIME_MS
 from pulsar_admin.store.wording import counted
 
 _COLUMNS = ("topic", "partitioned_topic")
+_NOW = {
+    **dict.fromkeys(("now", "current_timestamp", "get_current_timestamp", "transaction_timestamp"), ""),
+    **dict.fromkeys(("current_date", "today"), "::DATE"),
+    "current_localtimestamp": "::TIMESTAMP",
+}
+"""Functions of the time → what its type becomes."""
 _COMPARISONS = ("COMPARE_EQUAL", "COMPARE_NOTEQUAL", "COMPARE_IN", "COMPARE_NOT_IN")
 _RENAMING = ("alias", "aliases", "column_name_alias")
 
@@ -145,13 +151,16 @@ class Tables(Protocol):
 
 
 class Database:
-    """An in-memory DuckDB of its own. ``zone``: for times without one, and for display.
+    """An in-memory DuckDB of its own. ``now_ms``: what ``now()`` and ``current_date`` are; ``zone``: for times without one, and
+    for display.
 
     Data beyond ``memory_bytes`` goes to the directory ``spill``, which DuckDB creates and removes; without it such a
     statement fails.
     """
 
-    def __init__(self, tables: Tables, *, zone: str = "UTC", memory_bytes: int | None = None, spill: str = "") -> None:
+    def __init__(
+        self, tables: Tables, *, now_ms: int, zone: str = "UTC", memory_bytes: int | None = None, spill: str = ""
+    ) -> None:
         self._tables = tables
         self._known: dict[str, str] = {}  # by what DuckDB takes for the same name
         config = {**_CONFIG, "temp_directory": spill}
@@ -162,6 +171,8 @@ class Database:
             "SET enable_progress_bar = false"
         )  # Python's module turns it on, and it goes to stdout
         self._connection.execute(f"SET TimeZone = '{zone}'")
+        for name, kind in _NOW.items():
+            self._connection.execute(f"CREATE MACRO {name}() AS epoch_ms({int(now_ms)}::BIGINT)::TIMESTAMPTZ{kind}")
         self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET lock_configuration = true")
 
@@ -380,7 +391,8 @@ def _raise(error: Exception) -> NoReturn:
     if isinstance(error, duckdb.CatalogException) and message.startswith("Catalog Error: Table"):
         rest = re.sub(r"^Did you mean .*\n", "", rest)  # it knows no topics
         raise BadSql(message, hint=_WHAT_IS_A_TABLE, excerpt=rest.strip("\n")) from None
-    raise BadSql(message, excerpt=rest.strip("\n")) from None
+    hint = _WHAT_IS_A_TABLE if 'at or near "/"' in message else ""
+    raise BadSql(message, hint=hint, excerpt=rest.strip("\n")) from None
 
 
 _FORMAT = ds.ParquetFileFormat()  # of files that are never opened: a fragment's bounds are all that is looked at

@@ -113,7 +113,7 @@ def test_tables_that_are_exported_again_while_they_are_read(cli: Cli, tmp_path: 
 
     export()
     tables = ExportedTables(Folder.of(str(folder)), None)
-    database = Database(tables)
+    database = Database(tables, now_ms=0)
     asked = (
         "select count(*) from topics",
         "select count(*) from cursors join entries using (topic)",

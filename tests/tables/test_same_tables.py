@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.resources import find_cluster_name
 from pulsar_admin.store.tables.catalog import StoreTables
-from pulsar_admin.store.tables.rows import find_cluster_name
 from pulsar_admin.store.tables.sql import Database
 from tests.stores import imported
 from tests.worlds import CLUSTER
@@ -42,7 +42,7 @@ def sides(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     folder = tmp_path_factory.mktemp("same") / "tables"
     assert run(["--store", str(store), "-q", "store", "export", "tables", str(folder), "--messages", "--payload"]) == 0
     with open_store(store) as opened, open_reader(opened) as reader:
-        database = Database(StoreTables(lambda: reader, find_cluster_name(reader.txn)))
+        database = Database(StoreTables(lambda: reader, find_cluster_name(reader.txn)), now_ms=0)
         plain = duckdb.connect(":memory:")
         plain.execute("SET TimeZone = 'UTC'")
         yield Sides(request.param[0], database, folder, plain)

@@ -38,7 +38,7 @@ class Both:
 
     def __init__(self, tables: StoreTables) -> None:
         self.tables = tables
-        self.made = Database(tables)
+        self.made = Database(tables, now_ms=0)
         self.whole = duckdb.connect(":memory:")
         self.whole.execute("SET TimeZone = 'UTC'")
         for name in _TABLES:
@@ -119,7 +119,7 @@ def test_a_file_that_cannot_be_read_is_told_as_ever(tmp_path: Path) -> None:
     path = copied("small", "clean", tmp_path)
     with open_store(path) as store, open_reader(store) as reader:
         tables = StoreTables(lambda: reader, None)
-        database = Database(tables)
+        database = Database(tables, now_ms=0)
 
         def broken(*_: object) -> NoReturn:
             raise SourceChanged("the file is gone")
@@ -148,7 +148,7 @@ class Spelled:
 
 def test_names_in_another_case() -> None:
     """DuckDB takes names for the same that Pulsar does not."""
-    database = Database(Spelled())
+    database = Database(Spelled(), now_ms=0)
     for name, shown in (("MESSAGES", "messages"), ("a/b/x", "a/b/x"), ("a/b/X", "a/b/X"), ("a/b/x", "a/b/x")):
         assert [*database.run(f'select name from "{name}"')] == [(shown,)]
     with pytest.raises(BadSql, match="case"):
