@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import click
+
 from pulsar_admin.context import App, Printed, Shown
-from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, ResourceNotFound, StoreNotFound
+from pulsar_admin.options import command, pass_app
+from pulsar_admin.store.errors import (
+    AlreadyExists,
+    InvalidValue,
+    MetadataCorrupt,
+    Refused,
+    ResourceNotFound,
+    StalePlan,
+    StoreNotFound,
+)
 from pulsar_admin.upstream import mirrored
 
 _HELPS = {
@@ -62,3 +73,27 @@ def set_rack(app: App, bookie: str, rack: str, group: str, hostname: str | None)
 def delete(app: App, bookie: str) -> None:
     """Take a bookie out of its rack."""
     app.change(app.resources.delete_bookie_rack(bookie))
+
+
+@command(
+    "rename",
+    changes=True,
+    examples=[],
+    elsewhere=[
+        "pulsar-admin bookies rename 10.0.3.17:3181 bookie-1.bookie.pulsar.svc.cluster.local:3181 --dry-run",
+        "pulsar-admin bookies rename bk1:3181 bk9:3181",
+    ],
+    output="The change: the cookie, and how many ledgers, ensembles and under-replication marks name the new id.",
+    errors=[ResourceNotFound, AlreadyExists, InvalidValue, Refused, StalePlan],
+)
+@click.argument("old", metavar="OLD")
+@click.argument("new", metavar="NEW")
+@pass_app
+def rename(app: App, old: str, new: str) -> None:
+    """Give a bookie another id everywhere in the metadata.
+
+    For disks whose bookie got a new address: its cookie, the ensembles of ledgers, under-replication marks and racks name NEW
+    in the place of OLD. Nothing on the disks changes: `store export bookie DIR,DIR` writes the `VERSION` of the stopped
+    bookie's directories, and an export of the metadata the rest. Then the bookie starts as NEW, and clients find its entries.
+    """
+    app.change(app.resources.rename_bookie(old, new))

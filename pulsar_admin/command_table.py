@@ -755,6 +755,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "get-bookie-rack": Row("pulsar_admin.commands.bookies:get", "Show the rack of a bookie."),
         "set-bookie-rack": Row("pulsar_admin.commands.bookies:set_rack", "Put a bookie into a rack."),
         "delete-bookie-rack": Row("pulsar_admin.commands.bookies:delete", "Take a bookie out of its rack."),
+        "rename": Row("pulsar_admin.commands.bookies:rename", "Give a bookie another id everywhere in the metadata."),
     },
     "resourcegroups": {
         "list": Row("pulsar_admin.commands.limits:list_all", "List the resource groups."),

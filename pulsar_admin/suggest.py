@@ -9,8 +9,8 @@ _READING = "get list show describe read find peek examine stats stat status coun
 _ALIKE_VERBS = ("set put update", "create add new make init", "remove delete del rm unset drop")
 _CHANGING = (
     "seek abort annotate apply attach bookie build cancel clear clone compact convert copy disable enable expire export extract forget"
-    " generate grant import index load mark move rebuild reclaim recover refresh reset restore revoke run salvage scale shutdown skip"
-    " split standalone start stop switch terminate trim truncate undelete undo unload unmark unsubscribe upgrade upload zookeeper"
+    " generate grant import index load mark move rebuild reclaim recover refresh rename reset restore revoke run salvage scale shutdown"
+    " skip split standalone start stop switch terminate trim truncate undelete undo unload unmark unsubscribe upgrade upload zookeeper"
 )
 READS = frozenset(_READING.split())
 _ALIKES = tuple(frozenset(verbs.split()) for verbs in _ALIKE_VERBS)

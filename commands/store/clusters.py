@@ -248,7 +248,8 @@ def add_zookeeper(app: App, place: str, client: Path | None, chroot: str | None,
         "pulsar-admin store export bookie bk1=/bk1/ledgers0,/bk1/ledgers1 bk2=/bk2/ledgers0,/bk2/ledgers1 --dry-run",
         "pulsar-admin store export bookie --bookie-conf bk1.conf --bookie-conf bk2.conf",
     ],
-    output="The ledgers and their bookies, what was written into which directory, and the number of the change of the metadata.",
+    output="The ledgers and their bookies, what was written into which directory, cookies of renamed bookies, and the number of the "
+    "change of the metadata.",
     errors=[InvalidValue, Refused, NotFound, SourceNotFound, SourceBusy, StalePlan],
 )
 @click.argument("bookies", nargs=-1, metavar="[[ID=]DIR[,DIR]]...")
@@ -260,7 +261,8 @@ def export_bookie(app: App, bookies: tuple[str, ...], confs: tuple[Path, ...], r
     Each ledger is written whole to as many bookies as the ledgers of its topic have copies, with its index rows, into
     the ledger directory that DbLedgerStorage uses for it; name all ledger directories of a bookie, and its index
     directories if it has any. The store's metadata then names these bookies: export it (`store export zookeeper`)
-    before the bookies start, or they delete the ledgers as garbage.
+    before the bookies start, or they delete the ledgers as garbage. Of a bookie that `bookies rename` gave another id, the
+    `VERSION` of each directory gets it.
     """
     given = bookies_of(bookies, confs, roots)
     if not given:

@@ -196,6 +196,16 @@ class Resources(Planner):
         """Plan removing a bookie from its rack; raises ResourceNotFound."""
         return self._planned_rows(resource_changes.plan_delete_rack, bookie)
 
+    def rename_bookie(self, bookie: str, new: str) -> Plan:
+        """Plan giving a bookie another id in its cookie, in ensembles, marks and racks; ``export_bookies`` writes it into the ``VERSION``
+        of its directories.
+
+        Raises ResourceNotFound, AlreadyExists, InvalidValue, Refused.
+        """
+        from pulsar_admin.store.changes.bookies import plan_rename
+
+        return self._planned_rows(plan_rename, bookie, new)
+
     # -- brokers ------------------------------------------------------------------------------------------------------
 
     def dynamic_settings(self) -> Mapping[str, str]:

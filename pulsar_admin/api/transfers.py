@@ -660,14 +660,17 @@ class Transfers(Checked):
 
     def export_bookies(self, bookies: Iterable[str | GivenBookie], *, dry_run: bool = False) -> BookieExportReport:
         """Write the ledgers created here to stopped bookies, as of ``import_cluster``, with as many copies as the
-        topics' ledgers have.
+        topics' ledgers have, and the new id of a renamed bookie into the ``VERSION`` of its directories.
 
-        ``dry_run`` only plans it. Returns the ledgers, their bookies and the entries written; ``export_zookeeper``
+        ``dry_run`` only plans it. Returns the ledgers, their bookies, the entries and cookies written; ``export_zookeeper``
         transfers the metadata. Raises InvalidValue, Refused, NotFound, SourceNotFound, SourceBusy, StalePlan.
         """
+        from pulsar_admin.store.changes.bookies import iter_renamed
         from pulsar_admin.store.transfer.bookie_export import apply_bookie_export, plan_bookie_export
 
-        found = [given_bookies.find_bookie(given_bookie(one)) for one in bookies]
+        with self._session.read() as txn:
+            renamed = {old: cookie.bookie_id for old, cookie in iter_renamed(txn)}
+        found = [given_bookies.find_bookie(given_bookie(one), renamed) for one in bookies]
         if not found:
             raise InvalidValue("no bookie is named", hint="name each as ID=DIR,DIR")
         given_bookies.check_apart(found)

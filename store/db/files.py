@@ -15,6 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from pulsar_admin.store.db.changes import Step
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import IndexCorrupt, reason_of
 from pulsar_admin.store.files import open_regular
@@ -94,11 +95,21 @@ def file_fingerprint(path: Path, size_bytes: int) -> str:
 
 def put_log(txn: Txn, log: LogFile) -> None:
     """Write the catalogue row of a file."""
+    txn.put("logs", *_row_of(log))
+
+
+def log_step(txn: Txn, log: LogFile) -> Step:
+    """Return the step that gives a file another catalogue row."""
+    key, row = _row_of(log)
+    return Step("logs", key, txn.get("logs", key), row)
+
+
+def _row_of(log: LogFile) -> tuple[bytes, bytes]:
     from msgspec.structs import asdict
 
     fields = asdict(log)
     file_id = fields.pop("file_id")
-    txn.put("logs", _FILE_KEY.pack(file_id), json.dumps(fields).encode())
+    return _FILE_KEY.pack(file_id), json.dumps(fields).encode()
 
 
 def delete_log(txn: Txn, file_id: int) -> None:

@@ -42,6 +42,7 @@ from pulsar_admin.store.codec.ledgermetadata import (
 from pulsar_admin.store.db.backups import damaged_store
 from pulsar_admin.store.db.blocks import decode_sums, ledger_key
 from pulsar_admin.store.db.bookies import Bookie, iter_imported_bookies
+from pulsar_admin.store.db.changes import Step
 from pulsar_admin.store.db.copies import has_copies, iter_copies
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import DIFFERS, FileMode, iter_damage, iter_logs
@@ -212,6 +213,16 @@ def _read_bookies_row(txn: Txn) -> tuple[tuple[str, ...], tuple[str, ...], tuple
         return _ids(fields["imported"]), _ids(fields["absent"]), None if unknown is None else _ids(unknown)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise damaged_store(txn.store.path, f"the row of bookies is damaged: {reason_of(error)}") from error
+
+
+def renamed_row(txn: Txn, old: str, new: str) -> Step | None:
+    """Return the step by which the row of bookies has ``new`` in the place of ``old``; None without a row."""
+    row = txn.get("state", _BOOKIES_ROW)
+    if row is None:
+        return None
+    fields = json.loads(row)
+    after = {key: sorted({new if one == old else one for one in ids}) for key, ids in fields.items()}
+    return Step("state", _BOOKIES_ROW, row, json.dumps(after).encode())
 
 
 def _ids(found: object) -> tuple[str, ...]:

@@ -11,6 +11,8 @@ from itertools import chain, takewhile
 from operator import eq
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from pulsar_admin.store.codec.bookie import COOKIE_FILE, LAST_ID_FILE, LAST_MARK_FILE, Cookie, decode_cookie
 from pulsar_admin.store.db.bookies import Bookie, merge_bookies
 from pulsar_admin.store.errors import InvalidValue, NotWritable, Refused, SourceNotFound
@@ -50,9 +52,10 @@ def parse_bookie(text: str) -> GivenBookie:
     return GivenBookie(text, bookie_id, directories)
 
 
-def find_bookie(given: GivenBookie) -> Bookie:
+def find_bookie(given: GivenBookie, renamed: Mapping[str, str] | None = None) -> Bookie:
     """Return the given bookie with the ``current`` of each directory.
 
+    ``renamed``: earlier id → id of bookies that may have either in their configuration and their cookies; the earlier one is returned.
     Raises SourceNotFound, InvalidValue, Refused, Unsupported, MetadataCorrupt for directories that cannot be one
     bookie's disks.
     """
@@ -65,7 +68,13 @@ def find_bookie(given: GivenBookie) -> Bookie:
     else:
         bookie = Bookie("", ledgers, journals, indexes)
         _check_roles(given, bookie)
-    cookies = {path: cookie for path in bookie.directories if (cookie := read_given_cookie(path)) is not None}
+    earlier = {new: old for old, new in (renamed or {}).items()}
+    given = replace(given, bookie_id=earlier.get(given.bookie_id, given.bookie_id))
+    cookies = {
+        path: replace(cookie, bookie_id=earlier.get(cookie.bookie_id, cookie.bookie_id))
+        for path in bookie.directories
+        if (cookie := read_given_cookie(path)) is not None
+    }
     _check_cookies(given, cookies)
     cookie = next(iter(cookies.values()), None)
     bookie_id = _id_of(given, cookie)

@@ -3,19 +3,23 @@
 Each goes, whole, on as many bookies as the newest ledger of its topic has copies (write quorum); its ensemble is these bookies. A bookie
 with DbLedgerStorage keeps a ledger in the directory ``ledgerId mod N`` of its N ledger directories (``DbLedgerStorage``,
 ``MathUtils.signSafeMod``; BookKeeper 4.17). Entries come first, then a change of the store's metadata, which an export of the metadata
-carries to the cluster. What a stopped export leaves belongs to no ledger: the next one goes on with it.
+carries to the cluster. What a stopped export leaves belongs to no ledger: the next one goes on with it. Of a bookie that a change renamed
+the files ``VERSION`` are written last, each by one rename.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pulsar_admin.store.changes.bookies import iter_renamed
 from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, apply_plan, put_value_step
 from pulsar_admin.store.codec import ledgermetadata
+from pulsar_admin.store.codec.bookie import COOKIE_FILE, decode_cookie, encode_cookie
 from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import Store, Txn
@@ -23,6 +27,7 @@ from pulsar_admin.store.db.own_ledgers import find_placed, put_placed
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import find_node, read_node
 from pulsar_admin.store.errors import NotFound, Refused, StalePlan
+from pulsar_admin.store.files import read_file, replace_like
 from pulsar_admin.store.model.ledgers import Ledger, find_metadata, iter_ledger_ids, read_ledger
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import parse_owner
@@ -66,11 +71,20 @@ class DirectoryWritten(Answer, frozen=True):
     ledgers: tuple[int, ...]
 
 
+class CookieWritten(Answer, frozen=True):
+    """A file ``VERSION`` of a bookie that a change renamed: it says ``bookie`` in the place of ``was``."""
+
+    path: str
+    was: str
+    bookie: str
+
+
 class BookieExportReport(Answer, frozen=True):
     """What was put on bookies, or with ``dry_run`` would be. ``change``: its number in the audit log, None where nothing was to change."""
 
     ledgers: tuple[LedgerPlaced, ...]
     written: tuple[DirectoryWritten, ...]
+    cookies: tuple[CookieWritten, ...]
     change: int | None
     dry_run: bool
 
@@ -78,10 +92,11 @@ class BookieExportReport(Answer, frozen=True):
 class BookieExportPlan(Struct, Previewed, frozen=True):
     """The plan of an export to bookies: ``writes`` first, then ``change`` of the store."""
 
-    bookies: tuple[Bookie, ...]
+    given: tuple[Bookie, ...]
     ledgers: tuple[PlacedLedger, ...]
     writes: tuple[StorageWrites, ...]
     change: Plan
+    cookies: tuple[CookieWritten, ...] = ()
     loses: str = ""
 
     def report(self, *, dry_run: bool, change: int | None = None) -> BookieExportReport:
@@ -91,6 +106,7 @@ class BookieExportPlan(Struct, Previewed, frozen=True):
                 for ledger in self.ledgers
             ),
             written=tuple(DirectoryWritten(str(write.storage.logs), write.ledger_ids) for write in self.writes),
+            cookies=self.cookies,
             change=change,
             dry_run=dry_run,
         )
@@ -110,6 +126,7 @@ def plan_bookie_export(store: Store, bookies: Sequence[Bookie], now_ms: int) -> 
 
 def _plan(store: Store, bookies: Sequence[Bookie], now_ms: int) -> BookieExportPlan:
     """Return the plan; opens no file LOCK, so that it can be called under the locks."""
+    given = tuple(bookies)
     with store.read() as txn:
         for bookie in bookies:
             node, cookie = find_node(txn, ledgermetadata.INSTANCE_ID), cookie_of(bookie)
@@ -122,13 +139,25 @@ def _plan(store: Store, bookies: Sequence[Bookie], now_ms: int) -> BookieExportP
                     expected=expected,
                     found=cookie.instance_id,
                 )
+        renamed, cookies = dict(iter_renamed(txn)), list[CookieWritten]()
+        for place, bookie in enumerate(bookies):
+            if bookie.bookie_id in renamed:
+                now = renamed[bookie.bookie_id].bookie_id
+                files = (path / COOKIE_FILE for path in bookie.directories)
+                cookies += (CookieWritten(str(file), bookie.bookie_id, now) for file in files if not _is_of(file, now))
+                bookies = (*bookies[:place], replace(bookie, bookie_id=now), *bookies[place + 1 :])
         created = [
             ledgermetadata.ledger_id_of_path(node.path) for node in iter_changed_nodes(txn) if node.action == "create"
         ]
         ours = [ledger_id for ledger_id in created if ledger_id is not None and is_own(txn, ledger_id)]
         placed = tuple(_place(txn, ledger_id, bookies) for ledger_id in ours)
         writes = tuple(write for bookie in bookies for write in _writes(txn, bookie, placed))
-        return BookieExportPlan(tuple(bookies), placed, writes, _change(txn, placed, now_ms))
+        return BookieExportPlan(given, placed, writes, _change(txn, placed, now_ms), tuple(cookies))
+
+
+def _is_of(file: Path, bookie_id: str) -> bool:
+    """Whether a cookie has this id; of a directory without one nothing is written."""
+    return not file.is_file() or decode_cookie(read_file(file), str(file)).bookie_id == bookie_id
 
 
 def _place(txn: Txn, ledger_id: int, bookies: Sequence[Bookie]) -> PlacedLedger:
@@ -214,13 +243,17 @@ def apply_bookie_export(store: Store, plan: BookieExportPlan, now_ms: int) -> Bo
         for write in plan.writes:
             for database in write.storage.databases:
                 locks.enter_context(lock_database(database))
-        if _plan(store, plan.bookies, now_ms).writes != plan.writes:
+        if _plan(store, plan.given, now_ms).writes != plan.writes:
             raise StalePlan(
                 f"{store.path} or a bookie changed since the export was planned", hint="run the command again"
             )
         with store.read() as txn, EntryFiles(store, txn) as files:
             for write in plan.writes:
                 write_to_storage(files, txn, write.ledger_ids, write.storage)
+    for row in plan.cookies:
+        file = Path(row.path)
+        cookie = replace(decode_cookie(read_file(file), row.path), bookie_id=row.bookie)
+        replace_like(file, encode_cookie(cookie), f"{COOKIE_FILE}.renaming")
     placed = {ledger.ledger_id: ledger.bookies for ledger in plan.ledgers}
     if plan.change.steps:
         report = apply_plan(store, plan.change, now_ms, first=lambda txn: put_placed(txn, placed))

@@ -1,5 +1,5 @@
 """A bookie with a record in its journal at which it does not start, and without its index: salvaged, it has the rows that it had, starts,
-and serves every message. So does one whose journals are gone, once ``lastMark`` is put aside."""
+and serves every message. So does one whose journals are gone, once ``lastMark`` is put aside, and one that gets another id."""
 
 from __future__ import annotations
 
@@ -144,3 +144,21 @@ def test_a_salvaged_bookie_has_its_rows_and_serves_every_message(cluster: Cluste
     client = open_client(cluster.service_url)
     assert {topic: read_payloads(client, topic) for topic in TOPICS} == sent
     client.close()
+
+    cluster.broker.end(signal.SIGTERM)  # of one that is killed the session stays, and its topics are refused
+    bookie.daemon.end(signal.SIGTERM)
+    renamed, confs = tmp_path / "renamed", ("--bookie-conf", bookie.configuration)
+    run_toolkit(renamed, "store", "import", "cluster", "--zookeeper", cluster.zookeeper_address, *confs)
+    run_toolkit(renamed, "bookies", "rename", bookie.bookie_id, "bookie-t.example")
+    bookie.configuration.write_text(bookie.configuration.read_text().replace(bookie.bookie_id, "bookie-t.example"))
+    bookie.bookie_id = "bookie-t.example"
+    cookies = run_toolkit(renamed, "store", "export", "bookie", *confs, "--yes")["cookies"]
+    assert len(cookies) == len(bookie.journals) + len(bookie.ledgers) + len(bookie.indexes)
+    run_toolkit(renamed, "store", "export", "zookeeper", cluster.zookeeper_address, "--yes")
+    assert start_of(cluster, store) == (True, set())
+    cluster.start_bookies(0)
+    cluster.start_broker()
+    client = open_client(cluster.service_url)
+    assert {topic: read_payloads(client, topic) for topic in TOPICS} == sent
+    client.close()
+    produce(cluster, rng, sent)

@@ -1,0 +1,108 @@
+"""``bookies rename`` on the recorded cluster: what its ZooKeeper names is counted apart, and the disks follow by an export alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import Node, put_nodes
+from pulsar_admin.store.transfer.imports import ImportOptions
+from tests.conftest import Cli
+from tests.recovery.written import writes_of
+from tests.stores import NOW_MS, copied, import_standalone
+from tests.worlds import CLUSTER, digest_of, scratch_copy
+
+OLD, NEW = "bk0test", "bookie-0.pulsar.example:3181"
+
+
+def named(version_2: Path) -> dict[str, int]:
+    """Path → how often a node that is left names the bookie, by its bytes."""
+    last = {path: value for _, path, value in writes_of(version_2)}
+    counts = {path: (value or b"").count(OLD.encode()) for path, value in last.items() if path.startswith("/ledgers/")}
+    return {path: count for path, count in counts.items() if count}
+
+
+def codes(cli: Cli, store: Path) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for row in cli("--store", store, "-o", "json", "doctor").json:
+        found[row["code"]] = found.get(row["code"], 0) + 1
+    return found
+
+
+def starts(cli: Cli, store: Path) -> list[tuple[str, bool]]:
+    found: Any = cli("--store", store, "-o", "json", "store", "preflight").json  # JSON
+    return [(row["bookie"], row["starts"]) for row in found["bookies"]]
+
+
+def test_a_bookie_gets_another_id_and_its_disks_by_the_export(cli: Cli, tmp_path: Path, damages_stores: None) -> None:
+    source, store = scratch_copy(CLUSTER, "crashed", tmp_path), tmp_path / "store"
+    import_standalone(source, store, ImportOptions(now_ms=NOW_MS), lambda _: None)
+    before, disk = codes(cli, store), source / "bookkeeper0"
+    untouched = digest_of(disk)
+    counts = named(source / "zookeeper" / "version-2")
+    ledgers = {path: count for path, count in counts.items() if "/cookies/" not in path}
+    assert len(ledgers) > 100
+    shown = cli("--store", store, "-o", "json", "bookies", "rename", OLD, NEW, "--dry-run").json
+    assert shown["after"] == {
+        "was": OLD,
+        "bookieId": NEW,
+        "cookie": True,
+        "ledgers": len(ledgers),
+        "ensembles": sum(ledgers.values()),
+        "marks": 0,
+    }
+    assert codes(cli, store) == before
+
+    result = cli("--store", store, "bookies", "rename", OLD, NEW)
+    assert result.exit_code == 0, result.stderr
+    listed = cli("--store", store, "-o", "json", "bookies", "list-bookies").json["bookies"]
+    assert {row["bookieId"] for row in listed} == {NEW, "bk1test", "bk2test"}
+    cookie = cli("--store", store, "store", "cat", f"/ledgers/cookies/{NEW}", "--raw").stdout
+    assert f'bookieHost: "{NEW}"' in cookie
+    # Copies are counted on the renamed bookie; but for its own files, nothing else is told.
+    assert {code: count for code, count in codes(cli, store).items() if code != "bookie-cookie-refused"} == before
+    assert digest_of(disk) == untouched
+    assert starts(cli, store) == [(OLD, False), ("bk1test", True), ("bk2test", True)]
+
+    report = cli("--store", store, "-o", "json", "store", "export", "bookie", disk, "--dry-run").json
+    assert report["cookies"] == [{"path": str(disk / "current" / "VERSION"), "was": OLD, "bookie": NEW}]
+    assert digest_of(disk) == untouched
+    # By its new id, too, as its configuration may have it by then.
+    done = cli("--store", store, "-o", "json", "store", "export", "bookie", f"{NEW}={disk}", "--yes")
+    assert done.exit_code == 0, done.stderr
+    assert f'bookieHost: "{NEW}"'.encode() in (disk / "current" / "VERSION").read_bytes()
+    assert cli("--store", store, "-o", "json", "store", "export", "bookie", disk, "--dry-run").json["cookies"] == []
+    snapshot = tmp_path / "snapshot"
+    assert cli("--store", store, "store", "export", "zookeeper-snapshot", snapshot, "--yes").exit_code == 0
+    again = tmp_path / "again"
+    given = [word for number in range(3) for word in ("--bookie", str(source / f"bookkeeper{number}"))]
+    assert cli("--store", again, "store", "import", "cluster", "--zookeeper", snapshot, *given).exit_code in (0, 1)
+    assert starts(cli, again) == [(NEW, True), ("bk1test", True), ("bk2test", True)]
+    # A new snapshot has no history: which ledgers were deleted nobody knows any more.
+    assert set(codes(cli, again)) - {"ledgers-gone"} <= set(before)
+
+
+def test_undo_and_what_is_refused(cli: Cli, tmp_path: Path) -> None:
+    store = copied(CLUSTER, "crashed", tmp_path)
+    tree = cli("--store", store, "ledgers", "list", "-o", "jsonl").stdout
+    before = codes(cli, store)
+    assert cli("--store", store, "bookies", "rename", OLD, NEW).exit_code == 0
+    assert cli("--store", store, "store", "undo", "1").exit_code == 0
+    assert cli("--store", store, "ledgers", "list", "-o", "jsonl").stdout == tree
+    assert codes(cli, store) == before
+    for words, code in (
+        (("nobody:3181", NEW), "resource-not-found"),
+        ((OLD, "bk1test"), "already-exists"),
+        ((OLD, "a b"), "invalid-value"),
+    ):
+        assert cli("--store", store, "-o", "json", "bookies", "rename", *words).error["code"] == code
+
+
+def test_a_ledger_that_may_name_it_stops_it(cli: Cli, tmp_path: Path, damages_stores: None) -> None:
+    store = copied(CLUSTER, "crashed", tmp_path)
+    with open_store(store, writable=True) as opened:
+        node = Node("/ledgers/00/0000/L0008", NodeStat(1, 1, 1, 1, False), b"\xff\xff")
+        opened.write(lambda txn: put_nodes(txn, [node]))
+    assert cli("--store", store, "-o", "json", "bookies", "rename", OLD, NEW).error["code"] == "refused"
