@@ -15,9 +15,10 @@ from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import find_node, iter_nodes
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, Unsupported
 from pulsar_admin.store.names import managed_ledger_of_path, parse_topic
+from pulsar_admin.store.proto import managed_ledger_pb2
 from tests.conftest import Cli
 from tests.stores import copied, imported, lose_nodes, put_node
-from tests.worlds import oracle
+from tests.worlds import GOLDEN, oracle
 
 WORLD, TOPIC, NODE = "scalable", "topic://acme/n/scal", "/topics/acme/n/scal"
 SEGMENTS = ["0000-7fff-0", "8000-ffff-1", "0000-ffff-2", "0000-7fff-3", "8000-ffff-4"]
@@ -90,6 +91,64 @@ def test_each_segment_has_what_the_broker_said(cli: Cli) -> None:
         assert (state["state"] == "Terminated") is layout[str(number)]["terminated"]
 
 
+LIVE_ONLY = frozenset(
+    ["controllerBroker", "ownerBroker", "ageSeconds", "policy", "lastOperation", "consumers", "blocked"]
+)
+"""What a controller or a broker knows while it runs: who they are, its settings, what it did last, who is connected."""
+
+
+def asked() -> tuple[list[str], dict[str, str]]:
+    """Return the changes that the toolkit made, and what pulsar-admin 5.0.1 then printed by its command lines."""
+    text = (GOLDEN / "answers-5.0.1.txt").read_text()
+    changes = [line[2:] for line in text.splitlines() if line.startswith("+ ")]
+    return changes, dict(part.split("\n", 1) for part in text.split("\n$ ")[1:])
+
+
+def known(value: Any) -> Any:  # Any: JSON
+    """Return an answer without what only a running controller knows."""
+    if isinstance(value, list):
+        return [known(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: known(one) for key, one in value.items() if key not in LIVE_ONLY}
+
+
+def test_a_broker_of_5_0_1_answers_the_same_of_the_export(cli: Cli, tmp_path: Path) -> None:
+    path = copied(WORLD, "clean", tmp_path)
+    changes, answers = asked()
+    for line in changes:
+        assert cli("--store", path, "--now", "2026-11-28T01:04:51.891Z", *line.split(), "--yes").exit_code == 0
+    assert len(answers) == 10
+    for line, said in answers.items():
+        found = cli("--store", path, *line.split()).stdout
+        if "stats" not in line:
+            assert found == said.rstrip("\n") + "\n", line
+        else:  # in the order of the keys, too
+            assert json.dumps(known(json.loads(found))) == json.dumps(known(json.loads(said))), line
+
+
+def test_stats_are_those_that_the_broker_gave_while_it_wrote(cli: Cli) -> None:
+    found = cli("--store", imported(WORLD, "clean"), "scalable-topics", "stats", "acme/n/scal", "-o", "json").json
+    assert json.dumps(known(found)) == json.dumps(known(answered()))
+
+
+def test_new_segments_are_as_a_controller_made_those_of_the_world(cli: Cli, tmp_path: Path) -> None:
+    path = copied(WORLD, "clean", tmp_path)
+    assert cli("--store", path, "scalable-topics", "create", "acme/n/new", "-s", "2").exit_code == 0
+    made, theirs = (json.loads(nodes_of(path)[node]) for node in ("/topics/acme/n/new", NODE))
+    assert [*made] == [*theirs]
+    alike = ("segmentId", "hashRange", "parentIds", "createdAtEpoch", "entryBucketSplits", "root", "legacy")
+    for number in ("0", "1"):
+        assert [*made["segments"][number]] == [*theirs["segments"][number]]
+        assert [made["segments"][number][key] for key in alike] == [theirs["segments"][number][key] for key in alike]
+    assert cli("--store", path, "scalable-topics", "delete", "acme/n/scal").exit_code == 3
+    assert cli("--store", path, "scalable-topics", "delete", "acme/n/scal", "--force", "--yes").exit_code == 0
+    left = nodes_of(path)
+    assert [name for name in left if "/scal" in name and not name.startswith("/txn")] == []
+    assert cli("--store", path, "store", "undo", "2").exit_code == 0
+    assert nodes_of(path)[NODE] == json.dumps(theirs, separators=(",", ":")).encode()
+
+
 def test_messages_of_a_key_are_in_the_order_in_which_they_were_sent(cli: Cli) -> None:
     """The producer sent v0, v1 … with the keys k0 … k16 in turn."""
     rows = cli("--store", imported(WORLD, "clean"), "topics", "read", TOPIC, "--value", "-o", "jsonl").json_lines
@@ -146,6 +205,15 @@ def test_a_reset_over_all_segments_is_one_change_and_undone(cli: Cli, tmp_path: 
     assert changed == {"/managed-ledgers/acme/n/segment/scal/0000-ffff-2/q1"}
     assert cli("--store", path, "store", "undo", "1").exit_code == 0
     assert nodes_of(path) == before
+
+
+def test_when_a_cursor_became_idle_survives(cli: Cli, tmp_path: Path) -> None:
+    """``idleSince`` of 5.0, which a reset neither sets nor drops."""
+    path, node = copied(WORLD, "clean", tmp_path), "/managed-ledgers/acme/n/segment/scal/0000-ffff-2/q1"
+    for words in (("reset-cursor", TOPIC, "-s", "q1", "-m", "earliest"), ("skip", TOPIC, "-s", "q1", "-n", "3")):
+        assert cli("--store", path, "topics", *words).exit_code == 0
+        info = managed_ledger_pb2.ManagedCursorInfo.FromString(nodes_of(path)[node])
+        assert info.idleSince == 1_795_697_219_805
 
 
 @pytest.mark.parametrize(

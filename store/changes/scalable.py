@@ -50,12 +50,6 @@ def plan_create_scalable(txn: Txn, name: TopicName, segments: int, properties: M
             hint=f"see it with: pulsar-admin scalable-topics get-metadata {shell_word(name)}",
             topic=str(name),
         )
-    if find_node(txn, regular.path) is not None or read_partitioned(txn, regular).partitions:
-        raise AlreadyExists(
-            f"This topic already exists: {regular}",
-            hint="a running broker makes it a scalable one: pulsar-admin scalable-topics migrate",
-            topic=str(regular),
-        )
     width, kept = _HASHES // segments, in_hash_map_order(properties)
     ends = [HASH_MAX if one == segments - 1 else (one + 1) * width - 1 for one in range(segments)]
     rows = {str(one): _active(one, one * width, end, segments, now_ms) for one, end in enumerate(ends)}
@@ -65,7 +59,12 @@ def plan_create_scalable(txn: Txn, name: TopicName, segments: int, properties: M
         path = name.segment(one * width, end, one).path
         if find_node(txn, path) is None:
             steps.append(put_value_step(txn, path, b"", now_ms, whole_topic=True))
-    part = ChangePart(topic=str(name), after={"segments": segments, "properties": kept})
+    warnings: tuple[str, ...] = ()
+    if find_node(txn, regular.path) is not None or read_partitioned(txn, regular).partitions:
+        warnings = (
+            f"{regular} stays beside it, as with a broker of 5.0.1: `scalable-topics migrate` makes one of the other",
+        )
+    part = ChangePart(topic=str(name), after={"segments": segments, "properties": kept}, warnings=warnings)
     return Plan(_CREATE, txn.id, tuple(steps), (part,))
 
 

@@ -22,7 +22,7 @@ def read_scalable(txn: Txn, name: TopicName) -> ScalableTopic:
     found = find_scalable(txn, name)
     if found is None:
         raise TopicNotFound(
-            f"no scalable topic {name.whole}",
+            f"Scalable topic not found: {name.whole}",
             hint=f"list the existing ones with: pulsar-admin scalable-topics list {shell_word(name.namespace)}",
             topic=str(name),
         )

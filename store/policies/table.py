@@ -401,7 +401,6 @@ POLICIES: tuple[Policy, ...] = (
         "topic properties that metrics may have as labels",
         Member("allowed_topic_property_keys_for_metrics"),
         make=lambda group, options: list(options["keys"]),
-        unset=[],
     ),
     Policy("resource-group", "resource group", Member("resource_group_name"), check=rules.check_group, unset=""),
     Policy(

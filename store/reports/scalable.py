@@ -17,7 +17,7 @@ from pulsar_admin.store.errors import StoreError, TopicNotFound
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.scalable import iter_scalable, read_scalable
 from pulsar_admin.store.model.topics import Topic, check_namespace, read_topic
-from pulsar_admin.store.names import NamespaceName, TopicName, shell_word
+from pulsar_admin.store.names import NamespaceName, TopicName, in_hash_order, shell_word
 from pulsar_admin.store.reports.stats import StatsOptions, SubscriptionStats, TopicStats, read_topic_stats
 from pulsar_admin.store.timespec import format_time_ms
 
@@ -68,11 +68,9 @@ def read_scalable_stats(reader: EntryReader, name: TopicName, problems: list[Sto
             ends[segment.segment_id] = read_topic(reader.txn, segment.topic).managed.terminated is not None
         except StoreError as error:
             problems.append(error)
-    split, merged = (_last_ms(found, merge=merge) for merge in (False, True))
-    scaled = {"lastSplitAt": _time(split), "lastMergeAt": _time(merged)}
     by_id = sorted(found.segments, key=lambda one: one.segment_id)
     return {
-        "autoScale": {key: text for key, text in scaled.items() if text is not None},
+        "autoScale": _scaled(found),
         "layout": {
             "epoch": found.epoch,
             "segments": {one.segment_id: _layout_segment(reader, name, one, ends) for one in by_id},
@@ -106,33 +104,27 @@ def _layout_segment(reader: EntryReader, name: TopicName, segment: Segment, ends
     return {**shown, "entryBuckets": segment.entry_buckets}
 
 
-def _last_ms(found: ScalableTopic, *, merge: bool) -> int | None:
-    """Return when segments were last merged, or one was split: as the segments that came of it say."""
-    times = [
-        one.created_ms
-        for one in found.segments
-        if one.parents
-        and (len(one.parents) > 1) is merge
-        and not any(_is_legacy(found, parent) for parent in one.parents)
-    ]
-    return max(times, default=None)
-
-
-def _is_legacy(found: ScalableTopic, segment_id: int) -> bool:
-    segment = found.segment(segment_id)
-    return segment is not None and segment.is_legacy
+def _scaled(found: ScalableTopic) -> Json:
+    """Return when a segment was last split, merged, or given other buckets, as what came of it says: also a migration does the last."""
+    times: dict[str, int] = {}
+    for one in found.segments:
+        parents = [parent for number in one.parents if (parent := found.segment(number)) is not None]
+        if not parents:
+            continue
+        is_same = [(parent.start, parent.end) for parent in parents] == [(one.start, one.end)]
+        key = "lastMergeAt" if len(parents) > 1 else "lastRebucketAt" if is_same else "lastSplitAt"
+        times[key] = max(times.get(key, 0), one.created_ms)
+    return {key: _time(times[key]) for key in ("lastSplitAt", "lastMergeAt", "lastRebucketAt") if key in times}
 
 
 def _subscriptions(reader: EntryReader, name: TopicName, stats: Mapping[int, TopicStats]) -> Json:
     """Return the subscriptions, those with consumers that read in order first: only of these a controller keeps nodes."""
     txn, root = reader.txn, f"{name.scalable_path}/subscriptions"
     streams = list(iter_children(txn, root))
-    all_names = sorted({one for row in stats.values() for one in row.subscriptions})
+    there = {one for row in stats.values() for one in row.subscriptions}
+    others = in_hash_order(sorted(there.difference(streams)))
     shown = {}
-    for subscription in (
-        *(one for one in streams if one in all_names),
-        *(one for one in all_names if one not in streams),
-    ):
+    for subscription in (*(one for one in streams if one in there), *others):
         of_it = {
             number: row.subscriptions[subscription]
             for number, row in sorted(stats.items())
@@ -147,7 +139,7 @@ def _subscriptions(reader: EntryReader, name: TopicName, stats: Mapping[int, Top
             **_OUT,
             "msgRateRedeliver": 0.0,
             "messageAckRate": 0.0,
-            "uncoveredSegmentIds": [],
+            "uncoveredSegmentIds": [number for number in sorted(stats) if number not in of_it],
             "segments": {number: _on_segment(one) for number, one in of_it.items()},
             "consumers": [{"consumerName": one, "connected": False} for one in consumers],
         }

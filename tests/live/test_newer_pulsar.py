@@ -22,7 +22,6 @@ from tests.worlds import copy_tree, oracle, world
 pytestmark = pytest.mark.live
 WORLD = "scalable"
 LEDGERS = (3, 4, 26, 27, 28, 31, 32, 33, 34, 35)
-ACCEPTED = ("--accept-unknown-tree", "/topics", "--accept-unknown-tree", "/txn")
 _READER = Path(__file__).with_name("ScalableReader.java")
 _COOKIE = b"/ledgers/cookies/bk-0"
 _MADE_AT = b"/pulsar/w5"
@@ -64,21 +63,26 @@ def test_all_messages_are_served_after_every_command(tmp_path: Path, broker: Bro
             subprocess.run(
                 [sys.executable, "-m", "pulsar_admin", "--store", store, *shlex.split(row["mend"])[1:]], check=True
             )
-    for accepted in ((), (*ACCEPTED, "--force")):
-        for ledger in LEDGERS:
-            refused(store, "ledgers", "delete", ledger, *accepted)
-            refused(store, "ledgers", "forget", ledger, *accepted)
-    refused(store, "store", "recover")
+    for ledger in LEDGERS:
+        refused(store, "ledgers", "delete", ledger, "--force")
+        refused(store, "ledgers", "forget", ledger, "--force")
     refused(store, "namespaces", "delete", "acme/n", "--force")
-    refused(store, "store", "reclaim", source / "bookkeeper", "--metadata", source / "metadata")
     run_toolkit(store, "topics", "reset-cursor", "acme/n/a", "-s", "s2", "-m", "earliest")
+    for words in (
+        ("topics", "create-subscription", "topic://acme/n/scal", "-s", "all", "-m", "earliest"),
+        ("scalable-topics", "create", "acme/n/new", "-s", "3"),
+        ("store", "recover", "--level", "A", "--dry-run"),
+    ):
+        run_toolkit(store, *words)
     run_toolkit(store, "store", "export", "standalone", broker.data)
     moved(broker.data)
     broker.start()
     java, jars = find_java() / "bin" / "java", broker.distribution / "lib" / "*"
     for topic, subscriptions in oracle(WORLD)["read"].items():
-        for subscription, expected in subscriptions.items():
+        for subscription, expected in {**subscriptions, "all": 300}.items():
             words = [java, "-Xmx400m", "-cp", jars, _READER, broker.service_url, f"topic://{topic}", subscription]
             said = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=True).stdout
             assert f"messages {expected}\n" in said
+    layout = broker.get("scalable/acme/n/new")
+    assert [row["hashRange"]["end"] for row in layout["segments"].values()] == [21844, 43689, 65535]
     assert broker.get("persistent/acme/n/a/stats")["subscriptions"]["s2"]["msgBacklog"] == 120
