@@ -138,6 +138,10 @@ def current_app() -> App:
     ctx = click.get_current_context().find_root()
     if _APP not in ctx.meta:
         app = App(build_settings(ctx.meta.get(GIVEN, {})))
+        if app.settings.quiet:
+            import logging
+
+            logging.getLogger("pulsar_admin").setLevel(logging.ERROR)
         if app.settings.tz is not None:
             from pulsar_admin.columns import times_shown_in
 

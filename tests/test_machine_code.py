@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from pulsar_admin.store.engine.spark_session import pack_code
@@ -97,3 +98,25 @@ def test_code_that_calls_what_was_changed_in_another_file_is_compiled_again(tmp_
         (package / "inner.py").write_text(decorated.format("", "step", f"value * {factor}"))
         ask = "from made.outer import outer\nprint(outer(10))"
         assert _python(tmp_path, ask, XDG_CACHE_HOME=str(tmp_path / "caches")) == wanted
+
+
+def test_a_first_use_on_a_terminal_says_why_it_takes_long_once(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(_SUM)
+    environment = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
+    for said in (1, 0):
+        leader, follower = os.openpty()
+        subprocess.run(
+            [sys.executable, "program.py"],
+            env={**environment, "XDG_CACHE_HOME": str(tmp_path / "caches")},
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=follower,
+            check=True,
+        )
+        os.close(follower)
+        written = b""
+        with suppress(OSError):  # EIO: all was read
+            while part := os.read(leader, 4096):
+                written += part
+        os.close(leader)
+        assert written.count(b"first use: compiling for this machine, once") == said

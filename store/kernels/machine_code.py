@@ -10,6 +10,7 @@ Processes that need the same function at once, as Spark's do on a new machine, d
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import pickle
 import stat
@@ -32,6 +33,7 @@ _FOLDER = "pulsar-admin-toolkit"
 _WAIT_S = 120  # of a process that stands still no other waits longer: it compiles for itself
 _LOOK_S = 0.05
 _DIGEST_BYTES = sha256().digest_size
+_FIRST_USE = "first use: compiling for this machine, once; this takes half a minute"
 
 caching: Any = import_module("numba.core.caching")  # Any: which types these two have depends on the version
 config: Any = import_module("numba.core.config")
@@ -192,6 +194,13 @@ def _in_turn(compile_for: Callable[[Any], Any]) -> Callable[[Any], Any]:  # Any:
     return compile_in_turn
 
 
+@cache
+def _say_first_use(folder: str) -> None:
+    """Log why nothing seems to happen, on a terminal alone, where ``folder`` has no machine code yet."""
+    if os.isatty(2) and not any(Path(folder).glob("*.nbi")):
+        logging.getLogger(__name__).warning(_FIRST_USE)
+
+
 class _Cache(caching.FunctionCache):
     _impl_class = _Kept
 
@@ -204,6 +213,8 @@ class _Cache(caching.FunctionCache):
         found = super().load_overload(signature, context)
         if found is None and _TURN.take(self._cache_path):
             found = super().load_overload(signature, context)
+        if found is None:
+            _say_first_use(self._cache_path)
         return found
 
     def save_overload(self, signature: Any, compiled: Any) -> None:  # Any: numba's
