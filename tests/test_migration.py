@@ -7,6 +7,7 @@ import shlex
 
 import pytest
 
+from pulsar_admin.command_table import MEANT
 from tests.test_docs import COMMANDS, DOCS, _aliases
 
 LINES = sorted(
@@ -17,6 +18,7 @@ LINES = sorted(
     }
 )
 NAMES = {alias: name for name in COMMANDS for alias in (name, *_aliases(name))}
+NAMES |= {plain: meant for plain, meant in MEANT.items() if meant in NAMES}
 GROUPS = {name.rpartition(" ")[0] for name in COMMANDS}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,20 @@ def test_page(page: str, number: int, cli: Cli, tmp_path: Path, monkeypatch: pyt
 
     assert replayed(part, run) == part
     assert lines
+
+
+def test_a_night_task_is_two_commands_at_most_and_its_answer_holds_the_fact() -> None:
+    """That the pages show what the commands answer is tested above."""
+    tasks = parts_of("night-tasks.md")[1:]
+    for task in tasks:
+        shown = "".join(re.findall(r"^```console\n(.*?)^```$", task, re.DOTALL | re.MULTILINE))
+        typed = [line for line in shown.splitlines() if line.startswith("$ pulsar-admin ")]
+        facts = re.findall(r"^<!-- fact: (.*) -->$", task, re.MULTILINE)
+        assert facts
+        assert 1 <= len(typed) <= 2
+        answers = "\n".join(line for line in shown.splitlines() if line not in typed)
+        assert not [fact for fact in facts if fact not in answers], facts
+    assert len(tasks) == 24
 
 
 def test_every_page_runs() -> None:
