@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
+from pulsar_admin.store.engine.secrets import hide_url
 from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.errors import LimitExceeded, SliceFailed, StoreError
 
@@ -45,8 +46,9 @@ class FailedSlice(Struct, frozen=True):
     def error(self) -> StoreError:
         """Return what to report: SliceFailed, or LimitExceeded where memory was too small."""
         piece = self.piece
-        where = f"{piece.path}, bytes {piece.start:,} to {piece.end:,}"
-        facts = {"path": piece.path, "start": piece.start, "end": piece.end, "reason": self.reason}
+        path = hide_url(piece.path)
+        where = f"{path}, bytes {piece.start:,} to {piece.end:,}"
+        facts = {"path": path, "start": piece.start, "end": piece.end, "reason": self.reason}
         if self.out_of_memory:
             hint = "give --memory more, or run fewer --jobs"
             return LimitExceeded(f"{where} needs more memory: {self.reason}", hint=hint, **facts)

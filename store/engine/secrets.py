@@ -14,6 +14,11 @@ _NAMES = r"[\w.-]*(?:token|passw(?:or)?d|passphrase|secret|credential|authorizat
 def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
     """What is replaced by what. Compiled on use: 1 ms, and few messages hold an = or @."""
     return (
+        # key:secret@ of a URL of objects: a secret may have slashes, and a path that was made of a URL has one less
+        (
+            re.compile(r"(\b(?:s3[an]?|gs|gcs|abfss?|wasbs?|hdfs):/{1,2})[^\s/?#'\":@]+:[^\s?#'\"@]*@", re.IGNORECASE),
+            rf"\1{HIDDEN}@",
+        ),
         # user:password@ of any URL
         (re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s/?#'\"]*@", re.IGNORECASE), rf"\1{HIDDEN}@"),
         # Spark Connect sends every parameter of its URL as a header, so any of them may be the secret

@@ -31,7 +31,7 @@ from pulsar_admin.store.engine.operation import (
     unpack_slice,
 )
 from pulsar_admin.store.engine.slices import FileRange
-from pulsar_admin.store.engine.spark_session import core_count, job_error, text_of
+from pulsar_admin.store.engine.spark_session import core_count, job_error, name_jobs, text_of
 from pulsar_admin.store.engine.workers import prepare_workers
 from pulsar_admin.store.errors import LimitExceeded
 
@@ -123,7 +123,7 @@ class SparkEngine(Struct):
         rest = deque(pieces)
         again = pieces
         try:
-            rows, failures = split_reduced(operation, self._collect(frame, rest, finished))
+            rows, failures = split_reduced(operation, self._collect(operation, frame, rest, finished))
         except LimitExceeded:  # a worker died, again and again: small jobs show of which slice
             pass
         else:
@@ -134,10 +134,11 @@ class SparkEngine(Struct):
         while rest:
             finished(rest.popleft())
 
-    def _collect(self, frame: DataFrame, rest: deque[FileRange], finished: Finished) -> pa.Table:
+    def _collect(self, operation: Reducing, frame: DataFrame, rest: deque[FileRange], finished: Finished) -> pa.Table:
         """Return the rows of a frame; as many slices leave ``rest`` as tasks that read one have ended. A stop cancels the job."""
         tasks = len(rest)
         pool = ThreadPoolExecutor(1)
+        pool.submit(name_jobs, self.session, operation, list(rest)).result()  # of the one thread
         job = pool.submit(frame.toArrow)
         try:
             while not wait([job], _PROGRESS_S).done:
@@ -202,6 +203,7 @@ class SparkEngine(Struct):
                     yield row_of(index, pack_slice(operation, group[index], "lz4"))
             keep_loaded()
 
+        name_jobs(self.session, operation, group)
         frame = self.session.range(0, len(group), 1, len(group)).mapInArrow(work, from_arrow_schema(PACKED))
         try:
             answers = frame.toArrow().to_batches()

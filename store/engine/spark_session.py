@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,9 +29,12 @@ from pulsar_admin.store.engine.secrets import hide_secrets, hide_url
 from pulsar_admin.store.errors import InvalidValue, LimitExceeded, MissingComponent, Refused, StoreError
 from pulsar_admin.store.extras import require
 from pulsar_admin.store.files import Scratch, scratch_directory
+from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from pulsar_admin.store.engine.slices import FileRange
 
 
 _CAUSE = re.compile(r"^\s*(?:Caused by: |: )?((?:[\w$]+\.)*_?[A-Z][\w$]*(?:Error|Exception|Exit|Interrupt)): (.+)$")
@@ -255,6 +258,13 @@ def is_stopped(session: SparkSession) -> bool:
 def core_count(session: SparkSession) -> int:
     """Return how many cores the executors of a session have in all; 0 for Spark Connect, which does not say."""
     return 0 if is_connect(session) else session.sparkContext.defaultParallelism
+
+
+def name_jobs(session: SparkSession, step: object, pieces: Sequence[FileRange]) -> None:
+    """Name the jobs that this thread starts, for Spark's UI: the command is their group, the step and its files their description."""
+    if not is_connect(session):
+        what = f"{counted(len(pieces), 'slice')} from {hide_url(pieces[0].path)} on"
+        session.sparkContext.setJobGroup(str(session.sparkContext.appName), f"{type(step).__name__}: {what}")
 
 
 def executor_count(session: SparkSession) -> int:

@@ -40,4 +40,5 @@ def on_spark(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         yield SparkEngine(session)
 
     monkeypatch.setattr("pulsar_admin.engine.open_engine", open_engine)
+    monkeypatch.setattr("pulsar_admin.engine.spark_note", lambda *_: "")  # it depends on time
     return opened
