@@ -95,7 +95,7 @@ class PackedPlaces(Struct, frozen=True):
         return list(zip(runs["ledger_id"].tolist(), runs["first_entry"].tolist(), lasts.tolist(), strict=True))
 
     def _runs(self) -> Array:
-        return np.frombuffer(zlib.decompress(self.packed), _RUN)
+        return np.frombuffer(self.packed, _RUN)
 
     def _ids(self, runs: Array) -> tuple[Array, Array]:
         counts = runs["entries"]
@@ -105,12 +105,12 @@ class PackedPlaces(Struct, frozen=True):
 
 def pack_places(places: Places, heads: bool) -> PackedPlaces:
     """Return the places of a batch in few bytes; ``heads``: whether the beginnings of large entries will do."""
-    files = tuple(np.unique(places.files).tolist())
     ends = places.offsets + np.int64(_SIZE_BYTES) + places.sizes
     follows = places.offsets[1:] == ends[:-1]
-    follows &= (np.diff(places.entry_ids) == 1) & (np.diff(places.ledger_ids) == 0)
-    follows &= (places.files[1:] == places.files[:-1]) & (places.digests[1:] == places.digests[:-1])
+    for column, step in ((places.entry_ids, 1), (places.ledger_ids, 0), (places.files, 0), (places.digests, 0)):
+        follows &= column[1:] == column[:-1] + column.dtype.type(step)
     firsts = np.append(0, np.flatnonzero(~follows) + 1)
+    files = tuple(sorted(set(places.files[firsts].tolist())))
     is_large = heads and places.bytes >= HEADS_BYTES * len(places)
     if is_large or len(firsts) * _RUN_ENTRIES > max(len(places), 8 * _RUN_ENTRIES):
         columns = [_tightened(getattr(places, name)) for name in Places.__struct_fields__]
@@ -121,7 +121,7 @@ def pack_places(places: Places, heads: bool) -> PackedPlaces:
     runs["entries"] = lasts - firsts + 1
     runs["file"], runs["digest_bytes"] = places.files[firsts], places.digests[firsts]
     runs["start"], runs["end"] = places.offsets[firsts], ends[lasts]
-    return PackedPlaces(zlib.compress(runs.tobytes(), 1), files, places.bytes, len(places), False)
+    return PackedPlaces(runs.tobytes(), files, places.bytes, len(places), False)
 
 
 def _tightened(column: Array) -> Any:  # Any: what ``_loosened`` takes

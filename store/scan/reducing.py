@@ -70,6 +70,10 @@ class Reduction:
         """Whether entries behind those of a row cannot change the answer."""
         return False
 
+    def joined(self, rows: Sequence[Row]) -> Row:
+        """Return the row of rows that follow each other; a row alone is that already."""
+        return rows[0] if len(rows) == 1 else self.merge(rows)
+
 
 class Part(NamedTuple):
     """The row of the batches ``first`` to ``end`` (excluded), and the batches of their window and scan; an end of −1 is not known."""
@@ -251,7 +255,7 @@ class Reductions:
             raise self._failed[index]
         numbers = self._of_scans[index]
         if not numbers:
-            return self._reduction.close(self._reduction.merge([]))
+            return self._reduction.close(self._reduction.joined([]))
         parts = self._parts.get(numbers.start, [])
         for number in numbers:
             batch = self._left.pop(number, None)
@@ -260,7 +264,7 @@ class Reductions:
         # Of a scan that was handed out in several turns the end was not known.
         whole = merge_parts(self._reduction, [part._replace(scan_end=numbers.stop) for part in parts])
         self._parts[numbers.start] = whole
-        return self._reduction.close(self._reduction.merge([part.row for part in whole]))
+        return self._reduction.close(self._reduction.joined([part.row for part in whole]))
 
     def _read_here(self, scan: EntryScan) -> Row:
         judged: list[Row] = []
@@ -272,11 +276,11 @@ class Reductions:
                 if rows and self._reduction.is_enough(rows[-1]):
                     break
                 if len(rows) >= _TOGETHER:
-                    rows = [self._reduction.merge(rows)]
-            judged.append(self._reduction.judge(self._reduction.merge(rows)))
+                    rows = [self._reduction.joined(rows)]
+            judged.append(self._reduction.judge(self._reduction.joined(rows)))
             if self._reduction.is_enough(judged[-1]):
                 break
-        return self._reduction.close(self._reduction.merge(judged))
+        return self._reduction.close(self._reduction.joined(judged))
 
     def _read_again(self, scan: EntryScan, packed: PackedPlaces) -> Row:
         """Return the row of a batch that no engine could give: what is wrong with it is noted, or raised, as ever."""
@@ -285,7 +289,7 @@ class Reductions:
             groups = [packed.places()]
         else:
             groups = EntryScan(self._reader, packed.parts(), scan.heads, scan.batch_bytes, scan.digests).groups()
-        return self._reduction.merge([row for places in groups for row in self._rows_here(scan, places)])
+        return self._reduction.joined([row for places in groups for row in self._rows_here(scan, places)])
 
     def _rows_here(self, scan: EntryScan, places: Places) -> list[Row]:
         if self._again is None:
