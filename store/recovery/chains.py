@@ -53,6 +53,10 @@ _POINTERS = (CURSOR, COMPACTED, BUCKET)
 _STEADY_PRODUCERS = 2  # that go on, where nothing else says so: one alone may be chance
 
 
+ONE_WITNESS = "one witness only"
+"""Why ledgers stay apart that a person may join."""
+
+
 class Join(Struct, frozen=True):
     """Two ledgers that belong to one topic, with the evidence; or, with a reason in ``refused``, two that stay apart."""
 
@@ -77,6 +81,17 @@ class Chains(Struct, frozen=True):
     groups: tuple[LedgerGroup, ...]
     joins: tuple[Join, ...]
     refused: tuple[Join, ...]
+
+    def probable(self) -> dict[int, list[int]]:
+        """Return the groups with which one witness alone would join a group, each by its first ledger."""
+        first = {ledger: group.ledger_ids[0] for group in self.groups for ledger in group.ledger_ids}
+        found: dict[int, set[int]] = defaultdict(set)
+        for join in self.refused:
+            one, other = first[join.ledger_id], first[join.next_id]
+            if join.refused == ONE_WITNESS and one != other:
+                found[one].add(other)
+                found[other].add(one)
+        return {ledger: sorted(others) for ledger, others in found.items()}
 
 
 def find_chains(
@@ -363,7 +378,7 @@ def _judge(
     if not refused and not unique:
         refused = "more than one ledger continues these numbers"
     if not refused and not (index or len(steady) >= _STEADY_PRODUCERS or given):
-        refused = "one witness only" if good else "the producer's numbers come up in several ledgers"
+        refused = ONE_WITNESS if good else "the producer's numbers come up in several ledgers"
     return Join(a.ledger_id, b.ledger_id, tuple(said)), refused
 
 

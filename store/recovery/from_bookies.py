@@ -362,6 +362,7 @@ def _cluster_nodes(txn: Txn, cluster: str, work: _MadeOfBookies) -> Iterator[tup
 
 def name_rows(reader: EntryReader, named: NamedLedgers) -> Iterator[NameRow]:
     """Yield the rows of a file of names: each topic, and its subscriptions below it."""
+    probable = named.chains.probable()
     for group in named.chains.groups:
         ledgers = [named.evidence[one] for one in group.ledger_ids]
         times = [one.publish_ms for one in ledgers if one.publish_ms]
@@ -378,6 +379,7 @@ def name_rows(reader: EntryReader, named: NamedLedgers) -> Iterator[NameRow]:
             last=_time(max(high for _, high in times)) if times else "",
             producers=" ".join(sorted({str(name) for one in ledgers for name in one.producers})[:10]),
             evidence="; ".join(naming.witnesses) if naming else group.kind,
+            probably_with=" ".join(map(str, probable.get(group.ledger_ids[0], ()))),
         )
         for name, chain in _subscriptions(reader, named, group):
             last, _ = read_cursor_ledger(reader.txn, reader, chain[-1])
@@ -396,11 +398,33 @@ def _time(time_ms: int) -> str:
 
 
 TOPIC, SUBSCRIPTION = "topic", "subscription"
-COLUMNS = ("kind", "ledger", "name", "of", "ledgers", "entries", "messages", "first", "last", "producers", "evidence")
+COLUMNS = {
+    **{
+        name: name
+        for name in (
+            "kind",
+            "ledger",
+            "name",
+            "of",
+            "ledgers",
+            "entries",
+            "messages",
+            "first",
+            "last",
+            "producers",
+            "evidence",
+        )
+    },
+    "probablyWith": "probably_with",
+}
+"""Of the file of names: column → field."""
 
 
 class NameRow(Struct, frozen=True):
-    """A row of the file of names: its kind, the ledger that identifies the object, its name, and hints for finding the name."""
+    """A row of the file of names: its kind, the ledger that identifies the object, its name, and hints for finding the name.
+
+    ``probably_with``: rows of topics, by ``ledger``, that one witness alone would join: who gives them one name joins them.
+    """
 
     kind: str
     ledger: int
@@ -413,6 +437,7 @@ class NameRow(Struct, frozen=True):
     last: str = ""
     producers: str = ""
     evidence: str = ""
+    probably_with: str = ""
 
 
 class GivenNames(Struct, frozen=True):
@@ -428,7 +453,7 @@ def write_names(path: Path, rows: Iterable[NameRow]) -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for row in rows:
-        values = (getattr(row, name) for name in COLUMNS)
+        values = (getattr(row, name) for name in COLUMNS.values())
         writer.writerow(["" if value is None else value for value in values])
     with create_file(path) as file:
         file.write(text.getvalue().encode())

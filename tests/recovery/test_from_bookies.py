@@ -223,6 +223,7 @@ def test_names_of_the_operator(cli: Cli, bare: Path, tmp_path: Path) -> None:
     assert cli(*recover, "--dry-run").exit_code == 0
     with names.open() as file:
         rows = list(csv.DictReader(file))
+    assert list(rows[0])[-1] == "probablyWith"
     row = next(row for row in rows if row["ledgers"].startswith("8 19 21"))
     row["name"] = "persistent://public/default/plain"
     subscription = next(row for row in rows if row["ledger"] == "271")
