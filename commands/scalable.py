@@ -107,14 +107,14 @@ def create(app: App, topic: str, segments: int, property: tuple[str, ...]) -> Sh
 
 @_declared(
     "scalable-topics delete",
-    "acme/orders/lines --force --dry-run",
+    "acme/orders/lines --dry-run",
     changes=True,
     output=_SAID,
     errors=_CHANGES,
-    helps={"force": "Also with its subscriptions, and with what cannot be read."},
+    helps={"force": "Also with what cannot be read. No consumer is connected to files."},
 )
 def delete(app: App, topic: str, force: bool) -> Shown:
-    """Delete a scalable topic with its segments, ledgers and schema."""
+    """Delete a scalable topic with its segments, subscriptions, ledgers and schema."""
     app.change(app.api.delete_scalable_topic(topic, force=force))
     return Printed(f"Deleted scalable topic {topic}", of_change=True)
 

@@ -484,7 +484,8 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
         "create": Row("pulsar_admin.commands.scalable:create", "Create a scalable topic."),
         "delete": Row(
-            "pulsar_admin.commands.scalable:delete", "Delete a scalable topic with its segments, ledgers and schema."
+            "pulsar_admin.commands.scalable:delete",
+            "Delete a scalable topic with its segments, subscriptions, ledgers and schema.",
         ),
         "seek": Row(
             "pulsar_admin.commands.scalable:seek",

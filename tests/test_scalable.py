@@ -141,8 +141,7 @@ def test_new_segments_are_as_a_controller_made_those_of_the_world(cli: Cli, tmp_
     for number in ("0", "1"):
         assert [*made["segments"][number]] == [*theirs["segments"][number]]
         assert [made["segments"][number][key] for key in alike] == [theirs["segments"][number][key] for key in alike]
-    assert cli("--store", path, "scalable-topics", "delete", "acme/n/scal").exit_code == 3
-    assert cli("--store", path, "scalable-topics", "delete", "acme/n/scal", "--force", "--yes").exit_code == 0
+    assert cli("--store", path, "scalable-topics", "delete", "acme/n/scal", "--yes").exit_code == 0
     left = nodes_of(path)
     assert [name for name in left if "/scal" in name and not name.startswith("/txn")] == []
     assert cli("--store", path, "store", "undo", "2").exit_code == 0

@@ -609,7 +609,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         return self._planned_rows(plan_create_scalable, parse_scalable(name), count, properties or {})
 
     def delete_scalable_topic(self, name: str, *, force: bool = False) -> Plan:
-        """Plan deleting a scalable topic with its segments, ledgers and schema, with ``force`` also its subscriptions.
+        """Plan deleting a scalable topic with its segments, subscriptions, ledgers and schema, with ``force`` also unreadable ones.
 
         Raises TopicNotFound, Refused, MetadataCorrupt.
         """

@@ -93,8 +93,8 @@ def _active(segment_id: int, start: int, end: int, segments: int, now_ms: int) -
 def plan_delete_scalable(reader: EntryReader, name: TopicName, now_ms: int, *, force: bool) -> Plan:
     """Plan deleting a scalable topic with its segments, their cursors and ledgers, and its schema.
 
-    Raises TopicNotFound, MetadataCorrupt; Refused for one with subscriptions unless ``force``, and for one that was migrated: the topics
-    that it was are deleted by their own names first.
+    With ``force`` also what cannot be read; a broker asks for it only while consumers are connected. Raises TopicNotFound, MetadataCorrupt,
+    and Refused for one that was migrated: the topics that it was are deleted by their own names first.
     """
     txn = reader.txn
     found = read_scalable(txn, name)
@@ -110,12 +110,6 @@ def plan_delete_scalable(reader: EntryReader, name: TopicName, now_ms: int, *, f
     bases = [] if find_node(txn, regular.path) is not None else [regular]
     plan = plan_delete(reader, _DELETE, segments, bases, now_ms, force=force, whole_topic=True)
     subscriptions = sorted({one for part in plan.parts for one in (part.before or {}).get("subscriptions", ())})
-    if subscriptions and not force:
-        raise Refused(
-            f"{name} has active subscriptions: {', '.join(subscriptions)}",
-            hint="--force deletes them as well",
-            topic=str(name),
-        )
     paths = [node.path for node in iter_nodes(txn, f"{name.scalable_path}/")]
     steps = [delete_step(txn, path) for path in (*paths, name.scalable_path)]
     part = DeletedPart(topic=str(name), before={"segments": len(found.segments), "subscriptions": subscriptions})

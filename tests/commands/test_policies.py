@@ -14,6 +14,7 @@ from pulsar_admin import lookup
 from pulsar_admin.policy_rows import policy_rows
 from pulsar_admin.store.changes.plan import ChangeKind, Plan, apply_plan, put_value_step
 from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.upstream_list import upstream_commands
 from tests.conftest import Cli
 from tests.live.policy_commands import LINES, STORED, commands_of, stored_policies
 from tests.stores import copied
@@ -110,7 +111,10 @@ def _comparable(value: Any) -> Any:
 @pytest.mark.parametrize("group", lookup.OF_POLICIES)
 def test_every_policy_command_is_recorded(group: str) -> None:
     asked = {" ".join(shlex.split(line)[:2]) for line in commands_of(LINES.read_text())}
-    unasked = {f"{group} {name}" for name in policy_rows(group)} - asked
+    older = {
+        path for path, row in upstream_commands().items() if "since" not in row
+    }  # of 5.0: golden/answers-5.0.1.txt
+    unasked = older.intersection(f"{group} {name}" for name in policy_rows(group)) - asked
     assert unasked == UNRECORDED.get(group, set())
 
 
