@@ -1,4 +1,7 @@
-"""A topic and a namespace deleted through the real ``pulsar-admin`` come back: every message, every subscription where it stood."""
+"""A topic and a namespace deleted through the real ``pulsar-admin`` come back: every message, every subscription where it stood.
+
+The topic is created again under its name before that, as by a client that was still connected.
+"""
 
 from __future__ import annotations
 
@@ -104,13 +107,26 @@ def test_they_come_back(cluster: Cluster, tmp_path: Path) -> None:
     admin(cluster, "topics", "delete", "-f", GONE)
     admin(cluster, "namespaces", "delete", "-f", NAMESPACE)
     assert NAMESPACE not in cluster.get("namespaces/acme")
+    client = open_client(cluster.service_url)
+    name = f"persistent://{GONE}"
+    client.subscribe(
+        name, "twenty", pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest
+    ).close()
+    producer = client.create_producer(name, batching_enabled=False, schema=pulsar.schema.StringSchema())
+    place = producer.send("again")
+    client.close()
+    again = (place.ledger_id(), place.entry_id(), b"again")
+    assert again[0] > max(ledger for ledger, _, _ in sent[GONE])
     # Of a namespace that it serves a broker would not notice that a topic is back.
     cluster.put("namespaces/public/default/unload")
     wait_until(lambda: not owners(cluster), "nobody owns a bundle")
     confs = [word for bookie in cluster.bookies for word in ("--bookie-conf", bookie.configuration)]
     run_toolkit(store, "store", "import", "cluster", "--zookeeper", cluster.zookeeper_address, *confs)
     history = ("--zookeeper", cluster.zookeeper_data)
+    gone = {row["topic"]: row for row in run_toolkit(store, "topics", "undelete", *history)}
+    assert gone[name]["deleted"] < gone[name]["recreated"]
     run_toolkit(store, "topics", "undelete", GONE, "--in-place", *history)
+    sent[GONE].append(again)
     run_toolkit(store, "topics", "undelete", "--namespace", NAMESPACE, "--in-place", *history)
     run_toolkit(store, "store", "export", "zookeeper", cluster.zookeeper_address, "--yes")
     client = open_client(cluster.service_url)
