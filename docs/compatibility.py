@@ -181,7 +181,27 @@ a running broker, worker or proxy and ends with exit code 7. `open`: not impleme
     text += "".join(_count_row(f"[`{name}`](#{name.lower()})", rows) for name, rows in admin.items())
     text += _count_row("all", [line for rows in admin.values() for line in rows])
     text += "".join(_group(name, rows) for name, rows in admin.items())
+    text += _ONLY_5 + "".join(
+        f"- `{path}`: {', '.join(f'`{one}`' for one in options.split())}\n" for path, options in OPTIONS_OF_5.items()
+    )
     return text + "".join(_program(name, groups[name]) for name in PROGRAMS)
+
+
+_ONLY_5 = """
+### Options of one version
+
+These options of 5.0.1 are not here; commands that need a broker, and options that upstream only spells otherwise, are left out:
+
+"""
+OPTIONS_OF_5: Mapping[str, str] = {
+    "clusters create": "--tls-factory-class-name --tls-factory-config",
+    "clusters update": "--tls-factory-class-name --tls-factory-config",
+    "namespaces set-clusters": "--skipCompareTopicPartitions",
+    "namespaces set-is-allow-auto-update-schema": "--enable-for-replicator",
+    "topics analyze-backlog": "--backlog-scan-max-entries --plain --quiet",
+    "topics list": "--property",
+}
+"""What pulsar-admin 5.0.1 takes and no command here does, by command."""
 
 
 def _program(name: str, rows: Sequence[Line]) -> str:

@@ -220,6 +220,7 @@ def test_when_a_cursor_became_idle_survives(cli: Cli, tmp_path: Path) -> None:
     [
         ("terminate", "segment://acme/n/scal/0000-7fff-3"),
         ("delete", "segment://acme/n/scal/0000-7fff-3"),
+        ("delete", TOPIC),
         ("create", "topic://acme/n/new"),
         ("create", "segment://acme/n/new/0000-ffff-0"),
         ("truncate", "segment://acme/n/scal/0000-ffff-2"),

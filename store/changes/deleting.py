@@ -53,7 +53,7 @@ from pulsar_admin.store.model.topics import (
     read_partitioned,
     read_topic,
 )
-from pulsar_admin.store.names import NamespaceName, Position, TopicName, decode_name, shell_word
+from pulsar_admin.store.names import SCALABLE, NamespaceName, Position, TopicName, decode_name, shell_word
 from pulsar_admin.store.policies.trimming import trimmable
 from pulsar_admin.store.wording import counted, listed, plural
 
@@ -208,6 +208,12 @@ def check_deletable(txn: Txn, name: TopicName, *, force: bool = False) -> TopicN
     Raises TopicNotFound, and Refused for a partitioned topic. Unless ``force``, also raises MetadataCorrupt, and
     Refused for a transaction log, which a broker deletes together with its topic.
     """
+    if name.domain == SCALABLE:
+        raise Refused(
+            f"{name} is a scalable topic",
+            hint=f"delete it with its segments: pulsar-admin scalable-topics delete {shell_word(name)}",
+            topic=str(name),
+        )
     if force and find_node(txn, name.path) is not None:
         return name
     if find_node(txn, name.path) is None and read_partitioned(txn, name).partitions:

@@ -259,7 +259,7 @@ def _check_segment(path: str) -> None:
         raise Refused(
             f"{name} is {'a scalable topic' if name.domain == SCALABLE else 'a segment of ' + str(name.whole)}: a broker's controller "
             "creates, seals and deletes segments",
-            hint=f"see: pulsar-admin scalable-topics get-metadata {shell_word(name.whole)}",
+            hint="those of topics that are created or deleted as a whole go with them: see pulsar-admin scalable-topics --help",
             topic=str(name),
         )
 
