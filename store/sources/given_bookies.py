@@ -168,13 +168,15 @@ def _by_content(given: GivenBookie, directories: Iterable[Path]) -> Bookie:
             cookie = None if held else read_given_cookie(path)  # with files that tell, it does not matter
             if cookie is not None:
                 held |= tell(path, cookie, Counter(chain.from_iterable(roles.values())))
-    for path, held in roles.items():
+    for held in roles.values():
         if not held:
             held.add(_LEDGER)
-        cookie = read_given_cookie(path) if held == {_LEDGER} else None
+    ledger_dirs = [path for path, held in roles.items() if _LEDGER in held]
+    if len(ledger_dirs) == 1 and not any(_JOURNAL in held for held in roles.values()):
+        cookie = read_given_cookie(ledger_dirs[0])
         # Its one directory is both: the journals in it are gone.
-        if cookie is not None and len(cookie.ledger_dirs) == 1 and {*cookie.journal_dirs} == {*cookie.ledger_dirs}:
-            held.add(_JOURNAL)
+        if cookie is not None and {*cookie.journal_dirs} == {*cookie.ledger_dirs}:
+            roles[ledger_dirs[0]].add(_JOURNAL)
     ledgers, journals, indexes = (
         tuple(path for path, held in roles.items() if role in held) for role in (_LEDGER, _JOURNAL, _INDEX)
     )
