@@ -16,6 +16,7 @@ from pulsar_admin.context import App, Result, Shown
 from pulsar_admin.options import ParsedType, command, pass_app
 from pulsar_admin.store import errors
 from pulsar_admin.store.wording import counted
+from pulsar_admin.typable import typable
 
 if TYPE_CHECKING:
     from pulsar_admin.api.ledgers import RecoveryLevel
@@ -171,7 +172,7 @@ def _start_lines(found: Preflight) -> list[str]:
             f"{name} {'does not start' if ends else 'starts'}{'' if faults else ', and nothing is in its way'}"
         )
         for fault in (*ends, *(fault for fault in faults if fault.starts)):
-            lines += [f"  {fault.text}", f"    next: {fault.cure}"]
+            lines += [f"  {fault.text}", typable(f"    next: {fault.cure}")]
     return [*lines, ""] if lines else []
 
 

@@ -142,7 +142,7 @@ def iter_log_ledgers(disk: Disk, problems: list[str]) -> Iterator[LogLedgers]:
 
 
 def count_entries(disk: Disk, chosen: Array, problems: list[str]) -> int | None:
-    """Return how many entries the index of a disk has of the chosen ledgers; None if the index does not exist."""
+    """Return how many entries the index of a disk has of the chosen ledgers; None if it does not exist or, as a problem, cannot be read."""
     if disk.storage is IndexKind.FILES:
         wanted = {*disk.ledgers[chosen].tolist()}
         return sum(
@@ -150,14 +150,18 @@ def count_entries(disk: Disk, chosen: Array, problems: list[str]) -> int | None:
         )
     if not disk.indexes or not is_rocksdb(disk.indexes[0] / "locations"):
         return None
+    # Each run of neighbouring chosen ledgers is one range of keys.
+    edges = np.flatnonzero(np.diff(chosen.astype(np.int8), prepend=0, append=0))
     count = 0
-    with open_ranges(disk.indexes[0] / "locations", problems) as rows_between:
-        # Each run of neighbouring chosen ledgers is one range of keys.
-        edges = np.flatnonzero(np.diff(chosen.astype(np.int8), prepend=0, append=0))
-        for start, after in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
-            first, last = int(disk.ledgers[start]), int(disk.ledgers[after - 1])
-            end = ledger_key(last + 1) if last < LONG_MAX else b"\xff"
-            count += sum(1 for _ in rows_between(ledger_key(first), end))
+    try:
+        with open_ranges(disk.indexes[0] / "locations", problems) as rows_between:
+            for start, after in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+                first, last = int(disk.ledgers[start]), int(disk.ledgers[after - 1])
+                end = ledger_key(last + 1) if last < LONG_MAX else b"\xff"
+                count += sum(1 for _ in rows_between(ledger_key(first), end))
+    except MetadataCorrupt as error:
+        problems.append(error.message)
+        return None
     return count
 
 

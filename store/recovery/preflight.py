@@ -202,7 +202,7 @@ class LostLedger(Struct, frozen=True):
 
 def iter_lost(known: Known, bookies: Iterable[Bookie]) -> Iterator[LostLedger]:
     """Yield the ledgers that bookies delete, disk by disk: those of their indexes, then those that the indexes should have."""
-    for bookie, disk in ((one, disk) for one in bookies for disk in read_disks(one)):
+    for bookie, disk in ((one, disk) for one in bookies for disk in _disks_of(one, [])):
         lost = disk.ledgers[~known.has(disk.ledgers)]
         why = NO_INDEX if disk.storage is IndexKind.NONE else NOT_INDEXED
         off_index = [
@@ -217,6 +217,20 @@ def iter_lost(known: Known, bookies: Iterable[Bookie]) -> Iterator[LostLedger]:
             topics = {ledger_id: text for text, places in known.names.of(ids) for ledger_id in ids[places].tolist()}
             for ledger_id in ids.tolist():
                 yield LostLedger(bookie.name, ledger_id, reason, topics.get(ledger_id, ""))
+
+
+def _disks_of(bookie: Bookie, problems: list[str]) -> Sequence[Disk]:
+    """Return the disks; those of a bookie whose index cannot be read as a salvage makes it again, with all ledgers of their logs."""
+    try:
+        return read_disks(bookie)
+    except MetadataCorrupt as error:
+        problems.append(f"{error.message}; counted as after a salvage, by the entry logs")
+    disks = []
+    for directory in bookie.ledger_dirs:
+        bare = Disk(IndexKind.DB, (directory,), (), np.zeros(0, np.int64))
+        logs = [log.ledgers for log in iter_log_ledgers(bare, problems)]
+        disks.append(replace(bare, ledgers=np.unique(np.concatenate([bare.ledgers, *logs]))))
+    return disks
 
 
 def _strays(known: Known, bookie: Bookie, log: LogLedgers, indexed: Array) -> Array:
@@ -316,7 +330,7 @@ class _Forecast:
         registered = Registered(known.instance_id, known.cookies)
         faults = tuple(iter_bookie_faults(self._bookie, registered, thorough=True))
         refuses = next((fault.text for fault in faults if not fault.starts), "")
-        disks = self._disks()
+        disks = _disks_of(self._bookie, self._problems)
         self._problems += missing_directories(self._bookie)
         for disk in disks:
             self._problems += disk.problems
@@ -342,19 +356,6 @@ class _Forecast:
             not refuses,
             (*faults, *self._faults),
         )
-
-    def _disks(self) -> Sequence[Disk]:
-        """Return the disks; those of a bookie whose index cannot be read as a salvage makes it again, with all ledgers of their logs."""
-        try:
-            return read_disks(self._bookie)
-        except MetadataCorrupt as error:
-            self._problems.append(f"{error.message}; counted as after a salvage, by the entry logs")
-        disks = []
-        for directory in self._bookie.ledger_dirs:
-            bare = Disk(IndexKind.DB, (directory,), (), np.zeros(0, np.int64))
-            logs = [log.ledgers for log in iter_log_ledgers(bare, self._problems)]
-            disks.append(replace(bare, ledgers=np.unique(np.concatenate([bare.ledgers, *logs]))))
-        return disks
 
     def _disk(self, disk: Disk) -> tuple[Array, Array]:
         """Add a disk; return the ledgers that it deletes, and their bytes."""

@@ -229,6 +229,22 @@ def test_an_entry_log_that_the_index_names_and_that_is_not_there_is_named(cli: C
     assert "is not there" in answer.stderr
 
 
+@pytest.mark.parametrize("database", ["ledgers", "locations"])
+def test_a_bookie_whose_index_does_not_open_is_told_with_the_others(cli: Cli, tmp_path: Path, database: str) -> None:
+    cluster, store = scratch_copy("cluster", "crashed", tmp_path), tmp_path / "store"
+    current = cluster / "bookkeeper0" / "current"
+    (current / database / "CURRENT").write_bytes(b"")
+    words = [word for name in BOOKIES for word in ("--bookie", cluster / name)]
+    assert (
+        cli("--store", store, "store", "import", "cluster", "--zookeeper", cluster / "zookeeper", *words).exit_code == 0
+    )
+    assert cli("--store", store, "store", "preflight", "--list").exit_code == 0
+    said = cli("--store", store, "store", "preflight").stdout
+    assert f"bk0test does not start\n  {current / database} does not open" in said
+    assert "bk1test starts" in said
+    assert f"store salvage bk0test={current.parent}\n" in said
+
+
 def test_what_brokers_delete_is_told_on_a_damaged_newest_snapshot(cli: Cli, tmp_path: Path) -> None:
     """Older files reach its transaction: the forecast is the same."""
     folder = tmp_path / "zk" / "version-2"
