@@ -180,6 +180,10 @@ class Admin:
         self.put(f"persistent/{topic}/subscription/{quote(subscription, safe='')}", position)
 
 
+QUICK_START = {"PULSAR_GC": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1", "PULSAR_GC_LOG": " "}
+"""Half the processor time of a start."""
+
+
 class Broker(Admin):
     """A standalone Pulsar whose data lies in ``folder/data`` and whose log and configuration lie in ``folder``.
 
@@ -207,6 +211,7 @@ class Broker(Admin):
             **os.environ,
             **environment_of(self.distribution),
             "PULSAR_MEM": f"-Xms{self._heap} -Xmx{self._heap} -XX:MaxDirectMemorySize=1500m",
+            **QUICK_START,
             "PULSAR_LOG_DIR": str(self.folder / "logs"),
             "PULSAR_STANDALONE_CONF": str(self._configuration),
         }

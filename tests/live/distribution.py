@@ -177,7 +177,7 @@ def environment_of(distribution: Path) -> dict[str, str]:
     if not configuration.is_file():
         return {}
     java = str(find_java())
-    return {"JAVA_HOME": java, "PULSAR_LOG_CONF": str(configuration), "PULSAR_GC": "-XX:+UseZGC", "PULSAR_GC_LOG": " "}
+    return {"JAVA_HOME": java, "PULSAR_LOG_CONF": str(configuration)}
 
 
 def _maven(goal: list[str], folder: Path) -> None:

@@ -31,7 +31,16 @@ def commands(version: str = VERSION) -> Json:
 
 def _shell(version: str) -> Iterator[tuple[str, Json]]:
     jars = find_distribution(version) / "lib" / "*"
-    program = ["java", "-Xmx256m", "-Dlog4j2.level=off", "-cp", str(jars), str(_PROGRAM)]
+    program = [
+        "java",
+        "-Xmx256m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-Dlog4j2.level=off",
+        "-cp",
+        str(jars),
+        str(_PROGRAM),
+    ]
     tree: Json = json.loads(subprocess.run(program, capture_output=True, text=True, check=True).stdout)
     for name, found in tree.items():
         if name == "help":

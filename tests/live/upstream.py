@@ -82,7 +82,17 @@ def _arguments(arguments: Sequence[Json]) -> Iterator[Json]:
 
 def _java(version: str, *words: str) -> list[str]:
     jars = find_distribution(version) / "lib" / "*"
-    return ["java", "-Xmx512m", "-Dlog4j2.level=off", "-cp", str(jars), str(_PROGRAM), *words]
+    return [
+        "java",
+        "-Xmx512m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-Dlog4j2.level=off",
+        "-cp",
+        str(jars),
+        str(_PROGRAM),
+        *words,
+    ]
 
 
 if __name__ == "__main__":
