@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import pulsar_admin
 from pulsar_admin.store.codec.managedledger import ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import find_node, iter_nodes
@@ -189,6 +190,19 @@ def test_every_command_takes_both_names(cli: Cli) -> None:
     assert found == [{"n": 300}]
     migrated = cli("--store", path, "topics", "stats", "topic://acme/n/b", "-o", "json").json
     assert [row["topic"] for row in migrated] == ["persistent://acme/n/b", "segment://acme/n/b/0000-ffff-1"]
+
+
+def test_python_has_the_same(tmp_path: Path) -> None:
+    with pulsar_admin.open_store(copied(WORLD, "clean", tmp_path), writable=True) as store:
+        assert store.scalable_topics("acme/n") == ("topic://acme/n/b", TOPIC)
+        assert store.scalable_topics("acme/n", properties={"owner": "nobody"}) == ()
+        store.apply(store.create_scalable_topic("acme/n/new", segments=2, properties={"owner": "billing"}))
+        assert store.scalable_topics("acme/n", properties={"owner": "billing"}) == ("topic://acme/n/new",)
+        store.apply(store.delete_scalable_topic("topic://acme/n/new"))
+        assert len(store.scalable_topics("acme/n")) == 2
+        store.apply(store.cursors("q1", TOPIC).clear())
+        backlogs = [store.topic(f"segment{TOPIC[5:]}/{one}").stats().subscriptions["q1"] for one in SEGMENTS]
+        assert [one.msg_backlog for one in backlogs] == [0] * 5
 
 
 # -- changes ----------------------------------------------------------------------------------------------------------
