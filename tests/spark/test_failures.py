@@ -54,6 +54,23 @@ class Counting:
         yield pa.RecordBatch.from_arrays([[number]], schema=self.schema)
 
 
+class Summing(Counting):
+    """Counts as that, and what it yields is summed by the rest when a number is divided by three."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([("rest", pa.int64()), ("total", pa.int64())])
+
+    def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
+        for batch in Counting(self.folder, self.harm).run(piece):
+            (number,) = batch.column(0).to_pylist()
+            yield pa.RecordBatch.from_arrays([[number % 3], [number]], schema=self.schema)
+
+    def merge(self, table: pa.Table) -> pa.Table:
+        summed = table.group_by("rest").aggregate([("total", "sum")])
+        return pa.table([summed["rest"], summed["total_sum"]], schema=self.schema)
+
+
 class Deleting:
     """OPERATION, while somebody deletes the file when it comes to the slice WHEN."""
 
@@ -212,6 +229,18 @@ def test_processes_stay_for_the_next_run_and_end_with_the_engine(tmp_path: Path)
         stopped.close()  # what it still had to do is not waited for
         assert len(_run(engine, Counting(str(tmp_path), ""))) == len(PIECES)
     assert set(multiprocessing.active_children()) <= before
+
+
+@pytest.mark.parametrize("harm", ["", "killed"])
+def test_what_is_merged_lacks_the_failed_slice_alone(engine: Engine, tmp_path: Path, harm: str) -> None:
+    finished: list[FileRange] = []
+    work = Summing(str(tmp_path), harm)
+    rows = pa.concat_tables(engine.reduce(work, PIECES, finished.append, {"rest": 3}))
+    lost = FATAL if harm else 0
+    expected = {0: 0 + 3 + 6 + 9, 1: 1 + 4 + 7 + 10, 2: 2 + 5 + 8 + 11 - lost}
+    assert {row["rest"]: row["total"] for row in work.merge(rows).to_pylist()} == expected
+    assert [failed.piece for failed in engine.failed] == ([PIECES[FATAL]] if harm else [])
+    assert sorted(finished, key=PIECES.index) == PIECES
 
 
 def test_slices_follow_from_the_memory() -> None:
