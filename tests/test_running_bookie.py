@@ -103,7 +103,7 @@ def test_imports_beside_it(running: Running, tmp_path: Path, cli: Cli) -> None:
             assert not [
                 row
                 for row in cli("--store", store, "store", "check", "-o", "json").json
-                if row["severity"] == "problem"
+                if row["severity"] == "problem" and row["code"] != "bookie-index-missing"  # this writer keeps no index
             ]
     assert vanished
 

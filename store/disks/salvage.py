@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pulsar_admin.store.codec.bookie import COOKIE_FILE
 from pulsar_admin.store.codec.dbledger import LedgerData, encode_ledgers_row
@@ -269,7 +270,9 @@ def plan_salvage(store: Store, bookie: Bookie, *, collected: bool = False) -> Sa
     cluster, SourceBusy for a running one, InvalidValue unless all its directories are given, Unsupported for storage
     without these indexes.
     """
-    storages = storages_of(bookie)
+    storages, cookie = storages_of(bookie), cookie_of(bookie)
+    if not bookie.journal_dirs and len(cookie.ledger_dirs) == 1 and {*cookie.journal_dirs} == {*cookie.ledger_dirs}:
+        bookie = replace(bookie, journal_dirs=bookie.ledger_dirs)  # the journals in its one directory are gone
     _check_journals(bookie)
     for storage in storages:
         has_index = any(path.is_dir() for path in storage.databases)

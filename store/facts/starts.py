@@ -129,22 +129,19 @@ def _index_faults(bookie: Bookie, thorough: bool) -> Iterator[StartFault]:
     indexes = bookie.index_dirs or bookie.ledger_dirs
     logs = {log: len(read_bookie_directory(log).logs) for log in bookie.ledger_dirs if log.is_dir()}
     if not any(map(has_database, indexes)):
-        if sum(logs.values()) and next(iter_index_files(indexes), None) is None:
-            text = f"{counted(sum(logs.values()), 'entry log')} and no index: {_EMPTY_LEDGERS}"
-            yield bookie_fault(bookie, "bookie-index-missing", indexes[0], text, starts=True)
-        return
+        return  # it may have been copied without: that is unknown
     for index, log in zip(indexes, bookie.ledger_dirs, strict=False):
         for database in (index / name for name in DATABASES):
             why = _why_closed(database, thorough)
             if why:
                 yield bookie_fault(bookie, "bookie-index-unreadable", database, f"{database} does not open: {why}")
             elif not is_rocksdb(database) and logs.get(log):
-                what = _EMPTY_LEDGERS if database.name == LEDGERS else _EMPTY_LOCATIONS
+                what = EMPTY_LEDGERS if database.name == LEDGERS else _EMPTY_LOCATIONS
                 text = f"{database} is no database: {what}"
                 yield bookie_fault(bookie, "bookie-index-missing", database, text, starts=True)
 
 
-_EMPTY_LEDGERS = (
+EMPTY_LEDGERS = (
     "a start makes an empty one, and the first garbage collection deletes its entry logs, whatever the metadata says"
 )
 _EMPTY_LOCATIONS = (

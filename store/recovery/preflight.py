@@ -26,7 +26,14 @@ from pulsar_admin.store.db.next_ledger_id import NextLedgerId, find_given_meanwh
 from pulsar_admin.store.db.tree import Node, decode_node, iter_values, put_nodes
 from pulsar_admin.store.errors import InvalidValue, LimitExceeded, MetadataCorrupt, Refused, SourceNotFound, StoreError
 from pulsar_admin.store.facts.indexes import Disk, IndexKind, LogLedgers, count_entries, iter_log_ledgers, read_disks
-from pulsar_admin.store.facts.starts import Registered, StartFault, bookie_fault, iter_bookie_faults, iter_server_faults
+from pulsar_admin.store.facts.starts import (
+    EMPTY_LEDGERS,
+    Registered,
+    StartFault,
+    bookie_fault,
+    iter_bookie_faults,
+    iter_server_faults,
+)
 from pulsar_admin.store.history.servers import find_servers
 from pulsar_admin.store.recovery.broker_forecast import BrokerForecast
 from pulsar_admin.store.recovery.metadata_index import Known, is_among, no_metadata, read_known
@@ -354,7 +361,7 @@ class _Forecast:
             LogShare(*self._logs["kept"]),
             tuple(self._problems),
             not refuses,
-            (*faults, *self._faults),
+            (*faults, *(one for one in self._faults if one.code not in {fault.code for fault in faults})),
         )
 
     def _disk(self, disk: Disk) -> tuple[Array, Array]:
@@ -401,6 +408,9 @@ class _Forecast:
                 "that starts there creates an empty one and deletes these logs, whatever the metadata says; if it has an"
                 " index directory, name that as well"
             )
+            text = f"{disk.name} has entry logs and no index: {EMPTY_LEDGERS}"
+            where = disk.directories[0]
+            self._faults.append(bookie_fault(self._bookie, "bookie-index-missing", where, text, starts=True))
             self._entries = None
             self._add(len(ledgers), int(sizes.sum()), ledgers, sizes)
             self._add_reason(NO_INDEX, len(ledgers), int(sizes.sum()))

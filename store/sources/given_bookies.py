@@ -171,12 +171,6 @@ def _by_content(given: GivenBookie, directories: Iterable[Path]) -> Bookie:
     for held in roles.values():
         if not held:
             held.add(_LEDGER)
-    ledger_dirs = [path for path, held in roles.items() if _LEDGER in held]
-    if len(ledger_dirs) == 1 and not any(_JOURNAL in held for held in roles.values()):
-        cookie = read_given_cookie(ledger_dirs[0])
-        # Its one directory is both: the journals in it are gone.
-        if cookie is not None and {*cookie.journal_dirs} == {*cookie.ledger_dirs}:
-            roles[ledger_dirs[0]].add(_JOURNAL)
     ledgers, journals, indexes = (
         tuple(path for path, held in roles.items() if role in held) for role in (_LEDGER, _JOURNAL, _INDEX)
     )
