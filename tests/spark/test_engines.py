@@ -82,6 +82,7 @@ def test_jobs_at_once_are_as_many_as_keep_a_cluster_busy(
         return [(piece, Packed(bytes(answer_bytes))) for piece in group]
 
     monkeypatch.setattr(engine_on_spark.SparkEngine, "_run_job", run)
+    monkeypatch.setattr(engine_on_spark, "prepare_workers", lambda *_, **__: None)  # there is no session
     monkeypatch.setattr(engine_on_spark, "unpack_slice", lambda operation, result: None)
     monkeypatch.setattr(engine_on_spark, "JOB_SLICES", 4)
     pieces = [FileRange("/x", FileKind.ENTRY_LOG, number // 4, 0, 1) for number in range(4 * (16 + 2 * together))]
