@@ -157,6 +157,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.facts.managed_ledgers import OtherLedger, OtherSum
     from pulsar_admin.store.facts.numbers import Blocker
     from pulsar_admin.store.facts.orphans import Orphan
+    from pulsar_admin.store.facts.starts import StartFault
     from pulsar_admin.store.facts.trees import UnknownTree
     from pulsar_admin.store.history.differences import Changed, Difference
     from pulsar_admin.store.index.rebuild import RebuildResult
@@ -255,7 +256,12 @@ if TYPE_CHECKING:
     from pulsar_admin.store.sources.given_bookies import GivenBookie
     from pulsar_admin.store.tables.export import TableCommitted, TablesReport, TableWritten
     from pulsar_admin.store.tables.importing import TablesImported
-    from pulsar_admin.store.transfer.bookie_export import BookieExportReport, DirectoryWritten, LedgerPlaced
+    from pulsar_admin.store.transfer.bookie_export import (
+        BookieExportReport,
+        CookieWritten,
+        DirectoryWritten,
+        LedgerPlaced,
+    )
     from pulsar_admin.store.transfer.ensemble_export import EnsembleExportReport
     from pulsar_admin.store.transfer.exports import ExportReport, LedgerExported, NodeExported
     from pulsar_admin.store.transfer.imports import ImportPreview, ImportResult
@@ -337,6 +343,7 @@ _NAMES = {
     "store.facts.file_sums": "DiskTotals StuckLog",
     "store.facts.managed_ledgers": "OtherLedger OtherSum",
     "store.facts.numbers": "Blocker",
+    "store.facts.starts": "StartFault",
     "store.facts.orphans": "Orphan",
     "store.facts.trees": "UnknownTree",
     "store.history.differences": "Changed Difference",
@@ -387,7 +394,7 @@ _NAMES = {
     "store.sources.given_bookies": "GivenBookie",
     "store.tables.export": "TableCommitted TableWritten TablesReport",
     "store.tables.importing": "TablesImported",
-    "store.transfer.bookie_export": "BookieExportReport DirectoryWritten LedgerPlaced",
+    "store.transfer.bookie_export": "BookieExportReport CookieWritten DirectoryWritten LedgerPlaced",
     "store.transfer.ensemble_export": "EnsembleExportReport",
     "store.transfer.exports": "ExportReport LedgerExported NodeExported",
     "store.transfer.imports": "ImportPreview ImportResult",
@@ -445,6 +452,7 @@ __all__ = [
     "CompactionPart",
     "CompactionStats",
     "CompactionStatus",
+    "CookieWritten",
     "CoordinatorStats",
     "CopiedPart",
     "CopySource",
@@ -661,6 +669,7 @@ __all__ = [
     "SparkTables",
     "SplitIndex",
     "StalePlan",
+    "StartFault",
     "Step",
     "Store",
     "StoreBusy",

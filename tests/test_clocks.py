@@ -166,14 +166,14 @@ def test_a_timeline_of_whole_blocks_reads_no_entry(tmp_path: Path, monkeypatch: 
     topic = MadeTopic([[Made(START_MS + number) for number in range(3000)]])
     path = make_store(tmp_path / "s", {"t/n/x": topic})
     read: list[int] = []
-    original = EntryScan.batches
+    original = EntryScan.read_here
 
-    def counting(self: EntryScan) -> Iterator[Any]:
-        for batch in original(self):
+    def counting(self: EntryScan, places: Any) -> Iterator[Any]:
+        for batch in original(self, places):
             read.append(len(batch))
             yield batch
 
-    monkeypatch.setattr(EntryScan, "batches", counting)
+    monkeypatch.setattr(EntryScan, "read_here", counting)
     with open_store(path) as store, open_reader(store) as reader:
         found = read_timeline(reader, read_topic(reader.txn, parse_topic("t/n/x")), TimelineOptions(86_400_000))
         assert [bucket.entries for bucket in found.buckets] == [found.entries] == [3000]

@@ -273,7 +273,7 @@ def test_a_request_that_cannot_be_meant_is_never_made() -> None:
         (lambda: ExpiryRequest(NOW_MS, Before(1), BROKER, "publish"), "--rule broker goes by the broker's own clock"),
         (lambda: ResetRequest(NOW_MS, "nearest"), "rule 'nearest' is not one of 'exact', 'broker'"),  # type: ignore[arg-type]
         (lambda: ResetRequest(NOW_MS, clock="event"), "clock 'event' is not indexed"),
-        (lambda: BrokerSetup("3.0"), "broker version '3.0' is not one of '4.0', '4.2'"),  # type: ignore[arg-type]
+        (lambda: BrokerSetup("3.0"), "broker version '3.0' is not one of '2.11', '4.0', '4.2', '5.0'"),  # type: ignore[arg-type]
         (lambda: reset_target(shift_by=5, exclude=True), "--exclude-reset-position goes with a time or a position"),
     ]
     for make, message in made:
