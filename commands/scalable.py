@@ -16,7 +16,7 @@ from pulsar_admin.upstream import mirrored
 _TOPIC = "tenant/namespace/topic, with or without topic://."
 _READS = [errors.TopicNotFound, errors.MetadataCorrupt, errors.InvalidValue]
 _CHANGES = [errors.TopicNotFound, errors.Refused, errors.InvalidValue, errors.StalePlan]
-_SAID = "What pulsar-admin says; the change and its undo command are on stderr."
+_SAID = "What a live `pulsar-admin` says; the change and its undo command are on stderr."
 
 
 def _declared(
