@@ -18,7 +18,7 @@ help:
 	@echo "make site       the documentation as a site, into site/; make man: as manual pages, into man/"
 	@echo "make screenshots  draws the pictures of docs/images again (needs Chromium, playwright and pillow)"
 	@echo "make test-live  against a real Pulsar (needs Maven and Java); ALL=1: and every rule of the doctor that is tried on one"
-	@echo "make test-spark  on a Spark cluster whose workers do not see the checkout (needs Java, and root for unshare)"
+	@echo "make test-spark  on a Spark cluster whose workers do not see the checkout (needs Java, and root for unshare); ALL=1: all of it"
 	@echo "make test-deep  the slow properties, and every fault at every step (hours)"
 	@echo "make fuzz       fuzz every decoder and reader, SECONDS=60 each; ONLY=journal,avro for some (docs/fuzzing.md)"
 	@echo "make fuzz-lines run LINES=20000 hostile command lines on a small store"
@@ -85,7 +85,7 @@ test-live: setup
 	$(BIN)/python -m pytest -m live -n auto --maxprocesses 2 --dist loadfile --no-loadscope-reorder tests/live
 
 test-spark: setup
-	$(BIN)/python -m pytest -m cluster tests/spark/test_cluster.py
+	$(BIN)/python -m pytest -m cluster $(if $(ALL),,-k "killed or packages") tests/spark/test_cluster.py
 
 test-deep: setup
 	$(BIN)/python -m pytest -m deep
