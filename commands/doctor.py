@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
 from pulsar_admin.store.errors import AlreadyExists, InvalidValue, StoreNotFound
 from pulsar_admin.store.wording import counted
+from pulsar_admin.typable import typable
 from pulsar_admin.visible import clean_text
 
 _COLUMNS = (
@@ -153,14 +155,16 @@ def _by_code(app: App, found: Iterable[Any], nothing: str, width: int) -> Iterat
 
     from pulsar_admin.cures import cure_lines
 
-    of_code: dict[tuple[str, str], list[Any]] = {}  # Any: Finding
-    counts: dict[str, int] = {}
+    shown: dict[tuple[str, str], list[Any]] = {}  # Any: Finding
+    counts: Counter[tuple[str, str]] = Counter()
     for one in found:
-        of_code.setdefault((str(one.severity), one.code), []).append(one)
-        counts[str(one.severity)] = counts.get(str(one.severity), 0) + 1
-    for (severity, code), several in of_code.items():
+        key = str(one.severity), one.code
+        counts[key] += 1
+        if counts[key] <= _OF_CODE:
+            shown.setdefault(key, []).append(one)
+    for (severity, code), several in shown.items():
         yield f"{severity} {code}\n"
-        for one in several[:_OF_CODE]:
+        for one in several:
             text = f"{one.where.removeprefix('persistent://')}: {one.message}"
             yield (
                 fill(
@@ -173,12 +177,15 @@ def _by_code(app: App, found: Iterable[Any], nothing: str, width: int) -> Iterat
                 )
                 + "\n"
             )
-        if len(several) > _OF_CODE:
-            yield f"  and {len(several) - _OF_CODE} more: pulsar-admin doctor --code {code}\n"
+        if more := counts[severity, code] - len(several):
+            yield typable(f"  and {more:,} more: pulsar-admin doctor --code {code}\n")
         if several[0].mend:
             yield "".join(f"  {clean_text(line)}\n" for line in cure_lines(several[0].mend))
         yield "\n"
-    told = ", ".join(counted(count, severity) for severity, count in counts.items())
+    severities = {severity: 0 for severity, _ in shown}
+    for (severity, _), count in counts.items():
+        severities[severity] += count
+    told = ", ".join(counted(count, severity) for severity, count in severities.items())
     yield f"{app.now.text()}\n"
     yield f"{told}; what a code means: pulsar-admin doctor --explain CODE\n" if told else nothing
 

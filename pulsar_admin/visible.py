@@ -59,14 +59,16 @@ def _json_escape(character: str) -> str:
 
 
 def wrapped(text: str) -> str:
-    """Return a sentence for stderr, folded between words where that is a terminal; commands in it can still be pasted."""
+    """Return a sentence for stderr, folded between words where that is a terminal, but never inside a command."""
     if not sys.stderr.isatty():
         return text
     from shutil import get_terminal_size
     from textwrap import fill
 
     width = get_terminal_size().columns
-    return fill(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    # A shell runs the first half of a command that is pasted with a line's end in it.
+    whole = re.sub(r"pulsar-admin\S* [^\n;)`]*|`[^`\n]*`", lambda found: found[0].replace(" ", "\0"), text)
+    return fill(whole, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False).replace("\0", " ")
 
 
 def write_error(text: str, *, end: str = "\n") -> None:

@@ -16,6 +16,7 @@ import struct
 import subprocess
 import sys
 import termios
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,10 @@ from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.model.topics import iter_topics
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.wording import camel_case
+from pulsar_admin.visible import wrapped
 from tests.conftest import Cli
 from tests.sample_commands import SAMPLE_TABLE, sample_row
+from tests.stores import imported
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 FORMATS = ("table", "json", "jsonl", "csv", "plain")
@@ -519,3 +522,52 @@ def test_what_comes_slowly_is_seen_as_it_comes(form: str, monkeypatch: pytest.Mo
     assert "first" in seen[1]
     assert "second" in seen[2]
     assert "third" in stream.getvalue()
+
+
+# -- screens of a terminal alone --------------------------------------------------------------------------------------
+
+
+def of_store(*words: str) -> str:
+    store = imported("small", "crashed")
+    return on_terminal(
+        80,
+        "--store",
+        str(store),
+        "--now",
+        "2026-11-21T12:00:00Z",
+        "--no-progress",
+        *words,
+        program="pulsar_admin",
+        PAGER="cat",
+    )
+
+
+def test_the_doctor_on_a_terminal_has_a_paragraph_a_code_and_its_counts_last(cli: Cli) -> None:
+    words = ("--store", imported("small", "crashed"), "--now", "2026-11-21T12:00:00Z", "doctor", "-o", "json")
+    found = json.loads(cli(*words).stdout)
+    codes = Counter(f"{one['severity']} {one['code']}" for one in found)
+    lines = of_store("doctor", "--color", "never").splitlines()
+    assert Counter(line for line in lines if line in codes) == Counter(dict.fromkeys(codes, 1))
+    more = {f"{count - 3:,} more: pulsar-admin --store" for count in codes.values() if count > 3}
+    assert {
+        line.split("and ")[1].rpartition(" --store")[0] + " --store" for line in lines if line.startswith("  and ")
+    } == more
+    severities = Counter(one["severity"] for one in found)
+    assert lines[-1].startswith(", ".join(f"{count} {name}" for name, count in severities.items()))
+    assert all(len(line) <= 80 for line in lines if "pulsar-admin" not in line and " " in line.strip())
+
+
+def test_usage_on_a_terminal_sums_to_what_a_pipe_has(cli: Cli) -> None:
+    owners = json.loads(cli("--store", imported("small", "crashed"), "store", "usage", "-o", "json").stdout)
+    total = of_store("store", "usage", "--color", "never").splitlines()[-1].split()
+    assert total[0] == "TOTAL"
+    assert f"{sum(one['entries'] for one in owners):,}" in total
+
+
+def test_a_note_on_a_terminal_is_not_folded_inside_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    command = "pulsar-admin topics reset-cursor public/default/plain -s half -m 9:3 --dry-run"
+    said = wrapped(f"note: the words before it are folded where the line ends: {command}; and so are those after it")
+    assert command in said
+    assert max(len(line) for line in said.split("\n") if command not in line) <= 40
