@@ -13,11 +13,17 @@ SOURCE = Path(__file__).resolve().parent
 
 def on_config(config: Any) -> Any:  # Any: mkdocs' settings
     """Put the runbooks and tasks, in the order in which README.md lists them, and every page of PARTS behind the first pages."""
-    text = (SOURCE / "README.md").read_text()
-    runbooks = links_in(text, "By symptom", "runbooks")
-    tasks = [{title: links} for title, links in groups_in(text, "By task").items()]
+    symptoms, tasks = (
+        (SOURCE / "README.md").read_text().partition(f"## {name}\n")[2].partition("\n## ")[0]
+        for name in ("By symptom", "By task")
+    )
+    groups = re.findall(r"^(\w[^\n]*):\n\n((?:[- ].*\n)+)", tasks, re.MULTILINE)
     parts = [{title: pages_of(SOURCE, folder)} for title, folder in PARTS.items()]
-    config["nav"][1:1] = [{"Runbooks": runbooks}, {"Tasks": tasks}, *parts]
+    config["nav"][1:1] = [
+        {"Runbooks": links_in(symptoms, "runbooks")},
+        {"Tasks": [{title: links_in(lines, "howto")} for title, lines in groups]},
+        *parts,
+    ]
     config["site_name"] += " " + version()
     return config
 
@@ -31,21 +37,9 @@ def on_files(files: Any, config: Any) -> Any:  # Any: mkdocs' files
     return files
 
 
-def groups_in(text: str, heading: str) -> dict[str, list[dict[str, str]]]:
-    """Return the lists below HEADING in README.md: the line before each → its links."""
-    part = text.partition(f"## {heading}\n")[2].partition("\n## ")[0]
-    return {name: links_of(lines) for name, lines in re.findall(r"^(\w[^\n]*):\n\n((?:[- ].*\n)+)", part, re.MULTILINE)}
-
-
-def links_in(text: str, heading: str, folder: str) -> list[dict[str, str]]:
-    """Return the links to FOLDER below HEADING in README.md: title → path."""
-    part = text.partition(f"## {heading}\n")[2].partition("\n## ")[0]
-    return [{title: path} for title, path in re.findall(r"\[([^\]]+)\]\((\S+\.md)\)", part) if path.startswith(folder)]
-
-
-def links_of(lines: str) -> list[dict[str, str]]:
-    """Return the first link of each line to a page of its own: title → path."""
-    return [{title: path} for title, path in re.findall(r"^- .*?\[([^\]]+)\]\((\S+\.md)\)", lines, re.MULTILINE)]
+def links_in(text: str, folder: str) -> list[dict[str, str]]:
+    """Return the links to pages of FOLDER: title → path. Other pages are in mkdocs.yml."""
+    return [{title: path} for title, path in re.findall(r"\[([^\]]+)\]\((\S+\.md)\)", text) if path.startswith(folder)]
 
 
 def pages_of(docs: Path, folder: str) -> list[dict[str, str]]:
