@@ -112,6 +112,8 @@ def build_settings(given: Mapping[str, Any]) -> Settings:  # Any: raw option val
             raise InvalidValue(f"{name} is {values[name]!r}", hint=f"one of {', '.join(allowed)}", value=values[name])
     for name in _FLAGS:
         values[name] = _flag(name, values.get(name, False))
+    if given.get("fail_if_any") and given.get("fail_if_none"):
+        raise InvalidValue("--fail-if-any and --fail-if-none: one of them always fails; give the one that is meant")
     now_ms, tz, memory_bytes, wait_ms = _spelled(values)
     quiet = values["quiet"] or values["no_progress"]
     return Settings(

@@ -275,6 +275,7 @@ def test_no_total_where_nothing_adds_up(line: str, cli: Cli, store: Path) -> Non
 def test_a_list_with_rows_or_without_can_fail(line: str, any_code: int, cli: Cli, store: Path) -> None:
     assert cli("--store", store, *line.split(), "--fail-if-any").exit_code == any_code
     assert cli("--store", store, *line.split(), "--fail-if-none").exit_code == 1 - any_code
+    assert cli("--store", store, *line.split(), "--fail-if-any", "--fail-if-none").exit_code == 2
     no_list = cli("--store", store, "store", "info", "--fail-if-any")
     assert (no_list.exit_code, "--fail-if-any" in no_list.stderr) == (2, True)
 
