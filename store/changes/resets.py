@@ -141,7 +141,7 @@ def again_state(topic: Topic, cursor: Cursor, first: Position | None, end: Posit
     pending = union([*pending_intervals(topic, cursor.state), (start, stop)])
     if pending == pending_intervals(topic, cursor.state):
         return cursor.state
-    mark_delete = min(cursor.mark_delete, topic.previous(topic.at_rank(pending[0][0])))
+    mark_delete = topic.previous(topic.at_rank(pending[0][0]))
     done = subtract(((pending[0][0], whole),), pending)
     parts = (part for low, high in done for part in iter_ledger_parts(topic, low, high))
     ranges = tuple((Position(ledger_id, low - 1), Position(ledger_id, high)) for ledger_id, low, high in parts)

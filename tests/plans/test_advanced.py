@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import Struct
 
@@ -121,6 +121,12 @@ def test_shifted(case: Case, distance: int) -> None:
     assert (after.ranges, dict(after.properties)) == ((), {})
 
 
+# What is acknowledged beyond the mark comes to lie before all that waits.
+@example(
+    Case(made_topic([1, 1, 1]), CursorState(Position(10, -1), ((Position(10, -1), Position(13, 0)),)), Position(9, 0)),
+    1,
+    2,
+)
 @given(cases(), st.integers(0, 26), st.integers(0, 26))
 def test_only_what_lies_between_is_delivered_again(case: Case, start: int, end: int) -> None:
     topic = case.topic
