@@ -12,6 +12,7 @@ import pytest
 
 import pulsar_admin
 from pulsar_admin.store.codec.managedledger import ManagedLedger, encode_managed_ledger
+from pulsar_admin.store.codec.scalable import decode_scalable_topic
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import find_node, iter_nodes
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, Unsupported
@@ -357,3 +358,23 @@ def test_a_state_of_segments_that_is_not_known_is_no_damage(cli: Cli, tmp_path: 
     assert cli("--store", path, "topics", "stats", "segment://acme/n/scal/0000-7fff-3").exit_code == 0
     with open_store(path) as store, store.read() as txn:
         assert find_node(txn, NODE) is not None
+
+
+def test_segments_are_parents_first_also_where_epochs_or_a_circle_say_otherwise() -> None:
+    def record(parents: dict[int, tuple[int, list[int]]]) -> bytes:
+        row = {"hashRange": {"start": 0, "end": 65535}, "state": "SEALED"}
+        return json.dumps(
+            {
+                "segments": {
+                    str(number): row | {"segmentId": number, "createdAtEpoch": epoch, "parentIds": found}
+                    for number, (epoch, found) in parents.items()
+                }
+            }
+        ).encode()
+
+    def ids(parents: dict[int, tuple[int, list[int]]]) -> list[int]:
+        return [one.segment_id for one in decode_scalable_topic(record(parents), "/", parse_topic(TOPIC)).segments]
+
+    assert ids({0: (5, []), 1: (1, [0]), 2: (2, [9]), 3: (0, [1, 2])}) == [2, 0, 1, 3]
+    assert sorted(ids({0: (0, [1]), 1: (1, [0]), 2: (2, [1]), 3: (3, [3])})) == [0, 1, 2, 3]
+    assert ids({number: (number, [number - 1] if number else []) for number in range(20_000)}) == [*range(20_000)]

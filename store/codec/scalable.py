@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from heapq import heapify, heappop, heappush
 
 from pulsar_admin.store.codec.policies import JsonObject, decode_json_object
 from pulsar_admin.store.codec.strict_values import integer, text
@@ -164,11 +165,25 @@ def _ids(row: JsonObject, name: str) -> tuple[int, ...]:
 
 def _parents_first(segments: Mapping[int, Segment]) -> tuple[Segment, ...]:
     """Return the segments by epoch and id, a parent before its children also where their epochs say otherwise."""
+    parents = {one.segment_id: {parent for parent in one.parents if parent in segments} for one in segments.values()}
+    children: dict[int, list[int]] = {segment_id: [] for segment_id in segments}
+    for segment_id, found in parents.items():
+        for parent in found:
+            children[parent].append(segment_id)
     ordered: dict[int, Segment] = {}
-    left = sorted(segments.values(), key=lambda one: (one.created_epoch, one.segment_id))
-    while left:
-        ready = [one for one in left if all(parent in ordered or parent not in segments for parent in one.parents)]
-        for one in ready or left:  # of a circle, which the rules tell of, as they come
-            ordered[one.segment_id] = one
-        left = [one for one in left if one.segment_id not in ordered]
+    ready = [segment_id for segment_id, found in parents.items() if not found]
+    while len(ordered) < len(segments):
+        ready = ready or [
+            one for one in segments if one not in ordered
+        ]  # of a circle, which the rules tell of, as they come
+        heap = [(segments[one].created_epoch, one) for one in ready]
+        heapify(heap)
+        while heap:
+            _, segment_id = heappop(heap)
+            ordered.setdefault(segment_id, segments[segment_id])
+            for child in children[segment_id]:
+                parents[child].discard(segment_id)
+                if not parents[child] and child not in ordered:
+                    heappush(heap, (segments[child].created_epoch, child))
+        ready = []
     return tuple(ordered.values())
