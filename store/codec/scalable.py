@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from heapq import heapify, heappop, heappush
 
 from pulsar_admin.store.codec.policies import JsonObject, decode_json_object
 from pulsar_admin.store.codec.strict_values import integer, text
@@ -176,14 +175,8 @@ def _parents_first(segments: Mapping[int, Segment]) -> tuple[Segment, ...]:
         ready = ready or [
             one for one in segments if one not in ordered
         ]  # of a circle, which the rules tell of, as they come
-        heap = [(segments[one].created_epoch, one) for one in ready]
-        heapify(heap)
-        while heap:
-            _, segment_id = heappop(heap)
-            ordered.setdefault(segment_id, segments[segment_id])
-            for child in children[segment_id]:
-                parents[child].discard(segment_id)
-                if not parents[child] and child not in ordered:
-                    heappush(heap, (segments[child].created_epoch, child))
-        ready = []
+        for segment_id in sorted(ready, key=lambda one: (segments[one].created_epoch, one)):
+            ordered[segment_id] = segments[segment_id]
+        following = {child for segment_id in ready for child in children[segment_id] if child not in ordered}
+        ready = [child for child in following if parents[child] <= ordered.keys()]
     return tuple(ordered.values())
