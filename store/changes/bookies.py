@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
@@ -23,7 +23,7 @@ from pulsar_admin.store.codec.ledgermetadata import (
     encode_ledger_metadata,
     ledger_id_of_path,
 )
-from pulsar_admin.store.db.changes import Step
+from pulsar_admin.store.db.changes import Step, iter_changes
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_logs, log_step
 from pulsar_admin.store.db.tree import decode_node, find_node, iter_nodes, tree_key
@@ -123,21 +123,21 @@ def plan_rename(txn: Txn, old: str, new: str, now_ms: int) -> Plan:
 
 
 def iter_renamed(txn: Txn) -> Iterator[tuple[str, Cookie]]:
-    """Yield the imported id of each bookie that changes of this store renamed, and its cookie now."""
-    made: Mapping[tuple[object, ...], Cookie] = {
-        _disks(cookie): cookie
-        for node in iter_nodes(txn, f"{COOKIES}/")
-        if txn.get("base", tree_key(node.path)) == b""
-        for cookie in [decode_cookie(node.value, node.path)]
-    }
-    for key, row in txn.items("base", tree_key(f"{COOKIES}/")):
-        if row and txn.get("tree", key) is None:
-            path, _, value = decode_node(key, row)
-            cookie = decode_cookie(value, path)
-            if _disks(cookie) in made:
-                yield cookie.bookie_id, made[_disks(cookie)]
+    """Yield the imported id of each bookie that changes of this store renamed, and its cookie now.
 
-
-def _disks(cookie: Cookie) -> tuple[object, ...]:
-    """Return what a cookie says but for the id."""
-    return cookie.journal_dirs, cookie.ledger_dirs, cookie.index_dirs, cookie.instance_id
+    By the steps of the audit log, of which an undo is one more: cookies do not tell bookies apart, whose directories have the same
+    names on every host.
+    """
+    ids: dict[str, str] = {}
+    prefix = tree_key(f"{COOKIES}/")
+    for change in iter_changes(txn):
+        steps = [step for step in change.steps if step.database == "tree" and step.key.startswith(prefix)]
+        gone = [decode_node(step.key, step.before)[0] for step in steps if step.before and step.after is None]
+        made = [decode_node(step.key, step.after)[0] for step in steps if step.before is None and step.after]
+        if len(gone) == len(made) == 1:
+            old, new = (path.removeprefix(f"{COOKIES}/") for path in (*gone, *made))
+            ids[next((first for first, now in ids.items() if now == old), old)] = new
+    for first, now in ids.items():
+        node = find_node(txn, f"{COOKIES}/{now}")
+        if node is not None and find_node(txn, f"{COOKIES}/{first}") is None:
+            yield first, decode_cookie(node.value, node.path)

@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
+from pulsar_admin.store.changes.bookies import iter_renamed
+from pulsar_admin.store.codec.bookie import decode_cookie, encode_cookie
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.db.tree import Node, put_nodes
+from pulsar_admin.store.db.tree import Node, find_node, put_nodes
 from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.conftest import Cli
 from tests.recovery.written import writes_of
@@ -82,6 +86,27 @@ def test_a_bookie_gets_another_id_and_its_disks_by_the_export(cli: Cli, tmp_path
     assert starts(cli, again) == [(NEW, True), ("bk1test", True), ("bk2test", True)]
     # A new snapshot has no history: which ledgers were deleted nobody knows any more.
     assert set(codes(cli, again)) - {"ledgers-gone"} <= set(before)
+
+
+def test_bookies_whose_directories_have_the_same_names_are_not_mixed_up(cli: Cli, tmp_path: Path) -> None:
+    """As those of a StatefulSet: all but the id of their cookies is the same."""
+    store = copied(CLUSTER, "crashed", tmp_path)
+    ids = (OLD, "bk1test", "bk2test")
+    with open_store(store, writable=True) as opened, opened.read() as txn:
+        nodes = [find_node(txn, f"/ledgers/cookies/{name}") for name in ids]
+        cookie = decode_cookie(nodes[0].value, "")
+        alike = [
+            Node(node.path, node.stat, encode_cookie(replace(cookie, bookie_id=name)))
+            for node, name in zip(nodes, ids, strict=True)
+        ]
+    with open_store(store, writable=True) as opened:
+        opened.write(lambda txn: put_nodes(txn, alike))
+    for line in (f"{OLD} c:3181", "bk1test b:3181", "bk2test x:3181", "x:3181 a:3181", "c:3181 d:3181"):
+        assert cli("--store", store, "bookies", "rename", *line.split()).exit_code == 0
+    assert cli("--store", store, "store", "undo", "5").exit_code == 0
+    with open_store(store) as opened, opened.read() as txn:
+        found = {first: now.bookie_id for first, now in iter_renamed(txn)}
+    assert found == {OLD: "c:3181", "bk1test": "b:3181", "bk2test": "a:3181"}
 
 
 def test_undo_and_what_is_refused(cli: Cli, tmp_path: Path) -> None:
