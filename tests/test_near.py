@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pulsar_admin.store.history.events import find_deletion
+from pulsar_admin.store.history.versions import is_named
+from pulsar_admin.store.sources.zookeeper import ServerFiles
 from tests.conftest import Cli
 from tests.stores import imported
 
@@ -54,6 +57,34 @@ def test_a_topic_that_a_broker_deleted_is_said_to_be(cli: Cli) -> None:
     for command in ("store history", "topics undelete"):
         assert f"{command} persistent://public/default/doomed" in result.stderr
     assert "deleted" not in cli("--store", store, "topics", "why", "public/default/nope").stderr
+
+
+def test_the_logs_are_not_decoded_for_a_name_that_they_do_not_have(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decoding takes seconds, and most names that are not there are slips."""
+    asked: list[str] = []
+    original = find_deletion
+    monkeypatch.setattr(
+        "pulsar_admin.store.history.events.find_deletion",
+        lambda servers, path: asked.append(path) or original(servers, path),  # type: ignore[func-returns-value]
+    )
+    for name in ("nope", "doomed"):
+        assert cli("--store", imported("cluster", "crashed"), "topics", "why", f"public/default/{name}").exit_code == 5
+    assert asked == ["/managed-ledgers/public/default/persistent/doomed"]
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 64])
+def test_a_path_is_found_wherever_it_lies_in_a_log(
+    length: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pulsar_admin.store.history.versions._CHUNK_BYTES", length)
+    (tmp_path / "log.1").write_bytes(b"xx/a/b" + bytes(50) + b"/topics/t" + bytes(3))
+    servers = [ServerFiles(tmp_path, tmp_path)]
+    assert [is_named(servers, path) for path in ("/topics/t", "/a/b", "/topics/u", "/b/a")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_a_topic_that_a_change_of_the_store_deleted_names_the_change_until_it_is_undone(

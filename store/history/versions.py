@@ -19,6 +19,7 @@ from pulsar_admin.store.errors import LimitExceeded, MetadataCorrupt
 from pulsar_admin.store.sources import zookeeper
 
 Kind = Literal["create", "set", "delete", "snapshot"]
+_CHUNK_BYTES = 1 << 20
 
 
 class Version(NamedTuple):
@@ -86,6 +87,19 @@ def iter_versions(
 def log_bytes(servers: Sequence[zookeeper.ServerFiles]) -> int:
     """Return how many bytes ``iter_versions`` will pass."""
     return sum(file.stat().st_size for server in servers for _, file in zookeeper.iter_log_files(server))
+
+
+def is_named(servers: Sequence[zookeeper.ServerFiles], path: str) -> bool:
+    """Return whether the bytes of a path are anywhere in the logs: no change of a node is where they are not, and nothing is decoded."""
+    wanted = path.encode()
+    for _, log in (item for server in servers for item in zookeeper.iter_log_files(server)):
+        with log.open("rb") as stream:
+            read = b""
+            while chunk := stream.read(_CHUNK_BYTES):
+                read = read[-len(wanted) :] + chunk
+                if wanted in read:
+                    return True
+    return False
 
 
 def _versions_of(item: Transaction, wanted: Callable[[str], bool]) -> Iterator[Version]:
