@@ -172,7 +172,9 @@ def _start_lines(found: Preflight) -> list[str]:
             f"{name} {'does not start' if ends else 'starts'}{'' if faults else ', and nothing is in its way'}"
         )
         for fault in (*ends, *(fault for fault in faults if fault.starts)):
-            lines += [f"  {fault.text}", typable(f"    next: {fault.cure}")]
+            lines.append(f"  {fault.text}")
+            if fault.cure != "pulsar-admin store preflight":  # this screen
+                lines.append(typable(f"    next: {fault.cure}"))
     return [*lines, ""] if lines else []
 
 
