@@ -163,6 +163,20 @@ def test_messages_of_a_key_are_in_the_order_in_which_they_were_sent(cli: Cli) ->
     assert len({row["topic"] for row in rows}) == 3
 
 
+def test_exported_tables_take_the_names_that_a_store_takes(cli: Cli, tmp_path: Path) -> None:
+    """Segments 3 and 4 are left of the topic ``scal``: segment 2 is one of the topic ``scal/x`` here."""
+    path, tables = copied(WORLD, "clean", tmp_path), tmp_path / "tables"
+    segment = "/managed-ledgers/acme/n/segment/{}/0000-ffff-2"
+    put_node(path, segment.format("scal%2Fx"), nodes_of(path)[segment.format("scal")])
+    lose_nodes(path, segment.format("scal"))
+    assert cli("--store", path, "store", "export", "tables", tables, "--messages").exit_code == 0
+    sent = {number: one["msgBacklog"] for number, one in answered()["subscriptions"]["st1"]["segments"].items()}
+    for name, count in ((TOPIC, sent["3"] + sent["4"]), ("segment://acme/n/scal/*-[34]", sent["3"] + sent["4"])):
+        statement = f'select count(*) "n" from "{name}"'
+        for place in (("--tables", tables), ("--store", path)):
+            assert cli(*place, "sql", statement, "-o", "json").json == [{"n": count}], (name, place)
+
+
 def test_a_time_is_found_in_each_segment(cli: Cli) -> None:
     path, time_ms = imported(WORLD, "clean"), 1_795_697_160_000
     rows = cli("--store", path, "topics", "read", TOPIC, "-o", "jsonl").json_lines
@@ -337,7 +351,18 @@ def test_a_topic_that_goes_on_after_its_migration_is_told(cli: Cli, tmp_path: Pa
 @pytest.mark.usefixtures("damages_stores")
 @pytest.mark.parametrize(
     "value",
-    [b"{", b"[]", b'{"segments":[]}', b'{"segments":{"0":{}}}', b'{"epoch":-1}', b'{"segments":{"0":{"segmentId":1}}}'],
+    [
+        *(
+            b"{",
+            b"[]",
+            b'{"segments":[]}',
+            b'{"segments":{"0":{}}}',
+            b'{"epoch":-1}',
+            b'{"segments":{"0":{"segmentId":1}}}',
+        ),
+        b'{"segments":{"0":{"segmentId":0,"hashRange":{"start":0,"end":65535},"state":"SEALED","createdAtEpoch":0,'
+        b'"legacyTopicName":"segment://acme/n/b/0000-ffff-1"}}}',
+    ],
 )
 def test_a_record_that_cannot_be_read_says_so(value: bytes, cli: Cli, tmp_path: Path) -> None:
     path = copied(WORLD, "clean", tmp_path)
@@ -345,6 +370,44 @@ def test_a_record_that_cannot_be_read_says_so(value: bytes, cli: Cli, tmp_path: 
     said = cli("--store", path, "-o", "json", "topics", "stats", TOPIC)
     assert (said.exit_code, said.error["code"]) == (6, MetadataCorrupt.code)
     assert [row["where"] for row in findings(cli, path)["value-undecodable"]] == [NODE]
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize("value", [b"5", b"[" * 100_000, b'{"msgRateIn":"1"}', b'{"msgRateIn":NaN}', b"\xff", b""])
+def test_rates_of_a_segment_that_cannot_be_read_are_left_out(value: bytes, cli: Cli, tmp_path: Path) -> None:
+    path, node = copied(WORLD, "clean", tmp_path), f"{NODE}/segments/3/load"
+    put_node(path, node, value)
+    found = cli("--store", path, "scalable-topics", "stats", TOPIC, "-o", "json")
+    segments = found.json["layout"]["segments"]
+    assert (found.exit_code, node in found.stderr) == (1, True)
+    assert [number for number, one in segments.items() if "load" not in one] == ["3"]
+
+
+def test_a_topic_without_a_record_is_not_listed(cli: Cli, tmp_path: Path) -> None:
+    path = copied(WORLD, "clean", tmp_path)
+    put_node(path, "/topics/acme/n/a", b"")
+    for words in ((), ("-p", "owner=nobody")):
+        found = cli("--store", path, "scalable-topics", "list", "acme/n", *words)
+        assert (found.exit_code, "topic://acme/n/a\n" in found.stdout) == (0, False)
+
+
+def test_the_epochs_of_a_long_history_are_told_at_once() -> None:
+    """Each epoch has one segment; by going through all segments for each epoch it took minutes."""
+    count = 20_000
+    rows = {
+        str(number): {
+            "segmentId": number,
+            "hashRange": {"start": 0, "end": 0xFFFF},
+            "state": "ACTIVE" if number == 0 else "SEALED",
+            "createdAtEpoch": count - 1 - number,
+            "sealedAtEpoch": -1 if number == 0 else count - number,
+        }
+        for number in range(count)
+    }
+    record = {"epoch": count - 1, "nextSegmentId": count, "segments": rows}
+    found = decode_scalable_topic(json.dumps(record).encode(), NODE, parse_topic(TOPIC))
+    live = {epoch: [one.segment_id for one in segments] for epoch, segments in found.iter_live()}
+    assert live == {epoch: [count - 1 - epoch] for epoch in range(count)}
 
 
 def test_a_state_of_segments_that_is_not_known_is_no_damage(cli: Cli, tmp_path: Path) -> None:

@@ -280,7 +280,7 @@ def _layouts(found: Sequence[ScalableTopic]) -> Iterator[str | Table]:
         active = sum(segment.is_active for segment in one.segments)
         title = f"{one.topic}: epoch {one.epoch}, {counted(len(one.segments), 'segment')}, {active} active"
         lines = [f"{'epoch':<7}0000{'ffff':>{_HASH_CELLS - 4}}"]
-        lines += (f"{epoch:<7}{_drawn(live)}" for epoch, live in one.live.items())
+        lines += (f"{epoch:<7}{_drawn(live)}" for epoch, live in one.iter_live())
         yield "\n".join([clean_text(title), *lines]) + "\n\n"
         yield Table(one.segments, telling(_SEGMENT_COLUMNS, one.segments))
         yield "\n"

@@ -7,13 +7,16 @@ segments, makes others in their place, and counts the epoch up. A topic that was
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from enum import StrEnum
+from graphlib import CycleError, TopologicalSorter
 
 from pulsar_admin.store.codec.policies import JsonObject, decode_json_object
 from pulsar_admin.store.codec.strict_values import integer, text
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, Unsupported
-from pulsar_admin.store.names import PERSISTENT, SCALABLE, NamespaceName, TopicName, parse_topic
+from pulsar_admin.store.names import LONG_MAX, PERSISTENT, SCALABLE, NamespaceName, TopicName, parse_topic
 from pulsar_admin.store.wording import Answer
 
 HASH_MAX = 0xFFFF
@@ -69,26 +72,21 @@ class ScalableTopic(Answer, frozen=True):
     deleted: bool
     record: JsonObject
 
-    @property
-    def live(self) -> Mapping[int, tuple[Segment, ...]]:
-        """The segments that producers wrote to from each epoch on, by their hashes."""
-        edges = {one.created_epoch for one in self.segments} | {
-            one.sealed_epoch for one in self.segments if not one.is_active
-        }
-        found = {}
-        for epoch in sorted({*edges, self.epoch}):
+    def iter_live(self) -> Iterator[tuple[int, tuple[Segment, ...]]]:
+        """Yield each epoch with the segments that producers wrote to from then on, by their hashes."""
+        came, went = defaultdict(list), defaultdict(list)
+        for one in self.segments:
+            if one.is_active or one.created_epoch < one.sealed_epoch:
+                came[one.created_epoch].append(one)
+                went[LONG_MAX if one.is_active else one.sealed_epoch].append(one)
+        live: dict[int, Segment] = {}
+        sealed = {one.sealed_epoch for one in self.segments if not one.is_active}
+        for epoch in sorted({self.epoch, *sealed, *(one.created_epoch for one in self.segments)}):
+            live |= {one.segment_id: one for one in came[epoch]}
+            for one in went[epoch]:
+                live.pop(one.segment_id, None)
             if 0 <= epoch <= self.epoch:
-                live = (
-                    one
-                    for one in self.segments
-                    if one.created_epoch <= epoch and (one.is_active or epoch < one.sealed_epoch)
-                )
-                found[epoch] = tuple(sorted(live, key=lambda one: (one.start, one.segment_id)))
-        return found
-
-    def segment(self, segment_id: int) -> Segment | None:
-        """Return the segment with an id, None without."""
-        return next((one for one in self.segments if one.segment_id == segment_id), None)
+                yield epoch, tuple(sorted(live.values(), key=lambda one: (one.start, one.segment_id)))
 
 
 def decode_scalable_topic(value: bytes, where: str, topic: TopicName) -> ScalableTopic:
@@ -138,10 +136,14 @@ def _segment(key: str, row: object, where: str, topic: TopicName) -> Segment:
         raise Unsupported(f"{where}: segment {key} has the state {state!r}", where=where)
     if not isinstance(splits, list):
         raise ValueError(f"entryBucketSplits of segment {key}: expected a list")
-    base = TopicName(topic.namespace, topic.local_name, SCALABLE)
+    name = TopicName(topic.namespace, topic.local_name, SCALABLE).segment(start, end, segment_id)
+    if legacy is not None:
+        name = parse_topic(text(legacy, "legacyTopicName"))
+        if name.domain != PERSISTENT:  # a segment of another topic would be deleted with this one
+            raise ValueError(f"legacyTopicName of segment {key}: {name} is no persistent topic")
     return Segment(
         segment_id,
-        base.segment(start, end, segment_id) if legacy is None else parse_topic(text(legacy, "legacyTopicName")),
+        name,
         start,
         end,
         SegmentState(str(state)),
@@ -164,19 +166,16 @@ def _ids(row: JsonObject, name: str) -> tuple[int, ...]:
 
 def _parents_first(segments: Mapping[int, Segment]) -> tuple[Segment, ...]:
     """Return the segments by epoch and id, a parent before its children also where their epochs say otherwise."""
-    parents = {one.segment_id: {parent for parent in one.parents if parent in segments} for one in segments.values()}
-    children: dict[int, list[int]] = {segment_id: [] for segment_id in segments}
-    for segment_id, found in parents.items():
-        for parent in found:
-            children[parent].append(segment_id)
-    ordered: dict[int, Segment] = {}
-    ready = [segment_id for segment_id, found in parents.items() if not found]
-    while len(ordered) < len(segments):
-        ready = ready or [
-            one for one in segments if one not in ordered
-        ]  # of a circle, which the rules tell of, as they come
-        for segment_id in sorted(ready, key=lambda one: (segments[one].created_epoch, one)):
-            ordered[segment_id] = segments[segment_id]
-        following = {child for segment_id in ready for child in children[segment_id] if child not in ordered}
-        ready = [child for child in following if parents[child] <= ordered.keys()]
-    return tuple(ordered.values())
+
+    def by_age(ids: Iterable[int]) -> list[int]:
+        return sorted(ids, key=lambda one: (segments[one].created_epoch, one))
+
+    left = TopologicalSorter({one: segments.keys() & segments[one].parents for one in segments})
+    with suppress(CycleError):  # the rules tell of a circle
+        left.prepare()
+    ordered: list[int] = []
+    while ready := by_age(left.get_ready()):
+        ordered += ready
+        left.done(*ready)
+    ordered += by_age(segments.keys() - ordered)
+    return tuple(segments[one] for one in ordered)

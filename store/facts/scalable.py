@@ -6,6 +6,7 @@ their cursors, terminates those of the old ones, and then writes the record, whi
 
 from __future__ import annotations
 
+from collections import defaultdict
 from itertools import pairwise
 
 from msgspec import Struct
@@ -50,12 +51,18 @@ class ScalableFacts(Struct, frozen=True):
 
 def iter_untiled(live: tuple[Segment, ...]) -> list[tuple[int, int, tuple[int, ...]]]:
     """Return the ranges of hashes (first, last, ids of the segments that have them) that not exactly one of ``live`` has."""
-    edges = sorted({0, HASH_MAX + 1} | {edge for one in live for edge in (one.start, one.end + 1)})
+    came, went = defaultdict(list), defaultdict(list)
+    for one in live:
+        came[one.start].append(one.segment_id)
+        went[one.end + 1].append(one.segment_id)
+    have: dict[int, None] = {}  # ordered, as a set is not
     found = []
-    for first, after in pairwise(edges):
-        ids = tuple(one.segment_id for one in live if one.start <= first and after - 1 <= one.end)
-        if len(ids) != 1:
-            found.append((first, after - 1, ids))
+    for first, after in pairwise(sorted({0, HASH_MAX + 1, *came, *went})):
+        have |= dict.fromkeys(came[first])
+        for segment_id in went[first]:
+            del have[segment_id]
+        if len(have) != 1:
+            found.append((first, after - 1, tuple(have)))
     return found
 
 

@@ -34,7 +34,8 @@ def iter_scalable(txn: Txn, namespace: NamespaceName | None = None) -> Iterator[
     if namespace is not None:
         root = f"{SCALABLE_TOPICS}/{namespace}"
         for child in tree.iter_children(txn, root):
-            if tree.find_node(txn, f"{root}/{child}") is not None:
+            node = tree.find_node(txn, f"{root}/{child}")
+            if node is not None and node.value:
                 yield TopicName(namespace, decode_name(child), SCALABLE)
         return
     for tenant in tree.iter_children(txn, SCALABLE_TOPICS):

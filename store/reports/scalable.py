@@ -6,14 +6,15 @@ What only a controller knows is left out (its broker, what it decides, its last 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
+from pulsar_admin.store.codec.policies import decode_json_object
 from pulsar_admin.store.codec.scalable import ScalableTopic, Segment
+from pulsar_admin.store.codec.strict_values import kind_of
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.db.tree import find_node, iter_children
-from pulsar_admin.store.errors import StoreError, TopicNotFound
+from pulsar_admin.store.db.tree import Node, find_node, iter_children
+from pulsar_admin.store.errors import MetadataCorrupt, StoreError, TopicNotFound
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.scalable import iter_scalable, read_scalable
 from pulsar_admin.store.model.topics import Topic, check_namespace, read_topic
@@ -73,7 +74,7 @@ def read_scalable_stats(reader: EntryReader, name: TopicName, problems: list[Sto
         "autoScale": _scaled(found),
         "layout": {
             "epoch": found.epoch,
-            "segments": {one.segment_id: _layout_segment(reader, name, one, ends) for one in by_id},
+            "segments": {one.segment_id: _layout_segment(reader.txn, name, one, ends, problems) for one in by_id},
         },
         **_NO_RATES,
         "averageMsgSize": 0.0,
@@ -84,31 +85,39 @@ def read_scalable_stats(reader: EntryReader, name: TopicName, problems: list[Sto
     }
 
 
-def _layout_segment(reader: EntryReader, name: TopicName, segment: Segment, ends: Mapping[int, bool]) -> Json:
-    node = find_node(reader.txn, f"{name.scalable_path}/segments/{segment.segment_id}/load")
-    rates: Json = {}
-    if node is not None:
-        try:
-            rates = json.loads(node.value)
-        except ValueError:
-            rates = {}
+def _layout_segment(
+    txn: Txn, name: TopicName, segment: Segment, ends: Mapping[int, bool], problems: list[StoreError]
+) -> Json:
     shown: Json = {"name": str(segment.topic), "state": segment.state.value}
     shown |= {"parentIds": list(segment.parents)} if segment.parents else {}
     shown |= {"childIds": list(segment.children)} if segment.children else {}
     shown |= {"createdAt": _time(segment.created_ms)}
     shown |= {} if segment.is_active else {"sealedAt": _time(segment.sealed_ms)}
-    shown |= (
-        {"load": {**_NO_RATES, **{key: rates[key] for key in _NO_RATES if key in rates}}} if node is not None else {}
-    )
+    node = find_node(txn, f"{name.scalable_path}/segments/{segment.segment_id}/load")
+    if node is not None:
+        try:
+            shown["load"] = _rates(node)
+        except MetadataCorrupt as error:
+            problems.append(error)
     shown |= {"terminated": ends[segment.segment_id]} if segment.segment_id in ends else {}
     return {**shown, "entryBuckets": segment.entry_buckets}
+
+
+def _rates(node: Node) -> Json:
+    record = decode_json_object(node.value, node.path)
+    rates = {key: record.get(key, 0.0) for key in _NO_RATES}
+    for key, rate in rates.items():
+        if type(rate) not in (int, float):
+            raise MetadataCorrupt(f"{node.path}: {key}: expected a number, found {kind_of(rate)}", where=node.path)
+    return rates
 
 
 def _scaled(found: ScalableTopic) -> Json:
     """Return when a segment was last split, merged, or given other buckets, as what came of it says: also a migration does the last."""
     times: dict[str, int] = {}
+    by_id = {one.segment_id: one for one in found.segments}
     for one in found.segments:
-        parents = [parent for number in one.parents if (parent := found.segment(number)) is not None]
+        parents = [by_id[parent] for parent in one.parents if parent in by_id]
         if not parents:
             continue
         is_same = [(parent.start, parent.end) for parent in parents] == [(one.start, one.end)]

@@ -30,7 +30,7 @@ def _hashes(facts: ClusterFacts) -> Iterator[Evidence]:
     for one in facts.scalable_topics:
         if one.record is None or one.record.deleted:
             continue
-        for epoch, live in one.record.live.items():
+        for epoch, live in one.record.iter_live():
             wrong = iter_untiled(live)
             if one.is_pruned and epoch < one.record.epoch:
                 wrong = [part for part in wrong if part[2]]  # what had these hashes then may be consumed and gone

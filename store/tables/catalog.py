@@ -560,7 +560,7 @@ def _condition_of(name: str) -> str | None:
     """Return which messages a name means, None if it names no topics."""
     plain = name.removeprefix("persistent://")
     if any(sign in name for sign in "*?["):
-        return f"topic GLOB {_text(f'persistent://{plain}')}"
+        return f"topic GLOB {_text(name)} OR topic GLOB {_text(f'persistent://{plain}')}"
     if plain.count("/") == 1:
         return f"starts_with(topic, {_text(f'persistent://{plain}/')})"
     try:
@@ -568,10 +568,14 @@ def _condition_of(name: str) -> str | None:
     except InvalidValue:
         return None
     if topic.startswith(f"{SCALABLE}://"):
-        return f"starts_with(topic, {_text(topic.replace(SCALABLE, SEGMENT, 1) + '/')})"
-    part = _text(topic + PARTITION_SUFFIX)
-    is_partition = f"starts_with(topic, {part}) AND regexp_full_match(substr(topic, length({part}) + 1), '[0-9]+')"
-    return f"topic = {_text(topic)} OR ({is_partition})"
+        return _begins(topic.replace(SCALABLE, SEGMENT, 1) + "/", "[^/]+")
+    return f"topic = {_text(topic)} OR ({_begins(topic + PARTITION_SUFFIX, '[0-9]+')})"
+
+
+def _begins(begin: str, rest: str) -> str:
+    """Return the condition that a topic begins with a text, and that a regular expression has the rest."""
+    part = _text(begin)
+    return f"starts_with(topic, {part}) AND regexp_full_match(substr(topic, length({part}) + 1), {_text(rest)})"
 
 
 def _text(value: str) -> str:
