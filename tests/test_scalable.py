@@ -150,6 +150,20 @@ def test_new_segments_are_as_a_controller_made_those_of_the_world(cli: Cli, tmp_
     assert nodes_of(path)[NODE] == json.dumps(theirs, separators=(",", ":")).encode()
 
 
+@pytest.mark.parametrize("words", [("create-partitioned-topic", "-p", "2"), ("create",)])
+def test_a_persistent_topic_of_the_same_name_stays_with_its_schema(
+    words: tuple[str, ...], cli: Cli, tmp_path: Path
+) -> None:
+    path = copied(WORLD, "clean", tmp_path)
+    (tmp_path / "schema.json").write_text('{"type":"STRING","schema":"","properties":{}}')
+    assert cli("--store", path, "topics", *words, "acme/n/new").exit_code == 0
+    assert cli("--store", path, "schemas", "upload", "acme/n/new", "-f", tmp_path / "schema.json").exit_code == 0
+    before = nodes_of(path)
+    assert "stays beside it" in cli("--store", path, "scalable-topics", "create", "acme/n/new").stderr
+    assert cli("--store", path, "scalable-topics", "delete", "acme/n/new", "--yes").exit_code == 0
+    assert nodes_of(path) == before
+
+
 def test_messages_of_a_key_are_in_the_order_in_which_they_were_sent(cli: Cli) -> None:
     """The producer sent v0, v1 … with the keys k0 … k16 in turn."""
     rows = cli("--store", imported(WORLD, "clean"), "topics", "read", TOPIC, "--value", "-o", "jsonl").json_lines
@@ -335,7 +349,10 @@ def test_segments_and_cursors_that_are_gone_are_told(cli: Cli, tmp_path: Path) -
         "entries": 13,
         "sentence": 0,
     }
-    assert [row["where"] for row in found["migration-unfinished"]] == ["persistent://acme/n/b"]
+    (migration,) = found["migration-unfinished"]
+    assert migration["where"] == "persistent://acme/n/b"
+    for row in (missing, migration):
+        assert cli("--store", path, *row["mend"].split()[1:]).exit_code == 0, row["mend"]
     assert cli("--store", path, *cursor["mend"].split()[1:], "--yes").exit_code == 0
     assert "segment-cursor-missing" not in findings(cli, path)
 

@@ -21,7 +21,7 @@ from pulsar_admin.store.db.tree import find_node, iter_nodes
 from pulsar_admin.store.errors import AlreadyExists, InvalidValue, Refused
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.scalable import read_scalable
-from pulsar_admin.store.model.topics import check_namespace, read_partitioned
+from pulsar_admin.store.model.topics import check_namespace, list_partitions
 from pulsar_admin.store.names import PERSISTENT, TopicName, shell_word
 
 _BUCKETS = 4
@@ -43,7 +43,7 @@ def plan_create_scalable(txn: Txn, name: TopicName, segments: int, properties: M
             value=segments,
         )
     check_namespace(txn, name.namespace)
-    regular = TopicName(name.namespace, name.local_name, PERSISTENT)
+    regular = _regular(name)
     if find_node(txn, name.scalable_path) is not None:
         raise AlreadyExists(
             f"Scalable topic already exists: {name}",
@@ -60,12 +60,22 @@ def plan_create_scalable(txn: Txn, name: TopicName, segments: int, properties: M
         if find_node(txn, path) is None:
             steps.append(put_value_step(txn, path, b"", now_ms, whole_topic=True))
     warnings: tuple[str, ...] = ()
-    if find_node(txn, regular.path) is not None or read_partitioned(txn, regular).partitions:
+    if _is_there(txn, regular):
         warnings = (
             f"{regular} stays beside it, as with a broker of 5.0.1: `scalable-topics migrate` makes one of the other",
         )
     part = ChangePart(topic=str(name), after={"segments": segments, "properties": kept}, warnings=warnings)
     return Plan(_CREATE, txn.id, tuple(steps), (part,))
+
+
+def _regular(name: TopicName) -> TopicName:
+    """Return the persistent topic of the same name, which has the same schema."""
+    return TopicName(name.namespace, name.local_name, PERSISTENT)
+
+
+def _is_there(txn: Txn, regular: TopicName) -> bool:
+    paths = (regular.path, regular.partitioned_path)
+    return any(find_node(txn, path) is not None for path in paths) or bool(list_partitions(txn, regular))
 
 
 def _active(segment_id: int, start: int, end: int, segments: int, now_ms: int) -> Json:
@@ -93,8 +103,9 @@ def _active(segment_id: int, start: int, end: int, segments: int, now_ms: int) -
 def plan_delete_scalable(reader: EntryReader, name: TopicName, now_ms: int, *, force: bool) -> Plan:
     """Plan deleting a scalable topic with its segments, their cursors and ledgers, and its schema.
 
-    With ``force`` also what cannot be read; a broker asks for it only while consumers are connected. Raises TopicNotFound, MetadataCorrupt,
-    and Refused for one that was migrated: the topics that it was are deleted by their own names first.
+    A persistent topic of the same name stays, and with it the schema of both. With ``force`` also what cannot be read; a broker asks for it
+    only while consumers are connected. Raises TopicNotFound, MetadataCorrupt, and Refused for one that was migrated: the topics that it was
+    are deleted by their own names first.
     """
     txn = reader.txn
     found = read_scalable(txn, name)
@@ -106,8 +117,8 @@ def plan_delete_scalable(reader: EntryReader, name: TopicName, now_ms: int, *, f
             topic=str(name),
         )
     segments = [one.topic for one in found.segments if find_node(txn, one.topic.path) is not None]
-    regular = TopicName(name.namespace, name.local_name, PERSISTENT)
-    bases = [] if find_node(txn, regular.path) is not None else [regular]
+    regular = _regular(name)
+    bases = [] if _is_there(txn, regular) else [regular]
     plan = plan_delete(reader, _DELETE, segments, bases, now_ms, force=force, whole_topic=True)
     subscriptions = sorted({one for part in plan.parts for one in (part.before or {}).get("subscriptions", ())})
     paths = [node.path for node in iter_nodes(txn, f"{name.scalable_path}/")]

@@ -173,7 +173,7 @@ def _seals(facts: ClusterFacts) -> Iterator[Evidence]:
     "A topic that was migrated to a scalable one goes on under its former name",
     "The scalable topic has the former topic, or its partitions, as its first segments: these are there and terminated. Here one is not.",
     "Clients of the former name write messages that those of the scalable topic get before or after others of the same key, or not at all.",
-    "pulsar-admin topics stats-internal {segment}",
+    _LOOK,
     "If the former topic is there and not terminated, terminate it: `pulsar-admin topics terminate TOPIC`."
     " If it is gone, so are its messages: restore it (`topics undelete`).",
 )
