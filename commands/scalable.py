@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from pulsar_admin.commands.topics.lifecycle import parse_pairs
 from pulsar_admin.context import App, Lines, Printed, Result, Shown
@@ -13,7 +14,9 @@ from pulsar_admin.store.codec.java import java_text
 from pulsar_admin.store.names import NamespaceName, TopicName, TopicSelection, parse_scalable
 from pulsar_admin.upstream import mirrored
 
-_TOPIC = "tenant/namespace/topic, with or without topic://."
+if TYPE_CHECKING:
+    from pulsar_admin.store.model.reader import EntryReader
+
 _READS = [errors.TopicNotFound, errors.MetadataCorrupt, errors.InvalidValue]
 _CHANGES = [errors.TopicNotFound, errors.Refused, errors.InvalidValue, errors.StalePlan]
 _SAID = "What a live `pulsar-admin` says; the change and its undo command are on stderr."
@@ -25,6 +28,9 @@ def _declared(
     """Declare a command whose example needs a store of Pulsar 5.0, which the demo store is not."""
     words = f"{path} {example}"
     return mirrored(path, examples=(), elsewhere=[" ".join(("pulsar-admin", words))], texts=("topic",), **more)
+
+
+_changing = partial(_declared, changes=True, output=_SAID)
 
 
 @_declared(
@@ -64,11 +70,7 @@ def stats(app: App, topic: str) -> Result:
     """Show the sizes and backlogs of a scalable topic over all of its segments."""
     from pulsar_admin.store.reports.scalable import read_scalable_stats
 
-    problems: list[errors.StoreError] = []
-    with app.session.reader() as reader:
-        found = read_scalable_stats(reader, parse_scalable(topic), problems)
-    app.session.partial(problems)
-    return Result(found)
+    return _read(app, read_scalable_stats, parse_scalable(topic))
 
 
 @_declared(
@@ -81,18 +83,24 @@ def segment_stats(app: App, segment: TopicName) -> Result:
     """Show the size and the backlogs of one segment of a scalable topic."""
     from pulsar_admin.store.reports.scalable import read_segment_stats
 
+    return _read(app, read_segment_stats, segment)
+
+
+def _read(
+    app: App,
+    read: Callable[[EntryReader, TopicName, list[errors.StoreError]], dict[str, Any]],  # Any: JSON
+    name: TopicName,
+) -> Result:
     problems: list[errors.StoreError] = []
     with app.session.reader() as reader:
-        found = read_segment_stats(reader, segment, problems)
+        found = read(reader, name, problems)
     app.session.partial(problems)
     return Result(found)
 
 
-@_declared(
+@_changing(
     "scalable-topics create",
     "acme/orders/lines -s 4 -p owner=billing",
-    changes=True,
-    output=_SAID,
     errors=[errors.AlreadyExists, errors.NamespaceNotFound, errors.InvalidValue, errors.StalePlan],
     helps={"segments": "How many segments, which share the hashes.", "property": "A property, KEY=VALUE; repeat it."},
 )
@@ -105,11 +113,9 @@ def create(app: App, topic: str, segments: int, property: tuple[str, ...]) -> Sh
     return Printed(f"Created scalable topic {topic} with {segments} segment(s)", of_change=True)
 
 
-@_declared(
+@_changing(
     "scalable-topics delete",
     "acme/orders/lines --dry-run",
-    changes=True,
-    output=_SAID,
     errors=_CHANGES,
     helps={"force": "Also with what cannot be read. No consumer is connected to files."},
 )
@@ -119,11 +125,9 @@ def delete(app: App, topic: str, force: bool) -> Shown:
     return Printed(f"Deleted scalable topic {topic}", of_change=True)
 
 
-@_declared(
+@_changing(
     "scalable-topics seek",
     "acme/orders/lines -s audit -t 1h --dry-run",
-    changes=True,
-    output=_SAID,
     errors=[*_CHANGES, errors.SubscriptionNotFound],
     helps={
         "subscription": "The subscription.",
@@ -139,11 +143,9 @@ def seek(app: App, topic: str, subscription: str, time: int) -> Shown:
     return Printed(said, of_change=True)
 
 
-@_declared(
+@_changing(
     "scalable-topics clear-backlog",
     "acme/orders/lines -s audit --dry-run",
-    changes=True,
-    output=_SAID,
     errors=[*_CHANGES, errors.SubscriptionNotFound],
     helps={"subscription": "The subscription."},
 )
@@ -159,11 +161,9 @@ def permissions(app: App, topic: str) -> Shown:
     return Printed(app.topic(parse_scalable(topic)).permissions(), as_map=java_text)
 
 
-@_declared(
+@_changing(
     "scalable-topics grant-permission",
     "acme/orders/lines -r app -a consume --dry-run",
-    changes=True,
-    output=_SAID,
     errors=_CHANGES,
     helps={"role": "The role.", "actions": "produce, consume, sources, sinks, functions, packages."},
 )
@@ -173,11 +173,9 @@ def grant(app: App, topic: str, role: str, actions: tuple[str, ...]) -> Shown:
     return Printed(f"Granted {','.join(actions)} to role {role} on topic {topic}", of_change=True)
 
 
-@_declared(
+@_changing(
     "scalable-topics revoke-permission",
     "acme/orders/lines -r app --dry-run",
-    changes=True,
-    output=_SAID,
     errors=_CHANGES,
     helps={"role": "The role."},
 )

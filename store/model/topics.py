@@ -293,7 +293,7 @@ def _has_partitioned(txn: Txn, namespace: NamespaceName) -> bool:
 
 
 def expand_topic(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
-    """Return ``name``'s partitions when it is a partitioned topic, the segments that are there when it is a scalable one, else ``name``
+    """Return ``name``'s partitions when it is a partitioned topic, the segments of its record when it is a scalable one, else ``name``
     itself; raises TopicNotFound.
     """
     if name.domain == SCALABLE:

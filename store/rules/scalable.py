@@ -15,6 +15,10 @@ _LOOK = "pulsar-admin scalable-topics get-metadata {topic}"
 SCALABLE_RULES = Rules[ClusterFacts]()
 
 
+def _iter_segments(facts: ClusterFacts) -> Iterator[tuple[ScalableFacts, SegmentFacts]]:
+    return ((one, segment) for one in facts.scalable_topics for segment in one.segments)
+
+
 @SCALABLE_RULES.row(
     "segment-hashes",
     Severity.CRITICAL,
@@ -106,18 +110,17 @@ def _wrong_relations(one: ScalableFacts) -> Iterator[str]:
     loss="the messages of the segment, unless its node comes back before bookies delete its ledgers",
 )
 def _missing(facts: ClusterFacts) -> Iterator[Evidence]:
-    for one in facts.scalable_topics:
-        for segment in one.segments:
-            said = segment.said
-            if said is not None and not said.is_legacy and not segment.is_there:
-                what = f"segment {said.segment_id} of {one.name}, {said.state.lower()} since epoch "
-                what += str(said.created_epoch if said.is_active else said.sealed_epoch)
-                yield Evidence(
-                    str(segment.name),
-                    f"the managed ledger of {what}, is not there",
-                    {"topic": str(one.name), "segment": str(segment.name), "segmentId": said.segment_id},
-                    severity=Severity.WARNING if said.is_active and not said.parents else None,
-                )
+    for one, segment in _iter_segments(facts):
+        said = segment.said
+        if said is not None and not said.is_legacy and not segment.is_there:
+            what = f"segment {said.segment_id} of {one.name}, {said.state.lower()} since epoch "
+            what += str(said.created_epoch if said.is_active else said.sealed_epoch)
+            yield Evidence(
+                str(segment.name),
+                f"the managed ledger of {what}, is not there",
+                {"topic": str(one.name), "segment": str(segment.name), "segmentId": said.segment_id},
+                severity=Severity.WARNING if said.is_active and not said.parents else None,
+            )
 
 
 @SCALABLE_RULES.row(
@@ -132,16 +135,15 @@ def _missing(facts: ClusterFacts) -> Iterator[Evidence]:
     loss="nothing yet: the messages are out of reach",
 )
 def _unlisted(facts: ClusterFacts) -> Iterator[Evidence]:
-    for one in facts.scalable_topics:
-        for segment in one.segments:
-            if segment.said is None and one.error is None:
-                entries = 0 if segment.topic is None else segment.topic.number_of_entries
-                why = "has no record" if one.record is None else "does not list it"
-                yield Evidence(
-                    str(segment.name),
-                    f"{one.name} {why}, and the segment has {counted(entries, 'entry')}",
-                    {"topic": str(one.name), "segment": str(segment.name), "entries": entries},
-                )
+    for one, segment in _iter_segments(facts):
+        if segment.said is None and one.error is None:
+            entries = 0 if segment.topic is None else segment.topic.number_of_entries
+            why = "has no record" if one.record is None else "does not list it"
+            yield Evidence(
+                str(segment.name),
+                f"{one.name} {why}, and the segment has {counted(entries, 'entry')}",
+                {"topic": str(one.name), "segment": str(segment.name), "entries": entries},
+            )
 
 
 @SCALABLE_RULES.row(
@@ -156,15 +158,14 @@ def _unlisted(facts: ClusterFacts) -> Iterator[Evidence]:
     "Start the broker: its controller finishes the layout when it loads the topic. If it does not, restore an earlier record.",
 )
 def _seals(facts: ClusterFacts) -> Iterator[Evidence]:
-    for one in facts.scalable_topics:
-        for segment in one.segments:
-            said = segment.said
-            if said is None or segment.topic is None or said.is_legacy:
-                continue
-            is_terminated = segment.topic.managed.terminated is not None
-            if is_terminated == said.is_active:
-                found = "terminated, and" if is_terminated else "not terminated, and"
-                yield _of_segment(one, segment, f"its managed ledger is {found} the record says {said.state}")
+    for one, segment in _iter_segments(facts):
+        said = segment.said
+        if said is None or segment.topic is None or said.is_legacy:
+            continue
+        is_terminated = segment.topic.managed.terminated is not None
+        if is_terminated == said.is_active:
+            found = "terminated, and" if is_terminated else "not terminated, and"
+            yield _of_segment(one, segment, f"its managed ledger is {found} the record says {said.state}")
 
 
 @SCALABLE_RULES.row(
@@ -178,20 +179,17 @@ def _seals(facts: ClusterFacts) -> Iterator[Evidence]:
     " If it is gone, so are its messages: restore it (`topics undelete`).",
 )
 def _migrations(facts: ClusterFacts) -> Iterator[Evidence]:
-    for one in facts.scalable_topics:
-        for segment in one.segments:
-            if segment.said is None or not segment.said.is_legacy:
-                continue
-            if not segment.is_there:
-                yield _of_segment(
-                    one, segment, f"{one.name} has it as segment {segment.said.segment_id}, and it is gone"
-                )
-            elif segment.topic is not None and segment.topic.managed.terminated is None:
-                yield _of_segment(
-                    one,
-                    segment,
-                    f"{one.name} has it as sealed segment {segment.said.segment_id}, and it is not terminated",
-                )
+    for one, segment in _iter_segments(facts):
+        if segment.said is None or not segment.said.is_legacy:
+            continue
+        if not segment.is_there:
+            yield _of_segment(one, segment, f"{one.name} has it as segment {segment.said.segment_id}, and it is gone")
+        elif segment.topic is not None and segment.topic.managed.terminated is None:
+            yield _of_segment(
+                one,
+                segment,
+                f"{one.name} has it as sealed segment {segment.said.segment_id}, and it is not terminated",
+            )
 
 
 @SCALABLE_RULES.row(

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.live.distribution import VERSION, find_distribution
-from tests.live.upstream import Json, render
+from tests.live.upstream import Json, java_command, render
 
 FILE = Path(__file__).resolve().parents[2] / "pulsar_admin" / "shell.json"
 _PROGRAM = Path(__file__).with_name("BookieShellTree.java")
@@ -30,17 +30,7 @@ def commands(version: str = VERSION) -> Json:
 
 
 def _shell(version: str) -> Iterator[tuple[str, Json]]:
-    jars = find_distribution(version) / "lib" / "*"
-    program = [
-        "java",
-        "-Xmx256m",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
-        "-Dlog4j2.level=off",
-        "-cp",
-        str(jars),
-        str(_PROGRAM),
-    ]
+    program = java_command(version, _PROGRAM)
     tree: Json = json.loads(subprocess.run(program, capture_output=True, text=True, check=True).stdout)
     for name, found in tree.items():
         if name == "help":

@@ -33,7 +33,7 @@ class UpstreamAdmin:
 
     def __init__(self, web_url: str, version: str = VERSION) -> None:
         self._process = subprocess.Popen(
-            _java(version, "run", web_url), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            java_command(version, _PROGRAM, "run", web_url), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
     def ask(self, *words: str) -> Said:
@@ -49,7 +49,7 @@ class UpstreamAdmin:
 
 def commands(version: str = VERSION) -> Json:
     """Return upstream's commands by path, as the checked-in file has them; the options of all are those of ``""``."""
-    finished = subprocess.run(_java(version, "tree"), capture_output=True, text=True, check=True)
+    finished = subprocess.run(java_command(version, _PROGRAM, "tree"), capture_output=True, text=True, check=True)
     tree: Json = json.loads(finished.stdout)
     everywhere = {"": {"options": list(_arguments(tree["options"]))}}
     return everywhere | dict(sorted(_leaves(tree, ())))
@@ -80,7 +80,8 @@ def _arguments(arguments: Sequence[Json]) -> Iterator[Json]:
             yield {key: value for key, value in argument.items() if value not in silent.get(key, ())}
 
 
-def _java(version: str, *words: str) -> list[str]:
+def java_command(version: str, program: Path, *words: str) -> list[str]:
+    """Return the command that runs a program's source with the jars of a distribution."""
     jars = find_distribution(version) / "lib" / "*"
     return [
         "java",
@@ -90,7 +91,7 @@ def _java(version: str, *words: str) -> list[str]:
         "-Dlog4j2.level=off",
         "-cp",
         str(jars),
-        str(_PROGRAM),
+        str(program),
         *words,
     ]
 
