@@ -249,8 +249,8 @@ def test_two_bookies_of_three_have_every_entry(
     assert {row["bookie"] for ledger in rows for row in ledger["bookies"]} == {gone}
     checked = cli("--store", store, "store", "check", "-o", "json")
     expected = [
-        *(["ledgers-unreferenced"] if clustered.world.said["unlisted"] else []),
         "bookie-not-imported",
+        *(["ledgers-unreferenced"] if clustered.world.said["unlisted"] else []),
         "checked",
     ]
     assert (checked.exit_code, [row["code"] for row in checked.json]) == (0, expected)
