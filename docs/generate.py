@@ -21,7 +21,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
 import compatibility  # noqa: E402 - works on a checkout that is not installed
 
-from pulsar_admin import command_table, errors, lookup  # noqa: E402 - works on a checkout that is not installed
+from pulsar_admin import command_table, errors, lookup, schemas  # noqa: E402 - works on a checkout that is not installed
 from pulsar_admin.cli import CONTEXT, TableGroup, root  # noqa: E402
 from pulsar_admin.store.errors import StoreError  # noqa: E402
 from pulsar_admin.store.rules.finding import Severity  # noqa: E402
@@ -136,6 +136,8 @@ def _told(context: click.Context) -> str:
         return text
     lines = "\n".join(f"$ {one}" for one in (*details.examples, *details.elsewhere))
     text += f"\n```console\n{lines}\n```\n\n**Output.** {_plain(details.output)}\n\n"
+    if units := schemas.units_in(command.path_of(context)):
+        text += f"**Units** (`-o json`, CSV): {_plain(units)}.\n\n"
     named = ", ".join(f"`{error.code}` ({errors.EXIT_CODES[error]})" for error in details.errors)
     text += f"**Errors** ([exit code](../exit-codes.md)): {named}.\n"
     if command.aliases:

@@ -203,8 +203,7 @@ def _show_schema(ctx: click.Context, param: click.Parameter, value: bool) -> Non
     from pulsar_admin.schemas import schema_of
 
     made = cast("Command", ctx.command)
-    group = "" if ctx.parent is None else ctx.parent.command_path.partition(" ")[2]
-    click.echo(dump_json(schema_of(f"{group} {made.name}".strip(), made.details.output), pretty=True))
+    click.echo(dump_json(schema_of(made.path_of(ctx), made.details.output), pretty=True))
     ctx.exit()
 
 
@@ -242,6 +241,11 @@ class Command(TakesGlobals):
         args[:end] = map(_without_equals, args[:end])
         ctx.meta[WORDS] = tuple(args)
         return super().parse_args(ctx, args)
+
+    def path_of(self, ctx: click.Context) -> str:
+        """Return the command's path by its own name, when ``ctx`` was called by an alias."""
+        group = "" if ctx.parent is None else ctx.parent.command_path.partition(" ")[2]
+        return f"{group} {self.name}".strip()
 
     def own_words(self, ctx: click.Context) -> tuple[str, ...]:
         """Return the words of the command line that this command was given, without the global options among them.
@@ -324,6 +328,10 @@ class Command(TakesGlobals):
         _write_lines(formatter, "Examples", lines)
         if self.details.output:
             _write_text(formatter, "Output", self.details.output)
+        from pulsar_admin.schemas import units_in
+
+        if units := units_in(self.path_of(ctx)):
+            _write_text(formatter, "Units (-o json, CSV)", units)
         if self.details.errors:
             from pulsar_admin.errors import EXIT_CODES
 

@@ -2,10 +2,45 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Any
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _CHANGE = "change"
+_TIMES = "milliseconds since 1970-01-01 UTC"
+_MANY = 16
+"""A command with more numbers than this names their units in its schema alone."""
+_UNITS = (
+    ("bytes per ratePeriodInSecond", "ThrottlingRateInByte$"),
+    ("messages per ratePeriodInSecond", "ThrottlingRateInMsg$"),
+    ("bytes per second", "^bandwidth(In|Out)$|^msgThroughput|RateInBytes$"),
+    ("messages per second", "^msgRate|RateInMsgs$|^(messageAck|chunkedMessage)Rate$|^messagesPerSecond$"),
+    ("entries per second", "^entriesPerSecond$"),
+    ("bytes per entry", "^bytesPerEntry$"),
+    ("bytes per message", "^bytesPerMessage$"),
+    ("seconds", "Seconds?$|^seconds$|^ttl$|^limitTime$|LimitTime$|_in_seconds$"),
+    ("minutes", "Minutes$"),
+    ("MiB", "M[Bb]$"),
+    (
+        "milliseconds",
+        "(Millis?|Mills|Ms|Early)$|^(oldestAge|tickTime|width|delay|tolerance|maxBackwards|offset(Min|Max|Median))$",
+    ),
+    ("entries", "^messagesConsumedCounter$|^entries(?!PerLedger)|Entries$|^numberOfEntries|^(msgBacklog|backlog$)"),
+    ("messages", r"^messages|Messages$|^msg\w*(Counter|Delayed)$|MsgCount$"),
+    ("bytes", "^(?!dispatchThrottled).*Bytes|^bytes|^(?!batch|originalBatch|ongoingTxn).*[sS]ize$|^length$"),
+    (
+        _TIMES,
+        "(Time|Time[sS]tamps?|Publish|Due|Deadline|At|Backlogs?)$|^(asOf|time|timestamp|closed|modified|recreated|built|created|imported)$",
+    ),
+    ("percent", "^percent$"),
+)
+"""Units and the JSON keys of numbers that have them; the first that fits counts."""
+
+
+def unit_of(key: str) -> str:
+    """Return the unit of the numbers under a JSON key; empty for plain counts, ids and what differs between commands."""
+    return next((unit for unit, pattern in _UNITS if re.search(pattern, key)), "")
 
 
 def schema_of(path: str, description: str = "") -> dict[str, Any]:  # Any: JSON values
@@ -22,4 +57,39 @@ def schema_of(path: str, description: str = "") -> dict[str, Any]:  # Any: JSON 
     schema: dict[str, Any] = {key: text for key, text in head.items() if text} | found[path]  # Any: JSON values
     if f"#/$defs/{_CHANGE}" in json.dumps(schema):
         schema["$defs"] = {_CHANGE: found[_CHANGE]}
+    for key, number in _numbers_in(schema):
+        if unit := unit_of(key):
+            number["description"] = unit
     return schema
+
+
+def units_in(path: str) -> str:
+    """Return the units of a command's numbers as a sentence for its help; empty if none has a unit."""
+    schema = schema_of(path)
+    schema.pop("$defs", None)
+    found: dict[str, list[str]] = {}
+    for key in dict.fromkeys(key for key, _ in _numbers_in(schema)):
+        if unit := unit_of(key):
+            found.setdefault(unit, []).append(f"`{key}`")
+    if sum(map(len, found.values())) > _MANY:
+        return "`--schema` names the unit of each number"
+    if _TIMES in found:
+        found[f"{_TIMES} (CSV: ISO 8601)"] = found.pop(_TIMES)
+    return "; ".join(f"{unit}: {', '.join(keys)}" for unit, keys in found.items())
+
+
+def _numbers_in(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:  # Any: JSON values
+    """Yield (key, schema) of the numbers that a schema has under named keys."""
+    if isinstance(schema, list):
+        for one in schema:
+            yield from _numbers_in(one)
+    elif isinstance(schema, dict):
+        for key, one in schema.items():
+            if key == "properties" and isinstance(one, dict):
+                for name, value in one.items():
+                    kinds = value.get("type", ())
+                    if not {"integer", "number"}.isdisjoint([kinds] if isinstance(kinds, str) else kinds):
+                        yield name, value
+                    yield from _numbers_in(value)
+            else:
+                yield from _numbers_in(one)
