@@ -9,10 +9,12 @@ The state of a cursor is in its ledger when ``cursors_ledger_id`` is not −1; t
 from __future__ import annotations
 
 import json
+import operator
+import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
-from typing import NamedTuple
+from itertools import compress, islice
+from typing import NamedTuple, overload
 
 from msgspec import Struct, field
 
@@ -28,15 +30,54 @@ NO_CURSOR_LEDGER = -1
 RANGES_LIMIT = 2_000_000
 STATE_LIMIT_BYTES = 128 * 1024 * 1024
 
-Ranges = tuple[tuple[Position, Position], ...]
+
+class RangeColumns(Sequence[tuple[Position, Position]]):
+    """Very many ranges, as numbers until one is asked for: 200,000 as positions cost ten times what decoding them does.
+
+    ``parts``: (ledger id, edges), ledgers ascending; edges ascend, too: the lower entry of a range, its upper one, the next lower one …
+    Equal to a tuple of the same ranges.
+    """
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: Sequence[tuple[int, Sequence[int]]]) -> None:
+        self.parts = tuple(parts)
+
+    def __len__(self) -> int:
+        return sum(len(edges) for _, edges in self.parts) // 2
+
+    def __iter__(self) -> Iterator[tuple[Position, Position]]:
+        for ledger_id, edges in self.parts:
+            for lower, upper in zip(edges[::2], edges[1::2], strict=True):
+                yield Position(ledger_id, lower), Position(ledger_id, upper)
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[Position, Position]: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[tuple[Position, Position], ...]: ...
+    def __getitem__(self, index: int | slice) -> tuple[Position, Position] | tuple[tuple[Position, Position], ...]:
+        return tuple(self)[index]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, RangeColumns):
+            return self.parts == other.parts
+        return isinstance(other, tuple) and len(self) == len(other) and tuple(self) == other
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+
+Ranges = tuple[tuple[Position, Position], ...] | RangeColumns
 BatchDeletes = Mapping[Position, tuple[int, ...]]
 _NO_DELETES: BatchDeletes = {}
 
 _PLAIN_FORM = b"\x08"  # the tag of PositionInfo.ledgerId
 _VARINT, _LENGTH_DELIMITED = 0, 2
 _WIRE_TYPES = {1: _VARINT, 2: _VARINT, 7: _VARINT} | dict.fromkeys((3, 4, 5, 6), _LENGTH_DELIMITED)
-_ALL_BITS = 2**64 - 1
 _PARTS_LIMIT = 4096
+_FEW_RANGES = 64
+_CHUNK_WORDS = 1024
+_FLAGS = bytes.maketrans(b"01", b"\0\1")
 
 
 class CursorState(Answer, frozen=True):
@@ -198,12 +239,7 @@ def decode_position_info(payload: bytes | memoryview, where: str, *, strict: boo
     if len(message.individualDeletedMessages):
         ranges = _ranges(message.individualDeletedMessages, where, EntryCorrupt)
     else:
-        maps = sorted(message.individualDeletedMessageRanges, key=lambda found: found.key)
-        ranges = tuple(islice((item for found in maps for item in _bitmap_ranges(found)), RANGES_LIMIT + 1))
-        if len(ranges) > RANGES_LIMIT:
-            raise LimitExceeded(
-                f"{where}: more than {RANGES_LIMIT} ranges of deleted entries", where=where, limit=RANGES_LIMIT
-            )
+        ranges = _bitmap_ranges(message.individualDeletedMessageRanges, where)
     return CursorState(
         Position(message.ledgerId, message.entryId),
         ranges,
@@ -378,13 +414,26 @@ def _position(message: managed_ledger_pb2.NestedPositionInfo) -> Position:
     return Position(message.ledgerId, message.entryId)
 
 
-def _ranges(found: Iterable[managed_ledger_pb2.MessageRange], where: str, error: type[Corrupt]) -> Ranges:
+def _ranges(found: Sequence[managed_ledger_pb2.MessageRange], where: str, error: type[Corrupt]) -> Ranges:
+    parts: list[tuple[int, list[int]]] = []
+    if len(found) > _FEW_RANGES:
+        for item in found:
+            lower, upper = item.lowerEndpoint, item.upperEndpoint
+            ledger_id = lower.ledgerId
+            if upper.ledgerId != ledger_id:
+                break
+            if not parts or parts[-1][0] != ledger_id:
+                parts.append((ledger_id, []))
+            parts[-1][1].extend((lower.entryId, upper.entryId))
+        else:
+            if _ascend([ledger_id for ledger_id, _ in parts]) and all(
+                edges[0] >= -1 and _ascend(edges) for _, edges in parts
+            ):
+                return RangeColumns(parts)
     ranges = tuple([(_position(item.lowerEndpoint), _position(item.upperEndpoint)) for item in found])
-    for lower, upper in ranges:
-        if lower.ledger_id > upper.ledger_id or (
-            lower.ledger_id == upper.ledger_id and lower.entry_id > upper.entry_id
-        ):
-            raise error(f"{where}: the range ({lower}, {upper}] ends before it begins", where=where)
+    for low, high in ranges:
+        if low > high:
+            raise error(f"{where}: the range ({low}, {high}] ends before it begins", where=where)
     return ranges
 
 
@@ -400,28 +449,45 @@ def _long_properties(
     return {text_of(pair.name, where, error): pair.value for pair in found}
 
 
-def _bitmap_ranges(found: managed_ledger_pb2.LongListMap) -> Iterator[tuple[Position, Position]]:
-    """Yield the runs of set bits as open-closed ranges of the ledger's entries."""
-    start: int | None = None
-    for edge in _edges(found.values):
-        if start is None:
-            start = edge
-        else:
-            yield Position(found.key, start - 1), Position(found.key, edge - 1)
-            start = None
-    if start is not None:
-        yield Position(found.key, start - 1), Position(found.key, 64 * len(found.values) - 1)
+def _bitmap_ranges(found: Iterable[managed_ledger_pb2.LongListMap], where: str) -> Ranges:
+    """Return the runs of set bits as open-closed ranges of the ledgers' entries."""
+    parts: list[tuple[int, list[int]]] = []
+    left = 2 * RANGES_LIMIT
+    for one in sorted(found, key=lambda one: one.key):
+        edges = _edges(one.values, left)
+        left -= len(edges)
+        if left < 0:
+            raise LimitExceeded(
+                f"{where}: more than {RANGES_LIMIT} ranges of deleted entries", where=where, limit=RANGES_LIMIT
+            )
+        if edges:
+            parts.append((one.key, edges))
+    columns = RangeColumns(parts)
+    ids = [ledger_id for ledger_id, _ in parts]
+    return columns if len(columns) > _FEW_RANGES and _ascend(ids) else tuple(columns)
 
 
-def _edges(words: Iterable[int]) -> Iterator[int]:
-    """Yield the bit numbers at which a bitmap changes between clear (where it begins) and set."""
-    inside = 0
-    for index, word in enumerate(words):
-        bits = word & _ALL_BITS
+def _ascend(numbers: Sequence[int]) -> bool:
+    return all(map(operator.lt, numbers, islice(numbers, 1, None)))
+
+
+def _edges(words: Sequence[int], limit: int) -> list[int]:
+    """Return the entries before those at which a bitmap changes between clear (where it begins and ends) and set; of more than ``limit``
+    the first ones."""
+    edges: list[int] = []
+    last = 0
+    for start in range(0, len(words), _CHUNK_WORDS):
+        chunk = words[start : start + _CHUNK_WORDS]
+        bits = int.from_bytes(struct.pack(f"<{len(chunk)}q", *chunk), "little")
+        length = 64 * len(chunk)
         # A bit of CHANGES is set where the bit differs from the one before it.
-        changes = bits ^ ((bits << 1 | inside) & _ALL_BITS)
-        while changes:
-            lowest = changes & -changes
-            yield 64 * index + lowest.bit_length() - 1
-            changes ^= lowest
-        inside = bits >> 63
+        changes = bits ^ ((bits << 1 | last) & ((1 << length) - 1))
+        last = bits >> (length - 1)
+        if changes:
+            flags = f"{changes:b}".encode()[::-1].translate(_FLAGS)
+            edges += compress(range(64 * start - 1, 64 * start - 1 + length), flags)
+            if len(edges) > limit:
+                return edges
+    if last:
+        edges.append(64 * len(words) - 1)
+    return edges

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -145,6 +145,15 @@ class Block:
             return min(max(slot - self.header.first_slot, 0), self.header.entries)
         return bisect_left(self._slots, slot)
 
+    def indexes_of(self, entry_ids: Sequence[int]) -> list[int]:
+        """Return ``index_of`` of each of many entries, ascending."""
+        if self._slots is not None:
+            return [self.index_of(entry_id) for entry_id in entry_ids]
+        first = self._first + self.header.first_slot
+        found = [entry_id - first for entry_id in entry_ids]
+        found[0], found[-1] = self.index_of(entry_ids[0]), self.index_of(entry_ids[-1])
+        return found
+
     def place(self, index: int) -> tuple[int, int, int]:
         """Return (file id, offset of the size field, size field) of the entry at an index."""
         file_id = self.header.file_id if self._files is None else self._files[index]
@@ -186,14 +195,17 @@ class Block:
         """Return the entry's payload size, as LedgerInfo.size counts it (headers and digest not included)."""
         return max(self._sizes[index] - self.head_bytes, 0)
 
-    def payload_before(self) -> list[int]:
-        """Return the payload bytes before each entry, and at the end those of all: many ask for parts of a block."""
-        if self._before is None:
-            head_bytes = self.head_bytes
-            self._before = [
-                *accumulate([size - head_bytes if size > head_bytes else 0 for size in self._sizes], initial=0)
-            ]
-        return self._before
+    def payload_between(self, lows: Sequence[int], highs: Sequence[int]) -> int:
+        """Return the payload bytes of the entries from each of the indexes ``lows`` to the one of ``highs`` (excluded)."""
+        before, head_bytes = self._before, self.head_bytes
+        if before is None:  # many ask for parts of a block
+            before = self._before = [*accumulate(self._sizes.tolist(), initial=0)]
+            if (
+                before[-1] - len(self) * head_bytes != self.header.payload_bytes
+            ):  # a size is less than what goes before a payload
+                before[:] = accumulate((max(size, head_bytes) for size in self._sizes), initial=0)
+        get = before.__getitem__
+        return sum(map(get, highs)) - sum(map(get, lows)) - head_bytes * (sum(highs) - sum(lows))
 
     @property
     def head_bytes(self) -> int:

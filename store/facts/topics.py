@@ -5,7 +5,9 @@ Upstream (4.0.8): ``ManagedCursorImpl.recover``, ``OpReadEntry``, ``PersistentTo
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
+from operator import itemgetter
 from typing import TYPE_CHECKING, ClassVar
 
 from msgspec import Struct
@@ -36,6 +38,7 @@ from pulsar_admin.store.model.cursors import (
     Extent,
     Intervals,
     backlog_size_bytes,
+    count_ranks,
     extent_of,
     is_consumed,
     is_own,
@@ -149,10 +152,6 @@ class Overdue(Struct, frozen=True):
     through: Position
 
 
-def _count(intervals: Intervals) -> int:
-    return sum(end - start for start, end in intervals)
-
-
 class SubscriptionFacts:
     """What one snapshot says of a subscription, or of another durable cursor, of a topic."""
 
@@ -193,7 +192,7 @@ class SubscriptionFacts:
     @fact
     def pending_entries(self) -> int:
         """How many entries are not acknowledged."""
-        return _count(self.pending)
+        return count_ranks(self.pending)
 
     @fact
     def backlog(self) -> Extent:
@@ -209,17 +208,17 @@ class SubscriptionFacts:
     def holes(self) -> Intervals:
         """The ranks that are not acknowledged, before others that are."""
         done = self.acknowledged
-        return tuple((start, end) for start, end in self.pending if done and end <= done[-1][0])
+        return self.pending[: bisect_right(self.pending, done[-1][0], key=itemgetter(1))] if done else ()
 
     @fact
     def acknowledged_entries(self) -> int:
         """How many entries are acknowledged one by one."""
-        return _count(self.acknowledged)
+        return count_ranks(self.acknowledged)
 
     @fact
     def hole_entries(self) -> int:
         """How many entries are not acknowledged, before others that are."""
-        return _count(self.holes)
+        return count_ranks(self.holes)
 
     # -- the entry to be given next -----------------------------------------------------------------------------------
 
@@ -296,7 +295,7 @@ class SubscriptionFacts:
             if hit:
                 start, end = hit[0]
                 before = sum(min(stop, start) - low for low, stop in pending if low < start)
-                return BacklogLoss(broken, topic.at_rank(start), topic.at_rank(end - 1), end, _count(hit), before)
+                return BacklogLoss(broken, topic.at_rank(start), topic.at_rank(end - 1), end, count_ranks(hit), before)
         return None
 
     @fact

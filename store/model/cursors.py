@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
+from operator import itemgetter
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from pulsar_admin.store import errors
-from pulsar_admin.store.codec.cursor import CursorInfo, CursorState, Ranges, decode_cursor_info, decode_cursor_ledger
+from pulsar_admin.store.codec.cursor import (
+    CursorInfo,
+    CursorState,
+    RangeColumns,
+    Ranges,
+    decode_cursor_info,
+    decode_cursor_ledger,
+)
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import Node, find_node, iter_children, iter_nodes, read_node
@@ -20,6 +28,7 @@ from pulsar_admin.store.model.topics import Topic, check_namespace, expand_topic
 from pulsar_admin.store.names import NamespaceName, Position, TopicName, decode_name, shell_word
 from pulsar_admin.store.wording import Answer
 
+_START, _END = itemgetter(0), itemgetter(1)
 COMPACTION_CURSOR = "__compaction"
 DEDUP_CURSOR = "pulsar.dedup"
 LOG_CURSOR, PENDING_ACK_CURSOR = "transaction.subscription", "__pending_ack_state"
@@ -216,8 +225,33 @@ def normal_ranges(topic: Topic, state: CursorState) -> tuple[tuple[int, int], ..
     """Return the individually deleted entries after the mark-delete position as merged, half-open rank intervals (see Topic.rank)."""
     if not state.ranges:
         return ()
+    if isinstance(state.ranges, RangeColumns):
+        return tuple(zip(*_columns_of_ranks(topic, topic.place(state.mark_delete), state.ranges), strict=True))
     ranges = [(low.ledger_id, low.entry_id, high.ledger_id, high.entry_id) for low, high in state.ranges]
     return merge_ranges(topic.ids, topic.ranks, topic.place(state.mark_delete), ranges)
+
+
+def _columns_of_ranks(topic: Topic, floor: int, ranges: RangeColumns) -> tuple[list[int], list[int]]:
+    """Return ``ranges`` from the rank ``floor`` on as the first ranks and the ends of merged intervals."""
+    starts: list[int] = []
+    ends: list[int] = []
+    for ledger_id, edges in ranges.parts:
+        index = bisect_left(topic.ids, ledger_id)
+        if topic.ids[index : index + 1] != [ledger_id]:
+            continue
+        before, end = topic.ranks[index : index + 2]
+        lowers, uppers = edges[::2], edges[1::2]
+        first, last = bisect_left(uppers, max(floor - before, 0)), bisect_left(lowers, end - before - 1)
+        lows = [before + 1 + entry for entry in lowers[first:last]]
+        highs = [before + 1 + entry for entry in uppers[first:last]]
+        if not lows:
+            continue
+        lows[0], highs[-1] = max(lows[0], floor), min(highs[-1], end)
+        if ends and ends[-1] == lows[0]:  # one interval from the ledger before into this one
+            del ends[-1], lows[0]
+        starts += lows
+        ends += highs
+    return starts, ends
 
 
 def merge_ranges(
@@ -233,7 +267,11 @@ def merge_ranges(
 
 def backlog_entries(topic: Topic, state: CursorState) -> int:
     """Return the entries after the mark-delete position that are not individually deleted."""
-    deleted = sum(end - start for start, end in normal_ranges(topic, state)) if state.ranges else 0
+    if isinstance(state.ranges, RangeColumns):
+        starts, ends = _columns_of_ranks(topic, topic.place(state.mark_delete), state.ranges)
+        deleted = sum(ends) - sum(starts)
+    else:
+        deleted = count_ranks(normal_ranges(topic, state))
     return topic.entries_after(state.mark_delete) - deleted
 
 
@@ -262,7 +300,13 @@ def iter_backlog(topic: Topic, state: CursorState) -> Iterator[Position]:
 
 def range_text(ranges: Ranges) -> str:
     """Return individually deleted ranges as upstream prints them: ``[(10:2..10:4],(10:6..10:7]]``."""
-    return "[" + ",".join(f"({lower}..{upper}]" for lower, upper in ranges) + "]"
+    if isinstance(ranges, RangeColumns):
+        texts = (
+            ",".join([f"({ledger}:%d..{ledger}:%d]"] * (len(edges) // 2)) % (*edges,) for ledger, edges in ranges.parts
+        )
+    else:
+        texts = (f"({lower}..{upper}]" for lower, upper in ranges)
+    return f"[{','.join(texts)}]"
 
 
 def is_own(cursor: str) -> bool:
@@ -346,14 +390,14 @@ class Extent(Answer, frozen=True):
 
 def pending_intervals(topic: Topic, state: CursorState, ranges: Intervals | None = None) -> Intervals:
     """Return a cursor's backlog: what comes after the mark-delete position, less the individually deleted ``ranges``, if given."""
-    start = topic.place(state.mark_delete)
-    pending = []
     done = normal_ranges(topic, state) if ranges is None else ranges
-    for hole_start, hole_end in (*done, (topic.number_of_entries, topic.number_of_entries)):
-        if start < hole_start:
-            pending.append((start, hole_start))
-        start = max(start, hole_end)
-    return tuple(pending)
+    return subtract(((topic.place(state.mark_delete), topic.number_of_entries),), done)
+
+
+def count_ranks(intervals: Intervals) -> int:
+    """Return how many ranks are in ``intervals``."""
+    total: int = sum(map(_END, intervals)) - sum(map(_START, intervals))
+    return total
 
 
 def union(intervals: Iterable[tuple[int, int]]) -> Intervals:
@@ -371,29 +415,46 @@ def union(intervals: Iterable[tuple[int, int]]) -> Intervals:
 
 def subtract(left: Intervals, right: Intervals) -> Intervals:
     """Return the ranks in ``left`` that are not in ``right``."""
-    result = []
-    first = 0
-    for start, end in left:
-        while first < len(right) and right[first][1] <= start:
-            first += 1
-        index = first
-        while index < len(right) and right[index][0] < end:
-            if start < right[index][0]:
-                result.append((start, right[index][0]))
-            start = max(start, right[index][1])
-            index += 1
-        if start < end:
-            result.append((start, end))
-    return tuple(result)
+    result: list[tuple[int, int]] = []
+    if len(left) <= len(right):
+        for start, end in left:
+            low = bisect_right(right, start, key=_END)
+            inside = right[low : bisect_left(right, end, low, key=_START)]
+            result += zip((start, *map(_END, inside)), (*map(_START, inside), end), strict=True)
+    else:
+        for start, end in zip((left[0][0], *map(_END, right)), (*map(_START, right), left[-1][1]), strict=True):
+            low = bisect_right(left, start, key=_END)
+            inside = left[low : bisect_left(left, end, low, key=_START)]
+            if inside:
+                result += inside
+                result[-len(inside)] = max(inside[0][0], start), inside[0][1]
+                result[-1] = result[-1][0], min(inside[-1][1], end)
+    return tuple([one for one in result if one[0] < one[1]])
 
 
 def extent_of(txn: Txn, topic: Topic, intervals: Iterable[tuple[int, int]]) -> Extent:
-    """Return how much lies in ``intervals`` of ``topic``; reads index rows only."""
-    entries = messages = size_bytes = 0
-    for start, end in intervals:
-        for ledger_id, first, last in iter_ledger_parts(topic, start, end):
-            found = _ledger_extent(txn, topic, ledger_id, first, last)
-            entries, messages, size_bytes = entries + last - first + 1, messages + found[0], size_bytes + found[1]
+    """Return how much lies in ``intervals`` of ``topic``, ascending and disjoint; reads index rows only."""
+    found = [(start, end) for start, end in intervals if start < end]
+    if not found:
+        return Extent()
+    starts, ends = map(list, zip(*found, strict=True))
+    entries, messages, size_bytes = sum(ends) - sum(starts), 0, 0
+    low = 0
+    while low < len(starts):
+        index = bisect_right(topic.ranks, starts[low]) - 1
+        before, end = topic.ranks[index : index + 2]
+        high = bisect_left(starts, end, low)
+        here = _ledger_extent(
+            txn,
+            topic,
+            topic.ids[index],
+            [rank - before for rank in starts[low:high]],
+            [*[rank - before for rank in ends[low : high - 1]], min(ends[high - 1], end) - before],
+        )
+        messages, size_bytes = messages + here[0], size_bytes + here[1]
+        low = high
+        if ends[high - 1] > end:  # it goes on in the next ledger
+            low, starts[high - 1] = high - 1, end
     return Extent(entries, messages, size_bytes)
 
 
@@ -414,28 +475,37 @@ def parts_of(topic: Topic, intervals: Intervals) -> tuple[tuple[int, int, int], 
     return tuple(part for start, end in intervals for part in iter_ledger_parts(topic, start, end))
 
 
-def _ledger_extent(txn: Txn, topic: Topic, ledger_id: int, first: int, last: int) -> tuple[int, int]:
-    """Return messages and bytes of the entries ``first`` to ``last`` of a ledger."""
-    entries = last - first + 1
+def _ledger_extent(txn: Txn, topic: Topic, ledger_id: int, firsts: list[int], ends: list[int]) -> tuple[int, int]:
+    """Return messages and bytes of the entries of a ledger from each of ``firsts`` to the one of ``ends`` (excluded)."""
+    entries = sum(ends) - sum(firsts)
     sums = find_sums(txn, ledger_id)
     if sums is None:
         ledger = topic.ledger(ledger_id)
         whole = ledger is not None and entries == ledger.entries
         return entries, ledger.size_bytes if ledger is not None and whole else 0
-    if first <= sums.first_entry and last >= sums.last_entry:
+    if len(firsts) == 1 and firsts[0] <= sums.first_entry and ends[0] > sums.last_entry:
         return sums.messages + entries - sums.entries, sums.payload_bytes
     here, messages, size_bytes = 0, 0, 0
-    for block in iter_blocks_of(txn, ledger_id, first, last):
-        low, high = block.index_of(first), block.index_of(last + 1)
-        if high == 0:
-            break
-        here += high - low
-        if high - low == len(block):
+    done = 0
+    for block in iter_blocks_of(txn, ledger_id, firsts[0], ends[-1] - 1):
+        done = bisect_right(ends, block.entry_id(0), done)
+        after = bisect_right(firsts, block.entry_id(len(block) - 1), done)
+        if done == after:
+            if done == len(ends):
+                break
+            continue
+        lows, highs = block.indexes_of(firsts[done:after]), block.indexes_of(ends[done:after])
+        found = sum(highs) - sum(lows)
+        here += found
+        if found == len(block):
             messages += block.header.messages
             size_bytes += block.header.payload_bytes
             continue
         counts = block.message_counts()
-        messages += high - low if isinstance(counts, int) else sum(counts[low:high])
-        before = block.payload_before()
-        size_bytes += before[high] - before[low]
+        messages += (
+            found
+            if isinstance(counts, int)
+            else sum(sum(counts[low:high]) for low, high in zip(lows, highs, strict=True))
+        )
+        size_bytes += block.payload_between(lows, highs)
     return messages + entries - here, size_bytes

@@ -7,13 +7,14 @@ after it loaded the topic, or null; docs/what-a-store-knows.md lists it.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pulsar_admin.store.codec.cursor import Ranges
+from pulsar_admin.store.codec.cursor import RangeColumns, Ranges
 from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.codec.policies import PartitionedTopic
 from pulsar_admin.store.codec.strict_values import parse_integer
@@ -324,7 +325,21 @@ def _earliest(times: Iterable[int]) -> int:
 
 def ranges_size_bytes(ranges: Ranges) -> int:
     """Return the bytes of ``ranges`` as MessageRange messages, as the broker counts them when it stores a cursor."""
-    return sum(_nested_size(_position_size(lower)) + _nested_size(_position_size(upper)) for lower, upper in ranges)
+    if not isinstance(ranges, RangeColumns):
+        return sum(_nested_size(_position_size(lower)) + _nested_size(_position_size(upper)) for lower, upper in ranges)
+    total = 0
+    for ledger_id, edges in ranges.parts:
+        low = 0
+        for size in range(1, 11):  # edges ascend, and so do their sizes; only the first may be negative
+            high = bisect_left(edges, 1 << 7 * size, low)
+            if edges[low:high]:
+                total += (high - low) * _nested_size(_position_size(Position(ledger_id, max(edges[high - 1], 0))))
+            low = high
+        if edges[0] < 0:
+            total += _nested_size(_position_size(Position(ledger_id, edges[0]))) - _nested_size(
+                _position_size(Position(ledger_id, 0))
+            )
+    return total
 
 
 def _position_size(position: Position) -> int:

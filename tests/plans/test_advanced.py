@@ -5,15 +5,26 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pulsar_admin.store.changes.cursors import advanced, cleared, skipped
 from pulsar_admin.store.changes.resets import again_state, bit_words, shifted_state
-from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
+from pulsar_admin.store.codec.cursor import CursorInfo, CursorState, RangeColumns
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger
 from pulsar_admin.store.codec.rocksvalue import NodeStat
-from pulsar_admin.store.model.cursors import Cursor, CursorSource, backlog_entries
+from pulsar_admin.store.model.cursors import (
+    Cursor,
+    CursorSource,
+    backlog_entries,
+    count_ranks,
+    normal_ranges,
+    range_text,
+    subtract,
+    union,
+)
 from pulsar_admin.store.model.topics import Topic, TopicLedger
 from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.reports.stats import ranges_size_bytes
 
 NAME = parse_topic("public/default/made")
 STAT = NodeStat(0, 1, 0, 0, False)
@@ -62,6 +73,33 @@ def cases(draw: st.DrawFn) -> Case:
     )
     target = draw(st.builds(Position, st.integers(9, 10 + 3 * len(topic.ids)), st.integers(-1, 7)))
     return Case(topic, CursorState(mark, ranges, batches, {"CompactedTopicLedger": 7}), target)
+
+
+EDGES = st.lists(st.integers(-1, 300), max_size=8, unique=True).map(lambda edges: sorted(edges)[: len(edges) // 2 * 2])
+
+
+@given(
+    st.lists(st.integers(0, 300), min_size=1, max_size=4), st.lists(EDGES.filter(bool), max_size=6), st.integers(9, 20)
+)
+def test_very_many_ranges_are_what_few_are(sizes: list[int], edges: list[list[int]], mark: int) -> None:
+    topic = made_topic(sizes)
+    columns = RangeColumns(list(zip(range(9, 30, 2), edges, strict=False)))
+    state = CursorState(Position(mark, 4), columns)
+    assert columns == tuple(columns)
+    assert len(columns) == len(tuple(columns)) == sum(map(len, edges)) // 2
+    assert normal_ranges(topic, state) == normal_ranges(topic, replace(state, ranges=tuple(columns)))
+    assert range_text(columns) == "[" + ",".join(f"({low}..{high}]" for low, high in columns) + "]"
+    assert ranges_size_bytes(columns) == ranges_size_bytes(tuple(columns))
+
+
+RANKS = st.sets(st.integers(0, 12))
+
+
+@given(RANKS, RANKS)
+def test_what_is_left_of_ranks(left: set[int], right: set[int]) -> None:
+    of = [union((rank, rank + 1) for rank in ranks) for ranks in (left, right)]
+    assert subtract(*of) == union((rank, rank + 1) for rank in left - right)
+    assert count_ranks(of[0]) == len(left)
 
 
 @given(cases())
