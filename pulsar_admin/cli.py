@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from pulsar_admin import command_table, lookup
-from pulsar_admin.config import completion_instruction, limit_library_threads, preset_output
+from pulsar_admin.config import colors_text, completion_instruction, limit_library_threads, preset_color, preset_output
 from pulsar_admin.errors import PipeClosed, failure_of
 from pulsar_admin.global_options import COMMON, UPSTREAMS, TakesGlobals, check_left
 from pulsar_admin.options import Command, app_of, current_app
@@ -301,7 +301,7 @@ def _report(error: BaseException, program: str, arguments: Sequence[str]) -> int
         line = " ".join(map(shell_word, (program, *arguments)))
         failure.hint += ": " + ", or: ".join(f"{line} {option}" for option in again)
     try:
-        failure.write(as_json=_wants_json(arguments))
+        failure.write(as_json=_wants_json(arguments), colored=colors_text(preset_color(arguments)))
         sys.stdout.flush()
     except OSError:
         _silence_stdout()

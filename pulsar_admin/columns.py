@@ -15,16 +15,13 @@ from pulsar_admin.jsonify import dump_json, to_json
 from pulsar_admin.store.names import Position, TopicName
 from pulsar_admin.store.wording import shown_zone
 from pulsar_admin.typable import OWN_TEXT, own_text
-from pulsar_admin.visible import clean_text
+from pulsar_admin.visible import TONES, clean_text
 
 if TYPE_CHECKING:
     from datetime import tzinfo
 
 GAP = 2
 """Blanks between two columns."""
-
-TONES = {"critical": "1;31", "warning": "33", "note": "36", "good": "32", "faint": "2"}
-"""What a value means, and how a terminal shows it (parameters of SGR, ECMA-48). The words say the same without it."""
 
 
 def alarm(value: object) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from msgspec import Struct
@@ -280,6 +281,21 @@ def _pairs(texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
 def environment_variables() -> tuple[str, ...]:
     """Return the names of every environment variable that changes what the program does."""
     return (*(PREFIX + name.upper() for name in ENVIRONMENT_NAMES), f"{PREFIX}CONFIG", "NO_COLOR", "PAGER")
+
+
+def colors_text(color: str) -> bool:
+    """Return whether text on a terminal is in color where ``--color`` is ``color``."""
+    return color == "always" or (color != "never" and os.environ.get("TERM", "dumb") not in ("dumb", "unknown"))
+
+
+def preset_color(arguments: Sequence[str]) -> str:
+    """Return what ``--color`` would be, by the raw words, for errors that come before any setting is built."""
+    words = " ".join(arguments).replace("--color=", "--color ").partition("--color ")[2].split()
+    file: dict[str, Any] = {}  # Any: values of TOML
+    with suppress(InvalidValue, NotFound):
+        file = _file_values()
+    preset = "never" if os.environ.get("NO_COLOR") else "auto"
+    return str((words and words[0]) or os.environ.get(f"{PREFIX}COLOR") or file.get("color") or preset)
 
 
 def preset_output() -> str | None:

@@ -15,7 +15,7 @@ import click
 from pulsar_admin.global_options import HasLeft
 from pulsar_admin.store import errors
 from pulsar_admin.typable import typable
-from pulsar_admin.visible import clean_lines, clean_text, write_error
+from pulsar_admin.visible import clean_lines, clean_text, wrapped, write_error
 
 DONE = 0
 PROBLEMS = 1
@@ -125,14 +125,14 @@ class Failure:
             return self.plain
         excerpt = str(self.context.get("excerpt", ""))  # lines, with a mark below the place that is wrong
         shown = f"\n{clean_lines(excerpt)}" if excerpt else ""
-        hint = f"\nhint: {clean_text(self.hint)}" if self.hint else ""
+        hint = "\n" + wrapped(f"hint: {clean_text(self.hint)}") if self.hint else ""
         commands = self.context.get("commands", ())
         typed = (f"\n  $ {clean_text(str(command))}" for command in commands) if isinstance(commands, list) else ()
-        return f"error: {clean_text(self.message)}{shown}{hint}{''.join(typed)}"
+        return f"{wrapped(f'error: {clean_text(self.message)}')}{shown}{hint}{''.join(typed)}"
 
-    def write(self, *, as_json: bool) -> None:
+    def write(self, *, as_json: bool, colored: bool = False) -> None:
         """Write the error to stderr, as text or as a line of JSON."""
-        write_error(self.render_json() if as_json else self.render_text())
+        write_error(self.render_json() if as_json else self.render_text(), colored=colored and not as_json)
 
     def render_json(self) -> str:
         from pulsar_admin.jsonify import dump_json

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, TextIO, assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pulsar_admin.columns import GAP, TONES, Column, derived_columns, is_message_id, kind_of, render_cell
+from pulsar_admin.columns import GAP, Column, derived_columns, is_message_id, kind_of, render_cell
+from pulsar_admin.config import colors_text
 from pulsar_admin.errors import PipeClosed
 from pulsar_admin.jsonify import dump_json, to_json
 from pulsar_admin.store.errors import InvalidValue
-from pulsar_admin.visible import clean_document, clean_lines, clean_text
+from pulsar_admin.visible import TONES, clean_document, clean_lines, clean_text, painted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -137,7 +138,7 @@ def emit_document(writer: Writer, document: object, style: Style) -> None:
     if form == "json":
         writer.write(dump_json(document, pretty=True) + "\n")
     elif form == "plain":
-        writer.write(_ended(_document_text(document, style.plain)))
+        write_screen(writer, _ended(_document_text(document, style.plain)), style.color)
     elif form == "table" and not style.columns:
         told = told_fields(to_json(document)) if writer.stream.isatty() else None
         columns = TOLD if told else (TOLD[0], Column("VALUE", lambda pair: _value_text(*pair)))
@@ -190,6 +191,14 @@ def _flushed(writer: Writer, records: Iterable[object]) -> Iterator[object]:
         if monotonic() - last >= _LIVE_SECONDS:
             writer.flush()
             last = monotonic()
+
+
+def write_screen(writer: Writer, text: str, color: str) -> None:
+    """Write a text for people, on a terminal in color."""
+    if writer.stream.isatty() and colors_text(color):
+        writer.write(painted(text), styled=True)
+    else:
+        writer.write(text)
 
 
 # -- text formats -----------------------------------------------------------------------------------------------------

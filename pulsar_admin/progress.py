@@ -113,6 +113,8 @@ class BarProgress(Progress):
             *numbers,
             console=console,
             transient=True,
+            # Else rich sends to stderr what is written to a file or a pipe while the bar is there.
+            redirect_stdout=sys.stdout.isatty(),
             expand=not is_narrow,
         )
         self._task = self._bar.add_task("", total=self.total)

@@ -11,7 +11,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pulsar_admin.config import Settings, default_pager
+from pulsar_admin.config import Settings, colors_text, default_pager
 from pulsar_admin.store.errors import InvalidValue, StoreError
 from pulsar_admin.typable import typable
 
@@ -157,12 +157,14 @@ class Results:
         if screen is not None and not is_asked:
             from shutil import get_terminal_size  # 2 ms, with all formats of archives, and most answers are no screen
 
+            from pulsar_admin import output
+
             width = min(get_terminal_size().columns, _WIDTH) if self.writer.stream.isatty() else _WIDTH
             for part in screen(width):
                 if isinstance(part, Table):
                     self.emit_table(part.rows, part.columns, total=part.total)
                 else:
-                    self.writer.write(part)
+                    output.write_screen(self.writer, part, self.settings.color)
         elif rows is None or (result.value is not None and form in result.documents):
             self.emit(
                 result.value() if callable(result.value) else result.value,
@@ -430,4 +432,4 @@ class Results:
         if as_json:
             write_error(dump_json({kind: {"message": text}}, pretty=False))
         else:
-            write_error(wrapped(f"{kind}: {clean_text(text)}"))
+            write_error(wrapped(f"{kind}: {clean_text(text)}"), colored=colors_text(self.settings.color))

@@ -21,8 +21,21 @@ from pulsar_admin.store.wording import HIDDEN
 from pulsar_admin.store.wording import clean_text as clean_text
 from pulsar_admin.typable import own_text
 
+TONES = {"critical": "1;31", "warning": "33", "note": "36", "good": "32", "faint": "2", "head": "1"}
+"""What a value means, and how a terminal shows it (parameters of SGR, ECMA-48). The words say the same without it."""
 _PRINTABLE = bytes(range(0x20, 0x7F))
 _LAYOUT = b"\n\t"
+_MARKS = re.compile(
+    r"""(?mx) ^
+    (?P<before> [ ]* (?: look:[ ] | look[ ]first:[ ] | see:[ ] | \$[ ] | and[ ][\d,]+[ ]more:[ ] )? )
+    (?: (?P<critical> (?:problem|critical)\b | error: )
+      | (?P<warning> warning\b:? )
+      | (?P<note> (?:note|hint)\b:? )
+      | (?P<head> (?:persistent|topic|segment)://[^\s,]+ | [A-Z]{4,}(?:[ :]+[A-Z%]+)*\b )
+      | (?P<faint> pulsar-admin[ ].* )
+    )"""
+)
+"""What a line of a text begins with that a terminal shows in a tone of its own: a severity, a topic, a heading, a command."""
 
 
 def clean_document(document: Any) -> Any:  # Any: a result of any type, and the same type
@@ -58,6 +71,16 @@ def _json_escape(character: str) -> str:
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
+def painted(text: str) -> str:
+    """Return a text of several lines, cleaned, in the colors of a terminal; the words say the same without."""
+
+    def paint(found: re.Match[str]) -> str:
+        tone, before = found.lastgroup or "", found["before"]
+        return f"{before}\x1b[{TONES[tone]}m{found[0].removeprefix(before)}\x1b[0m"
+
+    return _MARKS.sub(paint, clean_lines(text))
+
+
 def wrapped(text: str) -> str:
     """Return a sentence for stderr, folded between words where that is a terminal, but never inside a command."""
     if not sys.stderr.isatty():
@@ -71,6 +94,7 @@ def wrapped(text: str) -> str:
     return fill(whole, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False).replace("\0", " ")
 
 
-def write_error(text: str, *, end: str = "\n") -> None:
-    """Write a cleaned text to stderr: errors, warnings, notes, progress as lines, questions."""
-    print(clean_lines(text), end=end, file=sys.stderr, flush=True)
+def write_error(text: str, *, end: str = "\n", colored: bool = False) -> None:
+    """Write a cleaned text to stderr: errors, warnings, notes, progress as lines, questions; ``colored`` if that is a terminal."""
+    shown = painted(text) if colored and sys.stderr.isatty() else clean_lines(text)
+    print(shown, end=end, file=sys.stderr, flush=True)

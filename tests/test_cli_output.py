@@ -297,9 +297,14 @@ def test_records_are_written_as_they_come() -> None:
 
 
 def on_terminal(
-    columns: int, *arguments: str, rows: int = 24, program: str = "tests.sample_program", **variables: str
+    columns: int,
+    *arguments: str,
+    rows: int = 24,
+    program: str = "tests.sample_program",
+    stdout: int | None = None,
+    **variables: str,
 ) -> str:
-    """Run the sample program with stdout and stderr on a terminal of that size and return what it showed."""
+    """Run the sample program with stdout, unless given, and stderr on a terminal of that size and return what it showed."""
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
@@ -307,7 +312,7 @@ def on_terminal(
         [sys.executable, "-m", program, *arguments],
         cwd=REPOSITORY,
         stdin=follower,
-        stdout=follower,
+        stdout=follower if stdout is None else stdout,
         stderr=follower,
         env={**environment, "TERM": "xterm", **variables},
     )
@@ -354,6 +359,10 @@ def test_color_only_when_wanted() -> None:
     assert "\x1b[1m" in on_terminal(100, "sample", "rows", "a")
     assert "\x1b" not in on_terminal(100, "sample", "rows", "a", "--color", "never")
     assert "\x1b" not in on_terminal(100, "sample", "rows", "a", NO_COLOR="1")
+    assert "\x1b[1;31merror:\x1b[0m " in on_terminal(100, "sample", "absent")
+    for words in (("--color", "never", "sample", "absent"), ("sample", "absent", "--color=never")):
+        assert on_terminal(100, *words).startswith("error: ")
+    assert on_terminal(100, "sample", "absent", NO_COLOR="1").startswith("error: ")
 
 
 def test_a_pager_gets_the_table_where_it_is_asked_for() -> None:
@@ -367,7 +376,7 @@ def test_a_pager_gets_the_table_where_it_is_asked_for() -> None:
 
 
 def test_question_on_a_terminal() -> None:
-    text = on_terminal(80, "sample", "change", "-s", "w", "--lossy")
+    text = on_terminal(80, "--color", "never", "sample", "change", "-s", "w", "--lossy")
     assert "This cannot be undone: 3 ledgers\nGo on? [y/N] n\n" in text
     assert text.endswith("error: cancelled, nothing was changed\nhint: --dry-run shows the change\n")
 
@@ -546,6 +555,9 @@ def test_the_doctor_on_a_terminal_has_a_paragraph_a_code_and_its_counts_last(cli
     words = ("--store", imported("small", "crashed"), "--now", "2026-11-21T12:00:00Z", "doctor", "-o", "json")
     found = json.loads(cli(*words).stdout)
     codes = Counter(f"{one['severity']} {one['code']}" for one in found)
+    tones = {"problem": "1;31", "warning": "33", "note": "36"}
+    colored = of_store("doctor")
+    assert all(f"\x1b[{tones[one['severity']]}m{one['severity']}\x1b[0m {one['code']}\n" in colored for one in found)
     lines = of_store("doctor", "--color", "never").splitlines()
     assert Counter(line for line in lines if line in codes) == Counter(dict.fromkeys(codes, 1))
     more = {f"{count - 3:,} more: pulsar-admin --store" for count in codes.values() if count > 3}
@@ -555,6 +567,13 @@ def test_the_doctor_on_a_terminal_has_a_paragraph_a_code_and_its_counts_last(cli
     severities = Counter(one["severity"] for one in found)
     assert lines[-1].startswith(", ".join(f"{count} {name}" for name, count in severities.items()))
     assert all(len(line) <= 80 for line in lines if "pulsar-admin" not in line and " " in line.strip())
+
+
+def test_a_progress_bar_leaves_a_file_its_lines(tmp_path: Path, cli: Cli) -> None:
+    words = ("--store", str(imported("small", "crashed")), "ledgers", "verify", "-o", "jsonl")
+    with (tmp_path / "saved").open("wb") as saved:
+        on_terminal(80, *words, program="pulsar_admin", stdout=saved.fileno())
+    assert (tmp_path / "saved").read_text() == cli(*words).stdout
 
 
 def test_usage_on_a_terminal_sums_to_what_a_pipe_has(cli: Cli) -> None:
