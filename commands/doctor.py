@@ -17,7 +17,7 @@ from pulsar_admin.options import command, pass_app
 from pulsar_admin.store.errors import AlreadyExists, InvalidValue, StoreNotFound
 from pulsar_admin.store.wording import counted
 from pulsar_admin.typable import typable
-from pulsar_admin.visible import clean_text
+from pulsar_admin.visible import clean_text, folded_text
 
 _COLUMNS = (
     Column("SEVERITY", "severity"),
@@ -151,8 +151,6 @@ def _result(app: App, found: Iterable[Any], compared: str = "", nothing: str = "
 
 def _by_code(app: App, found: Iterable[Any], nothing: str, width: int) -> Iterator[str]:  # Any: Finding
     """Yield a paragraph a code, the worst first, and at the end how many there are of each severity."""
-    from textwrap import fill
-
     from pulsar_admin.cures import cure_lines
 
     shown: dict[tuple[str, str], list[Any]] = {}  # Any: Finding
@@ -166,17 +164,7 @@ def _by_code(app: App, found: Iterable[Any], nothing: str, width: int) -> Iterat
         yield f"{severity} {code}\n"
         for one in several:
             text = f"{one.where.removeprefix('persistent://')}: {one.message}"
-            yield (
-                fill(
-                    clean_text(text),
-                    width,
-                    initial_indent="  ",
-                    subsequent_indent="    ",
-                    break_long_words=False,
-                    break_on_hyphens=False,
-                )
-                + "\n"
-            )
+            yield f"{folded_text(text, width, '  ')}\n"
         if more := counts[severity, code] - len(several):
             yield typable(f"  and {more:,} more: pulsar-admin doctor --code {code}\n")
         if several[0].mend:

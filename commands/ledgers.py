@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pulsar_admin.columns import Column, alarm, caution
-from pulsar_admin.context import App, Result
+from pulsar_admin.columns import Column, alarm, caution, size_text
+from pulsar_admin.context import App, Result, Table
 from pulsar_admin.cures import cure_lines
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.numbers import whole
@@ -364,7 +364,26 @@ _VERDICT_COLUMNS = (
 @pass_app
 def verify(app: App, ledgers: tuple[int, ...]) -> Result:
     """Read every entry of the ledgers named, or of all, and check digests, ids and lengths."""
-    return Result(rows=_with_problems(app, app.api.verify_ledgers(*ledgers)), columns=_VERDICT_COLUMNS)
+    found = _with_problems(app, app.api.verify_ledgers(*ledgers))
+    return Result(rows=found, columns=_VERDICT_COLUMNS, terminal=None if ledgers else lambda _: _verdict_screen(found))
+
+
+def _verdict_screen(verdicts: Iterable[LedgerVerdict]) -> Iterator[str | Table]:
+    """Yield a table of the ledgers with problems, and what was read: nobody reads a line for each that is sound."""
+    wrong: list[LedgerVerdict] = []
+    ledgers = entries = size_bytes = unverified = 0
+    for one in verdicts:
+        ledgers += 1
+        entries += one.entries
+        size_bytes += one.bytes
+        unverified += one.unverified
+        wrong += [one] if one.problems else []
+    if wrong:
+        yield Table(wrong, _VERDICT_COLUMNS)
+        yield "\n"
+    told = f"{counted(len(wrong), 'ledger')} with problems" if wrong else "no problem"
+    more = f", {counted(unverified, 'entry')} unverified" if unverified else ""
+    yield f"{told} in {counted(ledgers, 'ledger')}: {counted(entries, 'entry')} read, {size_text(size_bytes)}{more}\n"
 
 
 def _with_problems(app: App, verdicts: Iterable[LedgerVerdict]) -> Iterator[LedgerVerdict]:

@@ -74,7 +74,7 @@ def _lines(found: Overview, screen: Screen) -> list[str]:
     """Return the lines of all sections, none but those to be pasted wider than ``screen``."""
     parts = [_head(found, screen), *(section(found, screen) for section in _SECTIONS)]
     gap = () if screen.tight else ("",)
-    lines = [line[: screen.width].rstrip() for part in parts if part for line in (*part, *gap)]
+    lines = [_cut(line, screen.width) for part in parts if part for line in (*part, *gap)]
     questions = [*map(typable, next_questions(found))][: max(screen.rows, 2)]
     return [*lines, "ASK NEXT", *(f"  {line}" for line in questions)]
 
@@ -277,6 +277,10 @@ def _table(headers: Cells, rows: Sequence[Cells], width: int | None, texts: int 
         widths[column] -= cut
         over -= cut
     return ["  ".join(_cell(text, widths[n], n < texts) for n, text in enumerate(line)).rstrip() for line in lines]
+
+
+def _cut(line: str, width: int | None) -> str:
+    return line.rstrip() if width is None or len(line) <= width else f"{line[: width - 1].rstrip()}…"
 
 
 def _cell(text: str, width: int, is_left: bool) -> str:

@@ -81,6 +81,20 @@ def painted(text: str) -> str:
     return _MARKS.sub(paint, clean_lines(text))
 
 
+def folded_text(text: str, width: int, indent: str = "", hang: str = "  ") -> str:
+    """Return a sentence, cleaned and folded between words, its first line after ``indent``, the others ``hang`` further."""
+    from textwrap import fill
+
+    return fill(
+        clean_text(text),
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent + hang,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
 def wrapped(text: str) -> str:
     """Return a sentence for stderr, folded between words where that is a terminal, but never inside a command."""
     if not sys.stderr.isatty():

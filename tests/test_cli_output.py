@@ -576,6 +576,26 @@ def test_a_progress_bar_leaves_a_file_its_lines(tmp_path: Path, cli: Cli) -> Non
     assert (tmp_path / "saved").read_text() == cli(*words).stdout
 
 
+def test_lists_on_a_terminal_fold_no_name_and_leave_out_what_is_sound(cli: Cli) -> None:
+    """Names begin a line of their table, and none ends in the middle; ``store check`` has a paragraph a finding."""
+    words = ("--store", imported("small", "crashed"))
+    rows = json.loads(cli(*words, "topics", "subscriptions", "--all-topics", "-o", "json").stdout)
+    names = [[row["topic"].removeprefix("persistent://"), name] for row in rows for name in row["subscriptions"]]
+    lines = of_store("topics", "subscriptions", "--all-topics", "--color", "never").splitlines()
+    first = next(n for n, line in enumerate(lines) if line.startswith("TOPIC")) + 1
+    assert [line.split()[:2] for line in lines[first : first + len(names)]] == names
+    read = json.loads(cli(*words, "ledgers", "verify", "-o", "json").stdout)
+    sound = of_store("ledgers", "verify", "--color", "never")
+    assert sound.startswith(
+        f"no problem in {len(read)} ledgers: {sum(one['entries'] for one in read):,} entries read, "
+    )
+    found = json.loads(cli(*words, "store", "check", "-o", "json").stdout)
+    shown = of_store("store", "check", "--color", "never").splitlines()
+    assert [f"{one['severity']} {one['code']}" for one in found[:-1]] == [
+        line for line in shown if line.startswith(("problem ", "note "))
+    ]
+
+
 def test_usage_on_a_terminal_sums_to_what_a_pipe_has(cli: Cli) -> None:
     owners = json.loads(cli("--store", imported("small", "crashed"), "store", "usage", "-o", "json").stdout)
     total = of_store("store", "usage", "--color", "never").splitlines()[-1].split()

@@ -12,6 +12,8 @@ from pulsar_admin.context import App, Result
 from pulsar_admin.options import command, max_rate, pass_app
 from pulsar_admin.store.errors import StoreError, StoreNotFound
 from pulsar_admin.store.wording import counted
+from pulsar_admin.typable import typable
+from pulsar_admin.visible import clean_text, folded_text
 
 _COLUMNS = (
     Column("SEVERITY", "severity", tone=severity_tone),
@@ -39,7 +41,18 @@ def check(app: App, deep: bool) -> Result:
 
     Read-only. Findings of severity `note` are not problems. `store index --rebuild` repairs problems in derived rows.
     """
-    return Result(rows=_findings(app, deep) if app.settings.tables is None else _of_tables(app), columns=_COLUMNS)
+    found = _findings(app, deep) if app.settings.tables is None else _of_tables(app)
+    return Result(rows=found, columns=_COLUMNS, terminal=lambda width: _screen(found, width))
+
+
+def _screen(found: Iterator[CheckRow], width: int) -> Iterator[str]:
+    """Yield a paragraph a finding, and what was looked at."""
+    for row in found:
+        if row.severity == "summary":
+            yield f"{folded_text(f'{row.where}: {row.message}', width)}\n"
+            continue
+        yield f"{row.severity} {clean_text(row.code)}\n{folded_text(f'{row.where}: {row.message}', width, '  ')}\n"
+        yield f"  {clean_text(typable(row.hint))}\n\n" if row.hint else "\n"
 
 
 def _of_tables(app: App) -> Iterator[CheckRow]:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 SKEW_COLUMNS = (
     Column("TOPIC", "topic"),
     Column("PRODUCER", "producer"),
-    Column("ENTRIES", "entries", "number"),
-    Column("OFFSET MIN", "offsetMin", "offset"),
+    Column("ENTRIES", "entries", "number", drop=5),
+    Column("OFFSET MIN", "offsetMin", "offset", drop=6),
     Column("MEDIAN", "offsetMedian", "offset", drop=3),
     Column("MAX", "offsetMax", "offset"),
     Column("INVERSIONS", "inversions", "number", drop=4),

@@ -57,12 +57,12 @@ def subscription_columns(now_ms: int) -> tuple[Column, ...]:
         Column("BACKLOG", "backlog_entries", "number"),
         Column("MESSAGES", "backlog_messages", "number", drop=3),
         Column("OLDEST", "oldest_position", drop=4),
-        Column("AGE", lambda row: None if row.oldest_publish_ms is None else now_ms - row.oldest_publish_ms, "age"),
-        Column("ACK HOLES", "ack_holes", "number"),
+        Column("AGE", lambda row: None if row.oldest_publish_ms is None else now_ms - row.oldest_publish_ms, "age", 9),
+        Column("ACK HOLES", "ack_holes", "number", drop=8),
         Column("ACKED BEYOND", "acknowledged_entries", "number", drop=2),
-        Column("DELAYED", lambda row: row.delayed and row.delayed.entries, "number"),
+        Column("DELAYED", lambda row: row.delayed and row.delayed.entries, "number", drop=7),
         Column("NEXT DUE", lambda row: row.delayed and row.delayed.next_due_ms, "time", drop=1),
-        Column("TTL", _ttl_text),
+        Column("TTL", _ttl_text, drop=6),
         Column("CURSOR", "source", drop=5),
     )
 

@@ -14,7 +14,7 @@ from pulsar_admin.options import TopicSelection, command, pass_app, topics_argum
 from pulsar_admin.store.errors import MetadataCorrupt, SubscriptionNotFound, TopicNotFound
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.wording import counted
-from pulsar_admin.visible import clean_text
+from pulsar_admin.visible import clean_text, folded_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -150,11 +150,9 @@ def _disk_screen(found: WhyBytes, width: int) -> Iterator[str | Table]:
 
 def _text(head: str, reasons: Sequence[Reason], width: int) -> str:
     """Return ``head`` and ``reasons`` as text, sentences folded; commands are not, so that they can be pasted."""
-    from textwrap import fill
-
     lines = [clean_text(head)]
     for reason in reasons:
-        lines += ["", fill(clean_text(reason.sentence), width, break_long_words=False, break_on_hyphens=False)]
+        lines += ["", folded_text(reason.sentence, width, hang="")]
         if reason.command:
             lines += [f"  {clean_text(line)}" for line in cure_lines(reason.command)]
     return "\n".join(lines) + "\n"
