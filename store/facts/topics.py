@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from operator import itemgetter
 from typing import TYPE_CHECKING, ClassVar
 
 from msgspec import Struct
@@ -208,7 +207,7 @@ class SubscriptionFacts:
     def holes(self) -> Intervals:
         """The ranks that are not acknowledged, before others that are."""
         done = self.acknowledged
-        return self.pending[: bisect_right(self.pending, done[-1][0], key=itemgetter(1))] if done else ()
+        return self.pending[: bisect_right(self.pending, done[-1][0], key=lambda one: one[1])] if done else ()
 
     @fact
     def acknowledged_entries(self) -> int:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
-from operator import itemgetter
+from itertools import compress
+from operator import lt
+from typing import overload
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -28,7 +30,6 @@ from pulsar_admin.store.model.topics import Topic, check_namespace, expand_topic
 from pulsar_admin.store.names import NamespaceName, Position, TopicName, decode_name, shell_word
 from pulsar_admin.store.wording import Answer
 
-_START, _END = itemgetter(0), itemgetter(1)
 COMPACTION_CURSOR = "__compaction"
 DEDUP_CURSOR = "pulsar.dedup"
 LOG_CURSOR, PENDING_ACK_CURSOR = "transaction.subscription", "__pending_ack_state"
@@ -192,6 +193,9 @@ def read_cursor_ledger(txn: Txn, reader: EntryReader, ledger_id: int) -> tuple[C
     except errors.LedgerNotFound:
         return None, 0
     skipped = 0
+    kept: dict[int, CursorState] = txn.memo.setdefault(read_cursor_ledger, {}) if txn.is_snapshot else {}
+    if ledger_id in kept:
+        return kept[ledger_id], 0
     for newest in range(last, -1, -1):
         try:
             payloads = (bytes(reader.read(ledger_id, entry_id).payload) for entry_id in range(newest, -1, -1))
@@ -200,6 +204,9 @@ def read_cursor_ledger(txn: Txn, reader: EntryReader, ledger_id: int) -> tuple[C
             skipped += 1
             continue
         if state is not None:
+            if isinstance(state.ranges, RangeColumns) and not skipped:
+                kept.clear()
+                kept[ledger_id] = state
             return state, skipped
     return None, skipped
 
@@ -221,12 +228,12 @@ def _recovered(topic: Topic, cursor: Cursor) -> Cursor:
 # -- what is left -----------------------------------------------------------------------------------------------------
 
 
-def normal_ranges(topic: Topic, state: CursorState) -> tuple[tuple[int, int], ...]:
+def normal_ranges(topic: Topic, state: CursorState) -> Intervals:
     """Return the individually deleted entries after the mark-delete position as merged, half-open rank intervals (see Topic.rank)."""
     if not state.ranges:
         return ()
     if isinstance(state.ranges, RangeColumns):
-        return tuple(zip(*_columns_of_ranks(topic, topic.place(state.mark_delete), state.ranges), strict=True))
+        return _of_columns(*_columns_of_ranks(topic, topic.place(state.mark_delete), state.ranges))
     ranges = [(low.ledger_id, low.entry_id, high.ledger_id, high.entry_id) for low, high in state.ranges]
     return merge_ranges(topic.ids, topic.ranks, topic.place(state.mark_delete), ranges)
 
@@ -256,7 +263,7 @@ def _columns_of_ranks(topic: Topic, floor: int, ranges: RangeColumns) -> tuple[l
 
 def merge_ranges(
     ids: Sequence[int], ranks: Sequence[int], floor: int, ranges: Iterable[tuple[int, int, int, int]]
-) -> tuple[tuple[int, int], ...]:
+) -> Intervals:
     """Return open-closed ``ranges`` of ledgers (``ids`` and ``ranks`` as a ``Topic`` has them) as merged intervals of ranks from
     ``floor`` on."""
     return union(
@@ -267,12 +274,7 @@ def merge_ranges(
 
 def backlog_entries(topic: Topic, state: CursorState) -> int:
     """Return the entries after the mark-delete position that are not individually deleted."""
-    if isinstance(state.ranges, RangeColumns):
-        starts, ends = _columns_of_ranks(topic, topic.place(state.mark_delete), state.ranges)
-        deleted = sum(ends) - sum(starts)
-    else:
-        deleted = count_ranks(normal_ranges(topic, state))
-    return topic.entries_after(state.mark_delete) - deleted
+    return topic.entries_after(state.mark_delete) - count_ranks(normal_ranges(topic, state))
 
 
 def backlog_size_bytes(topic: Topic, mark_delete: Position) -> int:
@@ -373,8 +375,53 @@ def _iter_meant(
 # -- how much lies in a part of a topic, from the location index alone ------------------------------------------------
 
 
-Intervals = tuple[tuple[int, int], ...]
+class RankColumns(Sequence[tuple[int, int]]):
+    """Very many intervals as two columns, equal to a tuple of them: a hundred thousand tuples cost more than all that is done with them."""
+
+    __slots__ = ("ends", "starts")
+
+    def __init__(self, starts: list[int], ends: list[int]) -> None:
+        self.starts, self.ends = starts, ends
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return zip(self.starts, self.ends, strict=True)
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[int, int]: ...
+    @overload
+    def __getitem__(self, index: slice) -> RankColumns: ...
+    def __getitem__(self, index: int | slice) -> tuple[int, int] | RankColumns:
+        if isinstance(index, slice):
+            return RankColumns(self.starts[index], self.ends[index])
+        return self.starts[index], self.ends[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, (RankColumns, tuple)) and len(self) == len(other) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+
+Intervals = tuple[tuple[int, int], ...] | RankColumns
 """Half-open intervals of ranks (``Topic.rank``), ascending, disjoint."""
+_MANY = 1000
+
+
+def _columns(intervals: Intervals) -> tuple[list[int], list[int]]:
+    if isinstance(intervals, RankColumns):
+        return intervals.starts, intervals.ends
+    return [start for start, _ in intervals], [end for _, end in intervals]
+
+
+def _of_columns(starts: list[int], ends: list[int]) -> Intervals:
+    """Return the intervals, without those in which nothing is."""
+    keep = [*map(lt, starts, ends)]
+    if not all(keep):
+        starts, ends = [*compress(starts, keep)], [*compress(ends, keep)]
+    return RankColumns(starts, ends) if len(starts) > _MANY else tuple(zip(starts, ends, strict=True))
 
 
 class Extent(Answer, frozen=True):
@@ -396,8 +443,8 @@ def pending_intervals(topic: Topic, state: CursorState, ranges: Intervals | None
 
 def count_ranks(intervals: Intervals) -> int:
     """Return how many ranks are in ``intervals``."""
-    total: int = sum(map(_END, intervals)) - sum(map(_START, intervals))
-    return total
+    starts, ends = _columns(intervals)
+    return sum(ends) - sum(starts)
 
 
 def union(intervals: Iterable[tuple[int, int]]) -> Intervals:
@@ -415,29 +462,30 @@ def union(intervals: Iterable[tuple[int, int]]) -> Intervals:
 
 def subtract(left: Intervals, right: Intervals) -> Intervals:
     """Return the ranks in ``left`` that are not in ``right``."""
-    result: list[tuple[int, int]] = []
+    lows, highs = _columns(left)
+    others, ends = _columns(right)
+    starts: list[int] = []
+    stops: list[int] = []
     if len(left) <= len(right):
-        for start, end in left:
-            low = bisect_right(right, start, key=_END)
-            inside = right[low : bisect_left(right, end, low, key=_START)]
-            result += zip((start, *map(_END, inside)), (*map(_START, inside), end), strict=True)
+        for start, end in zip(lows, highs, strict=True):
+            low = bisect_right(ends, start)
+            high = bisect_left(others, end, low)
+            starts += [start, *ends[low:high]]
+            stops += [*others[low:high], end]
     else:
-        for start, end in zip((left[0][0], *map(_END, right)), (*map(_START, right), left[-1][1]), strict=True):
-            low = bisect_right(left, start, key=_END)
-            inside = left[low : bisect_left(left, end, low, key=_START)]
-            if inside:
-                result += inside
-                result[-len(inside)] = max(inside[0][0], start), inside[0][1]
-                result[-1] = result[-1][0], min(inside[-1][1], end)
-    return tuple([one for one in result if one[0] < one[1]])
+        for start, end in zip([lows[0], *ends], [*others, highs[-1]], strict=True):
+            low = bisect_right(highs, start)
+            high = bisect_left(lows, end, low)
+            if low < high:
+                starts += [max(lows[low], start), *lows[low + 1 : high]]
+                stops += [*highs[low : high - 1], min(highs[high - 1], end)]
+    return _of_columns(starts, stops)
 
 
 def extent_of(txn: Txn, topic: Topic, intervals: Iterable[tuple[int, int]]) -> Extent:
     """Return how much lies in ``intervals`` of ``topic``, ascending and disjoint; reads index rows only."""
-    found = [(start, end) for start, end in intervals if start < end]
-    if not found:
-        return Extent()
-    starts, ends = map(list, zip(*found, strict=True))
+    found = intervals if isinstance(intervals, RankColumns) else tuple(intervals)
+    starts, ends = map(list, _columns(_of_columns(*_columns(found))))
     entries, messages, size_bytes = sum(ends) - sum(starts), 0, 0
     low = 0
     while low < len(starts):
