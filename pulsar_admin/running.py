@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from msgspec.structs import replace
@@ -70,6 +70,8 @@ class Running(Results):
         self._warned: set[TopicName] = set()
         self.partial: list[StoreError] = []
         """What answers lack; said when the command is over."""
+        self.screen_of: Callable[[Any], Result] = Result  # Any: the report of the command
+        """The answer of ``--dry-run``, of what the plan previews."""
 
     @property
     def clock_ms(self) -> int:
@@ -404,7 +406,7 @@ class Running(Results):
                     save_plan(plan, preview, self.settings.plan)
                 self.show(*preview)
             else:
-                self.emit(plan.preview())
+                self.render(self.screen_of(plan.preview()))
             raise click.exceptions.Exit(self.exit_code)
         from pulsar_admin.confirm import confirm_loss
 

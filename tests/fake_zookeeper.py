@@ -9,6 +9,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 
 from msgspec import Struct, field
@@ -47,8 +48,8 @@ class FakeZooKeeper(Struct, dict=True):
         self.nodes.setdefault("/", Znode(b""))
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
-        self._connection: socket.socket | None = None
-        self._watched = False
+        self._watching: socket.socket | None = None
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
         return self
@@ -76,8 +77,8 @@ class FakeZooKeeper(Struct, dict=True):
         self._tell(DELETED, path)
 
     def _tell(self, kind: int, path: str) -> None:
-        if self._watched:
-            self._send(struct.pack(">iqi", -1, -1, 0) + struct.pack(">ii", kind, 3) + _text(path))
+        if self._watching:
+            _send(self._watching, struct.pack(">iqi", -1, -1, 0) + struct.pack(">ii", kind, 3) + _text(path))
 
     def _serve(self) -> None:
         while True:
@@ -85,34 +86,34 @@ class FakeZooKeeper(Struct, dict=True):
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            self._connection, self._watched = connection, False
-            with connection:
-                try:
-                    self._talk(connection)
-                except (OSError, EOFError):
-                    pass
-                finally:
-                    self._watched = False
+            threading.Thread(target=self._attend, args=[connection], daemon=True).start()
+
+    def _attend(self, connection: socket.socket) -> None:
+        with connection, suppress(OSError, EOFError):
+            self._talk(connection)
+        if self._watching is connection:
+            self._watching = None
 
     def _talk(self, connection: socket.socket) -> None:
-        self._frame(connection)  # ConnectRequest
-        self._send(struct.pack(">iiqi", 0, 10_000, 1, 16) + bytes(16) + b"\0")
+        _frame(connection)  # ConnectRequest
+        _send(connection, struct.pack(">iiqi", 0, 10_000, 1, 16) + bytes(16) + b"\0")
         while True:
-            body = _Body(self._frame(connection))
+            body = _Body(_frame(connection))
             xid, kind = body.take(">ii")
             self.requests.append(kind)
             if self.before(self, len(self.requests), kind):
                 return
-            answer, error = self._answer(kind, body)
+            if kind == 106:
+                self._watching = connection
+            with self._lock:
+                answer, error = self._answer(kind, body)
             if self.after(self, kind):
                 return
-            self._send(struct.pack(">iqi", xid, self.zxid, error) + answer)
+            _send(connection, struct.pack(">iqi", xid, self.zxid, error) + answer)
             if kind == -11:
                 return
 
     def _answer(self, kind: int, body: _Body) -> tuple[bytes, int]:
-        if kind == 106:
-            self._watched = True
         if kind in (11, 100, 106, -11):
             return b"", 0
         if kind == 9:
@@ -221,12 +222,14 @@ class FakeZooKeeper(Struct, dict=True):
             1, zxid, *times, node.version, changes, 0, node.owner, len(node.value), children, zxid,
         )  # fmt: skip
 
-    def _frame(self, connection: socket.socket) -> bytes:
-        (length,) = struct.unpack(">i", _read(connection, 4))
-        return _read(connection, length)
 
-    def _send(self, body: bytes) -> None:
-        self._connection.sendall(struct.pack(">i", len(body)) + body)
+def _frame(connection: socket.socket) -> bytes:
+    (length,) = struct.unpack(">i", _read(connection, 4))
+    return _read(connection, length)
+
+
+def _send(connection: socket.socket, body: bytes) -> None:
+    connection.sendall(struct.pack(">i", len(body)) + body)
 
 
 class _Body:

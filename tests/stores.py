@@ -14,7 +14,8 @@ from pathlib import Path
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.next_ledger_id import put_next_ledger_id
-from pulsar_admin.store.db.tree import Node, put_nodes, row_of
+from pulsar_admin.store.db.own_ledgers import largest_ledger_id
+from pulsar_admin.store.db.tree import Node, iter_nodes, put_nodes, row_of
 from pulsar_admin.store.disks.clone import CloneRequest, apply_clone, plan_clone
 from pulsar_admin.store.history.as_of import Moment, read_tree_at
 from pulsar_admin.store.history.servers import parse_place
@@ -23,6 +24,7 @@ from pulsar_admin.store.names import parse_topic
 from pulsar_admin.store.sources.layout import read_standalone_layout
 from pulsar_admin.store.sources.rocksdb import apply_changes, lock_database, open_for_reading
 from pulsar_admin.store.transfer.imports import ImportOptions, ImportResult, Warn, import_layout
+from tests.fake_zookeeper import Znode
 from tests.worlds import world
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -151,3 +153,19 @@ def put_back(path: Path, zookeeper: Path, zxid: int) -> None:
 
     with open_store(path, writable=True) as store:
         store.write(work)
+
+
+def nodes_of(store: Path) -> dict[str, Znode]:
+    """The store's tree as an ensemble has it, with the parents."""
+    with open_store(store) as opened, opened.read() as txn:
+        nodes = list(iter_nodes(txn, "/"))
+        next_id = largest_ledger_id(txn) + 1
+    found = {"/": Znode(b"")}
+    for node in nodes:
+        parts = node.path.split("/")
+        for end in range(2, len(parts)):
+            found.setdefault("/".join(parts[:end]), Znode(b""))
+        stat = node.stat
+        found[node.path] = Znode(node.value, stat.version, 0, stat.created_ms, stat.modified_ms)
+    found["/ledgers/idgen"] = Znode(b"", children_made=next_id)
+    return found

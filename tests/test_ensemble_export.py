@@ -15,11 +15,10 @@ import pytest
 
 import pulsar_admin as pa
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.db.own_ledgers import largest_ledger_id
 from pulsar_admin.store.db.tree import iter_nodes
 from tests.conftest import Cli
 from tests.fake_zookeeper import FakeZooKeeper, Znode
-from tests.stores import copied, imported, lose_nodes
+from tests.stores import copied, imported, lose_nodes, nodes_of
 
 PLAIN = "/managed-ledgers/public/default/persistent/plain"
 SKIP = "topics skip public/default/plain -s half -n 2"
@@ -35,22 +34,6 @@ WRITTEN = {f"{PLAIN}/half": "update", f"{PLAIN}/made": "create", f"{PLAIN}/never
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     return copied("small", "clean", tmp_path)
-
-
-def nodes_of(store: Path) -> dict[str, Znode]:
-    """The store's tree as an ensemble has it, with the parents."""
-    with open_store(store) as opened, opened.read() as txn:
-        nodes = list(iter_nodes(txn, "/"))
-        next_id = largest_ledger_id(txn) + 1
-    found: dict[str, Znode] = {}
-    for node in nodes:
-        parts = node.path.split("/")
-        for end in range(2, len(parts)):
-            found.setdefault("/".join(parts[:end]), Znode(b""))
-        stat = node.stat
-        found[node.path] = Znode(node.value, stat.version, 0, stat.created_ms, stat.modified_ms)
-    found["/ledgers/idgen"] = Znode(b"", children_made=next_id)
-    return found
 
 
 def values(store: Path) -> dict[str, bytes]:
@@ -104,6 +87,26 @@ def test_changes_are_one_transaction_that_names_every_version(store: Path, cli: 
         assert len(server.multis) == 1
     (line,) = exports_in_the_log(store, cli)
     assert (line["reports"][0]["zxid"], line["reports"][0]["target"]) == (report["zxid"], report["target"])
+
+
+def test_a_terminal_is_told_what_and_what_next(store: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By topic, with totals; the dry run as well. In a pipe it is the document."""
+    change(cli, store, *CHANGES)
+    words = ("--store", store, "store", "export", "zookeeper")
+    with FakeZooKeeper(nodes_of(imported("small", "clean"))) as server:
+        in_pipe = cli(*words, server.address, "--dry-run").stdout
+        monkeypatch.setattr("pulsar_admin.results.Results.in_terminal", True)
+        preview, done = (cli(*words, server.address, how).stdout.splitlines() for how in ("--dry-run", "--yes"))
+    assert json.loads(in_pipe)["dryRun"]
+    what = f"to {server.address}: 4 metadata nodes (1 created, 2 updated, 1 deleted), one transaction of "
+    topics = [
+        "  /admin/policies/acme: 1 updated",
+        "  persistent://public/default/plain: 1 created, 1 updated, 1 deleted",
+    ]
+    assert (preview[0][: len(what) + 12], preview[1:3]) == (f"would write {what}", topics)
+    assert preview[4:] == ["Next:", "  1. run it again without --dry-run"]
+    assert (done[0][: len(what) + 6], done[1:3]) == (f"wrote {what}", topics)
+    assert done[5] == "  1. start the brokers, or let them load the namespaces again"
 
 
 def test_undo_and_a_second_export_bring_the_values_back(store: Path, cli: Cli) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pulsar_admin.columns import size_text
 from pulsar_admin.commands.store.importing import (
     at_option,
     import_layout,
@@ -36,11 +37,13 @@ from pulsar_admin.store.errors import (
     Unsupported,
 )
 from pulsar_admin.store.wording import counted, listed
+from pulsar_admin.visible import clean_text
 
 if TYPE_CHECKING:
     from pulsar_admin.api.transfers import Mode
     from pulsar_admin.store.history.as_of import Moment
     from pulsar_admin.store.sources.given_bookies import GivenBookie
+    from pulsar_admin.store.transfer.bookie_export import BookieExportReport
     from pulsar_admin.store.transfer.offloads import OffloadResult
 
 
@@ -267,7 +270,25 @@ def export_bookie(app: App, bookies: tuple[str, ...], confs: tuple[Path, ...], r
     given = bookies_of(bookies, confs, roots)
     if not given:
         raise click.UsageError("name the bookies' directories: ID=DIR[,DIR…], or --bookie-conf FILE")
-    return Result(app.api.export_bookies(given))
+    app.screen_of = _exported
+    return _exported(app.api.export_bookies(given))
+
+
+def _exported(done: BookieExportReport) -> Result:
+    sums = (sum(ledger.entries for ledger in done.ledgers), sum(ledger.bytes for ledger in done.ledgers))
+    what = f"{counted(len(done.ledgers), 'ledger')} ({counted(sums[0], 'entry', 'entries')}, {size_text(sums[1])} each copy)"
+    lines = [
+        f"{'would write' if done.dry_run else 'wrote'} {what}, {counted(len(done.cookies), 'VERSION', 'VERSION files')}"
+    ]
+    lines += [f"  {clean_text(row.directory)}: {counted(len(row.ledgers), 'ledger')}" for row in done.written]
+    lines += [f"  {clean_text(row.path)}: {clean_text(row.was)} -> {clean_text(row.bookie)}" for row in done.cookies]
+    steps = (
+        ["run it again without --dry-run"]
+        if done.dry_run
+        else ["pulsar-admin store export zookeeper HOST:PORT", "start the bookies"]
+    )
+    lines += ["", "Next:", *(f"  {number}. {step}" for number, step in enumerate(steps, 1))]
+    return Result(done, terminal=lambda _: ["\n".join(lines) + "\n"])
 
 
 def bookies_of(bookies: tuple[str, ...], confs: tuple[Path, ...], roots: tuple[Path, ...]) -> list[str | GivenBookie]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pulsar_admin.columns import size_text
 from pulsar_admin.context import App, Result
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import TOPIC, command, pass_app
@@ -30,11 +31,15 @@ from pulsar_admin.store.errors import (
 )
 from pulsar_admin.store.model.publish_times import FORMS, Form
 from pulsar_admin.store.names import TopicName
-from pulsar_admin.store.wording import counted, plural
+from pulsar_admin.store.wording import counted
 from pulsar_admin.visible import clean_text
 
 if TYPE_CHECKING:
-    from pulsar_admin.store.transfer.exports import NodeExported
+    from collections import Counter
+
+    from pulsar_admin.store.transfer.ensemble_export import EnsembleExportReport
+    from pulsar_admin.store.transfer.exports import ExportReport, NodeExported
+    from pulsar_admin.store.transfer.snapshot_export import SnapshotExportReport
 
 _SHOWN = 10
 client_option = click.option(
@@ -74,8 +79,12 @@ def standalone(app: App, directory: Path, in_place: bool, annotate: Form | None)
     a bookie's cookie contains its path. --annotate adds beginPublishTimestamp and endPublishTimestamp (PIP-345) to
     closed ledgers of the copy; with --in-place it first changes the store, as `store annotate` does.
     """
-    done = app.api.export(directory, in_place=in_place, annotate=annotate)
-    if in_place:
+    app.screen_of = _exported_copy
+    return _exported_copy(app.api.export(directory, in_place=in_place, annotate=annotate))
+
+
+def _exported_copy(done: ExportReport) -> Result:
+    if done.in_place:
         steps = ["start Pulsar on it", "compare with the live pulsar-admin: pulsar-admin topics stats-internal TOPIC"]
     else:
         steps = [
@@ -83,21 +92,40 @@ def standalone(app: App, directory: Path, in_place: bool, annotate: Form | None)
             f"put this in its place, whose path the bookie's cookie names: mv {done.target} {done.source}",
             "start Pulsar, and compare with its own pulsar-admin: pulsar-admin topics stats-internal TOPIC",
         ]
-    return Result(done, terminal=lambda _: [_exported(done.nodes, done.target, steps, dry_run=done.dry_run)])
+    written = [f"{counted(len(done.ledgers), 'ledger')} of {size_text(sum(ledger.bytes for ledger in done.ledgers))}"]
+    return Result(done, terminal=lambda _: [_exported(done, done.nodes, written * bool(done.ledgers), steps)])
 
 
-def _exported(nodes: Sequence[NodeExported], target: str, steps: Sequence[str], *, dry_run: bool) -> str:
-    """Return what an export wrote, by topic, and what to do next."""
+def _exported(
+    done: ExportReport | EnsembleExportReport | SnapshotExportReport,
+    nodes: Sequence[NodeExported],
+    more: Sequence[str],
+    steps: Sequence[str],
+) -> str:
+    """Return what an export wrote, by topic, with totals, and what to do next. ``more``: what it wrote beside changed nodes."""
+    from collections import Counter
+
     from pulsar_admin.store.model.nodes import cursor_of_path
     from pulsar_admin.store.names import topic_of_path
 
-    owners = (topic_of_path(node.path) or (cursor_of_path(node.path) or (node.path,))[0] for node in nodes)
-    changed = [clean_text(str(owner)) for owner in dict.fromkeys(owners)]
-    what = f"{counted(len(nodes), 'metadata node')} {'would be' if dry_run else plural(len(nodes), 'was', 'were')} written to {target}"
-    lines = [f"{what}{':' if changed else ', a plain copy'}", *(f"  {one}" for one in changed[:_SHOWN])]
-    lines += [f"  and {len(changed) - _SHOWN:,} more; -o json has all"] * (len(changed) > _SHOWN)
-    lines += ["", "Next:", *(f"  {number}. {clean_text(step)}" for number, step in enumerate(steps, 1))] * (not dry_run)
+    actions: dict[str, Counter[str]] = {}
+    for node in nodes:
+        owner = topic_of_path(node.path) or (cursor_of_path(node.path) or (node.path,))[0]
+        actions.setdefault(clean_text(str(owner)), Counter())[node.action] += 1
+    what = ", ".join((f"{counted(len(nodes), 'metadata node')} ({_counted(sum(actions.values(), Counter()))})", *more))
+    if not nodes:
+        what = ", ".join(more) or "a plain copy"
+    lines = [f"{'would write' if done.dry_run else 'wrote'} to {clean_text(done.target)}: {what}"]
+    lines += [f"  {owner}: {_counted(counts)}" for owner, counts in list(actions.items())[:_SHOWN]]
+    lines += [f"  and {len(actions) - _SHOWN:,} more; -o json has all"] * (len(actions) > _SHOWN)
+    steps = ["run it again without --dry-run"] if done.dry_run else steps
+    lines += ["", "Next:", *(f"  {number}. {clean_text(step)}" for number, step in enumerate(steps, 1))]
     return "\n".join(lines) + "\n"
+
+
+def _counted(actions: Counter[str]) -> str:
+    """Return the nodes of each action: "2 created, 1 updated"."""
+    return ", ".join(f"{actions[action]:,} {action}d" for action in ("create", "update", "delete") if actions[action])
 
 
 @command(
@@ -128,13 +156,19 @@ def zookeeper(app: App, ensemble: str, zookeeper_client: Path | None, jute_maxbu
     They are one transaction that checks the version of every node: if one is no longer what was imported, nothing is
     written. No broker may serve the topics: stop the brokers, or unload the namespaces with their clients stopped.
     """
-    done = app.api.export_zookeeper(ensemble, client=zookeeper_client, jute_maxbuffer=jute_maxbuffer)
+    app.screen_of = _exported_live
+    return _exported_live(app.api.export_zookeeper(ensemble, client=zookeeper_client, jute_maxbuffer=jute_maxbuffer))
+
+
+def _exported_live(done: EnsembleExportReport) -> Result:
     steps = [
         "start the brokers, or let them load the namespaces again",
         "compare with the live pulsar-admin: pulsar-admin topics stats-internal TOPIC",
         "bring the store up to date: pulsar-admin store refresh",
     ]
-    return Result(done, terminal=lambda _: [_exported(done.nodes, done.target, steps, dry_run=done.dry_run)])
+    size = [f"one transaction of {size_text(done.bytes)}"] * bool(done.bytes)
+    known = [f"{counted(len(done.written), 'node')} written before"] * bool(done.written)
+    return Result(done, terminal=lambda _: [_exported(done, done.nodes, [*size, *known] or ["nothing"], steps)])
 
 
 @command(
@@ -156,7 +190,19 @@ def zookeeper_snapshot(app: App, directory: Path, force: bool) -> Result:
     tree, including the changes made here, even if it was imported from RocksDB. A store has no ACLs: every node is open
     to all. New ledger ids continue above all known ones.
     """
-    return Result(app.api.export_snapshot(directory, force=force))
+    app.screen_of = _exported_snapshot
+    return _exported_snapshot(app.api.export_snapshot(directory, force=force))
+
+
+def _exported_snapshot(done: SnapshotExportReport) -> Result:
+    steps = [
+        f"stop the ensemble, and put aside dataDir and dataLogDir of each server; copy {done.target} there as its dataDir, with the"
+        " server's myid",
+        f"start the servers, then bookies and brokers; clients go on with ledger ids from {done.next_ledger_id:,}",
+        "compare with the live pulsar-admin: pulsar-admin topics stats-internal TOPIC",
+    ]
+    whole = [f"a snapshot of {counted(done.nodes, 'node')}, zxid {done.zxid}"]
+    return Result(done, terminal=lambda _: [_exported(done, done.changes, whole, steps)])
 
 
 @command(

@@ -17,8 +17,10 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from tests.fake_zookeeper import FakeZooKeeper
 from tests.faults.scenarios import Scenario
 from tests.faults.server import HUNG, STOPPED, Fault, Ran, Server
+from tests.stores import nodes_of
 from tests.worlds import copy_tree, digest_of, world
 
 NOW = "2026-11-22T00:00:00Z"
@@ -107,6 +109,7 @@ class Bench:
         self.work, self.prepared = folder / "work", folder / "prepared"
         self.store = self.work / "store"
         self.source = self.work / "data" if scenario.in_place else folder / f"source of {scenario.world}"
+        self.zookeeper = FakeZooKeeper({})
         self.checked: dict[str, list[str]] = {}
         server.watched = [self.work]
         try:
@@ -139,6 +142,9 @@ class Bench:
         if scenario.state != "clean":
             shutil.rmtree(self.source)
             copy_tree(world(scenario.world) / scenario.state, self.source)
+        if scenario.ensemble:
+            self.zookeeper.__enter__()
+            self.imported = nodes_of(self.store)
         for command in scenario.before:
             self._must(command)
         if scenario.damaged_index:
@@ -148,6 +154,12 @@ class Bench:
         if scenario.lost:
             self.server.call("lose_nodes", self.store, *scenario.lost)
         copy_tree(self.work, self.prepared)
+        self._reset_ensemble()
+
+    def _reset_ensemble(self) -> None:
+        self.zookeeper.zxid = 100
+        if self.scenario.ensemble:
+            self.zookeeper.nodes = dict(self.imported)
 
     def _import(self) -> None:
         base = self.folder / ("base in place" if self.scenario.in_place else f"base of {self.scenario.world}")
@@ -168,6 +180,8 @@ class Bench:
         self._clear()
 
     def _clear(self) -> None:
+        if self.zookeeper.port:
+            self.zookeeper.__exit__(None, None, None)
         for place in (self.work, self.prepared, *([self.source] if self.scenario.state != "clean" else [])):
             shutil.rmtree(place, ignore_errors=not place.exists())
 
@@ -175,7 +189,7 @@ class Bench:
         return digest_of(self.source) if "linked" in self.scenario.name else signature(self.source)
 
     def words(self, command: str) -> list[str]:
-        places = {"store": self.store, "source": self.source, "work": self.work}
+        places = {"store": self.store, "source": self.source, "work": self.work, "zookeeper": self.zookeeper.address}
         words = [word.format(**places) for word in shlex.split(command)]
         now = [] if "--now" in words else ["--now", NOW]
         return ["--store", str(self.store), *words, *now, "-q", "-o", "json", "--jobs", "1"]
@@ -188,17 +202,20 @@ class Bench:
         """Put back what was there before the command."""
         shutil.rmtree(self.work)
         copy_tree(self.prepared, self.work)
+        self._reset_ensemble()
 
     def run(self, fault: Fault | None = None) -> Ran:
         return self.server.run(*self.words(self.scenario.command), fault=fault)
 
     def state(self) -> State:
         found: State = {"store": self.server.call("store_state", self.store)}
-        if (self.scenario.in_place or self.scenario.steps) and "changes" in found["store"]:
+        if (self.scenario.in_place or self.scenario.steps or self.scenario.ensemble) and "changes" in found["store"]:
             # What it has still to do, and reports, depends on what is done.
             found["store"]["changes"] = found["store"]["changes"].split()[0]
             for name in ("state changes-head", "state export-intent"):
                 found["store"].pop(name, None)
+        if self.scenario.ensemble:
+            found["ensemble"] = {path: str(node) for path, node in self.zookeeper.nodes.items()}
         if self.scenario.target:
             found["target"] = self.server.call("directory_state", self.work / self.scenario.target)
         return found
@@ -305,6 +322,9 @@ class Bench:
             return "old"
         if self.scenario.steps:
             return "between"
+        if self.scenario.ensemble:  # killed behind the transaction, before it is recorded
+            behind = (state["store"], state["ensemble"]) == (self.old["store"], self.new["ensemble"])
+            return "between" if behind else None
         target = state.get("target")
         if target is not None and state["store"] in (self.old["store"], self.new["store"]):
             return "between" if self._may_be_left(target) else None

@@ -28,6 +28,8 @@ class Scenario(Struct, frozen=True):
     target: str = ""
     """A directory of Pulsar's, or other output, that it writes."""
     in_place: bool = False
+    ensemble: bool = False
+    """It writes into {zookeeper}, a live ensemble that has what was imported."""
     new_target: bool = False
     """Of two that make it at once, one is done."""
     no_store: bool = False
@@ -44,6 +46,7 @@ NACKED = f"nacks add {PLAIN} -s half --delay 1s 29:20 29:21"
 PARTS = "store import cluster --metadata {source}/metadata"
 WRITTEN = ("topics dump public/default/batched --level entries --directory {work}/dump", "topics load {work}/dump")
 EXPORTED = (f"topics reset-cursor {PLAIN} -s half -m 29:20", f"compaction run {COMPACTED} --from-start")
+CHANGED = (SKIP, f"topics create-subscription {PLAIN} -s made -m earliest", f"topics unsubscribe {PLAIN} -s never")
 
 READ = tuple(f"topics clear-backlog {PLAIN} -s {name}" for name in ("never", "half", "reset-me", "expire-me", "holes"))
 
@@ -157,6 +160,7 @@ SCENARIOS = (
         target="out",
         new_target=True,
     ),
+    Scenario("export zookeeper", "store export zookeeper {zookeeper} --yes", before=CHANGED, ensemble=True),
     Scenario(
         "export bookie", "store export bookie {work}/data/bookkeeper", before=EXPORTED, target="data", in_place=True
     ),
