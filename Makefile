@@ -16,7 +16,7 @@ help:
 	@echo "make check      make lint (lint, format, types), architecture, generated docs and protos"
 	@echo "make docs       write the generated pages of docs/ again"
 	@echo "make site       the documentation as a site, into site/; make man: as manual pages, into man/"
-	@echo "make screenshots  draws the pictures of docs/images again (needs Chromium, playwright and pillow)"
+	@echo "make screenshots  draws the pictures of docs/images again, and screens and pages into build/pictures (it says what it needs)"
 	@echo "make test-live  against a real Pulsar (needs Maven and Java); ALL=1: and every rule of the doctor that is tried on one"
 	@echo "make test-spark  on a Spark cluster whose workers do not see the checkout (needs Java, and root for unshare); ALL=1: all of it"
 	@echo "make test-deep  the slow properties, and every fault at every step (hours)"
@@ -67,6 +67,9 @@ site: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[site]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 	@echo "site/index.html"
+
+screenshots: site
+	$(BIN)/python docs/screenshots.py
 
 man: setup
 	$(BIN)/python docs/manpages.py man

@@ -1,12 +1,12 @@
-"""Makes the pictures of docs/images again: what commands print, and the doctor's page in a browser.
+"""Makes the pictures of docs/images again: what commands print, and the doctor's page in a browser. Into build/pictures, to be
+looked at before a release: screens of two sizes, and pages of the site on a desk and a phone, light and dark.
 
-``make screenshots`` runs it. It needs Chromium, and the packages playwright and pillow. Its data are the recorded worlds of
-tests/golden; the doctor looks at one that was killed, that lost all journals but the last, and has zeros in two entry logs.
+``make screenshots`` runs it, after ``make site``. It needs Chromium, and the packages playwright and pillow. Its data are the recorded
+worlds of tests/golden; the doctor looks at one that was killed, that lost all journals but the last, and has zeros in two entry logs.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -19,7 +19,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.page.browser import chromium  # noqa: E402
+from tests.page.browser import CHROMIUM, chromium  # noqa: E402
+from tests.test_cli_output import on_terminal  # noqa: E402
 from tests.worlds import world  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
@@ -38,7 +39,18 @@ PAGES = {
     "screen-doctor-dark": ("dark", "header", DOCTOR_HEIGHT),
     "screen-doctor-strips": ("light", "#subscriptions", STRIPS_HEIGHT),
 }
-_COLUMNS = 110
+SCREENS: dict[str, tuple[str, ...]] = {
+    "overview": ("overview",),
+    "doctor": ("doctor",),
+    "why": ("topics", "why", "public/default/plain"),
+    "usage": ("store", "usage"),
+    "subscriptions": ("topics", "subscriptions", "--all-topics"),
+}
+SIZES = ((80, 24), (140, 40))
+SITE = {"first": "index.html", "commands": "cli/topics.html#topics-read", "finding": "doctor/clock-behind.html"}
+WINDOWS = ((1440, 900), (390, 844))
+LOOKED_AT = ROOT / "build" / "pictures"
+_COLUMNS, _ROWS = 110, 50
 _SCALE = 1.5
 _FRAME = """<!DOCTYPE html><meta charset="utf-8"><style>
 body{{margin:0;background:#0e131a}}
@@ -50,15 +62,41 @@ pre{{margin:0;font:13px/1.17 "DejaVu Sans Mono",Menlo,Consolas,monospace}}
 
 def main() -> None:
     """Write the pictures whose names are given, or all of them."""
-    wanted = sys.argv[1:] or [*TERMINALS, *PAGES]
+    lacking = [] if CHROMIUM else ["Chromium (apt install chromium)"]
+    lacking += [f"{name} (pip install {name})" for name in ("playwright", "pillow") if not _has(name)]
+    lacking += [] if (ROOT / "site" / "index.html").exists() else ["the site (make site)"]
+    if lacking:
+        raise SystemExit(f"error: the pictures need {', '.join(lacking)}")
+    wanted = sys.argv[1:] or [*TERMINALS, *PAGES, *SCREENS, *SITE]
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         healthy, faulty = _stores(Path(folder))
         for name, words in TERMINALS.items():
             if name in wanted:
-                _save(name, _terminal(browser, words, healthy))
+                _save(IMAGES / name, _terminal(browser, words, healthy, (_COLUMNS, _ROWS)))
         for name, (scheme, part, height) in PAGES.items():
             if name in wanted:
-                _save(name, _doctor(browser, faulty, scheme, part, height))
+                _save(IMAGES / name, _doctor(browser, faulty, scheme, part, height))
+        LOOKED_AT.mkdir(parents=True, exist_ok=True)
+        for name, words in SCREENS.items():
+            for size in SIZES if name in wanted else ():
+                picture = _terminal(browser, words, healthy, size)
+                _save(LOOKED_AT / f"{name}-{size[0]}x{size[1]}", picture)
+        for name, page in SITE.items():
+            for width, height in WINDOWS if name in wanted else ():
+                for scheme in ("light", "dark"):
+                    window = {"width": width, "height": height}
+                    tab = browser.new_context(color_scheme=scheme, viewport=window).new_page()
+                    tab.goto(f"{(ROOT / 'site').as_uri()}/{page}")
+                    _save(LOOKED_AT / f"site-{name}-{width}-{scheme}", tab.screenshot())
+
+
+def _has(package: str) -> bool:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return bool(version(package))
+    except PackageNotFoundError:
+        return False
 
 
 def _stores(folder: Path) -> list[Path]:
@@ -79,23 +117,28 @@ def _stores(folder: Path) -> list[Path]:
     return folders
 
 
-def _run(words: Sequence[str], folder: Path) -> str:
-    """Return what a command prints, in colour."""
-    command = [str(Path(sys.executable).with_name("pulsar-admin")), "--color", "always", *words]
-    environment = {**os.environ, "COLUMNS": str(_COLUMNS)}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+def _run(words: Sequence[str], folder: Path) -> None:
+    command = [str(Path(sys.executable).with_name("pulsar-admin")), *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1):
         raise SystemExit(done.stderr)
-    return done.stdout.replace(str(folder), _SHOWN)
 
 
-def _terminal(browser: Any, words: Sequence[str], folder: Path) -> bytes:  # Any: playwright's browser
+def _terminal(
+    browser: Any, words: Sequence[str], folder: Path, size: tuple[int, int]
+) -> bytes:  # Any: playwright's browser
+    """Return the picture of what a command shows on a terminal of that size."""
     from rich.console import Console
     from rich.terminal_theme import MONOKAI
     from rich.text import Text
 
-    console = Console(record=True, width=_COLUMNS, file=StringIO())
-    console.print(Text.from_ansi(_run(("--now", NOW, *words), folder).rstrip()), soft_wrap=True)
+    store = folder / "pulsar-store"
+    given = ("--store", str(store), "--now", NOW, "--no-progress", *words)
+    text = on_terminal(size[0], *given, rows=size[1], program="pulsar_admin", PAGER="cat")
+    for typed, shown in ((f" --store {store}", ""), (f" --now {NOW}", ""), (str(folder), _SHOWN)):
+        text = text.replace(typed, shown)
+    console = Console(record=True, width=size[0], file=StringIO())
+    console.print(Text.from_ansi(text.rstrip()), soft_wrap=True)
     code = console.export_html(theme=MONOKAI, inline_styles=True, code_format="{code}")
     page = browser.new_context(device_scale_factor=_SCALE).new_page()
     page.set_content(_FRAME.format(command=f"pulsar-admin {' '.join(words)}", code=code))
@@ -116,13 +159,13 @@ def _doctor(browser: Any, folder: Path, scheme: str, part: str, height: int) -> 
     return picture
 
 
-def _save(name: str, picture: bytes) -> None:
+def _save(file: Path, picture: bytes) -> None:
     """Write PICTURE with the 256 colours that it needs most: a third of the bytes, and nobody sees it."""
     from PIL import Image
 
     made = Image.open(BytesIO(picture)).convert("RGB").quantize(256, dither=Image.Dither.NONE)
-    made.save(IMAGES / f"{name}.png", optimize=True)
-    print(f"{name}.png {made.width} x {made.height}, {(IMAGES / f'{name}.png').stat().st_size:,} bytes")
+    made.save(file := file.with_suffix(".png"), optimize=True)
+    print(f"{file.name} {made.width} x {made.height}, {file.stat().st_size:,} bytes")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ _MARKS = re.compile(
     (?: (?P<critical> (?:problem|critical)\b | error: )
       | (?P<warning> warning\b:? )
       | (?P<note> (?:note|hint)\b:? )
-      | (?P<head> (?:persistent|topic|segment)://[^\s,]+ | [A-Z]{4,}(?:[ :]+[A-Z%]+)*\b )
+      | (?P<head> (?<![ ])(?:persistent|topic|segment)://[^\s,]+ | [A-Z]{3,}(?:[ :]+[A-Z%]+)*\b )
       | (?P<faint> pulsar-admin[ ].* )
     )"""
 )
