@@ -8,7 +8,7 @@ from __future__ import annotations
 import pickle
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -32,7 +32,7 @@ from pulsar_admin.store.engine.operation import (
 )
 from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.engine.spark_session import core_count, job_error, name_jobs, text_of
-from pulsar_admin.store.engine.workers import prepare_workers
+from pulsar_admin.store.engine.workers import prepare_workers, wait_for
 from pulsar_admin.store.errors import LimitExceeded
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ JOBS_IN_FLIGHT = 16  # what waits on the driver, and what is lost when it is kil
 WAITING_BYTES = 256 << 20  # of answers: so many jobs may be more
 _JOBS_MAX = 1024
 _CLUSTER_SLOTS = 16  # for so many at least slices are cut where the executors are not all known
-_PROGRESS_S = 0.5
 Answers = list[tuple[FileRange, Packed]]
 
 
@@ -137,13 +136,16 @@ class SparkEngine(Struct):
     def _collect(self, operation: Reducing, frame: DataFrame, rest: deque[FileRange], finished: Finished) -> pa.Table:
         """Return the rows of a frame; as many slices leave ``rest`` as tasks that read one have ended. A stop cancels the job."""
         tasks = len(rest)
+
+        def tell() -> None:
+            for _ in range(len(rest) - tasks + self._ended_tasks(tasks)):
+                finished(rest.popleft())
+
         pool = ThreadPoolExecutor(1)
         pool.submit(name_jobs, self.session, operation, list(rest)).result()  # of the one thread
         job = pool.submit(frame.toArrow)
         try:
-            while not wait([job], _PROGRESS_S).done:
-                for _ in range(len(rest) - tasks + self._ended_tasks(tasks)):
-                    finished(rest.popleft())
+            wait_for(self.session, [job], tell)
             return job.result()
         except (PySparkException, Py4JError) as error:
             raise job_error(text_of(error)) from None
@@ -175,7 +177,9 @@ class SparkEngine(Struct):
                 limit = max(wanted, JOBS_IN_FLIGHT)
                 while waiting and len(running) < limit:
                     running.add(pool.submit(self._run_job, operation, waiting.popleft()))
-                done, running = wait(running, return_when=FIRST_COMPLETED)
+                wait_for(self.session, running)
+                done = {job for job in running if job.done()}
+                running -= done
                 sizes = [sum(len(packed.result or b"") for _, packed in job.result()) for job in done]
                 most_bytes = max(sizes if most_bytes == WAITING_BYTES else [most_bytes, *sizes])
                 for job in done:

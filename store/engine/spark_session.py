@@ -263,16 +263,25 @@ def core_count(session: SparkSession) -> int:
 def name_jobs(session: SparkSession, step: object, pieces: Sequence[FileRange]) -> None:
     """Name the jobs that this thread starts, for Spark's UI: the command is their group, the step and its files their description."""
     if not is_connect(session):
-        what = f"{counted(len(pieces), 'slice')} from {hide_url(pieces[0].path)} on"
-        session.sparkContext.setJobGroup(str(session.sparkContext.appName), f"{type(step).__name__}: {what}")
+        what = f"{type(getattr(step, 'reduction', step)).__name__}: {counted(len(pieces), 'slice')}"
+        said = f"{what}, the first of {hide_url(pieces[0].path)}"
+        session.sparkContext.setJobGroup(str(session.sparkContext.appName), said)
 
 
 def executor_count(session: SparkSession) -> int:
-    """Return how many executors a session has now, at least 1; of Spark Connect, which does not say, 0."""
+    """Return how many executors a session has now, none where its driver runs all; 0 for Spark Connect, which does not say."""
     if is_connect(session):
         return 0
-    known = session.sparkContext._jsc.sc().statusTracker().getExecutorInfos()  # the driver is one of them
-    return max(len(known) - 1, 1)
+    return len(session.sparkContext._jsc.sc().statusTracker().getExecutorInfos()) - 1  # the driver is one of them
+
+
+def has_executor(session: SparkSession) -> bool:
+    """Whether anything runs the jobs of a session now; what Spark Connect does not say is taken to be so."""
+    return is_connect(session) or _is_in_driver(session) or executor_count(session) > 0
+
+
+def _is_in_driver(session: SparkSession) -> bool:
+    return re.fullmatch(r"local(\[.+\])?", session.conf.get("spark.master") or "") is not None
 
 
 def is_connect(session: SparkSession) -> bool:
@@ -282,7 +291,7 @@ def is_connect(session: SparkSession) -> bool:
 
 def has_executors(session: SparkSession) -> bool:
     """Whether a session has executors that do not import what is installed here."""
-    if is_connect(session) or re.fullmatch(r"local(\[.+\])?", session.conf.get("spark.master") or "") is None:
+    if is_connect(session) or not _is_in_driver(session):
         return True
     # Of a local master ``python3`` unless PYSPARK_PYTHON names one: not this one where its directory is not first on PATH.
     found = shutil.which(session.sparkContext.pythonExec)

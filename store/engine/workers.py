@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from inspect import getsource
-from shlex import join
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -22,11 +24,13 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql.functions import udf
 
+from pulsar_admin.store.engine.secrets import hide_url
 from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.engine.spark_session import (
     PACKED,
     core_count,
     executor_count,
+    has_executor,
     has_executors,
     is_connect,
     job_error,
@@ -52,6 +56,10 @@ NEEDED = {
 _ROUNDS = 3  # for executors that start while others are asked
 _CONNECT_TASKS = 8  # a session of Spark Connect does not say how many executors it has
 _HOSTS_SHOWN = 3
+_LOOK_S = 0.5
+_SILENT_S = 15  # an executor starts within
+_GIVE_UP_S = 300  # pods and containers on machines that start themselves need minutes
+_LOG = logging.getLogger(__name__)
 _PREPARED: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 """Sessions whose executors can run slices, and the directories that these see."""
 
@@ -148,20 +156,52 @@ def _file_of_each_folder(pieces: Iterable[FileRange]) -> dict[str, tuple[str, in
     return ends
 
 
+# -- waiting -----------------------------------------------------------------------------------------------------------
+
+
+def wait_for(session: SparkSession, jobs: Collection[Future[Any]], meanwhile: Callable[[], None] | None = None) -> None:
+    """Return when the first of some jobs of a session has ended; ``meanwhile`` is called now and then.
+
+    Spark waits for executors without an end and without a word: a warning says so, and in the end MissingComponent, which stops the jobs.
+    """
+    alone_since, is_told = time.monotonic(), False
+    while not wait(jobs, _LOOK_S, FIRST_COMPLETED).done:
+        if meanwhile is not None:
+            meanwhile()
+        if has_executor(session):
+            alone_since, is_told = time.monotonic(), False
+            continue
+        alone_s = time.monotonic() - alone_since
+        where = hide_url(session.conf.get("spark.master") or "")
+        if alone_s >= _SILENT_S and not is_told:
+            is_told = True
+            _LOG.warning(f"no executor has started on {where} yet: waiting for {_GIVE_UP_S} s at most")
+        if alone_s >= _GIVE_UP_S:
+            session.interruptAll()
+            raise MissingComponent(
+                f"no executor has started on {where} within {_GIVE_UP_S} s",
+                hint="see the master's page: other applications hold its cores, or no worker has as much as is asked for; "
+                "ask for less with --spark-conf spark.executor.memory=1g --spark-conf spark.executor.cores=1",
+            )
+
+
 # -- asking ------------------------------------------------------------------------------------------------------------
 
 
 def _ask(session: SparkSession, request: Mapping[str, Any]) -> list[_Found]:  # Any: JSON
-    """Return an answer of each executor; none where they cannot be asked. Raises Refused."""
+    """Return an answer of each executor; none where they cannot be asked. Raises Refused, MissingComponent."""
     ask = _ask_python if is_connect(session) else _ask_shell
     names = "hashlib, json, os, socket, sys"
     program = (
         f"from __future__ import annotations\nimport {names}\nfrom importlib.util import find_spec\n{getsource(answer)}"
     )
     answers: dict[str, _Found] = {}
+    pool = ThreadPoolExecutor(1)
     try:
         for _ in range(_ROUNDS):
-            for line in ask(session, program, json.dumps(request)):
+            asked = pool.submit(ask, session, program, json.dumps(request))
+            wait_for(session, [asked])
+            for line in asked.result():
                 host, folder, said = line.split("|", 2)
                 answers[f"{host}:{folder}"] = _Found(host, said, json.loads(said) if said.startswith("{") else {})
             if len(answers) >= executor_count(session):
@@ -170,23 +210,20 @@ def _ask(session: SparkSession, request: Mapping[str, Any]) -> list[_Found]:  # 
         return []
     except Py4JError as error:
         raise job_error(text_of(error)) from None
+    finally:
+        pool.shutdown(wait=False)
     return list(answers.values())
 
 
 def _ask_shell(session: SparkSession, program: str, request: str) -> list[str]:
     """Ask by a shell, of as many tasks as there are cores: they start at once, so every executor has some."""
-    python = join(
-        [
-            *(session.sparkContext.pythonExec, "-c"),
-            f"{program}\nprint(json.dumps(answer(json.loads(sys.argv[1]))))\n",
-            request,
-        ]
-    )
-    script = f'cat >/dev/null; said=$({python} 2>&1 | tail -n 1); printf "%s|%s|%s\\n" "$HOSTNAME" "$PWD" "$said"'
-    literal = script.replace("\\", "\\\\").replace("'", "\\'")
+    program += "\nprint(json.dumps(answer(json.loads(sys.stdin.readline()))))\n"
+    # What a Python says last, or the shell of one that is not there; who writes to it never finds it gone.
+    script = 'said=$({ "$@"; cat >/dev/null; } 2>&1 | tail -n 1); printf "%s|%s|%s\\n" "$HOSTNAME" "$PWD" "$said"'
+    words = ["bash", "-c", script, "bash", session.sparkContext.pythonExec, "-c", program]
     tasks = core_count(session)
-    asked = session.sql(f"SELECT TRANSFORM(id) USING '{literal}' AS (said STRING) FROM range(0, {tasks}, 1, {tasks})")
-    return [row.said for row in asked.collect()]
+    asked = session.sparkContext._jsc.parallelize([request] * tasks, tasks).pipe(words)
+    return [*map(str, asked.collect())]
 
 
 def _ask_python(session: SparkSession, program: str, request: str) -> list[str]:

@@ -6,9 +6,11 @@ import os
 import socket
 import subprocess
 import sys
+from concurrent.futures import Future
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -20,7 +22,7 @@ from pulsar_admin.store.engine.spark_session import (
     job_error,
     open_session,
 )
-from pulsar_admin.store.engine.workers import _check_files, _check_python, _Found, answer
+from pulsar_admin.store.engine.workers import _check_files, _check_python, _Found, answer, wait_for
 from pulsar_admin.store.errors import LimitExceeded, MissingComponent, NotOnWorkers, Refused, StoreError
 from tests.conftest import Cli
 from tests.spark.servers import bare_python
@@ -313,6 +315,36 @@ def test_a_file_that_a_worker_has_not_or_has_another_of(tmp_path: Path) -> None:
         assert error.value.message.endswith("(on host-3)")
     log.write_bytes(start + b"ours, and more since")
     _check_files([_worker("host-3", **answer(request))], here)
+
+
+def test_no_executor_starts(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Other applications hold all cores of a cluster, whose Spark then waits for ever."""
+    stopped: list[int] = []
+    settings = {"spark.master": "spark://host:7077"}
+    session = cast("SparkSession", SimpleNamespace(conf=settings, interruptAll=lambda: stopped.append(1)))
+    where = "pulsar_admin.store.engine.workers"
+    for name, value in (("_LOOK_S", 0.01), ("_SILENT_S", 0.02), ("_GIVE_UP_S", 0.1)):
+        monkeypatch.setattr(f"{where}.{name}", value)
+    monkeypatch.setattr("pulsar_admin.store.engine.spark_session.executor_count", lambda _: 0)
+    with pytest.raises(
+        MissingComponent, match=r"^no executor has started on spark://host:7077 within 0\.1 s\n"
+    ) as error:
+        wait_for(session, [Future()])
+    assert "spark.executor.memory" in error.value.hint
+    said = [record.message for record in caplog.records]
+    assert said == ["no executor has started on spark://host:7077 yet: waiting for 0.1 s at most"]
+    assert stopped == [1]
+    settings["spark.master"] = "local[2]"
+    done: Future[int] = Future()
+    looks: list[int] = []
+
+    def look() -> None:
+        looks.append(1)
+        if len(looks) == 30:
+            done.set_result(1)
+
+    wait_for(session, [done, Future()], look)
+    assert len(looks) == 30
 
 
 @pytest.mark.spark
