@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 import click
 from msgspec.structs import astuple
@@ -221,11 +221,31 @@ def reclaim(
     return Result(result, plain=render_result)
 
 
+class _OtherFiles(NamedTuple):
+    """A row of the forecast's table that is no log of now."""
+
+    path: Path
+    frees_bytes: int
+    size_bytes: int = 0
+    live_bytes: int = 0
+    dead_bytes: int = 0
+    entries: int = 0
+    action: str = ""
+    reason: str = ""
+
+
 def render_forecast(plan: ReclaimPlan) -> str:
     """Return what would be done as a table of logs, and the sums."""
     from pulsar_admin.output import render_table
 
-    lines = [render_table(plan.logs, _LOGS).rstrip("\n"), ""] if plan.logs else []
+    # The sum of the column is what becomes free: with what the new logs and the index take.
+    others = [
+        _OtherFiles(storage.storage.logs / f"({what})", size)
+        for storage in plan.storages
+        for what, size in storage.others()
+        if size
+    ]
+    lines = [render_table([*plan.logs, *others], _LOGS).rstrip("\n"), ""] if plan.logs else []
     for found in plan.storages:
         frees = f"{size_text(found.frees_bytes)} of {counted(len(found.logs), 'entry log')} would be freed"
         lines.append(f"{found.storage.logs}: {frees} ({found.frees_bytes:,} bytes)")

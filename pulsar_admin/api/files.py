@@ -235,7 +235,8 @@ def reclaim_plan(
             known, nodes = read_stored(store), partial(stored_nodes, store)
         else:
             known, nodes = read_source(source), partial(nodes_of, source)
-        plan = plan_reclaim(find_bookie(bookie), known, nodes, below, force=force, accepted=accepted)
+        can_lend = scratch is not None
+        plan = plan_reclaim(find_bookie(bookie), known, nodes, below, force=force, accepted=accepted, can_lend=can_lend)
     check_scratch(scratch, plan.bookie)
     return plan
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
@@ -17,12 +17,13 @@ from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.entrylog import log_id_of
 from pulsar_admin.store.disks import live_records
 from pulsar_admin.store.disks.compacting import COMPACTING, bytes_of_logs
-from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.errors import DiskFull, NotWritable, StoreError
 from pulsar_admin.store.recovery.metadata_index import Known, is_among
 from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes, read_ledgers_map
 from pulsar_admin.store.sources.bookies import read_bookie_directory
@@ -41,6 +42,13 @@ class LogAction(StrEnum):
 
 
 _COMPACTED = re.compile(r"([0-9a-f]+)\.log\.([0-9a-f]+)\.compacted")  # TransactionalEntryLogCompactor
+# A group of logs is copied and named by the index in one step: its rows are in memory, and a run that is stopped
+# copies it again.
+_GROUP_BYTES = 8 << 30
+_GROUP_ENTRIES = 1 << 23
+SLACK_BYTES = 1 << 16  # left free beside what is counted
+_INDEX_MARGIN = 3  # times ``index_growth``, which is an estimate: a full disk in the middle would be worse
+_MEASURED_ROWS = 1 << 20
 _BLOCK_BYTES = 4096  # of nearly every file system
 _ROW_BYTES = 12  # of a row of ``locations`` in a table: 9 to 14 were seen
 _LOGGED_ROW_BYTES = 43  # in a write-ahead log
@@ -99,12 +107,14 @@ def read_state(storage: Storage) -> tuple[FileStamp, ...]:
 class StorageForecast(Struct, frozen=True):
     """A ledger directory. ``leftovers``: unfinished copies of a compaction.
 
+    ``groups``: the logs that are compacted together, one group after the other; others that are to be compacted have no room.
     ``alive``: the ledgers that it keeps; ``garbage``, ascending: those on its disk that are not listed.
     """
 
     storage: Storage
     logs: tuple[LogForecast, ...]
     leftovers: tuple[Path, ...]
+    groups: tuple[tuple[LogForecast, ...], ...]
     garbage: Array
     alive: Array
     index_bytes: int
@@ -119,11 +129,50 @@ class StorageForecast(Struct, frozen=True):
     @property
     def frees_bytes(self) -> int:
         """Return how many bytes become free on the disk of the logs."""
+        return sum(log.frees_bytes for log in self.logs) + sum(size for _, size in self.others())
+
+    def others(self) -> Iterator[tuple[str, int]]:
+        """Yield what else is freed, or with a negative number taken, on the disk of the logs."""
         left = sum(map(allocated_bytes, self.leftovers))
-        gone = sum(log.size_bytes for log in self.logs if log.action in (LogAction.DELETE, LogAction.COMPACT))
-        return (
-            gone + left - written_bytes(self.chosen(LogAction.COMPACT)) - self.index_bytes * shares_disk(self.storage)
-        )
+        live = sum(log.live_bytes for group in self.groups for log in group)
+        yield "unfinished copies", left
+        yield "new logs: headers, ledgers maps", live - sum(map(written_bytes, self.groups))
+        yield "index", -self.index_bytes * shares_disk(self.storage)
+
+
+class Room(NamedTuple):
+    """The free bytes on the disks of a storage's logs and index, which may be one."""
+
+    for_logs: int
+    for_index: int
+
+
+def fitting(storage: Storage, waiting: Sequence[LogForecast], room: Room) -> list[LogForecast]:
+    """Return the first waiting group for which there is room."""
+    group: list[LogForecast] = []
+    for log in waiting:
+        more = [*group, log]
+        entries = sum(one.entries for one in more)
+        is_small = entries <= _GROUP_ENTRIES and sum(one.live_bytes for one in more) <= _GROUP_BYTES
+        if lacking_bytes(storage, more, room) > 0 or (group and not is_small):
+            break
+        group = more
+    return group
+
+
+def lacking_bytes(storage: Storage, group: Sequence[LogForecast], room: Room) -> int:
+    """Return how many bytes of room are lacking for a group; 0 or less: it fits."""
+    written = written_bytes(group) + SLACK_BYTES
+    index = _INDEX_MARGIN * index_growth(storage, sum(log.entries for log in group)) + SLACK_BYTES
+    # Index and logs on one disk take from the same free bytes.
+    if shares_disk(storage):
+        return written + index - room.for_logs
+    return max(written - room.for_logs, index - room.for_index)
+
+
+def by_live_bytes(logs: Iterable[LogForecast]) -> list[LogForecast]:
+    """Return logs in the order of their compaction: each copy needs little room and frees a whole log for the next."""
+    return sorted(logs, key=lambda log: (log.live_bytes, log.log_id))
 
 
 def shares_disk(storage: Storage) -> bool:
@@ -154,9 +203,16 @@ def index_growth(storage: Storage, entries: int) -> int:
 
 
 def read_forecast(
-    storage: Storage, known: Known, members: Members, below_percent: float, advance: Callable[[int], None]
+    storage: Storage,
+    known: Known,
+    members: Members,
+    below_percent: float,
+    advance: Callable[[int], None],
+    room: Room | None,
 ) -> StorageForecast:
     """Return the planned action for each log of a storage; logs of which less than ``below_percent`` is live are compacted.
+
+    ``room``: what is free now, None where logs can wait on another disk.
 
     ``members`` decides about listed ledgers that are in logs but not in the index. ``advance`` gets the bytes of logs
     read. Raises MetadataCorrupt, and Refused for an index that is damaged.
@@ -197,11 +253,72 @@ def read_forecast(
             reader = _LogReader(path, alive, here, index.find, advance, below_percent)
             reason = "" if log_id not in unfinished else "a compaction of the bookie's own is not finished"
             found_logs.append(reader.forecast(maps[log_id], counts.get(log_id, 0), reason))
-    moved = sum(log.entries for log in found_logs if log.action == LogAction.COMPACT)
     leftovers = tuple(sorted(storage.logs.glob(f"*.log{COMPACTING}")))
+    freed = sum(map(allocated_bytes, leftovers)) + sum(
+        log.frees_bytes for log in found_logs if log.action == LogAction.DELETE
+    )
+    waiting = by_live_bytes(log for log in found_logs if log.action == LogAction.COMPACT)
+    groups, lacking = _groups(storage, waiting, room and room._replace(for_logs=room.for_logs + freed))
+    fit = {log.log_id for group in groups for log in group}
+    no_room = f"no room: {lacking:,} bytes lack for the next log; free them, or name --scratch DIR"
+    told = tuple(
+        replace(log, frees_bytes=0, reason=no_room)
+        if log.action == LogAction.COMPACT and log.log_id not in fit
+        else log
+        for log in found_logs
+    )
     on_disk = np.union1d(held, in_logs)
     garbage = on_disk[~known.has(on_disk)]
-    return StorageForecast(storage, tuple(found_logs), leftovers, garbage, alive, index_growth(storage, moved), state)
+    growth = _measured_growth(storage, alive, groups)
+    return StorageForecast(storage, told, leftovers, groups, garbage, alive, growth, state)
+
+
+def _groups(
+    storage: Storage, waiting: list[LogForecast], room: Room | None
+) -> tuple[tuple[tuple[LogForecast, ...], ...], int]:
+    """Return the groups of logs that are compacted one after the other, and how many bytes lack for the next log."""
+    groups: list[tuple[LogForecast, ...]] = []
+    while waiting:
+        group = fitting(storage, waiting, room or Room(1 << 62, 1 << 62))
+        if not group:
+            return tuple(groups), lacking_bytes(storage, waiting[:1], room) if room else 0
+        groups.append(tuple(group))
+        waiting = waiting[len(group) :]
+        if room is not None:
+            grown = index_growth(storage, sum(log.entries for log in group))
+            gained = sum(log.size_bytes for log in group) - written_bytes(group) - grown * shares_disk(storage)
+            room = Room(room.for_logs + gained, room.for_index - grown)
+    return tuple(groups), 0
+
+
+def _measured_growth(storage: Storage, alive: Array, groups: Sequence[Sequence[LogForecast]]) -> int:
+    """Return by how many bytes the index grows when the groups' entries move: RocksDB writes their rows into a scratch directory.
+
+    Where there is no room for that, it is the estimate.
+    """
+    moved = sum(log.entries for group in groups for log in group)
+    if not moved:
+        return 0
+    log_ids = np.array([log.log_id for group in groups for log in group], np.int64)
+    parts: list[live_records.IndexRows] = []
+    with live_records.open_index(storage) as index:
+        for rows in index.iter_places():
+            parts.append(rows.where(np.isin(rows.log_ids, log_ids) & is_among(alive, rows.ledger_ids)))
+            if sum(len(part.log_ids) for part in parts) >= _MEASURED_ROWS:
+                break
+    rows = live_records.join_places(parts)
+    if not len(rows.log_ids):
+        return index_growth(storage, moved)
+    # Where exactly a record comes to lie is not known yet; in a table, offsets of now take as much room.
+    rows = rows._replace(log_ids=np.full_like(rows.log_ids, log_ids.max() + 1))
+    try:
+        *tables, manifest = live_records.measure_places(storage, rows)
+    except (DiskFull, NotWritable):
+        return index_growth(storage, moved)
+    if more := moved - len(rows.log_ids):
+        tables.append(max(tables) * more // len(rows.log_ids))
+    sizes = [*tables, *[manifest] * len(groups)]
+    return sum(-(-size // _BLOCK_BYTES) * _BLOCK_BYTES for size in sizes)
 
 
 def _ledgers_in(path: Path, sizes: Mapping[int, int] | None) -> Array:

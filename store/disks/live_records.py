@@ -25,7 +25,7 @@ from pulsar_admin.store.files import open_file
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.recovery.metadata_index import is_among
 from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Slice
-from pulsar_admin.store.sources.rocksdb import apply_changes
+from pulsar_admin.store.sources.rocksdb import Changes, apply_changes, new_files_bytes
 from pulsar_admin.store.sources.rocksopen import iter_pairs, open_links
 from pulsar_admin.store.sources.storage import Storage
 
@@ -120,6 +120,15 @@ def open_index(storage: Storage) -> Iterator[LocationsIndex]:
 
 def apply_places(storage: Storage, places: IndexRows) -> None:
     """Point ``locations`` to new places, all at once and durably, or not at all; raises MetadataCorrupt, DiskFull."""
+    apply_changes(storage.index / "locations", _changes_of(places))
+
+
+def measure_places(storage: Storage, places: IndexRows) -> list[int]:
+    """Return the sizes of the files that ``apply_places`` would add to ``locations``; raises DiskFull."""
+    return new_files_bytes(storage.index / "locations", _changes_of(places))
+
+
+def _changes_of(places: IndexRows) -> Changes:
     order = np.lexsort((places.entry_ids, places.ledger_ids))
     keys = np.column_stack([places.ledger_ids[order], places.entry_ids[order]]).astype(">i8").tobytes()
     locations = places.log_ids[order] << _LOG_ID_SHIFT | places.offsets[order] + SIZE_BYTES
@@ -129,7 +138,7 @@ def apply_places(storage: Storage, places: IndexRows) -> None:
         for row in range(len(order)):
             yield keys[16 * row : 16 * row + 16], values[8 * row : 8 * row + 8]
 
-    apply_changes(storage.index / "locations", changes)
+    return changes
 
 
 # -- live records -----------------------------------------------------------------------------------------------------

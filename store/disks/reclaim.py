@@ -30,15 +30,18 @@ from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.disks import live_records
 from pulsar_admin.store.disks.compacting import COMPACTING, LogCompactor, NewLog
 from pulsar_admin.store.disks.forecast import (
+    SLACK_BYTES,
     LogAction,
     LogForecast,
+    Room,
     StorageForecast,
     allocated_bytes,
-    index_growth,
+    by_live_bytes,
+    fitting,
+    lacking_bytes,
     read_forecast,
     read_state,
     shares_disk,
-    written_bytes,
 )
 from pulsar_admin.store.disks.trust import check_is_of, check_trusted, find_doubts, find_members
 from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, NotFound, StalePlan, Unsupported
@@ -50,12 +53,6 @@ from pulsar_admin.store.wording import Answer, counted, one_line
 
 _LENT = "pulsar-admin-lent-"
 _LOG_ID = re.compile(r"([0-9a-f]{1,8})\.log(\..*)?")
-# A group of logs is copied and named by the index in one step: its rows are in memory, and a run that is stopped
-# copies it again.
-_GROUP_BYTES = 8 << 30
-_GROUP_ENTRIES = 1 << 23
-_SLACK_BYTES = 1 << 16  # left free beside what is counted
-_INDEX_MARGIN = 3  # times ``index_growth``, which is an estimate: a full disk in the middle would be worse
 _LAST_LOG_ID = (1 << 31) - 1
 
 Advance = Callable[[int], None]
@@ -170,9 +167,10 @@ def plan_reclaim(
     *,
     force: bool = False,
     accepted: Collection[str] = (),
+    can_lend: bool = False,
 ) -> ReclaimPlan:
     """Plan the reclaiming of a bookie's disk; ``nodes`` returns the metadata's (path, value) anew. ``accepted``:
-    unknown trees that reference none of the ledgers.
+    unknown trees that reference none of the ledgers; ``can_lend``: logs that have no room can wait on another disk.
 
     Raises SourceBusy for a running bookie, Unsupported for one without DbLedgerStorage, Refused for another cluster's
     metadata, and, without ``force``, for metadata that may be older than the disks.
@@ -199,10 +197,15 @@ def plan_reclaim(
     def members(ledgers: Array) -> Array:
         return find_members(nodes(), ledgers, bookie_id)
 
-    forecasts = tuple(read_forecast(storage, known, members, below_percent, lambda _: None) for storage in storages)
+    forecasts: list[StorageForecast] = []
+    for storage in storages:
+        on_disk = [one for one in forecasts if os.stat(one.storage.logs).st_dev == os.stat(storage.logs).st_dev]
+        freed = sum(one.frees_bytes for one in on_disk)
+        room = None if can_lend else Room(free_bytes(storage.logs) + freed, free_bytes(storage.index))
+        forecasts.append(read_forecast(storage, known, members, below_percent, lambda _: None, room))
     doubts = find_doubts(known, bookie, np.unique(np.concatenate([one.garbage for one in forecasts])))
     check_trusted(doubts, force=force)
-    return ReclaimPlan(bookie, known, forecasts, tuple(doubts))
+    return ReclaimPlan(bookie, known, tuple(forecasts), tuple(doubts))
 
 
 def apply_reclaim(plan: ReclaimPlan, scratch: Path | None, advance: Advance, tell: Tell) -> ReclaimResult:
@@ -264,13 +267,12 @@ class _Reclaim:
         self._result.deleted_logs += len(self._forecast.chosen(LogAction.DELETE))
         for log in self._forecast.chosen(LogAction.PASS_OVER):
             self._pass_over(log.path, log.reason)
-        # Logs with the least live data first: each copy needs little room and frees a whole log for the next.
-        waiting = sorted(self._forecast.chosen(LogAction.COMPACT), key=lambda log: (log.live_bytes, log.log_id))
+        waiting = by_live_bytes(self._forecast.chosen(LogAction.COMPACT))
         while waiting:
             # Asked anew each time, as every group changes what is free.
-            group = self._fitting(waiting)
+            group = fitting(self._storage, waiting, self._room())
             if not group and not self._lend(waiting):
-                lacking = self._lacking(waiting[:1])
+                lacking = lacking_bytes(self._storage, waiting[:1], self._room())
                 self._result.left += [str(left.path) for left in waiting]
                 self._tell(
                     f"{self._current}: no room to compact {counted(len(waiting), 'more log')}: {lacking:,} bytes lack for the"
@@ -290,26 +292,8 @@ class _Reclaim:
 
     # -- room ---------------------------------------------------------------------------------------------------------
 
-    def _fitting(self, waiting: Sequence[LogForecast]) -> list[LogForecast]:
-        """Return the first waiting group for which there is room."""
-        group: list[LogForecast] = []
-        for log in waiting:
-            more = [*group, log]
-            entries = sum(one.entries for one in more)
-            is_small = entries <= _GROUP_ENTRIES and sum(one.live_bytes for one in more) <= _GROUP_BYTES
-            if self._lacking(more) > 0 or (group and not is_small):
-                break
-            group = more
-        return group
-
-    def _lacking(self, group: Sequence[LogForecast]) -> int:
-        """Return how many bytes of room are lacking for a group; 0 or less: it fits."""
-        written = written_bytes(group) + _SLACK_BYTES
-        index = _INDEX_MARGIN * index_growth(self._storage, sum(log.entries for log in group)) + _SLACK_BYTES
-        # Index and logs on one disk take from the same free bytes.
-        if shares_disk(self._storage):
-            return written + index - free_bytes(self._current)
-        return max(written - free_bytes(self._current), index - free_bytes(self._storage.index))
+    def _room(self) -> Room:
+        return Room(free_bytes(self._current), free_bytes(self._storage.index))
 
     def _lend(self, waiting: Sequence[LogForecast]) -> bool:
         """Move the largest waiting log to the other disk and leave a link in its place; return whether there was one."""
@@ -335,7 +319,7 @@ class _Reclaim:
             lent = _lent_to(path)
             if lent is None:
                 continue
-            if free_bytes(self._current) < lent.stat().st_size + _SLACK_BYTES:
+            if free_bytes(self._current) < lent.stat().st_size + SLACK_BYTES:
                 self._result.left.append(str(path))
                 self._tell(f"{path} is a link to {lent}: there is no room to move it back; the bookie reads it there")
                 continue

@@ -153,21 +153,46 @@ def apply_changes(directory: Path, changes: Changes, original: Path | None = Non
     original. The caller makes sure that no process has it open. Raises MetadataCorrupt if RocksDB returns other data
     than was written.
     """
-    import rocksdict
-
     problems: list[str] = []
     with open_links(original or directory, problems) as database:
-        tables = frozenset(table["name"].lstrip("/") for table in database.live_files())
+        tables = _tables_of(database)
         expected = _digest(_changed(iter_pairs(database), changes()))
     if problems and original is None:
         raise damaged_in_place(problems)
+    with _changed_copy(directory, tables, changes) as work:
+        _check_rows(work, directory, expected)
+        with _switched(work, directory):
+            _check_rows(directory, directory, expected)
+
+
+def new_files_bytes(directory: Path, changes: Changes) -> list[int]:
+    """Return the sizes of the files that ``apply_changes`` would put into the directory, which is only read."""
+    with open_links(directory, []) as database:
+        tables = _tables_of(database)
+    with _changed_copy(directory, tables, changes) as work:
+        return [file.stat().st_size for file in _new_files(work)]
+
+
+def _tables_of(database: Any) -> frozenset[str]:  # Any: rocksdict has no stubs
+    return frozenset(table["name"].lstrip("/") for table in database.live_files())
+
+
+@contextmanager
+def _changed_copy(directory: Path, tables: frozenset[str], changes: Changes) -> Iterator[Path]:
+    """Hand out a scratch directory with links to the tables of a RocksDB, and its changes in new ones."""
+    import rocksdict
+
     with database_directory() as work:
         link_files(directory, work, [], tables)
         with open_database(work, _options_for_writing(), rocksdict.AccessType.read_write(), directory) as database:
             _put_all(database, changes())
-        _check_rows(work, directory, expected)
-        with _switched(work, directory):
-            _check_rows(directory, directory, expected)
+        yield work
+
+
+def _new_files(work: Path) -> list[Path]:
+    """Return what RocksDB made in a directory of links: tables, and last the manifest."""
+    made = sorted(file for file in work.glob("*.sst") if not file.is_symlink())
+    return [*made, work / (work / "CURRENT").read_text().strip()]
 
 
 def damaged_in_place(problems: list[str]) -> Refused:
@@ -240,13 +265,11 @@ def _switched(work: Path, directory: Path) -> Iterator[None]:
     restored if the block raises."""
     current = directory / "CURRENT"
     before, like = current.read_bytes(), current.stat()
-    manifest = (work / "CURRENT").read_text().strip()
-    made = sorted(file for file in work.glob("*.sst") if not file.is_symlink())
     placed: list[Path] = []
     for left in directory.glob("*.dbtmp"):  # beside CURRENT when an export was stopped; RocksDB removes it too
         files.remove_file(left)
     try:
-        for file in (*made, work / manifest):
+        for file in _new_files(work):
             files.remove_file(directory / file.name)  # left by an export that was stopped: CURRENT never named it
             placed.append(directory / file.name)
             files.copy_file(file, directory / file.name, like=like)
