@@ -119,7 +119,11 @@ def doctor(
         check_new(html)
     found = _diagnoses(app, fail_on, asked)
     nothing = f"Nothing{' of this kind' * bool(asked['codes'] or asked['severities'])} was found.\n"
-    return _result(app, found if html is None else _put_on_page(app, list(found), html), nothing=nothing)
+    if html is None:
+        return _result(app, found, nothing=nothing, pages=app.in_terminal)
+    listed = list(found)
+    note = _put_on_page(app, listed, html)
+    return replace(_result(app, listed, nothing=nothing), notes=[note])
 
 
 def _changes(app: App, since: Path, fail_on: str, asked: dict[str, Any]) -> Result:  # Any: of Store.doctor
@@ -133,12 +137,19 @@ def _changes(app: App, since: Path, fail_on: str, asked: dict[str, Any]) -> Resu
     if fail_on == "new":
         failing = tuple(one for one in compared.changes if one.change in (ChangeSince.NEW, ChangeSince.WORSE))
     app.problems(sum(_fails(one, fail_on) for one in failing))
-    return _result(app, compared.changes, f"compared with {since}: {compared.counts()}")
+    return _result(app, compared.changes, f"compared with {since}: {compared.counts()}", pages=app.in_terminal)
 
 
-def _result(app: App, found: Iterable[Any], compared: str = "", nothing: str = "") -> Result:  # Any: Finding
+def _result(
+    app: App,
+    found: Iterable[Any],  # Any: Finding
+    compared: str = "",
+    nothing: str = "",
+    *,
+    pages: bool = False,
+) -> Result:
     columns = _CHANGE_COLUMNS if compared else _COLUMNS
-    if app.in_terminal:
+    if pages:
         app.page()
     return Result(
         rows=found,
@@ -200,8 +211,8 @@ def _stake(one: Any) -> str:  # Any: Finding, Before
     return ", ".join([f"{one.severity}", *(counted(count, what) for count, what in stakes if count)])
 
 
-def _put_on_page(app: App, found: Sequence[Any], file: Path) -> Sequence[Any]:  # Any: Finding
-    """Write the page with what was ``found`` into ``file``, and return it."""
+def _put_on_page(app: App, found: Sequence[Any], file: Path) -> str:  # Any: Finding
+    """Write the page with what was ``found`` into ``file``, and return a note about it."""
     from pulsar_admin import __version__
     from pulsar_admin.page.collecting import collect_page
     from pulsar_admin.page.rendering import write_page
@@ -212,8 +223,7 @@ def _put_on_page(app: App, found: Sequence[Any], file: Path) -> Sequence[Any]:  
     now = app.now
     known = {"rules": RULES_BY_CODE, "as_of": now.text(), "made_ms": now.clock_ms, "version": __version__}
     size_bytes = write_page(file, replace(page, **known))
-    app.tell(f"{file}: {size_text(size_bytes)}; open it in a browser")
-    return found
+    return f"{file}: {size_text(size_bytes)}; open it in a browser"
 
 
 def _diagnoses(app: App, fail_on: str, asked: dict[str, Any]) -> Iterator[Any]:  # Any: of Store.doctor, Finding

@@ -100,7 +100,10 @@ _GLOBALS: tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...] = (  # Any: clic
     (("-q", "--quiet"), {"is_flag": True, "help": "No progress, notes or warnings on stderr, only errors."}),
     (("--no-progress",), {"is_flag": True, "help": "No progress bar."}),
     (("--progress",), {"type": click.Choice(["bar", "json", "none"]), "help": "Progress on stderr; json: lines."}),
-    (("--color",), {"type": click.Choice(["auto", "always", "never"]), "help": "Color in tables."}),
+    (
+        ("--color",),
+        {"type": click.Choice(["auto", "always", "never"]), "help": "Color [auto: on a terminal, without NO_COLOR]."},
+    ),
     (("--verbose",), {"is_flag": True, "help": "Notes on stderr: which files are read, and why."}),
     (
         ("--jobs",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from msgspec.structs import replace
 
-from pulsar_admin.config import Settings
+from pulsar_admin.config import Settings, colors_text
 from pulsar_admin.errors import NO_ROOM, NOT_FOUND, PROBLEMS, exit_code_of, failure_of
 from pulsar_admin.global_options import GIVEN
 from pulsar_admin.results import Result, Results
@@ -28,7 +29,7 @@ from pulsar_admin.store.names import TopicName, parse_topic, shell_word
 from pulsar_admin.store.pace import PACE
 from pulsar_admin.store.wording import counted
 from pulsar_admin.typable import own_items
-from pulsar_admin.visible import write_error
+from pulsar_admin.visible import wrapped, write_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -421,7 +422,12 @@ class Running(Results):
             self.emit_rows(documents, SEVERAL)
             return
         text = render_change(reports[0], self.settings.plan)
-        if self._speaks_as_upstream() and not reports[0].dry_run:
+        is_said = self._speaks_as_upstream() and not reports[0].dry_run
+        stream = sys.stderr if is_said else sys.stdout
+        text = "\n".join(
+            wrapped(line, stream) if line.lstrip().startswith("warning: ") else line for line in text.split("\n")
+        )
+        if is_said:
             self._say_report(text)
         elif len(documents) > 1:
             self.render(Result(rows=documents, screen=lambda _: [f"{text}\n"]))
@@ -439,7 +445,7 @@ class Running(Results):
 
     def _say_report(self, text: str) -> None:
         if not self.settings.quiet:
-            write_error(text)
+            write_error(text, colored=colors_text(self.settings.color))
 
     # -- many items, one exit code ------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, TextIO
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,7 +27,7 @@ _PRINTABLE = bytes(range(0x20, 0x7F))
 _LAYOUT = b"\n\t"
 _MARKS = re.compile(
     r"""(?mx) ^
-    (?P<before> [ ]* (?: look:[ ] | look[ ]first:[ ] | see:[ ] | \$[ ] | and[ ][\d,]+[ ]more:[ ] )? )
+    (?P<before> [ ]* (?: (?:look|look[ ]first|undo):[ ] | see:[ ] | \$[ ] | and[ ][\d,]+[ ]more:[ ] )? )
     (?: (?P<critical> (?:problem|critical)\b | error: )
       | (?P<warning> warning\b:? )
       | (?P<note> (?:note|hint)\b:? )
@@ -95,9 +95,9 @@ def folded_text(text: str, width: int, indent: str = "", hang: str = "  ") -> st
     )
 
 
-def wrapped(text: str) -> str:
-    """Return a sentence for stderr, folded between words where that is a terminal, but never inside a command."""
-    if not sys.stderr.isatty():
+def wrapped(text: str, stream: TextIO | None = None) -> str:
+    """Return a sentence for a stream (stderr), folded between words where that is a terminal, but never inside a command."""
+    if not (stream or sys.stderr).isatty():
         return text
     from shutil import get_terminal_size
     from textwrap import fill

@@ -130,7 +130,8 @@ def import_layout(
     no_index = (
         "no entry was read: make tables with `store export tables`; the same import without --no-index indexes them"
     )
-    notes = [*([] if index else [no_index]), *filter(None, [way_back(layout)])]
+    next_steps = "look at it: pulsar-admin overview; what is wrong: pulsar-admin doctor"
+    notes = [*([] if index else [no_index]), *filter(None, [way_back(layout), next_steps if app.in_terminal else ""])]
     return Result(result, plain=render_import, notes=notes)
 
 

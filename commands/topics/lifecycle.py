@@ -261,8 +261,8 @@ _GONE = (
     Column("TOPIC", "topic"),
     Column("DELETED", "deleted_ms", "time"),
     Column("CREATED AGAIN", "recreated_ms", "time", drop=1),
-    Column("LEDGERS", "ledgers", "number"),
-    Column("HERE", "here", "number"),
+    Column("LEDGERS", "ledgers", "number", drop=2),
+    Column("HERE", "here", "number", drop=3),
     Column("ENTRIES HERE", "entries", "number"),
 )
 
@@ -333,7 +333,7 @@ def undelete(
     note = "show what would be restored: pulsar-admin topics undelete TOPIC --dry-run"
     gone = app.api.deleted_topics(**where)
     columns = (
-        _GONE if any(one.recreated_ms is not None for one in gone) else tuple(one for one in _GONE if one.drop == 0)
+        _GONE if any(one.recreated_ms is not None for one in gone) else tuple(one for one in _GONE if one.drop != 1)
     )
     return Result(rows=gone, columns=columns, notes=[note])
 

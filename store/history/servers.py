@@ -13,7 +13,7 @@ from pulsar_admin.store.sources.nodes import find_metadata, find_roots
 from pulsar_admin.store.sources.roots import Wanted, roots_of_row
 from pulsar_admin.store.sources.zookeeper import ServerFiles, is_zookeeper
 
-_HINT = "name the dataDir of its servers, or copies of these directories: --zookeeper DIR[,LOGDIR]"
+_HINT = "name the dataDir of its ZooKeeper servers, if it has any, or a copy: --zookeeper DIR[,LOGDIR]"
 
 
 def find_servers(
