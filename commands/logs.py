@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -16,9 +17,19 @@ from pulsar_admin.store.errors import EntryLogCorrupt, InvalidValue, SourceChang
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.reports.log_files import OK, UNVERIFIED, LogRecord, LogVerdict
 
-_PATH = click.Path(path_type=Path)
+
+class _PathOrUrl(click.Path):
+    """A path, or the URL of what pyarrow's file systems read, which stays text."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # Any: click's
+        return value if isinstance(value, str) and "://" in value else super().convert(value, param, ctx)
+
+
 _LIST_COLUMNS = (
-    Column("FILE", lambda row: Path(row.path).name),
+    Column("FILE", lambda row: Path(row.path.partition("?")[0] if "://" in row.path else row.path).name),
     Column("KIND", "kind"),
     Column("BYTES", "size_bytes", "bytes", sums=True),
     Column("HEADER", "header"),
@@ -34,9 +45,9 @@ _LIST_COLUMNS = (
     output="One row per file, from its name and header. A sealed log has a ledgers map at its end.",
     errors=[SourceNotFound],
 )
-@click.argument("path", type=_PATH)
+@click.argument("path", metavar="PATH|URL", type=_PathOrUrl())
 @pass_app
-def list_logs(app: App, path: Path) -> Result:
+def list_logs(app: App, path: Path | str) -> Result:
     """List the entry logs and journals of a bookie directory."""
     return Result(rows=log_files(path), columns=_LIST_COLUMNS)
 
@@ -64,17 +75,17 @@ _DUMP_COLUMNS = (
     errors=[SourceNotFound, SourceChanged, EntryLogCorrupt],
     uses=["spark"],
 )
-@click.argument("path", metavar="FILE", type=_PATH)
+@click.argument("path", metavar="FILE|URL", type=_PathOrUrl())
 @click.option("--ledger", type=whole(), help="Only records of this ledger (and damaged bytes).")
 @click.option("--no-checksums", is_flag=True, help="Do not verify digests.")
 @pass_app
-def dump(app: App, path: Path, ledger: int | None, no_checksums: bool) -> Result:
+def dump(app: App, path: Path | str, ledger: int | None, no_checksums: bool) -> Result:
     """List the records of one entry log or journal.
 
     STATE is `ok`, `bad` (wrong digest), `unverified`, or a description of bytes that are not a record. OFFSET is that
     of the record's size field.
     """
-    if path.is_dir():
+    if isinstance(path, Path) and path.is_dir():
         raise InvalidValue(
             f"{path} is a directory", hint=f"name one of its files: pulsar-admin logs list {shell_word(path)}"
         )
@@ -110,12 +121,13 @@ _VERIFY_COLUMNS = (
     errors=[SourceNotFound, SourceChanged, EntryLogCorrupt],
     uses=["spark"],
 )
-@click.argument("path", metavar="FILE|DIRECTORY", type=_PATH)
+@click.argument("path", metavar="FILE|DIRECTORY|URL", type=_PathOrUrl())
 @pass_app
-def verify(app: App, path: Path) -> Result:
+def verify(app: App, path: Path | str) -> Result:
     """Verify whole entry logs and journals: framing, every digest, the ledgers map.
 
-    In a directory, `.idx` files are verified too: every position in them must hold the record of that entry.
+    In a directory, `.idx` files are verified too: every position in them must hold the record of that entry. A URL
+    (s3://…, gs://…, hdfs://…) is an object, a prefix with logs, or a glob.
     """
     return Result(rows=_counted(app, verdicts_of(app.session, path)), columns=_VERIFY_COLUMNS)
 

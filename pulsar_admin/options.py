@@ -275,6 +275,8 @@ class Command(TakesGlobals):
         given = ctx.meta.get(GIVEN, {})
         if IGNORED in ctx.meta:
             current_app().tell(f"{', '.join(ctx.meta[IGNORED])}: ignored, no broker is asked; --store names the data")
+        if any("://" in word for word in ctx.meta[WORDS]):
+            self._check_urls(ctx)
         if given.get("plan"):
             self._check_plan(ctx)
         wants_spark = any(given.get(name) for name in ("spark", "spark_master", "spark_remote"))
@@ -296,6 +298,26 @@ class Command(TakesGlobals):
             if (app := app_of(ctx)) is not None:
                 app.suggest(error)
             raise
+
+    def _check_urls(self, ctx: click.Context) -> None:
+        """Raise InvalidValue for a URL where only files of this machine are read: as a path it would be another one."""
+        raw, _, _ = self.make_parser(ctx).parse_args(list(ctx.meta[WORDS]))
+        for param in self.own_params:
+            given = raw.get(param.name or "")
+            for value in [given] if isinstance(given, str) else given if isinstance(given, (list, tuple)) else ():
+                if (
+                    type(param.type) is click.Path
+                    and isinstance(value, str)
+                    and re.match(r"[a-z][a-z0-9+.-]*://", value)
+                ):
+                    from pulsar_admin.store.scan.sources import shown_path
+
+                    raise InvalidValue(
+                        f"{shown_path(value)} is a URL, and a path of this machine is needed here",
+                        hint="mount it, or copy the files; `logs verify`, `logs dump`, `store import cluster --bookie` with "
+                        "--fetch-to, and pulsar_entries on Spark read URLs",
+                        value=shown_path(value),
+                    )
 
     def _check_rows(self, ctx: click.Context) -> None:
         """Raise UsageError for row options that would fail only after the change is made."""

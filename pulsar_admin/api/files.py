@@ -31,7 +31,9 @@ from pulsar_admin.store.reports.log_files import (
     LogVerdict,
     iter_log_records,
     log_paths,
+    log_place,
     read_log_summary,
+    size_of,
     verify_indexes,
     verify_log,
 )
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
     from pulsar_admin.api.store import Store
     from pulsar_admin.store.disks.reclaim import Nodes, ReclaimPlan, ReclaimResult
+    from pulsar_admin.store.engine.operation import Engine
     from pulsar_admin.store.history.as_of import Moment
     from pulsar_admin.store.history.differences import Changed
     from pulsar_admin.store.history.events import Event, Question, Span
@@ -261,7 +264,7 @@ def log_files(path: Path | str) -> tuple[LogSummary, ...]:
 
     Raises SourceNotFound, SourceChanged, EntryLogCorrupt.
     """
-    return tuple(map(read_log_summary, log_paths(Path(path))))
+    return tuple(map(read_log_summary, log_paths(log_place(path))))
 
 
 @checked
@@ -275,7 +278,7 @@ def log_records(
     SourceChanged, EntryLogCorrupt, InvalidValue.
     """
 
-    return records_of(session_of(jobs=jobs, spark=spark), Path(path), verify=verify)
+    return records_of(session_of(jobs=jobs, spark=spark), log_place(path), verify=verify)
 
 
 @checked
@@ -287,24 +290,30 @@ def verify_logs(path: Path | str, *, jobs: int = 1, spark: SparkSession | None =
     InvalidValue.
     """
 
-    return tuple(verdicts_of(session_of(jobs=jobs, spark=spark), Path(path)))
+    return tuple(verdicts_of(session_of(jobs=jobs, spark=spark), log_place(path)))
 
 
-def records_of(session: Session, path: Path, *, verify: bool) -> Iterator[LogRecord]:
+def records_of(session: Session, path: Path | str, *, verify: bool) -> Iterator[LogRecord]:
     """Yield the records of the logs at a path."""
     for file in log_paths(path):
-        with session.engine([], _size_of(file)) as engine:
-            yield from iter_log_records(file, verify=verify, engine=engine)
+        with session.engine([], size_of(file)) as engine:
+            yield from iter_log_records(file, verify=verify, engine=_engine_for(path, engine))
 
 
-def verdicts_of(session: Session, path: Path) -> Iterator[LogVerdict]:
+def _engine_for(path: Path | str, engine: Engine | None) -> Engine | None:
+    """Return what scans the logs at ``path``: for a URL this process as an engine, where there is no other."""
+    if engine is not None or isinstance(path, Path):
+        return engine
+    from pulsar_admin.store.engine.local import LocalEngine
+
+    return LocalEngine(1)
+
+
+def verdicts_of(session: Session, path: Path | str) -> Iterator[LogVerdict]:
     """Yield the problems of each of the logs at a path, and of indexes beside them."""
     files = log_paths(path)
-    total = sum(map(_size_of, files))
+    total = sum(map(size_of, files))
     with session.engine([], total) as engine, session.progress(total, "bytes", "verify") as advance:
-        yield from (verify_log(file, advance, engine) for file in files)
-        yield from verify_indexes(path)
-
-
-def _size_of(file: Path) -> int:
-    return file.stat().st_size if file.is_file() else 0
+        yield from (verify_log(file, advance, _engine_for(path, engine)) for file in files)
+        if isinstance(path, Path):
+            yield from verify_indexes(path)

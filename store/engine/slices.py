@@ -49,8 +49,8 @@ class FileRange(Struct, frozen=True):
 
 
 def kind_of(path: str) -> FileKind:
-    """Return what a file's name says it is."""
-    return FileKind.JOURNAL if path.endswith(".txn") else FileKind.ENTRY_LOG
+    """Return what a file's name, or its URL, says it is."""
+    return FileKind.JOURNAL if path.partition("?")[0].endswith(".txn") else FileKind.ENTRY_LOG
 
 
 def plan_slices(files: Iterable[tuple[str, int, int]], cut: Cut = _USUAL) -> list[FileRange]:

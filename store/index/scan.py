@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -22,6 +21,7 @@ from pulsar_admin.store.scan.arrow import packed_row
 from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Problem, Records, Slice
 from pulsar_admin.store.scan.ledgers_map import ledger_sizes
 from pulsar_admin.store.scan.runs import Runs, decode_runs, pack_runs
+from pulsar_admin.store.scan.sources import file_info, is_url, open_source, shown_path
 
 Part = TypeVar("Part")
 ROUND_SLICES = 8  # their records wait here for those before them
@@ -54,9 +54,20 @@ class ScanFile(Struct, Generic[Part], frozen=True):
     def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
         part = Slice(piece.path, piece.kind, piece.start, piece.end, piece.seek)
-        scan = FileScan(part, self.digests, self.verify, leaves_cache=self.LEAVES_CACHE)
-        for batch in scan.batches():
-            yield packed_row(self.schema, *self.encode(batch, piece), b"")
+        if not is_url(piece.path):
+            scan = FileScan(part, self.digests, self.verify, leaves_cache=self.LEAVES_CACHE)
+            yield from self._rows(scan, piece)
+        else:
+            with open_source(piece) as source:
+                while True:
+                    scan = FileScan(replace(part, path=source.path), self.digests, self.verify)
+                    rows = [*self._rows(scan, piece)]
+                    if source.end >= source.size_bytes or not scan.reaches(source.end):
+                        break
+                    source.extend(piece.end + 2 * (source.end - piece.end))
+                shown = shown_path(piece.path)
+                scan.problems = [replace(one, reason=one.reason.replace(source.path, shown)) for one in scan.problems]
+            yield from rows
         state = {
             "problems": [list(astuple(problem)) for problem in scan.problems],
             "next_offset": scan.next_offset,
@@ -67,6 +78,10 @@ class ScanFile(Struct, Generic[Part], frozen=True):
             "tail_records": scan.tail_records,
         }
         yield packed_row(self.schema, *(b"" for _ in self.COLUMNS), json.dumps(state).encode())
+
+    def _rows(self, scan: FileScan, piece: FileRange) -> Iterator[pa.RecordBatch]:
+        for batch in scan.batches():
+            yield packed_row(self.schema, *self.encode(batch, piece), b"")
 
 
 class ScanRuns(ScanFile[Runs], frozen=True):
@@ -134,7 +149,7 @@ class EngineScan(Struct, Generic[Part]):
         """
         part = self.slice
         try:
-            size = min(part.end, os.stat(part.path).st_size)
+            size = min(part.end, file_info(part.path)[0])
         except OSError as error:
             raise SourceChanged(
                 f"{part.path} cannot be read: {error.strerror}",

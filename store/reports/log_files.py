@@ -80,11 +80,21 @@ class LogVerdict(Struct):
             self.details.append(text)
 
 
-def log_paths(path: Path) -> tuple[Path, ...]:
+def log_place(path: Path | str) -> Path | str:
+    """Return a URL as it is, anything else as a path."""
+    return path if isinstance(path, str) and "://" in path else Path(path)
+
+
+def log_paths(path: Path | str) -> tuple[Path | str, ...]:
     """Return the file ``path``, or the logs and journals of the bookie directory ``path`` (or of its ``current``).
 
-    What has such a name there and is no file comes last. Raises SourceNotFound for anything else.
+    What has such a name there and is no file comes last. A text is a URL, of an object, a prefix with logs, or a glob. Raises
+    SourceNotFound for anything else.
     """
+    if isinstance(path, str):
+        from pulsar_admin.store.scan.sources import source_files
+
+        return tuple(url for url, _, _ in source_files([path]))
     if path.is_file():
         return (path,)
     if os.path.lexists(path) and not path.is_dir():
@@ -128,42 +138,68 @@ def verify_indexes(path: Path) -> Iterator[LogVerdict]:
         yield verdict
 
 
-def kind_of(path: Path) -> FileKind:
+def size_of(path: Path | str) -> int:
+    """Return the bytes of a file, or of an object at a URL; 0 for what is no file."""
+    if isinstance(path, Path):
+        return path.stat().st_size if path.is_file() else 0
+    from pulsar_admin.store.scan.sources import file_info
+
+    return file_info(path)[0]
+
+
+def _why_no_file(path: Path | str) -> str:
+    return why_no_file(path) if isinstance(path, Path) else ""
+
+
+def _shown(path: Path | str) -> str:
+    if isinstance(path, Path):
+        return str(path)
+    from pulsar_admin.store.scan.sources import shown_path
+
+    return shown_path(path)
+
+
+def _name_of(path: Path | str) -> str:
+    return path.name if isinstance(path, Path) else path.partition("?")[0].rpartition("/")[2]
+
+
+def kind_of(path: Path | str) -> FileKind:
     """Return "journal" for a file that begins with a journal's magic, or is named like one; else "entry-log"."""
     head = read_head(path)[:4]
-    if head == journal.MAGIC or (path.suffix == ".txn" and head != b"BKLO"):
+    if head == journal.MAGIC or (_name_of(path).endswith(".txn") and head != b"BKLO"):
         return FileKind.JOURNAL
     return FileKind.ENTRY_LOG
 
 
-def read_log_summary(path: Path) -> LogSummary:
+def read_log_summary(path: Path | str) -> LogSummary:
     """Return what the name and the header of a log or journal tell; a bad header is told, not raised, and so is a path that is no file."""
-    reason = why_no_file(path)
-    kind = kind_of(path) if not reason else FileKind.JOURNAL if path.suffix == ".txn" else FileKind.ENTRY_LOG
-    number = journal.journal_id_of(path.name) if kind is FileKind.JOURNAL else entrylog.log_id_of(path.name)
-    size = 0 if reason else path.stat().st_size
-    summary = LogSummary(str(path), kind, -1 if number is None else number, size, reason or OK, None, False, None)
+    reason = _why_no_file(path)
+    name = _name_of(path)
+    kind = kind_of(path) if not reason else FileKind.JOURNAL if name.endswith(".txn") else FileKind.ENTRY_LOG
+    number = journal.journal_id_of(name) if kind is FileKind.JOURNAL else entrylog.log_id_of(name)
+    size = 0 if reason else size_of(path)
+    summary = LogSummary(_shown(path), kind, -1 if number is None else number, size, reason or OK, None, False, None)
     if reason:
         return summary
     head = read_head(path)
     try:
         if kind == FileKind.JOURNAL:
-            return replace(summary, version=journal.decode_header(head, path.name).version)
+            return replace(summary, version=journal.decode_header(head, name).version)
         if not size:
             return replace(summary, header="empty: preallocated")
-        header = entrylog.decode_header(head, path.name)
+        header = entrylog.decode_header(head, name)
     except (Corrupt, Unsupported) as error:
         return replace(summary, header=error.message)
     sealed = header.has_map and entrylog.HEADER_BYTES <= header.ledgers_map_offset < size
     return replace(summary, version=header.version, sealed=sealed, ledgers=header.ledgers_count if sealed else None)
 
 
-def iter_log_records(path: Path, *, verify: bool = True, engine: Engine | None = None) -> Iterator[LogRecord]:
+def iter_log_records(path: Path | str, *, verify: bool = True, engine: Engine | None = None) -> Iterator[LogRecord]:
     """Yield every record of a log or journal in file order, and what lies between them when it is damage; scanned by ``engine``.
 
     Without metadata a digest's type is found by trying: an entry of a DUMMY ledger, or of an HMAC one with a password, is "bad".
     """
-    if reason := why_no_file(path):
+    if reason := _why_no_file(path):
         yield LogRecord(-1, -1, 0, 0, None, None, None, reason, None, None)
         return
     scan = _scan(path, verify, engine)
@@ -182,15 +218,16 @@ def iter_log_records(path: Path, *, verify: bool = True, engine: Engine | None =
 
 
 def _scan(
-    path: Path, verify: bool, engine: Engine | None = None, *, sizes: bool = False
+    path: Path | str, verify: bool, engine: Engine | None = None, *, sizes: bool = False
 ) -> Any:  # Any: FileScan, which numpy comes with, or EngineLog
-    """Return a scan of ``path``; by ``engine`` its batches come from other processes, with ``sizes`` only the bytes of each ledger."""
+    """Return a scan of ``path``; by ``engine``, which a URL needs, its batches come from other processes, or a slice at a time; with
+    ``sizes`` only the bytes of each ledger."""
     import numpy as np
 
     from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Slice
 
     nothing_known = LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16))
-    whole = Slice(str(path), kind_of(path), 0, path.stat().st_size)
+    whole = Slice(str(path), kind_of(path), 0, size_of(path))
     if engine is None:
         return FileScan(whole, nothing_known, verify)
     from pulsar_admin.store.index.scan import EngineLog, ScanRecords, ScanSizes
@@ -224,14 +261,14 @@ def _gap(problem: Any) -> LogRecord:  # Any: store.scan.files.Problem
     )
 
 
-def verify_log(path: Path, advance: Callable[[int], None], engine: Engine | None = None) -> LogVerdict:
+def verify_log(path: Path | str, advance: Callable[[int], None], engine: Engine | None = None) -> LogVerdict:
     """Read a whole log or journal, by ``engine``: framing, every digest, and the ledgers map against the records."""
-    if reason := why_no_file(path):
-        verdict = LogVerdict(str(path), FileKind.JOURNAL if path.suffix == ".txn" else FileKind.ENTRY_LOG, 0)
+    if reason := _why_no_file(path):
+        verdict = LogVerdict(str(path), FileKind.JOURNAL if _name_of(path).endswith(".txn") else FileKind.ENTRY_LOG, 0)
         verdict.add(f"{path}: {reason}")
         return verdict
     kind = kind_of(path)
-    verdict = LogVerdict(str(path), kind, path.stat().st_size)
+    verdict = LogVerdict(_shown(path), kind, size_of(path))
     scan = _scan(path, True, engine, sizes=True)
     sizes: dict[int, int] = {}
     told = 0
@@ -244,23 +281,25 @@ def verify_log(path: Path, advance: Callable[[int], None], engine: Engine | None
     verdict.ledgers, verdict.entry_bytes = len(sizes), sum(sizes.values())
     for problem in sorted(scan.problems, key=lambda problem: problem.offset):
         whose = f", entry {problem.ledger_id}:{problem.entry_id}" if problem.ledger_id >= 0 else ""
-        verdict.add(f"{path} @ {problem.offset:#x}: {problem.reason}{whose} ({counted(problem.length_bytes, 'byte')})")
+        verdict.add(
+            f"{verdict.path} @ {problem.offset:#x}: {problem.reason}{whose} ({counted(problem.length_bytes, 'byte')})"
+        )
     if kind == FileKind.ENTRY_LOG and verdict.size_bytes:
         _verify_map(path, verdict, sizes)
     return verdict
 
 
-def _verify_map(path: Path, verdict: LogVerdict, sizes: dict[int, int]) -> None:
+def _verify_map(path: Path | str, verdict: LogVerdict, sizes: dict[int, int]) -> None:
     """Compare the ledgers map with the records; a log that was never sealed has none."""
     try:
-        header: entrylog.EntryLogHeader = entrylog.decode_header(read_head(path), str(path))
+        header: entrylog.EntryLogHeader = entrylog.decode_header(read_head(path), verdict.path)
     except StoreError:
         verdict.map = "unknown: the header is damaged"
         return
     if not header.has_map:
         return
     try:
-        found = entrylog.decode_ledgers_map(read_map_bytes(path, header), header, str(path))
+        found = entrylog.decode_ledgers_map(read_map_bytes(path, header), header, verdict.path)
     except Corrupt as error:
         verdict.map = error.message
         verdict.add(error.message)
@@ -275,4 +314,4 @@ def _verify_map(path: Path, verdict: LogVerdict, sizes: dict[int, int]) -> None:
             f"{counted(len(wrong), 'ledger differs', 'ledgers differ')}, first {first}: the map says {found.get(first, 0)} bytes,"
             f" its records have {sizes.get(first, 0)}"
         )
-        verdict.add(f"{path}: ledgers map: {verdict.map}")
+        verdict.add(f"{verdict.path}: ledgers map: {verdict.map}")

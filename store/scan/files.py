@@ -153,6 +153,11 @@ class FileScan(Struct):
                     cold.drop_all()
         self.tail_problems = sum(problem.offset >= self.resume_offset for problem in self.problems)
 
+    def reaches(self, end: int) -> bool:
+        """Whether what was found, or was not, may change with what follows ``end``, where the bytes end that the scan had."""
+        is_vain = self.slice.seek and not self.records and not self.is_inside
+        return is_vain or self.torn or self.next_offset >= end
+
     def _first_record(self, file: Any, size: int) -> int:
         """Return where the first record is to be looked for. The header is a hint; the records are the truth."""
         head = os.pread(file.fileno(), HEADER_BYTES, 0)

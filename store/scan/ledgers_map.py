@@ -19,7 +19,7 @@ from pulsar_admin.store.engine.slices import kind_of
 from pulsar_admin.store.errors import EntryLogCorrupt, StoreError
 from pulsar_admin.store.files import open_file
 from pulsar_admin.store.names import FileKind
-from pulsar_admin.store.scan.sources import is_url
+from pulsar_admin.store.scan.sources import file_info, is_url, read_bytes
 
 if TYPE_CHECKING:
     from pulsar_admin.store.aliases import Array
@@ -44,8 +44,10 @@ def read_ledgers_map(path: Path) -> dict[int, int] | None:
         return None
 
 
-def read_head(path: Path) -> bytes:
-    """Return the bytes of a file's header; raises EntryLogCorrupt where it cannot be read."""
+def read_head(path: Path | str) -> bytes:
+    """Return the bytes of the header of a file, or of an object at a URL; raises EntryLogCorrupt where it cannot be read."""
+    if isinstance(path, str):
+        return read_bytes(path, 0, HEADER_BYTES)
     try:
         with open_file(path) as file:
             return file.read(HEADER_BYTES)
@@ -53,14 +55,21 @@ def read_head(path: Path) -> bytes:
         raise EntryLogCorrupt(f"{path} cannot be read: {error.strerror}", path=str(path)) from error
 
 
-def read_map_bytes(path: Path, header: EntryLogHeader) -> memoryview:
+def read_map_bytes(path: Path | str, header: EntryLogHeader) -> memoryview:
     """Return the bytes of a log, with zeros before its ledgers map: our own memory instead of a mapping, so that a log
     that is cut meanwhile kills no process. Untouched pages cost no memory."""
     import mmap
 
+    start = header.ledgers_map_offset
+    if isinstance(path, str):
+        size, _ = file_info(path)
+        data = memoryview(mmap.mmap(-1, size))
+        if HEADER_BYTES <= start < size and read_bytes(path, start, _MAP_HEAD_BYTES)[4:] == _MAP_IDS:
+            raw = read_bytes(path, start, size - start)
+            data[start : start + len(raw)] = raw
+        return data
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
-        start = header.ledgers_map_offset
         data = memoryview(mmap.mmap(-1, size))
         if HEADER_BYTES <= start < size:
             # A garbage offset names no map: the log is not read for it.

@@ -140,13 +140,12 @@ def _scan(part: Slice, options: ScanOptions, problems: list[Problem], source: Sl
             if len(fresh):
                 last_offset = int(fresh["offset"][-1])
                 yield fresh
-        nothing = part.seek and not scan.records and not scan.is_inside
-        if source.end >= source.size_bytes or not (nothing or scan.torn or scan.next_offset >= source.end):
+        if source.end >= source.size_bytes or not scan.reaches(source.end):
             problems += scan.problems
             return
         # Doubled each time: a record of 256 MiB is whole after eight tries.
         source.extend(part.end + 2 * (source.end - part.end))
-        if not nothing:
+        if scan.records or scan.is_inside or not part.seek:
             problems += [problem for problem in scan.problems if problem.offset < scan.resume_offset]
             part = replace(part, start=scan.resume_offset, seek=False)
 

@@ -91,7 +91,8 @@ def source_files(paths: str | Sequence[str], *, recursive: bool = False) -> list
     empty = [part for part, files in zip(parts, each, strict=True) if not files]
     if empty or not parts:
         raise errors.SourceNotFound(
-            f"no entry log at {', '.join(empty)}", hint="name files, a directory that holds N.log files, or a glob"
+            f"no entry log at {', '.join(map(hide_secrets, empty))}",
+            hint="name files, a directory that holds N.log files, or a glob",
         )
     sizes = {path: size for files in each for path, size in files.items()}
     return [(path, -1, size) for path, size in sizes.items() if size]
@@ -197,6 +198,7 @@ def translated(where: str) -> Iterator[None]:
     """Turn errors of reading ``where`` into SourceNotFound, Unsupported, MissingComponent or EntryLogCorrupt."""
     from pyarrow import ArrowException
 
+    where = hide_secrets(where)
     try:
         yield
     except FileNotFoundError as error:
@@ -337,9 +339,9 @@ class _Fetched:
                 raw = self._file.read_at(min(_REQUEST_BYTES, end - self.end), self.end)
             if not raw:
                 raise errors.SourceChanged(
-                    f"{self._url} is truncated: expected {self.size_bytes} bytes, found {self.end}",
+                    f"{hide_secrets(self._url)} is truncated: expected {self.size_bytes} bytes, found {self.end}",
                     hint="copy the file there again",
-                    path=self._url,
+                    path=hide_secrets(self._url),
                 )
             self.end += os.pwrite(self._descriptor, raw, self.end)
 
@@ -371,9 +373,9 @@ def _fetch(piece: FileRange) -> Iterator[_Fetched]:
             size_bytes = min(size_bytes, piece.limit)
         if size_bytes < piece.end:
             raise errors.SourceChanged(
-                f"{piece.path} became shorter: expected {piece.end} bytes or more, found {size_bytes}",
+                f"{hide_secrets(piece.path)} became shorter: expected {piece.end} bytes or more, found {size_bytes}",
                 hint="copy the file there again",
-                path=piece.path,
+                path=hide_secrets(piece.path),
             )
         fetched = _Fetched(piece, file, size_bytes)
         try:

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from pyarrow import fs
 
+import pulsar_admin as pa
 from pulsar_admin.store.engine.local import LocalEngine
 from pulsar_admin.store.engine.operation import Engine, Operation
 from pulsar_admin.store.engine.slices import Cut, FileRange, plan_slices
@@ -19,6 +21,7 @@ from pulsar_admin.store.scan.operations import ReadEntries, ReadMessages
 from pulsar_admin.store.scan.sources import read_bytes, source_files
 from pulsar_admin.store.tables.folder import Folder
 from pulsar_admin.store.transfer.fetching import fetch_bookie
+from tests.conftest import Cli
 from tests.spark.servers import s3_bucket, server_of
 from tests.worlds import world
 
@@ -120,6 +123,30 @@ def test_a_bookies_disk_is_fetched(bucket: str, tmp_path: Path) -> None:
     inodes = {name: file.stat().st_ino for name, file in found.items()}
     assert fetch_bookie(f"bk1={bucket.format('')}", tmp_path / "kept") == text
     assert {name: file.stat().st_ino for name, file in found.items()} == inodes
+
+
+def test_logs_at_a_url(bucket: str, cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The same as of local files; slices end inside records, and little is fetched behind them."""
+    here = [FOLDER / name for name in ("0.log", "1.log")]
+    urls = [bucket.format(f"current/{log.name}") for log in here]
+    records = [[*pa.log_records(log)] for log in here]
+    verdicts = [pa.verify_logs(log)[0] for log in here]
+    monkeypatch.setattr("pulsar_admin.store.index.scan.cut_for", lambda _: Cut(300_000))
+    monkeypatch.setattr("pulsar_admin.store.scan.sources.READ_AHEAD_BYTES", 10)
+    assert [[*pa.log_records(url)] for url in urls] == records
+    for url, verdict in zip(urls, verdicts, strict=True):
+        (found,) = pa.verify_logs(url)
+        assert found.path == url.replace("key:secret@", "")
+        assert structs.replace(found, path=verdict.path) == verdict
+    damaged = bytearray(here[0].read_bytes())
+    damaged[3_000_000] ^= 1
+    (tmp_path / "0.log").write_bytes(damaged)
+    (bad,) = pa.verify_logs((tmp_path / "0.log").as_uri())
+    assert bad.problems == pa.verify_logs(tmp_path / "0.log")[0].problems == 1
+    assert [log.size_bytes for log in pa.log_files(urls[0])] == [here[0].stat().st_size]
+    result = cli.on(tmp_path / "store", f"store import standalone {urls[0]}")
+    assert (result.exit_code, result.stderr.split("?")[0]) == (2, "error: s3://logs/current/0.log")
+    assert "is a URL, and a path of this machine is needed here" in result.stderr
 
 
 def test_gs(tmp_path: Path) -> None:
