@@ -2,17 +2,21 @@
 
 Upstream: ``PulsarTransactionMetadata.proto``, ``TransactionPendingAck.proto`` (Pulsar 4.0.8). Entries that
 ``transactionLogBatchedWriteEnabled`` and ``transactionPendingAckBatchedWriteEnabled`` gather are not read.
+
+Transactions of segments are JSON in the metadata store, ``TxnHeader`` and ``TxnOp`` (5.0.1).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from google.protobuf.message import Message
 from msgspec import Struct
 
+from pulsar_admin.store.codec.policies import decode_json_object
 from pulsar_admin.store.codec.protobuf import parse_protobuf
-from pulsar_admin.store.errors import EntryCorrupt, Unsupported
+from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, Unsupported
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.proto import transaction_pb2
 
@@ -31,6 +35,49 @@ class TxnId(Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         return f"({self.most},{self.least})"
+
+
+class TxnOperation(Struct, frozen=True):
+    """What a transaction did to a segment: it wrote, or acknowledged ``position`` on ``subscription``, or all up to it."""
+
+    segment: str
+    subscription: str | None
+    position: Position
+    is_cumulative: bool
+
+
+def txn_of_key(key: str, where: str) -> TxnId:
+    """Return the transaction of a key in the metadata store, such as ``3_0``; raises MetadataCorrupt."""
+    most, _, least = key.partition("_")
+    try:
+        return TxnId(int(most), int(least))
+    except ValueError as cause:
+        raise MetadataCorrupt(f"{where}: expected COORDINATOR_NUMBER, found {key}", where=where, found=key) from cause
+
+
+def decode_txn_header(value: bytes, where: str) -> tuple[str, int, int]:
+    """Return state, creation and timeout (ms) of a ``TxnHeader``; raises MetadataCorrupt."""
+    record = decode_json_object(value, where)
+    seconds = [record.get(key) for key in ("createdAt", "timeout")]
+    if record.get("state") not in STATUSES or not all(type(one) in (int, float) for one in seconds):
+        raise MetadataCorrupt(f"{where}: no TxnHeader", where=where, found=value[:64].hex())
+    created_ms, timeout_ms = (round(one * 1_000_000) // 1000 for one in seconds)  # type: ignore[operator]  # numbers
+    return record["state"], created_ms, timeout_ms
+
+
+def decode_txn_operation(value: bytes, where: str) -> TxnOperation:
+    """Return a ``TxnOp``; raises MetadataCorrupt."""
+    record = decode_json_object(value, where)
+    ids: list[Any] = [record.get("ledgerId"), record.get("entryId")]  # Any: JSON
+    subscription = record.get("subscription") if record.get("kind") == "ACK" else None
+    texts = [record.get("segment"), subscription or ""]
+    if (
+        record.get("kind") not in ("WRITE", "ACK")
+        or not all(type(one) is str for one in texts)
+        or not all(type(one) is int for one in ids)
+    ):
+        raise MetadataCorrupt(f"{where}: no TxnOp", where=where, found=value[:64].hex())
+    return TxnOperation(record["segment"], subscription, Position(*ids), record.get("cumulative") is True)
 
 
 class LogEntry(Struct, frozen=True):

@@ -52,7 +52,7 @@ from pulsar_admin.store.model.nodes import iter_other_cursors
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, may_be_broken
 from pulsar_admin.store.model.transactions import Buffer, OpenTransaction, read_buffer, read_pending_acks
-from pulsar_admin.store.names import PENDING_ACK_SUFFIX, PERSISTENT, TRANSACTION_LOG_PREFIX, Position
+from pulsar_admin.store.names import PENDING_ACK_SUFFIX, PERSISTENT, SEGMENT, TRANSACTION_LOG_PREFIX, Position
 from pulsar_admin.store.policies.in_force import MessageTtl, PoliciesInForce, find_delivery, may_delay, read_in_force
 from pulsar_admin.store.policies.quotas import QuotaState, iter_quota_states
 from pulsar_admin.store.policies.table import POLICIES
@@ -342,10 +342,11 @@ class SubscriptionFacts:
 
         None of a log that no broker can replay: those that are open before the loss may have ended after it.
         """
-        log = self.pending_ack_log
-        if log is None or isinstance(log, Unknown) or not log.is_replayed:
-            return log if isinstance(log, Unknown) else {}
-        of, name = self.of, self.cursor.name
+        log, of, name = self.pending_ack_log, self.of, self.cursor.name
+        if isinstance(log, Unknown):
+            return log
+        if of.topic.name.domain != SEGMENT and (log is None or not log.is_replayed):
+            return {}
         return Unknown.unless(lambda: read_pending_acks(of.reader, of.topic.name, name) or {})
 
     # -- delays and TTL -----------------------------------------------------------------------------------------------

@@ -26,6 +26,8 @@ from pulsar_admin.store.codec.message import (
     message_count,
     transaction_id,
 )
+from pulsar_admin.store.codec.transactions import COMMITTED, TxnId
+from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.errors import (
     EncryptedPayload,
     EntryCorrupt,
@@ -43,12 +45,13 @@ from pulsar_admin.store.model.ledgers import find_place
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.redaction import redact, redact_value
 from pulsar_admin.store.model.topics import Topic, read_topic
-from pulsar_admin.store.names import EARLIEST, LATEST, LONG_MAX, Position, TopicName, shell_word
+from pulsar_admin.store.names import EARLIEST, LATEST, LONG_MAX, SEGMENT, Position, TopicName, parse_topic, shell_word
 from pulsar_admin.store.timespec import shown_time
 from pulsar_admin.store.wording import Answer, counted
 
 if TYPE_CHECKING:
     from pulsar_admin.store.codec.value import Value
+    from pulsar_admin.store.model.transactions import SegmentStates
     from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
 
 
@@ -125,6 +128,7 @@ class MessageReader:
         self._chunks: dict[str, list[Message]] = {}
         self._outcomes: dict[tuple[int, int], bool] = {}
         self._outcomes_known = False
+        self._segments: dict[str, SegmentStates] = {}
 
     def iter_messages(self, positions: Iterable[Position]) -> Iterator[Message]:
         """Yield the messages of the entries at ``positions``, in order; a joined message comes at its last chunk."""
@@ -150,7 +154,7 @@ class MessageReader:
                 yield _single(header, position, header.payload)
             return
         transaction = transaction_id(metadata) if self.options.committed else None
-        if transaction is not None and not self._is_committed(transaction, ahead):
+        if transaction is not None and not self._is_committed(transaction, position, ahead):
             return
         header = self._opened(header, position)
         if is_chunk(metadata):
@@ -168,20 +172,39 @@ class MessageReader:
             self.errors.append(error)
             return header
 
-    def _is_committed(self, transaction: tuple[int, int], ahead: Iterable[Position]) -> bool:
-        """Whether a commit marker for ``transaction`` follows; reads the rest of the topic once, when the first one comes up."""
+    def _is_committed(self, transaction: tuple[int, int], position: Position, ahead: Iterable[Position]) -> bool:
+        """Whether a commit marker for ``transaction`` follows; reads the rest of the topic once, when the first one comes up.
+
+        Of a segment the metadata store says it.
+        """
+        states = self.segment_states(position)
+        if states is not None:
+            return states.of(TxnId(*transaction)) == COMMITTED
         if not self._outcomes_known:
             self._outcomes_known = True
             rest = ahead.rest() if isinstance(ahead, _Ahead) else ()
-            for position in self.ends() if self.ends is not None else rest:
+            for place in self.ends() if self.ends is not None else rest:
                 try:
-                    metadata = self.read_header(position).metadata
+                    metadata = self.read_header(place).metadata
                 except ENTRY_ERRORS:
                     continue
                 found = transaction_id(metadata)
                 if found is not None and metadata.marker_type in (TXN_COMMIT, TXN_ABORT) and is_marker(metadata):
                     self._outcomes[found] = metadata.marker_type == TXN_COMMIT
         return self._outcomes.get(transaction, False)
+
+    def segment_states(self, position: Position) -> SegmentStates | None:
+        """Return what is known of the transactions of the segment that has an entry, None where no segment has it."""
+        owners = find_owners(self.reader.txn, position.ledger_id)
+        segment = next((one.topic for one in owners if one.topic.startswith(f"{SEGMENT}://")), None)
+        if segment is None:
+            return None
+        # Imported here: few messages are of transactions.
+        from pulsar_admin.store.model.transactions import read_segment_states
+
+        if segment not in self._segments:
+            self._segments[segment] = read_segment_states(self.reader.txn, parse_topic(segment))
+        return self._segments[segment]
 
     def _join(self, header: EntryHeader, position: Position) -> Message | None:
         """Keep a chunk; return the whole message when its last one is there."""

@@ -1,27 +1,38 @@
 """Read model of transactions: what coordinators and subscriptions know of open ones, as a broker that starts recovers it.
 
-Upstream: ``MLTransactionMetadataStore``, ``MLPendingAckStore``, ``TopicTransactionBuffer`` (Pulsar 4.0.8).
+Upstream: ``MLTransactionMetadataStore``, ``MLPendingAckStore``, ``TopicTransactionBuffer`` (Pulsar 4.0.8); of segments, whose transactions
+are in the metadata store, ``TransactionCoordinatorV5``, ``MetadataTransactionBuffer`` (5.0.1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from msgspec import Struct, field
 
 from pulsar_admin.store.codec import transactions
 from pulsar_admin.store.codec.message import decode_message_entry, transaction_id
+from pulsar_admin.store.codec.policies import decode_json_object
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.db.tree import find_node, iter_children
+from pulsar_admin.store.db.tree import find_node, iter_children, iter_nodes
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, NotFound
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, read_topic
-from pulsar_admin.store.names import EARLIEST, TRANSACTION_LOG_PREFIX, NamespaceName, Position, TopicName
+from pulsar_admin.store.names import (
+    EARLIEST,
+    SEGMENT,
+    TRANSACTION_LOG_PREFIX,
+    NamespaceName,
+    Position,
+    TopicName,
+    encode_name,
+)
 
 SYSTEM = NamespaceName("pulsar", "system")
 ASSIGN = TopicName(SYSTEM, "transaction_coordinator_assign")
 _MAX_ID = "max_local_txn_id"
 _TXN_COMMIT, _TXN_ABORT = 21, 22
+_HEADERS, _OPERATIONS, _SEQUENCES, _ABORTED = "/txn/id", "/txn/op", "/txn/tc-seq", "/txn/segment-state/aborted"
 
 
 class OpenTransaction(Struct):
@@ -54,22 +65,85 @@ def log_topic(coordinator_id: int) -> TopicName:
 
 
 def coordinator_ids(txn: Txn) -> list[int]:
-    """Return the coordinators that have a log."""
+    """Return the coordinators that have a log, or gave a number to a transaction of segments."""
     names = iter_children(txn, SYSTEM.managed_ledgers_path)
-    numbers = (name.removeprefix(TRANSACTION_LOG_PREFIX) for name in names if name.startswith(TRANSACTION_LOG_PREFIX))
+    numbers = {name.removeprefix(TRANSACTION_LOG_PREFIX) for name in names if name.startswith(TRANSACTION_LOG_PREFIX)}
+    numbers.update(iter_children(txn, _SEQUENCES))
     return sorted(int(number) for number in numbers if number.isascii() and number.isdigit())
+
+
+def read_states(txn: Txn) -> dict[transactions.TxnId, str]:
+    """Return the state of each transaction of segments that the metadata store still has; raises MetadataCorrupt."""
+    return {
+        transactions.txn_of_key(node.path.rpartition("/")[2], node.path): transactions.decode_txn_header(
+            node.value, node.path
+        )[0]
+        for node in iter_nodes(txn, f"{_HEADERS}/")
+    }
+
+
+class SegmentStates(Struct, frozen=True):
+    """What the metadata store says of the transactions that wrote to a segment."""
+
+    states: Mapping[transactions.TxnId, str]
+    aborted: Collection[transactions.TxnId]
+
+    def of(self, txn: transactions.TxnId) -> str:
+        """Return the state of a transaction: a broker forgets one that is over, and lists it while a segment has entries of it if it was
+        aborted."""
+        return transactions.ABORTED if txn in self.aborted else self.states.get(txn, transactions.COMMITTED)
+
+
+def read_segment_states(txn: Txn, name: TopicName) -> SegmentStates:
+    """Return the states of transactions for the segment ``name``; raises MetadataCorrupt."""
+    root = f"{_ABORTED}/{encode_name(str(name))}:"
+    listed = iter_nodes(txn, root)
+    aborted = {transactions.txn_of_key(node.path.removeprefix(root), node.path) for node in listed}
+    return SegmentStates(read_states(txn), aborted)
+
+
+def _iter_operations(txn: Txn) -> Iterator[tuple[transactions.TxnId, transactions.TxnOperation]]:
+    """Yield what transactions of segments did, in their order."""
+    for node in iter_nodes(txn, f"{_OPERATIONS}/"):
+        key, is_operation, _ = node.path.rpartition("/")[2].partition("-")
+        if is_operation:  # else it counts them
+            yield transactions.txn_of_key(key, node.path), transactions.decode_txn_operation(node.value, node.path)
+
+
+def _read_of_segments(txn: Txn, coordinator_id: int) -> tuple[int, dict[transactions.TxnId, OpenTransaction]]:
+    """Return the newest number that a coordinator gave to a transaction of segments, and those that are open."""
+    sequence = find_node(txn, f"{_SEQUENCES}/{coordinator_id}")
+    following = None if sequence is None else decode_json_object(sequence.value, sequence.path).get("next")
+    last_id = following - 1 if type(following) is int else -1
+    open_: dict[transactions.TxnId, OpenTransaction] = {}
+    for node in iter_nodes(txn, f"{_HEADERS}/{coordinator_id}_"):
+        id_ = transactions.txn_of_key(node.path.rpartition("/")[2], node.path)
+        state, created_ms, timeout_ms = transactions.decode_txn_header(node.value, node.path)
+        if state == transactions.OPEN:
+            open_[id_] = OpenTransaction(id_, created_ms, timeout_ms)
+    for id_, operation in _iter_operations(txn) if open_ else ():
+        if id_ not in open_:
+            continue
+        if operation.subscription is None:
+            open_[id_].partitions.append(operation.segment)
+        else:
+            open_[id_].subscriptions.append((operation.segment, operation.subscription))
+    return last_id, open_
 
 
 def read_coordinator(reader: EntryReader, coordinator_id: int) -> Coordinator:
     """Replay the log of a coordinator; raises NotFound, EntryCorrupt, Unsupported."""
     name = log_topic(coordinator_id)
+    last_id, of_segments = _read_of_segments(reader.txn, coordinator_id)
     if find_node(reader.txn, name.path) is None:
+        if last_id >= 0 or of_segments:
+            return Coordinator(coordinator_id, last_id, of_segments)
         raise NotFound(
             f"Transaction coordinator not found! coordinator id : {coordinator_id}", coordinator=coordinator_id
         )
     topic = read_topic(reader.txn, name)
     stored = topic.managed.properties.get(_MAX_ID, "-1")
-    last_id = int(stored) if stored.lstrip("-").isdigit() else -1
+    last_id = max(last_id, int(stored) if stored.lstrip("-").isdigit() else -1)
     open_: dict[transactions.TxnId, OpenTransaction] = {}
     for where, payload in _payloads(reader, topic):
         entry = transactions.decode_log_entry(payload, where)
@@ -88,12 +162,12 @@ def read_coordinator(reader: EntryReader, coordinator_id: int) -> Coordinator:
             del open_[entry.txn]
         else:
             found.status = entry.status
-    return Coordinator(coordinator_id, last_id, open_)
+    return Coordinator(coordinator_id, last_id, of_segments | open_)
 
 
 def read_transaction(reader: EntryReader, txn: transactions.TxnId) -> OpenTransaction:
     """Return an open transaction; raises NotFound."""
-    if find_node(reader.txn, log_topic(txn.most).path) is None:
+    if txn.most not in coordinator_ids(reader.txn):
         raise NotFound(f"Transaction coordinator with id {txn.most} not found!", coordinator=txn.most)
     found = read_coordinator(reader, txn.most).open.get(txn)
     if found is None:
@@ -110,9 +184,16 @@ def read_pending_acks(
     Raises EntryCorrupt, Unsupported.
     """
     log = name.pending_ack(subscription)
+    open_: dict[transactions.TxnId, Position | None] = {}
+    if name.domain == SEGMENT:
+        states = read_states(reader.txn)
+        for id_, operation in _iter_operations(reader.txn):
+            is_its = (operation.segment, operation.subscription) == (str(name), subscription)
+            if is_its and states.get(id_) == transactions.OPEN:
+                open_[id_] = operation.position if operation.is_cumulative else open_.get(id_)
+        return open_ or None
     if find_node(reader.txn, log.path) is None:
         return None
-    open_: dict[transactions.TxnId, Position | None] = {}
     for where, payload in _payloads(reader, read_topic(reader.txn, log), end):
         entry = transactions.decode_pending_ack(payload, where)
         if entry.operation == transactions.ACK:
@@ -141,6 +222,7 @@ def read_buffer(reader: EntryReader, name: TopicName) -> Buffer:
     """Return what the entries of ``name`` say of transactions; every entry is read. Raises TopicNotFound."""
     buffer = Buffer()
     topic = read_topic(reader.txn, name)
+    states = read_segment_states(reader.txn, name) if name.domain == SEGMENT else None
     for position in topic.iter_positions(EARLIEST):
         try:
             payload = reader.read(position.ledger_id, position.entry_id).payload
@@ -152,7 +234,13 @@ def read_buffer(reader: EntryReader, name: TopicName) -> Buffer:
             continue
         buffer.any = True
         txn = transactions.TxnId(*found)
-        if metadata.marker_type in (_TXN_COMMIT, _TXN_ABORT):
+        if states is not None:  # no marker is in the segment
+            state = states.of(txn)
+            if state == transactions.ABORTED:
+                buffer.aborted.add(txn)
+            elif state == transactions.OPEN:
+                buffer.first.setdefault(txn, position)
+        elif metadata.marker_type in (_TXN_COMMIT, _TXN_ABORT):
             buffer.first.pop(txn, None)
             if metadata.marker_type == _TXN_ABORT:
                 buffer.aborted.add(txn)

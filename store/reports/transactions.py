@@ -23,7 +23,7 @@ from pulsar_admin.store.model.transactions import (
     read_coordinator,
     read_pending_acks,
 )
-from pulsar_admin.store.names import TopicName, parse_topic, shell_word
+from pulsar_admin.store.names import SEGMENT, TopicName, parse_topic, shell_word
 from pulsar_admin.store.reports.internal_stats import InternalStats, read_internal_stats
 from pulsar_admin.store.wording import Answer
 
@@ -171,7 +171,8 @@ def pending_ack_stats(reader: EntryReader, name: TopicName, subscription: str) -
     """Return what ``pending-ack-stats`` shows."""
     log = read_pending_ack_log(reader, name, subscription)
     if log is None:
-        return PendingAckStats(TransactionState.NONE, 0)
+        open_ = read_pending_acks(reader, name, subscription) if name.domain == SEGMENT else None
+        return PendingAckStats(TransactionState.READY if open_ else TransactionState.NONE, len(open_ or ()))
     found = read_pending_acks(reader, name, subscription, log.replayed_until)
     return PendingAckStats(
         TransactionState.READY if log.is_replayed else TransactionState.INITIALIZING, len(found or ())

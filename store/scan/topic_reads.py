@@ -35,9 +35,11 @@ from pulsar_admin.store.model.messages import ENTRY_ERRORS, Message, MessageRead
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.schemas import read_schemas
 from pulsar_admin.store.model.topics import Topic, expand_topic, iter_topics, read_topic
+from pulsar_admin.store.model.transactions import SegmentStates, read_segment_states
 from pulsar_admin.store.names import (
     EARLIEST,
     LATEST,
+    SEGMENT,
     FileKind,
     NamespaceName,
     Position,
@@ -62,13 +64,14 @@ class TopicPiece(EntryPlaces, frozen=True, eq=False):
     """Entries of a topic in order. ``before``: the nearest entries before them, where chunks may be; ``after``: the
     topic's later entries.
 
-    ``is_whole``: with ``after``, the ends of all transactions that wrote here are known.
+    ``is_whole``: with ``after``, the ends of all transactions that wrote here are known. ``states``: of a segment, what is known of them.
     """
 
     topic: str = ""
     before: Sequence[Places] = ()
     after: Sequence[Places] = ()
     is_whole: bool = False
+    states: SegmentStates | None = None
 
 
 class ReadTopicPieces(Struct, frozen=True):
@@ -171,8 +174,12 @@ class _PieceMessages(MessageReader):
         ends = (*piece.batches, *piece.after)
         super().__init__(_PlacedReader(piece, files), ReadOptions(whole=False), lambda: _positions(ends))
         self.unfinished: Position | None = None
-        self._is_whole = piece.is_whole
+        self._is_whole = piece.is_whole or piece.states is not None
+        self._states = piece.states
         self._before = piece.before
+
+    def segment_states(self, position: Position) -> SegmentStates | None:
+        return self._states
 
     def iter_messages(self, positions: Iterable[Position]) -> Iterator[Message]:
         for position in positions:
@@ -326,6 +333,7 @@ def iter_pieces(
     gone = 0
     seen: tuple[Places, ...] = ()
     paths = _Paths(reader, fail=read.fail)
+    states = read_segment_states(reader.txn, topic.name) if topic.name.domain == SEGMENT else None
     runs: list[list[Places]] = [[]]
     for places in scan.groups():
         runs[-1].append(places)
@@ -337,7 +345,7 @@ def iter_pieces(
         gone += sum(map(len, run)) - sum(map(len, batches))
         if batches:
             is_whole = whole or (len(runs) == 1 and high == topic.number_of_entries)
-            yield paths.piece(str(topic.name), batches, before=seen, after=after, is_whole=is_whole)
+            yield paths.piece(str(topic.name), batches, before=seen, after=after, is_whole=is_whole, states=states)
         seen = nearest([*seen, *batches], LOOK_BACK_ENTRIES)
     lost(scan.missing + gone)
 
@@ -386,6 +394,7 @@ class _Paths:
         before: tuple[Places, ...],
         after: tuple[Places, ...],
         is_whole: bool,
+        states: SegmentStates | None,
     ) -> TopicPiece:
         after = tuple(kept for places in after if len(kept := self.readable(places)))
         ids = np.unique(np.concatenate([places.files for places in (*batches, *before, *after)])).tolist()
@@ -403,6 +412,7 @@ class _Paths:
             before=before,
             after=after,
             is_whole=is_whole,
+            states=states,
         )
 
 

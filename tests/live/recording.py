@@ -13,6 +13,7 @@ import json
 import shutil
 import tarfile
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -119,12 +120,13 @@ def _ask(broker: Broker, client: Any, keyed: Keyed, keys: Path) -> dict[str, Any
     }
 
 
-def pack(folder: Path, said: dict[str, Any], archive: Path) -> None:
-    """Pack FOLDER/clean and what was said into ARCHIVE, whose name begins the paths in it."""
+def pack(folder: Path, said: dict[str, Any], archive: Path, states: Sequence[str] = ("clean",)) -> None:
+    """Pack the states of FOLDER and what was said into ARCHIVE, whose name begins the paths in it."""
     name = archive.name.removesuffix(".tar.xz")
     whole = folder / name
     whole.mkdir()
-    (folder / "clean").rename(whole / "clean")
+    for state in states:
+        (folder / state).rename(whole / state)
     (whole / "oracle.json").write_text(json.dumps(said, indent=1, sort_keys=True))
     with tarfile.open(archive, "w:xz", preset=9) as tar:
         tar.add(whole, name, filter=_anonymous)

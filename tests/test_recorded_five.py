@@ -1,0 +1,104 @@
+"""The project's own world of Pulsar 5.0.1 (``tests/live/recording_scalable.py``) against what its broker and its v5 client said."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from typing import Any
+
+import pytest
+
+from tests.conftest import Cli
+from tests.stores import imported
+from tests.test_scalable import known
+from tests.worlds import oracle
+
+WORLD = "five"
+TOPICS = ("acme/five/orders", "acme/five/moved", "acme/five/paid")
+PAID = "segment://acme/five/paid/0000-ffff-0"
+WHOLE = TOPICS[:2]
+"""Topics without transactions."""
+
+
+def said(topic: str) -> Any:  # Any: JSON
+    return oracle(WORLD)["topics"][topic]
+
+
+def read(cli: Cli, topic: str, state: str = "clean") -> list[Any]:
+    line = f"topics read topic://{topic} --value -o jsonl"
+    return cli("--store", imported(WORLD, state), *line.split()).json_lines
+
+
+@pytest.mark.parametrize("topic", WHOLE)
+def test_every_message_that_a_v5_consumer_got_is_read_in_the_order_of_its_key(cli: Cli, topic: str) -> None:
+    rows = read(cli, topic)
+    assert Counter((row["key"], row["value"]) for row in rows) == Counter(
+        (row[1], row[2]) for row in said(topic)["rows"]
+    )
+    of_key = defaultdict(list)
+    for row in rows:
+        of_key[row["key"]].append(row["value"])
+    for values in of_key.values():  # p0 … were sent before the migration, v300 … after it
+        assert values == sorted(values, key=lambda value: (value[0] != "p", int(value[1:])))
+
+
+@pytest.mark.parametrize("topic", WHOLE)
+def test_stats_and_cursors_are_those_of_the_broker(cli: Cli, topic: str) -> None:
+    found = cli("--store", imported(WORLD, "clean"), "scalable-topics", "stats", topic, "-o", "json").json
+    assert known(found) == known(said(topic)["stats"])
+
+
+def test_times_are_found_in_each_segment(cli: Cli) -> None:
+    times = defaultdict(list)
+    for segment, _, _, publish_ms in said(TOPICS[0])["rows"]:
+        times[segment].append(publish_ms)
+    for time_ms in sorted({one for some in times.values() for one in some})[::60]:
+        line = f"topics find-by-time topic://{TOPICS[0]} --clock publish --time @{time_ms} -o jsonl"
+        found = cli("--store", imported(WORLD, "clean"), *line.split()).json_lines
+        for row in found:
+            here = sorted(times[row["topic"]])
+            place = bisect_left(here, time_ms)
+            assert row["entryTime"] == (here[place] if place < len(here) else None), row
+
+
+def test_what_was_confirmed_before_the_kill_is_there(cli: Cli) -> None:
+    numbers = {int(row["value"][1:]) for row in read(cli, TOPICS[0], "crashed")}
+    assert set(range(5000, 5000 + oracle(WORLD)["confirmed"])) <= numbers
+    assert len(numbers) >= 300 + oracle(WORLD)["confirmed"]
+
+
+def test_a_topic_that_was_deleted_is_gone(cli: Cli) -> None:
+    found = cli("--store", imported(WORLD, "clean"), "scalable-topics", "list", "acme/five").stdout.split()
+    assert found == said("namespace")
+
+
+# -- transactions of segments -----------------------------------------------------------------------------------------
+
+
+def test_transactions_of_segments(cli: Cli) -> None:
+    store = imported(WORLD, "clean")
+    open_ = cli("--store", store, "transactions", "slow-transactions", "-t", "1s", "-o", "json").json
+    ((name, found),) = open_.items()
+    most, least = name.strip("()").split(",")
+    assert found["status"] == "OPEN"
+    assert found["timeoutAt"] == 600_000
+    assert list(found["producedPartitions"]) == [PAID]
+    assert list(found["ackedPartitions"]) == [PAID]
+    assert list(found["ackedPartitions"][PAID]) == ["q3"]
+    buffer = cli("--store", store, "transactions", "transaction-buffer-stats", "-t", PAID, "-o", "json").json
+    assert (buffer["ongoingTxnSize"], buffer["totalAbortedTransactions"]) == (1, 1)
+    for subscription, count in (("q1", 0), ("q3", 1)):
+        line = f"transactions pending-ack-stats -t {PAID} -s {subscription} -o json"
+        assert cli("--store", store, *line.split()).json["ongoingTxnSize"] == count
+    why = cli("--store", store, "topics", "why", PAID, "-s", "q1", "-o", "json").stdout
+    assert f"transaction-metadata -m {most} -l {least}" in why
+
+
+def test_what_is_committed_is_read(cli: Cli) -> None:
+    """The consumer was asked while a transaction was open: it got what is before its first message."""
+    rows = read(cli, TOPICS[2])
+    buffer = f"transactions transaction-buffer-stats -t {PAID} -o json"
+    last = cli("--store", imported(WORLD, "clean"), *buffer.split()).json["maxReadPosition"]
+    before = [row["value"] for row in rows if [row["ledgerId"], row["entryId"]] <= [*map(int, last.split(":"))]]
+    assert Counter(before) == Counter(row[2] for row in said(TOPICS[2])["rows"])
+    assert [row["value"] for row in rows[len(before) :]] == [f"v{number}" for number in range(30, 40)]
