@@ -111,13 +111,14 @@ class DelayedBacklogs(Checked):
             yield reader, self._iter_waiting(reader, file)
 
     def _iter_waiting(self, reader: EntryReader, file: RunFile) -> Iterator[Waiting]:
-        from pulsar_admin.store.delayed.summary import open_delivery
+        from pulsar_admin.store.delayed.build import iter_turns
+        from pulsar_admin.store.delayed.summary import open_deliveries
 
-        for topic, cursor in self.cursors(reader, unsubscribed=True):
-            delivery = open_delivery(reader, topic, cursor, file, self._session.now_ms)
-            self._session.warn([delivery.warning] if delivery.warning else ())
-            if delivery.waiting.messages:
-                yield delivery.waiting
+        for turn in iter_turns(self.cursors(reader, unsubscribed=True), lambda one: one[0].number_of_entries):
+            for delivery in open_deliveries(reader, turn, file, self._session.now_ms):
+                self._session.warn([delivery.warning] if delivery.warning else ())
+                if delivery.waiting.messages:
+                    yield delivery.waiting
 
     def build(self, *, rebuild: bool = False, dry_run: bool = False) -> Iterator[BuildResult]:
         """Build or update the indexes, each in a transaction of its own; ``dry_run`` writes nothing.
@@ -136,7 +137,7 @@ class DelayedBacklogs(Checked):
             self._session.opened() if dry_run else self._session.writing() as store,
             self._session.progress(*what, resumes=True) as advance,
         ):
-            for turn in iter_turns(chosen):
+            for turn in iter_turns(chosen, lambda wanted: wanted.entries):
                 for result in job.turn(store, engine, turn):
                     advance(1)
                     yield result
@@ -287,13 +288,13 @@ class Delayed(Named):
     def _opened(self) -> Iterator[tuple[EntryReader, Topic, Cursor, Delivery]]:
         from pulsar_admin.store.delayed.backlog import cursor_of_nobody
         from pulsar_admin.store.delayed.runs import open_runs
-        from pulsar_admin.store.delayed.summary import open_delivery
+        from pulsar_admin.store.delayed.summary import open_deliveries
 
         with self._session.scan() as reader, open_runs() as file:
             topic = read_topic(reader.txn, self._name)
             name = self._subscription
             cursor = cursor_of_nobody(topic) if name is None else read_cursor(reader.txn, reader, topic, name)
-            delivery = open_delivery(reader, topic, cursor, file, self._session.now_ms)
+            (delivery,) = open_deliveries(reader, [(topic, cursor)], file, self._session.now_ms)
             yield reader, topic, cursor, delivery
         if delivery.warning:
             self._session.warn([delivery.warning])

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from itertools import groupby, islice
+from typing import TypeVar
 
 import numpy as np
 from msgspec import Struct, field
@@ -112,6 +113,8 @@ _CLAIMS = {COMPONENT: b"delayed-message-index"}
 LEDGERS_MAX = 4
 """Ledgers of a partition before they are written as one."""
 TURN_ENTRIES = 1 << 24
+TURN_MOST = 4096
+_T = TypeVar("_T")
 
 
 class BuildResult(Answer, frozen=True):
@@ -168,14 +171,16 @@ class WantedIndex(Struct, frozen=True):
         return WantedIndex(topic.name, cursor.name, topic.number_of_entries, topic.total_size_bytes)
 
 
-def iter_turns(chosen: Iterable[WantedIndex]) -> Iterator[list[WantedIndex]]:
+def iter_turns(chosen: Iterable[_T], entries_of: Callable[[_T], int]) -> Iterator[list[_T]]:
     """Yield those that are read together: a killed build loses the reading of one turn, and so much lies in a temporary file."""
-    turn: list[WantedIndex] = []
+    turn: list[_T] = []
+    entries = 0
     for wanted in chosen:
-        if turn and sum(one.entries for one in turn) + wanted.entries > TURN_ENTRIES:
+        if turn and (entries + entries_of(wanted) > TURN_ENTRIES or len(turn) == TURN_MOST):
             yield turn
-            turn = []
+            turn, entries = [], 0
         turn.append(wanted)
+        entries += entries_of(wanted)
     if turn:
         yield turn
 

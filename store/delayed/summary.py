@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field
@@ -77,18 +77,21 @@ class DelayedSummary(Answer, frozen=True):
     evicting_quotas: tuple[str, ...]
 
 
-def open_delivery(reader: EntryReader, topic: Topic, cursor: Cursor, file: RunFile, now_ms: int) -> Delivery:
-    """Return the messages that a cursor waits for under the policy in force, valid while ``file`` is open; all at once
+def open_deliveries(
+    reader: EntryReader, cursors: Sequence[tuple[Topic, Cursor]], file: RunFile, now_ms: int
+) -> Iterator[Delivery]:
+    """Yield the messages that each cursor waits for under the policy in force, valid while ``file`` is open; all at once
     if the policy disables delays."""
-    waiting = open_waiting(reader, topic, cursor, file)
-    in_force = find_delivery(reader.txn, topic.name)
-    if in_force is None or in_force.delivery.active or not waiting.messages:
-        return Delivery(waiting, in_force)
-    warning = (
-        f"{topic.name} {cursor.name}: delayed delivery is disabled ({in_force.source} policy): a broker gives all "
-        f"{counted(waiting.messages, 'message')} at once"
-    )
-    return Delivery(without_delay(waiting, now_ms), in_force, warning)
+    for (topic, cursor), waiting in zip(cursors, open_waiting(reader, cursors, file), strict=True):
+        in_force = find_delivery(reader.txn, topic.name)
+        if in_force is None or in_force.delivery.active or not waiting.messages:
+            yield Delivery(waiting, in_force)
+            continue
+        warning = (
+            f"{topic.name} {cursor.name}: delayed delivery is disabled ({in_force.source} policy): a broker gives all "
+            f"{counted(waiting.messages, 'message')} at once"
+        )
+        yield Delivery(without_delay(waiting, now_ms), in_force, warning)
 
 
 def summarize(reader: EntryReader, topic: Topic, cursor: Cursor, delivery: Delivery, now_ms: int) -> DelayedSummary:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
 from typing import Protocol
 
 import numpy as np
@@ -254,22 +256,35 @@ def without_delay(waiting: Waiting, at_ms: int) -> Waiting:
     return replace(waiting, source=AtOnce(waiting, at_ms), loads=(load,) if load.messages else ())
 
 
-def open_waiting(reader: EntryReader, topic: Topic, cursor: Cursor, file: RunFile) -> Waiting:
-    """Return the messages that a cursor waits for, valid while ``file`` is open; its index is used if it covers exactly these.
+def open_waiting(reader: EntryReader, cursors: Iterable[tuple[Topic, Cursor]], file: RunFile) -> Iterator[Waiting]:
+    """Yield the messages that each cursor waits for, valid while ``file`` is open; its index is used if it covers exactly these.
 
-    Otherwise ``file`` takes the rows beyond memory. Raises IndexCorrupt, Unsupported, DiskFull.
+    Otherwise the entries are read, of all cursors together, and ``file`` takes the rows beyond memory. Raises IndexCorrupt, Unsupported,
+    DiskFull.
     """
-    rules = rules_of(reader.txn, topic)
-    index = find_index(reader.txn, topic.name, cursor.name)
-    if index is not None and is_current(topic, cursor, index):
-        loads = tuple(Load(part.start_ms, part.width_ms, part.messages) for part in index.partitions)
-        return Waiting(str(topic.name), cursor.name, index.rules, PartitionSource(reader, index), loads, index)
-    found = SortedRuns(file, rules)
-    for _, rows in read_delayed([DelayScan(reader, parts_of(topic, pending_intervals(topic, cursor.state)))]):
-        found.add(rows)
-    found.flush()
-    loads = tuple(Load(start_ms, rules.granularity_ms, count) for start_ms, count in sorted(found.counts.items()))
-    return Waiting(str(topic.name), cursor.name, rules, found, loads)
+    known: list[tuple[Topic, Cursor, Index | DelayScan]] = []
+    read: dict[DelayScan, SortedRuns] = {}
+    for topic, cursor in cursors:
+        index = find_index(reader.txn, topic.name, cursor.name)
+        if index is not None and is_current(topic, cursor, index):
+            known.append((topic, cursor, index))
+        else:
+            scan = DelayScan(reader, parts_of(topic, pending_intervals(topic, cursor.state)))
+            read[scan] = SortedRuns(file, rules_of(reader.txn, topic))
+            known.append((topic, cursor, scan))
+    for scan, found in groupby(read_delayed([*read]), itemgetter(0)):
+        for _, rows in found:
+            read[scan].add(rows)
+        read[scan].flush()
+    for topic, cursor, source in known:
+        if isinstance(source, Index):
+            loads = tuple(Load(part.start_ms, part.width_ms, part.messages) for part in source.partitions)
+            yield Waiting(str(topic.name), cursor.name, source.rules, PartitionSource(reader, source), loads, source)
+        else:
+            runs = read[source]
+            width_ms = runs.rules.granularity_ms
+            loads = tuple(Load(start_ms, width_ms, count) for start_ms, count in sorted(runs.counts.items()))
+            yield Waiting(str(topic.name), cursor.name, runs.rules, runs, loads)
 
 
 def is_current(topic: Topic, cursor: Cursor, index: Index) -> bool:

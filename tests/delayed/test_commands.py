@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,12 +17,16 @@ from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, apply_
 from pulsar_admin.store.codec.cursor import decode_cursor_info, encode_cursor_info
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.delayed.backlog import cursor_of_nobody
 from pulsar_admin.store.delayed.runs import open_runs
 from pulsar_admin.store.delayed.trackers import iter_buckets
 from pulsar_admin.store.delayed.waiting import open_waiting
+from pulsar_admin.store.engine.local import LocalEngine
+from pulsar_admin.store.engine.operation import Finished, Operation, Results
+from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.model.cursors import read_cursor
 from pulsar_admin.store.model.reader import open_reader
-from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli
 from tests.delayed.test_build import message
@@ -157,6 +162,28 @@ def test_histogram_counts(cli: Cli, path: Path, tmp_path: Path) -> None:
     assert "delayed messages are waiting" in text
 
 
+def test_the_entries_of_all_topics_are_read_in_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an engine, whose jobs cost time each; what waits is the same as of one topic after the other, without one."""
+    asked: list[int] = []
+    run = LocalEngine.run
+
+    def counted(self: LocalEngine, operation: Operation, pieces: Sequence[FileRange], finished: Finished) -> Results:
+        asked.append(len(pieces))
+        return run(self, operation, pieces, finished)
+
+    monkeypatch.setattr(LocalEngine, "run", counted)
+    with open_store(imported("small", "clean")) as store, open_runs() as file:
+        with open_reader(store) as reader:
+            topics = [read_topic(reader.txn, name) for name in iter_topics(reader.txn)]
+            cursors = [(topic, cursor_of_nobody(topic)) for topic in topics]
+            alone = [found.loads for one in cursors for found in open_waiting(reader, [one], file)]
+        with open_reader(store, LocalEngine(1)) as reader:
+            together = [found.loads for found in open_waiting(reader, cursors, file)]
+    assert together == alone
+    assert sum(map(bool, alone)) > 1
+    assert len(asked) == 1
+
+
 # -- the broker's buckets ---------------------------------------------------------------------------------------------
 
 
@@ -167,7 +194,8 @@ def test_index_equals_the_brokers_buckets(name: str, state: str) -> None:
         topic = read_topic(reader.txn, parse_topic(TOPIC))
         cursor = read_cursor(reader.txn, reader, topic, "workers")
         buckets = list(iter_buckets(reader, cursor))
-        found = open_waiting(reader, topic, cursor, file).source.load(0, 2**62)
+        (waiting,) = open_waiting(reader, [(topic, cursor)], file)
+        found = waiting.source.load(0, 2**62)
     assert buckets
     mine = dict(
         zip(zip(found.ledger_ids.tolist(), found.entry_ids.tolist(), strict=True), found.times_ms.tolist(), strict=True)
