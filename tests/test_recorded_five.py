@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
 
+from pulsar_admin.store.codec.scalable import decode_scalable_topic
+from pulsar_admin.store.model.scalable import iter_by_time
+from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.test_scalable import known
@@ -40,6 +44,34 @@ def test_every_message_that_a_v5_consumer_got_is_read_in_the_order_of_its_key(cl
         of_key[row["key"]].append(row["value"])
     for values in of_key.values():  # p0 … were sent before the migration, v300 … after it
         assert values == sorted(values, key=lambda value: (value[0] != "p", int(value[1:])))
+
+
+def test_segments_of_one_epoch_are_read_by_publish_time(cli: Cli) -> None:
+    """No consumer and no clock disturbed the producer, which sent v0, v1 …, each segment after its parents."""
+    assert [row["value"] for row in read(cli, TOPICS[0])] == [f"v{number}" for number in range(300)]
+
+
+def test_equal_times_go_by_segment_id_and_a_circle_loses_nothing() -> None:
+    names = {number: parse_topic(f"segment://t/n/a/0000-ffff-{number}") for number in range(4)}
+    hashes = {"start": 0, "end": 65535}
+    for parents, expected in (
+        ({}, "a0 b0 c0 d0 a1 b1 c1 d1"),
+        ({1: [0], 2: [0], 3: [1, 2]}, "a0 a1 b0 c0 b1 c1 d0 d1"),
+        ({0: [1], 1: [0]}, "c0 d0 c1 d1 a0 a1 b0 b1"),
+    ):
+        rows = {
+            str(number): {
+                "segmentId": number,
+                "hashRange": hashes,
+                "state": "ACTIVE",
+                "createdAtEpoch": 0,
+                "parentIds": parents.get(number, []),
+            }
+            for number in names
+        }
+        record = decode_scalable_topic(json.dumps({"segments": rows}).encode(), "/", parse_topic("topic://t/n/a"))
+        streams = {name: iter([f"{'abcd'[number]}0", f"{'abcd'[number]}1"]) for number, name in names.items()}
+        assert list(iter_by_time(record, streams, lambda item: int(item[1]))) == expected.split()
 
 
 @pytest.mark.parametrize("topic", WHOLE)

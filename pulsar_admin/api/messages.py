@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
@@ -51,9 +52,10 @@ from pulsar_admin.store.model.messages import (
     as_admin_shows,
 )
 from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.scalable import find_scalable, iter_by_time
 from pulsar_admin.store.model.schemas import parse_path_test, read_schemas
 from pulsar_admin.store.model.topics import Topic, read_topic
-from pulsar_admin.store.names import EARLIEST, LONG_MAX, Position, Profile, TopicName, parse_topics
+from pulsar_admin.store.names import EARLIEST, LONG_MAX, SEGMENT, Position, Profile, TopicName, parse_topics
 from pulsar_admin.store.timespec import moment
 from pulsar_admin.store.wording import bracketed, camel_case, counted, line_of, listed, schema_html
 
@@ -352,7 +354,8 @@ class Messages(Batches):
         """
 
         def rows(reader: EntryReader, problems: list[StoreError]) -> Generator[MessageRow, None, None]:
-            return (row for one in self._topics(reader, problems, whole=True) for row in one.rows())
+            topics = self._topics(reader, problems, whole=True)
+            return self._in_order(reader, topics, lambda one: one.rows(), lambda row: row.publish_time)
 
         return self._read(rows)
 
@@ -360,11 +363,11 @@ class Messages(Batches):
         """Yield what ``json_rows`` does as JSON lines, in pieces of text that hold many lines, or a part of a long one."""
 
         def text(reader: EntryReader, problems: list[StoreError]) -> Generator[str, None, None]:
-            return (
-                piece
-                for one in self._topics(reader, problems, whole=True)
-                for piece in one.text(partial(dump_json, pretty=False))
-            )
+            line_of, topics = partial(dump_json, pretty=False), self._topics(reader, problems, whole=True)
+            if self._is_merged and any(name.domain == SEGMENT for name in self._names(reader.txn)):
+                rows = self._in_order(reader, topics, lambda one: one.rows(), lambda row: row.publish_time)
+                return (f"{line_of(row)}\n" for row in rows)
+            return (piece for one in topics for piece in one.text(line_of))
 
         return self._read(text)
 
@@ -372,11 +375,37 @@ class Messages(Batches):
         """Yield them one by one, with topic and value, as upstream's admin client shows them: see ``store.model.messages``."""
 
         def shown(reader: EntryReader, problems: list[StoreError]) -> Generator[Shown, None, None]:
-            for one in self._topics(reader, problems):
+            def each(one: TopicMessages) -> Iterator[Shown]:
                 for message, decoded in one.decoded():
                     yield one.topic.name, as_admin_shows(reader, message), decoded
 
+            return self._in_order(reader, self._topics(reader, problems), each, lambda found: found[1].publish_ms)
+
         return self._read(shown)
+
+    @property
+    def _is_merged(self) -> bool:
+        """Whether messages of several segments come in the order of one topic."""
+        query = self._query
+        return query.each and query.match is None and query.subscription is None and not query.compacted
+
+    def _in_order(
+        self,
+        reader: EntryReader,
+        topics: Iterable[TopicMessages],
+        each: Callable[[TopicMessages], Iterator[Item]],
+        time_of: Callable[[Item], int],
+    ) -> Generator[Item, None, None]:
+        """Yield what ``each`` makes of topics, one after the other; the segments of one by publish time, parents before children."""
+        for whole, group in groupby(
+            topics, lambda one: one.topic.name.whole if one.topic.name.domain == SEGMENT else None
+        ):
+            found = find_scalable(reader.txn, whole) if whole is not None and self._is_merged else None
+            if found is None:
+                for one in group:
+                    yield from each(one)
+                continue
+            yield from iter_by_time(found, {one.topic.name: each(one) for one in group}, time_of)
 
     def _topics(
         self, reader: EntryReader, problems: list[StoreError], *, whole: bool = False, typed: bool = False

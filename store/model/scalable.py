@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from heapq import heappop, heappush
+from typing import TypeVar
 
 from pulsar_admin.store.codec.scalable import ScalableTopic, decode_scalable_topic
 from pulsar_admin.store.db import tree
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import TopicNotFound
 from pulsar_admin.store.names import SCALABLE, SCALABLE_TOPICS, NamespaceName, TopicName, decode_name, shell_word
+
+_Item = TypeVar("_Item")
 
 
 def find_scalable(txn: Txn, name: TopicName) -> ScalableTopic | None:
@@ -49,3 +53,46 @@ def expand_scalable(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
     Raises TopicNotFound, MetadataCorrupt.
     """
     return tuple(one.topic for one in read_scalable(txn, name).segments)
+
+
+def iter_by_time(
+    found: ScalableTopic, streams: Mapping[TopicName, Iterator[_Item]], time_of: Callable[[_Item], int]
+) -> Iterator[_Item]:
+    """Yield the items of segments: those of parents before those of their children, else by time, of equal times by segment id.
+
+    ``streams``: the segments that are read, each in its own order, parents first.
+    """
+    names = {one.segment_id: one.topic for one in found.segments}
+    numbers = {name: number for number, name in names.items()}
+    children: dict[TopicName, list[TopicName]] = {name: [] for name in streams}
+    waits_for = dict.fromkeys(streams, 0)
+    for one in found.segments:
+        for parent in {names[number] for number in one.parents if number in names}:
+            if parent in children and one.topic in waits_for:
+                children[parent].append(one.topic)
+                waits_for[one.topic] += 1
+    heads: list[tuple[int, int, TopicName, _Item]] = []
+
+    def advance(name: TopicName) -> None:
+        ready = [name]
+        while ready:
+            at = ready.pop()
+            waits_for.pop(at, None)
+            for item in streams[at]:
+                heappush(heads, (time_of(item), numbers.get(at, -1), at, item))
+                break
+            else:
+                for child in children[at]:
+                    if child in waits_for:
+                        waits_for[child] -= 1
+                        ready += [child] if not waits_for[child] else []
+
+    for name in [name for name, count in waits_for.items() if not count]:
+        advance(name)
+    while heads or waits_for:
+        if not heads:  # the record goes in a circle
+            advance(next(iter(waits_for)))
+            continue
+        _, _, name, item = heappop(heads)
+        yield item
+        advance(name)
