@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -10,7 +11,9 @@ import pytest
 
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.cursors import Extent, RankColumns, extent_of, union
 from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import encode_name, parse_topic
 from pulsar_admin.store.reports.subscriptions import Asked, NotDue, SubscriptionFacts, iter_subscription_facts
 from tests.conftest import Cli
@@ -167,3 +170,18 @@ def test_policies_that_cannot_be_read_hide_no_subscription(tmp_path: Any, cli: C
     left = [(one["subscription"], one["backlogEntries"]) for one in result.json["subscriptions"]]
     assert left == [(one["subscription"], one["backlogEntries"]) for one in whole["subscriptions"]]
     assert "policies    cannot be read\n" in cli(*arguments, "plain").stdout
+
+
+def test_an_extent_is_the_sum_of_its_entries() -> None:
+    """Of intervals within blocks, across ledgers, few and as columns."""
+    source = random.Random(5)
+    with open_store(imported("small", "clean")) as store, open_reader(store) as reader:
+        for name in [*iter_topics(reader.txn)][::3]:
+            topic = read_topic(reader.txn, name)
+            each = [extent_of(reader.txn, topic, ((rank, rank + 1),)) for rank in range(topic.number_of_entries)]
+            for _ in range(10 if each else 0):
+                starts = [source.randrange(len(each)) for _ in range(source.randint(0, 8))]
+                found = union((start, min(start + source.randint(0, 40), len(each))) for start in starts)
+                expected = sum((each[rank] for start, end in found for rank in range(start, end)), Extent())
+                columns = RankColumns([start for start, _ in found], [end for _, end in found])
+                assert extent_of(reader.txn, topic, found) == extent_of(reader.txn, topic, columns) == expected

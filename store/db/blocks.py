@@ -145,13 +145,13 @@ class Block:
             return min(max(slot - self.header.first_slot, 0), self.header.entries)
         return bisect_left(self._slots, slot)
 
-    def indexes_of(self, entry_ids: Sequence[int]) -> list[int]:
-        """Return ``index_of`` of each of many entries, ascending."""
+    def indexes_of(self, ranks: Sequence[int], before: int) -> list[int]:
+        """Return ``index_of`` of the entries at many ranks, ascending; ``before``: the rank of entry 0."""
         if self._slots is not None:
-            return [self.index_of(entry_id) for entry_id in entry_ids]
-        first = self._first + self.header.first_slot
-        found = [entry_id - first for entry_id in entry_ids]
-        found[0], found[-1] = self.index_of(entry_ids[0]), self.index_of(entry_ids[-1])
+            return [self.index_of(rank - before) for rank in ranks]
+        first = before + self._first + self.header.first_slot
+        found = [rank - first for rank in ranks]
+        found[0], found[-1] = self.index_of(ranks[0] - before), self.index_of(ranks[-1] - before)
         return found
 
     def place(self, index: int) -> tuple[int, int, int]:

@@ -418,8 +418,8 @@ def _columns(intervals: Intervals) -> tuple[list[int], list[int]]:
 
 def _of_columns(starts: list[int], ends: list[int]) -> Intervals:
     """Return the intervals, without those in which nothing is."""
-    keep = [*map(lt, starts, ends)]
-    if not all(keep):
+    if not all(map(lt, starts, ends)):
+        keep = [*map(lt, starts, ends)]
         starts, ends = [*compress(starts, keep)], [*compress(ends, keep)]
     return RankColumns(starts, ends) if len(starts) > _MANY else tuple(zip(starts, ends, strict=True))
 
@@ -484,25 +484,21 @@ def subtract(left: Intervals, right: Intervals) -> Intervals:
 
 def extent_of(txn: Txn, topic: Topic, intervals: Iterable[tuple[int, int]]) -> Extent:
     """Return how much lies in ``intervals`` of ``topic``, ascending and disjoint; reads index rows only."""
-    found = intervals if isinstance(intervals, RankColumns) else tuple(intervals)
-    starts, ends = map(list, _columns(_of_columns(*_columns(found))))
+    found = intervals if isinstance(intervals, RankColumns) else _of_columns(*_columns(tuple(intervals)))
+    starts, ends = _columns(found)
     entries, messages, size_bytes = sum(ends) - sum(starts), 0, 0
-    low = 0
+    low, start = 0, starts[0] if starts else 0
     while low < len(starts):
-        index = bisect_right(topic.ranks, starts[low]) - 1
+        index = bisect_right(topic.ranks, start) - 1
         before, end = topic.ranks[index : index + 2]
-        high = bisect_left(starts, end, low)
-        here = _ledger_extent(
-            txn,
-            topic,
-            topic.ids[index],
-            [rank - before for rank in starts[low:high]],
-            [*[rank - before for rank in ends[low : high - 1]], min(ends[high - 1], end) - before],
-        )
-        messages, size_bytes = messages + here[0], size_bytes + here[1]
-        low = high
+        high = bisect_left(starts, end, low + 1)
+        here = starts[low:high], ends[low:high]
+        here[0][0], here[1][-1] = start, min(here[1][-1], end)
+        counted = _ledger_extent(txn, topic, topic.ids[index], before, *here)
+        messages, size_bytes = messages + counted[0], size_bytes + counted[1]
+        low, start = high, starts[high] if high < len(starts) else 0
         if ends[high - 1] > end:  # it goes on in the next ledger
-            low, starts[high - 1] = high - 1, end
+            low, start = high - 1, end
     return Extent(entries, messages, size_bytes)
 
 
@@ -523,26 +519,29 @@ def parts_of(topic: Topic, intervals: Intervals) -> tuple[tuple[int, int, int], 
     return tuple(part for start, end in intervals for part in iter_ledger_parts(topic, start, end))
 
 
-def _ledger_extent(txn: Txn, topic: Topic, ledger_id: int, firsts: list[int], ends: list[int]) -> tuple[int, int]:
-    """Return messages and bytes of the entries of a ledger from each of ``firsts`` to the one of ``ends`` (excluded)."""
+def _ledger_extent(
+    txn: Txn, topic: Topic, ledger_id: int, before: int, firsts: list[int], ends: list[int]
+) -> tuple[int, int]:
+    """Return messages and bytes of the entries of a ledger, which ``before`` others precede, from each of the ranks ``firsts`` to ``ends``
+    (excluded)."""
     entries = sum(ends) - sum(firsts)
     sums = find_sums(txn, ledger_id)
     if sums is None:
         ledger = topic.ledger(ledger_id)
         whole = ledger is not None and entries == ledger.entries
         return entries, ledger.size_bytes if ledger is not None and whole else 0
-    if len(firsts) == 1 and firsts[0] <= sums.first_entry and ends[0] > sums.last_entry:
+    if len(firsts) == 1 and firsts[0] - before <= sums.first_entry and ends[0] - before > sums.last_entry:
         return sums.messages + entries - sums.entries, sums.payload_bytes
     here, messages, size_bytes = 0, 0, 0
     done = 0
-    for block in iter_blocks_of(txn, ledger_id, firsts[0], ends[-1] - 1):
-        done = bisect_right(ends, block.entry_id(0), done)
-        after = bisect_right(firsts, block.entry_id(len(block) - 1), done)
+    for block in iter_blocks_of(txn, ledger_id, firsts[0] - before, ends[-1] - before - 1):
+        done = bisect_right(ends, before + block.entry_id(0), done)
+        after = bisect_right(firsts, before + block.entry_id(len(block) - 1), done)
         if done == after:
             if done == len(ends):
                 break
             continue
-        lows, highs = block.indexes_of(firsts[done:after]), block.indexes_of(ends[done:after])
+        lows, highs = block.indexes_of(firsts[done:after], before), block.indexes_of(ends[done:after], before)
         found = sum(highs) - sum(lows)
         here += found
         if found == len(block):
