@@ -15,7 +15,8 @@ from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.test_scalable import known
-from tests.worlds import oracle
+from tests.versions import count
+from tests.worlds import GOLDEN, oracle
 
 WORLD = "five"
 TOPICS = ("acme/five/orders", "acme/five/moved", "acme/five/paid")
@@ -119,9 +120,9 @@ def test_transactions_of_segments(cli: Cli) -> None:
     assert list(found["ackedPartitions"][PAID]) == ["q3"]
     buffer = cli("--store", store, "transactions", "transaction-buffer-stats", "-t", PAID, "-o", "json").json
     assert (buffer["ongoingTxnSize"], buffer["totalAbortedTransactions"]) == (1, 1)
-    for subscription, count in (("q1", 0), ("q3", 1)):
+    for subscription, open_acks in (("q1", 0), ("q3", 1)):
         line = f"transactions pending-ack-stats -t {PAID} -s {subscription} -o json"
-        assert cli("--store", store, *line.split()).json["ongoingTxnSize"] == count
+        assert cli("--store", store, *line.split()).json["ongoingTxnSize"] == open_acks
     why = cli("--store", store, "topics", "why", PAID, "-s", "q1", "-o", "json").stdout
     assert f"transaction-metadata -m {most} -l {least}" in why
 
@@ -134,3 +135,11 @@ def test_what_is_committed_is_read(cli: Cli) -> None:
     before = [row["value"] for row in rows if [row["ledgerId"], row["entryId"]] <= [*map(int, last.split(":"))]]
     assert Counter(before) == Counter(row[2] for row in said(TOPICS[2])["rows"])
     assert [row["value"] for row in rows[len(before) :]] == [f"v{number}" for number in range(30, 40)]
+
+
+@pytest.mark.deep
+def test_the_table_by_version_is_what_is_counted() -> None:
+    lines, differences = count()
+    text = (GOLDEN.parent.parent / "docs" / "what-a-store-knows.md").read_text()
+    assert "\n".join(lines) in text
+    assert Counter(line.split(" ", 3)[0] for line in differences) == {"2.11.0": 4, "4.0.8": 16, "4.2.4": 3}

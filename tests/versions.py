@@ -140,8 +140,8 @@ def _stats(reader: EntryReader, name: str, said: Any) -> tuple[object, object]:
     return known(found), known(said)
 
 
-def main() -> None:
-    """Print the table and the differences."""
+def count() -> tuple[list[str], list[str]]:
+    """Return the lines of the table, and what differs."""
     cells: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     differences: list[str] = []
     for version, worlds in WORLDS.items():
@@ -152,12 +152,13 @@ def main() -> None:
                 cell[1] += 1
                 if ours != theirs:
                     differences.append(f"{version} {recorded} {feature}: {what}: {ours} | {theirs}"[:300])
-    print(f"| the same / asked | {' | '.join(WORLDS)} |\n|{'---|' * (1 + len(WORLDS))}")
+    lines = [f"| the same / asked | {' | '.join(WORLDS)} |", f"|{'---|' * (1 + len(WORLDS))}"]
     for feature in dict.fromkeys(one for one, _ in cells):
         row = [cells[feature, version] for version in WORLDS]
-        print(f"| {feature} | {' | '.join(f'{same:,} / {asked:,}' if asked else '' for same, asked in row)} |")
-    print(*["", *differences], sep="\n")
+        lines.append(f"| {feature} | {' | '.join(f'{same:,} / {asked:,}' if asked else '' for same, asked in row)} |")
+    return lines, differences
 
 
 if __name__ == "__main__":
-    main()
+    table, found = count()
+    print(*table, "", *found, sep="\n")
