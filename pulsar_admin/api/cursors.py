@@ -5,7 +5,7 @@ all or none.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -117,7 +117,7 @@ class Cursors(Planner):
                 topics = self._deleted_topics(reader, zookeeper)
                 if not topics:
                     raise
-            past = self._past(topics, zookeeper)
+            past = self._past(reader, topics, zookeeper)
             for topic in topics:
                 yield from ((str(topic.name), state) for state in past.states(reader, topic, self._name))
 
@@ -335,20 +335,30 @@ class Cursors(Planner):
             if time_ms is not None and not force:
                 resetting.check_now_is_meant(reader, time_ms, self._session.clock_ms)
             cursors = self._cursors(reader)
-            wanted = WantedState(
-                time_ms, name, if_unsure, self._past((topic for topic, _ in cursors), zookeeper), force
-            )
+            past = self._past(reader, [topic for topic, _ in cursors], zookeeper, times=time_ms is not None)
+            wanted = WantedState(time_ms, name, if_unsure, past, force)
             found = plan_as_of(reader, cursors, wanted, self._session.clock_ms)
             return plan_of(found, reader.txn)
 
-    def _past(self, topics: Iterable[TopicModel], zookeeper: Sequence[str] = ()) -> CursorHistory:
-        """Return what the ZooKeeper files of the store have of the cursor; what cannot be read there is warned of."""
+    def _past(
+        self, reader: EntryReader, topics: Collection[TopicModel], zookeeper: Sequence[str] = (), *, times: bool = True
+    ) -> CursorHistory:
+        """Return what the ZooKeeper files of the store have of the cursor; what cannot be read there is warned of.
+
+        With ``times``, also when its states were written, from the journals.
+        """
         from pulsar_admin.store.recovery.ack_history import find_cursor_history
+        from pulsar_admin.store.recovery.journal_times import journals_of, read_write_times
 
         self._check_named()
         with self._session.opened() as store:
             paths = [one.name.cursor_path(self._name) for one in topics]
             found = find_cursor_history(store.info.sources, given_places("zookeeper", zookeeper), paths)
+            ledgers = {one for topic in topics for one in found.ledgers(reader.txn, topic, self._name)} if times else ()
+            if ledgers:
+                journals = journals_of(reader.txn)
+                with self._session.progress(sum(journals.values()), "bytes", "journals") as advance:
+                    found.writes = read_write_times(journals, ledgers, advance)
         self._session.warn(found.problems)
         return found
 
@@ -564,7 +574,7 @@ class Cursor(Cursors):
         """
         with self._session.reader() as reader:
             topic = read_topic(reader.txn, self._topic)
-            return tuple(self._past([topic]).states(reader, topic, self._name))
+            return tuple(self._past(reader, [topic]).states(reader, topic, self._name))
 
     def why(self) -> Why:
         """Return why it stands where it does: ``held``, and ``reasons``, each with ``code``, ``sentence``, ``evidence``, ``command``.

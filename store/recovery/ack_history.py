@@ -5,7 +5,8 @@ Upstream: ``ManagedCursorImpl`` (Pulsar 4.0.8). A cursor ledger is made with the
 metadata names it (``createNewMetadataLedger``, ``switchToNewLedger``), and only then states go on there: mark-deletes wait
 meanwhile. So an entry 0 is older than the metadata that names its ledger, all others are younger, and all are older than the
 next metadata that names another ledger or none. Entries carry no time: what is known is a time they cannot be before, and one
-they cannot be after.
+they cannot be after. Where the journal still exists that a bookie wrote an entry to, its neighbours there bound it to milliseconds
+(``journal_times``).
 
 Where several states may have been in force, one gives consumers the most again and one the least. Neither need be one of them: after a
 reset back, a later state has acknowledged less than an earlier one. What gives the most has as acknowledged only what all of them have;
@@ -54,6 +55,7 @@ from pulsar_admin.store.model.ledgers import read_ledger
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position, shell_word
+from pulsar_admin.store.recovery.journal_times import WriteTimes
 from pulsar_admin.store.sources.zookeeper import ServerFiles
 from pulsar_admin.store.timespec import format_time_ms
 from pulsar_admin.store.wording import Answer, counted, listed
@@ -88,6 +90,9 @@ class LedgerLife(Struct, frozen=True):
 
 
 _UNKNOWN: Mapping[int, LedgerLife] = {}
+_UNWRITTEN: WriteTimes = {}
+_Read = tuple[int, CursorState | None, str]
+"""An entry of a cursor ledger: its id, the state, and why it cannot be read."""
 
 
 class AckState(Answer, frozen=True):
@@ -141,13 +146,18 @@ def _imported_node(txn: Txn, path: str) -> Node | None:
 
 
 def iter_ack_states(
-    reader: EntryReader, topic: Topic, versions: Sequence[CursorVersion], lives: Mapping[int, LedgerLife] = _UNKNOWN
+    reader: EntryReader,
+    topic: Topic,
+    versions: Sequence[CursorVersion],
+    lives: Mapping[int, LedgerLife] = _UNKNOWN,
+    writes: WriteTimes = _UNWRITTEN,
 ) -> Iterator[AckState]:
     """Yield every recorded state of a cursor, oldest first: from the versions of its node and from the ledgers that these name.
 
-    ``lives``: what the history knows of these ledgers beyond the imported metadata, by ledger id.
+    ``lives``: what the history knows of these ledgers beyond the imported metadata, by ledger id; ``writes``: when their entries were
+    written.
     """
-    reading = _StatesReader(reader, topic, lives)
+    reading = _StatesReader(reader, topic, lives, writes)
     named: int | None = None
     for index, version in enumerate(versions):
         info = version.info
@@ -169,10 +179,11 @@ def iter_ack_states(
 class _StatesReader:
     """Yields states in their order: a time that one state cannot precede, no later state can precede."""
 
-    def __init__(self, reader: EntryReader, topic: Topic, lives: Mapping[int, LedgerLife]) -> None:
+    def __init__(self, reader: EntryReader, topic: Topic, lives: Mapping[int, LedgerLife], writes: WriteTimes) -> None:
         self._reader = reader
         self._topic = topic
         self._lives = lives
+        self._writes = writes
         self._floor: TimeBound | None = None
         self._pending: Intervals | None = None
         self._times: dict[Position, TimeBound | None] = {}
@@ -198,12 +209,30 @@ class _StatesReader:
         made = None if life.made_ms is None else TimeBound(life.made_ms, f"ledger {ledger_id} was made")
         # A broker writes entry 0 before its metadata names the ledger, so that version is later than entry 0.
         end_of_first = naming if end is None or naming.time_ms < end.time_ms else end
-        for entry_id, state, problem in _iter_ledger(self._reader, ledger_id):
-            after = end_of_first if entry_id == 0 else end
+        states = [*_iter_ledger(self._reader, ledger_id)]
+        for (entry_id, state, problem), written_by in zip(states, self._written_by(ledger_id, states), strict=True):
+            bounds = [bound for bound in (end_of_first if entry_id == 0 else end, written_by) if bound is not None]
+            after = min(bounds, key=lambda bound: bound.time_ms, default=None)
             known = naming if entry_id and version.since_known else made
+            write = self._writes.get((ledger_id, entry_id))
+            if write is not None and write.not_before_ms is not None:
+                known = _later(known, TimeBound(write.not_before_ms, f"a message before it in journal {write.file}"))
             before = self._raise(_later(known, self._proof(state)), after)
             undated = AckState(Position(ledger_id, entry_id), None, state, before, after, problem=problem)
             yield self._counted(undated)
+
+    def _written_by(self, ledger_id: int, states: Sequence[_Read]) -> list[TimeBound | None]:
+        """Return by when each state was written, by the journals: no later than any behind it."""
+        found: list[TimeBound | None] = []
+        earliest: TimeBound | None = None
+        for entry_id, _, _ in reversed(states):
+            write = self._writes.get((ledger_id, entry_id))
+            if write is not None and write.not_after_ms is not None:
+                bound = TimeBound(write.not_after_ms, f"a message behind it in journal {write.file}")
+                if earliest is None or bound.time_ms < earliest.time_ms:
+                    earliest = bound
+            found.append(earliest)
+        return found[::-1]
 
     def _raise(self, bound: TimeBound | None, end: TimeBound | None) -> TimeBound | None:
         """Return the latest time that this state or an earlier one proves; a time after ``end`` comes from a wrong
@@ -269,13 +298,13 @@ def _life(txn: Txn, ledger_id: int) -> LedgerLife:
     return LedgerLife(node.stat.created_ms, node.stat.modified_ms if closed else None)
 
 
-def _iter_ledger(reader: EntryReader, ledger_id: int) -> Iterator[tuple[int, CursorState | None, str]]:
+def _iter_ledger(reader: EntryReader, ledger_id: int) -> Iterator[_Read]:
     """Yield (entry id, state, problem) of each entry of a cursor ledger; a state in several parts counts if its footer exists."""
     try:
         last = read_ledger(reader.txn, ledger_id).last_entry_id
     except errors.LedgerNotFound:
         return
-    unclear: list[tuple[int, CursorState | None, str]] = []  # parts of a state may be: the footer behind them tells
+    unclear: list[_Read] = []  # parts of a state may be: the footer behind them tells
     for entry_id in range(last + 1):
         taken: list[bytes] = []
         try:
@@ -303,11 +332,21 @@ _CURSOR_KEY = CURSOR_KEY.encode()
 
 
 class CursorHistory(Struct):
-    """Versions by the path of a cursor, lives by the id of a cursor ledger, and sentences about unreadable parts."""
+    """Versions by the path of a cursor, lives by the id of a cursor ledger, and sentences about unreadable parts.
+
+    ``writes``: when entries of cursor ledgers were written.
+    """
 
     versions: dict[str, list[CursorVersion]] = field(default_factory=dict)
     lives: dict[int, LedgerLife] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    writes: WriteTimes = field(default_factory=dict)
+
+    def ledgers(self, txn: Txn, topic: Topic, subscription: str) -> set[int]:
+        """Return the cursor ledgers that are named, now or in the history."""
+        versions = self.versions.get(topic.name.cursor_path(subscription), [])
+        infos = [one.info for one in (*versions, *imported_versions(txn, topic, subscription))]
+        return {info.cursors_ledger_id for info in infos if info is not None and info.cursors_ledger_id >= 0}
 
     def states(self, reader: EntryReader, topic: Topic, subscription: str) -> Iterator[AckState]:
         """Yield every state of a subscription that is left; raises SubscriptionNotFound where nothing ever had its name."""
@@ -322,7 +361,7 @@ class CursorHistory(Struct):
                 topic=str(topic.name),
                 subscription=subscription,
             )
-        return iter_ack_states(reader, topic, [*versions, *new], self.lives)
+        return iter_ack_states(reader, topic, [*versions, *new], self.lives, self.writes)
 
 
 def find_cursor_history(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,6 +15,8 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.changes.resets import bit_words
 from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
+from pulsar_admin.store.codec.digest import DigestType
+from pulsar_admin.store.codec.entry import Entry as StoredEntry
 from pulsar_admin.store.codec.ledgermetadata import (
     LedgerState,
     decode_ledger_metadata,
@@ -22,10 +24,12 @@ from pulsar_admin.store.codec.ledgermetadata import (
     ledger_path,
 )
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger
+from pulsar_admin.store.codec.message import decode_entry_times
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.storeinfo import read_store_info
 from pulsar_admin.store.db.tree import Node, put_nodes, read_node
+from pulsar_admin.store.errors import EntryCorrupt
 from pulsar_admin.store.model.cursors import range_text, read_cursor
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import Topic, TopicLedger, read_topic
@@ -46,11 +50,13 @@ from pulsar_admin.store.recovery.ack_history import (
     state_of,
 )
 from pulsar_admin.store.recovery.deleted_nodes import Past
+from pulsar_admin.store.recovery.journal_times import journals_of, read_write_times
 from pulsar_admin.store.recovery.restore import read_topic_at
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
+from tests.encoders import encode_entry
 from tests.stores import copied, imported
-from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
+from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store, message_bytes
 from tests.worlds import TRIMMED, oracle
 
 FRESH, HOLES = "public/default/fresh", "crash-holes"
@@ -150,13 +156,68 @@ def test_zookeepers_history_has_every_state_that_the_broker_told() -> None:
     assert compared == 35
 
 
+def with_journals(reader: EntryReader, past: CursorHistory, rows: list[dict[str, Any]]) -> CursorHistory:
+    topics = [(read_topic(reader.txn, parse_topic(row["topic"])), row["subscription"]) for row in rows]
+    ledgers = {one for topic, name in topics for one in past.ledgers(reader.txn, topic, name)}
+    return replace(past, writes=read_write_times(journals_of(reader.txn), ledgers, lambda _: None))
+
+
+@pytest.mark.parametrize(("world", "bounded"), [("small", 9), ("cluster", 20)])
+def test_neighbours_in_the_journals_bound_a_state(world: str, bounded: int) -> None:
+    """No state was written before the broker had what it acknowledges, whatever was said of the time until which it was."""
+    with opened(imported(world, "crashed"), FRESH) as (reader, topic):
+        past = with_journals(reader, CursorHistory(), [{"topic": FRESH, "subscription": HOLES}])
+        found = list(past.states(reader, topic, HOLES))
+        times = {}
+        for entry in topic.iter_positions(topic.first_position):
+            with suppress(EntryCorrupt):
+                payload = reader.read(entry.ledger_id, entry.entry_id).payload
+                times[entry.ledger_id, entry.entry_id] = decode_entry_times(payload)[1]
+    entries, widths, ends = entries_of(topic), [], []
+    for state in found:
+        assert state.state is not None
+        if state.not_before is not None and state.not_after is not None:
+            received = max(times[one] or 0 for one in acknowledged(entries, state.state) if one in times)
+            assert received <= state.not_after.time_ms
+            widths.append(state.not_after.time_ms - state.not_before.time_ms)
+            ends.append(state.not_after.time_ms)
+    assert (len(widths), ends) == (bounded, sorted(ends))
+    assert min(widths) >= 0
+    assert max(widths) < 3_000
+    assert len(found) - bounded <= 1
+
+
+def test_a_message_that_was_long_on_its_way_and_a_later_copy_bound_nothing(tmp_path: Path) -> None:
+    """Journals of format 1, made here: (ledger, entry, broker time), 7 is the cursor's ledger."""
+
+    def journal(name: str, *rows: tuple[int, int, int]) -> Path:
+        frames = b""
+        for ledger_id, entry_id, time_ms in rows:
+            payload = b"state" if ledger_id == 7 else message_bytes(Made(time_ms, broker_ms=time_ms))
+            body = encode_entry(
+                StoredEntry(ledger_id, entry_id, entry_id - 1, 0, DigestType.CRC32C, memoryview(payload))
+            )
+            frames += len(body).to_bytes(4, "big") + body
+        (tmp_path / name).write_bytes(frames)
+        return tmp_path / name
+
+    late, on_time = T - 700, T + 40
+    first = journal("1.txn", (3, 0, T), (7, 0, 0), (3, 1, late), (3, 2, on_time), (3, 3, T + 5_000), (7, 1, 0))
+    second = journal("2.txn", (3, 9, T + 9_000), (7, 0, 0), (3, 10, T + 9_500))
+    found = read_write_times({second: 0, first: 0}, {7}, lambda _: None)
+    assert found == {
+        (7, 0): (T, T + 40 + 700, "1.txn"),
+        (7, 1): (T + 5_000, None, "1.txn"),
+    }
+
+
 def test_a_state_of_a_time_is_the_one_that_the_broker_told_then() -> None:
     """Of every mutation: what stood before it, when the one before was done, by ZooKeeper's history alone."""
     store, certain = imported("cluster", "crashed"), 0
     with open_store(store) as one, open_reader(one) as reader:
         mutations = oracle("cluster")["mutations"]
         paths = {parse_topic(row["topic"]).cursor_path(row["subscription"]) for row in mutations}
-        past = find_cursor_history(read_store_info(store).sources, (), paths)
+        past = with_journals(reader, find_cursor_history(read_store_info(store).sources, (), paths), mutations)
         done_ms = mutations[0]["at_ms"] - 1_500
         for row in mutations:
             topic = read_topic(reader.txn, parse_topic(row["topic"]))
@@ -308,14 +369,14 @@ def test_a_time_that_may_mean_several_states_is_refused_unless_one_is_chosen(cli
     words = ("--store", store, "topics", "reset-cursor", FRESH, "-s", HOLES, "--as-of")
     refused = cli(*words, "@1795253616300")
     assert refused.exit_code == 3
-    assert "269:0 to 269:15" in refused.stderr
+    assert "269:10 to 269:12" in refused.stderr
     assert "--if-unsure redeliver: consumers get all that any of these states had left, up to" in refused.stderr
-    for choice, state in (("redeliver", "269:0"), ("oldest", "269:0"), ("skip", "269:15"), ("newest", "269:15")):
+    for choice, state in (("redeliver", "269:10"), ("oldest", "269:10"), ("skip", "269:12"), ("newest", "269:12")):
         done = cli(*words, "@1795253616300", "--if-unsure", choice, "--dry-run", "-o", "json")
         assert done.exit_code == 0, done.stderr
         assert done.json["rule"] == f"as-of {state}"
         warnings = done.json["warnings"]
-        assert "may have been at 16 states" in warnings[-1]
+        assert "may have been at 3 states" in warnings[-1]
         assert ("is an older word for" in warnings[0]) == (choice in ("oldest", "newest"))
 
 
