@@ -231,13 +231,14 @@ def deletable_of(freed: Freed) -> plan.Deletable:
 
 def ledger_parts(reader: EntryReader, topic: Topic, intervals: cursors.Intervals) -> tuple[plan.LedgerPart, ...]:
     """Return the entries and bytes in ``intervals``, for each ledger."""
-    parts: dict[int, cursors.Extent] = {}
+    parts: dict[int, list[tuple[int, int]]] = {}
     for start, end in intervals:
         for ledger_id, first, last in cursors.iter_ledger_parts(topic, start, end):
             rank = topic.rank(Position(ledger_id, first))
-            here = extent_of_messages(reader, topic, ((rank, rank + last - first + 1),))
-            parts[ledger_id] = parts.get(ledger_id, cursors.Extent()) + here
-    return tuple(plan.LedgerPart(*one) for one in parts.items())
+            parts.setdefault(ledger_id, []).append((rank, rank + last - first + 1))
+    return tuple(
+        plan.LedgerPart(ledger_id, extent_of_messages(reader, topic, tuple(some))) for ledger_id, some in parts.items()
+    )
 
 
 # -- forward ----------------------------------------------------------------------------------------------------------

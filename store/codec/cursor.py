@@ -67,7 +67,7 @@ class RangeColumns(Sequence[tuple[Position, Position]]):
         return hash(tuple(self))
 
 
-Ranges = tuple[tuple[Position, Position], ...] | RangeColumns
+Ranges = Sequence[tuple[Position, Position]]
 BatchDeletes = Mapping[Position, tuple[int, ...]]
 _NO_DELETES: BatchDeletes = {}
 
