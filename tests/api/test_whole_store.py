@@ -363,7 +363,7 @@ def test_states_of_a_subscription_come_back_holes_included(tmp_path: Path) -> No
         assert number is not None
         store.undo(number)
         assert cursor.state() == before
-        with pytest.raises(pa.Refused, match="may have been at 16 states"):
+        with pytest.raises(pa.Refused, match=r"may have been at \d+ states, 269:\d+ to 269:12"):
             cursor.reset(as_of=1795253616300)
         assert not cursor.reset(as_of=1795253616300, if_unsure="oldest").changes_nothing
         with pytest.raises(pa.EntryNotFound, match="has no state 269:99"):
