@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.data import WORK
 from bench.generate import generate
 from bench.generate.spec import parse_count
-from bench.measuring import ADMIN, machine, median, run
+from bench.measuring import ADMIN, Run, machine, median, run
 from pulsar_admin.store.changes.log_writer import LedgerSpec, apply_written, write_ledgers
 from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, put_value_step
 from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
@@ -35,7 +35,7 @@ _NOW_MS = 1_700_000_000_000
 
 
 def state(count: int, form: str) -> bytes:
-    """A PositionInfo with COUNT ranges of one to four entries, gaps of one to four in front of each."""
+    """Return a PositionInfo with ``count`` ranges of one to four entries, and gaps of one to four before each."""
     source = random.Random(count)
     message, at = PositionInfo(ledgerId=1, entryId=-1), 0
     spans = []
@@ -60,7 +60,7 @@ def state(count: int, form: str) -> bytes:
 
 
 def make(path: Path, data: Path, count: int, form: str) -> None:
-    """Make the store at PATH from DATA, its subscription with COUNT ranges in a cursor ledger."""
+    """Make the store at ``path`` from ``data``, its subscription with ``count`` ranges in a cursor ledger."""
     run([ADMIN, "-q", "--store", path, "store", "import", "standalone", data])
     with (
         open_store(path, writable=True) as store,
@@ -117,7 +117,7 @@ def main() -> None:
     )
     print(f"|---|{'---|' * len(counts)}")
     for name, words in QUESTIONS.items():
-        took: dict[int, list] = {count: [] for count in counts}  # type: ignore[type-arg]
+        took: dict[int, list[Run]] = {count: [] for count in counts}
         for _ in range(arguments.runs + 1):  # in turn, so that all meet the same machine
             for count, store in stores.items():
                 took[count].append(run([ADMIN, "-q", "--store", store, *words]))

@@ -104,17 +104,22 @@ def find_unseen(txn: Txn, topic: Topic, intervals: Intervals, limit_ms: int, clo
     from pulsar_admin.store.model.publish_times import is_stated_earlier
 
     found: dict[int, Doubt] = {}
-    settled = set[int]()  # without a gap anywhere: each of very many intervals would go through all of a ledger again
+    whole: dict[int, Doubt | None] = {}  # of very many intervals, each would go through all of a ledger again
     for start, end in intervals:
         for ledger_id, first, last in iter_ledger_parts(topic, start, end):
             ledger = topic.ledger(ledger_id)
-            if ledger is None or ledger_id in found or ledger_id in settled:
+            if ledger is None or ledger_id in found:
                 continue
-            if 0 < (ledger.info.timestamp_ms or 0) < limit_ms or find_doubt(txn, ledger, ledger.entries) is None:
-                settled.add(ledger_id)
+            if ledger_id not in whole:
+                is_older = 0 < (ledger.info.timestamp_ms or 0) < limit_ms
+                doubt = None if is_older else find_doubt(txn, ledger, ledger.entries)
+                is_older = doubt is None or not doubt.unseen or is_stated_earlier(txn, topic, ledger, limit_ms, clock)
+                whole[ledger_id] = None if is_older else doubt
+            around = whole[ledger_id]
+            if around is None or last < around.first or around.last < first:
                 continue
             doubt = find_doubt(txn, ledger, last + 1, first=first)
-            if doubt is not None and doubt.unseen and not is_stated_earlier(txn, topic, ledger, limit_ms, clock):
+            if doubt is not None and doubt.unseen:
                 found[ledger_id] = replace(doubt, lost=0)
     return tuple(found.values())
 
