@@ -113,7 +113,7 @@ def slow_transactions(app: App, coordinator_id: int | None, time: int) -> Shown:
     "transactions transaction-buffer-stats",
     examples=["pulsar-admin transactions transaction-buffer-stats -t public/default/plain"],
     output="How far committed messages reach, how many transactions are open and were aborted; every entry is read.",
-    errors=[errors.TopicNotFound],
+    errors=[errors.TopicNotFound, errors.NotSeen],
     helps={**_TOPIC, **_LOW, "segment_stats": "Accepted and ignored: only snapshots of one message are shown."},
 )
 def buffer_stats(app: App, topic: str, low_water_mark: bool, segment_stats: bool) -> Shown:
@@ -125,7 +125,7 @@ def buffer_stats(app: App, topic: str, low_water_mark: bool, segment_stats: bool
     "transactions transaction-in-buffer-stats",
     examples=["pulsar-admin transactions transaction-in-buffer-stats -t public/default/plain -m 0 -l 1"],
     output="`startPosition` of an open one, and whether it was aborted.",
-    errors=[errors.TopicNotFound],
+    errors=[errors.TopicNotFound, errors.NotSeen],
     helps={**_TOPIC, **_TXN},
 )
 def in_buffer_stats(app: App, topic: str, most_sig_bits: int, least_sig_bits: int) -> Shown:

@@ -5,15 +5,22 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections import Counter, defaultdict
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pulsar_admin.store.codec.scalable import decode_scalable_topic
+from pulsar_admin.store.codec.transactions import TxnId
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.files import METADATA_FILE_ID, Damage, clear_damage, put_damage
+from pulsar_admin.store.db.tree import iter_nodes, put_nodes, read_node, tree_key
+from pulsar_admin.store.errors import NotSeen
 from pulsar_admin.store.model.scalable import iter_by_time
+from pulsar_admin.store.model.transactions import read_segment_states
 from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli
-from tests.stores import imported
+from tests.stores import copied, imported
 from tests.test_scalable import known
 from tests.versions import count
 from tests.worlds import GOLDEN, oracle
@@ -135,6 +142,52 @@ def test_what_is_committed_is_read(cli: Cli) -> None:
     before = [row["value"] for row in rows if [row["ledgerId"], row["entryId"]] <= [*map(int, last.split(":"))]]
     assert Counter(before) == Counter(row[2] for row in said(TOPICS[2])["rows"])
     assert [row["value"] for row in rows[len(before) :]] == [f"v{number}" for number in range(30, 40)]
+
+
+def test_what_the_metadata_does_not_say_of_a_transaction_is_not_known(cli: Cli, tmp_path: Path) -> None:
+    """A broker takes what it has no node of for committed (``MetadataTransactionBuffer``); here nodes may be old or lost."""
+    path, name = copied(WORLD, "clean", tmp_path), parse_topic(PAID)
+
+    def state(txn: Txn, number: int) -> str:
+        try:
+            return read_segment_states(txn, name).of(TxnId(number, 0))
+        except NotSeen:
+            return "unknown"
+
+    def work(txn: Txn) -> None:
+        def states() -> list[str]:
+            return [state(txn, number) for number in (1, 2, 3)]
+
+        def change(where: str, value: bytes) -> None:
+            put_nodes(txn, [read_node(txn, where)._replace(value=value)])
+
+        assert states() == ["COMMITTED", "ABORTED", "OPEN"]
+        change("/txn/id/1_0", b"{")
+        assert states() == ["unknown", "ABORTED", "OPEN"]
+        txn.delete("tree", tree_key("/txn/id/1_0"))
+        assert states() == ["COMMITTED", "ABORTED", "OPEN"]
+        lost = Damage(METADATA_FILE_ID, 7, 9, "metadata /txn/segment-state/aborted/x: a value of 3 bytes", -1, -1)
+        put_damage(txn, lost)
+        assert states() == ["unknown", "ABORTED", "OPEN"]
+        clear_damage(txn, METADATA_FILE_ID)
+        txn.delete("tree", tree_key("/txn/id/3_0"))
+        assert states() == ["COMMITTED", "ABORTED", "ABORTED"]
+        for value in (b'{"next":0}', b"{}", b"{"):
+            change("/txn/tc-seq/1", value)
+            assert states() == ["unknown", "ABORTED", "ABORTED"], value
+        for node in [*iter_nodes(txn, "/txn/")]:
+            txn.delete("tree", tree_key(node.path))
+        assert states() == ["unknown"] * 3
+
+    with open_store(path, writable=True) as store:
+        store.write(work)
+    found = cli("--store", path, *f"topics read topic://{TOPICS[2]} --value -o jsonl".split())
+    assert found.exit_code == 1
+    assert {row["value"] for row in found.json_lines} < {row["value"] for row in read(cli, TOPICS[2])}
+    assert "transaction (1,0): the metadata does not say whether it was committed" in found.stderr
+    stats = cli("--store", path, *f"transactions transaction-buffer-stats -t {PAID}".split())
+    assert stats.exit_code == 6
+    assert "the metadata does not say" in stats.stderr
 
 
 @pytest.mark.deep

@@ -542,7 +542,7 @@ class TopicFacts:
     @fact
     def buffer(self) -> Buffer | Unknown:
         """What its entries say of transactions; every entry is read."""
-        return Unknown.unless(lambda: read_buffer(self.reader, self.topic.name))
+        return Unknown.unless(lambda: read_buffer(self.reader, self.topic.name).check())
 
     @fact
     def subscriptions(self) -> tuple[SubscriptionFacts, ...]:

@@ -15,7 +15,7 @@ from pulsar_admin.store.model.broken import NO_LEDGER, NO_METADATA, BrokenLedger
 from pulsar_admin.store.model.cursors import PENDING_ACK_CURSOR, read_cursor
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, find_pending_ack_logs, may_be_broken, read_topic
-from pulsar_admin.store.model.transactions import OpenTransaction, coordinator_ids, read_coordinator, read_states
+from pulsar_admin.store.model.transactions import OpenTransaction, coordinator_ids, read_coordinator
 from pulsar_admin.store.names import PENDING_ACK_SUFFIX, SEGMENT, Position, TopicName
 
 _SNAPSHOTS = ("__transaction_buffer_snapshot", "__transaction_buffer_snapshot_indexes")
@@ -38,7 +38,7 @@ def has_snapshot(reader: EntryReader, name: TopicName) -> bool:
     Upstream: ``SingleSnapshotAbortedTxnProcessorImpl``, ``SnapshotSegmentAbortedTxnProcessorImpl``; the key is the topic's name.
     """
     if name.domain == SEGMENT:
-        return bool(read_states(reader.txn)) or any(iter_children(reader.txn, "/txn/segment-state/aborted"))
+        return any(any(iter_children(reader.txn, root)) for root in ("/txn/id", "/txn/segment-state/aborted"))
     from pulsar_admin.store.compaction.reading import iter_view  # few topics have transactions
     from pulsar_admin.store.model.compacted_view import open_view
 

@@ -36,6 +36,7 @@ from pulsar_admin.store.errors import (
     InvalidValue,
     LimitExceeded,
     NothingMatches,
+    NotSeen,
     NotWritable,
     SourceChanged,
     StoreError,
@@ -175,11 +176,15 @@ class MessageReader:
     def _is_committed(self, transaction: tuple[int, int], position: Position, ahead: Iterable[Position]) -> bool:
         """Whether a commit marker for ``transaction`` follows; reads the rest of the topic once, when the first one comes up.
 
-        Of a segment the metadata store says it.
+        Of a segment the metadata store says it; where it does not, that is one of ``errors``.
         """
         states = self.segment_states(position)
         if states is not None:
-            return states.of(TxnId(*transaction)) == COMMITTED
+            try:
+                return states.of(TxnId(*transaction)) == COMMITTED
+            except NotSeen as error:
+                self.errors.append(NotSeen(f"entry {position}: {error.message}", hint=error.hint, **error.context))
+                return False
         if not self._outcomes_known:
             self._outcomes_known = True
             rest = ahead.rest() if isinstance(ahead, _Ahead) else ()

@@ -7,6 +7,7 @@ are in the metadata store, ``TransactionCoordinatorV5``, ``MetadataTransactionBu
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 
 from msgspec import Struct, field
 
@@ -14,8 +15,9 @@ from pulsar_admin.store.codec import transactions
 from pulsar_admin.store.codec.message import decode_message_entry, transaction_id
 from pulsar_admin.store.codec.policies import decode_json_object
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.db.tree import find_node, iter_children, iter_nodes
-from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, NotFound
+from pulsar_admin.store.db.files import WHOLE_METADATA, iter_metadata_damage
+from pulsar_admin.store.db.tree import Node, find_node, iter_children, iter_nodes
+from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, MetadataCorrupt, NotFound, NotSeen
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import (
@@ -72,49 +74,98 @@ def coordinator_ids(txn: Txn) -> list[int]:
     return sorted(int(number) for number in numbers if number.isascii() and number.isdigit())
 
 
-def read_states(txn: Txn) -> dict[transactions.TxnId, str]:
-    """Return the state of each transaction of segments that the metadata store still has; raises MetadataCorrupt."""
-    return {
-        transactions.txn_of_key(node.path.rpartition("/")[2], node.path): transactions.decode_txn_header(
-            node.value, node.path
-        )[0]
-        for node in iter_nodes(txn, f"{_HEADERS}/")
-    }
+def read_states(txn: Txn) -> dict[transactions.TxnId, str | None]:
+    """Return the state of each transaction of segments that the metadata store still has, None where its node is damaged."""
+    states: dict[transactions.TxnId, str | None] = {}
+    for node in iter_nodes(txn, f"{_HEADERS}/"):
+        with suppress(MetadataCorrupt):  # no transaction has such a name
+            id_ = transactions.txn_of_key(node.path.rpartition("/")[2], node.path)
+            states[id_] = None
+            states[id_], _, _ = transactions.decode_txn_header(node.value, node.path)
+    return states
 
 
 class SegmentStates(Struct, frozen=True):
-    """What the metadata store says of the transactions that wrote to a segment."""
+    """What the metadata store says of the transactions that wrote to a segment. ``given``: coordinator → the next number it gives."""
 
-    states: Mapping[transactions.TxnId, str]
+    states: Mapping[transactions.TxnId, str | None]
     aborted: Collection[transactions.TxnId]
+    given: Mapping[int, int]
 
     def of(self, txn: transactions.TxnId) -> str:
-        """Return the state of a transaction: a broker forgets one that is over, and lists it while a segment has entries of it if it was
-        aborted."""
-        return transactions.ABORTED if txn in self.aborted else self.states.get(txn, transactions.COMMITTED)
+        """Return the state of a transaction; raises NotSeen for one of which the metadata store says nothing.
+
+        A broker forgets one that is over, and lists it while a segment has entries of it if it was aborted.
+        """
+        known = transactions.COMMITTED if 0 <= txn.least < self.given.get(txn.most, 0) else None
+        state = transactions.ABORTED if txn in self.aborted else self.states.get(txn, known)
+        if state is None:
+            raise NotSeen(
+                f"transaction {txn}: the metadata does not say whether it was committed",
+                hint="import metadata that is as new as the ledgers and has the tree /txn",
+                transaction=str(txn),
+            )
+        return state
 
 
 def read_segment_states(txn: Txn, name: TopicName) -> SegmentStates:
-    """Return the states of transactions for the segment ``name``; raises MetadataCorrupt."""
-    root = f"{_ABORTED}/{encode_name(str(name))}:"
-    listed = iter_nodes(txn, root)
-    aborted = {transactions.txn_of_key(node.path.removeprefix(root), node.path) for node in listed}
-    return SegmentStates(read_states(txn), aborted)
+    """Return the states of transactions for the segment ``name``.
+
+    What is damaged is not known, and where nodes may be lost, neither is what no node names.
+    """
+    root, headers = f"{_ABORTED}/{encode_name(str(name))}:", read_states(txn)
+    states = dict(headers)
+    has_all = not any(one.offset >= WHOLE_METADATA or " /txn/" in one.reason for one in iter_metadata_damage(txn))
+    aborted, given = set[transactions.TxnId](), dict[int, int]()
+    for node in iter_nodes(txn, root):
+        with suppress(MetadataCorrupt):
+            aborted.add(transactions.txn_of_key(node.path.removeprefix(root), node.path))
+    for key, node in _iter_operation_nodes(txn):
+        with suppress(MetadataCorrupt):
+            id_ = transactions.txn_of_key(key, node.path)
+            if id_ in headers:
+                continue
+            try:
+                operation = transactions.decode_txn_operation(node.value, node.path)
+            except MetadataCorrupt:
+                states[id_] = None
+                continue
+            if has_all and operation.subscription is None and operation.segment == str(name):
+                aborted.add(id_)  # so a broker takes one without a header
+    for number in coordinator_ids(txn) if has_all else ():
+        with suppress(MetadataCorrupt):
+            given[number] = _next_number(txn, number)
+    return SegmentStates(states, aborted, given)
+
+
+def _next_number(txn: Txn, coordinator_id: int) -> int:
+    """Return the number that a coordinator gives to the next transaction of segments, 0 where it gave none; raises MetadataCorrupt."""
+    node = find_node(txn, f"{_SEQUENCES}/{coordinator_id}")
+    if node is None:
+        return 0
+    following = decode_json_object(node.value, node.path).get("next")
+    if type(following) is not int:
+        raise MetadataCorrupt(f"{node.path}: no TcSequence", where=node.path, found=node.value[:64].hex())
+    return following
+
+
+def _iter_operation_nodes(txn: Txn) -> Iterator[tuple[str, Node]]:
+    """Yield what transactions of segments did, each after the key of the transaction."""
+    for node in iter_nodes(txn, f"{_OPERATIONS}/"):
+        key, is_operation, _ = node.path.rpartition("/")[2].partition("-")
+        if is_operation:  # else it counts them
+            yield key, node
 
 
 def _iter_operations(txn: Txn) -> Iterator[tuple[transactions.TxnId, transactions.TxnOperation]]:
     """Yield what transactions of segments did, in their order."""
-    for node in iter_nodes(txn, f"{_OPERATIONS}/"):
-        key, is_operation, _ = node.path.rpartition("/")[2].partition("-")
-        if is_operation:  # else it counts them
-            yield transactions.txn_of_key(key, node.path), transactions.decode_txn_operation(node.value, node.path)
+    for key, node in _iter_operation_nodes(txn):
+        yield transactions.txn_of_key(key, node.path), transactions.decode_txn_operation(node.value, node.path)
 
 
 def _read_of_segments(txn: Txn, coordinator_id: int) -> tuple[int, dict[transactions.TxnId, OpenTransaction]]:
     """Return the newest number that a coordinator gave to a transaction of segments, and those that are open."""
-    sequence = find_node(txn, f"{_SEQUENCES}/{coordinator_id}")
-    following = None if sequence is None else decode_json_object(sequence.value, sequence.path).get("next")
-    last_id = following - 1 if type(following) is int else -1
+    last_id = _next_number(txn, coordinator_id) - 1
     open_: dict[transactions.TxnId, OpenTransaction] = {}
     for node in iter_nodes(txn, f"{_HEADERS}/{coordinator_id}_"):
         id_ = transactions.txn_of_key(node.path.rpartition("/")[2], node.path)
@@ -181,15 +232,19 @@ def read_pending_acks(
     """Return the open transactions with acknowledgements on a subscription → the position of a cumulative one.
 
     ``end``: the entry of the log at which a replay stops, None for after the last one. Returns None where there is no log of them.
-    Raises EntryCorrupt, Unsupported.
+    Raises EntryCorrupt, MetadataCorrupt, Unsupported.
     """
     log = name.pending_ack(subscription)
     open_: dict[transactions.TxnId, Position | None] = {}
     if name.domain == SEGMENT:
         states = read_states(reader.txn)
         for id_, operation in _iter_operations(reader.txn):
-            is_its = (operation.segment, operation.subscription) == (str(name), subscription)
-            if is_its and states.get(id_) == transactions.OPEN:
+            if (operation.segment, operation.subscription) != (str(name), subscription):
+                continue
+            state = states.get(id_, transactions.ABORTED)
+            if state is None:
+                raise MetadataCorrupt(f"{_HEADERS}/{id_.most}_{id_.least}: no TxnHeader", transaction=str(id_))
+            if state == transactions.OPEN:
                 open_[id_] = operation.position if operation.is_cumulative else open_.get(id_)
         return open_ or None
     if find_node(reader.txn, log.path) is None:
@@ -211,11 +266,18 @@ def _payloads(reader: EntryReader, topic: Topic, end: Position | None = None) ->
 
 
 class Buffer(Struct):
-    """What the entries of a topic say of transactions: first entries of open ones, and those that were aborted."""
+    """What the entries of a topic say of transactions: first entries of open ones, those that were aborted, those not known."""
 
     first: dict[transactions.TxnId, Position] = field(default_factory=dict)
     aborted: set[transactions.TxnId] = field(default_factory=set)
+    unknown: dict[transactions.TxnId, NotSeen] = field(default_factory=dict)
     any: bool = False
+
+    def check(self) -> Buffer:
+        """Return it; raises NotSeen where it does not know the state of a transaction."""
+        for error in self.unknown.values():
+            raise error
+        return self
 
 
 def read_buffer(reader: EntryReader, name: TopicName) -> Buffer:
@@ -235,7 +297,11 @@ def read_buffer(reader: EntryReader, name: TopicName) -> Buffer:
         buffer.any = True
         txn = transactions.TxnId(*found)
         if states is not None:  # no marker is in the segment
-            state = states.of(txn)
+            try:
+                state = states.of(txn)
+            except NotSeen as error:
+                buffer.unknown[txn] = error
+                continue
             if state == transactions.ABORTED:
                 buffer.aborted.add(txn)
             elif state == transactions.OPEN:

@@ -135,14 +135,16 @@ def log_stats(reader: EntryReader, name: TopicName, shown: str | None = None, *,
 
 
 def in_buffer(buffer: Buffer, txn: TxnId) -> InBuffer:
-    """Return what a topic knows of one transaction."""
+    """Return what a topic knows of one transaction; raises NotSeen."""
+    if txn in buffer.unknown:
+        raise buffer.unknown[txn]
     first = buffer.first.get(txn)
     return InBuffer(None if first is None else str(first), txn in buffer.aborted)
 
 
 def buffer_stats(reader: EntryReader, name: TopicName) -> BufferStats:
-    """Return what ``transaction-buffer-stats`` shows."""
-    topic, buffer = read_topic(reader.txn, name), read_buffer(reader, name)
+    """Return what ``transaction-buffer-stats`` shows; raises NotSeen."""
+    topic, buffer = read_topic(reader.txn, name), read_buffer(reader, name).check()
     first = min(buffer.first.values(), default=None)
     return BufferStats(
         state=TransactionState.READY if buffer.any else TransactionState.NO_SNAPSHOT,
