@@ -102,6 +102,21 @@ class Settings(Struct, frozen=True):
     """Whose tables; None: those of the only cluster there."""
 
 
+def check_path(text: str) -> None:
+    """Raise InvalidValue for a URL where only files of this machine are read: as a path it would be another one."""
+    scheme, colon, _ = text.partition("://")
+    if not colon or not scheme.isascii() or not scheme.replace("+", "").isalnum():
+        return
+    from pulsar_admin.store.scan.sources import shown_path
+
+    raise InvalidValue(
+        f"{shown_path(text)} is a URL, and a path of this machine is needed here",
+        hint="mount it, or copy the files; `logs verify`, `logs dump`, `store import cluster --bookie` with "
+        "--fetch-to, and pulsar_entries on Spark read URLs",
+        value=shown_path(text),
+    )
+
+
 def build_settings(given: Mapping[str, Any]) -> Settings:  # Any: raw option values from click
     """Return the settings from command line options, environment and file; raises InvalidValue."""
     # Imported here: --help builds no settings and needs none of them.
@@ -115,6 +130,7 @@ def build_settings(given: Mapping[str, Any]) -> Settings:  # Any: raw option val
         values[name] = _flag(name, values.get(name, False))
     if given.get("fail_if_any") and given.get("fail_if_none"):
         raise InvalidValue("--fail-if-any and --fail-if-none: one of them always fails; give the one that is meant")
+    check_path(str(values.get("store", "")))
     now_ms, tz, memory_bytes, wait_ms = _spelled(values)
     quiet = values["quiet"] or values["no_progress"]
     return Settings(

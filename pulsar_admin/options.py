@@ -300,24 +300,15 @@ class Command(TakesGlobals):
             raise
 
     def _check_urls(self, ctx: click.Context) -> None:
-        """Raise InvalidValue for a URL where only files of this machine are read: as a path it would be another one."""
+        """Raise InvalidValue for a URL where only files of this machine are read."""
+        from pulsar_admin.config import check_path
+
         raw, _, _ = self.make_parser(ctx).parse_args(list(ctx.meta[WORDS]))
         for param in self.own_params:
             given = raw.get(param.name or "")
             for value in [given] if isinstance(given, str) else given if isinstance(given, (list, tuple)) else ():
-                if (
-                    type(param.type) is click.Path
-                    and isinstance(value, str)
-                    and re.match(r"[a-z][a-z0-9+.-]*://", value)
-                ):
-                    from pulsar_admin.store.scan.sources import shown_path
-
-                    raise InvalidValue(
-                        f"{shown_path(value)} is a URL, and a path of this machine is needed here",
-                        hint="mount it, or copy the files; `logs verify`, `logs dump`, `store import cluster --bookie` with "
-                        "--fetch-to, and pulsar_entries on Spark read URLs",
-                        value=shown_path(value),
-                    )
+                if type(param.type) is click.Path and isinstance(value, str):
+                    check_path(value)
 
     def _check_rows(self, ctx: click.Context) -> None:
         """Raise UsageError for row options that would fail only after the change is made."""

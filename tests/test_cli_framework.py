@@ -284,6 +284,7 @@ def test_version(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
         (["--now", "yesterdayish", "sample", "parse"], "yesterdayish"),
         (["--memory", "lots", "sample", "parse"], "lots"),
         (["--jobs", "0", "sample", "parse"], "0"),
+        (["--store", "S3://key:secret@b/x", "sample", "parse"], "S3://b/x is a URL, and a path of this machine"),
         (["sample", "each", "a", "--spark", "--spark-conf", "novalue"], "key=value"),
         (["sample", "parse", "--nonsense"], "--nonsense"),
         (["sample", "names"], "NAMESPACE"),

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+import pulsar_admin
 from pulsar_admin.errors import Failure
 from pulsar_admin.store.engine.secrets import hide_secrets, hide_url
 from pulsar_admin.store.engine.spark_session import cause_of
-from pulsar_admin.store.errors import MissingComponent
+from pulsar_admin.store.errors import MissingComponent, StoreError
 from tests.conftest import Cli
 
 SECRET = "geheim'+/=42"
@@ -97,6 +98,16 @@ def test_no_pyspark_is_still_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyspark", None)
     with pytest.raises(MissingComponent), open_session(SparkOptions(master="spark://h:99999")):
         pass
+
+
+@pytest.mark.parametrize("url", ["s3://KEY:hidden@[b/x/0.log", "s3://KEY:hid/den@b/0.log", "foo://KEY:hidden@b/0.log"])
+def test_what_a_file_system_says_of_a_url_is_hidden(url: str) -> None:
+    with pytest.raises(StoreError) as raised:
+        pulsar_admin.verify_logs(url)
+    said = raised.value.message
+    assert "cannot be read" in said or "no file system" in said
+    assert not any(word in said + repr(raised.value.context) for word in ("KEY", "hidden", "den@"))
+    assert raised.value.__suppress_context__
 
 
 @pytest.mark.parametrize("target", ["namespaces acme/orders", "topics acme/orders/compacted"])

@@ -31,7 +31,7 @@ READ_AHEAD_BYTES = 1 << 20  # behind a slice's end: its last record may reach ov
 _REQUEST_BYTES = 8 << 20
 _BESIDE = (COOKIE_FILE, LAST_MARK_FILE)  # what a glob of a bookie's directory meets
 _ALTERNATIVES_MAX = 10_000
-_URL_SIGNS = ":/?#[]@!$&'()*+,;=%"
+_URL_SIGNS = ":/?[]@!$&'()*+,;=%"  # a key may have a #
 _RETRY_S = 20
 _TEXT_BYTES = 300
 _FILE_URL = re.compile(r"^file:(//)?(?=/(?!/))")
@@ -204,7 +204,7 @@ def translated(where: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise errors.SourceNotFound(f"{where} is not there", hint="check the bucket and the path") from error
     except (OSError, ValueError, ArrowException) as error:
-        raise _explained(where, str(error)) from error
+        raise _explained(where, hide_secrets(str(error))) from None  # its text has the URL
 
 
 def _explained(where: str, text: str) -> errors.StoreError:

@@ -69,3 +69,7 @@ def test_a_glob_that_meets_a_database_takes_no_file_of_it(bookies: Path) -> None
 def test_a_file_is_itself_whatever_its_name_is_and_comes_once(bookies: Path) -> None:
     named = str(bookies / "bookie[2]" / "current" / "1.log")
     assert [path for path, _, _ in source_files([named, named])] == [named]
+    url = f"file://{bookies}/a #1/%20.log"
+    (bookies / "a #1").mkdir()
+    shutil.copy(logs() / "0.log", bookies / "a #1" / "%20.log")
+    assert [path for path, _, _ in source_files([url])] == [url]
