@@ -13,6 +13,8 @@ from pulsar_admin.config import Settings, java_home
 from pulsar_admin.store.errors import NotOnWorkers, StoreError
 
 if TYPE_CHECKING:
+    import logging
+
     import pyarrow as pa
 
     from pulsar_admin.results import Results
@@ -121,7 +123,17 @@ class SparkOnDemand:
                 self.started_s = time.monotonic()
                 self._engine = self.stack.enter_context(open_engine(self.settings))
                 self._engine.failed = self.failed
+                from logging import getLogger  # with Spark, which has it
+
+                log = getLogger("pulsar_admin.store.engine.workers")
+                log.addFilter(self._say)
+                self.stack.callback(log.removeFilter, self._say)
             return self._engine
+
+    def _say(self, record: logging.LogRecord) -> bool:
+        """Warn of what is logged, as of everything else; return that nothing more is to be done with it."""
+        self.results.warn(record.getMessage())
+        return False
 
     @contextmanager
     def _noting(self) -> Iterator[None]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -70,6 +73,21 @@ def test_the_engine_follows_from_the_size_and_the_options(
     with choose_engine(_settings(**given), size_bytes, [], Said()) as choice:
         assert type(choice.engine) is kind
         assert ("--spark-master" in choice.advice) == (size_bytes == 8 << 40 and kind is LocalEngine)
+
+
+def test_what_waiting_for_executors_logs_is_a_warning_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = nullcontext(SimpleNamespace(failed=[], slots=1))
+    monkeypatch.setattr("pulsar_admin.engine.open_engine", lambda settings: engine)
+    log, said = logging.getLogger("pulsar_admin.store.engine.workers"), Said()
+    monkeypatch.setattr(log, "disabled", False)
+    log.setLevel(logging.WARNING)
+    with choose_engine(_settings(spark=True), 1000, [], said) as choice:
+        assert choice.engine is not None
+        assert choice.engine.slots == 1
+        log.warning("no executor")
+    assert said.warnings == ["no executor"]
+    log.warning("nobody's")
+    assert said.warnings == ["no executor"]
 
 
 @pytest.mark.parametrize(("pays_bytes", "in_processes"), [(1, True), (PROCESSES_PAY_BYTES, False)])

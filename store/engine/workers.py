@@ -59,6 +59,7 @@ _HOSTS_SHOWN = 3
 _LOOK_S = 0.5
 _SILENT_S = 15  # an executor starts within
 _GIVE_UP_S = 300  # pods and containers on machines that start themselves need minutes
+_TAG = "pulsar-admin-asks"
 _LOG = logging.getLogger(__name__)
 _PREPARED: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 """Sessions whose executors can run slices, and the directories that these see."""
@@ -196,6 +197,7 @@ def _ask(session: SparkSession, request: Mapping[str, Any]) -> list[_Found]:  # 
         f"from __future__ import annotations\nimport {names}\nfrom importlib.util import find_spec\n{getsource(answer)}"
     )
     answers: dict[str, _Found] = {}
+    asked: Future[list[str]] | None = None
     pool = ThreadPoolExecutor(1)
     try:
         for _ in range(_ROUNDS):
@@ -212,6 +214,8 @@ def _ask(session: SparkSession, request: Mapping[str, Any]) -> list[_Found]:  # 
         raise job_error(text_of(error)) from None
     finally:
         pool.shutdown(wait=False)
+        if asked is not None and not asked.done() and not is_connect(session):
+            session.sparkContext.cancelJobsWithTag(_TAG)  # what no query asks is not interrupted
     return list(answers.values())
 
 
@@ -222,6 +226,7 @@ def _ask_shell(session: SparkSession, program: str, request: str) -> list[str]:
     script = 'said=$({ "$@"; cat >/dev/null; } 2>&1 | tail -n 1); printf "%s|%s|%s\\n" "$HOSTNAME" "$PWD" "$said"'
     words = ["bash", "-c", script, "bash", session.sparkContext.pythonExec, "-c", program]
     tasks = core_count(session)
+    session.sparkContext.addJobTag(_TAG)
     asked = session.sparkContext._jsc.parallelize([request] * tasks, tasks).pipe(words)
     return [*map(str, asked.collect())]
 

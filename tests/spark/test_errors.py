@@ -6,13 +6,14 @@ import os
 import socket
 import subprocess
 import sys
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from py4j.protocol import Py4JError
 
 from pulsar_admin.store.engine.spark_session import (
     SparkOptions,
@@ -22,7 +23,7 @@ from pulsar_admin.store.engine.spark_session import (
     job_error,
     open_session,
 )
-from pulsar_admin.store.engine.workers import _check_files, _check_python, _Found, answer, wait_for
+from pulsar_admin.store.engine.workers import _ask, _check_files, _check_python, _Found, answer, wait_for
 from pulsar_admin.store.errors import LimitExceeded, MissingComponent, NotOnWorkers, Refused, StoreError
 from tests.conftest import Cli
 from tests.spark.servers import bare_python
@@ -346,6 +347,26 @@ def test_no_executor_starts(monkeypatch: pytest.MonkeyPatch) -> None:
 
     wait_for(session, [done, Future()], look)
     assert len(looks) == 30
+
+
+@pytest.mark.spark
+def test_a_question_that_is_given_up_holds_no_core(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No query asks it: what is interrupted of a session is not that."""
+    where = "pulsar_admin.store.engine.workers"
+    asked: list[Future[list[str]]] = []
+
+    def give_up(session: SparkSession, jobs: list[Future[list[str]]]) -> None:
+        asked.extend(jobs)
+        while not session.sparkContext.statusTracker().getActiveJobsIds():
+            assert not wait(jobs, 0.05).done
+        raise MissingComponent("no executor has started")
+
+    monkeypatch.setattr(f"{where}.wait_for", give_up)
+    monkeypatch.setattr(f"{where}.getsource", lambda _: "import time\ntime.sleep(20)\n")
+    with pytest.raises(MissingComponent):
+        _ask(spark, {})
+    with pytest.raises(Py4JError, match="cancelled"):
+        asked[0].result(10)
 
 
 @pytest.mark.spark
