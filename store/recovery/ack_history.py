@@ -91,6 +91,7 @@ class LedgerLife(Struct, frozen=True):
 
 _UNKNOWN: Mapping[int, LedgerLife] = {}
 _UNWRITTEN: WriteTimes = {}
+_BROKER_TIME = "broker time"
 _Read = tuple[int, CursorState | None, str]
 """An entry of a cursor ledger: its id, the state, and why it cannot be read."""
 
@@ -222,12 +223,18 @@ class _StatesReader:
             yield self._counted(undated)
 
     def _written_by(self, ledger_id: int, states: Sequence[_Read]) -> list[TimeBound | None]:
-        """Return by when each state was written, by the journals: no later than any behind it."""
+        """Return by when each state was written, by the journals: no later than any behind it.
+
+        Where a broker got what a state acknowledges only later, the message behind it is an old one that autorecovery wrote.
+        """
         found: list[TimeBound | None] = []
         earliest: TimeBound | None = None
-        for entry_id, _, _ in reversed(states):
+        for entry_id, state, _ in reversed(states):
             write = self._writes.get((ledger_id, entry_id))
             if write is not None and write.not_after_ms is not None:
+                proof = self._proof(state)
+                if proof is not None and proof.by.startswith(_BROKER_TIME) and proof.time_ms > write.not_after_ms:
+                    continue
                 bound = TimeBound(write.not_after_ms, f"a message behind it in journal {write.file}")
                 if earliest is None or bound.time_ms < earliest.time_ms:
                     earliest = bound
@@ -258,7 +265,7 @@ class _StatesReader:
                 publish_ms, broker_ms = decode_entry_times(payload)
                 time = TimeBound(publish_ms, f"publish time of {position}, by its producer's clock")
                 if broker_ms is not None:
-                    time = TimeBound(broker_ms, f"broker time of {position}")
+                    time = TimeBound(broker_ms, f"{_BROKER_TIME} of {position}")
             self._times[position] = time
         return self._times[position]
 

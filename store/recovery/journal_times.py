@@ -3,6 +3,9 @@
 A journal has the entries of all ledgers in the order in which they came, and messages carry the time at which their broker
 got them (``broker_timestamp``). So an entry came after the broker had every message before it, and no later than the first one
 behind it came. How long messages are on the way shows in the journal itself: later ones are older than earlier ones.
+
+Autorecovery writes entries that are old. They tell nothing of when those before them came: a message that is older than one before
+it, or than the journals of the bookie, whose first is named by its time (``Journal``, BookKeeper 4.17), is none of those behind.
 """
 
 from __future__ import annotations
@@ -67,6 +70,7 @@ def _times_in(path: Path, ledgers: Collection[int]) -> Iterator[tuple[Ids, Write
 
     before: deque[journal.JournalEntry] = deque(maxlen=_AROUND)
     waiting: deque[tuple[Ids, tuple[journal.JournalEntry, ...], list[journal.JournalEntry]]] = deque()
+    begun_ms = journal.journal_id_of(path.name) or 0
     with open_file(path) as file:
         data = FileBytes(file, path.stat().st_size)
         times = _BrokerTimes(data)
@@ -82,10 +86,10 @@ def _times_in(path: Path, ledgers: Collection[int]) -> Iterator[tuple[Ids, Write
                     after.append(item)
                 while waiting and len(waiting[0][2]) == _AROUND:
                     ids, earlier, later = waiting.popleft()
-                    yield ids, _between(times.of(earlier), times.of(later), path.name)
+                    yield ids, _between(times.of(earlier), times.of(later), begun_ms, path.name)
         finally:
             rest = [(ids, times.of(earlier), times.of(later)) for ids, earlier, later in waiting]
-    yield from ((ids, _between(earlier, later, path.name)) for ids, earlier, later in rest)
+    yield from ((ids, _between(earlier, later, begun_ms, path.name)) for ids, earlier, later in rest)
 
 
 class _BrokerTimes:
@@ -111,13 +115,13 @@ class _BrokerTimes:
         return self._found[entry.offset]
 
 
-def _between(before: Sequence[int], after: Sequence[int], file: str) -> WriteTime:
+def _between(before: Sequence[int], after: Sequence[int], begun_ms: int, file: str) -> WriteTime:
     late = newest = 0
     for time in (*before, *after):
         newest = max(newest, time)
         late = max(late, newest - time)
     low = max(before, default=None)
-    behind = next((time for time in after if low is None or time >= low), None)
+    behind = next((time for time in after if time >= max(begun_ms, low or 0)), None)
     return WriteTime(low, None if behind is None else behind + max(late, _ON_THE_WAY_MS), file)
 
 

@@ -204,10 +204,16 @@ def test_a_message_that_was_long_on_its_way_and_a_later_copy_bound_nothing(tmp_p
     late, on_time = T - 700, T + 40
     first = journal("1.txn", (3, 0, T), (7, 0, 0), (3, 1, late), (3, 2, on_time), (3, 3, T + 5_000), (7, 1, 0))
     second = journal("2.txn", (3, 9, T + 9_000), (7, 0, 0), (3, 10, T + 9_500))
-    found = read_write_times({second: 0, first: 0}, {7}, lambda _: None)
+    # Of a bookie that began at T + 20 s by the name: what autorecovery writes there is older.
+    recovered = journal(
+        f"{T + 20_000:x}.txn", (7, 2, 0), (2, 0, T - 9_000), (2, 1, T - 8_000), (7, 3, 0), (3, 11, T + 21_000)
+    )
+    found = read_write_times({second: 0, first: 0, recovered: 0}, {7}, lambda _: None)
     assert found == {
         (7, 0): (T, T + 40 + 700, "1.txn"),
         (7, 1): (T + 5_000, None, "1.txn"),
+        (7, 2): (None, T + 21_000 + 100, recovered.name),
+        (7, 3): (T - 8_000, T + 21_000 + 100, recovered.name),
     }
 
 
