@@ -12,8 +12,10 @@ import pytest
 
 from pulsar_admin.config import Settings, build_settings
 from pulsar_admin.engine import PROCESSES_PAY_BYTES, SparkOnDemand, choose_engine, spark_advice, spark_note
-from pulsar_admin.store.engine.local import LocalEngine
+from pulsar_admin.store.engine.local import AHEAD, LocalEngine
+from pulsar_admin.store.engine.slices import Cut, local_files, plan_slices
 from pulsar_admin.store.engine.spark_session import memory_settings
+from pulsar_admin.store.scan.operations import ReadEntries
 from tests.conftest import Cli
 from tests.worlds import world
 
@@ -88,6 +90,24 @@ def test_what_waiting_for_executors_logs_is_a_warning_like_others(monkeypatch: p
     assert said.warnings == ["no executor"]
     log.warning("nobody's")
     assert said.warnings == ["no executor"]
+
+
+def test_runs_that_take_turns_have_no_more_processes_than_one() -> None:
+    """As where the messages of several segments are merged: each is read on when one of its messages is the next."""
+    pieces = plan_slices(
+        local_files([str(world("small") / "clean" / "bookkeeper" / "current" / "0.log")]), Cut(200_000)
+    )
+    assert len(pieces) > 2 * 2 * AHEAD
+    with LocalEngine(2) as engine:
+        runs = [engine.run(ReadEntries(columns=("ledger_id", "entry_id")), pieces, lambda _: None) for _ in range(3)]
+        found = [list[object]() for _ in runs]
+        for answers in zip(*runs, strict=True):
+            assert len(engine._busy) <= 2
+            for rows, (piece, table) in zip(found, answers, strict=True):
+                rows.append((piece.start, table.num_rows))
+        assert len(engine._idle) == 2
+    assert sorted(found[0]) == sorted(found[1]) == sorted(found[2])
+    assert len(found[0]) == len(pieces)
 
 
 @pytest.mark.parametrize(("pays_bytes", "in_processes"), [(1, True), (PROCESSES_PAY_BYTES, False)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from pulsar_admin.store.errors import NotSeen
 from pulsar_admin.store.model.scalable import iter_by_time
 from pulsar_admin.store.model.transactions import read_segment_states
 from pulsar_admin.store.names import parse_topic
+from pulsar_admin.store.scan.entries import EntryScan
+from pulsar_admin.store.scan.places import Places
 from tests.conftest import Cli
 from tests.stores import copied, imported
 from tests.test_scalable import known
@@ -57,6 +60,21 @@ def test_every_message_that_a_v5_consumer_got_is_read_in_the_order_of_its_key(cl
 def test_segments_of_one_epoch_are_read_by_publish_time(cli: Cli) -> None:
     """No consumer and no clock disturbed the producer, which sent v0, v1 …, each segment after its parents."""
     assert [row["value"] for row in read(cli, TOPICS[0])] == [f"v{number}" for number in range(300)]
+
+
+def test_segments_that_are_read_at_once_share_memory(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of them is few here."""
+    rows = read(cli, TOPICS[0])
+    monkeypatch.setattr("pulsar_admin.store.search.window.SMALL_MESSAGES", 0)
+    batches, scan = list[int](), EntryScan.groups
+
+    def groups(self: EntryScan) -> Iterator[Places]:
+        batches.append(self.batch_bytes)
+        return scan(self)
+
+    monkeypatch.setattr(EntryScan, "groups", groups)
+    assert read(cli, TOPICS[0]) == rows
+    assert batches == [(32 << 20) // len(batches)] * len(batches)
 
 
 def test_equal_times_go_by_segment_id_and_a_circle_loses_nothing() -> None:

@@ -234,6 +234,7 @@ class MessageQuery(Struct, frozen=True):
         return TopicMessages(reader, topic, options, limit, problems)
 
 
+_MERGED_BYTES, _BATCH_BYTES_LEAST = 32 << 20, 256 << 10
 Shown = tuple[TopicName, Message, "Decoded | None"]
 Choose = Callable[[Txn], Iterable[TopicName]]
 """Names topics of a snapshot."""
@@ -405,7 +406,10 @@ class Messages(Batches):
                 for one in group:
                     yield from each(one)
                 continue
-            yield from iter_by_time(found, {one.topic.name: each(one) for one in group}, time_of)
+            segments = [*group]
+            for one in segments:  # a batch of each is held at once
+                one.options = replace(one.options, batch_bytes=max(_MERGED_BYTES // len(segments), _BATCH_BYTES_LEAST))
+            yield from iter_by_time(found, {one.topic.name: each(one) for one in segments}, time_of)
 
     def _topics(
         self, reader: EntryReader, problems: list[StoreError], *, whole: bool = False, typed: bool = False

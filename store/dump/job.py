@@ -66,6 +66,8 @@ def iter_window_rows(
 ) -> Generator[pa.RecordBatch, None, None]:
     """Yield the rows; ``dumped`` has what could not be read when they end, or are closed because nobody wants more."""
     found = WindowScan(reader, topic, options.window, None if options.view is None else parts_of_view(options.view))
+    if options.batch_bytes is not None and reader.engine is None:
+        found.scan.batch_bytes = min(options.batch_bytes, found.scan.batch_bytes)
     columns = _columns(reader, topic, options)
     slow = _message_columns(reader, topic, options, columns, dumped) if options.level == "messages" else None
     try:

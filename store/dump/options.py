@@ -24,7 +24,7 @@ class DumpOptions(Struct, frozen=True):
     ``ReadOptions``, ``only`` and ``match`` those of ``store.dump.tables.DumpColumns``. ``view``: its compacted ledger instead of the
     window's positions. ``whole``: a chunk without the ones before it is damage, wherever the window begins. ``profile``: the
     names and types of another tool's columns, its value among them, as raw bytes with ``payload``. ``typed``: ``value`` is a column of
-    the fields of all versions of the topic's schema, else JSON text.
+    the fields of all versions of the topic's schema, else JSON text. ``batch_bytes``: so much is read at once in this process at most.
     """
 
     level: Level = "messages"
@@ -41,3 +41,4 @@ class DumpOptions(Struct, frozen=True):
     match: Match | None = None
     profile: Profile | None = None
     typed: bool = False
+    batch_bytes: int | None = None

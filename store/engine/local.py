@@ -58,8 +58,11 @@ class LocalEngine(Struct):
         return self.jobs or len(os.sched_getaffinity(0))
 
     def run(self, operation: Operation, pieces: Sequence[FileRange], finished: Finished) -> Results:
-        """Yield (slice, its result) as slices end; ``finished`` is told each slice that ended, well or not."""
-        jobs = min(self.slots, len(pieces))
+        """Yield (slice, its result) as slices end; ``finished`` is told each slice that ended, well or not.
+
+        While another run has all processes, this one reads here.
+        """
+        jobs = min(self.slots - len(self._busy), len(pieces))
         if jobs <= 1:
             for piece in pieces:
                 packed = pack_slice(operation, piece)
