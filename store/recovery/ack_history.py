@@ -233,11 +233,9 @@ class _StatesReader:
             write = self._writes.get((ledger_id, entry_id))
             if write is not None and write.not_after_ms is not None:
                 proof = self._proof(state)
-                if proof is not None and proof.by.startswith(_BROKER_TIME) and proof.time_ms > write.not_after_ms:
-                    continue
-                bound = TimeBound(write.not_after_ms, f"a message behind it in journal {write.file}")
-                if earliest is None or bound.time_ms < earliest.time_ms:
-                    earliest = bound
+                is_old = proof is not None and proof.by.startswith(_BROKER_TIME) and proof.time_ms > write.not_after_ms
+                if not is_old and (earliest is None or write.not_after_ms < earliest.time_ms):
+                    earliest = TimeBound(write.not_after_ms, f"a message behind it in journal {write.file}")
             found.append(earliest)
         return found[::-1]
 

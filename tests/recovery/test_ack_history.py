@@ -50,7 +50,7 @@ from pulsar_admin.store.recovery.ack_history import (
     state_of,
 )
 from pulsar_admin.store.recovery.deleted_nodes import Past
-from pulsar_admin.store.recovery.journal_times import journals_of, read_write_times
+from pulsar_admin.store.recovery.journal_times import WriteTime, journals_of, read_write_times
 from pulsar_admin.store.recovery.restore import read_topic_at
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
@@ -215,6 +215,24 @@ def test_a_message_that_was_long_on_its_way_and_a_later_copy_bound_nothing(tmp_p
         (7, 2): (None, T + 21_000 + 100, recovered.name),
         (7, 3): (T - 8_000, T + 21_000 + 100, recovered.name),
     }
+
+
+def test_an_old_message_behind_a_state_does_not_bound_it(tmp_path: Path) -> None:
+    """The broker got what the first state acknowledges five seconds after the message behind it, which autorecovery wrote."""
+    entries = [Made(T + 1000 * number, broker_ms=T + 1000 * number) for number in range(8)]
+    states = MadeTopic([[Made(0, raw=position_info(mark)) for mark in (6, 7)]])
+    topic = MadeTopic([entries], cursors={"sub": CursorInfo(CURSOR_LEDGER, Position(10, -1))})
+    store = make_store(tmp_path / "made", {TOPIC: topic, "a/b/cursor-ledger": states})
+    with open_store(store, writable=True) as one:
+        one.write(open_ledger)
+    writes = {
+        (CURSOR_LEDGER, 0): WriteTime(None, T + 1_000, "1.txn"),
+        (CURSOR_LEDGER, 1): WriteTime(None, T + 7_100, "1.txn"),
+    }
+    with opened(store, TOPIC) as (reader, made):
+        versions = imported_versions(reader.txn, made, "sub")
+        found = list(iter_ack_states(reader, made, versions, writes=writes))
+    assert [one.not_after and one.not_after.time_ms - T for one in found] == [7_100, 7_100]
 
 
 def test_a_state_of_a_time_is_the_one_that_the_broker_told_then() -> None:
