@@ -111,11 +111,23 @@ class DelayedBacklogs(Checked):
             yield reader, self._iter_waiting(reader, file)
 
     def _iter_waiting(self, reader: EntryReader, file: RunFile) -> Iterator[Waiting]:
+        from pulsar_admin.store.db.delayed import find_index
         from pulsar_admin.store.delayed.build import iter_turns
         from pulsar_admin.store.delayed.summary import open_deliveries
+        from pulsar_admin.store.policies.in_force import find_delivery
 
+        def checked(cursor: Cursor) -> Cursor:
+            find_delivery(reader.txn, cursor.topic)
+            find_index(reader.txn, cursor.topic, cursor.name)
+            return cursor
+
+        alone = self._selection.single is not None
         for turn in iter_turns(self.cursors(reader, unsubscribed=True), lambda one: one[0].number_of_entries):
-            for delivery in open_deliveries(reader, turn, file, self._session.now_ms):
+            # What one of many has damaged is told, and the others answer.
+            topics = {topic.name: topic for topic, _ in turn}
+            cursors = self._session.each([cursor for _, cursor in turn], checked, alone=alone)
+            readable = [(topics[cursor.topic], cursor) for cursor in cursors]
+            for delivery in open_deliveries(reader, readable, file, self._session.now_ms):
                 self._session.warn([delivery.warning] if delivery.warning else ())
                 if delivery.waiting.messages:
                     yield delivery.waiting

@@ -15,6 +15,7 @@ import pytest
 
 from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, apply_plan, put_value_step
 from pulsar_admin.store.codec.cursor import decode_cursor_info, encode_cursor_info
+from pulsar_admin.store.db.delayed import index_key
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.delayed.backlog import cursor_of_nobody
@@ -51,6 +52,18 @@ def rows(cli: Cli, path: Path, *arguments: object) -> list[Any]:
 
 def place(row: Any) -> tuple[int, int]:
     return row["ledgerId"], row["entryId"]
+
+
+def test_a_damaged_index_of_one_subscription_hides_no_other(cli: Cli, path: Path) -> None:
+    every = rows(cli, path, "due", "--all-topics", "--until", FAR)
+    assert len({(row["topic"], row["subscription"]) for row in every}) > 1
+    name, subscription = every[0]["topic"], every[0]["subscription"]
+    with open_store(path, writable=True) as store:
+        store.write(lambda txn: txn.put("delayed", index_key(parse_topic(name), subscription), b"damaged"))
+    found = cli("--store", path, "delayed", "due", "--all-topics", "--until", FAR, "-o", "jsonl")
+    assert found.exit_code == 1
+    assert name in found.stderr
+    assert found.json_lines == [row for row in every if (row["topic"], row["subscription"]) != (name, subscription)]
 
 
 def test_due_with_and_without_an_index(cli: Cli, path: Path) -> None:
