@@ -425,3 +425,19 @@ def test_a_ledger_whose_ensembles_name_others_is_not_taken_back() -> None:
     ]
     nodes.append((ledger_path(10), b"damaged"))
     assert find_members(nodes, np.array([7, 8, 10, 11]), "bk1:3181").tolist() == [7, 10]
+
+
+def test_the_forecast_answers_where_nothing_can_be_tried(data: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where RocksDB's rows cannot be written into a scratch directory, the growth of the index is an estimate."""
+    from pulsar_admin.store.disks import forecast
+    from pulsar_admin.store.errors import DiskFailed
+
+    measured = cli(*words(data, "--dry-run", "-o", "json")).json
+
+    def fails(*_: object) -> list[int]:
+        raise DiskFailed("EIO", hint="")
+
+    monkeypatch.setattr(forecast.live_records, "measure_places", fails)
+    told = cli(*words(data, "--dry-run", "-o", "json"))
+    assert told.exit_code == 0, told.stderr
+    assert told.json["logs"] == measured["logs"]

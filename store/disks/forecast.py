@@ -23,7 +23,7 @@ from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.entrylog import log_id_of
 from pulsar_admin.store.disks import live_records
 from pulsar_admin.store.disks.compacting import COMPACTING, bytes_of_logs
-from pulsar_admin.store.errors import DiskFull, NotWritable, StoreError
+from pulsar_admin.store.errors import DiskFailed, DiskFull, NotWritable, StoreError
 from pulsar_admin.store.recovery.metadata_index import Known, is_among
 from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes, read_ledgers_map
 from pulsar_admin.store.sources.bookies import read_bookie_directory
@@ -294,7 +294,7 @@ def _groups(
 def _measured_growth(storage: Storage, alive: Array, groups: Sequence[Sequence[LogForecast]]) -> int:
     """Return by how many bytes the index grows when the groups' entries move: RocksDB writes their rows into a scratch directory.
 
-    Where there is no room for that, it is the estimate.
+    Where that cannot be written, it is the estimate.
     """
     moved = sum(log.entries for group in groups for log in group)
     if not moved:
@@ -313,7 +313,7 @@ def _measured_growth(storage: Storage, alive: Array, groups: Sequence[Sequence[L
     rows = rows._replace(log_ids=np.full_like(rows.log_ids, log_ids.max() + 1))
     try:
         *tables, manifest = live_records.measure_places(storage, rows)
-    except (DiskFull, NotWritable):
+    except (DiskFailed, DiskFull, NotWritable):
         return index_growth(storage, moved)
     if more := moved - len(rows.log_ids):
         tables.append(max(tables) * more // len(rows.log_ids))

@@ -124,7 +124,7 @@ def apply_places(storage: Storage, places: IndexRows) -> None:
 
 
 def measure_places(storage: Storage, places: IndexRows) -> list[int]:
-    """Return the sizes of the files that ``apply_places`` would add to ``locations``; raises DiskFull."""
+    """Return the sizes of the files that ``apply_places`` would add to ``locations``; raises DiskFailed, DiskFull, NotWritable."""
     return new_files_bytes(storage.index / "locations", _changes_of(places))
 
 
