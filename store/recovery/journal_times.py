@@ -6,6 +6,9 @@ behind it came. How long messages are on the way shows in the journal itself: la
 
 Autorecovery writes entries that are old. They tell nothing of when those before them came: a message that is older than one before
 it, or than the journals of the bookie, whose first is named by its time (``Journal``, BookKeeper 4.17), is none of those behind.
+
+What cannot be seen: an old message where the bookie got few others before, a copy of the entry itself where no journal has its first
+writing any more, and that brokers' clocks differ. Bounds are wrong then.
 """
 
 from __future__ import annotations
