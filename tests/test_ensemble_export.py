@@ -89,14 +89,14 @@ def test_changes_are_one_transaction_that_names_every_version(store: Path, cli: 
     assert (line["reports"][0]["zxid"], line["reports"][0]["target"]) == (report["zxid"], report["target"])
 
 
-def test_a_terminal_is_told_what_and_what_next(store: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_is_told_what_and_what_next(store: Path, whole_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """By topic, with totals; the dry run as well. In a pipe it is the document."""
-    change(cli, store, *CHANGES)
+    change(whole_cli, store, *CHANGES)
     words = ("--store", store, "store", "export", "zookeeper")
     with FakeZooKeeper(nodes_of(imported("small", "clean"))) as server:
-        in_pipe = cli(*words, server.address, "--dry-run").stdout
+        in_pipe = whole_cli(*words, server.address, "--dry-run").stdout
         monkeypatch.setattr("pulsar_admin.results.Results.in_terminal", True)
-        preview, done = (cli(*words, server.address, how).stdout.splitlines() for how in ("--dry-run", "--yes"))
+        preview, done = (whole_cli(*words, server.address, how).stdout.splitlines() for how in ("--dry-run", "--yes"))
     assert json.loads(in_pipe)["dryRun"]
     what = f"to {server.address}: 4 metadata nodes (1 created, 2 updated, 1 deleted), one transaction of "
     topics = [
@@ -107,6 +107,7 @@ def test_a_terminal_is_told_what_and_what_next(store: Path, cli: Cli, monkeypatc
     assert preview[4:] == ["Next:", "  1. run it again without --dry-run"]
     assert (done[0][: len(what) + 6], done[1:3]) == (f"wrote {what}", topics)
     assert done[5] == "  1. start the brokers, or let them load the namespaces again"
+    assert done[7] == f"  3. bring the store up to date: pulsar-admin --store {store} store refresh"
 
 
 def test_undo_and_a_second_export_bring_the_values_back(store: Path, cli: Cli) -> None:

@@ -429,7 +429,7 @@ def test_a_ledger_whose_ensembles_name_others_is_not_taken_back() -> None:
 
 def test_the_forecast_answers_where_nothing_can_be_tried(data: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where RocksDB's rows cannot be written into a scratch directory, the growth of the index is an estimate."""
-    from pulsar_admin.store.disks import forecast
+    from pulsar_admin.store.disks import live_records
     from pulsar_admin.store.errors import DiskFailed
 
     measured = cli(*words(data, "--dry-run", "-o", "json")).json
@@ -437,7 +437,7 @@ def test_the_forecast_answers_where_nothing_can_be_tried(data: Path, cli: Cli, m
     def fails(*_: object) -> list[int]:
         raise DiskFailed("EIO", hint="")
 
-    monkeypatch.setattr(forecast.live_records, "measure_places", fails)
+    monkeypatch.setattr(live_records, "measure_places", fails)
     told = cli(*words(data, "--dry-run", "-o", "json"))
     assert told.exit_code == 0, told.stderr
     assert told.json["logs"] == measured["logs"]

@@ -37,6 +37,7 @@ from pulsar_admin.store.errors import (
     Unsupported,
 )
 from pulsar_admin.store.wording import counted, listed
+from pulsar_admin.typable import typable
 from pulsar_admin.visible import clean_text
 
 if TYPE_CHECKING:
@@ -287,7 +288,7 @@ def _exported(done: BookieExportReport) -> Result:
         if done.dry_run
         else ["pulsar-admin store export zookeeper HOST:PORT", "start the bookies"]
     )
-    lines += ["", "Next:", *(f"  {number}. {step}" for number, step in enumerate(steps, 1))]
+    lines += ["", "Next:", *(f"  {number}. {typable(step)}" for number, step in enumerate(steps, 1))]
     return Result(done, terminal=lambda _: ["\n".join(lines) + "\n"])
 
 

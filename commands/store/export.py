@@ -30,8 +30,9 @@ from pulsar_admin.store.errors import (
     Unsupported,
 )
 from pulsar_admin.store.model.publish_times import FORMS, Form
-from pulsar_admin.store.names import TopicName
+from pulsar_admin.store.names import TopicName, shell_word
 from pulsar_admin.store.wording import counted
+from pulsar_admin.typable import typable
 from pulsar_admin.visible import clean_text
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def _exported_copy(done: ExportReport) -> Result:
     else:
         steps = [
             f"stop Pulsar, and keep what it has: mv {done.source} {done.source}.before",
-            f"put this in its place, whose path the bookie's cookie names: mv {done.target} {done.source}",
+            f"put this in its place, whose path the bookie's cookie names: mv {shell_word(done.target)} {shell_word(done.source)}",
             "start Pulsar, and compare with its own pulsar-admin: pulsar-admin topics stats-internal TOPIC",
         ]
     written = [f"{counted(len(done.ledgers), 'ledger')} of {size_text(sum(ledger.bytes for ledger in done.ledgers))}"]
@@ -119,7 +120,7 @@ def _exported(
     lines += [f"  {owner}: {_counted(counts)}" for owner, counts in list(actions.items())[:_SHOWN]]
     lines += [f"  and {len(actions) - _SHOWN:,} more; -o json has all"] * (len(actions) > _SHOWN)
     steps = ["run it again without --dry-run"] if done.dry_run else steps
-    lines += ["", "Next:", *(f"  {number}. {clean_text(step)}" for number, step in enumerate(steps, 1))]
+    lines += ["", "Next:", *(f"  {number}. {clean_text(typable(step))}" for number, step in enumerate(steps, 1))]
     return "\n".join(lines) + "\n"
 
 
