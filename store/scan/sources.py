@@ -204,7 +204,8 @@ def translated(where: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise errors.SourceNotFound(f"{where} is not there", hint="check the bucket and the path") from error
     except (OSError, ValueError, ArrowException) as error:
-        raise _explained(where, hide_secrets(str(error))) from None  # its text has the URL
+        cause = None if "://" in where else error  # which has the URL in its text, with key and secret
+        raise _explained(where, hide_secrets(str(error))) from cause
 
 
 def _explained(where: str, text: str) -> errors.StoreError:
