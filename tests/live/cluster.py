@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import time
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -203,6 +204,19 @@ class Cluster(Admin):
         finally:
             client.stop()
             client.close()
+
+    def serves(self, topic: str) -> bool:
+        """Whether a broker owns the bundle of TENANT/NAMESPACE/TOPIC.
+
+        An unloaded namespace may keep one: the broker's own reader of ``__change_events`` comes back to its bundle.
+        """
+        namespace, _, _ = topic.rpartition("/")
+        hashed = zlib.crc32(f"persistent://{topic}".encode())
+        with self.zookeeper() as client:
+            below = f"/namespace/{namespace}"
+            owned = client.get_children(below) if client.exists(below) else []
+        bounds = [[int(bound, 16) for bound in bundle.split("_")] for bundle in owned]
+        return any(lower <= hashed < upper or hashed == upper == 0xFFFFFFFF for lower, upper in bounds)
 
     def _initialize(self) -> None:
         """Write what a cluster has before its first bookie, once."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,22 +74,8 @@ def import_it(cluster: Cluster, store: Path, metadata: object, code: int = 0) ->
     run_toolkit(store, "store", "import", "cluster", "--zookeeper", metadata, *confs, code=code)
 
 
-def has(bundles: list[str], topic: str) -> bool:
-    """Whether one of BUNDLES has the hash of TOPIC's name."""
-    value = zlib.crc32(f"persistent://{topic}".encode())
-    bounds = [[int(bound, 16) for bound in bundle.split("_")] for bundle in bundles]
-    return any(lower <= value < upper for lower, upper in bounds)
-
-
 def reset(store: Path, topic: str, target: Place) -> None:
     run_toolkit(store, "topics", "reset-cursor", topic, "-s", SUBSCRIPTION, "-m", f"{target[0]}:{target[1]}")
-
-
-def owners(cluster: Cluster) -> list[str]:
-    """Bundles of the namespace that a broker owns."""
-    with cluster.zookeeper() as client:
-        below = "/namespace/public/default"
-        return list(client.get_children(below)) if client.exists(below) else []
 
 
 def test_changes_reach_brokers_that_go_on(cluster: Cluster, tmp_path: Path) -> None:
@@ -114,14 +99,13 @@ def test_changes_reach_brokers_that_go_on(cluster: Cluster, tmp_path: Path) -> N
     export = ("store", "export", "zookeeper", cluster.zookeeper_address, "--yes")
     client = open_client(cluster.service_url)
     assert first_of(client, TOPICS[1]) == sent[TOPICS[1]][MESSAGES // 2]
-    owned = owners(cluster)
-    assert [has(owned, topic) for topic in TOPICS] == [False, True]
+    assert [cluster.serves(topic) for topic in TOPICS] == [False, True]
     target = sent[TOPICS[0]][20]
     reset(store, TOPICS[0], target)
     run_toolkit(store, "namespaces", "set-message-ttl", "public/default", "-ttl", "7200")
     report = run_toolkit(store, *export)
     assert {node["path"].rpartition("/")[2] for node in report["nodes"]} == {SUBSCRIPTION, "default"}
-    assert owners(cluster) == owned
+    assert [cluster.serves(topic) for topic in TOPICS] == [False, True]
     assert first_of(client, TOPICS[0]) == target
     wait_until(lambda: cluster.get("namespaces/public/default/messageTTL") == 7200, "the broker sees the policy")
     client.close()
@@ -131,7 +115,7 @@ def test_changes_reach_brokers_that_go_on(cluster: Cluster, tmp_path: Path) -> N
     assert f"persistent://{TOPICS[1]} ({cluster.service_url})" in refused.stderr
     run_toolkit(store, "store", "undo", "4")
     cluster.put("namespaces/public/default/unload")
-    wait_until(lambda: not owners(cluster), "nobody owns a bundle")
+    wait_until(lambda: not cluster.serves(TOPICS[1]), "nobody owns the topic's bundle")
     run_toolkit(store, "store", "refresh")
     reset(store, TOPICS[1], target)
     run_toolkit(store, *export)

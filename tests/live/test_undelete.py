@@ -44,13 +44,6 @@ def admin(cluster: Cluster, *words: str) -> None:
     subprocess.run([str(program), "--admin-url", cluster.web_url, *words], check=True, capture_output=True)
 
 
-def owners(cluster: Cluster) -> list[str]:
-    """Bundles of the two namespaces that a broker owns."""
-    with cluster.zookeeper() as client:
-        places = [f"/namespace/{name}" for name in ("public/default", NAMESPACE)]
-        return [bundle for place in places if client.exists(place) for bundle in client.get_children(place)]
-
-
 def fill(client: pulsar.Client, topic: str) -> list[Message]:
     """Messages, and two subscriptions: one with holes, one that has acknowledged the first twenty."""
     name = f"persistent://{topic}"
@@ -119,7 +112,7 @@ def test_they_come_back(cluster: Cluster, tmp_path: Path) -> None:
     assert again[0] > max(ledger for ledger, _, _ in sent[GONE])
     # Of a namespace that it serves a broker would not notice that a topic is back.
     cluster.put("namespaces/public/default/unload")
-    wait_until(lambda: not owners(cluster), "nobody owns a bundle")
+    wait_until(lambda: not cluster.serves(GONE), "nobody owns the topic's bundle")
     confs = [word for bookie in cluster.bookies for word in ("--bookie-conf", bookie.configuration)]
     run_toolkit(store, "store", "import", "cluster", "--zookeeper", cluster.zookeeper_address, *confs)
     history = ("--zookeeper", cluster.zookeeper_data)
