@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import pulsar_admin
 from pulsar_admin.store.codec.scalable import decode_scalable_topic
 from pulsar_admin.store.codec.transactions import TxnId
 from pulsar_admin.store.db.environment import Txn, open_store
@@ -60,6 +61,43 @@ def test_every_message_that_a_v5_consumer_got_is_read_in_the_order_of_its_key(cl
 def test_segments_of_one_epoch_are_read_by_publish_time(cli: Cli) -> None:
     """No consumer and no clock disturbed the producer, which sent v0, v1 …, each segment after its parents."""
     assert [row["value"] for row in read(cli, TOPICS[0])] == [f"v{number}" for number in range(300)]
+
+
+@pytest.mark.parametrize("few", [0, 10_000])
+def test_python_and_a_search_have_the_same_order(cli: Cli, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a few are read one by one; a limit counts over all segments."""
+    monkeypatch.setattr("pulsar_admin.store.search.window.SMALL_MESSAGES", few)
+    sent = [f"v{number}" for number in range(300)]
+    segments = [row["topic"] for row in read(cli, TOPICS[0])]
+    with pulsar_admin.open_store(imported(WORLD, "clean")) as store:
+        topic = store.topic(f"topic://{TOPICS[0]}")
+        assert [row["value"] for row in topic.messages(columns=["value"]).rows()] == sent
+        assert [one.payload.decode() for one in topic.messages(columns=["payload"], limit=211).records()] == sent[:211]
+        table = topic.messages(columns=["payload", "topic", "properties"]).to_arrow()
+        assert [one.decode() for one in table["payload"].to_pylist()] == sent
+        assert table["topic"].to_pylist() == segments
+        found = store.search(f"topic://{TOPICS[0]}", key_prefix="k", limit=150, columns=["payload"])
+        assert [row["payload"].decode() for row in found.rows()] == sent[:150]
+    line = f"topics search topic://{TOPICS[0]} --key-prefix k -n 170 --value -o jsonl"
+    rows = cli("--store", imported(WORLD, "clean"), *line.split()).json_lines
+    assert [row["value"] for row in rows] == sent[:170]
+
+
+def test_segments_of_a_record_that_cannot_be_read_are_read_one_by_one(cli: Cli, tmp_path: Path) -> None:
+    path = copied(WORLD, "clean", tmp_path)
+    with open_store(path, writable=True) as store:
+        store.write(lambda txn: put_nodes(txn, [read_node(txn, "/topics/acme/five/orders")._replace(value=b"{")]))
+    rows = read(cli, TOPICS[0])
+    segments = list(dict.fromkeys(row["topic"] for row in rows))
+    assert len(segments) > 2
+    found = cli("--store", path, "topics", "read", *segments, "--value", "-o", "jsonl")
+    assert found.exit_code == 1
+    assert found.stderr.count("/topics/acme/five/orders") == 1
+    assert [row["value"] for row in found.json_lines] == [
+        row["value"] for name in segments for row in rows if row["topic"] == name
+    ]
+    alone = cli("--store", path, "topics", "read", segments[0], "--value", "-o", "jsonl")
+    assert (alone.exit_code, alone.json_lines) == (0, [row for row in rows if row["topic"] == segments[0]])
 
 
 def test_segments_that_are_read_at_once_share_memory(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

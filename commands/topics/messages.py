@@ -395,9 +395,10 @@ _MARK = Column("", lambda row: "" if row.context else "*")
         "pulsar-admin topics search public/default/avro --json-path '$.id>=18' -o jsonl",
         "pulsar-admin topics search public/default/batched --regex '^.{0,9}[0-9]{2}' -n 1 -C 2",
     ],
-    output="One row per message, as `topics read` shows it, in the order of the topics. With -A, -B or -C also the "
-    "messages around it, and a star before each match (JSON: the others have `context`). Messages that cannot be "
-    "read, or are encrypted and may match, are counted on stderr and make the exit code 1.",
+    output="One row per message, as `topics read` shows it, in the order of the topics; of a scalable topic in the order of "
+    "`topics read`, but segment by segment with -A, -B or -C. With these also the messages around it, and a star before each "
+    "match (JSON: the others have `context`). Messages that cannot be read, or are encrypted and may match, are counted on stderr "
+    "and make the exit code 1.",
     errors=[errors.TopicNotFound, errors.InvalidValue, errors.NothingMatches],
 )
 @topics_argument

@@ -10,10 +10,11 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from functools import partial
-from itertools import groupby
+from itertools import accumulate, islice
+from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, TypeVar, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -52,10 +53,10 @@ from pulsar_admin.store.model.messages import (
     as_admin_shows,
 )
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.scalable import find_scalable, iter_by_time
+from pulsar_admin.store.model.scalable import in_one_order, iter_by_time
 from pulsar_admin.store.model.schemas import parse_path_test, read_schemas
 from pulsar_admin.store.model.topics import Topic, read_topic
-from pulsar_admin.store.names import EARLIEST, LONG_MAX, SEGMENT, Position, Profile, TopicName, parse_topics
+from pulsar_admin.store.names import EARLIEST, LONG_MAX, Position, Profile, TopicName, parse_topics
 from pulsar_admin.store.timespec import moment
 from pulsar_admin.store.wording import bracketed, camel_case, counted, line_of, listed, schema_html
 
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from pulsar_admin.store.codec.scalable import ScalableTopic
     from pulsar_admin.store.dump.job import DumpReport, DumpSize
     from pulsar_admin.store.reports.timeline import Timeline, TimelineOptions
     from pulsar_admin.store.scan.messages import Match
@@ -197,6 +199,11 @@ class MessageQuery(Struct, frozen=True):
             check_clock(self.window.clock)
 
     @property
+    def is_merged(self) -> bool:
+        """Whether messages of several segments come in the order of one topic: not with those around them, nor of compacted views."""
+        return not (self.before or self.after or self.compacted)
+
+    @property
     def options(self) -> DumpOptions:
         """The options for reading entries."""
         value = not _VALUES.isdisjoint(self.columns)
@@ -234,10 +241,21 @@ class MessageQuery(Struct, frozen=True):
         return TopicMessages(reader, topic, options, limit, problems)
 
 
-_MERGED_BYTES, _BATCH_BYTES_LEAST = 32 << 20, 256 << 10
+_MERGED_BYTES, _BATCH_BYTES_LEAST, _MERGED_ROWS = 32 << 20, 256 << 10, 1 << 13
 Shown = tuple[TopicName, Message, "Decoded | None"]
 Choose = Callable[[Txn], Iterable[TopicName]]
 """Names topics of a snapshot."""
+
+
+class _Together(NamedTuple):
+    """Topics whose messages come in one order: segments of ``scalable``; None: one topic."""
+
+    scalable: ScalableTopic | None
+    topics: list[TopicMessages]
+
+
+def _publish_ms(row: MessageRow) -> int:
+    return row.publish_time
 
 
 class MessageRecord:
@@ -331,14 +349,15 @@ class Messages(Batches):
 
         def rows(reader: EntryReader, problems: list[StoreError]) -> Generator[dict[str, Any], None, None]:
             typed = self._typed(reader)
-            for one in self._topics(reader, problems, typed=typed is not None):
-                if _VALUES.isdisjoint(self._query.columns) and one.is_few():
-                    for row in one.rows():
+            schema = None
+            for group in self._groups(reader, problems, typed=typed is not None):
+                if _VALUES.isdisjoint(self._query.columns) and all(one.is_few() for one in group.topics):
+                    for row in self._in_order(group, TopicMessages.rows, _publish_ms):
                         yield {name: _cell(row, name) for name in self._query.columns}
                     continue
-                schema = _schema_of(self._query.columns, typed)
-                for batch in one.batches():
-                    yield from _shown(batch, one.topic.name, schema).to_pylist(maps_as_pydicts="lossy")
+                schema = schema or _schema_of(self._query.columns, typed)
+                for batch in self._batches_of(group, schema):
+                    yield from batch.to_pylist(maps_as_pydicts="lossy")
 
         return self._read(rows)
 
@@ -355,8 +374,8 @@ class Messages(Batches):
         """
 
         def rows(reader: EntryReader, problems: list[StoreError]) -> Generator[MessageRow, None, None]:
-            topics = self._topics(reader, problems, whole=True)
-            return self._in_order(reader, topics, lambda one: one.rows(), lambda row: row.publish_time)
+            for group in self._groups(reader, problems, whole=True):
+                yield from self._in_order(group, lambda one: one.rows(), _publish_ms)
 
         return self._read(rows)
 
@@ -364,73 +383,91 @@ class Messages(Batches):
         """Yield what ``json_rows`` does as JSON lines, in pieces of text that hold many lines, or a part of a long one."""
 
         def text(reader: EntryReader, problems: list[StoreError]) -> Generator[str, None, None]:
-            line_of, topics = partial(dump_json, pretty=False), self._topics(reader, problems, whole=True)
-            if self._is_merged and any(name.domain == SEGMENT for name in self._names(reader.txn)):
-                rows = self._in_order(reader, topics, lambda one: one.rows(), lambda row: row.publish_time)
-                return (f"{line_of(row)}\n" for row in rows)
-            return (piece for one in topics for piece in one.text(line_of))
+            line_of = partial(dump_json, pretty=False)
+            for group in self._groups(reader, problems, whole=True):
+                if group.scalable is None:
+                    yield from group.topics[0].text(line_of)
+                else:
+                    rows = self._in_order(group, lambda one: one.rows(), _publish_ms)
+                    yield from (f"{line_of(row)}\n" for row in rows)
 
         return self._read(text)
 
     def as_admin_shows(self) -> Iterator[Shown]:
         """Yield them one by one, with topic and value, as upstream's admin client shows them: see ``store.model.messages``."""
 
-        def shown(reader: EntryReader, problems: list[StoreError]) -> Generator[Shown, None, None]:
-            def each(one: TopicMessages) -> Iterator[Shown]:
-                for message, decoded in one.decoded():
-                    yield one.topic.name, as_admin_shows(reader, message), decoded
+        def each(one: TopicMessages, reader: EntryReader) -> Iterator[Shown]:
+            for message, decoded in one.decoded():
+                yield one.topic.name, as_admin_shows(reader, message), decoded
 
-            return self._in_order(reader, self._topics(reader, problems), each, lambda found: found[1].publish_ms)
+        def shown(reader: EntryReader, problems: list[StoreError]) -> Generator[Shown, None, None]:
+            for group in self._groups(reader, problems):
+                yield from self._in_order(group, lambda one: each(one, reader), lambda found: found[1].publish_ms)
 
         return self._read(shown)
 
-    @property
-    def _is_merged(self) -> bool:
-        """Whether messages of several segments come in the order of one topic."""
-        query = self._query
-        return query.each and query.match is None and query.subscription is None and not query.compacted
-
-    def _in_order(
-        self,
-        reader: EntryReader,
-        topics: Iterable[TopicMessages],
-        each: Callable[[TopicMessages], Iterator[Item]],
-        time_of: Callable[[Item], int],
-    ) -> Generator[Item, None, None]:
-        """Yield what ``each`` makes of topics, one after the other; the segments of one by publish time, parents before children."""
-        for whole, group in groupby(
-            topics, lambda one: one.topic.name.whole if one.topic.name.domain == SEGMENT else None
-        ):
-            found = find_scalable(reader.txn, whole) if whole is not None and self._is_merged else None
-            if found is None:
-                for one in group:
-                    yield from each(one)
-                continue
-            segments = [*group]
-            for one in segments:  # a batch of each is held at once
-                one.options = replace(one.options, batch_bytes=max(_MERGED_BYTES // len(segments), _BATCH_BYTES_LEAST))
-            yield from iter_by_time(found, {one.topic.name: each(one) for one in segments}, time_of)
-
-    def _topics(
+    def _groups(
         self, reader: EntryReader, problems: list[StoreError], *, whole: bool = False, typed: bool = False
-    ) -> Iterator[TopicMessages]:
+    ) -> Iterator[_Together]:
+        """Yield the topics to read, those together whose messages come in one order, while the limit has room."""
         query, options, left = self._query, replace(self._query.options, typed=typed), self._query.limit
         options = replace(options, only=()) if whole else options
 
         def opened(name: TopicName) -> TopicMessages:
             return query.open(reader, name, options, left, problems)
 
-        for one in self._session.each(self._names(reader.txn), opened):
+        names = [*self._names(reader.txn)]
+        merged = in_one_order(reader.txn, names, problems) if query.is_merged else [(None, [name]) for name in names]
+        for scalable, together in merged:
             if left == 0 and not query.each:
                 return
-            yield one
-            left = left if left is None or query.each else left - one.count
+            topics = [*self._session.each(together, opened, alone=len(names) == 1)]
+            if not topics:
+                continue
+            if scalable is not None:  # a batch of each is held at once
+                most = max(_MERGED_BYTES // len(topics), _BATCH_BYTES_LEAST)
+                for one in topics:
+                    only = (*one.options.only, "publishTime") if one.options.only else ()
+                    one.options = replace(one.options, batch_bytes=most, only=tuple(sorted({*only})))
+            yield _Together(scalable, topics)
+            left = left if left is None or query.each else max(left - sum(one.count for one in topics), 0)
+
+    def _in_order(
+        self, group: _Together, each: Callable[[TopicMessages], Iterator[Item]], time_of: Callable[[Item], int]
+    ) -> Iterator[Item]:
+        """Yield what ``each`` makes of the topics of a group in their one order."""
+        if group.scalable is None:
+            return each(group.topics[0])
+        streams = {one.topic.name: each(one) for one in group.topics}
+        limit = None if self._query.each else group.topics[0].limit  # that of all of them
+        return islice(iter_by_time(group.scalable, streams, time_of), limit)
 
     def _batches(self, reader: EntryReader, problems: list[StoreError]) -> Generator[pa.RecordBatch, None, None]:
         typed = self._typed(reader)
         schema = _schema_of(self._query.columns, typed)
-        for one in self._topics(reader, problems, typed=typed is not None):
+        for group in self._groups(reader, problems, typed=typed is not None):
+            yield from self._batches_of(group, schema)
+
+    def _batches_of(self, group: _Together, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        if group.scalable is None:
+            (one,) = group.topics
             yield from (_shown(batch, one.topic.name, schema) for batch in one.batches() if len(batch))
+            return
+        import pyarrow as pa
+
+        def places(one: TopicMessages) -> Iterator[tuple[int, pa.RecordBatch, int]]:
+            for batch in one.batches():
+                shown = _shown(batch, one.topic.name, schema)
+                yield from ((time or 0, shown, place) for place, time in enumerate(batch["publishTime"].to_pylist()))
+
+        merged = self._in_order(group, places, itemgetter(0))
+        while chunk := [*islice(merged, _MERGED_ROWS)]:
+            batches = {id(batch): batch for _, batch, _ in chunk}
+            starts = dict(zip(batches, accumulate(map(len, batches.values()), initial=0), strict=False))
+            table = pa.Table.from_batches(batches.values(), schema)
+            yield from (
+                table.take([starts[id(batch)] + place for _, batch, place in chunk]).combine_chunks().to_batches()
+            )
 
     def _read_schema(self) -> pa.Schema:
         with self._session.reader() as reader:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import TypeVar
 
 from pulsar_admin.store.codec.scalable import ScalableTopic, decode_scalable_topic
 from pulsar_admin.store.db import tree
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.errors import TopicNotFound
-from pulsar_admin.store.names import SCALABLE, SCALABLE_TOPICS, NamespaceName, TopicName, decode_name, shell_word
+from pulsar_admin.store.errors import MetadataCorrupt, StoreError, TopicNotFound
+from pulsar_admin.store.names import (
+    SCALABLE,
+    SCALABLE_TOPICS,
+    SEGMENT,
+    NamespaceName,
+    TopicName,
+    decode_name,
+    shell_word,
+)
 
 _Item = TypeVar("_Item")
 
@@ -53,6 +61,28 @@ def expand_scalable(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
     Raises TopicNotFound, MetadataCorrupt.
     """
     return tuple(one.topic for one in read_scalable(txn, name).segments)
+
+
+def in_one_order(
+    txn: Txn, names: Sequence[TopicName], problems: list[StoreError]
+) -> list[tuple[ScalableTopic | None, list[TopicName]]]:
+    """Return topics, those together that are several segments of one scalable topic, also ledgers that it had before it was migrated.
+
+    Segments whose record is damaged come one by one: that is added to ``problems``.
+    """
+    found: dict[TopicName, ScalableTopic] = {}
+    wholes = dict.fromkeys(name.whole for name in names if name.domain == SEGMENT) if len(names) > 1 else ()
+    for whole in wholes:
+        try:
+            record = find_scalable(txn, whole)
+        except MetadataCorrupt as error:
+            problems.append(error)
+        else:
+            found |= {} if record is None else dict.fromkeys((one.topic for one in record.segments), record)
+    groups: dict[TopicName, list[TopicName]] = {}
+    for name in names:
+        groups.setdefault(found[name].topic if name in found else name, []).append(name)
+    return [(found.get(group[0]) if len(group) > 1 else None, group) for group in groups.values()]
 
 
 def iter_by_time(
