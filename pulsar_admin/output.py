@@ -22,7 +22,7 @@ from pulsar_admin.config import colors_text
 from pulsar_admin.errors import PipeClosed
 from pulsar_admin.jsonify import dump_json, to_json
 from pulsar_admin.store.errors import InvalidValue
-from pulsar_admin.visible import TONES, clean_document, clean_lines, clean_text, painted
+from pulsar_admin.visible import TONES, clean_document, clean_lines, clean_text, painted, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -138,7 +138,7 @@ def emit_document(writer: Writer, document: object, style: Style) -> None:
     if form == "json":
         writer.write(dump_json(document, pretty=True) + "\n")
     elif form == "plain":
-        write_screen(writer, _ended(_document_text(document, style.plain)), style.color)
+        write_screen(writer, _ended(_document_text(document, style.plain)), style.color, folds=style.format is None)
     elif form == "table" and not style.columns:
         told = told_fields(to_json(document)) if writer.stream.isatty() else None
         columns = TOLD if told else (TOLD[0], Column("VALUE", lambda pair: _value_text(*pair)))
@@ -193,8 +193,10 @@ def _flushed(writer: Writer, records: Iterable[object]) -> Iterator[object]:
             last = monotonic()
 
 
-def write_screen(writer: Writer, text: str, color: str) -> None:
-    """Write a text for people, on a terminal in color."""
+def write_screen(writer: Writer, text: str, color: str, *, folds: bool) -> None:
+    """Write a text for people, on a terminal in color and with its long lines folded, if it ``folds``."""
+    if folds:
+        text = wrapped(clean_lines(text), writer.stream)
     if writer.stream.isatty() and colors_text(color):
         writer.write(painted(text), styled=True)
     else:

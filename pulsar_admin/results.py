@@ -164,7 +164,7 @@ class Results:
                 if isinstance(part, Table):
                     self.emit_table(part.rows, part.columns, total=part.total)
                 else:
-                    output.write_screen(self.writer, part, self.settings.color)
+                    output.write_screen(self.writer, part, self.settings.color, folds=form is None)
         elif rows is None or (result.value is not None and form in result.documents):
             self.emit(
                 result.value() if callable(result.value) else result.value,

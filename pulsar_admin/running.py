@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -422,13 +421,8 @@ class Running(Results):
             self.emit_rows(documents, SEVERAL)
             return
         text = render_change(reports[0], self.settings.plan)
-        is_said = self._speaks_as_upstream() and not reports[0].dry_run
-        stream = sys.stderr if is_said else sys.stdout
-        text = "\n".join(
-            wrapped(line, stream) if line.lstrip().startswith("warning: ") else line for line in text.split("\n")
-        )
-        if is_said:
-            self._say_report(text)
+        if self._speaks_as_upstream() and not reports[0].dry_run:
+            self._say_report(wrapped(text))
         elif len(documents) > 1:
             self.render(Result(rows=documents, screen=lambda _: [f"{text}\n"]))
         else:

@@ -96,16 +96,26 @@ def folded_text(text: str, width: int, indent: str = "", hang: str = "  ") -> st
 
 
 def wrapped(text: str, stream: TextIO | None = None) -> str:
-    """Return a sentence for a stream (stderr), folded between words where that is a terminal, but never inside a command."""
+    """Return a text for a stream (stderr), its lines folded between words where that is a terminal, but never inside a command."""
     if not (stream or sys.stderr).isatty():
         return text
     from shutil import get_terminal_size
-    from textwrap import fill
 
     width = get_terminal_size().columns
+    return "\n".join(_wrapped_line(line, width) if len(line) > width else line for line in text.split("\n"))
+
+
+def _wrapped_line(line: str, width: int) -> str:
+    from textwrap import fill
+
+    if re.match(r" *(?:[\w ]+: |\$ )?pulsar-admin ", line):
+        return line  # a command stands beside its label
     # A shell runs the first half of a command that is pasted with a line's end in it.
-    whole = re.sub(r"pulsar-admin\S* [^\n;)`]*|`[^`\n]*`", lambda found: found[0].replace(" ", "\0"), text)
-    return fill(whole, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False).replace("\0", " ")
+    whole = re.sub(r"pulsar-admin\S* [^\n;)`]*|`[^`\n]*`", lambda found: found[0].replace(" ", "\0"), line)
+    label = re.match(r" {,20}\S.{,20}? {2,}(?=\S)", line)
+    hang = label.end() if label else len(line) - len(line.lstrip(" ")) + 2
+    folded = fill(whole, width, subsequent_indent=" " * hang, break_long_words=False, break_on_hyphens=False)
+    return folded.replace("\0", " ")
 
 
 def write_error(text: str, *, end: str = "\n", colored: bool = False) -> None:

@@ -610,3 +610,23 @@ def test_a_note_on_a_terminal_is_not_folded_inside_a_command(monkeypatch: pytest
     said = wrapped(f"note: the words before it are folded where the line ends: {command}; and so are those after it")
     assert command in said
     assert max(len(line) for line in said.split("\n") if command not in line) <= 40
+    assert wrapped(f"  look first: {command}") == f"  look first: {command}"
+    table = wrapped(
+        "source              standalone /data/pulsar, referenced\n    55  25 entries: not looked at: after it"
+    )
+    assert table.splitlines() == [
+        "source              standalone",
+        "                    /data/pulsar,",
+        "                    referenced",
+        "    55  25 entries: not looked at: after",
+        "        it",
+    ]
+
+
+def test_sentences_on_a_terminal_are_folded_and_in_a_pipe_they_are_not(cli: Cli) -> None:
+    store = ("--store", imported("small", "crashed"), "--now", "2026-11-21T12:00:00Z")
+    told = cli(*store, "delayed", "histogram", "acme/delayed/reminders").stdout.splitlines()[0]
+    shown = of_store("delayed", "histogram", "acme/delayed/reminders", "--color", "never")
+    assert len(told) > 80
+    assert told in " ".join(line.strip() for line in shown.splitlines())
+    assert all(len(line) <= 80 for line in shown.splitlines())
