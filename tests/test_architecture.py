@@ -25,6 +25,7 @@ MODULES = sorted(
 MAY_IMPORT = {
     "lmdb": {"store/db/environment.py"},
     "pyspark": {
+        "pulsar_admin/pyspark_pulsar.py",
         "store/scan/datasource.py",
         "store/engine/spark.py",
         "store/engine/spark_session.py",

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, chdir, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+import pulsar_admin
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,7 +24,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
     (folder / "pulsar_admin.py").write_text("raise ImportError('the wrong package')\n")
     conf = (("spark.sql.warehouse.dir", str(folder / "warehouse")), ("spark.sql.shuffle.partitions", "2"))
+    # As a wheel has it: Spark looks for sources once, on the path of its workers.
+    (folder / "wheel").mkdir()
+    (folder / "wheel" / "pyspark_pulsar.py").symlink_to(Path(pulsar_admin.__path__[0], "pyspark_pulsar.py").resolve())
     with ExitStack() as stack:
+        environment = stack.enter_context(pytest.MonkeyPatch.context())
+        environment.setenv("PYTHONPATH", str(folder / "wheel"), prepend=os.pathsep)
         with chdir(folder):  # the JVM's and its workers' for good
             session = stack.enter_context(open_session(SparkOptions(master="local[2]", conf=conf)))
         yield session

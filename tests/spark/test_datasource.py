@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pulsar_admin as pa
+from pulsar_admin.store.codec.logscan import Record, iter_records
 from pulsar_admin.store.scan.datasource import register
 from tests.connector import as_here, readings, written
 from tests.shapes import PREFIX, logs, sent, store
@@ -63,6 +64,13 @@ def _message(run: Callable[[], Any]) -> str:
     with pytest.raises(PySparkException) as raised:
         run()
     return str(raised.value)
+
+
+def test_it_is_found_without_being_registered(spark: SparkSession, bookies: Path) -> None:
+    log, other = bookies / "bookie-1" / "current" / "0.log", spark.newSession()
+    other.sql(f'CREATE TEMPORARY VIEW found USING pulsar_entries OPTIONS (path "{log}")')
+    places = [item.offset for item in iter_records(log.read_bytes(), "") if isinstance(item, Record)]
+    assert [row[0] for row in other.sql("SELECT offset FROM found").collect()] == places
 
 
 def test_a_list_of_paths(read: Source, bookies: Path) -> None:
