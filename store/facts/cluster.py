@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from pulsar_admin.store.db.bookies import iter_imported_bookies
+from pulsar_admin.store.db.bookies import UNFINISHED, iter_imported_bookies
 from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.db.files import LogFile, iter_log_ends, iter_not_needed
+from pulsar_admin.store.db.next_ledger_id import UNFINISHED_REFRESH
 from pulsar_admin.store.errors import Refused, SourceNotFound, StoreError, Unsupported
 from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.trees import UnknownTree, lacks_ledgers, lacks_managed_ledgers, unknown_trees
@@ -233,8 +234,21 @@ class ClusterFacts:
 
     @cached_property
     def has_metadata(self) -> bool:
-        """Whether a metadata store was imported."""
-        return any(source["kind"] != "bookie" for source in self.store.info.sources)
+        """Whether a metadata store was imported. One whose addition was stopped is not: its nodes come last, and all together."""
+        return any(
+            source["kind"] != "bookie" and not (self.is_refresh_unfinished and UNFINISHED in source)
+            for source in self.store.info.sources
+        )
+
+    @cached_property
+    def is_refresh_unfinished(self) -> bool:
+        """Whether a ``store refresh`` or ``store add`` was stopped, or goes on: what it has not read yet is not here."""
+        return self.reader.txn.get("state", UNFINISHED_REFRESH) is not None
+
+    @cached_property
+    def unfinished_sources(self) -> tuple[str, ...]:
+        """The paths of what a stopped ``store add`` was to read."""
+        return tuple(source["path"] for source in self.store.info.sources if UNFINISHED in source)
 
     @cached_property
     def marks(self) -> tuple[Mark, ...]:

@@ -10,7 +10,7 @@ from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.managed_ledgers import summed
 from pulsar_admin.store.rules.finding import Severity
 from pulsar_admin.store.rules.rule import Evidence, Rule, Rules
-from pulsar_admin.store.wording import counted, plural
+from pulsar_admin.store.wording import counted, listed, plural
 
 CLUSTER_RULES = Rules[ClusterFacts]()
 
@@ -35,6 +35,28 @@ def _unknown_bookies(facts: ClusterFacts) -> Iterator[Evidence]:
             "the metadata names it nowhere, neither in a cookie nor in the ensemble of a ledger: it is of another cluster, or of another"
             " part of this ZooKeeper",
             {"bookie": bookie},
+        )
+
+
+@CLUSTER_RULES.row(
+    "refresh-unfinished",
+    Severity.WARNING,
+    "A refresh or an addition was stopped",
+    "`store refresh` or `store add` did not come to its end, or runs just now. What it was to read is not here, or in part.",
+    "Nothing: only this store is affected.",
+    "pulsar-admin store refresh",
+    "Let it go on where it was. Until then what seems to be missing may only be unread.",
+    leads=True,
+    scope="store",
+)
+def _unfinished(facts: ClusterFacts) -> Iterator[Evidence]:
+    if facts.is_refresh_unfinished:
+        added = facts.unfinished_sources
+        what = f"`store add` of {listed(added, 3)}" if added else "`store refresh`"
+        yield Evidence(
+            "store",
+            f"{what} was stopped, or runs just now: what it has not read yet is not here",
+            {"sources": list(added)},
         )
 
 

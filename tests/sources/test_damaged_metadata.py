@@ -259,6 +259,30 @@ def test_metadata_without_bookkeepers_part_is_a_critical(tmp_path: Path, cli: Cl
     assert findings(tmp_path / "s", cli)["bookkeeper-metadata-absent"] == "critical"
 
 
+def test_metadata_whose_addition_was_stopped_is_not_seen_rather_than_absent(
+    tmp_path: Path,
+    whole_cli: Cli,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source, store = world("small") / "clean", tmp_path / "s"
+    whole_cli("--store", store, "store", "import", "cluster", "--bookie", source / "bookkeeper")
+    before = {row["code"] for row in diagnoses(whole_cli, store)}
+    with monkeypatch.context() as stopped:
+        stopped.setattr("pulsar_admin.store.transfer.refresh._read_files", interrupted)
+        assert whole_cli("--store", store, "store", "add", "zookeeper", source / "metadata").exit_code == 130
+    rows = {row["code"]: row for row in diagnoses(whole_cli, store)}
+    assert rows.keys() - before == {"refresh-unfinished"}
+    run_printed(whole_cli, rows["refresh-unfinished"]["mend"])
+    whole_cli("--store", tmp_path / "t", "store", "import", "standalone", source)
+    listed = [whole_cli("--store", path, "topics", "list", "public/default").stdout for path in (store, tmp_path / "t")]
+    assert listed[0] == listed[1] != ""
+    assert [row["code"] for row in diagnoses(whole_cli, store) if row["code"] in rows] == []
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 # -- RocksDB ----------------------------------------------------------------------------------------------------------
 
 
