@@ -242,6 +242,7 @@ class MessageQuery(Struct, frozen=True):
 
 
 _MERGED_BYTES, _BATCH_BYTES_LEAST, _MERGED_ROWS = 32 << 20, 256 << 10, 1 << 13
+_TOPICS_AS_ONE = 4096
 Shown = tuple[TopicName, Message, "Decoded | None"]
 Choose = Callable[[Txn], Iterable[TopicName]]
 """Names topics of a snapshot."""
@@ -418,19 +419,29 @@ class Messages(Batches):
 
         names = [*self._names(reader.txn)]
         merged = in_one_order(reader.txn, names, problems) if query.is_merged else [(None, [name]) for name in names]
-        for scalable, together in merged:
+
+        def opened_groups() -> Iterator[_Together]:
+            for scalable, together in merged:
+                if left == 0 and not query.each:
+                    return
+                topics = [*self._session.each(together, opened, alone=len(names) == 1)]
+                if not topics:
+                    continue
+                if scalable is not None:  # a batch of each is held at once
+                    most = max(_MERGED_BYTES // len(topics), _BATCH_BYTES_LEAST)
+                    for one in topics:
+                        only = (*one.options.only, "publishTime") if one.options.only else ()
+                        one.options = replace(one.options, batch_bytes=most, only=tuple(sorted({*only})))
+                yield _Together(scalable, topics)
+
+        is_spread = query.match is not None and reader.engine is not None
+        for group in _read_as_one(reader, opened_groups()) if is_spread else opened_groups():
             if left == 0 and not query.each:
                 return
-            topics = [*self._session.each(together, opened, alone=len(names) == 1)]
-            if not topics:
-                continue
-            if scalable is not None:  # a batch of each is held at once
-                most = max(_MERGED_BYTES // len(topics), _BATCH_BYTES_LEAST)
-                for one in topics:
-                    only = (*one.options.only, "publishTime") if one.options.only else ()
-                    one.options = replace(one.options, batch_bytes=most, only=tuple(sorted({*only})))
-            yield _Together(scalable, topics)
-            left = left if left is None or query.each else max(left - sum(one.count for one in topics), 0)
+            for one in group.topics if is_spread else ():
+                one.limit = left
+            yield group
+            left = left if left is None or query.each else max(left - sum(one.count for one in group.topics), 0)
 
     def _in_order(
         self, group: _Together, each: Callable[[TopicMessages], Iterator[Item]], time_of: Callable[[Item], int]
@@ -485,6 +496,39 @@ class Messages(Batches):
         except StoreError:  # told by who reads the topic's messages
             return None
         return VersionedValues(found[0]).kind if found and all(schemas == found[0] for schemas in found) else None
+
+
+def _read_as_one(reader: EntryReader, groups: Iterable[_Together]) -> Iterator[_Together]:
+    """Yield the groups; the reader's engine reads the topics of some thousand as one, except those that come in one order."""
+    turn: list[_Together] = []
+    ledgers: dict[int, TopicName] = {}
+    for group in groups:
+        found = {ledger_id: one.topic.name for one in group.topics for ledger_id in one.topic.ids}
+        if len(turn) == _TOPICS_AS_ONE or not ledgers.keys().isdisjoint(found):
+            yield from _turn_as_one(reader, turn, ledgers)
+            turn, ledgers = [], {}
+        turn.append(group)
+        ledgers |= found
+    yield from _turn_as_one(reader, turn, ledgers)
+
+
+def _turn_as_one(
+    reader: EntryReader, turn: Sequence[_Together], ledgers: Mapping[int, TopicName]
+) -> Iterator[_Together]:
+    from pulsar_admin.store.dump.job import open_window
+    from pulsar_admin.store.dump.spread import TopicWindow, WindowsAsOne
+
+    windows: dict[TopicName, TopicWindow] = {}
+    for one in (group.topics[0] for group in turn if group.scalable is None):
+        with suppress(StoreError):  # it is read alone, which raises the same
+            options = replace(one.options, window=one.options.window.by_entry)
+            windows[one.topic.name] = open_window(reader, one.topic, options)
+    with closing(WindowsAsOne(reader, windows, ledgers)) as as_one:
+        for group in turn:
+            for one in group.topics:
+                if one.topic.name in windows:
+                    one.options = replace(one.options, as_one=as_one)
+            yield group
 
 
 class BacklogMessages(TopicMessages):

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from pulsar_admin.store.compaction.reading import CompactedReader
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.dump.options import DumpOptions
+from pulsar_admin.store.dump.spread import MakeRows, PlacedRows, TopicWindow, rows_on
 from pulsar_admin.store.dump.tables import HELPERS, DumpColumns, EntryColumns, entry_batch, json_text, known_text
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, StoreError
 from pulsar_admin.store.model.compacted_view import parts_of_view
@@ -65,13 +66,12 @@ def iter_window_rows(
     reader: EntryReader, topic: Topic, options: DumpOptions, dumped: Dumped, advance: Advance
 ) -> Generator[pa.RecordBatch, None, None]:
     """Yield the rows; ``dumped`` has what could not be read when they end, or are closed because nobody wants more."""
-    found = WindowScan(reader, topic, options.window, None if options.view is None else parts_of_view(options.view))
-    if options.batch_bytes is not None and reader.engine is None:
-        found.scan.batch_bytes = min(options.batch_bytes, found.scan.batch_bytes)
-    columns = _columns(reader, topic, options)
+    as_one = options.as_one
+    window = open_window(reader, topic, options) if as_one is None else as_one.windows[topic.name]
+    found, columns = window.found, window.work.columns
     slow = _message_columns(reader, topic, options, columns, dumped) if options.level == "messages" else None
     try:
-        for entries, batches in _rows(found, topic, columns, slow, stripped=options.stripped):
+        for entries, batches in _rows(window, slow, None if as_one is None else as_one.placed(topic.name)):
             dumped.entries += entries
             for batch in batches:
                 dumped.rows += len(batch)
@@ -84,6 +84,16 @@ def iter_window_rows(
         if found.missing:
             dumped.missing += found.missing
             dumped.problems.append(_missing(reader, topic, options, found.missing))
+
+
+def open_window(reader: EntryReader, topic: Topic, options: DumpOptions) -> TopicWindow:
+    """Return what is read of a topic, and what is made of it; raises MetadataCorrupt for schemas that are needed."""
+    found = WindowScan(reader, topic, options.window, None if options.view is None else parts_of_view(options.view))
+    if options.batch_bytes is not None and reader.engine is None:
+        found.scan.batch_bytes = min(options.batch_bytes, found.scan.batch_bytes)
+    closed_ms = {ledger.ledger_id: ledger.info.timestamp_ms or None for ledger in topic.ledgers}
+    entries = EntryColumns(closed_ms, options.stripped) if options.level == "entries" else None
+    return TopicWindow(found, MakeRows(_columns(reader, topic, options), entries, found.times))
 
 
 def _columns(reader: EntryReader, topic: Topic, options: DumpOptions) -> DumpColumns:
@@ -122,27 +132,22 @@ def _missing(reader: EntryReader, topic: Topic, options: DumpOptions, missing: i
 
 
 def _rows(
-    found: WindowScan, topic: Topic, columns: DumpColumns, slow: MessageColumns | None, *, stripped: bool = False
+    window: TopicWindow, slow: MessageColumns | None, placed: PlacedRows | None
 ) -> Iterator[tuple[int, Iterable[pa.RecordBatch]]]:
-    """Yield (entries, their rows), by the reader's engine where it has one."""
-    closed_ms = {ledger.ledger_id: ledger.info.timestamp_ms or None for ledger in topic.ledgers}
-    of_entries = EntryColumns(closed_ms, stripped)
-    finish = columns.finisher()
+    """Yield (entries, their rows), by the engine if there is one; ``placed``: what it gives where it reads other windows, too."""
+    found, work = window
+    finish = work.columns.finisher()
 
     def convert(entries: EntryBatch) -> Iterator[pa.RecordBatch]:
-        return (
-            iter([entry_batch(entries, of_entries)])
-            if slow is None
-            else finish(slow.convert(columns.screened(entries)))
-        )
+        if slow is None:
+            assert work.entries is not None
+            return iter([entry_batch(entries, work.entries)])
+        return finish(slow.convert(work.columns.screened(entries)))
 
     if found.scan.reader.engine is None:
         yield from ((len(entries), convert(entries)) for entries in found.batches())
-        return
-    from pulsar_admin.store.dump.spread import MakeRows, rows_on
-
-    work = MakeRows(columns, of_entries if slow is None else None, found.times)
-    yield from rows_on(found, work, convert, slow)
+    else:
+        yield from rows_on(window, convert, slow, placed)
 
 
 def _message_columns(

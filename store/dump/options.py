@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from pulsar_admin.store.model.messages import Window
 
 if TYPE_CHECKING:
+    from pulsar_admin.store.dump.spread import WindowsAsOne
     from pulsar_admin.store.model.compacted_view import CompactedView
     from pulsar_admin.store.names import Profile
     from pulsar_admin.store.scan.messages import Match
@@ -25,6 +26,7 @@ class DumpOptions(Struct, frozen=True):
     window's positions. ``whole``: a chunk without the ones before it is damage, wherever the window begins. ``profile``: the
     names and types of another tool's columns, its value among them, as raw bytes with ``payload``. ``typed``: ``value`` is a column of
     the fields of all versions of the topic's schema, else JSON text. ``batch_bytes``: so much is read at once in this process at most.
+    ``as_one``: reads the window with those of other topics.
     """
 
     level: Level = "messages"
@@ -42,3 +44,4 @@ class DumpOptions(Struct, frozen=True):
     profile: Profile | None = None
     typed: bool = False
     batch_bytes: int | None = None
+    as_one: WindowsAsOne | None = None

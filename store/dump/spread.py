@@ -5,8 +5,10 @@ An executor never sees the store. The rows come back in order, the same as from 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,13 +17,17 @@ from msgspec import Struct, field
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.dump.tables import ENTRY_SCHEMA, DumpColumns, EntryColumns, Finish, entry_batch
 from pulsar_admin.store.engine.memory import give_back
-from pulsar_admin.store.names import Position
+from pulsar_admin.store.engine.operation import Operation
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.names import Position, TopicName
 from pulsar_admin.store.scan.entries import TimeRange, WindowScan, within
 from pulsar_admin.store.scan.messages import MessageColumns, message_runs, schema_of
 from pulsar_admin.store.scan.operations import PIECE_BYTES, ROUND_ENTRIES, PlacesOperation, PlainFiles, run_places
 from pulsar_admin.store.scan.places import EntryBatch, Places, PlacesReader, doubtful
 
 Convert = Callable[[EntryBatch], Iterator[pa.RecordBatch]]
+PlacedRows = Iterator[tuple[Places, dict[str, bytes] | None]]
 
 CONTENT_PIECE_BYTES = 8 << 20  # of entries whose contents come back: an executor holds them four times
 _CONTENT_UNIT_BYTES = 32  # count as one entry of a round, which is 32 MiB then: here, it is there packed and unpacked
@@ -85,17 +91,99 @@ class MakeRows(Struct, PlacesOperation, frozen=True):
         return np.concatenate([ids[:0], *slow]).tobytes(), head.tobytes(), sink.getvalue().to_pybytes()
 
 
+class TopicWindow(NamedTuple):
+    """Entries of a topic, and what is made of them."""
+
+    found: WindowScan
+    work: MakeRows
+
+
+class RowsOfTopics(Struct, PlacesOperation, frozen=True):
+    """``MakeRows`` of several topics, by the ledger that a batch begins with."""
+
+    works: Sequence[MakeRows]
+    of_ledgers: Mapping[int, int]
+
+    COLUMNS = MakeRows.COLUMNS
+
+    def values(self, places: Places, files: PlainFiles) -> tuple[bytes, bytes, bytes]:
+        return self.works[self.of_ledgers[int(places.ledger_ids[0])]].values(places, files)
+
+
+class WindowsAsOne:
+    """Windows of topics without a common ledger that the reader's engine reads as one. ``placed`` gives each one's rows, in the order of
+    the windows."""
+
+    def __init__(
+        self, reader: EntryReader, windows: Mapping[TopicName, TopicWindow], ledgers: Mapping[int, TopicName]
+    ) -> None:
+        self.windows = windows
+        self._order = {name: index for index, name in enumerate(windows)}
+        self._owners: deque[int] = deque()  # of the places that were handed out
+        self._failed: dict[int, StoreError] = {}
+        self._head: tuple[int, Places, dict[str, bytes] | None] | None = None
+        self._rows = self._run(reader, ledgers)
+
+    def placed(self, name: TopicName) -> PlacedRows:
+        """Yield (places, their row) of a topic; raises what finding its places raised. What is left of topics before it is dropped."""
+        wanted = self._order[name]
+        while (head := self._head or next(self._rows, None)) is not None and head[0] <= wanted:
+            self._head = None
+            if head[0] == wanted:
+                yield head[1:]
+        self._head = head
+        if wanted in self._failed:
+            raise self._failed[wanted]
+
+    def close(self) -> None:
+        """End what still runs."""
+        self._rows.close()
+
+    def _run(
+        self, reader: EntryReader, ledgers: Mapping[int, TopicName]
+    ) -> Generator[tuple[int, Places, dict[str, bytes] | None], None, None]:
+        works: list[MakeRows] = []
+        of_topics: dict[TopicName, int] = {}
+        for name, (_, work) in self.windows.items():
+            if work not in works[-1:]:
+                works.append(work)
+            of_topics[name] = len(works) - 1
+        operation: Operation = works[0]
+        if len(works) > 1:
+            operation = RowsOfTopics(
+                works, {id_: of_topics[name] for id_, name in ledgers.items() if name in of_topics}
+            )
+        for places, row in _run_work(reader, works[0], self._groups(), operation):
+            yield self._owners.popleft(), places, row
+
+    def _groups(self) -> Iterator[Places]:
+        for index, window in enumerate(self.windows.values()):
+            try:
+                for places in window.found.scan.groups():
+                    self._owners.append(index)
+                    yield places
+            except StoreError as error:  # told with the rows of this topic
+                self._failed[index] = error
+
+
+def _run_work(
+    reader: EntryReader, work: MakeRows, groups: Iterable[Places], operation: Operation | None = None
+) -> PlacedRows:
+    """Yield (places, the row that ``work`` makes of them) by the reader's engine; ``operation`` in its place makes the same kind of row."""
+    assert reader.engine is not None
+    piece_bytes = CONTENT_PIECE_BYTES if work.has_contents else PIECE_BYTES
+    return run_places(reader.engine, operation or work, reader.files, groups, work.weight, piece_bytes)
+
+
 def rows_on(
-    found: WindowScan, work: MakeRows, convert: Convert, slow: MessageColumns | None
+    window: TopicWindow, convert: Convert, slow: MessageColumns | None, placed: PlacedRows | None
 ) -> Iterator[tuple[int, list[pa.RecordBatch]]]:
     """Yield (entries, their rows) of the window as one process would make them, by the engine of the scan's reader."""
+    found, work = window
     scan = found.scan
-    assert scan.reader.engine is not None
     finish = work.columns.finisher()
-    piece_bytes = CONTENT_PIECE_BYTES if work.has_contents else PIECE_BYTES
-    groups = scan.groups()
     kept = 0  # bytes of contents since memory was given back
-    for places, row in run_places(scan.reader.engine, work, scan.reader.files, groups, work.weight, piece_bytes):
+    for places, row in _run_work(scan.reader, work, scan.groups()) if placed is None else placed:
         if row is None or not row["runs"]:
             yield from _rows_here(found, places, convert)
         else:
