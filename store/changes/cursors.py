@@ -391,4 +391,4 @@ def chunk_warnings(reader: EntryReader, topic: Topic, state: CursorState) -> tup
     left = cut.total - cut.chunk
     text = f"{cut.position} is chunk {cut.chunk + 1} of {cut.total} of a message{begins}: consumers get its last {left} alone, drop"
     text += f" {'it' if left == 1 else 'them'} and never acknowledge {'it' if left == 1 else 'them'}"
-    return (text if cut.first is None else f"{text}; to deliver the whole message again: -m {cut.first}",)
+    return (text if cut.whole_from is None else f"{text}; to deliver the whole message again: -m {cut.whole_from}",)

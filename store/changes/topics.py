@@ -187,7 +187,7 @@ def _check_new(txn: Txn, name: TopicName) -> None:
     except NamespaceNotFound as error:
         raise NamespaceNotFound(f"Namespace not found: {error.message}", hint=error.hint, **error.context) from error
     record = read_partitioned(txn, name)
-    if find_node(txn, name.path) is not None or record.partitions:
+    if find_node(txn, name.path) is not None or record.partitions > 0:
         hint = f"see it with: pulsar-admin topics stats {shell_word(name)}"
         if record.partitions:
             hint = f"see it with: pulsar-admin topics partitioned-stats {shell_word(name)}"

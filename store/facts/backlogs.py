@@ -7,7 +7,7 @@ client drops chunks without the first one of their message and never acknowledge
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 
@@ -74,62 +74,139 @@ def find_ttl_conflict(reader: EntryReader, topic: Topic, cursor: Cursor) -> TtlC
 
 
 _LOOK = 1_000
-"""Entries among which chunks of one message are looked for: other producers' may lie between them."""
+"""Entries before and after a place among which chunks of one message are looked for: other producers' may lie between them."""
+_EDGE = 2
+"""Entries on each side of what is acknowledged of which one has to be a chunk: another producer's may be the next one."""
+_HOLES = 5
+"""Gaps between acknowledged entries whose edges are looked at."""
 
 
 class CutMessage(Struct, frozen=True):
-    """A message of ``total`` chunks of which a backlog has those from ``chunk`` (counted from 0) on, at ``position``.
+    """A message of ``total`` chunks of which some are acknowledged, ``acknowledged`` (counted from 0), and others are in a backlog: first
+    the one at ``position``, ``chunk`` (counted from 0).
 
-    ``first``: where its first chunk is, None where it is gone or too far away. ``left``: entries at the backlog's beginning that are of
-    it; 0 where others are before it.
+    ``first``: where its first chunk is, None where it ``is_gone`` or was not found. ``whole_from``: the last place from which on this and
+    all messages beside it are whole, and nothing of the backlog is before it. ``left``: entries at the backlog's beginning that are of
+    messages whose first chunk is gone; 0 where others are before them.
     """
 
     position: Position
     chunk: int
     total: int
     producer: str
+    acknowledged: tuple[int, ...]
     first: Position | None
+    is_gone: bool
+    whole_from: Position | None
     left: int
 
 
 def find_cut(reader: EntryReader, topic: Topic, pending: Intervals) -> CutMessage | None:
-    """Return the chunked message that the beginning of the backlog ``pending`` of ``topic`` cuts; reads two entries where it cuts none."""
-    if not pending:
-        return None
-    start = pending[0][0]
-    edges = (read_header(reader, topic, rank) for rank in (start, start - 1) if rank >= 0)
-    if not any(header is not None and is_chunk(header.metadata) for header in edges):
-        return None
-    begun = set[str]()
-    for rank in islice(_ranks(pending), _LOOK):
-        header = read_header(reader, topic, rank)
-        if header is None or not is_chunk(header.metadata):
-            continue
-        metadata = header.metadata
-        if not metadata.chunk_id:
-            begun.add(metadata.uuid)
-        elif metadata.uuid not in begun:
-            first = None
-            for before in range(rank - 1, max(rank - _LOOK, 0) - 1, -1):
-                header = read_header(reader, topic, before)
-                if header is not None and header.metadata.uuid == metadata.uuid and not header.metadata.chunk_id:
-                    first = topic.at_rank(before)
-                    break
-            left = 0  # chunks of the message at the backlog's beginning
-            for one in _ranks(pending):
-                header = read_header(reader, topic, one)
-                if header is None or header.metadata.uuid != metadata.uuid:
-                    break
-                left += 1
-            return CutMessage(
-                topic.at_rank(rank),
-                metadata.chunk_id,
-                metadata.num_chunks_from_msg,
-                metadata.producer_name,
-                first,
-                left,
-            )
+    """Return the first chunked message of which the backlog ``pending`` of ``topic`` has a part; reads few entries where it cuts none."""
+    chunks = _Chunks(reader, topic)
+    for index, (start, end) in enumerate(islice(pending, _HOLES)):
+        edges = (start, end) if index + 1 < len(pending) else (start,)
+        if any(chunks.at(rank) for edge in edges for rank in range(edge - _EDGE, edge + _EDGE)):
+            found = _find_cut_at(chunks, pending, edges)
+            if found is not None:
+                return found
     return None
+
+
+class _Chunks:
+    """The chunks among the entries of a topic."""
+
+    def __init__(self, reader: EntryReader, topic: Topic) -> None:
+        self.topic = topic
+        self._reader = reader
+        self._read: dict[int, EntryHeader | None] = {}
+        self._unread: set[int] = set()
+
+    def at(self, rank: int) -> EntryHeader | None:
+        """Return the header of the chunk at a rank; None where no chunk is, or nothing can be read."""
+        if rank not in self._read:
+            header = read_header(self._reader, self.topic, rank) if 0 <= rank < self.topic.number_of_entries else None
+            self._read[rank] = header if header is not None and is_chunk(header.metadata) else None
+            if header is None:
+                self._unread.add(rank)
+        return self._read[rank]
+
+    def around(self, rank: int) -> Mapping[str, Mapping[int, int]]:
+        """Return the ranks of chunks by message and number: of those from ``rank`` on, and of what is before it of the same messages."""
+        found: dict[str, dict[int, int]] = {}
+        for place in range(rank, min(self.topic.number_of_entries, rank + _LOOK)):
+            chunk = self.at(place)
+            if chunk is not None:
+                found.setdefault(chunk.metadata.uuid, {})[chunk.metadata.chunk_id] = place
+        begun = {uuid for uuid, ranks in found.items() if 0 not in ranks}
+        for place in range(rank - 1, max(0, rank - _LOOK) - 1, -1):
+            if not begun:
+                break
+            chunk = self.at(place)
+            if chunk is not None and chunk.metadata.uuid in begun:
+                found[chunk.metadata.uuid].setdefault(chunk.metadata.chunk_id, place)
+                if not chunk.metadata.chunk_id:
+                    begun.remove(chunk.metadata.uuid)
+        return found
+
+    def is_read(self, start: int, end: int) -> bool:
+        """Whether all entries from ``start`` to ``end`` (excluded) were read."""
+        return start >= 0 and self._unread.isdisjoint(range(start, end))
+
+    def whole_from(self, rank: int) -> int:
+        """Return the last rank up to ``rank`` that is inside no message."""
+        while True:
+            inside = [
+                ranks[0]
+                for ranks in self.around(rank).values()
+                if 0 in ranks and ranks[0] < rank <= max(ranks.values())
+            ]
+            if not inside:
+                return rank
+            rank = min(inside)
+
+
+def _find_cut_at(chunks: _Chunks, pending: Intervals, edges: Sequence[int]) -> CutMessage | None:
+    def is_pending(rank: int) -> bool:
+        index = bisect_right(pending, rank, key=lambda one: one[0]) - 1
+        return index >= 0 and rank < pending[index][1]
+
+    gone, cut = set[str](), list[tuple[int, str, Mapping[int, int]]]()
+    for edge in edges:
+        for uuid, ranks in chunks.around(edge).items():
+            here, lowest = [rank for rank in ranks.values() if is_pending(rank)], min(ranks.values())
+            if 0 not in ranks:
+                if edge <= _LOOK and chunks.is_read(0, lowest):
+                    gone.add(uuid)
+                elif lowest > pending[0][0] and not chunks.is_read(max(pending[0][0], edge - _LOOK), lowest):
+                    continue  # its first chunk may be in the backlog: what cannot be read of that is told
+            if here and (len(here) < len(ranks) or 0 not in ranks):
+                cut.append((min(here), uuid, ranks))
+    if not cut:
+        return None
+    rank, uuid, ranks = min(cut)
+    chunk, topic, start = chunks.at(rank), chunks.topic, pending[0][0]
+    assert chunk is not None
+    done = {number for number, place in ranks.items() if not is_pending(place)} | set(range(min(ranks)))
+    first = topic.at_rank(ranks[0]) if 0 in ranks else None
+    whole_from = None if first is None else topic.at_rank(chunks.whole_from(min(start, ranks[0])))
+    left = 0
+    for place in _ranks(pending):
+        other = chunks.at(place)
+        if other is None or other.metadata.uuid not in gone:
+            break
+        left += 1
+    return CutMessage(
+        topic.at_rank(rank),
+        chunk.metadata.chunk_id,
+        chunk.metadata.num_chunks_from_msg,
+        chunk.metadata.producer_name,
+        tuple(sorted(done)),
+        first,
+        uuid in gone,
+        whole_from,
+        left if uuid in gone else 0,
+    )
 
 
 def _ranks(pending: Intervals) -> Iterator[int]:

@@ -15,19 +15,29 @@ from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model.topics import iter_partitioned, iter_topics, read_partitioned, read_topic
 from pulsar_admin.store.names import PARTITION_SUFFIX, TopicName
 
+_CREATED_MAX = 10_000
+
 
 class Partitions(Struct, frozen=True):
     """A name with partitions. ``record``: its metadata, None without; ``there``: the numbers of the partitions that are there.
 
-    ``is_plain``: whether there is a topic of the name itself, without a number. ``entries`` and ``bytes``: of the partitions.
+    ``is_plain``: whether there is a topic of the name itself, without a number. ``entries`` and ``bytes``: of the partitions, None where
+    one cannot be read; ``plain_entries``: of the topic itself.
     """
 
     name: TopicName
     record: PartitionedTopic | None
     there: tuple[int, ...]
     is_plain: bool
-    entries: int = 0
-    bytes: int = 0
+    entries: int | None = None
+    bytes: int | None = None
+    plain_entries: int | None = None
+
+    @property
+    def counts_too_many(self) -> bool:
+        """Whether so many partitions would have to be created that a number is a part of a name, or damaged."""
+        highest = max(self.there[-1] + 1 if self.there else 0, self.record.partitions if self.record else 0)
+        return highest - len(self.there) > _CREATED_MAX
 
     @property
     def missing(self) -> int:
@@ -49,7 +59,8 @@ class Partitions(Struct, frozen=True):
 def find_disagreeing(txn: Txn) -> tuple[Partitions, ...]:
     """Return the names whose metadata and partitions do not agree, in name order; system topics are made when they are used.
 
-    Upstream ``PartitionedTopicResources`` and ``BrokerService.fetchPartitionedTopicMetadataAsync`` (4.0.8).
+    Upstream ``PartitionedTopicResources`` and ``BrokerService.fetchPartitionedTopicMetadataAsync`` (4.0.8): metadata of no partitions is
+    that of a topic without.
     """
     numbers: dict[TopicName, list[int]] = {}
     for name in iter_topics(txn, containing=PARTITION_SUFFIX):
@@ -61,11 +72,23 @@ def find_disagreeing(txn: Txn) -> tuple[Partitions, ...]:
             continue
         with suppress(StoreError):  # the checks tell of what cannot be read
             is_plain = find_node(txn, name.path) is not None
-            record = read_partitioned(txn, name) if find_node(txn, name.partitioned_path) is not None else None
+            read = read_partitioned(txn, name)
+            record = read if read.partitions > 0 else None
             one = Partitions(name, record, tuple(sorted(numbers.get(name, ()))), is_plain)
             if is_plain or one.missing or one.beyond or (record is not None and record.deleted):
-                topics = [read_topic(txn, name.partition(index)) for index in one.there]
-                sizes = {"entries": sum(topic.number_of_entries for topic in topics)}
-                sizes |= {"bytes": sum(topic.total_size_bytes for topic in topics)}
-                found.append(replace(one, **sizes))
+                found.append(_sized(txn, one))
     return tuple(found)
+
+
+def _sized(txn: Txn, one: Partitions) -> Partitions:
+    with suppress(StoreError):  # the checks tell of what cannot be read
+        topics = [read_topic(txn, one.name.partition(index)) for index in one.there]
+        entries, size = (
+            sum(topic.number_of_entries for topic in topics),
+            sum(topic.total_size_bytes for topic in topics),
+        )
+        one = replace(one, entries=entries, bytes=size)
+    with suppress(StoreError):
+        if one.is_plain:
+            one = replace(one, plain_entries=read_topic(txn, one.name).number_of_entries)
+    return one

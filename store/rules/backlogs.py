@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from pulsar_admin.store.facts import known
 from pulsar_admin.store.facts.backlogs import CutMessage
 from pulsar_admin.store.facts.topics import SubscriptionFacts
+from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import Evidence, Rules
-from pulsar_admin.store.wording import counted, plural
+from pulsar_admin.store.rules.rule import MEND, Evidence, Rules
+from pulsar_admin.store.wording import counted, listed, plural
 
+_NAMED = 5
 _CUT = (
     "A subscription was moved into a message of several chunks, or an expiry or a skip ended inside it (apache/pulsar#26395, #25120,"
     " #12171)."
@@ -29,7 +31,7 @@ MARKER_RULES = Rules[SubscriptionFacts]()
     "A subscription's position is inside a chunked message",
     _CUT,
     _DROPS,
-    "pulsar-admin topics reset-cursor {topic} -s {subscription} -m {first}",
+    "pulsar-admin topics reset-cursor {topic} -s {subscription} -m {wholeFrom}",
     "Deliver the whole message again, from its first chunk on; acknowledged entries after that chunk are "
     "delivered again as well. To drop the message instead, use `topics skip`.",
     scope="use",
@@ -37,10 +39,14 @@ MARKER_RULES = Rules[SubscriptionFacts]()
 )
 def _cut(facts: SubscriptionFacts) -> Iterator[Evidence]:
     cut = facts.cut_message
-    if cut is not None and cut.first is not None:
-        yield Evidence(
-            facts.where, _cut_text(cut, f"begins at {cut.first}"), {**_cut_values(facts, cut), "first": str(cut.first)}
-        )
+    if cut is not None and cut.whole_from is not None:
+        values = {**_cut_values(facts, cut), "first": str(cut.first), "wholeFrom": str(cut.whole_from)}
+        yield Evidence(facts.where, _cut_text(cut, f"begins at {cut.first}"), values)
+    elif cut is not None and not cut.is_gone:
+        position = cut.position
+        look = f"pulsar-admin topics get-message-by-id {shell_word(facts.of.topic.name)} -l {position.ledger_id} -e {position.entry_id}"
+        how = "begins where nothing can be read here, or very far before it"
+        yield Evidence(facts.where, _cut_text(cut, how), {**_cut_values(facts, cut), MEND: look})
 
 
 @CHUNK_RULES.row(
@@ -57,14 +63,23 @@ def _cut(facts: SubscriptionFacts) -> Iterator[Evidence]:
 )
 def _remainder(facts: SubscriptionFacts) -> Iterator[Evidence]:
     cut = facts.cut_message
-    if cut is not None and cut.first is None and cut.left:
-        yield Evidence(facts.where, _cut_text(cut, "has no first chunk any more"), _cut_values(facts, cut))
+    if cut is not None and cut.is_gone:
+        words = f"{shell_word(facts.of.topic.name)} -s {shell_word(facts.cursor.name)}"
+        look = {} if cut.left else {MEND: f"pulsar-admin topics peek-messages {words} -n 1"}
+        text = _cut_text(cut, "has no first chunk any more")
+        others = "" if cut.left else "; entries before it are of other messages"
+        yield Evidence(facts.where, text + others, {**_cut_values(facts, cut), **look})
 
 
 def _cut_text(cut: CutMessage, how: str) -> str:
+    count, numbers = len(cut.acknowledged), [one + 1 for one in cut.acknowledged]
+    done = (
+        f"{plural(count, 'the chunk', f'the {count} chunks')} before it {plural(count, 'is', 'are')} acknowledged"
+        if numbers == [*range(1, cut.chunk + 1)]
+        else f"{plural(count, 'chunk', 'chunks')} {listed(numbers, _NAMED)} of it {plural(count, 'is', 'are')} acknowledged"
+    )
     return (
-        f"{cut.position} is chunk {cut.chunk + 1} of {cut.total} of a message that {how}:"
-        f" {plural(cut.chunk, 'the chunk', f'the {cut.chunk} chunks')} before it {plural(cut.chunk, 'is', 'are')} acknowledged, so"
+        f"{cut.position} is chunk {cut.chunk + 1} of {cut.total} of a message that {how}: {done}, so"
         " consumers drop the rest and never acknowledge it"
     )
 
@@ -76,7 +91,7 @@ def _cut_values(facts: SubscriptionFacts, cut: CutMessage) -> dict[str, object]:
         "position": str(cut.position),
         "chunk": cut.chunk + 1,
         "chunks": cut.total,
-        "acknowledgedChunks": cut.chunk,
+        "acknowledgedChunks": len(cut.acknowledged),
         "producer": cut.producer,
         "left": cut.left,
     }

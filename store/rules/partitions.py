@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.partitions import Partitions
+from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import Evidence, Rules
+from pulsar_admin.store.rules.rule import MEND, Evidence, Rules
 from pulsar_admin.store.wording import counted, listed, plural
 
 _NAMED = 5
@@ -31,8 +32,12 @@ def _without_metadata(facts: ClusterFacts) -> Iterator[Evidence]:
             yield Evidence(
                 str(one.name),
                 f"{_there(one)}, and no metadata says that it is partitioned: a producer that uses the name creates a "
-                "new topic without partitions, if topics are created automatically",
-                {**_of(one), "partitions": one.there[-1] + 1},
+                f"new topic without partitions, if topics are created automatically{_doubt(one)}",
+                {
+                    **_of(one),
+                    "partitions": one.there[-1] + 1,
+                    **_look(one, f"stats {shell_word(one.name.partition(one.there[-1]))}"),
+                },
             )
 
 
@@ -47,12 +52,18 @@ def _without_metadata(facts: ClusterFacts) -> Iterator[Evidence]:
 )
 def _beyond(facts: ClusterFacts) -> Iterator[Evidence]:
     for one in facts.disagreeing_partitions:
-        if one.record is not None and one.beyond and one.record.partitions and not _is_told(one):
+        if one.record is not None and one.beyond and not _is_told(one):
+            exists, them = plural(len(one.beyond), "exists", "exist"), plural(len(one.beyond), "it", "them")
             yield Evidence(
                 str(one.name),
-                f"its metadata {_says(one)}, and {_numbered(one.beyond)} also "
-                f"{plural(len(one.beyond), 'exists', 'exist')}: no client of the topic reads or writes them",
-                {**_of(one), "partitions": one.beyond[-1] + 1, "beyond": list(one.beyond[:_NAMED])},
+                f"its metadata {_says(one)}, and {_numbered(one.beyond)} also {exists}: no client of the topic reads or writes {them}"
+                f"{_doubt(one)}",
+                {
+                    **_of(one),
+                    "partitions": one.beyond[-1] + 1,
+                    "beyond": list(one.beyond[:_NAMED]),
+                    **_look(one, f"stats {shell_word(one.name.partition(one.beyond[-1]))}"),
+                },
             )
 
 
@@ -74,8 +85,12 @@ def _missing(facts: ClusterFacts) -> Iterator[Evidence]:
             lacks = f"{_numbered(first, one.missing)} {plural(one.missing, 'is', 'are')} missing"
             yield Evidence(
                 str(one.name),
-                f"its metadata {_says(one)}, and {lacks if one.there else 'none is there'}",
-                {**_of(one), "missingPartitions": list(first)},
+                f"its metadata {_says(one)}, and {lacks if one.there else 'none is there'}{_doubt(one)}",
+                {
+                    **_of(one),
+                    "missingPartitions": list(first),
+                    **_look(one, f"get-partitioned-topic-metadata {shell_word(one.name)}"),
+                },
                 severity=None if one.there else Severity.NOTE,
             )
 
@@ -143,10 +158,11 @@ def _plain_beside(facts: ClusterFacts) -> Iterator[Evidence]:
                 if one.record is None
                 else f"and its metadata {_says(one)}: clients use the partitions, not this topic"
             )
+            holds = "" if one.plain_entries is None else f" and with {counted(one.plain_entries, 'entry')}"
             yield Evidence(
                 str(one.name),
-                f"a topic of that name without partitions exists beside {_numbered(one.there)}, {says}",
-                _of(one),
+                f"a topic of that name without partitions{holds} exists beside {_numbered(one.there)}, {says}",
+                {**_of(one), "topicEntries": one.plain_entries},
             )
 
 
@@ -156,8 +172,20 @@ def _is_told(one: Partitions) -> bool:
 
 
 def _there(one: Partitions) -> str:
-    there = plural(len(one.there), "is", "are")
-    return f"{_numbered(one.there)} {there} there with {counted(one.entries, 'entry')} of {counted(one.bytes, 'byte')}"
+    size = "" if one.entries is None else f" with {counted(one.entries, 'entry')} of {counted(one.bytes or 0, 'byte')}"
+    return f"{_numbered(one.there)} {plural(len(one.there), 'is', 'are')} there{size}"
+
+
+def _doubt(one: Partitions) -> str:
+    """Return why no command is printed that creates the rest."""
+    if not one.counts_too_many:
+        return ""
+    return "; so many would have to be created that the number is rather part of a name, or damaged"
+
+
+def _look(one: Partitions, words: str) -> dict[str, object]:
+    """Return the look that is printed where the rest is not to be created."""
+    return {MEND: f"pulsar-admin topics {words}"} if one.counts_too_many else {}
 
 
 def _numbered(numbers: Sequence[int], count: int = 0) -> str:

@@ -34,8 +34,10 @@ def chunks(uuid: str, total: int, producer: str = "p") -> list[Made]:
     return [entry(producer, chunk=(index, total, uuid)) for index in range(total)]
 
 
-def made(path: Path, ledgers: Sequence[Sequence[Made]], mark: Position) -> Path:
-    return make_store(path, {str(NAME): MadeTopic(ledgers, cursors={"s": CursorInfo(-1, mark)})})
+def made(path: Path, ledgers: Sequence[Sequence[Made]], mark: Position, *acknowledged: int) -> Path:
+    """A store with a subscription at MARK that has ACKNOWLEDGED entries of ledger 10 one by one."""
+    ranges = tuple((Position(10, entry - 1), Position(10, entry)) for entry in acknowledged)
+    return make_store(path, {str(NAME): MadeTopic(ledgers, cursors={"s": CursorInfo(-1, mark, ranges=ranges)})})
 
 
 def why(cli: Cli, store: Path) -> list[Json]:
@@ -81,23 +83,69 @@ def test_a_cursor_inside_a_chunked_message(
     assert stats["markDeletePosition"] == f"{ledger}:{number - 1}"
 
 
+U, V = chunks("u", 4), chunks("v", 4, "q")
+IN_TURNS = [one for pair in zip(V, U, strict=True) for one in pair]
+OTHERS = [entry() for _ in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("ledger", "mark", "acknowledged", "position", "whole_from"),
+    [
+        (IN_TURNS, 1, (), "10:2", "10:0"),  # both are cut, and the other one begins first
+        ([U[0], *OTHERS[:2], *U[1:]], 1, (), "10:3", "10:0"),
+        ([*OTHERS, *U], -1, (3,), "10:4", "10:0"),  # what waits before the message goes on waiting
+        ([*U, *OTHERS], -1, (3,), "10:0", "10:0"),
+        ([*U, *OTHERS], -1, (1,), "10:0", "10:0"),
+    ],
+)
+def test_what_is_cut_is_delivered_whole(
+    ledger: Sequence[Made],
+    mark: int,
+    acknowledged: Sequence[int],
+    position: str,
+    whole_from: str,
+    whole_cli: Cli,
+    tmp_path: Path,
+) -> None:
+    """Chunks of several producers, and those acknowledged one by one; nothing else is acknowledged by the cure."""
+    before = diagnoses(whole_cli, made(tmp_path / "whole", [ledger, [entry()]], Position(10, -1)))
+    store = made(tmp_path / "s", [ledger, [entry()]], Position(10, mark), *acknowledged)
+    (row,) = check_told(whole_cli, store, before, [("chunk-cut", WHERE)])
+    assert (row["evidence"]["position"], row["evidence"]["wholeFrom"]) == (position, whole_from)
+    run_printed(whole_cli, row["mend"])
+    assert told(diagnoses(whole_cli, store)) == told(before)
+    stats = whole_cli("--store", store, "topics", "stats-internal", NAME).json["cursors"]["s"]
+    assert stats["markDeletePosition"] == f"10:{int(whole_from[3:]) - 1}"
+
+
+def test_of_what_cannot_be_read_no_chunk_is_called_gone(whole_cli: Cli, tmp_path: Path) -> None:
+    ledger = [entry(), Made(CREATED_MS, lost=True), *U[1:], entry()]
+    store = made(tmp_path / "s", [ledger], Position(10, 1))
+    (row,) = diagnoses(whole_cli, store, "--code", "chunk-cut", "--code", "chunk-remainder")
+    assert "begins where nothing can be read here" in row["message"]
+    assert row["mend"].endswith("-l 10 -e 2")  # a look: it may be on another disk
+    waiting = made(tmp_path / "waiting", [ledger], Position(10, 0))
+    assert diagnoses(whole_cli, waiting, "--code", "chunk-cut", "--code", "chunk-remainder") == []
+
+
 @pytest.mark.parametrize("mark", [Position(10, 0), Position(10, 4), Position(11, 0)])
 def test_whole_messages_are_none(mark: Position, whole_cli: Cli, tmp_path: Path) -> None:
     store = made(tmp_path / "s", PLAIN, mark)
     assert diagnoses(whole_cli, store, "--code", "chunk-cut", "--code", "chunk-remainder") == []
 
 
-def test_the_rest_of_a_message_whose_beginning_is_trimmed(whole_cli: Cli, tmp_path: Path) -> None:
+@pytest.mark.parametrize("rest", [[U[2], U[3]], [U[2], V[2], U[3], V[3]]])
+def test_the_rest_of_a_message_whose_beginning_is_trimmed(rest: Sequence[Made], whole_cli: Cli, tmp_path: Path) -> None:
     """apache/pulsar#12171: what consumers cannot join goes with a skip, and nothing else does."""
-    ledgers = [[*chunks("u", 4)[2:], entry(), entry()]]
-    before = diagnoses(whole_cli, made(tmp_path / "whole", ledgers, Position(10, 1)))
+    ledgers = [[*rest, entry(), entry()]]
+    before = diagnoses(whole_cli, made(tmp_path / "whole", ledgers, Position(10, len(rest) - 1)))
     store = made(tmp_path / "s", ledgers, Position(10, -1))
     (row,) = check_told(whole_cli, store, before, [("chunk-remainder", WHERE)])
-    assert (row["evidence"]["chunk"], row["evidence"]["left"]) == (3, 2)
+    assert (row["evidence"]["chunk"], row["evidence"]["left"]) == (3, len(rest))
     run_printed(whole_cli, row["mend"])
     assert told(diagnoses(whole_cli, store)) == told(before)
     stats = whole_cli("--store", store, "topics", "stats-internal", NAME).json["cursors"]["s"]
-    assert stats["markDeletePosition"] == "10:1"
+    assert stats["markDeletePosition"] == f"10:{len(rest) - 1}"
 
 
 @pytest.mark.parametrize(("mark", "messages"), [(Position(10, -1), 3), (Position(10, 2), 0)])

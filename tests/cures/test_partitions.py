@@ -47,6 +47,10 @@ FAULTS = {
         (0, 2), None, False, "partitions-without-metadata", "warning", [RECORD, NAME.partition(1).path],
         f"topics create-partitioned-topic {NAME} -p 3",
     ),
+    "metadata of a topic without": Fault(
+        (0, 1), {"partitions": 0}, False, "partitions-without-metadata", "warning", [RECORD],
+        f"topics create-partitioned-topic {NAME} -p 2",
+    ),
     "number too low": Fault(
         (0, 1, 2), {"partitions": 2}, False, "partitions-beyond-metadata", "warning", [RECORD],
         f"topics update-partitioned-topic {NAME} -p 3",
@@ -107,6 +111,16 @@ def test_it_is_told_and_cured(fault: Fault, whole_cli: Cli, tmp_path: Path) -> N
     check_cured(whole_cli, store, row, rest, fault.changed)
 
 
+@pytest.mark.parametrize("record", [None, {"partitions": 1}])
+def test_a_date_at_the_end_of_a_name_creates_no_partitions(
+    record: Mapping[str, object] | None, whole_cli: Cli, tmp_path: Path
+) -> None:
+    store = made(tmp_path / "s", Fault((0, 20_240_101), record, False, "", "", (), ""))
+    (row,) = [row for row in diagnoses(whole_cli, store) if row["where"] == str(NAME)]
+    assert "rather part of a name" in row["message"]
+    assert row["mend"].endswith(f"topics stats {NAME.partition(20_240_101)}")
+
+
 @pytest.mark.parametrize("there", [(), (1, 3)])
 @pytest.mark.usefixtures("damages_stores")
 def test_a_number_of_partitions_that_nobody_could_list(there: Sequence[int], whole_cli: Cli, tmp_path: Path) -> None:
@@ -116,7 +130,8 @@ def test_a_number_of_partitions_that_nobody_could_list(there: Sequence[int], who
     (row,) = diagnoses(whole_cli, store, "--code", fault.code)
     assert row["severity"] == fault.severity
     said = "partitions 0, 2, 4, 5, 6 and 2,147,483,640 more are missing" if there else "none is there"
-    assert row["message"].endswith(said)
+    assert said in row["message"]
+    assert row["mend"].endswith(f"topics get-partitioned-topic-metadata {NAME}")  # creating all is refused
     stats = whole_cli("--store", store, "topics", "partitioned-stats", NAME, "--per-partition")
     assert len(stats.json["partitions"]) == len(there)
 
