@@ -11,6 +11,7 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import TopicName
 from pulsar_admin.store.rules.backlogs import CHUNK_RULES, MARKER_RULES
+from pulsar_admin.store.rules.rule import MEND
 from pulsar_admin.store.rules.subscriptions import STOPPING_RULES, SUBSCRIPTION_RULES
 from pulsar_admin.store.wording import Answer
 
@@ -50,7 +51,8 @@ def why_subscription(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: 
     for rule, evidence in found:
         text, command = evidence.sentence, evidence.hint or rule.command(whose | dict(evidence.values))
         sentence = text if text.endswith(".") else f"{text[:1].upper()}{text[1:]}."  # of the doctor's rows
-        reasons.append(Reason(rule.code, sentence, evidence.values, command))
+        figures = {key: value for key, value in evidence.values.items() if key != MEND}
+        reasons.append(Reason(rule.code, sentence, figures, command))
     return Why(topic.name, cursor.name, any(rule in STOPPING_RULES for rule, _ in found), tuple(reasons))
 
 

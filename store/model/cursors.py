@@ -217,7 +217,7 @@ def _recovered(topic: Topic, cursor: Cursor) -> Cursor:
     One in a ledger that was trimmed stays as stored: 4.0.8 shows it so, and it means the same as (next ledger, −1).
     """
     stored = cursor.state
-    if not topic.ids or stored.mark_delete <= topic.last_confirmed:
+    if stored.mark_delete <= topic.last_confirmed:
         return cursor
     # The beginning of a listed ledger without entries is the same place: a broker leaves a cursor there when a ledger is rolled over.
     is_end = stored.mark_delete.entry_id < 0 and topic.ledger(stored.mark_delete.ledger_id) is not None

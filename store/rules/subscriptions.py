@@ -18,6 +18,7 @@ from pulsar_admin.store.rules.backlogs import CHUNK_RULES, MARKER_RULES
 from pulsar_admin.store.rules.finding import Severity
 from pulsar_admin.store.rules.rule import Evidence, Rule
 from pulsar_admin.store.rules.transactions import TRANSACTION_RULES
+from pulsar_admin.store.rules.words import forced_reset
 from pulsar_admin.store.timespec import format_age_ms, shown_time, shown_with_age
 from pulsar_admin.store.wording import counted, listed, plural
 
@@ -127,11 +128,14 @@ def _cursor_lost(facts: SubscriptionFacts) -> Iterator[Evidence]:
 def _cursor_ahead(facts: SubscriptionFacts) -> Iterator[Evidence]:
     cursor, topic = facts.cursor, facts.of.topic
     if facts.ahead is not None:
+        ledger_id = topic.ids[-1] if topic.ids else None
+        ends = "which lists no ledger" if ledger_id is None else f"whose last ledger is {ledger_id}"
+        only = ", and delivers only what is written after that" if facts.is_consumed else ""
         yield Evidence(
             facts.where,
-            f"{cursor.name} is stored at {facts.ahead}, beyond the end of its topic, whose last ledger is "
-            f"{topic.ids[-1]}: a broker starts it at {cursor.mark_delete}, the end, and delivers only what is written after that.",
-            {**_marked(facts), "lastLedger": topic.ids[-1]},
+            f"{cursor.name} is stored at {facts.ahead}, beyond the end of its topic, {ends}: "
+            f"a broker starts it at {cursor.mark_delete}, the end{only}.",
+            {**_marked(facts), "lastLedger": ledger_id, **forced_reset(cursor, "latest")},
         )
 
 

@@ -21,7 +21,7 @@ from pulsar_admin.store.model.topics import Topic, TopicLedger
 from pulsar_admin.store.names import PERSISTENT, shell_word
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.rule import MEND, Rule, Sweep
-from pulsar_admin.store.rules.words import KEEP_COPIES, NO_HAND, STUCK
+from pulsar_admin.store.rules.words import KEEP_COPIES, NO_HAND, STUCK, forced_reset
 from pulsar_admin.store.wording import counted, plural
 
 TOPIC_UNREADABLE: Rule[Any] = Rule(
@@ -300,16 +300,20 @@ def _judge_cursor(txn: Txn, topic: Topic, cursor: Cursor, where: str) -> Iterato
         yield CURSOR_LEDGER_LOST.at(
             where,
             f"its ledger {cursor.info.cursors_ledger_id} is gone, empty or unreadable: acknowledgements since its creation are lost",
-            **_whose(cursor),
-            position=str(topic.next_valid(cursor.mark_delete)),
+            **_whose_next(topic, cursor),
         )
     elif cursor.skipped_entries:
         yield CURSOR_LEDGER_DAMAGED.at(
             where,
             f"the newest {counted(cursor.skipped_entries, 'entry')} of its ledger {cursor.info.cursors_ledger_id} cannot be read",
-            **_whose(cursor),
-            position=str(topic.next_valid(cursor.mark_delete)),
+            **_whose_next(topic, cursor),
         )
+
+
+def _whose_next(topic: Topic, cursor: Cursor) -> dict[str, object]:
+    """Return as evidence where a cursor whose newest state is lost goes on."""
+    position = str(topic.next_valid(cursor.mark_delete))
+    return {**_whose(cursor), "position": position, **forced_reset(cursor, position)}
 
 
 def _whose(cursor: Cursor) -> dict[str, object]:

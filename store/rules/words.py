@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from pulsar_admin.store.model.cursors import Cursor, is_own
+from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import Rule
+from pulsar_admin.store.rules.rule import MEND, Rule
 
 KEEP_COPIES = (
     "Keep write quorum at 2 or more, back up ZooKeeper, and never start bookies on older metadata: run `store "
@@ -31,3 +33,9 @@ def of_index(code: str, title: str, means: str) -> Rule[Any]:
     return Rule(
         code, Severity.WARNING, title, means, UNSEEN, REBUILD, HOW_REBUILD, PREVENT, scope="store", repair="index"
     )
+
+
+def forced_reset(cursor: Cursor, place: str) -> dict[str, object]:
+    """Return as evidence the command that stores a cursor at ``place`` although the broker keeps it for itself; {} for others."""
+    words = f"{shell_word(cursor.topic)} -s {shell_word(cursor.name)} -m {place} --force"
+    return {MEND: f"pulsar-admin topics reset-cursor {words}"} if is_own(cursor.name) else {}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pulsar_admin import open_store as open_api
-from pulsar_admin.store.codec.cursor import CursorInfo, decode_cursor_info
+from pulsar_admin.store.codec.cursor import CursorInfo, decode_cursor_info, encode_cursor_info
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.model.cursors import DEDUP_CURSOR
@@ -50,6 +50,36 @@ def test_a_cursor_stored_ahead_of_its_topic(whole_cli: Cli, tmp_path: Path) -> N
     with open_store(store) as opened, opened.read() as txn:
         node = read_node(txn, NAME.cursor_path("s"))
         assert decode_cursor_info(node.value, node.path).mark_delete == END
+
+
+@pytest.mark.parametrize("name", [DEDUP_CURSOR, "pulsar.repl.west"])
+def test_a_cursor_of_a_broker_ahead_is_stored_at_the_end(name: str, whole_cli: Cli, tmp_path: Path) -> None:
+    """Moving what a broker keeps for itself is refused but with ``--force``, which the printed command has."""
+    key = name.replace(".", "_")
+    before, store = (
+        diagnoses(whole_cli, made(tmp_path / "whole", s=END)),
+        made(tmp_path / "s", s=END, **{key: Position(40, 7)}),
+    )
+    (row,) = [one for one in diagnoses(whole_cli, store) if one["code"] == "cursor-ahead"]
+    assert row["message"].endswith("a broker starts it at 12:3, the end.")  # it delivers nothing
+    check_cured(whole_cli, store, row, told(before), [NAME.cursor_path(name)])
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_the_lost_ledger_of_a_broker_s_cursor(whole_cli: Cli, tmp_path: Path) -> None:
+    before, store = (made(tmp_path / where, s=END, pulsar_dedup=Position(10, 1)) for where in ("whole", "s"))
+    put_values(store, {NAME.cursor_path(DEDUP_CURSOR): encode_cursor_info(CursorInfo(99, Position(10, 1)))})
+    (row,) = [one for one in diagnoses(whole_cli, store) if one["code"] == "cursor-ledger-lost"]
+    check_cured(whole_cli, store, row, told(diagnoses(whole_cli, before)), [NAME.cursor_path(DEDUP_CURSOR)])
+
+
+def test_a_cursor_ahead_of_a_topic_without_ledgers(whole_cli: Cli, tmp_path: Path) -> None:
+    """apache/pulsar#20094: the topic was created again, and its subscription kept."""
+    topic = MadeTopic([], cursors={"s": CursorInfo(-1, Position(40, 7)), "new": CursorInfo(-1, Position(-1, -1))})
+    store = make_store(tmp_path / "s", {str(NAME): topic})
+    (row,) = check_told(whole_cli, store, (), [("cursor-ahead", f"{NAME} s")])
+    assert "which lists no ledger: a broker starts it at -1:-1" in row["message"]
+    check_cured(whole_cli, store, row, told(()), [NAME.cursor_path("s")])
 
 
 def deduplicate(store: Path, *, is_enabled: bool | None) -> None:
