@@ -61,7 +61,7 @@ class Column(Struct, frozen=True):
     its sign; ``time`` (epoch ms), ISO 8601 in the zone of ``times_shown_in``. ``drop``: a narrow terminal leaves out the column
     with the lowest number first; 0: never. ``tone``: the key of ``TONES`` that a value has. ``sums``: values add up to what
     ``--total`` shows. ``padded``: in a pipe, the other rows are not padded to a cell that is wider than this; None: to any.
-    ``is_rendered``: the values are cells already.
+    ``is_rendered``: the values are cells already. ``sparse``: a terminal leaves the column out where no row has a value.
     """
 
     header: str
@@ -72,6 +72,7 @@ class Column(Struct, frozen=True):
     sums: bool = False
     padded: int | None = None
     is_rendered: bool = False
+    sparse: bool = False
 
     def value(self, record: object) -> object:
         """Return the column's value in a record; None if the record has no such key."""

@@ -74,9 +74,9 @@ class Layout(Struct, frozen=True):
 
 def choose_layout(columns: Sequence[Column], rows: Rows, room: int, measure: Measure) -> Layout | None:
     """Return a layout of the table for ``room`` terminal columns; None if it cannot fit."""
-    every = tuple(range(len(columns)))
-    widths = [max(measure(column.header), _widest(rows, n, measure)) for n, column in enumerate(columns)]
-    if sum(widths) + GAP * (len(columns) - 1) <= room:
+    every = tuple(n for n, column in enumerate(columns) if not column.sparse or any(row[n] for row in rows))
+    widths = [max(measure(columns[n].header), _widest(rows, n, measure)) for n in every]
+    if sum(widths) + GAP * (len(every) - 1) <= room:
         return Layout(every, tuple(widths), False, False, ())
     filled = [n for n in every if any(row[n] for row in rows)] or list(every)
     says = {n: any(row[n] not in _ZEROS for row in rows) for n in filled}

@@ -7,11 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pulsar_admin.api.messages import MessageQuery, messages_of
 from pulsar_admin.columns import Column, alarm
 from pulsar_admin.commands.topics.answers import answer_each, selected
-from pulsar_admin.commands.topics.printout import message_columns, messages_result, redact_option, value_option
+from pulsar_admin.commands.topics.printout import (
+    is_read,
+    message_columns,
+    messages_result,
+    redact_option,
+    seen_columns,
+    value_option,
+)
 from pulsar_admin.context import FEW_MESSAGES, App, Result, Shown
 from pulsar_admin.jsonify import partition_json
 from pulsar_admin.numbers import whole
@@ -99,17 +107,16 @@ def read(app: App, selection: TopicSelection, options: ReadOptions) -> Iterator[
     First the messages that compaction kept, then those after its horizon. Messages that compaction removed are left
     out, as in the Java client; the C++ and Python clients deliver them as empty messages without a key.
     """
-    is_read = app.in_terminal and not options.redact
-    columns = message_columns(payload=options.payload or is_read, value=options.value)
-    query = MessageQuery(columns=columns, limit=options.limit, each=True, compacted=True, keys=options.keys)
     with app.session.reader() as reader:
         names = selected(app, reader.txn, selection)
+        seen = seen_columns(reader, names, value=options.value) if is_read(app, options) else None
+        columns = message_columns(payload=options.payload, value=options.value, seen=seen)
+        query = MessageQuery(columns=columns, limit=options.limit, each=True, compacted=True, keys=options.keys)
+        query = replace(query, lenient=not options.value)
         found = messages_of(app.session, lambda txn: names, query)
         size_bytes = 0 if options.limit is not None else views_bytes(reader, names)
         with app.scan(reader, size_bytes, "read", unused=FEW_MESSAGES):
-            yield messages_result(
-                found, several=len(names) > 1, value=options.value, hide=options.redact, payload=is_read
-            )
+            yield messages_result(found, several=len(names) > 1, value=options.value, hide=options.redact, seen=seen)
     app.report(found.problems)
 
 

@@ -18,12 +18,15 @@ from pulsar_admin.commands.topics.printout import (
     FULL,
     SEPARATOR,
     Printing,
+    is_read,
     message_columns,
     messages_result,
     open_with,
     private_key_option,
     redact_option,
     render_message,
+    seen_columns,
+    seen_line,
     short_columns,
     value_line,
     value_option,
@@ -118,7 +121,7 @@ def get_message_by_id(
     `topics read --from LEDGER:ENTRY --to LEDGER:ENTRY` shows all messages of a batch.
     """
     position = Position(ledger_id, entry_id)
-    query = _query(options, entry=lambda topic: position)
+    query = _query(app, options, entry=lambda topic: position)
     with app.session.reader() as reader:
         open_with(reader, options.private_keys)
         names = choose(app, reader.txn, selection).names
@@ -128,12 +131,16 @@ def get_message_by_id(
     app.report(found.problems)
 
 
-def _query(options: MessageOptions | PeekOptions, **wanted: Any) -> MessageQuery:  # Any: fields of MessageQuery
-    return MessageQuery(columns=message_columns(payload=True, value=options.value), each=True, **wanted)
+def _query(
+    app: App, options: MessageOptions | PeekOptions, **wanted: Any
+) -> MessageQuery:  # Any: fields of MessageQuery
+    columns = message_columns(payload=True, value=options.value or is_read(app, options))
+    return MessageQuery(columns=columns, each=True, lenient=not options.value, **wanted)
 
 
 def _printing(app: App, options: MessageOptions | PeekOptions, **what: bool) -> Printing:
-    return Printing(iso=app.settings.tz is not None, redact=options.redact, **what)
+    reads = is_read(app, options) and not options.value
+    return Printing(iso=app.settings.tz is not None, redact=options.redact, reads=reads, **what)
 
 
 # -- examine-messages -------------------------------------------------------------------------------------------------
@@ -168,7 +175,7 @@ def examine_messages(
     app: App, selection: TopicSelection, origin: str, number: int, options: MessageOptions
 ) -> Iterator[Shown]:
     """Show the n-th entry of a topic from its beginning or its end."""
-    query = _query(options, entry=lambda topic: nth_position(topic, number, from_end=origin == "latest"))
+    query = _query(app, options, entry=lambda topic: nth_position(topic, number, from_end=origin == "latest"))
     with app.session.reader() as reader:
         open_with(reader, options.private_keys)
         chosen = choose(app, reader.txn, selection)
@@ -196,7 +203,8 @@ def _shown(found: Messages, style: _Style, *, one: bool = False) -> Generator[Sh
     def texts(_: int) -> Iterator[str]:
         for (name, message, decoded), number in zip(found.as_admin_shows(), seen, strict=False):
             title = f"Topic: {clean_text(str(name))}\n" if style.several else ""
-            text = render_message(message, style.printing) + value_line(decoded, redacted=hide)
+            text = render_message(message, style.printing)
+            text += seen_line(message, decoded) if style.printing.reads else value_line(decoded, redacted=hide)
             yield (SEPARATOR if number else "") + title + text
 
     columns = short_columns(several=style.several, value=style.value)
@@ -258,7 +266,7 @@ def peek_messages(app: App, selection: TopicSelection, subscription: str, option
     Individually deleted entries are skipped and batches are split; nothing is acknowledged.
     """
     wanted = {"limit": options.count, "uncommitted": options.isolation != _COMMITTED, "markers": options.markers}
-    query = _query(options, subscription=subscription, **wanted)
+    query = _query(app, options, subscription=subscription, **wanted)
     with app.session.reader() as reader:
         open_with(reader, options.private_keys)
         chosen = choose(app, reader.txn, selection)
@@ -302,8 +310,9 @@ class ReadRequest(Struct, frozen=True):
         "pulsar-admin topics read acme/orders/compacted --key k0003 --payload -o jsonl",
         "pulsar-admin topics read public/default/avro --value -n 3",
     ],
-    output="One row per message: position, times, key, producer, sequence id, properties, size and SHA-1 of the payload. Entries "
-    "that cannot be read are skipped, named on stderr and make the exit code 1; so are values that cannot be decoded.",
+    output="One row per message: position, times, key, producer, sequence id, properties, size and SHA-1 of the payload; on a "
+    "terminal also the fields of its value, or the beginning of a payload that is text. Entries that cannot be read are skipped, "
+    "named on stderr and make the exit code 1; so are values that cannot be decoded, with --value.",
     errors=[errors.TopicNotFound, errors.InvalidValue],
 )
 @topics_argument
@@ -328,20 +337,21 @@ def read(app: App, selection: TopicSelection, options: ReadRequest) -> Iterator[
     chooses the clock: auto (broker time if the entry has one, otherwise publish time), publish, broker, or event.
     Encrypted payloads are shown as stored, or with --private-key as the consumer with that key reads them.
     """
-    is_read = app.in_terminal and not options.redact
-    columns = message_columns(payload=options.payload or is_read, value=options.value, markers=options.markers)
     bounds = options.start_ms, options.end_ms, options.first, options.last
     window = app.session.window(*bounds, clock=app.settings.clock, key=options.key)
-    query = MessageQuery(window, columns, limit=options.limit, each=True, uncommitted=options.uncommitted)
+    query = MessageQuery(
+        window, limit=options.limit, each=True, uncommitted=options.uncommitted, lenient=not options.value
+    )
     with app.session.reader() as reader:
         open_with(reader, options.private_keys)
         chosen = choose(app, reader.txn, selection)
+        seen = seen_columns(reader, chosen.names, value=options.value) if is_read(app, options) else None
+        columns = message_columns(payload=options.payload, value=options.value, markers=options.markers, seen=seen)
+        query = replace(query, columns=columns)
         found = messages_of(app.session, lambda txn: chosen.names, query)
         size_bytes = 0 if options.limit is not None else size_of(reader, chosen.names)
         with app.scan(reader, size_bytes, "read", unused=FEW_MESSAGES):
-            yield messages_result(
-                found, several=chosen.several, value=options.value, hide=options.redact, payload=is_read
-            )
+            yield messages_result(found, several=chosen.several, value=options.value, hide=options.redact, seen=seen)
     app.report(found.problems)
 
 
@@ -442,16 +452,19 @@ def search(app: App, selection: TopicSelection, options: SearchRequest) -> Itera
     with app.session.reader() as reader:
         open_with(reader, options.private_keys)
         chosen = choose(app, reader.txn, selection)
+        value = options.value or (query.match is not None and query.match.needs_value)
+        seen = seen_columns(reader, chosen.names, value=value) if is_read(app, options) else None
+        query = replace(
+            query, columns=message_columns(payload=options.payload, value=value, seen=seen), lenient=not value
+        )
         found = messages_of(app.session, lambda txn: chosen.names, query)
         with app.scan(reader, size_of(reader, chosen.names), "search", unused=FEW_MESSAGES):
             rows = map(redacted, found.json_rows()) if options.redact else found.json_rows()
             first = list(islice(rows, 1))
             if first or found.problems or app.exit_code:
-                is_read = app.in_terminal and not options.redact
-                columns = short_columns(several=chosen.several, value="value" in query.columns, payload=is_read)
+                columns = short_columns(several=chosen.several, value=value, seen=seen)
                 beside = (_MARK,) if query.before or query.after else ()
-                shown = chain(first, rows)
-                yield Result(rows=shown, columns=(*beside, *columns), csv=(*beside, *FULL), live=True)
+                yield Result(rows=chain(first, rows), columns=(*beside, *columns), csv=(*beside, *FULL), live=True)
     app.report(found.problems)
     if not first and app.exit_code == 0:  # else it may be in what could not be read
         hint = "--uncommitted also searches messages of open and aborted transactions"
@@ -465,9 +478,7 @@ def _search_query(app: App, options: SearchRequest) -> MessageQuery:
     bounds = options.start_ms, options.end_ms, options.first, options.last
     window = app.session.window(*bounds, clock=app.settings.clock)
     before, after = (options.around if side is None else side for side in (options.before, options.after))
-    is_read = app.in_terminal and not options.redact
-    columns = message_columns(payload=options.payload or is_read, value=options.value or match.needs_value)
-    query = MessageQuery(window, columns, limit=options.limit, uncommitted=options.uncommitted, match=match)
+    query = MessageQuery(window, limit=options.limit, uncommitted=options.uncommitted, match=match)
     return replace(query, before=before or 0, after=after or 0)
 
 

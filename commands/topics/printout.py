@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
+from typing import Protocol
 
 import click
 from msgspec import Struct
 
 from pulsar_admin.api.messages import COLUMNS, Messages
 from pulsar_admin.columns import Column, time_text, words_of
-from pulsar_admin.context import Result
+from pulsar_admin.context import App, Result
 from pulsar_admin.jsonify import dump_json
+from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model.messages import Decoded, Message, MessageRow, marker_name, redacted
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.redaction import redact, redact_value
+from pulsar_admin.store.names import TopicName
 from pulsar_admin.visible import clean_text
 
 SEPARATOR = "-" * 73 + "\n\n"
@@ -28,7 +33,9 @@ _HEAD = (
 )
 _LINE_BYTES = 16
 _TEXT = 120
-"""Letters of a payload that a row shows."""
+"""Letters of a payload or a value that a row shows."""
+_LAST = 1000
+"""A narrow terminal leaves out the last fields of a record first, and other columns before them."""
 
 
 def _position(row: object) -> str:
@@ -76,47 +83,108 @@ FULL = (
 """Every key of the JSON, for CSV."""
 
 
-def short_columns(*, several: bool, value: bool = False, payload: bool = False) -> tuple[Column, ...]:
-    """Return the columns of tables of messages; ``several`` topics have theirs in front, ``value`` comes last. With ``payload``, for
-    people, that is text, and a value is words."""
-    words = Column("VALUE", lambda row: words_of(row.value), "prose") if payload else Column("VALUE", "value")
-    columns = (*SHORT, words) if value else (*SHORT, Column("PAYLOAD", _payload_text, "prose")) if payload else SHORT
+def short_columns(*, several: bool, value: bool = False, seen: Sequence[Column] | None = None) -> tuple[Column, ...]:
+    """Return the columns of tables of messages; ``several`` topics have theirs in front, ``value`` comes last. ``seen``: for people,
+    with the columns of ``seen_columns``."""
+    held = (Column("VALUE", "value"),) if value else ()
+    columns = (*SHORT, *held) if seen is None else (*SHORT, *seen, _PAYLOAD)
     return (Column("TOPIC", "topic"), *columns) if several else columns
 
 
-def _payload_text(row: MessageRow) -> str:
-    """Return the beginning of a payload (base64 in the row), "" of one that is no text."""
-    payload = b64decode(row.payload or "")
-    text = " ".join(payload.decode(errors="replace").split())
-    if not text.isprintable() or "\ufffd" in text:
-        return ""
+def is_read(app: App, options: Hiding) -> bool:
+    """Whether people read the answer, and the messages are not hidden from them."""
+    return app.in_terminal and not options.redact
+
+
+def seen_columns(reader: EntryReader, names: Sequence[TopicName], *, value: bool) -> tuple[Column, ...]:
+    """Return what people see of the values of topics: a column for each field of the records of their one schema, else one in words;
+    none of a topic without a schema, unless ``value``."""
+    from pulsar_admin.store.model.schemas import read_schemas, record_fields
+
+    of_one = {name.schema_path: name for name in names[:1] if len({name.schema_path for name in names}) == 1}
+    words = (Column("VALUE", lambda row: _seen(row.value), "prose", sparse=True),)
+    for name in of_one.values():
+        with suppress(StoreError):  # reading the messages reports it
+            schemas = read_schemas(reader, name)
+            if schemas.newest is None or schemas.newest.type_name in ("BYTES", "NONE"):
+                return words if value else ()
+            versions = [schemas.versions[version] for version in sorted(schemas.versions, reverse=True)]
+            kinds = {field: kind for version in reversed(versions) for field, kind in record_fields(version).items()}
+            return tuple(map(_field_column, kinds.items(), count())) or words
+    return words
+
+
+def _field_column(field: tuple[str, str], place: int) -> Column:
+    name, kind = field
+    kind = "id" if kind in ("int", "long", "float", "double") else "prose"
+
+    def value(row: MessageRow) -> object:
+        return _seen(row.value.get(name)) if isinstance(row.value, dict) else None
+
+    return Column(clean_text(name), value, kind, drop=_LAST - place)
+
+
+def _seen(value: object) -> object:
+    return value if type(value) in (int, float) else _beginning(words_of(value))
+
+
+def _beginning(text: str) -> str:
     return text if len(text) <= _TEXT else f"{text[:_TEXT]} …"
 
 
-def message_columns(*, payload: bool, value: bool, markers: bool = False) -> tuple[str, ...]:
-    """Return the columns of the Python interface that options name."""
-    asked = {"payload": payload, "value": value, "marker_type": markers}
+def _payload_text(row: MessageRow) -> str:
+    """Return the beginning of a payload (base64 in the row) that is text, "" where a value is seen."""
+    return "" if row.value is not None else text_of(b64decode(row.payload or ""))
+
+
+def text_of(payload: bytes) -> str:
+    """Return the beginning of a payload as text in one line, "" if it is none."""
+    text = " ".join(payload.decode(errors="replace").split())
+    if not text.isprintable() or "\ufffd" in text:
+        return ""
+    return _beginning(text)
+
+
+_PAYLOAD = Column("PAYLOAD", _payload_text, "prose", sparse=True)
+
+
+def message_columns(
+    *, payload: bool, value: bool, markers: bool = False, seen: Sequence[Column] | None = None
+) -> tuple[str, ...]:
+    """Return the columns of the Python interface that options name, and those that the columns ``seen`` show."""
+    asked = {"payload": payload or seen is not None, "value": value or bool(seen), "marker_type": markers}
     return (*COLUMNS, *(name for name, is_asked in asked.items() if is_asked))
 
 
-def messages_result(found: Messages, *, several: bool, value: bool, hide: bool, payload: bool = False) -> Result:
-    """Return the messages ``found`` as rows, those of ``several`` topics, with their VALUEs; ``hide``: redacted; ``payload``: as
+def messages_result(
+    found: Messages, *, several: bool, value: bool, hide: bool, seen: Sequence[Column] | None = None
+) -> Result:
+    """Return the messages ``found`` as rows, those of ``several`` topics, with their VALUEs; ``hide``: redacted; ``seen``: as
     ``short_columns`` has it."""
     rows = map(redacted, found.json_rows()) if hide else found.json_rows()
     screen = None if hide else lambda _: found.json_lines()  # as text, not as rows
-    columns = short_columns(several=several, value=value, payload=payload)
+    columns = short_columns(several=several, value=value, seen=seen)
     return Result(rows=rows, columns=columns, csv=FULL, screen=screen, texts=("jsonl",))
+
+
+class Hiding(Protocol):
+    """Options with ``--redact``."""
+
+    @property
+    def redact(self) -> bool: ...
 
 
 class Printing(Struct, frozen=True):
     """How to print messages: ``iso`` times in place of milliseconds; ``redelivery`` adds the count that only ``get-message-by-id``
-    shows, ``markers`` the type of a server's marker; ``redact`` shows SHA-256 and length of property values and payload.
+    shows, ``markers`` the type of a server's marker; ``redact`` shows SHA-256 and length of property values and payload. ``reads``: with
+    what people read of it.
     """
 
     iso: bool = False
     redelivery: bool = False
     markers: bool = False
     redact: bool = False
+    reads: bool = False
 
 
 _USUAL = Printing()
@@ -187,6 +255,14 @@ def open_with(reader: EntryReader, paths: Sequence[Path]) -> None:
         from pulsar_admin.store.codec.encryption import read_private_keys
 
         reader.keys = read_private_keys(paths)
+
+
+def seen_line(message: Message, decoded: Decoded | None) -> str:
+    """Return what people read of a message below its hex dump: its value, else its payload where that is text; maybe nothing."""
+    if decoded is not None and decoded.value is not None:
+        return value_line(decoded)
+    text = text_of(bytes(message.payload))
+    return f"Text: {text}\n" if text else ""
 
 
 def value_line(decoded: Decoded | None, *, redacted: bool = False) -> str:

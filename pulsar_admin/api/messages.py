@@ -167,7 +167,7 @@ class MessageQuery(Struct, frozen=True):
 
     ``subscription`` selects its backlog only. ``match`` is the search; each match comes with the ``before`` messages
     before it and the ``after`` messages after it. ``compacted`` reads compacted views, only ``keys`` if given.
-    ``entry`` is the first message of one entry of each topic.
+    ``entry`` is the first message of one entry of each topic. ``lenient``: values that cannot be decoded are no problem.
     """
 
     window: Window = Window()
@@ -183,6 +183,7 @@ class MessageQuery(Struct, frozen=True):
     compacted: bool = False
     keys: tuple[str, ...] = ()
     entry: Callable[[Topic], Position] | None = None
+    lenient: bool = False
 
     def check(self) -> None:
         """Raise InvalidValue for an unknown column or clock, and for a limit that is not a number of messages."""
@@ -222,6 +223,7 @@ class MessageQuery(Struct, frozen=True):
             markers=self.markers or "marker_type" in self.columns,
             only=() if value else tuple(sorted(needed)),
             match=self.match,
+            lenient=self.lenient,
         )
 
     def open(

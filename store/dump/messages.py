@@ -88,7 +88,7 @@ class TopicMessages:
         if self.options.value:
             from pulsar_admin.store.model.schemas import value_decoder
 
-            decode = value_decoder(self.reader, self.topic.name, self.problems)
+            decode = value_decoder(self.reader, self.topic.name, None if self.options.lenient else self.problems)
         for message in islice(self.each(), self.limit):
             self.count += 1
             yield message, None if decode is None else decode(message)

@@ -27,6 +27,7 @@ class DumpOptions(Struct, frozen=True):
     names and types of another tool's columns, its value among them, as raw bytes with ``payload``. ``typed``: ``value`` is a column of
     the fields of all versions of the topic's schema, else JSON text. ``batch_bytes``: so much is read at once in this process at most.
     ``as_one``: reads the window with those of other topics.
+    ``lenient``: a value that cannot be decoded is no problem.
     """
 
     level: Level = "messages"
@@ -45,3 +46,4 @@ class DumpOptions(Struct, frozen=True):
     typed: bool = False
     batch_bytes: int | None = None
     as_one: WindowsAsOne | None = None
+    lenient: bool = False

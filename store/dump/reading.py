@@ -115,7 +115,7 @@ def _limited(
         for batch in batches:
             chosen = choose(batch)
             chosen = chosen if left is None else chosen.slice(0, left)
-            if "valueError" in chosen.schema.names:
+            if "valueError" in chosen.schema.names and not options.lenient:
                 failed = chosen.filter(pc.is_valid(chosen.column("valueError")))
                 for row in failed.select(["ledgerId", "entryId", "batchIndex", "valueError"]).to_pylist():
                     position = Position(row["ledgerId"], row["entryId"], row["batchIndex"])

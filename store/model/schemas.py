@@ -191,6 +191,29 @@ class PlainValues:
         return plain(self._decoders[where](data))
 
 
+def record_fields(schema: ValueSchema) -> dict[str, str]:
+    """Return the fields of the records that a schema describes, with the names of their Avro types; none where it describes no record."""
+    try:
+        definition = json.loads(schema.definition) if schema.type_name in ("AVRO", "JSON") else None
+    except ValueError:
+        return {}
+    if not isinstance(definition, dict) or definition.get("type") != "record":
+        return {}
+    fields = definition.get("fields")
+    named = (
+        [one for one in fields if isinstance(one, dict) and isinstance(one.get("name"), str)]
+        if isinstance(fields, list)
+        else []
+    )
+    return {one["name"]: _avro_type(one.get("type")) for one in named}
+
+
+def _avro_type(found: object) -> str:
+    """Return the name of an Avro type, without the null of an optional one; "": not a plain type."""
+    others = [one for one in found if one != "null"] if isinstance(found, list) else [found]
+    return others[0] if len(others) == 1 and isinstance(others[0], str) else ""
+
+
 def value_decoder(
     reader: EntryReader, topic: TopicName, problems: list[StoreError] | None = None
 ) -> Callable[[Message], Decoded]:

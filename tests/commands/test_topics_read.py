@@ -22,6 +22,7 @@ from tests import shapes
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.synthetic import Made, MadeTopic, make_store
+from tests.test_cli_output import on_terminal
 from tests.worlds import CLUSTER, WORLD_NAMES, asked_topics, oracle, scratch_copy
 
 T = "persistent://public/default/t"
@@ -245,6 +246,27 @@ def test_a_value_that_cannot_be_decoded_is_named(cli: Cli) -> None:
     (row, *_) = rows(cli, shapes.store(), "acme/shapes/int8", "--value", "--redact")
     assert re.fullmatch("sha256:[0-9a-f]{64}:[0-9]+", row["value"])
     assert "value" not in rows(cli, shapes.store(), "acme/shapes/int8")[0]
+
+
+def test_a_terminal_shows_the_fields_of_values_and_text_that_has_no_schema() -> None:
+    words = ("--store", str(shapes.store()), "--no-progress", "--color", "never")
+    avro = on_terminal(
+        120, *words, "topics", "read", "acme/shapes/orders-avro", program="pulsar_admin", PAGER="cat"
+    ).splitlines()
+    assert avro[0].split()[-5:] == ["id", "item", "qty", "note", "PAYLOAD"]
+    orders = [row for row in shapes.sent() if row["topic"].endswith("orders-avro")]
+    sent = {"{}:{}:{}".format(*row["id"]): row["value"] for row in orders if isinstance(row.get("value"), dict)}
+    assert sent
+    shown = {line.split()[0]: line for line in avro[1:]}
+    for position, value in sent.items():
+        line = shown[position.removesuffix(":-1")]
+        assert f" {value['id']}  {value['item']}" in line
+    assert any(line.endswith("  raw 0") for line in avro)
+    assert not any("cannot be decoded" in line or "the value of" in line for line in avro)
+    peeked = on_terminal(
+        80, *words, "topics", "examine-messages", "acme/shapes/orders-avro", "-i", "earliest", program="pulsar_admin"
+    )
+    assert 'Value: {"id":0,"item":"item é世 0"}' in peeked
 
 
 def _sent() -> dict[tuple[Any, ...], Any]:  # Any: the recorded message
