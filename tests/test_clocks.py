@@ -75,6 +75,19 @@ def test_offsets_equal_brute_force() -> None:
     assert found["far-future"].future == 3
 
 
+def test_who_is_ahead_of_now_is_to_blame_also_without_broker_times() -> None:
+    """Beside the worst one: that no entry was published after now is certain."""
+    with open_store(imported("nometa", "clean")) as store, open_reader(store) as reader:
+        topic = read_topic(reader.txn, parse_topic("acme/iot/skewed"))
+        times: dict[str, int] = {}
+        for publish_ms, _, _, producer, _ in _brute_entries(reader, topic):
+            times[producer] = max(times.get(producer, 0), publish_ms)
+        now_ms = max(times["on-time"], times["slow-clock"])
+        found = read_skew(reader, topic, SkewOptions(now_ms=now_ms))
+        assert {row.producer for row in found.producers if row.blamed} == {"slow-clock", "fast-clock", "far-future"}
+        assert [row.blamed for row in read_skew(reader, topic, SkewOptions()).producers] == [True, False, False, False]
+
+
 def test_the_producer_from_the_future_is_to_blame_not_those_behind_it(tmp_path: Path) -> None:
     """Without broker times: one message from next year, then honest ones, then one late."""
     times = [START_MS + 1000 * number for number in range(20)]

@@ -676,11 +676,11 @@ class TopicFacts:
         from pulsar_admin.store.search.skew import SkewOptions, read_skew  # numpy: few topics have wrong clocks
 
         skew = read_skew(self.reader, self.topic, SkewOptions(tolerance_ms=Clocks.TOLERANCE_MS, now_ms=self.now_ms))
-        wrong = [row for row in skew.producers if row.future or row.late]
+        wrong = [row for row in skew.producers if row.blamed]
         return {
             "producers": [row.producer for row in wrong[:_NAMED]],
-            "future": skew.future,
-            "late": skew.late,
+            "future": sum(row.future for row in wrong),
+            "late": sum(row.late for row in wrong),
             "aheadProducers": [row.producer for row in wrong if row.future][:_NAMED],
             "behindProducers": [row.producer for row in wrong if row.late][:_NAMED],
         }

@@ -142,7 +142,7 @@ TOPIC_RULES.append(
         "Searches and resets by time bisect, and land in the wrong place. If entries have no broker time, messages"
         " from the future do not expire. Messages after them in the same ledger do not expire either, until the "
         "ledger is closed and older than the TTL.",
-        "pulsar-admin topics skew {topic}",
+        "pulsar-admin topics skew {topic} --tolerance 5m",
         "Find the producer and set its clock. `topics find-by-time` and `topics reset-cursor` here are exact on "
         "such clocks.",
         _CLOCKS,
@@ -162,7 +162,7 @@ TOPIC_RULES.append(
         "was closed. A note if every entry has a broker time, by which brokers then search and expire.",
         "If entries have no broker time, a TTL expires such messages too early, and at once if the clock is behind"
         " by more than the TTL. Searches and resets by time land in the wrong place.",
-        "pulsar-admin topics skew {topic}",
+        "pulsar-admin topics skew {topic} --tolerance 5m",
         "Find the producer and set its clock.",
         _CLOCKS,
         holds=partial(_clock, is_ahead=False),

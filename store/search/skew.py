@@ -47,8 +47,8 @@ class ProducerSkew(Answer, frozen=True):
     """One producer of a topic. Offsets: publish minus broker time in ms, None if no entry of the producer has a broker time.
 
     ``future`` and ``late``: entries whose publish time is off by more than the tolerance. A producer with any is
-    ``blamed``; of those without broker stamps, only the one with the most. ``max_backwards_ms``: how far an entry is
-    at most before the latest earlier time.
+    ``blamed``; of those without broker stamps, only those with entries dated after now, and the one with the most.
+    ``max_backwards_ms``: how far an entry is at most before the latest earlier time.
     """
 
     producer: str
@@ -118,14 +118,17 @@ class SkewOfTopics:
 
 SUMS = np.dtype(
     [
-        *((name, np.int64) for name in ("entries", "messages", "timed", "inversions", "future", "late", "backwards")),
+        *(
+            (name, np.int64)
+            for name in ("entries", "messages", "timed", "inversions", "future", "late", "undue", "backwards")
+        ),
         ("lowest", np.int64),  # offsets
         ("highest", np.int64),
         ("earliest", np.int64),  # time on the clock of inversions
     ]
 )
-"""What is known of a producer."""
-_NOTHING = np.array((0, 0, 0, 0, 0, 0, 0, LONG_MAX, _NONE, LONG_MAX), SUMS)
+"""What is known of a producer; ``undue``: how many entries without a broker's stamp are dated after now."""
+_NOTHING = np.array((0, 0, 0, 0, 0, 0, 0, 0, LONG_MAX, _NONE, LONG_MAX), SUMS)
 _EDGES = np.dtype(
     [
         ("without_time", np.int64),
@@ -202,9 +205,10 @@ class SumClocks(Struct, Reduction, frozen=True):
             return row
         producers = np.frombuffer(row["unstamped"], np.int32)
         future, late = misplaced(times, self.options.tolerance_ms)
-        if self.options.now_ms < LONG_MAX - self.options.tolerance_ms:
-            future |= times > self.options.now_ms + self.options.tolerance_ms
+        undue = times > min(self.options.now_ms, LONG_MAX - self.options.tolerance_ms) + self.options.tolerance_ms
+        future |= undue
         sums = np.frombuffer(row["sums"], SUMS).copy()
+        _count(sums, "undue", producers[undue])
         _count(sums, "future", producers[future])
         _count(sums, "late", producers[late & ~future])
         return {**row, "sums": sums.tobytes(), "unstamped": b"", "unstamped_ms": b""}
@@ -221,9 +225,9 @@ class SumClocks(Struct, Reduction, frozen=True):
         sums = np.frombuffer(row["sums"], SUMS)
         found = [_producer(name, sums[number], medians.get(number)) for number, name in enumerate(_names_of(row))]
         found.sort(key=lambda row: (-(row.future + row.late), -row.furthest_ms, -row.inversions, row.producer))
-        # Without a broker's stamp one wrong clock makes the others look wrong: then the worst alone is certain.
+        # Without a broker's stamp one wrong clock makes the others look wrong: of these the worst alone is certain.
         found = [
-            replace(row, blamed=row.future + row.late > 0 and (row.broker_times > 0 or place == 0))
+            replace(row, blamed=row.blamed or (not place and row.future + row.late > 0))
             for place, row in enumerate(found)
         ]
         without_time = int(edges["without_time"])
@@ -290,7 +294,7 @@ def _add_inversions(sums: Array, edges: Array, producers: Array, times: Array) -
 
 def _join(sums: Array, edges: Array, places: Array, more: Array, following: Array) -> None:
     """Add the sums and edges of entries that follow; ``places``: the number of each of their producers here."""
-    for name in ("entries", "messages", "timed", "inversions", "future", "late"):
+    for name in ("entries", "messages", "timed", "inversions", "future", "late", "undue"):
         sums[name][places] += more[name]
     sums["lowest"][places] = np.minimum(sums["lowest"][places], more["lowest"])
     sums["highest"][places] = np.maximum(sums["highest"][places], more["highest"])
@@ -325,6 +329,7 @@ def _producer(name: bytes, sums: np.void, median_ms: int | None) -> ProducerSkew
         max_backwards_ms=int(sums["backwards"]),
         future=int(sums["future"]),
         late=int(sums["late"]),
+        blamed=bool(sums["undue"] or (timed and sums["future"] + sums["late"])),
     )
 
 
