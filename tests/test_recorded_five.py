@@ -26,7 +26,7 @@ from pulsar_admin.store.scan.places import Places
 from tests.conftest import Cli
 from tests.stores import copied, imported
 from tests.test_scalable import known
-from tests.versions import count
+from tests.versions import answers_of_export, changes, count
 from tests.worlds import GOLDEN, oracle
 
 WORLD = "five"
@@ -166,6 +166,34 @@ def test_what_was_confirmed_before_the_kill_is_there(cli: Cli) -> None:
 def test_a_topic_that_was_deleted_is_gone(cli: Cli) -> None:
     found = cli("--store", imported(WORLD, "clean"), "scalable-topics", "list", "acme/five").stdout.split()
     assert found == said("namespace")
+
+
+def test_a_5_0_1_served_of_an_export_what_was_left(cli: Cli, tmp_path: Path) -> None:
+    """After resets, skips and expiries over segments: see ``tests/live/recording_changes.py``. A stream has each key in its order."""
+    path = copied(WORLD, "clean", tmp_path)
+    for line in changes()["changes"]:
+        assert cli("--store", path, *line.split(), "--yes").exit_code == 0
+    assert [(what, ours) for _, what, ours, theirs in answers_of_export(path) if ours != theirs] == []
+    (values,) = (values for _, name, values in changes()["read"] if name == "s")
+    numbers = [int(value[1:]) for value in values]
+    assert sorted(numbers) == list(range(300))
+    for key in range(17):
+        of_key = [number for number in numbers if number % 17 == key]
+        assert of_key == sorted(of_key)
+
+
+def test_a_reset_by_time_goes_to_the_end_of_segments_that_end_before_it(cli: Cli, tmp_path: Path) -> None:
+    """It is refused where that is so of all of them."""
+    path, times = copied(WORLD, "clean", tmp_path), sorted(row[3] for row in said(TOPICS[0])["rows"])
+    words = ("--store", path, "topics", "reset-cursor", f"topic://{TOPICS[0]}", "-s", "all", "--clock", "publish", "-t")
+    refused = cli(*words, f"@{times[-1] + 1}")
+    assert (refused.exit_code, "--force moves to the end" in refused.stderr) == (5, True)
+    assert cli(*words, f"@{times[-1]}").exit_code == 0
+    with pulsar_admin.open_store(path) as store:
+        left = store.topic(f"topic://{TOPICS[0]}").messages(subscription="all", columns=["publish_time"]).rows()
+        assert [int(row["publish_time"].timestamp() * 1000) for row in left] == [
+            one for one in times if one >= times[-1]
+        ]
 
 
 # -- transactions of segments -----------------------------------------------------------------------------------------

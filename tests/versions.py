@@ -7,26 +7,40 @@ Answers are those of the recorded worlds (``tests/golden/README.md``); each cell
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from msgspec.structs import replace
+
+import pulsar_admin
 from pulsar_admin.jsonify import to_json
+from pulsar_admin.store.changes.cursors import cleared
+from pulsar_admin.store.changes.resets import reset_to_time
+from pulsar_admin.store.codec.cursor import CursorState
 from pulsar_admin.store.codec.encryption import read_private_keys
 from pulsar_admin.store.compaction.last_id import find_last_id
 from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.model.cursors import pending_intervals, read_cursor
 from pulsar_admin.store.model.messages import MessageReader, ReadOptions, read_last_id
 from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.model.scalable import read_scalable
 from pulsar_admin.store.model.topics import read_topic
-from pulsar_admin.store.names import EARLIEST, TopicName, parse_topic
+from pulsar_admin.store.names import EARLIEST, Position, TopicName, parse_position, parse_topic
 from pulsar_admin.store.reports.internal_stats import read_internal_stats
 from pulsar_admin.store.reports.scalable import read_scalable_stats
 from pulsar_admin.store.search.broker import BrokerSearch
+from pulsar_admin.store.search.broker_setup import BrokerSetup, told_version
 from tests.compaction.test_recorded import read_rows
-from tests.stores import imported
+from tests.live.conftest import run_toolkit
+from tests.plans.test_mutations import CLOCK_WINDOW_MS, moved, shown
+from tests.stores import copied, imported
 from tests.test_scalable import known
-from tests.worlds import CLUSTER, asked_topics, oracle, world
+from tests.worlds import CLUSTER, GOLDEN, asked_topics, oracle, world
 
 WORLDS = {
     "2.11.0": ("compacted-old",),
@@ -36,6 +50,14 @@ WORLDS = {
 }
 Answer = tuple[str, str, object, object]
 """Feature, of what, ours, theirs."""
+CHANGED = "five"
+"""The world of whose cursors 5.0.1 moved some later, and of which it served an export: ``changes-5.0.1.json``."""
+_RANGE = re.compile(r"\((\d+):(-?\d+)\.\.(\d+):(-?\d+)]")
+
+
+def changes() -> Any:  # Any: JSON
+    """Return what ``tests.live.recording_changes`` recorded."""
+    return json.loads((GOLDEN / "changes-5.0.1.json").read_text())
 
 
 def answers_of(name: str) -> Iterator[Answer]:
@@ -48,6 +70,10 @@ def answers_of(name: str) -> Iterator[Answer]:
                 yield from _of_scalable(reader, topic, said)
             else:
                 yield from _of_topic(reader, name, topic, said)
+        mutations = changes()["mutations"] if name == CHANGED else oracle(name).get("mutations", [])
+        for number, mutation in enumerate(mutations):
+            what = f"{number} {mutation['kind']} {mutation['topic']} {mutation['subscription']}"
+            yield "cursors that the broker moved", what, *_moved(reader, name, mutation)
         for topic, said in oracle(name).get("scalable", {}).items():
             yield "stats of scalable topics", topic, *_stats(reader, topic, said["stats"])
 
@@ -90,6 +116,46 @@ def _was_compacted_out(row: Any) -> bool:
     """Whether a row is an empty message that the C++ client makes of one that is not there any more."""
     key, size = row[4:6] if len(row) > 6 else (row[3], row[5])
     return bool(row[2] >= 0 and key == "" and size == 0)
+
+
+def _moved(reader: EntryReader, recorded: str, mutation: Any) -> tuple[object, object]:
+    """Return where a cursor goes and where it went; all that were right, where the time of the request is not known to the millisecond."""
+    broker = BrokerSetup(version=told_version(reader.txn)[0])
+    name, after = parse_topic(mutation["topic"]), mutation["after"]
+    if mutation["kind"] in ("seek", "clear-backlog"):  # of a subscription on some segments, by number: their backlogs
+        time_ms, left = mutation["path"].rpartition("=")[2], {}
+        for segment in read_scalable(reader.txn, name).segments:
+            if str(segment.segment_id) in after:
+                topic = read_topic(reader.txn, segment.topic)
+                cursor = read_cursor(reader.txn, reader, topic, "all")
+                state = cleared(topic, cursor.state)
+                if mutation["kind"] == "seek":
+                    found = BrokerSearch(reader, topic, broker).reset_read_position(int(time_ms))
+                    state = reset_to_time(topic, cursor, found)
+                intervals = pending_intervals(topic, state)
+                left[str(segment.segment_id)] = sum(end - start for start, end in intervals)
+        return left, after
+    topic = read_topic(reader.txn, name)
+    cursor = read_cursor(reader.txn, reader, topic, "s1" if recorded == CHANGED else mutation["subscription"])
+    if recorded == CHANGED:  # made later, and only there
+        before = mutation["before"]
+        rows = [[*map(int, row)] for row in _RANGE.findall(before["individuallyDeletedMessages"])]
+        ranges = tuple((Position(*row[:2]), Position(*row[2:])) for row in rows)
+        cursor = replace(cursor, state=CursorState(parse_position(before["markDeletePosition"]), ranges))
+    window = CLOCK_WINDOW_MS.get(recorded, range(1))
+    states = map(shown, moved(reader, topic, cursor, mutation, window[::5], broker))
+    theirs = after["markDeletePosition"], after["individuallyDeletedMessages"]
+    return theirs if theirs in (ours := [*states]) else ours, theirs
+
+
+def answers_of_export(path: Path) -> Iterator[Answer]:
+    """Yield what v5 clients got of the export of the store at ``path``, where the recorded changes were made."""
+    with pulsar_admin.open_store(path) as store:
+        for topic, subscription, values in changes()["read"]:
+            rows = store.topic(f"topic://{topic}").messages(subscription=subscription, columns=["value"]).rows()
+            ours, theirs = Counter(row["value"] for row in rows), Counter(values)
+            for value in sorted(ours | theirs):
+                yield "messages that a client read of an export", f"{topic} {value}", ours[value], theirs[value]
 
 
 def _messages(reader: EntryReader, name: TopicName) -> Iterator[tuple[Any, ...]]:
@@ -144,9 +210,14 @@ def count() -> tuple[list[str], list[str]]:
     """Return the lines of the table, and what differs."""
     cells: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     differences: list[str] = []
+    with TemporaryDirectory() as folder:
+        path = copied(CHANGED, "clean", Path(folder))
+        for line in changes()["changes"]:
+            run_toolkit(path, *line.split(), "--yes")
+        exported = [*answers_of_export(path)]
     for version, worlds in WORLDS.items():
         for recorded in worlds:
-            for feature, what, ours, theirs in answers_of(recorded):
+            for feature, what, ours, theirs in [*answers_of(recorded), *(exported if recorded == CHANGED else ())]:
                 cell = cells[feature, version]
                 cell[0] += ours == theirs
                 cell[1] += 1

@@ -8,6 +8,7 @@ never expires.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -23,6 +24,7 @@ from pulsar_admin.store.codec.message import decode_message_entry, is_batch, mes
 from pulsar_admin.store.codec.strict_values import integer, json_value
 from pulsar_admin.store.db.blocks import decode_latest, ledger_key
 from pulsar_admin.store.db.clocks import Clock, check_clock
+from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.facts.backlogs import extent_of_messages
 from pulsar_admin.store.model.broken import find_broken
 from pulsar_admin.store.model.copy_age import AsOf, find_as_of, read_copy_age
@@ -38,6 +40,7 @@ from pulsar_admin.store.model.cursors import (
     union,
 )
 from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.scalable import in_one_order
 from pulsar_admin.store.model.topics import Topic, expand_topic, read_topic
 from pulsar_admin.store.names import EARLIEST, LATEST, LONG_MAX, Position, TopicName, parse_position, parse_topic
 from pulsar_admin.store.policies.in_force import MessageTtl, find_message_ttl
@@ -405,8 +408,24 @@ def plan_resets(reader: EntryReader, resets: Iterable[Reset], request: ResetRequ
         )
     if not request.force:
         missed = [move for move in moves if move.misses]
+        if missed:
+            met = _met_by_another_segment(reader.txn, moves)
+            missed = [move for move in missed if (move.cursor.name, move.topic.name) not in met]
         _check_resets_meet(reader, moves, missed, request.indexed_clock, request.now_ms)
     return plan_moves(reader, RESET, moves, request.now_ms)
+
+
+def _met_by_another_segment(txn: Txn, moves: Sequence[CursorMove]) -> set[tuple[str, TopicName]]:
+    """Return the subscriptions' segments of a scalable topic of which some, not all, have an entry at or after the time."""
+    found = set()
+    misses: dict[str, dict[TopicName, bool]] = defaultdict(dict)
+    for move in moves:
+        misses[move.cursor.name][move.topic.name] = move.misses
+    for subscription, of in misses.items():
+        for scalable, names in in_one_order(txn, [*of], []):
+            if scalable is not None and not all(of[name] for name in names):
+                found |= {(subscription, name) for name in names}
+    return found
 
 
 def _moves(reader: EntryReader, resets: Iterable[Reset], request: ResetRequest) -> list[CursorMove]:

@@ -1,6 +1,7 @@
 // Fills scalable topics by the v5 client, one command a line of standard input, one line of answer each; see recording_scalable.py.
 //   send TOPIC FROM N          queue TOPIC SUB N (every third of what it gets is left)      stream TOPIC SUB N (cumulative)
-//   read TOPIC SUB             txn TOPIC FROM N commit|abort|open [SUB ACKS]                write TOPIC FROM (until killed)
+//   read TOPIC SUB [N]         (also follow: by a stream consumer; N are there)
+//   txn TOPIC FROM N commit|abort|open [SUB ACKS]                write TOPIC FROM (until killed)
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.time.Duration;
@@ -12,7 +13,7 @@ import org.apache.pulsar.client.api.v5.schema.Schema;
 
 public class ScalableWorld {
     static PulsarClient client;
-    static final Duration WAIT = Duration.ofSeconds(5);
+    static final Duration WAIT = Duration.ofSeconds(5), LITTLE = Duration.ofSeconds(1);
 
     static QueueConsumer<String> queue(String topic, String subscription) throws Exception {
         return client.newQueueConsumer(Schema.string()).topic("topic://" + topic).subscriptionName(subscription)
@@ -56,8 +57,21 @@ public class ScalableWorld {
             }
             case "read": {
                 List<String> rows = new ArrayList<>();
+                int n = a.length > 3 ? Integer.parseInt(a[3]) : Integer.MAX_VALUE;
                 try (QueueConsumer<String> q = queue(a[1], a[2])) {
-                    for (Message<String> m; (m = q.receive(WAIT)) != null; ) rows.add(text(m));
+                    for (Message<String> m; (m = q.receive(rows.size() < n ? WAIT : LITTLE)) != null; ) rows.add(text(m));
+                }
+                return rows.toString();
+            }
+            case "follow": {
+                List<String> rows = new ArrayList<>();
+                int n = Integer.parseInt(a[3]);
+                try (StreamConsumer<String> s =
+                        client.newStreamConsumer(Schema.string()).topic(topic).subscriptionName(a[2]).subscribe()) {
+                    for (Message<String> m; (m = s.receive(rows.size() < n ? WAIT : LITTLE)) != null; ) {
+                        rows.add(text(m));
+                        s.acknowledgeCumulative(m.id());
+                    }
                 }
                 return rows.toString();
             }

@@ -3,6 +3,7 @@ every message."""
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -11,37 +12,23 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_admin.store.codec.rocksvalue import decode_value, encode_value
-from pulsar_admin.store.sources.rocksdb import read_values
 from tests.live.broker import BASE_SETTINGS, Broker, free_port
 from tests.live.conftest import run_toolkit
 from tests.live.distribution import NEXT, find_distribution, find_java
-from tests.stores import apply_values
+from tests.live.recording_changes import READ, left, moved, read, start_on_export
+from tests.live.recording_scalable import Client
 from tests.worlds import copy_tree, oracle, world
 
 pytestmark = pytest.mark.live
 WORLD = "scalable"
 LEDGERS = (3, 4, 26, 27, 28, 31, 32, 33, 34, 35)
 _READER = Path(__file__).with_name("ScalableReader.java")
-_COOKIE = b"/ledgers/cookies/bk-0"
-_MADE_AT = b"/pulsar/w5"
 
 
 def refused(store: Path, *words: object) -> None:
     run = [sys.executable, "-m", "pulsar_admin", "--store", store, *words, "--yes"]
     finished = subprocess.run(list(map(str, run)), capture_output=True, text=True)
     assert finished.returncode == 3, finished.stdout + finished.stderr
-
-
-def moved(data: Path) -> None:
-    """Say in the bookie's cookie, on its disk and in the metadata, that it is at DATA."""
-    version = data / "bookkeeper" / "current" / "VERSION"
-    version.chmod(0o644)
-    version.write_bytes(version.read_bytes().replace(_MADE_AT, str(data).encode()))
-    raw = read_values(data / "metadata", [_COOKIE])[_COOKIE]
-    assert raw is not None
-    stat, value = decode_value(raw, "cookie")
-    apply_values(data / "metadata", {_COOKIE: encode_value(stat, value.replace(_MADE_AT, str(data).encode()))})
 
 
 @pytest.fixture
@@ -80,9 +67,34 @@ def test_all_messages_are_served_after_every_command(tmp_path: Path, broker: Bro
     java, jars = find_java() / "bin" / "java", broker.distribution / "lib" / "*"
     for topic, subscriptions in oracle(WORLD)["read"].items():
         for subscription, expected in {**subscriptions, "all": 300}.items():
-            words = [java, "-Xmx400m", "-cp", jars, _READER, broker.service_url, f"topic://{topic}", subscription]
-            said = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=True).stdout
+            run: list[object] = [
+                java,
+                "-Xmx400m",
+                "-cp",
+                jars,
+                _READER,
+                broker.service_url,
+                f"topic://{topic}",
+                subscription,
+            ]
+            said = subprocess.run(list(map(str, run)), capture_output=True, text=True, check=True).stdout
             assert f"messages {expected}\n" in said
     layout = broker.get("scalable/acme/n/new")
     assert [row["hashRange"]["end"] for row in layout["segments"].values()] == [21844, 43689, 65535]
     assert broker.get("persistent/acme/n/a/stats")["subscriptions"]["s2"]["msgBacklog"] == 120
+
+
+if os.environ.get("ALL"):
+
+    def test_v5_consumers_get_what_the_toolkit_says_is_left(tmp_path: Path) -> None:
+        """Of the project's own world; ``tests/golden/changes-5.0.1.json`` has one such run, and ``make test`` compares with that."""
+        store, broker = start_on_export(tmp_path)
+        client = Client(broker, 600)
+        with client.process:
+            try:
+                for topic, subscription in READ:
+                    expected = left(store, topic, subscription)
+                    assert sorted(read(client, topic, subscription, len(expected))) == sorted(expected)
+            finally:
+                client.end()
+                broker.kill()

@@ -5,7 +5,7 @@ The worlds' README says what was recorded: request, the cursor's internal stats 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,6 +22,7 @@ from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import Position, parse_position, parse_topic
 from pulsar_admin.store.search.broker import BrokerSearch
+from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER, BrokerSetup
 from pulsar_admin.store.search.expiry import ALL_BEFORE, BROKER
 from tests.stores import imported
 from tests.worlds import CLUSTER, WORLD_NAMES, oracle
@@ -32,6 +33,7 @@ WORLDS = (*WORLD_NAMES, CLUSTER)
 CLOCK_WINDOW_MS = {
     world: range(-1030, -739 if world == CLUSTER else -939) for world in WORLDS
 }  # reading took longer there
+KINDS = {"reset-cursor-time", "reset-cursor-position", "expire-time", "expire-position", "skip", "skip-all"}
 JITTER_MS = 9  # the steady producers sent one as often: so far the answers of a window lie apart
 
 
@@ -40,16 +42,6 @@ class Case(Struct, frozen=True):
 
     world: str
     mutation: dict[str, Any]
-
-    @property
-    def argument(self) -> int:
-        """The number at the end of the request's path: a time in ms, an age in seconds, a count."""
-        return int(self.mutation["path"].rpartition("/")[2])
-
-    @property
-    def position(self) -> Position:
-        body = self.mutation["body"]
-        return Position(body["ledgerId"], body["entryId"])
 
     @property
     def after(self) -> tuple[str, str]:
@@ -79,69 +71,68 @@ def opened(case: Case) -> Iterator[tuple[EntryReader, Topic, Cursor]]:
         yield reader, topic, cursor
 
 
+def moved(
+    reader: EntryReader,
+    topic: Topic,
+    cursor: Cursor,
+    mutation: Mapping[str, Any],
+    shifts_ms: Sequence[int] = (0,),
+    broker: BrokerSetup = DEFAULT_BROKER,
+) -> list[CursorState]:
+    """Return where the toolkit moves a cursor as a broker does; by age: for each shift of the clock one."""
+    kind, number, body = mutation["kind"], mutation["path"].rpartition("/")[2], mutation["body"] or {}
+    position = Position(body.get("ledgerId", -1), body.get("entryId", -1))
+    if kind == "reset-cursor-time":
+        return [reset_to_time(topic, cursor, BrokerSearch(reader, topic, broker).reset_read_position(int(number)))]
+    if kind == "reset-cursor-position":
+        return [reset_state(reader, topic, cursor, position, exclude=False)]
+    if kind == "expire-position":
+        request = ExpiryRequest(mutation["at_ms"], UpTo(position), BROKER, broker=broker)
+        return [expiry_move(reader, topic, cursor, request).state]
+    if kind == "expire-time":
+        requests = [_aged(mutation, mutation["at_ms"] + shift_ms, BROKER, broker) for shift_ms in shifts_ms]
+        return [expiry_move(reader, topic, cursor, request).state for request in requests]
+    return [skipped(topic, cursor.state, int(number)) if kind == "skip" else cleared(topic, cursor.state)]
+
+
 def shown(state: CursorState) -> tuple[str, str]:
     return str(state.mark_delete), range_text(state.ranges)
 
 
 def test_every_kind_is_tested() -> None:
     kinds = {mutation["kind"] for world in WORLDS for mutation in oracle(world)["mutations"]}
-    tested = {"reset-cursor-time", "reset-cursor-position", "expire-time", "expire-position", "skip", "skip-all"}
-    assert kinds == tested
+    assert kinds == KINDS
     assert [len(oracle(world)["mutations"]) for world in WORLDS] == [14, 14, 14]
 
 
-@pytest.mark.parametrize("case", _cases("reset-cursor-time"))
-def test_reset_by_time(case: Case) -> None:
+@pytest.mark.parametrize("case", _cases(*KINDS))
+def test_it_stands_where_the_broker_moved_it(case: Case) -> None:
+    window = CLOCK_WINDOW_MS[case.world]
     with opened(case) as (reader, topic, cursor):
-        read = BrokerSearch(reader, topic).reset_read_position(case.argument)
-        assert shown(reset_to_time(topic, cursor, read)) == case.after
-
-
-@pytest.mark.parametrize("case", _cases("reset-cursor-position"))
-def test_reset_by_position(case: Case) -> None:
-    with opened(case) as (reader, topic, cursor):
-        assert shown(reset_state(reader, topic, cursor, case.position, exclude=False)) == case.after
+        answers = moved(reader, topic, cursor, case.mutation, window[::5])
+        left = [sum(end - start for start, end in pending_intervals(topic, state)) for state in answers]
+        assert max(left) - min(left) <= len(window) // JITTER_MS
+        assert case.after in map(shown, answers)
 
 
 @pytest.mark.parametrize("case", _cases("expire-position"))
-@pytest.mark.parametrize("rule", [ALL_BEFORE, BROKER])
-def test_expire_by_position(case: Case, rule: Any) -> None:
+def test_expire_by_position(case: Case) -> None:
+    """Also by the other rule."""
     with opened(case) as (reader, topic, cursor):
-        request = ExpiryRequest(case.mutation["at_ms"], UpTo(case.position), rule)
+        body = case.mutation["body"]
+        request = ExpiryRequest(case.mutation["at_ms"], UpTo(Position(body["ledgerId"], body["entryId"])), ALL_BEFORE)
         assert shown(expiry_move(reader, topic, cursor, request).state) == case.after
-
-
-@pytest.mark.parametrize("case", _cases("skip"))
-def test_skip(case: Case) -> None:
-    with opened(case) as (_, topic, cursor):
-        assert shown(skipped(topic, cursor.state, case.argument)) == case.after
-
-
-@pytest.mark.parametrize("case", _cases("skip-all"))
-def test_clear_backlog(case: Case) -> None:
-    with opened(case) as (_, topic, cursor):
-        assert shown(cleared(topic, cursor.state)) == case.after
-
-
-@pytest.mark.parametrize("case", _cases("expire-time"))
-def test_expire_by_age_as_the_broker(case: Case) -> None:
-    with opened(case) as (reader, topic, cursor):
-        answers = [
-            expiry_move(reader, topic, cursor, _aged(case, case.mutation["at_ms"] + shift, BROKER)).state
-            for shift in CLOCK_WINDOW_MS[case.world][::5]
-        ]
-        left = [sum(end - start for start, end in pending_intervals(topic, state)) for state in answers]
-        assert max(left) - min(left) <= len(CLOCK_WINDOW_MS[case.world]) // JITTER_MS
-        assert case.after in {shown(state) for state in answers}
 
 
 @pytest.mark.parametrize("case", _cases("expire-time"))
 def test_expire_by_age_drops_nothing_young(case: Case) -> None:
     """Against the messages' own recorded times, not the search's."""
     now_ms = case.mutation["at_ms"]
-    limit_ms = now_ms - case.argument * 1000
     with opened(case) as (reader, topic, cursor):
-        state = expiry_move(reader, topic, cursor, _aged(case, now_ms, ALL_BEFORE)).state
+        request = _aged(case.mutation, now_ms, ALL_BEFORE)
+        assert isinstance(request.limit, Before)
+        limit_ms = request.limit.time_ms
+        state = expiry_move(reader, topic, cursor, request).state
         times = [(position, read_entry_time(reader, position, "auto")) for position in _pending(topic, cursor.state)]
         young = [position for position, time_ms in times if time_ms is not None and time_ms >= limit_ms]
         dropped = set(_pending(topic, cursor.state)) - set(_pending(topic, state))
@@ -154,8 +145,9 @@ def test_expire_by_age_drops_nothing_young(case: Case) -> None:
             assert all(published[position.ledger_id, position.entry_id] < limit_ms for position in dropped)
 
 
-def _aged(case: Case, now_ms: int, rule: Any) -> ExpiryRequest:
-    return ExpiryRequest(now_ms, Before(now_ms - case.argument * 1000), rule)
+def _aged(mutation: Mapping[str, Any], now_ms: int, rule: Any, broker: BrokerSetup = DEFAULT_BROKER) -> ExpiryRequest:
+    age_s = int(mutation["path"].rpartition("/")[2])
+    return ExpiryRequest(now_ms, Before(now_ms - age_s * 1000), rule, broker=broker)
 
 
 def _pending(topic: Topic, state: CursorState) -> list[Position]:
