@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 PROGRAMS = ("pulsar-admin", "pulsar-admin-offline")
 _JSON = ("json", "jsonl")
 _AGAIN_S = 0.02
+_OFFERED = 3
 _FEW = 12
 """Commands of a group that are listed without sections."""
 CONTEXT: dict[str, Any] = {  # Any: click's settings
@@ -153,7 +154,7 @@ class TableGroup(TakesGlobals, click.Group):
             self.make_context(ctx.info_name, args, ctx.parent)  # which shows it and exits
         if self.get_command(ctx, name) is None and not name.startswith("-") and not ctx.resilient_parsing:
             check_left(ctx, f"{self.path} {name}".strip())
-            raise click.UsageError(f"No such command {name!r}.{self._suggestion(ctx, name)}", ctx)
+            raise click.UsageError(f"No such command {name!r}.{self._suggestion(ctx, name, args[1:])}", ctx)
         return super().resolve_command(ctx, args)
 
     def _meant(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -165,29 +166,42 @@ class TableGroup(TakesGlobals, click.Group):
             return ["standalone", *args]
         tails = [" -s", ""] if any(re.match("-s|--subscription", word) for word in args) else [""]
         for count, tail in ((count, tail) for count in (3, 2, 1) for tail in tails):
-            meant = command_table.MEANT.get(" ".join([*own, *args[:count]]) + tail, "")
+            plain = " ".join([*own, *args[:count]]) + tail
+            meant, offered = command_table.MEANT.get(plain, ""), command_table.OFFERED.get(plain, "")
             words, left = meant.split(), args[count:]
             if meant and ": " not in meant and words[: len(own)] == own:
                 return [*words[len(own) :], *left]
-            if meant:
-                from pulsar_admin.store.names import shell_word
-
-                typed = (
-                    meant
-                    if ": " in meant
-                    else " ".join([f"Did you mean: pulsar-admin {meant}", *map(shell_word, left)])
-                )
-                for place in ("TOPIC", "NEW"):
-                    typed = typed.replace("{}", shell_word(left.pop(0)) if left else place, 1)
+            if meant or offered:
+                typed = _filled(meant, left) if ": " in meant else _did_you_mean(offered or meant, left)
                 raise click.UsageError(f"No such command {' '.join(args[:count])!r}. {typed}", ctx)
         return args
 
-    def _suggestion(self, ctx: click.Context, name: str) -> str:
+    def _suggestion(self, ctx: click.Context, name: str, left: Sequence[str]) -> str:
+        """Return what ``name`` may mean: names of this group that are like it, else commands and groups elsewhere."""
         from pulsar_admin.suggest import suggestions
 
         names = self.list_commands(ctx) + [alias for row in lookup.rows_of(self.path).values() for alias in row.aliases]
         close = suggestions(name, names)
-        return f" Did you mean {' or '.join(close)}?" if close else ""
+        found = [f"{self.path} {one}".strip() for one in close]
+        groups = [group for group in command_table.GROUPS if group] if self.path == command_table.ROOT else ["store"]
+        found = found or [f"{group} {name}" for group in groups if name in lookup.rows_of(group)]
+        found = found or [group for group in groups if group.rpartition(" ")[2] == name]
+        if len(found) == 1:
+            return f" {_did_you_mean(found[0], left)}"
+        return f" Did you mean {' or '.join(close or found)}?" if 0 < len(found) <= _OFFERED else ""
+
+
+def _did_you_mean(command: str, left: Sequence[str]) -> str:
+    from pulsar_admin.store.names import shell_word
+
+    return " ".join([f"Did you mean: pulsar-admin {command}", *map(shell_word, left)])
+
+
+def _filled(sentence: str, words: Sequence[str]) -> str:
+    from pulsar_admin.store.names import shell_word
+
+    rest = iter(words)
+    return re.sub(r"{([A-Z]+)}", lambda place: shell_word(next(rest, place[1])), sentence)
 
 
 class _NoStore(click.exceptions.NoArgsIsHelpError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from fnmatch import fnmatchcase
@@ -117,10 +118,37 @@ def test_a_plain_word_goes_to_the_command_that_is_meant(cli: Cli, plain: str, me
     *words, last = plain.split()
     words = [*words, "-s", "x"] if last == "-s" else [*words, last]
     _, is_sentence, line = meant.rpartition(": pulsar-admin ")
-    command = line.partition(" {}")[0].partition(" --table")[0].split()
+    command = re.split(r"(?<=\w) (?:--|\{)", line)[0].split()
     usage = f"Usage: pulsar-admin {' '.join(command)} " if not command[0].startswith("--") else cli(*command).stdout
     assert cli(*command, "--help").stdout.startswith(usage.split("--help")[0])
     assert is_sentence or cli(*words, "--help").stdout.startswith(usage)
+
+
+@pytest.mark.parametrize(("plain", "offered"), command_table.OFFERED.items())
+def test_a_word_that_may_mean_a_change_is_answered_with_the_line_and_runs_nothing(
+    cli: Cli, plain: str, offered: str
+) -> None:
+    words = [*plain.removesuffix(" -s").split(), "a/b/c", *(["-s", "it is"] if plain.endswith(" -s") else [])]
+    typed = " ".join(["a/b/c", *(["-s", "'it is'"] if plain.endswith(" -s") else [])])
+    result = cli(*words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"Did you mean: pulsar-admin {offered} {typed}\n" in result.stderr
+    assert cli(*offered.split(), "--help").stdout.startswith(f"Usage: pulsar-admin {offered} ")
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("topics peek a/b/c -s x", "Did you mean: pulsar-admin topics peek-messages a/b/c -s x\n"),
+        ("undelete a/b/c", "Did you mean: pulsar-admin topics undelete a/b/c\n"),
+        ("export d", "Did you mean: pulsar-admin store export d\n"),
+        ("dump a/b/c", "Did you mean topics dump or logs dump?\n"),
+    ],
+)
+def test_a_name_of_another_group_or_a_like_one_is_offered(cli: Cli, line: str, text: str) -> None:
+    result = cli(*line.split())
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert text in result.stderr
 
 
 @pytest.mark.parametrize("line", ["help", "help topics", "help topics why", "topics help", "topics help why"])
@@ -196,7 +224,7 @@ def test_unknown_command_suggests(cli: Cli) -> None:
     assert cli("persistent", "skip-all", "--help").stdout.startswith("Usage: pulsar-admin persistent skip-all ")
     result = cli("sample", "row")
     assert result.exit_code == 2
-    assert "Did you mean rows" in result.stderr
+    assert "Did you mean: pulsar-admin sample rows\n" in result.stderr
 
 
 @pytest.mark.parametrize(
