@@ -124,6 +124,21 @@ def test_a_ledger_that_is_not_brought_yet_is_named_so(cli: Cli, store: Path) -> 
     assert "store add offload" in answer.stderr
 
 
+def test_no_screen_calls_lost_what_is_in_tiered_storage(cli: Cli, store: Path) -> None:
+    name, ledger_id = "acme/fs/batched", 6
+    answer = cli("--store", store, "topics", "why", name, "-s", "keep", "-o", "json").json
+    reasons = {reason["code"]: reason for reason in answer["reasons"]}
+    assert (answer["held"], "unreadable" in reasons) == (False, False)
+    assert reasons["in-tiered-storage"]["command"] == "pulsar-admin store add offload DIR"
+    assert "messages" not in reasons["backlog"]["evidence"]  # of batches nobody knows here
+    facts = cli("--store", store, "ledgers", "info", ledger_id, "-o", "json").json
+    assert (facts["state"], facts["lost"]) == ("OFFLOADED", None)
+    assert cli("--store", store, "ledgers", "missing", ledger_id, "-o", "jsonl").json_lines == []
+    assert cli("--store", store, "store", "preflight", "-o", "json").json["topics"] == []
+    _add(cli, store, world("offloaded") / "tiered")
+    assert "in-tiered-storage" not in cli("--store", store, "topics", "why", name, "-s", "keep", "-o", "json").stdout
+
+
 def test_an_s3_server(cli: Cli, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same objects below a prefix of a bucket, from moto on loopback."""
     from pyarrow import fs

@@ -69,14 +69,19 @@ def decode_managed_ledger(value: bytes, where: str, *, as_stored: bool = False) 
     return _from_message(_parse(value, where)[0], where, as_stored=as_stored)
 
 
-def decode_ledger_ids(value: bytes, where: str) -> list[int]:
-    """Return the ids of the ledgers in a ManagedLedgerInfo: for a pass over every topic. Raises as ``decode_managed_ledger``."""
+def decode_ledger_ids(value: bytes, where: str, *, on_bookies: bool = False) -> list[int]:
+    """Return the ids of the ledgers in a ManagedLedgerInfo: for a pass over every topic. Raises as ``decode_managed_ledger``.
+
+    ``on_bookies``: not those that are in tiered storage alone.
+    """
     message, _ = _parse(value, where)
     properties_of(message.properties, where, MetadataCorrupt)
     infos = list(message.ledgerInfo)
     for info in infos:
         if len(info.properties):
             properties_of(info.properties, where, MetadataCorrupt)
+    if on_bookies:
+        infos = [info for info in infos if not (info.offloadContext.complete and info.offloadContext.bookkeeperDeleted)]
     return [info.ledgerId for info in infos]
 
 

@@ -318,6 +318,12 @@ class SubscriptionFacts:
             for broken in self.of.broken
         )
 
+    @fact
+    def is_oldest_offloaded(self) -> bool:
+        """Whether the oldest entry is in tiered storage, of which nothing was imported."""
+        ledger = None if self.oldest is None else self.of.topic.ledger(self.oldest.ledger_id)
+        return ledger is not None and ledger.info.offloaded and isinstance(self.next_message, Unknown)
+
     # -- transactions -------------------------------------------------------------------------------------------------
 
     @fact

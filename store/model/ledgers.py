@@ -236,6 +236,13 @@ def find_end(txn: Txn, ledger_id: int) -> tuple[int, int] | None:
 
 def _hint_where(txn: Txn, ledger_id: int) -> str:
     """Return what to do about a ledger without any imported entry."""
+    if is_in_tiered_storage(txn, ledger_id):
+        return "it is in tiered storage; import it: pulsar-admin store add offload DIR|URL"
+    return "list ledgers with: pulsar-admin ledgers list"
+
+
+def is_in_tiered_storage(txn: Txn, ledger_id: int) -> bool:
+    """Whether the topic that lists a ledger says that it is offloaded: its entries are there, whatever bookies have."""
     from pulsar_admin.store.codec.managedledger import decode_managed_ledger
     from pulsar_admin.store.db.owners import OwnerKind, find_owners
     from pulsar_admin.store.names import parse_owner
@@ -244,8 +251,8 @@ def _hint_where(txn: Txn, ledger_id: int) -> str:
         node = find_node(txn, parse_owner(owner.topic).path) if owner.kind is OwnerKind.TOPIC else None
         infos = () if node is None else decode_managed_ledger(node.value, node.path).ledgers
         if any(info.ledger_id == ledger_id and info.offloaded for info in infos):
-            return "it is in tiered storage; import it: pulsar-admin store add offload DIR|URL"
-    return "list ledgers with: pulsar-admin ledgers list"
+            return True
+    return False
 
 
 def _find_end(txn: Txn, ledger_id: int, sums: blocks.LedgerSums | None, first_of_last_segment: int) -> int:

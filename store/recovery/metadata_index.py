@@ -15,6 +15,9 @@ from msgspec import Struct
 
 from pulsar_admin.store.codec import ledgermetadata
 from pulsar_admin.store.codec.bookie import Cookie
+from pulsar_admin.store.codec.managedledger import decode_ledger_ids
+from pulsar_admin.store.codec.wrapper import MAGIC
+from pulsar_admin.store.db.owners import OwnerKind
 from pulsar_admin.store.errors import StoreError, Unsupported
 from pulsar_admin.store.facts.trees import UnknownTree, add_path, check_accepted, trees_of
 from pulsar_admin.store.model.references import read_namings
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from pulsar_admin.store.aliases import Array
 
 _BITS = 64  # of a ledger's mask of bookies; every ledger counts as being on a further bookie
+_OFFLOAD = b"\x2a"
+"""The tag of a ledger's offload context, without which a list has none in tiered storage."""
 _LAYOUTS = ("org.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1", "hierarchical:1")
 
 
@@ -163,7 +168,9 @@ def read_known(
                 _check_layout(name, value)
         elif path.startswith((MANAGED_LEDGERS + "/", "/schemas/")):
             with suppress(StoreError):  # what cannot be read names nothing
-                for _, topic, cursor, ledger_ids in read_namings(path, value):
+                for kind, topic, cursor, ledger_ids in read_namings(path, value):
+                    if kind is OwnerKind.TOPIC and (_OFFLOAD in value or value.startswith(MAGIC)):
+                        ledger_ids = decode_ledger_ids(value, path, on_bookies=True)
                     names.add(ledger_ids, f"{topic} -s {cursor}" if cursor else topic)
         else:
             add_path(unknown, path)

@@ -13,16 +13,17 @@ from pulsar_admin.store.errors import LedgerNotFound
 from pulsar_admin.store.model.broken import NO_LEDGER, find_missing
 from pulsar_admin.store.model.coverage import Coverage, OpenEnd, read_coverage, read_open_end
 from pulsar_admin.store.model.ledger_owners import all_owners
-from pulsar_admin.store.model.ledgers import iter_blocks, missing_ranges, read_ledger
+from pulsar_admin.store.model.ledgers import is_in_tiered_storage, iter_blocks, missing_ranges, read_ledger
 from pulsar_admin.store.wording import Answer
 
-LOST = "LOST"
+LOST, OFFLOADED = "LOST", "OFFLOADED"
 
 
 class LedgerFacts(Answer, frozen=True):
     """Everything known about one ledger. ``metadata`` and ``sums`` (of the index) are None where there are none.
 
-    ``state``: that of a ``LedgerRow``, or ``LOST`` for a referenced ledger without an entry in any file.
+    ``state``: that of a ``LedgerRow``, or ``LOST`` for a referenced ledger without an entry in any file, ``OFFLOADED`` where
+    its topic says that they are in tiered storage.
     ``missing``: ids of entries that no file holds, as ranges with both ends included; ``lost``: what
     ``ledgers missing`` says of it; ``files``: those with its entries. ``coverage``: on how many bookies its entries are,
     None where nothing tells; ``open_end``: where a recovery would close it, None when it is closed.
@@ -51,7 +52,9 @@ def read_ledger_facts(txn: Txn, ledger_id: int) -> LedgerFacts:
         owners = find_owners(txn, ledger_id)
         if not owners:
             raise
-        return LedgerFacts(ledger_id, LOST, -1, 0, 0, None, None, (), NO_LEDGER, (), None, None, owners)
+        is_away = is_in_tiered_storage(txn, ledger_id)
+        state, reason = (OFFLOADED, None) if is_away else (LOST, NO_LEDGER)
+        return LedgerFacts(ledger_id, state, -1, 0, 0, None, None, (), reason, (), None, None, owners)
     index: Owner | None = None
     if txn.count("delayed"):  # the index of delayed messages that it is a part of
         from pulsar_admin.store.db.delayed import find_index_ledgers

@@ -14,12 +14,13 @@ from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import LedgerNotFound, NothingMatches, StoreError
 from pulsar_admin.store.facts.orphans import iter_all_ledger_ids
 from pulsar_admin.store.facts.unlisted import UnlistedLedgers
-from pulsar_admin.store.model.broken import Missing, find_missing
+from pulsar_admin.store.model.broken import NO_LEDGER, Missing, find_missing
 from pulsar_admin.store.model.ledger_owners import LedgerOwners, read_owners
 from pulsar_admin.store.model.ledgers import (
     count_missing,
     find_metadata,
     find_times,
+    is_in_tiered_storage,
     merge_ids,
     read_ledger,
     sorted_ledger_ids,
@@ -123,9 +124,10 @@ def indexed_bytes(txn: Txn, ledgers: Iterable[int]) -> int:
 
 
 def read_missing(txn: Txn, ledger_id: int) -> Missing | None:
-    """Return the missing entries of a ledger; raises LedgerNotFound for one that the store does not know."""
+    """Return the missing entries of a ledger, None in tiered storage; raises LedgerNotFound for one that the store does not know."""
     read_owners(txn, ledger_id)
-    return find_missing(txn, ledger_id)
+    found = find_missing(txn, ledger_id)
+    return None if found is not None and found.reason == NO_LEDGER and is_in_tiered_storage(txn, ledger_id) else found
 
 
 def iter_missing(txn: Txn) -> Iterator[Missing]:

@@ -230,12 +230,23 @@ def _not_imported(facts: SubscriptionFacts) -> Iterator[Evidence]:
 
 def _unreadable(facts: SubscriptionFacts) -> Iterator[Evidence]:
     error, oldest = facts.next_message, facts.oldest
-    if isinstance(error, Unknown) and oldest is not None and not facts.is_oldest_lost:
+    if isinstance(error, Unknown) and oldest is not None and not (facts.is_oldest_lost or facts.is_oldest_offloaded):
         yield Evidence(
             facts.where,
             f"{oldest}, the oldest entry that is not acknowledged, cannot be read: {error.why}.",
             {"position": str(oldest), "error": error.code},
             f"pulsar-admin ledgers verify {oldest.ledger_id}",
+        )
+
+
+def _offloaded(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    if facts.is_oldest_offloaded:
+        yield Evidence(
+            facts.where,
+            f"{facts.oldest}, the oldest entry that is not acknowledged, is in tiered storage, where a broker reads it; its ledger was "
+            "not imported from there.",
+            {"position": str(facts.oldest)},
+            "pulsar-admin store add offload DIR",
         )
 
 
@@ -523,7 +534,7 @@ def _backlog(facts: SubscriptionFacts) -> Iterator[Evidence]:
     if not facts.pending or is_held(facts):
         return
     extent = facts.backlog
-    is_unseen = any(True for rule in (_not_imported, _transactions_unknown) for _ in rule(facts))
+    is_unseen = any(True for rule in (_not_imported, _offloaded, _transactions_unknown) for _ in rule(facts))
     contents, given = known(facts.contents), facts.messages
     markers = 0 if contents is None else contents.markers
     of_them = f" and {counted(markers, 'marker')}" if markers else ""
@@ -642,6 +653,7 @@ SUBSCRIPTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
     *MARKER_RULES,
     CURSOR_AHEAD,
     _row("not-imported", _NOTE, "bookies that are not imported may have the entries that are missing here", _not_imported),
+    _row("in-tiered-storage", _NOTE, "the oldest unacknowledged entry is in tiered storage, which was not imported", _offloaded),
     _row("transactions-unknown", _WARNING, "entries that say which transactions are open here cannot be read", _transactions_unknown),
     _row("ack-ranges-limit", _WARNING, "it stores as many ranges as a broker keeps: later acknowledgements are lost", _ranges_limit),
     _row(
