@@ -150,6 +150,10 @@ class OpenQuery(Struct, frozen=True):
             with self._scanning():
                 rest = yield from _shown(self.app, self.database.run(statement), options)
             yield from rest  # progress would be drawn into it
+            for name in self.tables.brought:
+                self.app.tell(
+                    f"{name}: this statement cannot be split, so its columns of all messages were added up in this process"
+                )
             for line in self.tables.told():
                 self.app.note(line)
             self.app.report(self.tables.problems)

@@ -32,7 +32,7 @@ from pulsar_admin.store.engine.operation import (
 )
 from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.engine.spark_session import core_count, job_error, name_jobs, text_of
-from pulsar_admin.store.engine.workers import prepare_workers, wait_for
+from pulsar_admin.store.engine.workers import needs_of, prepare_workers, wait_for
 from pulsar_admin.store.errors import LimitExceeded
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class SparkEngine(Struct):
         A slice that gave no result, or that took its executor with it, is tried once more in a job of its own. Raises
         what ``prepare_workers`` does, Refused (Spark gave the job up).
         """
-        prepare_workers(self.session, pieces)
+        prepare_workers(self.session, pieces, needs_of(operation))
         before = len(self.failed)
         again: list[FileRange] = []
         for piece, packed in self._run_jobs(operation, pieces, JOB_SLICES):
@@ -95,7 +95,7 @@ class SparkEngine(Struct):
         """Yield the rows of all slices, merged by executors, as one job; slices without rows are run once more, as ``run`` does."""
         if not pieces:
             return
-        prepare_workers(self.session, pieces)
+        prepare_workers(self.session, pieces, needs_of(operation))
         packed = [pickle.dumps(piece) for piece in pieces]  # a task opens its own alone
         memory_bytes, schema = self.memory_bytes, reduced_schema(operation)
 

@@ -53,6 +53,8 @@ NEEDED = {
     "google.protobuf.message": "protobuf",  # Spark's own jar, which is on a worker's path, has a directory google/protobuf
 }
 """Module → package of everything that a slice needs on an executor."""
+_SOMETIMES = {"duckdb": "duckdb"}
+"""The same of what operations name in ``needs``."""
 _ROUNDS = 3  # for executors that start while others are asked
 _CONNECT_TASKS = 8  # a session of Spark Connect does not say how many executors it has
 _HOSTS_SHOWN = 3
@@ -63,6 +65,8 @@ _TAG = "pulsar-admin-asks"
 _LOG = logging.getLogger(__name__)
 _PREPARED: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 """Sessions whose executors can run slices, and the directories that these see."""
+_THERE: WeakKeyDictionary[SparkSession, list[_Found]] = WeakKeyDictionary()
+"""What their executors said first."""
 
 
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:  # Any: JSON
@@ -120,29 +124,40 @@ class _Found(NamedTuple):
     has: Mapping[str, Any]  # Any: JSON
 
 
-def prepare_workers(session: SparkSession, pieces: Iterable[FileRange] = (), *, again: bool = False) -> None:
+def needs_of(operation: object) -> tuple[str, ...]:
+    """Return the modules that an operation imports beside those that all do."""
+    return getattr(operation, "needs", ())
+
+
+def prepare_workers(
+    session: SparkSession, pieces: Iterable[FileRange] = (), needs: Iterable[str] = (), *, again: bool = False
+) -> None:
     """See that the executors of a session can read slices, and send our code to them unless all have it.
 
-    One file of each directory is looked for on every executor, once in a session unless ``again``. Raises MissingComponent (a Python that
-    lacks a package, or is another one), NotOnWorkers (a file that is not there, or another one), Refused (the cluster gives up).
+    One file of each directory is looked for on every executor, once in a session unless ``again``. ``needs``: modules of ``_SOMETIMES``.
+    Raises MissingComponent (a Python that lacks a package, or is another one), NotOnWorkers (a file that is not there, or another one),
+    Refused (the cluster gives up).
     """
     if not has_executors(session):
         return
+    needed = NEEDED | {name: _SOMETIMES[name] for name in needs}
     seen = _PREPARED.get(session)
     files = {
         folder: file for folder, file in _file_of_each_folder(pieces).items() if again or folder not in (seen or ())
     }
     if seen is not None and not files:
+        _check_python(_THERE[session], ".".join(map(str, sys.version_info[:2])), needed)
         return
     package = __name__.partition(".")[0]
-    request = {"modules": list(NEEDED), "package": package, "kinds": PACKED, "files": list(files.values())}
+    request = {"modules": [*NEEDED, *_SOMETIMES], "package": package, "kinds": PACKED, "files": list(files.values())}
     here, there = answer(request), _ask(session, request)
-    _check_python(there, here["version"])
+    _check_python(there, here["version"], needed)
     _check_files(there, [(path, *found) for (path, _), found in zip(files.values(), here["files"], strict=True)])
     if seen is None:
         if not there or any(found.has["code"] != here["code"] for found in there):
             ship_code(session)
         seen = _PREPARED[session] = set()
+        _THERE[session] = there
     seen.update(files)
 
 
@@ -256,8 +271,8 @@ def _hosts(found: Sequence[_Found]) -> str:
     )
 
 
-def _check_python(there: Sequence[_Found], version_here: str) -> None:
-    """Raise MissingComponent unless each executor has a Python of this version with all packages."""
+def _check_python(there: Sequence[_Found], version_here: str, needed: Mapping[str, str] = NEEDED) -> None:
+    """Raise MissingComponent unless each executor has a Python of this version with the packages that are needed."""
     silent = [found for found in there if not found.has]
     if silent:
         raise MissingComponent(
@@ -271,10 +286,10 @@ def _check_python(there: Sequence[_Found], version_here: str) -> None:
             f"a Spark worker lacks this Python: {has['python']} is {has['version']}, here is {version_here} (on {_hosts(others)})",
             hint=f"name a Python {version_here} that the workers have: --spark-conf spark.pyspark.python=/path",
         )
-    lacking = [found for found in there if found.has["missing"]]
+    lacking = [found for found in there if not needed.keys().isdisjoint(found.has["missing"])]
     if lacking:
         has = lacking[0].has
-        packages = [NEEDED[module] for module in has["missing"]]
+        packages = [needed[module] for module in has["missing"] if module in needed]
         install = " ".join(f"{package}=={_version(package)}" for package in packages)
         raise MissingComponent(
             f"a Spark worker lacks a package: no {', '.join(packages)} in {has['python']}, Python {has['version']} "

@@ -43,15 +43,17 @@ class Reduction:
     """What entries in topic order add up to, as a picklable value. ``merge`` is associative; of nothing it returns the row of no entries.
 
     ``window_entries``: of so many entries together ``judge`` finds what needs their order; 0: nothing does. ``close`` shortens the
-    row of a whole scan to what the answer needs. Both change nothing in a row that they returned.
+    row of a whole scan to what the answer needs. Both change nothing in a row that they returned. ``NEEDS``: modules, beside those that
+    reading entries needs.
     """
 
     __slots__ = ()
     COLUMNS: ClassVar[tuple[str, ...]]
+    NEEDS: ClassVar[tuple[str, ...]] = ()
     window_entries: ClassVar[int] = 0
 
-    def partial(self, batch: EntryBatch) -> Row:
-        """Return the row of a batch."""
+    def partial(self, batch: EntryBatch) -> Row | None:
+        """Return the row of a batch; None: it has to be read where the store is."""
         raise AssertionError
 
     def merge(self, rows: Sequence[Row]) -> Row:
@@ -156,11 +158,16 @@ class EntryBatches(FileRange, frozen=True, eq=False):
 
 
 class ReduceEntries(Struct, frozen=True):
-    """The parts of slices of batches; of a batch that is not proven to be what was imported there is none."""
+    """The parts of slices of batches; of a batch that is not proven to be what was imported, or has no row, there is none."""
 
     reduction: Reduction
     heads: bool
     digests: LedgerDigests | None = None  # how to verify; None: as the index says
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Modules that it imports beside those that every operation does."""
+        return self.reduction.NEEDS
 
     @property
     def schema(self) -> pa.Schema:
@@ -180,9 +187,10 @@ class ReduceEntries(Struct, frozen=True):
                 parts: list[Part] = []
                 for batch in batches:
                     entries = batch.places.read(files, self.heads, self.digests)
-                    if entries is not None:
-                        parts.append(batch.part(self.reduction, self.reduction.partial(entries)))
-                        del entries
+                    row = None if entries is None else self.reduction.partial(entries)
+                    del entries
+                    if row is not None:
+                        parts.append(batch.part(self.reduction, row))
                     if len(parts) >= _TOGETHER:
                         parts = merge_parts(self.reduction, parts)
                 yield self._rows_of(merge_parts(self.reduction, parts))
@@ -293,11 +301,12 @@ class Reductions:
 
     def _rows_here(self, scan: EntryScan, places: Places) -> list[Row]:
         if self._again is None:
-            return [*map(self._reduction.partial, scan.read_here(places))]
+            rows = map(self._reduction.partial, scan.read_here(places))
+            return [row for row in rows if row is not None]
         with suppress(*UNREADABLE):
             batch = scan.read_places(places)
-            if not doubtful(batch, places).any():
-                return [self._reduction.partial(batch)]
+            if not doubtful(batch, places).any() and (row := self._reduction.partial(batch)) is not None:
+                return [row]
         return [self._again(places)]
 
     def _read_all(self, engine: Engine) -> None:

@@ -9,10 +9,14 @@ whenever they are read.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from copy import copy
 from functools import partial
 from itertools import islice
 from threading import Lock
+from typing import ClassVar
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,12 +41,14 @@ from pulsar_admin.store.scan import operations
 from pulsar_admin.store.scan.arrow import column, nullable
 from pulsar_admin.store.scan.entries import EntryScan
 from pulsar_admin.store.scan.places import EntryBatch, Part, Places, PlacesReader, doubtful
+from pulsar_admin.store.scan.reducing import Reductions, Row
 from pulsar_admin.store.scan.typed_values import Values
-from pulsar_admin.store.tables.entries import NO_SEQUENCE, entry_keys, parts_of_topics, senders
+from pulsar_admin.store.tables.entries import NO_SEQUENCE, entry_keys, senders
 from pulsar_admin.store.tables.folder import Folder, Manifest, TableFile, read_manifest
 from pulsar_admin.store.tables.parquet import check_file, explained, lacking, open_checked
 from pulsar_admin.store.tables.rows import SMALL_TABLES, iter_table
 from pulsar_admin.store.tables.schemas import OF_TOPIC, TABLES, known_schema
+from pulsar_admin.store.tables.split_sql import AddUp, Split, with_topics
 from pulsar_admin.store.tables.sql import MadeTable, Pruner, Seen, TopicsMeant, between, equal, iter_wanted
 from pulsar_admin.store.wording import counted
 
@@ -232,6 +238,8 @@ class MessagesAt(Struct, operations.PlacesOperation, frozen=True):
 
     messages: operations.ReadMessages
 
+    needs: ClassVar[tuple[str, ...]] = ("duckdb",)
+
     def values(self, places: Places, files: operations.PlainFiles) -> tuple[bytes]:
         entries = PlacesReader(files, False, None).read_places(places)
         problems: list[StoreError] = []
@@ -254,6 +262,7 @@ class MessageTable(Struct):
     schemas: TopicSchemas | None = None  # of all topics, where values are typed
     problems: list[StoreError] = field(default_factory=list)
     seen: Seen = field(default_factory=Seen)
+    is_unsplit: bool = False
 
     @property
     def reader(self) -> EntryReader:
@@ -269,17 +278,53 @@ class MessageTable(Struct):
 
     def rows(self, columns: Collection[str], pruner: Pruner) -> Iterator[pa.RecordBatch]:
         """Yield the messages that the filter may be true of."""
+        names, schema = self._named(columns)
+        for parts, topics in self._rounds(pruner):
+            for batch in self._scan(self._read(names or ("ledger_id",), topics), parts):
+                yield with_topics(batch, schema, self.cluster)
+
+    def adding(self) -> MessageTable | None:
+        """Return what adds up messages where they are read, if an engine reads."""
+        return None if self.reader.engine is None else self
+
+    def add_up(self, columns: Collection[str], pruner: Pruner, split: Split) -> pa.Table | None:
+        """Return the parts of a statement, of the messages that the filter may be true of; None: they are better read here."""
+        seen, problems = copy(self.seen), len(self.problems)
+        with suppress(duckdb.Error):  # it is asked again, and says what is wrong
+            parts = self._parts_of(columns, pruner, split)
+            if parts is not None:
+                return parts
+        for name in Seen.__struct_fields__:
+            setattr(self.seen, name, getattr(seen, name))
+        del self.problems[problems:]
+        return None
+
+    def _parts_of(self, columns: Collection[str], pruner: Pruner, split: Split) -> pa.Table | None:
+        rounds = [*self._rounds(pruner)]
+        topics = {ledger_id: name for _, some in rounds for ledger_id, name in some.items()}
+        is_shared = len(topics) < sum(len(some) for _, some in rounds)  # a ledger, of several topics
+        self.is_unsplit = is_shared or "path" in columns
+        if self.is_unsplit or self.seen.read_bytes < _ENGINE_BYTES:
+            return None
+        names, schema = self._named(columns)
+        messages = self._read(names or ("ledger_id",), topics)
+        scan = EntryScan(self.reader, [part for parts, _ in rounds for part in parts])
+        add_up = AddUp(split, messages, schema, self.cluster)
+
+        def again(places: Places) -> Row:
+            return add_up.of(self._rows_here(messages, scan, places))
+
+        row = Reductions(self.reader, [scan], add_up, again).row(0)
+        self._tell(scan)
+        return add_up.table([row])
+
+    def _named(self, columns: Collection[str]) -> tuple[tuple[str, ...], pa.Schema]:
+        """Return the names of columns that are read of messages, and all columns."""
         asked = [name for name in OF_TOPIC if name in columns]
         wanted = {*columns, "topic"} if asked else columns
         names = tuple(name for name in _OF_MESSAGES if name in wanted)
-        schema = pa.schema([self.schema.field(name) for name in MESSAGES.names if name in {"cluster", *names, *asked}])
-        for parts, topics in self._rounds(pruner):
-            messages = self._read(names or ("ledger_id",), topics)
-            for batch in self._scan(messages, parts):
-                cluster = pa.repeat(pa.scalar(self.cluster, pa.string()), len(batch))
-                made = {"cluster": cluster, **{name: parts_of_topics(name, batch.column("topic")) for name in asked}}
-                found = [made[name] if name in made else batch.column(name) for name in schema.names]
-                yield pa.RecordBatch.from_arrays(found, schema=schema)
+        schema = self.schema
+        return names, pa.schema([schema.field(name) for name in MESSAGES.names if name in {"cluster", *names, *asked}])
 
     def _read(self, columns: tuple[str, ...], topics: dict[int, str]) -> operations.ReadMessages:
         """Return how messages of these topics, by their ledgers, are read."""
@@ -341,6 +386,10 @@ class MessageTable(Struct):
             for batch in batches:
                 yield self._with_paths(batch, places) if "path" in messages.columns else batch
             self.reader.advance(places.bytes)
+        self._tell(scan)
+
+    def _tell(self, scan: EntryScan) -> None:
+        """Note what a scan could not read."""
         self.problems += scan.unreadable
         if scan.missing:
             lost = counted(scan.missing, "entry is", "entries are")
@@ -352,6 +401,7 @@ class MessageTable(Struct):
         if engine is None or self.seen.read_bytes < _ENGINE_BYTES:
             yield from ((places, b"") for places in scan.groups())
             return
+        self.seen.is_brought = self.is_unsplit
         for places, row in operations.run_places(engine, MessagesAt(messages), self.reader.files, scan.groups()):
             yield places, b"" if row is None else row["rows"]
 
@@ -391,6 +441,11 @@ class StoreTables:
         self.problems: list[StoreError] = []
         self.errors: list[BaseException] = []
         self.seen: dict[str, Seen] = {}
+
+    @property
+    def brought(self) -> list[str]:
+        """The tables whose rows were added up here, after other processes read them, as the statement cannot be split."""
+        return [name for name, seen in self.seen.items() if seen.is_brought]
 
     def told(self) -> list[str]:
         """Return what the scans since the last call read and skipped, a line per table, and start anew."""
@@ -446,7 +501,7 @@ class StoreTables:
         except StoreError:  # of a definition that makes no type: values are JSON text, or say what is wrong
             table = replace(table, schemas=None)
             schema = table.schema
-        return MadeTable(schema, table.rows, self._lock, self.errors)
+        return MadeTable(schema, table.rows, self._lock, self.errors, table.adding)
 
     def _common_schemas(self, topics: Sequence[TopicName]) -> TopicSchemas | None:
         """Return the schemas that all these topics share; None if they have none, or different ones."""
@@ -495,6 +550,8 @@ class ExportedTables:
             if any(name in one.tables for one in wanted):
                 self._parts[name] = [part for one in wanted for part in one.tables.get(name, ())]
         return True
+
+    brought: ClassVar[tuple[str, ...]] = ()
 
     @property
     def incomplete(self) -> str:

@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from threading import Lock
 from typing import Any, NoReturn, Protocol, TypeVar
 
@@ -32,16 +33,11 @@ from pulsar_admin.store.model.ledgers import find_times, iter_blocks
 from pulsar_admin.store.names import parse_owner, parse_topic
 from pulsar_admin.store.scan.places import Part
 from pulsar_admin.store.scan.schemas import TIME
+from pulsar_admin.store.tables.split_sql import PARTS, ROWS, Config, Split, adds_up, connect, nodes_of, split_statement
 from pulsar_admin.store.timespec import MAX_TIME_MS
 from pulsar_admin.store.wording import counted
 
 _COLUMNS = ("topic", "partitioned_topic")
-_NOW = {
-    **dict.fromkeys(("now", "current_timestamp", "get_current_timestamp", "transaction_timestamp"), ""),
-    **dict.fromkeys(("current_date", "today"), "::DATE"),
-    "current_localtimestamp": "::TIMESTAMP",
-}
-"""Functions of the time → what its type becomes."""
 _COMPARISONS = ("COMPARE_EQUAL", "COMPARE_NOTEQUAL", "COMPARE_IN", "COMPARE_NOT_IN")
 _RENAMING = ("alias", "aliases", "column_name_alias")
 
@@ -51,7 +47,7 @@ def check_topics(tree: Any) -> None:  # Any: JSON
 
     If a statement names a column of its own ``topic``, that one is compared.
     """
-    nodes = list(_nodes_of(tree))
+    nodes = list(nodes_of(tree))
     if any(_lower(name) in _COLUMNS for node in nodes for key in _RENAMING for name in _listed(node.get(key))):
         return
     for node in nodes:
@@ -93,18 +89,6 @@ def _lower(name: Any) -> str:  # Any: JSON
     return name.lower() if isinstance(name, str) else ""
 
 
-def _nodes_of(value: Any) -> Iterator[dict[str, Any]]:  # Any: JSON
-    """Yield the objects in a JSON value."""
-    waiting = [value]
-    while waiting:
-        found = waiting.pop()
-        if isinstance(found, dict):
-            yield found
-            waiting += found.values()
-        elif isinstance(found, list):
-            waiting += found
-
-
 ROWS_AT_ONCE = 2048
 _T = TypeVar("_T")
 _WORDS_MAX = 100
@@ -118,12 +102,6 @@ _FUNCTIONS = frozenset(
 )
 _EXPLAIN = re.compile(r"\s*explain(\s+analyze)?\s*(?=[\s(])(\((\s*format\s+\w+\s*|\s*analyze\s*|,)*\))?", re.I)
 _SCHEMAS = re.compile(r"(describe|desc|summarize)\s+(schemas|\"schemas\")\s*;?$", re.I)  # DuckDB would list its own
-_CONFIG: dict[str, str | bool | int | float | list[str]] = {
-    "python_enable_replacements": "false",  # of Python's variables as tables
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "allow_community_extensions": "false",
-}
 
 
 class TopicsMeant(Struct, frozen=True):
@@ -163,22 +141,19 @@ class Database:
     ) -> None:
         self._tables = tables
         self._known: dict[str, str] = {}  # by what DuckDB takes for the same name
-        config = {**_CONFIG, "temp_directory": spill}
+        self._made: dict[str, MadeTable] = {}
+        self._when = now_ms, zone
+        self._config: Config = {"temp_directory": spill}
         if memory_bytes is not None:
-            config["memory_limit"] = f"{memory_bytes}B"
-        self._connection = duckdb.connect(":memory:", config=config)
-        self._connection.execute(
-            "SET enable_progress_bar = false"
-        )  # Python's module turns it on, and it goes to stdout
-        self._connection.execute(f"SET TimeZone = '{zone}'")
-        for name, kind in _NOW.items():
-            self._connection.execute(f"CREATE MACRO {name}() AS epoch_ms({int(now_ms)}::BIGINT)::TIMESTAMPTZ{kind}")
-        self._connection.execute("SET enable_external_access = false")
-        self._connection.execute("SET lock_configuration = true")
+            self._config["memory_limit"] = f"{memory_bytes}B"
+        self._connection = connect(now_ms, zone, self._config)
+        self._of_parts: duckdb.DuckDBPyConnection | None = None
 
     def close(self) -> None:
         """Forget everything."""
         self._connection.close()
+        if self._of_parts is not None:
+            self._of_parts.close()
 
     def forget_tables(self) -> None:
         """Let the next statement find its tables anew."""
@@ -186,6 +161,7 @@ class Database:
             quoted = name.replace('"', '""')
             self._connection.execute(f'DROP VIEW "{quoted}"')
         self._known.clear()
+        self._made.clear()
 
     def split(self, text: str) -> list[str]:
         """Return the statements of a text; raises BadSql for invalid ones, Refused for one that does more than read."""
@@ -229,33 +205,63 @@ class Database:
 
     def run(self, statement: str) -> Answer:
         """Run one statement of ``split``; its rows come as they are asked for. Raises BadSql, Refused, and the errors of scans."""
-        self._make_tables(statement)
-        self._tables.errors.clear()
+        connection, asked = self._added_up(statement)
         try:
-            return Answer(self, self.waiting(lambda: self._connection.execute(statement)))
+            return Answer(self, self.waiting(lambda: connection.execute(asked)))
         except (duckdb.Error, RuntimeError) as error:
             self.fail(error)
 
     def schema(self, statement: str) -> pa.Schema:
         """Return the columns of one statement of ``split``, which is not run."""
-        return self._query(statement).limit(0).to_arrow_table().schema
+        self._make_tables(statement)
+        return self._query(self._connection, statement).limit(0).to_arrow_table().schema
 
     def batches(self, statement: str) -> Iterator[pa.RecordBatch]:
         """Run one statement of ``split``; yield its rows as they come."""
         try:
-            found = self.waiting(lambda: self._query(statement).to_arrow_reader(_BATCH_ROWS))
+            connection, asked = self._added_up(statement)
+            found = self.waiting(lambda: self._query(connection, asked).to_arrow_reader(_BATCH_ROWS))
             while (batch := self.waiting(lambda: next(found, None))) is not None:
                 yield batch
         except (duckdb.Error, RuntimeError, pa.ArrowException) as error:
             self.fail(error)
 
-    def _query(self, statement: str) -> Any:  # Any: DuckDB's relation
-        self._make_tables(statement)
-        self._tables.errors.clear()
+    def _query(self, connection: duckdb.DuckDBPyConnection, statement: str) -> Any:  # Any: DuckDB's relation
         try:
-            return self._connection.sql(statement)
+            return connection.sql(statement)
         except (duckdb.Error, RuntimeError) as error:
             self.fail(error)
+
+    def _added_up(self, statement: str) -> tuple[duckdb.DuckDBPyConnection, str]:
+        """Return what gives the answer of a statement, and whom to ask: of parts, where its table added these up and it can be split."""
+        tree = self._make_tables(statement)
+        self._tables.errors.clear()
+        found = None if tree is None else tree["statements"][0]["node"].get("from_table")
+        table = self._made.get(_lower(found["table_name"])) if found and found["type"] == "BASE_TABLE" else None
+        adding = None if table is None else table.adding()
+        if tree is None or table is None or adding is None:
+            return self._connection, statement
+        asked: list[tuple[Collection[str], Pruner]] = []
+
+        def rows(columns: Collection[str], pruner: Pruner) -> Iterable[pa.RecordBatch]:
+            asked.append((columns, pruner))
+            return ()
+
+        self._of_parts = self._of_parts or connect(*self._when, self._config)
+        self._of_parts.register(ROWS, MadeTable(table.schema, rows, Lock(), []))
+        split = parts = None
+        adding.is_unsplit = adds_up(tree)
+        with suppress(duckdb.Error):  # asked as it is, it says what is wrong
+            split = split_statement(self._of_parts, tree, self._connection.sql(statement), *self._when)
+            if split is not None:
+                adding.is_unsplit = False
+                asked.clear()
+                self._of_parts.execute(split.partial).fetchall()
+                parts = adding.add_up(*asked[0], split) if len(asked) == 1 else None
+        if split is None or parts is None:
+            return self._connection, statement
+        self._of_parts.register(PARTS, parts)
+        return self._of_parts, split.finish
 
     def waiting(self, work: Callable[[], _T]) -> _T:
         """Return the result of ``work``, run in another thread: the main thread does not hear Ctrl-C while it waits inside DuckDB."""
@@ -273,8 +279,11 @@ class Database:
             raise self._tables.errors[0] from None
         _raise(error)
 
-    def _make_tables(self, statement: str) -> None:
-        """Create the tables that a statement names; raises Refused for functions that do more than read, NotFound for short names."""
+    def _make_tables(self, statement: str) -> dict[str, Any] | None:  # Any: JSON
+        """Create the tables that a statement names, and return it as DuckDB parses it, None for EXPLAIN.
+
+        Raises Refused for functions that do more than read, NotFound for short names.
+        """
         match = _EXPLAIN.match(statement)
         text = statement[match.end() :] if match else statement
         tree = json.loads(self._connection.execute("SELECT json_serialize_sql(?)", [text]).fetchall()[0][0])
@@ -282,7 +291,7 @@ class Database:
             raise BadSql(str(tree.get("error_message")), hint=_WHAT_IS_ALLOWED)
         check_topics(tree)
         named: dict[str, str] = {}
-        for node in _nodes_of(tree):
+        for node in nodes_of(tree):
             if node.get("type") == "SHOW_REF" and not node.get("query"):
                 self._make_all()
             elif node.get("type") == "TABLE_FUNCTION":
@@ -301,6 +310,7 @@ class Database:
                         f"{name} and {named[name.lower()]}: names of tables differ by more than case", hint=hint
                     )
                 self._make(name)
+        return None if match else tree
 
     def _make_all(self) -> None:
         for name in self._tables.names:
@@ -326,6 +336,7 @@ class Database:
                 self.fail(error)
         elif table is not None:
             self._connection.register(name, table)
+            self._made[name.lower()] = table
         if table is not None:
             self._known[name.lower()] = name
 
@@ -466,18 +477,36 @@ Rows = Callable[[Collection[str], Pruner], Iterable[pa.RecordBatch]]
 """What reads a table: batches with at least the columns named; rows that the pruner says cannot match may be left out."""
 
 
+class Adding(Protocol):
+    """Adds rows up where they are read. ``is_unsplit``: the statement that is asked looks as if it could be, and cannot."""
+
+    is_unsplit: bool
+
+    def add_up(self, columns: Collection[str], pruner: Pruner, split: Split) -> pa.Table | None:
+        """Return the parts of a statement, of the rows that the filter may be true of; None: they are better read here."""
+
+
 class MadeTable(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
     """A table whose rows are read anew for each scan. ``lock``: scans of one snapshot take turns in all threads.
 
-    ``errors``: exceptions of scans, which DuckDB would report as a text with a traceback.
+    ``errors``: exceptions of scans, which DuckDB would report as a text with a traceback. ``adding`` returns what adds rows up where
+    they are read.
     """
 
-    def __init__(self, schema: pa.Schema, rows: Rows, lock: Lock, errors: list[BaseException]) -> None:
+    def __init__(
+        self,
+        schema: pa.Schema,
+        rows: Rows,
+        lock: Lock,
+        errors: list[BaseException],
+        adding: Callable[[], Adding | None] = lambda: None,
+    ) -> None:
         # Not Dataset's own, which forbids it: nothing of Arrow's is in it, DuckDB looks at ``schema`` and ``scanner`` alone.
         self._schema = schema
         self._rows = rows
         self._lock = lock
         self._errors = errors
+        self.adding = adding
 
     @property
     def schema(self) -> pa.Schema:
@@ -530,6 +559,7 @@ class Seen(Struct):
     read_ledgers: int = 0
     bytes: int = 0
     read_bytes: int = 0
+    is_brought: bool = False  # a sum's rows came from other processes to be added up here
 
     def text(self, name: str) -> str:
         """Return a sentence about what was scanned, for a table's name."""
@@ -539,6 +569,7 @@ class Seen(Struct):
     def clear(self) -> None:
         """Begin anew."""
         self.ledgers = self.read_ledgers = self.bytes = self.read_bytes = 0
+        self.is_brought = False
 
 
 def iter_wanted(

@@ -35,6 +35,8 @@ FEW_TOPICS = (
     "public/default/txn-out",
 )
 """What Spark reads in place of all topics, which processes read: each is a job of its own."""
+_ADDED_UP = """select topic, key is null, count(*), sum(size), avg(sequence_id), min(publish_time), max(sha1(payload)), max(value)
+from messages group by all having count(*) > 1 order by all"""
 NEEDS_A_SCAN = [
     ("store", "check", "--deep"),
     ("doctor", "--deep"),
@@ -61,6 +63,7 @@ NEEDS_A_SCAN = [
     ("compaction", "read", "--all-topics", "--redact", "-o", "csv"),
     ("compaction", "find-by-time", "--all-topics", "--time", "@1795253002970", "-o", "jsonl"),
     ("topics", "dump", *FEW_TOPICS, "--payload"),
+    ("sql", _ADDED_UP, "-o", "jsonl"),
     ("sql", "select * replace (md5(payload) as payload) from messages order by all", "-o", "jsonl"),
     ("topics", "dump", "--all-topics", "--level", "entries", "--start-time", "@1795253000", "--clock", "publish"),
 ]
@@ -69,6 +72,7 @@ OF_OPERATIONS = {
     "ReadHeads": NEEDS_A_SCAN[12],
     "ReduceEntries to lengths": NEEDS_A_SCAN[3],
     "ReduceEntries to clocks": NEEDS_A_SCAN[9],
+    "ReduceEntries to parts of a statement": NEEDS_A_SCAN[-3],
     "MakeRows of messages": NEEDS_A_SCAN[6],
     "MakeRows of entries": NEEDS_A_SCAN[-1],
     "RowsOfTopics": NEEDS_A_SCAN[13],
