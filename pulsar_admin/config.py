@@ -107,12 +107,12 @@ def check_path(text: str) -> None:
     scheme, colon, _ = text.partition("://")
     if not colon or not scheme.isascii() or not scheme.replace("+", "").isalnum():
         return
-    from pulsar_admin.store.scan.sources import shown_path
+    from pulsar_admin.store.urls import shown_path
 
     raise InvalidValue(
         f"{shown_path(text)} is a URL, and a path of this machine is needed here",
-        hint="mount it, or copy the files; `logs verify`, `logs dump`, `store import cluster --bookie` with "
-        "--fetch-to, and pulsar_entries on Spark read URLs",
+        hint="mount it, or copy the files; `logs verify`, `logs dump`, `store import cluster --bookie` and pulsar_entries on Spark "
+        "read URLs",
         value=shown_path(text),
     )
 

@@ -105,7 +105,7 @@ class Failure:
     __slots__ = ("code", "context", "exit_code", "hint", "message", "plain")
 
     def __init__(self, exit_code: int, code: str, message: str, **more: Any) -> None:  # Any: hint, context, plain below
-        from pulsar_admin.store.engine.secrets import hide_secrets  # a command that works does without
+        from pulsar_admin.store.secrets import hide_secrets  # a command that works does without
 
         self.exit_code = exit_code
         self.code = code

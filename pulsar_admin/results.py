@@ -424,7 +424,7 @@ class Results:
             return
         self._said.add(text)
         from pulsar_admin.jsonify import dump_json
-        from pulsar_admin.store.engine.secrets import hide_secrets
+        from pulsar_admin.store.secrets import hide_secrets
         from pulsar_admin.visible import clean_text, wrapped, write_error
 
         text = typable(hide_secrets(text))

@@ -71,9 +71,26 @@ def why_no_file(path: Path) -> str:
     return "" if kind == stat.S_IFREG else f"{link} {_KINDS.get(kind, 'something else')}, not a regular file"
 
 
-def open_file(path: Path | str) -> BinaryIO:
-    """Open the regular file ``path`` for reading, unbuffered; raises what ``open_regular`` raises."""
+def open_file(path: Path | str, *, head_only: bool = False) -> BinaryIO:
+    """Open the regular file ``path`` for reading, unbuffered; raises what ``open_regular`` raises, and ``NotRegular`` for a file whose
+    bytes are at a URL, unless only its first ``HEAD_BYTES`` are read (``head_only``)."""
+    if not head_only and (url := url_of(path)):
+        raise NotRegular(errno.EREMOTE, f"its bytes are at {url}: for this, import it with --fetch-to DIR", str(path))
     return open(open_regular(path), "rb", buffering=0)
+
+
+HEAD_BYTES = 4096
+"""Of a file at a URL: what an import keeps of it here, in a file of the same size, with no more after that."""
+
+
+def url_of(path: Path | str) -> str:
+    """Return the URL where the bytes of a file are, "" for a file that is here: an import writes it beside, as ``.NAME.url``."""
+    folder, name = os.path.split(path)
+    try:
+        with open(os.path.join(folder, f".{name}.url"), encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return ""
 
 
 def read_file(path: Path) -> bytes:

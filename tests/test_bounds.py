@@ -207,7 +207,7 @@ def test_current_is_looked_into_where_it_is_a_directory(tmp_path: Path, monkeypa
         "pulsar_admin.store.scan.sources.file_system_of", lambda url: (fs.LocalFileSystem(), str(tmp_path))
     )
     (tmp_path / "current").write_bytes(b"x")
-    assert list_prefix("s3://x") == [ListedObject("current", str(tmp_path / "current"), 1)]
+    assert list_prefix("s3://x") == [ListedObject("current", "s3://x/current", 1)]
     (tmp_path / "current").unlink()
     (tmp_path / "current" / "locations").mkdir(parents=True)
     assert [(one.name, one.size_bytes) for one in list_prefix("s3://x")] == [("locations", None)]

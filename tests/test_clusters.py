@@ -637,13 +637,15 @@ def test_disks_in_archives(suffix: str, packing: Any, whole: Any, disks: Path, t
     assert {file: file.stat().st_ino for file in kept.rglob("*.log")} == before
 
 
-def test_disks_at_urls(whole: Any, disks: Path, tmp_path: Path, cli: Cli) -> None:
-    path, words = tmp_path / "s", []
+@pytest.mark.parametrize("fetches", [True, False])
+def test_disks_at_urls(fetches: bool, whole: Any, disks: Path, tmp_path: Path, cli: Cli) -> None:
+    path, words = tmp_path / "s", ["--fetch-to", tmp_path / "kept"] if fetches else []
     for number in (1, 2, 3):
         words += ["--bookie", ",".join(f"file://{disks}/bk{number}/{name}" for name in ("ledgers0", "journal0"))]
-    assert cli("--store", path, "store", "import", "cluster", *words, "--fetch-to", tmp_path / "kept").exit_code == 0
+    assert cli("--store", path, "store", "import", "cluster", *words).exit_code == 0
     assert cli("--store", path, "store", "add", "zookeeper", disks / "zk").exit_code == 0
     assert content(path) == whole("clean")
+    assert cli("--store", path, "store", "check", "--deep").exit_code == 0
 
 
 def test_disks_that_cannot_be_fetched(disks: Path, tmp_path: Path, cli: Cli) -> None:

@@ -8,9 +8,9 @@ import pytest
 
 import pulsar_admin
 from pulsar_admin.errors import Failure
-from pulsar_admin.store.engine.secrets import hide_secrets, hide_url
 from pulsar_admin.store.engine.spark_session import cause_of
 from pulsar_admin.store.errors import MissingComponent, StoreError
+from pulsar_admin.store.secrets import hide_secrets, hide_url
 from tests.conftest import Cli
 
 SECRET = "geheim'+/=42"

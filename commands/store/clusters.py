@@ -99,7 +99,8 @@ def _files_options(function: Callable[..., Any]) -> Callable[..., Any]:  # Any: 
             "fetch_to",
             type=_PATH,
             metavar="DIR",
-            help="Where files of a --bookie in an object store (s3://…) or a tar archive are stored.",
+            help="Copy the files of a --bookie in an object store (s3://…) or a tar archive here; without it, entry logs at a URL are read"
+            " there.",
         ),
         conf_options,
     ):
@@ -304,10 +305,13 @@ def bookies_of(bookies: tuple[str, ...], confs: tuple[Path, ...], roots: tuple[P
 
 def _fetched(app: App, bookies: tuple[str, ...], fetch_to: Path | None) -> tuple[str, ...]:
     from pulsar_admin import fetch_bookie
+    from pulsar_admin.store.db.storeinfo import REMOTE
 
-    if fetch_to is not None and app.settings.dry_run:
+    is_dry = app.settings.dry_run
+    if is_dry and (fetch_to is not None or any("://" in text for text in bookies)):
         raise click.UsageError("a dry run downloads nothing: name local directories")
-    return tuple(fetch_bookie(text, fetch_to) for text in bookies)
+    remote = None if is_dry else app.settings.store / REMOTE
+    return tuple(fetch_bookie(text, fetch_to, beginnings=remote) for text in bookies)
 
 
 def _add(

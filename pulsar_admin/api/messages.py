@@ -943,7 +943,7 @@ class SparkTables(Checked):
     ) -> DataFrame:
         root = self._session.path.absolute()
         with self._session.read() as txn:
-            paths = [str(log.locate(root)) for log in iter_logs(txn)]
+            paths = [log.place(root) for log in iter_logs(txn)]
         if columns:
             options["columns"] = ",".join(dict.fromkeys([*columns, *ids]))
         options |= {"path": ",".join(paths), "store": str(root), "topics": ",".join(topics)}

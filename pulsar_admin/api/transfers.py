@@ -275,15 +275,15 @@ def read_bookie_conf(file: Path | str, root: Path | str | None = None) -> GivenB
 
 
 @checked
-def fetch_bookie(text: str, into: Path | str | None) -> str:
+def fetch_bookie(text: str, into: Path | str | None, *, beginnings: Path | str | None = None) -> str:
     """Return ``[ID=]PART,PART`` with URLs and archives replaced by local directories below ``into``.
 
-    Raises InvalidValue if there are such and no ``into``, SourceNotFound, MissingComponent, EntryLogCorrupt,
-    NotWritable, DiskFull.
+    Without ``into``, entry logs stay at their URLs, where a store of them reads; ``beginnings`` gets what is small. Raises InvalidValue
+    if neither will do, SourceNotFound, MissingComponent, EntryLogCorrupt, NotWritable, DiskFull.
     """
     from pulsar_admin.store.transfer.fetching import fetch_bookie
 
-    return fetch_bookie(text, None if into is None else Path(into))
+    return fetch_bookie(text, *(None if place is None else Path(place) for place in (into, beginnings)))
 
 
 @checked

@@ -12,6 +12,7 @@ from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import LogFile, find_log, fingerprint
 from pulsar_admin.store.errors import EntryLogCorrupt, IndexCorrupt, NotWritable, SourceChanged
 from pulsar_admin.store.files import open_regular
+from pulsar_admin.store.urls import Opened, close_bytes, file_info, is_url, read_at, shown_path
 from pulsar_admin.store.wording import counted
 
 
@@ -46,7 +47,7 @@ class EntryFiles:
     def __init__(self, store: Store, txn: Txn) -> None:
         self._store = store
         self._txn = txn
-        self._open: dict[int, tuple[int, LogFile]] = {}
+        self._open: dict[int, tuple[Opened, LogFile]] = {}
         self._logs: dict[int, LogFile] = {}
 
     def read_record(self, place: tuple[int, int, int]) -> memoryview:
@@ -73,9 +74,9 @@ class EntryFiles:
             raise IndexCorrupt(
                 f"the index claims a record of {length} bytes", hint="pulsar-admin store index --rebuild"
             )
-        descriptor, log = self._descriptor(file_id)
+        opened, log = self._opened(file_id)
         try:
-            raw = os.pread(descriptor, length, offset)
+            raw = read_at(opened, length, offset)
         except OSError as error:
             raise EntryLogCorrupt(
                 f"{log.path} @ {offset:#x}: the disk cannot read it: {error.strerror}",
@@ -95,12 +96,12 @@ class EntryFiles:
         """Return the path of a file for messages."""
         return self._log(file_id).path
 
-    def path_of(self, file_id: int) -> Path:
-        """Return the absolute path of a file, after checking that it is the imported one; valid in processes with
-        another working directory."""
-        return self._descriptor(file_id)[1].locate(self._store.path).absolute()
+    def path_of(self, file_id: int) -> str:
+        """Return the absolute path of a file, or the URL of its bytes, after checking that it is the imported one; valid in processes
+        with another working directory."""
+        return self._opened(file_id)[1].place(self._store.path)
 
-    def _descriptor(self, file_id: int) -> tuple[int, LogFile]:
+    def _opened(self, file_id: int) -> tuple[Opened, LogFile]:
         found = self._open.get(file_id)
         if found is None:
             found = self._open[file_id] = self._open_file(file_id)
@@ -115,7 +116,7 @@ class EntryFiles:
         self._logs[file_id] = log
         return log
 
-    def _open_file(self, file_id: int) -> tuple[int, LogFile]:
+    def _open_file(self, file_id: int) -> tuple[Opened, LogFile]:
         log = self._log(file_id)
         path = log.locate(self._store.path)
         try:
@@ -133,11 +134,19 @@ class EntryFiles:
         except SourceChanged:
             os.close(descriptor)
             raise
-        return descriptor, log
+        place = log.place(self._store.path)
+        if not is_url(place):
+            return descriptor, log
+        os.close(descriptor)
+        if file_info(place)[0] < log.next_offset:
+            raise SourceChanged(
+                f"{shown_path(place)} became shorter since import", hint="restore the object", path=place
+            )
+        return place, log
 
     def close(self) -> None:
-        for descriptor, _ in self._open.values():
-            os.close(descriptor)
+        for opened, _ in self._open.values():
+            close_bytes(opened)
         self._open.clear()
 
     def __enter__(self) -> EntryFiles:

@@ -20,6 +20,7 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import IndexCorrupt, reason_of
 from pulsar_admin.store.files import open_regular
 from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.urls import place_of
 
 _FILE_KEY = struct.Struct(">I")
 _DAMAGE_KEY = struct.Struct(">IQ")
@@ -74,6 +75,10 @@ class LogFile(Struct, frozen=True):
     def locate(self, store_path: Path) -> Path:
         """Return where the file lies now."""
         return store_path / self.path
+
+    def place(self, store_path: Path) -> str:
+        """Return where its bytes are, an absolute path or a URL."""
+        return place_of(self.locate(store_path).absolute())
 
 
 def fingerprint(descriptor: int, size_bytes: int) -> str:

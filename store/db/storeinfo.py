@@ -19,6 +19,8 @@ from pulsar_admin.store.files import read_file, replace_file
 
 FORMAT_VERSION = 2
 """2: rows have digests. 1: a store of before; its rows get theirs, and it this number, with the next change."""
+REMOTE = "remote"
+"""The directory in a store for what is small of bookies' disks at URLs: their logs are there by their beginnings."""
 
 
 _SHOWN = 40
@@ -121,7 +123,7 @@ def _is_leftover(entry: Path) -> bool:
         return entry.is_dir() and not any(entry.iterdir())
     if entry.name == "meta":
         return entry.is_dir() and {file.name for file in entry.iterdir()} <= {DATA_FILE, "lock.mdb", RECORD_FILE}
-    if entry.name == "lock":
+    if entry.name in ("lock", REMOTE):
         return True
     return entry.name.startswith(".store.json.") and entry.name.endswith(".tmp")
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
-from pulsar_admin.store.engine.secrets import hide_url
 from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.errors import LimitExceeded, SliceFailed, StoreError
+from pulsar_admin.store.secrets import hide_url
 
 Finished = Callable[[FileRange], None]
 Results = Iterator[tuple[FileRange, pa.Table]]

@@ -6,8 +6,7 @@ checksum; the slice before it ends exactly there when both are right, and ``chec
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import pairwise
 
 from msgspec import Struct
@@ -65,11 +64,3 @@ def plan_slices(files: Iterable[tuple[str, int, int]], cut: Cut = _USUAL) -> lis
         edges = pairwise(size * index // count for index in range(count + 1))
         pieces += (FileRange(path, kind, file_id, start, end, start > 0) for start, end in edges if end > start)
     return pieces
-
-
-def local_files(paths: Iterable[str]) -> Iterator[tuple[str, int, int]]:
-    """Yield (path, −1, bytes) of local files, empty ones left out."""
-    for path in paths:
-        size = os.stat(path).st_size
-        if size:
-            yield path, -1, size

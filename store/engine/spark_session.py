@@ -25,10 +25,10 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 from msgspec import Struct
 
-from pulsar_admin.store.engine.secrets import hide_secrets, hide_url
 from pulsar_admin.store.errors import InvalidValue, LimitExceeded, MissingComponent, Refused, StoreError
 from pulsar_admin.store.extras import require
 from pulsar_admin.store.files import Scratch, scratch_directory
+from pulsar_admin.store.secrets import hide_secrets, hide_url
 from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:

@@ -24,7 +24,6 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql.functions import udf
 
-from pulsar_admin.store.engine.secrets import hide_url
 from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.engine.spark_session import (
     PACKED,
@@ -38,6 +37,7 @@ from pulsar_admin.store.engine.spark_session import (
     text_of,
 )
 from pulsar_admin.store.errors import MissingComponent, NotOnWorkers
+from pulsar_admin.store.secrets import hide_url
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -27,6 +27,7 @@ from pulsar_admin.store.index.writer import Copies, Indexer
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Problem, Slice
 from pulsar_admin.store.scan.runs import Runs, pack_runs
+from pulsar_admin.store.urls import is_url
 from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
@@ -235,13 +236,17 @@ class _Group:
 
 
 def _part_of(store: Store, log: files.LogFile) -> Slice:
-    path = log.locate(store.path).absolute()
-    return Slice(str(path), log.kind, log.next_offset, log.size_bytes)
+    return Slice(log.place(store.path), log.kind, log.next_offset, log.size_bytes)
 
 
 def _scan_here(store: Store, logs: Iterable[files.LogFile], how: Scanning) -> Iterator[_Step]:
-    """Yield a step a batch, one file after the other."""
+    """Yield a step a batch, one file after the other; of a file at a URL a step a slice."""
     for log in logs:
+        if is_url(log.place(store.path)):
+            from pulsar_admin.store.engine.local import LocalEngine
+
+            yield from _scan_on(LocalEngine(1), store, [log], how)
+            continue
         is_copy = log.mode is files.FileMode.COPIED
         scan = FileScan(_part_of(store, log), how.digests, how.verify, leaves_cache=True, is_copy=is_copy)
         before = log.next_offset

@@ -21,7 +21,8 @@ from pulsar_admin.store.scan.arrow import packed_row
 from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Problem, Records, Slice
 from pulsar_admin.store.scan.ledgers_map import ledger_sizes
 from pulsar_admin.store.scan.runs import Runs, decode_runs, pack_runs
-from pulsar_admin.store.scan.sources import file_info, is_url, open_source, shown_path
+from pulsar_admin.store.scan.sources import open_source
+from pulsar_admin.store.urls import file_info, is_url, shown_path
 
 Part = TypeVar("Part")
 ROUND_SLICES = 8  # their records wait here for those before them

@@ -8,7 +8,6 @@ for the last-add-confirmed that a recovery writes anew.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator, Mapping
 from itertools import accumulate
 from pathlib import Path
@@ -41,10 +40,10 @@ from pulsar_admin.store.db.copies import add_copies, has_copies
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import DIFFERS, Damage, LogFile, iter_logs
 from pulsar_admin.store.errors import SourceChanged
-from pulsar_admin.store.files import open_regular
 from pulsar_admin.store.kernels.columns import HAS_BROKER_TIME, UNFRAMED
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan.runs import HAS_BROKER, IS_UNFRAMED, Records, Run, Runs, pack_runs
+from pulsar_admin.store.urls import Opened, close_bytes, open_bytes, read_at
 
 if TYPE_CHECKING:
     from pulsar_admin.store.index.held_entries import HeldEntries
@@ -63,7 +62,7 @@ class Copies:
         self._root = root
         self._logs = logs
         self._bookies = {file_id: log.disk for file_id, log in logs.items()}
-        self._open: dict[int, int] = {}
+        self._open: dict[int, Opened] = {}
         self._doubt = np.zeros(max(logs, default=0) + 1, np.int8)
         self._doubt[[file_id for file_id, log in logs.items() if log.stranger]] = 1
         self.several = len(set(self._bookies.values())) > 1
@@ -128,15 +127,15 @@ class Copies:
         path = self._logs[file_id].locate(self._root)
         try:
             if file_id not in self._open:
-                self._open[file_id] = open_regular(path)
-            return os.pread(self._open[file_id], length, offset)
+                self._open[file_id] = open_bytes(path)
+            return read_at(self._open[file_id], length, offset)
         except OSError as error:
             raise SourceChanged(f"{path} cannot be read any more: {error.strerror}", path=str(path)) from error
 
     def close(self) -> None:
         """Close the files that were read."""
-        for descriptor in self._open.values():
-            os.close(descriptor)
+        for opened in self._open.values():
+            close_bytes(opened)
         self._open.clear()
 
 

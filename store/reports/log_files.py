@@ -142,7 +142,7 @@ def size_of(path: Path | str) -> int:
     """Return the bytes of a file, or of an object at a URL; 0 for what is no file."""
     if isinstance(path, Path):
         return path.stat().st_size if path.is_file() else 0
-    from pulsar_admin.store.scan.sources import file_info
+    from pulsar_admin.store.urls import file_info
 
     return file_info(path)[0]
 
@@ -154,7 +154,7 @@ def _why_no_file(path: Path | str) -> str:
 def _shown(path: Path | str) -> str:
     if isinstance(path, Path):
         return str(path)
-    from pulsar_admin.store.scan.sources import shown_path
+    from pulsar_admin.store.urls import shown_path
 
     return shown_path(path)
 

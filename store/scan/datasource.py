@@ -40,7 +40,6 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructField, StructType
 
 from pulsar_admin.store.engine.operation import Operation
-from pulsar_admin.store.engine.secrets import hide_secrets
 from pulsar_admin.store.engine.slices import Cut, FileRange, plan_slices
 from pulsar_admin.store.engine.spark_session import hide_traceback
 from pulsar_admin.store.errors import InvalidValue, StoreError, Unsupported
@@ -51,9 +50,11 @@ from pulsar_admin.store.scan.following import FIRST, Followed, Follower, FoundFi
 from pulsar_admin.store.scan.ledgers_map import Files, wanted_files
 from pulsar_admin.store.scan.operations import ReadEntries, ReadMessages, ScanOptions
 from pulsar_admin.store.scan.schemas import ENTRY_SCHEMA, MESSAGE_SCHEMA
-from pulsar_admin.store.scan.sources import absolute_path, shown_path, source_files
+from pulsar_admin.store.scan.sources import absolute_path, source_files
 from pulsar_admin.store.scan.typed_values import Values
+from pulsar_admin.store.secrets import hide_secrets
 from pulsar_admin.store.timespec import MAX_TIME_MS
+from pulsar_admin.store.urls import shown_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

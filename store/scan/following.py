@@ -29,6 +29,7 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from pulsar_admin.store import urls
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.bookie import (
     COOKIE_FILE,
@@ -476,7 +477,7 @@ class Follower:
         begun_files = dict(after.newly_read(before))
         # Other files of these folders are not looked at; of an object store a listing costs no more than a
         # look.
-        if any(map(sources.is_url, begun_files)):
+        if any(map(urls.is_url, begun_files)):
             there = {one.path_in_folder: one for one in self.files()}
         else:
             there = {path: _listed_at(path, os.stat(path).st_size) for path in begun_files if os.path.exists(path)}
@@ -568,7 +569,7 @@ class Follower:
             else:
                 is_closed = _has_map(file) or (file.id < newest.id and is_stale(file, newest))
             if (
-                not is_closed or sources.file_info(file.path)[0] != file.size_bytes
+                not is_closed or urls.file_info(file.path)[0] != file.size_bytes
             ):  # asked last: it may have been written meanwhile
                 return False
             self._complete.add(file.path)
@@ -587,9 +588,9 @@ class Follower:
         looked = self._look(file, start, complete)
         # No record was read of it: a file that is no log would be waited for without end.
         if self._followed.needs_logs and not looked.end:
-            check_is_log(sources.shown_path(file.path), file.kind, sources.read_bytes(file.path, 0, HEADER_BYTES))
+            check_is_log(urls.shown_path(file.path), file.kind, urls.read_bytes(file.path, 0, HEADER_BYTES))
         # Not of a file on disk: its blocks may be filled in any order at the same size, an object has all of its bytes.
-        if looked.end == start and sources.is_url(file.path):
+        if looked.end == start and urls.is_url(file.path):
             self._waiting[file.path] = (start, file.size_bytes)
         self._looked[file.path, start] = looked
         return looked
@@ -616,7 +617,7 @@ class Follower:
         parts = [(np.zeros(0, IDS), np.zeros(0, np.int64), np.zeros(0, np.int64))]
         behind, stopped = piece.start, False
         with sources.open_source(piece) as source:
-            limit = -1 if sources.is_url(piece.path) else piece.limit
+            limit = -1 if urls.is_url(piece.path) else piece.limit
             scan = FileScan(Slice(source.path, piece.kind, piece.start, piece.end, False, limit), _NO_DIGESTS)
             scan.verify = self._followed.verify
             for batch in scan.batches():
@@ -641,7 +642,7 @@ class Follower:
         """Return where the first record at or after ``near`` begins in a log; the end of the log if none does."""
         piece = FileRange(file.path, file.kind, -1, near, file.size_bytes, seek=True, limit=file.size_bytes)
         with sources.open_source(piece) as source:
-            limit = -1 if sources.is_url(file.path) else file.size_bytes
+            limit = -1 if urls.is_url(file.path) else file.size_bytes
             scan = FileScan(Slice(source.path, file.kind, near, file.size_bytes, True, limit), _NO_DIGESTS, False)
             next(scan.batches(), None)
             return scan.first_offset
@@ -791,7 +792,7 @@ class _Taking:
 
 def _is_zero(path: str, offset: int) -> bool:
     """Whether the size field at ``offset`` is zero: nothing was written there yet, or pages were lost."""
-    return not any(sources.read_bytes(path, offset, 4))
+    return not any(urls.read_bytes(path, offset, 4))
 
 
 # -- growing files -----------------------------------------------------------------------------------------------------
@@ -812,8 +813,7 @@ def list_files(paths: Sequence[str], *, recursive: bool = False) -> list[FoundFi
             sizes.update({path: size for path, _, size in sources.source_files([one], recursive=recursive)})
         except SourceNotFound:
             if not (
-                sources.is_url(one)
-                or any(glob(part) or glob(os.path.dirname(part)) for part in sources.alternatives(one))
+                urls.is_url(one) or any(glob(part) or glob(os.path.dirname(part)) for part in sources.alternatives(one))
             ):
                 raise
             # Nothing yet.
@@ -822,7 +822,7 @@ def list_files(paths: Sequence[str], *, recursive: bool = False) -> list[FoundFi
 
 def _listed_at(path: str, size_bytes: int) -> FoundFile:
     """Return the file at a path; raises InvalidValue for a name that no log has."""
-    folder, _, name = sources.shown_path(path).partition("?")[0].rpartition("/")  # of a URL, ?region=… follows the name
+    folder, _, name = urls.shown_path(path).partition("?")[0].rpartition("/")  # of a URL, ?region=… follows the name
     try:
         return FoundFile(path, folder, name, _id_of(name), size_bytes)
     except ValueError:
@@ -836,14 +836,14 @@ def _listed_at(path: str, size_bytes: int) -> FoundFile:
 def _first_digest(path: str, end: int) -> str:
     """Return a digest of up to 2 KiB after the header of a file that was read up to ``end``: bytes after that may change."""
     count = max(min(end, HEADER_BYTES + _FIRST_BYTES) - HEADER_BYTES, 0)
-    return sha256(sources.read_bytes(path, HEADER_BYTES, count)).hexdigest()[:16]
+    return sha256(urls.read_bytes(path, HEADER_BYTES, count)).hexdigest()[:16]
 
 
 def _read_beside(file: FoundFile, name: str) -> bytes | None:
     """Return the content of a small file in the same folder, None if it does not exist."""
     base, mark, query = file.path.partition("?")
     try:
-        return sources.read_bytes(f"{base.rpartition('/')[0]}/{name}{mark}{query}", 0, 1 << 16)
+        return urls.read_bytes(f"{base.rpartition('/')[0]}/{name}{mark}{query}", 0, 1 << 16)
     except (FileNotFoundError, SourceNotFound):
         return None
 
@@ -857,13 +857,13 @@ def bookie_of(file: FoundFile) -> str | None:
 def _has_map(file: FoundFile) -> bool:
     """Whether a log was sealed: its header points to a valid ledgers map."""
     try:
-        header = decode_header(sources.read_bytes(file.path, 0, HEADER_BYTES), file.path)
+        header = decode_header(urls.read_bytes(file.path, 0, HEADER_BYTES), file.path)
         offset, count = header.ledgers_map_offset, header.ledgers_count
         if not (header.has_map and HEADER_BYTES <= offset < file.size_bytes and 0 < count <= _MAP_MAX_LEDGERS):
             return False
         size_bytes = _MAP_ROW_BYTES * count + _MAP_HEAD_BYTES * (count // _MAP_LEDGERS + 1)
         # Of a log only the header and the map matter; the map is put right behind the header.
-        view = bytes(HEADER_BYTES) + sources.read_bytes(file.path, offset, size_bytes)
+        view = bytes(HEADER_BYTES) + urls.read_bytes(file.path, offset, size_bytes)
         decode_ledgers_map(view, replace(header, ledgers_map_offset=HEADER_BYTES), file.path)
     except (EntryLogCorrupt, Unsupported):
         return False
@@ -872,4 +872,4 @@ def _has_map(file: FoundFile) -> bool:
 
 def is_stale(file: FoundFile, newest: FoundFile) -> bool:
     """Whether a file was last written an hour before the newest log of its folder."""
-    return sources.file_info(newest.path)[1] - sources.file_info(file.path)[1] >= STALE_S
+    return urls.file_info(newest.path)[1] - urls.file_info(file.path)[1] >= STALE_S

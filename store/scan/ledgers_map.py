@@ -19,7 +19,7 @@ from pulsar_admin.store.engine.slices import kind_of
 from pulsar_admin.store.errors import EntryLogCorrupt, StoreError
 from pulsar_admin.store.files import open_file
 from pulsar_admin.store.names import FileKind
-from pulsar_admin.store.scan.sources import file_info, is_url, read_bytes
+from pulsar_admin.store.urls import file_info, is_url, place_of, read_bytes
 
 if TYPE_CHECKING:
     from pulsar_admin.store.aliases import Array
@@ -49,7 +49,7 @@ def read_head(path: Path | str) -> bytes:
     if isinstance(path, str):
         return read_bytes(path, 0, HEADER_BYTES)
     try:
-        with open_file(path) as file:
+        with open_file(path, head_only=True) as file:
             return file.read(HEADER_BYTES)
     except OSError as error:
         raise EntryLogCorrupt(f"{path} cannot be read: {error.strerror}", path=str(path)) from error
@@ -61,6 +61,8 @@ def read_map_bytes(path: Path | str, header: EntryLogHeader) -> memoryview:
     import mmap
 
     start = header.ledgers_map_offset
+    if isinstance(path, Path) and is_url(place_of(path)):
+        path = place_of(path)
     if isinstance(path, str):
         size, _ = file_info(path)
         data = memoryview(mmap.mmap(-1, size))

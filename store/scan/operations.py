@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -34,7 +33,6 @@ from pulsar_admin.store.engine.memory import slice_bytes
 from pulsar_admin.store.engine.operation import Engine, Operation
 from pulsar_admin.store.engine.slices import SLICE_BYTES, FileRange
 from pulsar_admin.store.errors import EntryLogCorrupt, NotWritable, SourceChanged, StoreError
-from pulsar_admin.store.files import open_regular
 from pulsar_admin.store.kernels import records as kernel
 from pulsar_admin.store.kernels.records import BAD_DIGEST, UNFRAMED
 from pulsar_admin.store.kernels.wire import find_metadata_ends
@@ -56,9 +54,10 @@ from pulsar_admin.store.scan.places import (
     doubtful,
 )
 from pulsar_admin.store.scan.schemas import ENTRY_SCHEMA, FLAGS, INVERTED, MESSAGE_SCHEMA, TIME
-from pulsar_admin.store.scan.sources import SliceSource, is_url, open_source, read_bytes, shown_path
+from pulsar_admin.store.scan.sources import SliceSource, open_source
 from pulsar_admin.store.scan.typed_values import NEEDS, ValueColumns, Values, timestamps
 from pulsar_admin.store.timespec import MAX_TIME_MS
+from pulsar_admin.store.urls import Opened, close_bytes, is_url, open_bytes, read_at, read_bytes, shown_path
 
 Records = np.ndarray[Any, np.dtype[np.void]]
 _THERE = {"publish_ms": (kernel.UNFRAMED, 0), "broker_ms": (kernel.HAS_BROKER_TIME, kernel.HAS_BROKER_TIME)}
@@ -428,15 +427,15 @@ class PlainFiles:
 
     def __init__(self, paths: dict[int, str]) -> None:
         self._paths = paths
-        self._open: dict[int, int] = {}
+        self._open: dict[int, Opened] = {}
 
     def read(self, file_id: int, offset: int, length: int) -> bytes:
         """Return ``length`` bytes at ``offset``; raises SourceChanged for a file that is gone or cut."""
         path = self._paths[file_id]
         try:
             if file_id not in self._open:
-                self._open[file_id] = open_regular(path)
-            raw = os.pread(self._open[file_id], length, offset)
+                self._open[file_id] = open_bytes(path)
+            raw = read_at(self._open[file_id], length, offset)
         except FileNotFoundError as error:
             raise SourceChanged(f"{path} is gone", hint="restore the file", path=path) from error
         except OSError as error:
@@ -446,8 +445,8 @@ class PlainFiles:
         return raw
 
     def close(self) -> None:
-        for descriptor in self._open.values():
-            os.close(descriptor)
+        for opened in self._open.values():
+            close_bytes(opened)
 
 
 def iter_batches(piece: FileRange) -> Iterator[tuple[Places, PlainFiles]]:
@@ -557,7 +556,7 @@ def _piece(files: Any, batches: list[Places], size_bytes: int) -> EntryPlaces:
     ids = np.unique(np.concatenate([places.files for places in batches])).tolist()
     first = int(batches[0].offsets[0])
     try:
-        paths = {file_id: str(files.path_of(file_id)) for file_id in ids}
+        paths = {file_id: files.path_of(file_id) for file_id in ids}
     except (SourceChanged, NotWritable) as error:
         # No executor gets it: who reads it here finds the same and says so.
         return EntryPlaces(

@@ -371,7 +371,7 @@ class Reductions:
             for file_id in batch.places.files:
                 if file_id not in known:
                     try:
-                        known[file_id] = str(self._reader.files.path_of(file_id))
+                        known[file_id] = self._reader.files.path_of(file_id)
                     except (SourceChanged, NotWritable):  # who reads it here finds the same, and says so
                         known[file_id] = None
             found = {file_id: path for file_id in batch.places.files if (path := known[file_id]) is not None}

@@ -16,13 +16,12 @@ from glob import glob
 from pathlib import Path
 from stat import S_ISDIR
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-from urllib.parse import quote
 
 from pulsar_admin.store import errors
 from pulsar_admin.store.codec.bookie import COOKIE_FILE, LAST_MARK_FILE
 from pulsar_admin.store.codec.entrylog import log_id_of
-from pulsar_admin.store.engine.secrets import hide_secrets
-from pulsar_admin.store.files import open_file
+from pulsar_admin.store.secrets import hide_secrets
+from pulsar_admin.store.urls import file_system_of, is_url, translated
 
 if TYPE_CHECKING:
     from pulsar_admin.store.engine.slices import FileRange
@@ -31,26 +30,8 @@ READ_AHEAD_BYTES = 1 << 20  # behind a slice's end: its last record may reach ov
 _REQUEST_BYTES = 8 << 20
 _BESIDE = (COOKIE_FILE, LAST_MARK_FILE)  # what a glob of a bookie's directory meets
 _ALTERNATIVES_MAX = 10_000
-_URL_SIGNS = ":/?[]@!$&'()*+,;=%"  # a key may have a #
-_RETRY_S = 20
-_TEXT_BYTES = 300
 _FILE_URL = re.compile(r"^file:(//)?(?=/(?!/))")
 _BRACES = re.compile(r"\{([^{}]*)\}")  # inside of which are none
-_HADOOP = (
-    "install Hadoop's client and Java; set JAVA_HOME, ARROW_LIBHDFS_DIR (where libhdfs.so is) and "
-    "CLASSPATH=$(hadoop classpath --glob); or mount it (fuse, NFS gateway) and name the path"
-)
-_NO_CREDENTIALS = ("OAuth2", "redential", "ACCESS_DENIED", "ACCESS DENIED", "HTTP status 403", "INVALID_ACCESS_KEY_ID")
-_CREDENTIALS = {
-    "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write s3://anonymous@… for a public bucket",
-    "gs": "set GOOGLE_APPLICATION_CREDENTIALS, or run: gcloud auth application-default login; gs://anonymous@… if public",
-    "abfs": "set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET, or run: az login",
-}
-
-
-def is_url(path: str) -> bool:
-    """Whether a path is for pyarrow's file systems."""
-    return "://" in path
 
 
 def plain_path(path: str) -> str:
@@ -61,16 +42,6 @@ def plain_path(path: str) -> str:
 def absolute_path(path: str) -> str:
     """Return a URL or path in a form that a process with another working directory also finds."""
     return path if is_url(path) else os.path.join(os.getcwd(), path)
-
-
-def shown_path(path: str) -> str:
-    """Return a path for display and storage: a URL without user and password, and with *** for secrets in its query."""
-    if not is_url(path):
-        return path
-    base, mark, query = path.partition("?")
-    scheme, _, rest = base.partition("://")
-    host, slash, behind = rest.partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{behind}{mark}{hide_secrets(query)}"
 
 
 def source_files(paths: str | Sequence[str], *, recursive: bool = False) -> list[tuple[str, int, int]]:
@@ -193,56 +164,11 @@ def _list_at(system: Any, path: str, *, recursive: bool = False) -> list[Any]:  
     return infos
 
 
-@contextmanager
-def translated(where: str) -> Iterator[None]:
-    """Turn errors of reading ``where`` into SourceNotFound, Unsupported, MissingComponent or EntryLogCorrupt."""
-    from pyarrow import ArrowException
-
-    where = hide_secrets(where)
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise errors.SourceNotFound(f"{where} is not there", hint="check the bucket and the path") from error
-    except (OSError, ValueError, ArrowException) as error:
-        cause = None if "://" in where else error  # which has the URL in its text, with key and secret
-        raise _explained(where, hide_secrets(str(error))) from cause
-
-
-def _explained(where: str, text: str) -> errors.StoreError:
-    """Return a file system's error text as the cause in one line, with what to install or set."""
-    scheme = where.partition("://")[0]
-    said = " ".join(text.split())[:_TEXT_BYTES]
-    if "Unrecognized filesystem type" in text:
-        return errors.Unsupported(
-            f"{where}: there is no file system {scheme}://", hint="there are s3, gs, abfs, hdfs and file"
-        )
-    if any(name in text for name in ("libjvm", "libhdfs")):
-        return errors.MissingComponent(f"{where} needs Hadoop's native client: {said}", hint=_HADOOP)
-    if any(word in text for word in _NO_CREDENTIALS):
-        hint = _CREDENTIALS.get(scheme, "check the credentials")
-        return errors.MissingComponent(f"{where} cannot be opened without credentials: {said}", hint=hint)
-    return errors.EntryLogCorrupt(f"{where} cannot be read: {said}", hint="check address and credentials", path=where)
-
-
-def file_system_of(url: str) -> tuple[Any, str]:  # Any: pyarrow's FileSystem
-    """Return the file system and the path in it for ``url``; escapes as Hadoop takes them: spaces and ``%20`` stand for themselves."""
-    from pyarrow import fs
-
-    base, mark, query = url.partition("?")
-    scheme, _, rest = base.partition("://")
-    host, slash, path = rest.partition("/")
-    url = f"{scheme}://{host}{slash}{path.replace('%', '%25')}{mark}{query}"
-    if url.startswith(("gs://", "gcs://")) and "retry_limit_seconds=" not in url:
-        url += ("&" if "?" in url else "?") + f"retry_limit_seconds={_RETRY_S}"  # else it tries for 15 minutes
-    system, path = fs.FileSystem.from_uri(quote(url, safe=_URL_SIGNS))
-    return system, path
-
-
 class ListedObject(NamedTuple):
-    """What lies at a prefix: ``size_bytes`` None for a prefix in it; ``path`` is what ``iter_object`` takes."""
+    """What lies at a prefix: ``size_bytes`` None for a prefix in it."""
 
     name: str
-    path: str
+    url: str
     size_bytes: int | None
 
 
@@ -256,13 +182,18 @@ def list_prefix(url: str) -> list[ListedObject]:
         inner = next((info.path for info in infos if info.base_name == "current" and not info.is_file), None)
         if inner is not None:
             infos = system.get_file_info(fs.FileSelector(inner))
-        return [ListedObject(info.base_name, info.path, info.size if info.is_file else None) for info in infos]
+        base, mark, query = url.partition("?")
+        base, root = base.rstrip("/"), len(path.rstrip("/"))
+        return [
+            ListedObject(info.base_name, f"{base}{info.path[root:]}{mark}{query}", info.size if info.is_file else None)
+            for info in infos
+        ]
 
 
-def iter_object(url: str, path: str) -> Iterator[bytes]:
-    """Yield the bytes of an object from ``list_prefix``, one request after the other."""
+def iter_object(url: str) -> Iterator[bytes]:
+    """Yield the bytes of an object, one request after the other."""
     with translated(url):
-        system, _ = file_system_of(url)
+        system, path = file_system_of(url)
         stream = system.open_input_stream(path)
     with stream:
         while True:
@@ -271,28 +202,6 @@ def iter_object(url: str, path: str) -> Iterator[bytes]:
             if not chunk:
                 return
             yield bytes(chunk)
-
-
-def read_bytes(path: str, start: int, count: int) -> bytes:
-    """Return up to ``count`` bytes of a file or object from ``start`` on; raises StoreErrors for a URL, OSError for a file."""
-    if not is_url(path):
-        with open_file(path) as file:
-            return os.pread(file.fileno(), count, start)
-    with translated(path):
-        system, inner = file_system_of(path)
-        with system.open_input_file(inner) as stream:
-            return bytes(stream.read_at(count, start))
-
-
-def file_info(path: str) -> tuple[int, float]:
-    """Return the size in bytes and the modification time in seconds of a file or object; raises as ``read_bytes``."""
-    if not is_url(path):
-        info = os.stat(path)
-        return info.st_size, info.st_mtime
-    with translated(path):
-        system, inner = file_system_of(path)
-        attributes = system.get_file_info(inner)
-        return attributes.size or 0, (attributes.mtime_ns or 0) / 1e9
 
 
 class SliceSource(Protocol):

@@ -379,7 +379,7 @@ class _Paths:
     def _path(self, file_id: int) -> str | None:
         if file_id not in self._known:
             try:
-                self._known[file_id] = str(self._files.path_of(file_id))
+                self._known[file_id] = self._files.path_of(file_id)
             except (errors.SourceChanged, errors.NotWritable):
                 if self._fail:
                     raise

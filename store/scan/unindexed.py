@@ -12,9 +12,10 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.engine.memory import cut_for
 from pulsar_admin.store.engine.operation import Engine
-from pulsar_admin.store.engine.slices import local_files, plan_slices
+from pulsar_admin.store.engine.slices import plan_slices
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.scan.operations import ReadEntries, ScanOptions
+from pulsar_admin.store.urls import file_info
 from pulsar_admin.store.wording import Answer
 
 Advance = Callable[[int], None]
@@ -42,8 +43,8 @@ def find_unindexed(
 
     ``advance`` gets bytes as they are scanned.
     """
-    paths = [str(log.locate(txn.store.path).absolute()) for log in iter_logs(txn)]
-    files = list(local_files(paths))
+    places = [log.place(txn.store.path) for log in iter_logs(txn)]
+    files = [(place, -1, size) for place in places if (size := file_info(place)[0])]
     operation = ReadEntries(ScanOptions(ledgers=tuple(ledgers)), _COLUMNS)
     best: tuple[Position, int] | None = None
     entries = 0

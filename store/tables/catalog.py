@@ -163,7 +163,7 @@ class _Columns:
         if name == "topic":
             return _by(places.ledger_ids, self.topics.get)
         if name == "path":
-            return _by(places.files, lambda number: str(self._log(number).locate(self._txn.store.path).absolute()))
+            return _by(places.files, lambda number: self._log(number).place(self._txn.store.path))
         if name == "bookie":
             return _by(places.files, lambda number: self._log(number).bookie or None)
         if name == "copies":
@@ -415,7 +415,7 @@ class MessageTable(Struct):
         """Return a batch with the paths of the files that hold its messages."""
         ids = zip(places.ledger_ids.tolist(), places.entry_ids.tolist(), strict=True)
         files = dict(zip(ids, places.files.tolist(), strict=True))
-        paths = {number: str(self.reader.files.path_of(number)) for number in set(files.values())}
+        paths = {number: self.reader.files.path_of(number) for number in set(files.values())}
         ids = zip(batch.column("ledger_id").to_pylist(), batch.column("entry_id").to_pylist(), strict=True)
         found = pa.array([paths[files[position]] for position in ids], pa.string())
         return batch.set_column(batch.schema.get_field_index("path"), batch.schema.field("path"), found)

@@ -32,7 +32,8 @@ from pulsar_admin.store.errors import (
     reason_of,
 )
 from pulsar_admin.store.names import PROFILES, Profile
-from pulsar_admin.store.scan.sources import file_system_of, is_url, plain_path, translated
+from pulsar_admin.store.scan.sources import plain_path
+from pulsar_admin.store.urls import file_system_of, is_url, translated
 
 _DIRECTORY_MODE = 0o700
 NO_SPACE = ("No space left", "XMinioStorageFull", "InsufficientStorage", "status 507")

@@ -81,7 +81,7 @@ def iter_bodies(store: Store, read: Callable[[EntryReader], Iterable[object]]) -
             record = reader.read_head(ledger_id, entry_id, (file_id, offset, size), 4 + size)
             log = find_log(reader.txn, file_id)
             assert log is not None  # the index named it when the entry was read
-            yield ledger_id, entry_id, str(log.locate(store.path).absolute()), offset, record
+            yield ledger_id, entry_id, log.place(store.path), offset, record
 
 
 Row = tuple[Any, ...]  # Any: a column's own type

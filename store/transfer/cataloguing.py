@@ -22,11 +22,12 @@ from pulsar_admin.store.db.entry_files import FileState, path_state
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import NOTHING_READ, FileMode, LogFile, delete_log, iter_logs, next_file_id, put_log
 from pulsar_admin.store.db.storeinfo import StoreInfo
-from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.files import copy_file, link_file, open_file, remove_file, rename
+from pulsar_admin.store.errors import InvalidValue, StoreError
+from pulsar_admin.store.files import copy_file, link_file, open_file, remove_file, rename, url_of
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.sources.bookies import BookieFile, Stranger, files_of, find_strangers, size_of
 from pulsar_admin.store.sources.layout import Layout
+from pulsar_admin.store.urls import shown_path
 
 
 class Survey(Struct, frozen=True):
@@ -220,6 +221,11 @@ def place(store: Store, path: Path, file_id: int, mode: FileMode) -> Path:
     """Copy or link a file into the store if the mode asks, replacing an older copy; return the path for the catalogue."""
     if mode is FileMode.REFERENCED:
         return path.resolve()
+    if url := url_of(path):
+        raise InvalidValue(
+            f"{shown_path(url)} stays where it is: only files of this machine are linked or copied into a store",
+            hint="import it with --fetch-to DIR, or without --copy and --link",
+        )
     inside = Path("entries", f"{file_id}-{path.name}")
     unfinished = store.path / f"{inside}.unfinished"
     remove_file(unfinished)
@@ -238,7 +244,7 @@ def place(store: Store, path: Path, file_id: int, mode: FileMode) -> Path:
 
 def is_sealed(path: Path) -> bool:
     """Whether the entry log's header names a ledgers map."""
-    with open_file(path) as file:
+    with open_file(path, head_only=True) as file:
         head = os.pread(file.fileno(), HEADER_BYTES, 0)
     try:
         return 0 < decode_header(head, str(path)).ledgers_map_offset < path.stat().st_size

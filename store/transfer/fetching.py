@@ -1,12 +1,13 @@
 """Disks of bookies in an object store, or in tar archives: what an import reads of them is brought into a directory of this machine.
 
-Entry logs, journals, and the small files that tell whose they are; databases are left out, as no import reads them. A file that is
-there with the size that it has there is not fetched again.
+Entry logs, journals, and the small files that tell whose they are; databases are left out: what they tell is then unknown. A file that is
+there with the size that it has there is not fetched again. Entry logs at a URL may stay there (``store.files.url_of``).
 """
 
 from __future__ import annotations
 
 import lzma
+import os
 import re
 import tarfile
 import zlib
@@ -19,8 +20,10 @@ from typing import IO, NamedTuple
 from pulsar_admin.store.codec.bookie import COOKIE_FILE, LAST_ID_FILE, LAST_MARK_FILE
 from pulsar_admin.store.codec.entrylog import log_id_of
 from pulsar_admin.store.errors import EntryLogCorrupt, InvalidValue, SourceNotFound
-from pulsar_admin.store.files import create_directory, create_file, remove_file, rename
-from pulsar_admin.store.scan.sources import is_url, iter_object, list_prefix
+from pulsar_admin.store.files import HEAD_BYTES, create_directory, create_file, remove_file, rename
+from pulsar_admin.store.scan.sources import iter_object, list_prefix
+from pulsar_admin.store.secrets import hide_secrets
+from pulsar_admin.store.urls import file_info, is_url, read_bytes
 
 _CHUNK_BYTES = 8 << 20
 _INDEXES = ("ledgers", "locations")
@@ -28,30 +31,36 @@ _SMALL = (COOKIE_FILE, LAST_ID_FILE, LAST_MARK_FILE)
 
 
 class _Found(NamedTuple):
-    """A file that is wanted, of the directory ``folder`` of an archive; a directory of indexes has no ``chunks``."""
+    """A file that is wanted, of the directory ``folder`` of an archive; a database has no ``chunks``."""
 
     folder: str
     name: str
     size_bytes: int
     chunks: Iterator[bytes] | None
+    url: str = ""
 
 
-def fetch_bookie(text: str, into: Path | None) -> str:
+def fetch_bookie(text: str, into: Path | None, beginnings: Path | None = None) -> str:
     """Return a bookie's parts, ``[ID=]PART,PART``, with local directories below ``into`` for the parts that are URLs or archives.
 
-    Raises InvalidValue if there are such parts and no ``into``, SourceNotFound, MissingComponent, EntryLogCorrupt,
-    NotWritable, DiskFull.
+    Without ``into``, of entry logs at URLs only the beginning is written below ``beginnings``. Raises InvalidValue if neither will do,
+    also for a URL with a password that would have to be kept, SourceNotFound, MissingComponent, EntryLogCorrupt, NotWritable, DiskFull.
     """
     head, equals, rest = text.partition("=")
     is_named = bool(equals) and "/" not in head
     parts = (rest if is_named else text).split(",")
     if not any(map(_is_elsewhere, parts)):
         return text
-    if into is None:
+    place = into or beginnings
+    if place is None or (into is None and not all(is_url(part) for part in parts if _is_elsewhere(part))):
         raise InvalidValue(
-            f"{text} is not a directory of this machine", hint="say with --fetch-to DIR where its files are to be kept"
+            f"{hide_secrets(text)} is not a directory of this machine",
+            hint="say with --fetch-to DIR where its files are to be kept",
         )
-    found = [path for part in parts for path in (_fetch(part, into) if _is_elsewhere(part) else [part])]
+    if into is None:
+        for part in parts:
+            _check_keeps_no_secret(part)
+    found = [path for part in parts for path in (_fetch(part, place, into is None) if _is_elsewhere(part) else [part])]
     return (head + "=" if is_named else "") + ",".join(found)
 
 
@@ -59,26 +68,49 @@ def _is_elsewhere(part: str) -> bool:
     return is_url(part) or Path(part).is_file()
 
 
-def _fetch(part: str, into: Path) -> list[str]:
-    """Download or unpack a part into directories below ``into``; return them."""
+def _check_keeps_no_secret(part: str) -> None:
+    base, _, query = part.partition("?")
+    user, at, _ = base.partition("://")[2].partition("/")[0].rpartition("@")
+    if (at and ":" in user) or hide_secrets(query) != query:
+        raise InvalidValue(
+            f"{hide_secrets(part)} has a password, and a store keeps the URLs that it reads",
+            hint="set it in the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY), or copy the files: --fetch-to DIR",
+        )
+
+
+def _fetch(part: str, into: Path, in_place: bool) -> list[str]:
+    """Download or unpack a part into directories below ``into``; return them. ``in_place``: of entry logs the beginning only."""
     folders: dict[Path, None] = {}
+    is_any = False
     place = into / _slug(part.partition("?")[0])
     for found in _objects(part) if is_url(part) else _members(Path(part)):
+        is_any = True
+        if found.chunks is None:  # an empty directory in its place would be a lost database
+            continue
         folder = place / _slug(found.folder)
         target = folder / found.name
         folders[folder] = None
-        for directory in (into, place, folder, *([] if found.chunks else [target])):
+        for directory in (*([into.parent] if in_place else []), into, place, folder):
             create_directory(directory, exist_ok=True)
-        if found.chunks and (
-            found.name in _SMALL or not (target.is_file() and target.stat().st_size == found.size_bytes)
-        ):
+        if found.name in _SMALL or not (target.is_file() and target.stat().st_size == found.size_bytes):
             unfinished = target.with_name(f".{target.name}.unfinished")
             remove_file(unfinished)
+            is_begun = in_place and log_id_of(found.name) is not None and found.size_bytes > HEAD_BYTES
+            if is_begun:  # first: a beginning alone is no file
+                beside = target.with_name(f".{target.name}.url")
+                remove_file(beside)
+                with create_file(beside) as out:
+                    out.write(found.url.encode())
             with create_file(unfinished) as out:
-                for chunk in found.chunks:
+                for chunk in [read_bytes(found.url, 0, HEAD_BYTES)] if is_begun else found.chunks:
                     out.write(chunk)
+                if is_begun:
+                    out.truncate(found.size_bytes)
+            if is_begun:
+                changed = file_info(found.url)[1]
+                os.utime(unfinished, (changed, changed))
             rename(unfinished, target)
-    if not folders:
+    if not is_any:
         raise SourceNotFound(
             f"{part} holds no file of a bookie: expected files such as 0.log or 17f3a.txn, found none",
             hint="name the prefix or the archive of a ledger or journal directory",
@@ -104,7 +136,7 @@ def _objects(url: str) -> Iterator[_Found]:
             if found.name in _INDEXES:
                 yield _Found("", found.name, 0, None)
         elif found.size_bytes and _is_wanted(found.name):
-            yield _Found("", found.name, found.size_bytes, iter_object(url, found.path))
+            yield _Found("", found.name, found.size_bytes, iter_object(found.url), found.url)
 
 
 def _members(archive: Path) -> Iterator[_Found]:

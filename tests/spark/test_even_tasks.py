@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pulsar_admin.store import urls
 from pulsar_admin.store.scan import sources
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 
@@ -125,7 +126,7 @@ class CountedFile:
 def test_what_tasks_fetch_of_an_object(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its slice and what its last entry has behind it, which is asked for twice as far each time; inside of an entry its slice alone."""
     opened: list[CountedFile] = []
-    find = sources.file_system_of
+    find = urls.file_system_of
 
     class Counting:
         """The file system, but for files that are counted."""
@@ -142,7 +143,8 @@ def test_what_tasks_fetch_of_an_object(store: Path, monkeypatch: pytest.MonkeyPa
         system, path = find(url.replace("s3://bucket", "file://"))
         return Counting(system), path
 
-    monkeypatch.setattr(sources, "file_system_of", counting)
+    for module in (sources, urls):
+        monkeypatch.setattr(module, "file_system_of", counting)
     monkeypatch.setattr(sources, "READ_AHEAD_BYTES", AHEAD_BYTES)
     found = source({"path": f"s3://bucket{store}/entries/0.log", "columns": "ledger_id,entry_id"})
     reader = found.reader(found.schema())

@@ -12,15 +12,17 @@ from msgspec import structs
 from pyarrow import fs
 
 import pulsar_admin as pa
+from pulsar_admin.store import urls
 from pulsar_admin.store.engine.local import LocalEngine
 from pulsar_admin.store.engine.operation import Engine, Operation
 from pulsar_admin.store.engine.slices import Cut, FileRange, plan_slices
 from pulsar_admin.store.errors import MissingComponent, SourceNotFound, StoreError, Unsupported
 from pulsar_admin.store.scan import sources
 from pulsar_admin.store.scan.operations import ReadEntries, ReadMessages
-from pulsar_admin.store.scan.sources import read_bytes, source_files
+from pulsar_admin.store.scan.sources import source_files
 from pulsar_admin.store.tables.folder import Folder
 from pulsar_admin.store.transfer.fetching import fetch_bookie
+from pulsar_admin.store.urls import read_bytes, shown_path
 from tests.conftest import Cli
 from tests.spark.servers import s3_bucket, server_of
 from tests.worlds import world
@@ -149,6 +151,34 @@ def test_logs_at_a_url(bucket: str, cli: Cli, monkeypatch: pytest.MonkeyPatch, t
     assert "is a URL, and a path of this machine is needed here" in result.stderr
 
 
+def test_a_store_reads_logs_where_they_are(
+    bucket: str, cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The logs stay in the bucket: import, rebuild and reads answer as of a local copy, and neighbours are asked for together."""
+    path, copy = tmp_path / "store", tmp_path / "copy"
+    command = ("store", "import", "cluster", "--metadata", FOLDER.parents[1] / "metadata", "--bookie")
+    secret = f"bk1={bucket.format('')}"
+    public = secret.replace("key:secret", "anonymous")
+    for words in ((secret,), (public, "--copy")):
+        refused = cli("--store", tmp_path / "refused", *command, *words)
+        assert (refused.exit_code, "key:" in refused.stderr, "--fetch-to DIR" in refused.stderr) == (2, False, True)
+    for store, more in ((path, ()), (copy, ("--fetch-to", tmp_path / "kept"))):
+        assert cli("--store", store, *command, public, *more).exit_code == 1  # the journal is not there
+    logs = [*path.glob("remote/*/*/*.log")]
+    assert len(logs) == sum(log.stat().st_size > 0 for log in FOLDER.glob("*.log"))
+    assert sum(log.stat().st_blocks * 512 for log in logs) < 50_000 < sum(log.stat().st_size for log in logs)
+    asked: list[int] = []
+    read = urls._read
+    monkeypatch.setattr(urls, "_read", lambda url, start, count: (asked.append(count), read(url, start, count))[1])
+    for question in ("store index --rebuild --format json", "ledgers verify", "topics read public/default/plain"):
+        answers = [cli.on(store, question) for store in (path, copy)]
+        assert answers[0].exit_code == answers[1].exit_code
+        assert answers[0].stdout.replace(str(path), str(copy)) == answers[1].stdout
+    assert 0 < len(asked) < 40
+    (tables,) = [cli.on(path, f"store export tables {tmp_path / 'tables'}")]
+    assert (tables.exit_code, "its bytes are at s3://***@logs/current/" in tables.stderr) == (6, True)
+
+
 def test_gs(tmp_path: Path) -> None:
     """The server answers one request at a time, and Google's client leaves large ones open: a log that is not large."""
     log = tmp_path / "0.log"
@@ -219,9 +249,9 @@ def test_rows_and_errors_hold_no_key_of_the_bucket(bucket: str, level: str) -> N
 
 
 def test_what_is_shown_of_a_path() -> None:
-    assert sources.shown_path("/data/token=a@b/0.log") == "/data/token=a@b/0.log"
+    assert shown_path("/data/token=a@b/0.log") == "/data/token=a@b/0.log"
     url = "abfs://me:p%40ss@box@host/x@y/0.log?client_secret=abc&tenant_id=t"
-    assert sources.shown_path(url) == "abfs://host/x@y/0.log?client_secret=***&tenant_id=t"
+    assert shown_path(url) == "abfs://host/x@y/0.log?client_secret=***&tenant_id=t"
 
 
 def test_a_truncated_object_on_s3(bucket: str) -> None:

@@ -1,0 +1,174 @@
+"""Files at URLs, which pyarrow's file systems read; and those of which only the beginning is on this machine.
+
+A URL is anything that ``pyarrow.fs.FileSystem.from_uri`` opens (s3, gs, hdfs, file); its query, such as ``?region=…&endpoint_override=…``,
+goes along. Of an entry log at a URL an import keeps the beginning, see ``store.files.url_of``: all else is read where it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from pulsar_admin.store import errors
+from pulsar_admin.store.files import open_file, open_regular, url_of
+from pulsar_admin.store.secrets import hide_secrets
+
+_URL_SIGNS = ":/?[]@!$&'()*+,;=%"  # a key may have a #
+_RETRY_S = 20
+_TEXT_BYTES = 300
+_HADOOP = (
+    "install Hadoop's client and Java; set JAVA_HOME, ARROW_LIBHDFS_DIR (where libhdfs.so is) and "
+    "CLASSPATH=$(hadoop classpath --glob); or mount it (fuse, NFS gateway) and name the path"
+)
+_NO_CREDENTIALS = ("OAuth2", "redential", "ACCESS_DENIED", "ACCESS DENIED", "HTTP status 403", "INVALID_ACCESS_KEY_ID")
+_CREDENTIALS = {
+    "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write s3://anonymous@… for a public bucket",
+    "gs": "set GOOGLE_APPLICATION_CREDENTIALS, or run: gcloud auth application-default login; gs://anonymous@… if public",
+    "abfs": "set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET, or run: az login",
+}
+
+
+def is_url(path: str) -> bool:
+    """Whether a path is for pyarrow's file systems."""
+    return "://" in path
+
+
+def shown_path(path: str) -> str:
+    """Return a path for display and storage: a URL without user and password, and with *** for secrets in its query."""
+    if not is_url(path):
+        return path
+    base, mark, query = path.partition("?")
+    scheme, _, rest = base.partition("://")
+    host, slash, behind = rest.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{behind}{mark}{hide_secrets(query)}"
+
+
+@contextmanager
+def translated(where: str) -> Iterator[None]:
+    """Turn errors of reading ``where`` into SourceNotFound, Unsupported, MissingComponent or EntryLogCorrupt."""
+    from pyarrow import ArrowException
+
+    where = hide_secrets(where)
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise errors.SourceNotFound(f"{where} is not there", hint="check the bucket and the path") from error
+    except (OSError, ValueError, ArrowException) as error:
+        cause = None if "://" in where else error  # which has the URL in its text, with key and secret
+        raise _explained(where, hide_secrets(str(error))) from cause
+
+
+def _explained(where: str, text: str) -> errors.StoreError:
+    """Return a file system's error text as the cause in one line, with what to install or set."""
+    scheme = where.partition("://")[0]
+    said = " ".join(text.split())[:_TEXT_BYTES]
+    if "Unrecognized filesystem type" in text:
+        return errors.Unsupported(
+            f"{where}: there is no file system {scheme}://", hint="there are s3, gs, abfs, hdfs and file"
+        )
+    if any(name in text for name in ("libjvm", "libhdfs")):
+        return errors.MissingComponent(f"{where} needs Hadoop's native client: {said}", hint=_HADOOP)
+    if any(word in text for word in _NO_CREDENTIALS):
+        hint = _CREDENTIALS.get(scheme, "check the credentials")
+        return errors.MissingComponent(f"{where} cannot be opened without credentials: {said}", hint=hint)
+    return errors.EntryLogCorrupt(f"{where} cannot be read: {said}", hint="check address and credentials", path=where)
+
+
+def file_system_of(url: str) -> tuple[Any, str]:  # Any: pyarrow's FileSystem
+    """Return the file system and the path in it for ``url``; escapes as Hadoop takes them: spaces and ``%20`` stand for themselves."""
+    from pyarrow import fs
+
+    base, mark, query = url.partition("?")
+    scheme, _, rest = base.partition("://")
+    host, slash, path = rest.partition("/")
+    url = f"{scheme}://{host}{slash}{path.replace('%', '%25')}{mark}{query}"
+    if url.startswith(("gs://", "gcs://")) and "retry_limit_seconds=" not in url:
+        url += ("&" if "?" in url else "?") + f"retry_limit_seconds={_RETRY_S}"  # else it tries for 15 minutes
+    system, path = fs.FileSystem.from_uri(quote(url, safe=_URL_SIGNS))
+    return system, path
+
+
+def read_bytes(path: str, start: int, count: int) -> bytes:
+    """Return up to ``count`` bytes of a file or object from ``start`` on; raises StoreErrors for a URL, OSError for a file."""
+    if not is_url(path):
+        with open_file(path) as file:
+            return os.pread(file.fileno(), count, start)
+    with translated(path):
+        system, inner = file_system_of(path)
+        with system.open_input_file(inner) as stream:
+            return bytes(stream.read_at(count, start))
+
+
+def file_info(path: str) -> tuple[int, float]:
+    """Return the size in bytes and the modification time in seconds of a file or object; raises as ``read_bytes``."""
+    if not is_url(path):
+        info = os.stat(path)
+        return info.st_size, info.st_mtime
+    with translated(path):
+        system, inner = file_system_of(path)
+        attributes = system.get_file_info(inner)
+        return attributes.size or 0, (attributes.mtime_ns or 0) / 1e9
+
+
+# -- bytes here and there ----------------------------------------------------------------------------------------------
+
+_BLOCK_BYTES = 1 << 20
+_BLOCKS = 32  # kept of all objects together
+
+Opened = int | str
+"""A file that is open for ``read_at``: the descriptor of one that is here, or the URL of one that is not."""
+
+
+def place_of(path: Path | str) -> str:
+    """Return where the bytes of a file are: its path, or the URL if only its beginning is there."""
+    return url_of(path) or str(path)
+
+
+def open_bytes(path: Path | str) -> Opened:
+    """Open a file, wherever its bytes are; raises OSError for one of this machine."""
+    place = place_of(path)
+    return place if is_url(place) else open_regular(place)
+
+
+def close_bytes(opened: Opened) -> None:
+    """Close what ``open_bytes`` opened."""
+    if isinstance(opened, int):
+        os.close(opened)
+
+
+def read_at(opened: Opened, length: int, offset: int) -> bytes:
+    """Return up to ``length`` bytes at ``offset``; of a URL neighbouring bytes are read together, in blocks that stay for a while.
+
+    Raises SourceChanged for an object that is gone, and as ``translated``; OSError for a file.
+    """
+    if isinstance(opened, int):
+        return os.pread(opened, length, offset)
+    try:
+        if length >= _BLOCK_BYTES:
+            return _read(opened, offset, length)
+        first, last = offset // _BLOCK_BYTES, (offset + length - 1) // _BLOCK_BYTES
+        raw = b"".join(_read_block(opened, number) for number in range(first, last + 1))
+    except errors.SourceNotFound as error:
+        raise errors.SourceChanged(f"{shown_path(opened)} is gone", hint="restore the object") from error
+    return raw[offset - first * _BLOCK_BYTES :][:length]
+
+
+@lru_cache(_BLOCKS)
+def _read_block(url: str, number: int) -> bytes:
+    return _read(url, number * _BLOCK_BYTES, _BLOCK_BYTES)
+
+
+def _read(url: str, start: int, count: int) -> bytes:
+    with translated(url):
+        return bytes(_open(url).read_at(count, start))
+
+
+@lru_cache(_BLOCKS)
+def _open(url: str) -> Any:  # Any: pyarrow's NativeFile
+    system, path = file_system_of(url)
+    return system.open_input_file(path)
