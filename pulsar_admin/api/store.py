@@ -747,6 +747,7 @@ def compare_findings(
     """Return what ``Store.compare_findings`` returns."""
     from pulsar_admin.store.doctor.diagnosing import diagnose
     from pulsar_admin.store.doctor.since import LISTED, compare, read_saved
+    from pulsar_admin.store.facts.starts import read_registered
 
     asked, path = _options(deep, each, codes, severities), given_path("since", since)
     listed = replace(asked, each=max(asked.each, LISTED), severities=())
@@ -756,7 +757,13 @@ def compare_findings(
         )
     with session.opened() as store, _looking(session, "doctor", deep=deep) as (engine, advance):
         if path.is_dir():
-            before = _findings_of(path, session, listed, engine)
+            before, cluster = _findings_of(path, session, listed, engine)
+            with store.read() as txn:
+                own = read_registered(txn).instance_id
+            if cluster and own and cluster != own:
+                session.warn(
+                    [f"{path} is of another cluster ({cluster}; this store: {own}): what is new or gone is no change"]
+                )
         else:
             before = [one for one in read_saved(path) if not asked.codes or one.code in asked.codes]
         found = diagnose(
@@ -766,19 +773,22 @@ def compare_findings(
         return compare(before, found, each=asked.each, deep=deep, is_empty=is_empty, severities=asked.severities)
 
 
-def _findings_of(path: Path, session: Session, options: DoctorOptions, engine: Engine | None) -> list[Finding]:
-    """Return the findings of the store at a path, at its own time, or if that is unknown at the session's."""
+def _findings_of(
+    path: Path, session: Session, options: DoctorOptions, engine: Engine | None
+) -> tuple[list[Finding], str]:
+    """Return the findings of the store at a path, at its own time, or if that is unknown at the session's; and its BookKeeper's id."""
     from pulsar_admin.store.db.storeinfo import check_pages
     from pulsar_admin.store.doctor.diagnosing import diagnose
+    from pulsar_admin.store.facts.starts import read_registered
     from pulsar_admin.store.model.copy_age import find_as_of
 
     walked = check_pages(path)  # before LMDB reads them: it dies of damage
     with open_store_file(path) as store:
         store.walked = walked
         with store.read() as txn:
-            as_of = find_as_of(txn)
+            as_of, cluster = find_as_of(txn), read_registered(txn).instance_id
         now_ms = session.now_ms if as_of is None else as_of.time_ms
-        return list(diagnose(store, now_ms=now_ms, options=options, engine=engine))
+        return list(diagnose(store, now_ms=now_ms, options=options, engine=engine)), cluster
 
 
 def _options(deep: bool, each: int, codes: Sequence[str], severities: Sequence[str]) -> DoctorOptions:

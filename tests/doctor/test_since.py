@@ -88,6 +88,13 @@ def test_new_and_gone(form: str, stores: tuple[Path, Path], tmp_path: Path, cli:
         assert text.startswith(("as of ", "compared with "))
 
 
+def test_a_store_of_another_cluster_is_told(stores: tuple[Path, Path], cli: Cli) -> None:
+    words = ("--store", stores[0], "doctor", "--code", "delay-beyond-ttl", "--since")
+    answer = cli(*words, imported("nometa", "clean"))
+    assert (answer.exit_code, " is of another cluster (" in answer.stderr) == (0, True)
+    assert cli(*words, stores[1]).stderr == ""
+
+
 def test_text_says_what_did_not_change_and_how_it_was(stores: tuple[Path, Path], tmp_path: Path, cli: Cli) -> None:
     asked = ("--store", stores[1], "doctor", "--since", tmp_path / "last.json", "--fail-on", "new")
     saved = json.loads(cli("--store", stores[1], "doctor", "-o", "json").stdout)
