@@ -36,7 +36,7 @@ def _without_metadata(facts: ClusterFacts) -> Iterator[Evidence]:
                 {
                     **_of(one),
                     "partitions": one.there[-1] + 1,
-                    **_look(one, f"stats {shell_word(one.name.partition(one.there[-1]))}"),
+                    **_look(one, f"pulsar-admin topics stats {shell_word(one.name.partition(one.there[-1]))}"),
                 },
             )
 
@@ -62,7 +62,7 @@ def _beyond(facts: ClusterFacts) -> Iterator[Evidence]:
                     **_of(one),
                     "partitions": one.beyond[-1] + 1,
                     "beyond": list(one.beyond[:_NAMED]),
-                    **_look(one, f"stats {shell_word(one.name.partition(one.beyond[-1]))}"),
+                    **_look(one, f"pulsar-admin topics stats {shell_word(one.name.partition(one.beyond[-1]))}"),
                 },
             )
 
@@ -89,7 +89,7 @@ def _missing(facts: ClusterFacts) -> Iterator[Evidence]:
                 {
                     **_of(one),
                     "missingPartitions": list(first),
-                    **_look(one, f"get-partitioned-topic-metadata {shell_word(one.name)}"),
+                    **_look(one, f"pulsar-admin topics get-partitioned-topic-metadata {shell_word(one.name)}"),
                 },
                 severity=None if one.there else Severity.NOTE,
             )
@@ -183,9 +183,9 @@ def _doubt(one: Partitions) -> str:
     return "; so many would have to be created that the number is rather part of a name, or damaged"
 
 
-def _look(one: Partitions, words: str) -> dict[str, object]:
+def _look(one: Partitions, command: str) -> dict[str, object]:
     """Return the look that is printed where the rest is not to be created."""
-    return {MEND: f"pulsar-admin topics {words}"} if one.counts_too_many else {}
+    return {MEND: command} if one.counts_too_many else {}
 
 
 def _numbered(numbers: Sequence[int], count: int = 0) -> str:
