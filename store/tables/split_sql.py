@@ -48,8 +48,7 @@ _CLASSES = {
     *("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION"),
     *("OPERATOR", "TYPE"),
 }
-_SCALARS = """SELECT function_name FROM duckdb_functions()
-GROUP BY 1 HAVING bool_and(function_type = 'scalar' AND stability = 'CONSISTENT')"""
+_FUNCTIONS = "SELECT function_name FROM duckdb_functions() GROUP BY 1 HAVING bool_and({})"
 _FIRST_MOST = 10_000
 _EXACT_AVERAGES = int(duckdb.__version__.split(".")[0]) >= 2  # before, it divides in the precision of the machine
 Node = dict[str, Any]  # Any: JSON
@@ -110,10 +109,14 @@ def split_statement(
 
 
 @cache
+def _functions(condition: str) -> frozenset[str]:
+    with duckdb.connect(":memory:") as connection:
+        return frozenset(row[0] for row in connection.execute(_FUNCTIONS.format(condition)).fetchall())
+
+
 def _scalars() -> frozenset[str]:
     """Return the functions that give the same of the same arguments, everywhere."""
-    with duckdb.connect(":memory:") as connection:
-        return frozenset(row[0] for row in connection.execute(_SCALARS).fetchall()) | {*NOW}
+    return _functions("function_type = 'scalar' AND stability = 'CONSISTENT'") | {*NOW}
 
 
 class _Splitter:
@@ -320,7 +323,8 @@ def adds_up(tree: Any) -> bool:  # Any: JSON
     """Whether a statement looks as if it might be split."""
     kinds = {node.get("type") for node in nodes_of(tree)}
     grouped = any(node.get("group_expressions") for node in nodes_of(tree))
-    return grouped or _has_aggregate(tree) or kinds >= {"ORDER_MODIFIER", "LIMIT_MODIFIER"}
+    names = {_name_of(node) for node in nodes_of(tree)} & _functions("function_type = 'aggregate'")
+    return grouped or bool(names) or kinds >= {"ORDER_MODIFIER", "LIMIT_MODIFIER"}
 
 
 def nodes_of(value: Any) -> Iterator[Node]:  # Any: JSON

@@ -118,16 +118,18 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Both:
-    """A database that adds up in slices of some entries, and one that reads all rows; ``splits``: what statements were made of."""
+    """A database that adds up in slices of some entries (of ``tables``), and one that reads all rows; ``splits``: what statements were
+    made of."""
 
-    def __init__(self, whole: Database, parts: Database) -> None:
-        self.whole, self.parts = whole, parts
+    def __init__(self, whole: Database, parts: Database, tables: StoreTables) -> None:
+        self.whole, self.parts, self.tables = whole, parts, tables
         self.splits: list[Split | None] = []
 
     def answers(self, statement: str) -> tuple[Any, Any]:
         """Return names, types and rows of both."""
         (checked,) = self.whole.split(statement)
         self.splits.clear()
+        self.tables.told()
         found = [
             (answer.names, answer.types, [*answer]) for answer in (one.run(checked) for one in (self.whole, self.parts))
         ]
@@ -146,7 +148,7 @@ def both(path: Path) -> Iterator[Both]:
         monkeypatch.setattr("pulsar_admin.store.scan.entries.BATCH_ENTRIES", 16)
         whole, parts = StoreTables(lambda: alone, "c"), StoreTables(lambda: reader, "c")
         made = [Database(tables, now_ms=CREATED_MS + 90_000) for tables in (whole, parts)]
-        found = Both(*made)
+        found = Both(made[0], made[1], parts)
 
         def noted(*asked: Any) -> Split | None:
             found.splits.append(split_statement(*asked))
@@ -182,6 +184,7 @@ def test_statements_that_are_split(both: Both) -> None:
         whole, parts = both.answers(statement)
         assert parts == whole, statement
         assert all(both.splits), statement
+        assert not both.tables.brought
 
 
 def test_statements_that_are_not(both: Both) -> None:
@@ -189,6 +192,7 @@ def test_statements_that_are_not(both: Both) -> None:
         whole, parts = both.answers(statement)
         assert parts == whole, statement
         assert not any(both.splits), statement
+        assert both.tables.brought, statement
 
 
 def test_what_is_left_open_is_one_of_the_answers(both: Both) -> None:
