@@ -36,8 +36,8 @@ MAY_IMPORT = {
 }
 # rocksdb.py makes a scratch directory of links, so that the source stays as it is.
 MAY_WRITE = {"store/files.py", "store/proto/generate.py", "store/sources/rocksdb.py"}
-# spark_session.py sets what py4j reads when it starts the JVM.
-MAY_READ_ENVIRONMENT = {"pulsar_admin/config.py", "store/engine/spark_session.py"}
+# spark_session.py sets what py4j reads when it starts the JVM; workers.py asks an executor where it spills.
+MAY_READ_ENVIRONMENT = {"pulsar_admin/config.py", "store/engine/spark_session.py", "store/engine/workers.py"}
 MAY_PRINT = {"store/proto/generate.py"}
 MAY_CATCH_EVERYTHING = {"pulsar_admin/cli.py:run"}
 

@@ -32,7 +32,7 @@ from pulsar_admin.store.engine.operation import (
 )
 from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.engine.spark_session import core_count, job_error, name_jobs, text_of
-from pulsar_admin.store.engine.workers import needs_of, prepare_workers, wait_for
+from pulsar_admin.store.engine.workers import needs_of, prepare_workers, spill_directories, wait_for
 from pulsar_admin.store.errors import LimitExceeded
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class SparkEngine(Struct):
             wait_for(self.session, [job], tell)
             return job.result()
         except (PySparkException, Py4JError) as error:
-            raise job_error(text_of(error)) from None
+            raise job_error(text_of(error), spill_directories(self.session)) from None
         finally:
             if not job.done():
                 self.session.interruptAll()
@@ -212,7 +212,7 @@ class SparkEngine(Struct):
         try:
             answers = frame.toArrow().to_batches()
         except (PySparkException, Py4JError) as error:
-            failure = job_error(text_of(error))
+            failure = job_error(text_of(error), spill_directories(self.session))
             if isinstance(failure, LimitExceeded):
                 short = bool(failure.context.get("out_of_memory"))
                 return [(piece, Packed(None, failure.message, short)) for piece in group]

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 from msgspec import Struct
 
-from pulsar_admin.store.errors import InvalidValue, LimitExceeded, MissingComponent, Refused, StoreError
+from pulsar_admin.store.errors import DiskFull, InvalidValue, LimitExceeded, MissingComponent, Refused, StoreError
 from pulsar_admin.store.extras import require
 from pulsar_admin.store.files import Scratch, scratch_directory
 from pulsar_admin.store.secrets import hide_secrets, hide_url
@@ -41,6 +41,8 @@ _CAUSE = re.compile(r"^\s*(?:Caused by: |: )?((?:[\w$]+\.)*_?[A-Z][\w$]*(?:Error
 _WRAPPERS = ("Py4JJavaError", "SparkException", "PythonException", "PySparkRuntimeError", "SparkConnectGrpcException")
 _DIED = ("worker exited unexpectedly", "ExecutorLostFailure", "Python worker failed")
 _ABORTED = re.compile(r"Job aborted due to stage failure: [^\n]*most recent failure: [^\n]*?\(TID \d+\) \([^\n]*?\): ")
+_HOST = re.compile(r"\(TID \d+\) \((\S+) executor")
+_FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _NO_MODULE = re.compile(r"No module named '[\w.]+'")
 _OUT_OF_MEMORY = re.compile(
     r"^(?:[^\n]*: )?[\w.]*(?:MemoryError|OutOfMemory(?:Error)?)\b|exit code 137|Container killed by YARN"
@@ -82,9 +84,20 @@ def text_of(error: Exception) -> str:
         return f"{type(error).__name__}: Spark's JVM ended"
 
 
-def job_error(text: str) -> StoreError:
-    """Return the error for a job that Spark gave up with this message."""
+def job_error(text: str, spills: Mapping[str, str] | None = None) -> StoreError:
+    """Return the error for a job that Spark gave up with this message; ``spills``: as ``workers.spill_directories`` returns."""
     cause = cause_of(text)
+    if _FULL.search(text):
+        on = _HOST.search(text)
+        host = on[1] if on else ""
+        where = ", ".join(filter(None, (host, (spills or {}).get(host) or (spills or {}).get(""))))
+        hint = (
+            "free some space there, or name a larger directory: --spark-conf spark.local.dir=/path; where a cluster's workers have their "
+            "own, SPARK_LOCAL_DIRS of these"
+        )
+        return DiskFull(
+            f"a disk on which Spark keeps what waits is full: {cause}{where and f' (on {where})'}", hint=hint
+        )
     if _OUT_OF_MEMORY.search(text):
         hint = "give executors more with --spark-conf spark.executor.memoryOverhead=2g, or less to do at once"
         return LimitExceeded(f"a Spark worker ran out of memory: {cause}", hint=hint, out_of_memory=True)

@@ -10,6 +10,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -112,6 +113,7 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:  # Any: JSON
         "version": ".".join(map(str, sys.version_info[:2])),
         "missing": [module for module in request["modules"] if not has(module)],
         "code": code_digest(request["package"]),
+        "spill": next(filter(None, map(os.environ.get, ("SPARK_EXECUTOR_DIRS", "LOCAL_DIRS", "SPARK_LOCAL_DIRS"))), ""),
         "files": [first_bytes(path, end) for path, end in request["files"]],
     }
 
@@ -159,6 +161,15 @@ def prepare_workers(
         seen = _PREPARED[session] = set()
         _THERE[session] = there
     seen.update(files)
+
+
+def spill_directories(session: SparkSession) -> dict[str, str]:
+    """Return host → the directories in which its executors keep what they have no memory for; "": of a host that is called otherwise."""
+    found = {
+        one.host: re.sub(r"/spark-[0-9a-f-]{36}[^,]*", "", one.has.get("spill", "")) for one in _THERE.get(session, ())
+    }
+    everywhere = {*found.values()} or {session.conf.get("spark.local.dir", None) or ""}
+    return {"": everywhere.pop() if len(everywhere) == 1 else ""} | found
 
 
 def _file_of_each_folder(pieces: Iterable[FileRange]) -> dict[str, tuple[str, int]]:

@@ -27,7 +27,7 @@ from pulsar_admin.store.codec.entry import RECORD_MAX_BYTES, find_digest_type
 from pulsar_admin.store.codec.entrylog import HEADER_BYTES, decode_header
 from pulsar_admin.store.codec.proof import Proofs
 from pulsar_admin.store.errors import EntryLogCorrupt, JournalCorrupt, SourceChanged, Unsupported
-from pulsar_admin.store.files import open_file
+from pulsar_admin.store.files import NotRegular, open_file
 from pulsar_admin.store.kernels import records as kernel
 from pulsar_admin.store.kernels.compiled import METER
 from pulsar_admin.store.names import FileKind
@@ -456,7 +456,9 @@ def _translated(path: str) -> Iterator[None]:
         ) from error
     except OSError as error:
         raise EntryLogCorrupt(
-            f"{path} cannot be read: {error.strerror}", hint="check the disk and the file's permissions", path=path
+            f"{path} cannot be read: {error.strerror}",
+            hint="" if isinstance(error, NotRegular) else "check the disk and the file's permissions",
+            path=path,
         ) from error
 
 

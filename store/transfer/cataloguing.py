@@ -220,7 +220,8 @@ def _new_row(store: Store, file_id: int, file: BookieFile, mode: FileMode, stran
 def place(store: Store, path: Path, file_id: int, mode: FileMode) -> Path:
     """Copy or link a file into the store if the mode asks, replacing an older copy; return the path for the catalogue."""
     if mode is FileMode.REFERENCED:
-        return path.resolve()
+        found, root = path.resolve(), store.path.resolve()
+        return found.relative_to(root) if found.is_relative_to(root) else found
     if url := url_of(path):
         raise InvalidValue(
             f"{shown_path(url)} stays where it is: only files of this machine are linked or copied into a store",

@@ -24,7 +24,7 @@ from pulsar_admin.store.engine.spark_session import (
     open_session,
 )
 from pulsar_admin.store.engine.workers import _ask, _check_files, _check_python, _Found, answer, wait_for
-from pulsar_admin.store.errors import LimitExceeded, MissingComponent, NotOnWorkers, Refused, StoreError
+from pulsar_admin.store.errors import DiskFull, LimitExceeded, MissingComponent, NotOnWorkers, Refused, StoreError
 from tests.conftest import Cli
 from tests.spark.servers import bare_python
 
@@ -38,6 +38,13 @@ Caused by: org.apache.spark.SparkException: Python worker exited unexpectedly (c
 \tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator$$anonfun$1.applyOrElse(PythonRunner.scala:612)
 Caused by: java.io.EOFException: null
 """
+_FULL = """An error occurred while calling o82.getResult.
+: org.apache.spark.SparkException: Exception thrown in awaitResult:
+\tat org.apache.spark.util.SparkThreadUtils$.awaitResult(SparkThreadUtils.scala:70)
+Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times, most recent failure: \
+Lost task 0.0 in stage 0.0 (TID 0) (localhost executor driver): java.io.IOException: No space left on device
+\tat java.base/java.io.FileOutputStream.writeBytes(Native Method)
+"""  # Spark 4.3, spark.local.dir on a tmpfs of 6 MB
 _NO_PACKAGE = """[UDF_USER_CODE_ERROR.GENERIC] Execution of the function failed. SQLSTATE: 39000
 org.apache.spark.api.python.PythonException: Traceback (most recent call last):
   File "/usr/lib/spark/python/pyspark/worker.py", line 1225, in main
@@ -106,6 +113,20 @@ CAUSES = {
     "a bug": (_BUG, Refused, "RuntimeError: odd"),
     "other": ("[INTERNAL] odd", Refused, "[INTERNAL] odd"),
 }
+
+
+@pytest.mark.parametrize(
+    ("spills", "where"),
+    [
+        ({"": "/tmp", "localhost": "/spill"}, " (on localhost, /spill)"),
+        ({"": "/tmp", "other": "/spill"}, " (on localhost, /tmp)"),
+        ({"": ""}, " (on localhost)"),
+    ],
+)
+def test_a_full_disk_of_an_executor_is_told_with_its_place(spills: dict[str, str], where: str) -> None:
+    error = job_error(_FULL, spills)
+    assert type(error) is DiskFull
+    assert error.message.endswith(f"is full: IOException: No space left on device{where}")
 
 
 @pytest.mark.parametrize(("text", "kind", "says"), CAUSES.values(), ids=CAUSES)

@@ -167,7 +167,7 @@ def test_a_store_reads_logs_where_they_are(
     logs = [*path.glob("remote/*/*/*.log")]
     assert len(logs) == sum(log.stat().st_size > 0 for log in FOLDER.glob("*.log"))
     assert sum(log.stat().st_blocks * 512 for log in logs) < 50_000 < sum(log.stat().st_size for log in logs)
-    asked: list[int] = []
+    path, asked = path.rename(tmp_path / "moved"), list[int]()
     read = urls._read
     monkeypatch.setattr(urls, "_read", lambda url, start, count: (asked.append(count), read(url, start, count))[1])
     for question in ("store index --rebuild --format json", "ledgers verify", "topics read public/default/plain"):
