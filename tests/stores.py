@@ -21,6 +21,8 @@ from pulsar_admin.store.history.as_of import Moment, read_tree_at
 from pulsar_admin.store.history.servers import parse_place
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.names import parse_topic
+from pulsar_admin.store.sources.cluster import make_layout, open_metadata
+from pulsar_admin.store.sources.given_bookies import parse_bookie
 from pulsar_admin.store.sources.layout import read_standalone_layout
 from pulsar_admin.store.sources.rocksdb import apply_changes, lock_database, open_for_reading
 from pulsar_admin.store.transfer.imports import ImportOptions, ImportResult, Warn, import_layout
@@ -71,6 +73,29 @@ def narrow() -> Path:
         import_standalone(source, path, ImportOptions(now_ms=NOW_MS), lambda _: None)
 
     return _made("narrow", make)
+
+
+@lru_cache
+def lived() -> Path:
+    """Return the store of the cluster that has lived: its ZooKeeper, and the three bookies that stayed."""
+    clean = world("lived") / "clean"
+    return _made(
+        world("lived").name,
+        lambda path: import_layout(
+            make_layout(
+                open_metadata(str(clean / "zookeeper")),
+                [parse_bookie(lived_bookie(folder)) for folder in sorted(clean.glob("bookie*"))],
+            ),
+            path,
+            ImportOptions(now_ms=NOW_MS),
+            lambda _: None,
+        ),
+    )
+
+
+def lived_bookie(folder: Path) -> str:
+    """Return the words for ``--bookie`` that give what is in a bookie's folder: disks whose names say nothing."""
+    return ",".join(str(current.parent) for current in sorted(folder.rglob("current")))
 
 
 def _made(name: str, make: Callable[[Path], object]) -> Path:

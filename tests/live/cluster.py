@@ -171,12 +171,12 @@ class Cluster(Admin):
             **({configuration: str(path)} if configuration else {}),
         }
 
-    def start(self) -> float:
-        """Start everything and wait until the broker answers; the seconds it took."""
+    def start(self, *bookies: int) -> float:
+        """Start everything, of the bookies only these if any are named, and wait until the broker answers; the seconds it took."""
         begin = time.monotonic()
         self.start_zookeeper()
         self._initialize()
-        self.start_bookies()
+        self.start_bookies(*bookies)
         self.start_broker()
         return time.monotonic() - begin
 

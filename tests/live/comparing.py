@@ -50,16 +50,19 @@ def moved(before: Facts, after: Facts) -> dict[str, tuple[Any, Any]]:
 
 
 def first_unacknowledged(rows: list[list[Any]], cursor: dict[str, Any]) -> tuple[int, int] | None:
-    """The first (ledger, entry) a consumer of this cursor gets: after its mark-delete and in none of its ranges."""
+    """The first (ledger, entry) a consumer of this cursor gets."""
+    return next(iter(unacknowledged(rows, cursor)), None)
+
+
+def unacknowledged(rows: list[list[Any]], cursor: dict[str, Any]) -> list[tuple[int, int]]:
+    """Every (ledger, entry) a consumer of this cursor gets: after its mark-delete and in none of its ranges."""
     ranges = [_range(text) for text in cursor["individuallyDeletedMessages"].strip("[]").split(",") if text]
     mark_delete = _position(cursor["markDeletePosition"])
-    positions = sorted({(row[0], row[1]) for row in rows})
-    waiting = (
+    return [
         position
-        for position in positions
+        for position in sorted({(row[0], row[1]) for row in rows})
         if position > mark_delete and not any(low < position <= high for low, high in ranges)
-    )
-    return next(waiting, None)
+    ]
 
 
 def _range(text: str) -> tuple[tuple[int, int], tuple[int, int]]:

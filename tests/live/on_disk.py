@@ -65,17 +65,15 @@ def _is_written(said: dict[str, Any], info: dict[str, Any], files: Sequence[byte
     mark_delete = _place(said["markDeletePosition"])
     broker = Standing(mark_delete, _entries(_ranges(said["individuallyDeletedMessages"])), said["properties"])
     ledger_id = info["cursorsLedgerId"]
-    if said["cursorLedger"] not in (-1, ledger_id):
+    # Where the cursor's ledger was fenced, its state went into the metadata, and the broker still names that ledger.
+    if said["cursorLedger"] not in (-1, ledger_id) and said["state"] != "NoLedger":
         return False
     if ledger_id < 0:
         at = info["markDelete"]
-        ranges = [
-            (_pair(one["lowerEndpoint"]), _pair(one["upperEndpoint"]))
-            for one in info.get("individualDeletedMessages") or ()
-        ]
-        return broker == Standing(_pair(at), _entries(ranges), info.get("properties") or {})
+        ranges = [(_pair(one["from"]), _pair(one["to"])) for one in info.get("individualDeletedMessages") or ()]
+        return broker == _stands(_pair(at), _entries(ranges), info.get("properties") or {})
     entry_id, payload = max(_entries_of(ledger_id, files), default=(-1, b""))
-    if said["cursorLedger"] >= 0 and said["cursorLedgerLastEntry"] != entry_id:
+    if said["cursorLedger"] == ledger_id and said["cursorLedgerLastEntry"] != entry_id:
         return False
     return bool(payload) and broker == _standing(PositionInfo.FromString(payload))
 
@@ -165,7 +163,12 @@ def _standing(info: PositionInfo) -> Standing:
         if word >> bit & 1
     }
     properties = {one.name: one.value for one in info.properties}
-    return Standing((info.ledgerId, info.entryId), _entries(ranges) | bits, properties)
+    return _stands((info.ledgerId, info.entryId), _entries(ranges) | bits, properties)
+
+
+def _stands(mark_delete: Place, acknowledged: frozenset[Place], properties: dict[str, int]) -> Standing:
+    """A broker that is told to reset a cursor writes the ranges that it had, too: those up to the position count for nothing."""
+    return Standing(mark_delete, frozenset(place for place in acknowledged if place > mark_delete), properties)
 
 
 def _ranges(text: str) -> list[tuple[Place, Place]]:

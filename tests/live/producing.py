@@ -13,6 +13,7 @@ import random
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
@@ -112,26 +113,26 @@ def consume(client: pulsar.Client, consuming: Consuming, seed: int) -> None:
     consumer.close()  # sends the acknowledgements that were grouped
 
 
+def iter_messages(client: pulsar.Client, topic: str) -> Iterator[pulsar.Message]:
+    """Every message of one topic, as a reader from its beginning gets them."""
+    reader = client.create_reader(f"persistent://{topic}", pulsar.MessageId.earliest)
+    while reader.has_message_available():
+        yield reader.read_next(RECEIVE_MS)
+    reader.close()
+
+
 def read_rows(client: pulsar.Client, topic: str) -> list[list[Any]]:
     """Every message of one topic: ledger, entry, batch index or -1, publish ms, SHA-1 of the payload, producer."""
     rows = []
-    reader = client.create_reader(f"persistent://{topic}", pulsar.MessageId.earliest)
-    while reader.has_message_available():
-        message = reader.read_next(RECEIVE_MS)
+    for message in iter_messages(client, topic):
         row = _row(message.message_id(), message.data())
         rows.append([*row[:3], message.publish_timestamp(), row[3], message.producer_name()])
-    reader.close()
     return rows
 
 
 def read_payloads(client: pulsar.Client, topic: str) -> list[bytes]:
     """The payload of every message of one topic."""
-    reader = client.create_reader(f"persistent://{topic}", pulsar.MessageId.earliest)
-    found = []
-    while reader.has_message_available():
-        found.append(reader.read_next(RECEIVE_MS).data())
-    reader.close()
-    return found
+    return [message.data() for message in iter_messages(client, topic)]
 
 
 def receive_first(client: pulsar.Client, topic: str, subscription: str, *, comes: bool = True) -> list[Any] | None:
