@@ -46,6 +46,7 @@ PAGE_ROWS = 1000
 _LIVE_SECONDS = 1.0
 """Rows of a streamed table that are laid out together; memory stays bounded by them."""
 _UNLIMITED = 1_000_000
+_SCREEN_ROWS = 20
 _LINES_AT_ONCE = 1 << 12
 
 Plain = str | Callable[[Any], str]  # Any: the result's own type
@@ -142,7 +143,13 @@ def emit_document(writer: Writer, document: object, style: Style) -> None:
     elif form == "table" and not style.columns:
         told = told_fields(to_json(document)) if writer.stream.isatty() else None
         columns = TOLD if told else (TOLD[0], Column("VALUE", lambda pair: _value_text(*pair)))
-        _emit_table(writer, told or _leaves(to_json(document)), Style("table", style.color, columns))
+        said = [(key, value) for key, value in told or () if "." not in key or value not in NOTHING]
+        is_cut = told is not None and len(said) < len(told) > _SCREEN_ROWS
+        _emit_table(
+            writer, said if is_cut else told or _leaves(to_json(document)), Style("table", style.color, columns)
+        )
+        if is_cut:
+            writer.write("\nParts that say nothing (0, -1, false) are left out; -o json has all.\n")
     else:
         emit_records(writer, [document], style)
 
@@ -235,6 +242,8 @@ def _told_text(key: str, value: object) -> str:
 
 TOLD = (Column("FIELD", lambda pair: pair[0]), Column("VALUE", lambda pair: _told_text(*pair), "prose"))
 """The columns of ``told_fields``."""
+NOTHING = (0, -1, False, "None", None)
+"""What counters, rates and flags say of nothing."""
 
 
 def _record_text(record: object, style: Style) -> str:

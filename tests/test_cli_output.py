@@ -596,6 +596,16 @@ def test_lists_on_a_terminal_fold_no_name_and_leave_out_what_is_sound(cli: Cli) 
     ]
 
 
+def test_a_long_answer_on_a_terminal_leaves_out_parts_that_say_nothing(cli: Cli) -> None:
+    info = json.loads(cli("--store", imported("small", "crashed"), "ledgers", "info", "9", "-o", "json").stdout)
+    shown = of_store("ledgers", "info", "9", "--color", "never")
+    rows = dict(line.split(maxsplit=1) for line in shown.splitlines()[1:-2] if line[0] != " " and " " in line)
+    assert info["coverage"]["underReplicated"] == info["indexed"]["firstEntryId"] == 0
+    assert not {"coverage.underReplicated", "indexed.firstEntryId", "coverage.bookies.0.gone"} & rows.keys()
+    assert rows["entries"] == rows["indexed.entries"] == str(info["entries"])
+    assert shown.splitlines()[-1] == "Parts that say nothing (0, -1, false) are left out; -o json has all."
+
+
 def test_usage_on_a_terminal_sums_to_what_a_pipe_has(cli: Cli) -> None:
     owners = json.loads(cli("--store", imported("small", "crashed"), "store", "usage", "-o", "json").stdout)
     total = of_store("store", "usage", "--color", "never").splitlines()[-1].split()

@@ -94,7 +94,6 @@ def stats(app: App, selection: TopicSelection, options: TopicOptions, precise: b
     return _in_words(answer(app, selection, lambda topic: topic.stats(**wanted), _STATS_COLUMNS, redact=options.redact))
 
 
-_NOTHING = (0, -1, False, "None", None)
 _OF_SUBSCRIPTION = (
     Column("SUBSCRIPTION", "name"),
     Column("BACKLOG", "msgBacklog", "number"),
@@ -111,11 +110,11 @@ def _in_words(result: Result) -> Result:
         return result
 
     def screen(_: int) -> Iterator[str | Table]:
-        from pulsar_admin.output import TOLD, told_fields
+        from pulsar_admin.output import NOTHING, TOLD, told_fields
 
         document = to_json(result.value)
         subscriptions = [{"name": name, **one} for name, one in document.pop("subscriptions", {}).items()]
-        told = [(key, value) for key, value in told_fields(document) if value not in _NOTHING]
+        told = [(key, value) for key, value in told_fields(document) if value not in NOTHING]
         if told:
             yield Table(told, TOLD)
         if subscriptions:
