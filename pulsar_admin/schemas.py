@@ -26,8 +26,8 @@ _UNITS = (
         "milliseconds",
         "(Millis?|Mills|Ms|Early)$|^(oldestAge|tickTime|width|delay|tolerance|maxBackwards|offset(Min|Max|Median))$",
     ),
-    ("entries", "^messagesConsumedCounter$|^entries(?!PerLedger)|Entries$|^numberOfEntries|^(msgBacklog|backlog$)"),
-    ("messages", r"^messages|Messages$|^msg\w*(Counter|Delayed)$|MsgCount$"),
+    ("entries", "^messagesConsumedCounter$|^entries(?!PerLedger)|Entries$|^numberOfEntries|^msgBacklog"),
+    ("messages", r"^messages|Messages$|^totalMsgExpired$|^msgInReplay$|^msg\w*(Counter|Delayed)$|MsgCount$"),
     ("bytes", "^(?!dispatchThrottled).*Bytes|^bytes|^(?!batch|originalBatch|ongoingTxn).*[sS]ize$|^length$"),
     (
         _TIMES,
@@ -36,11 +36,39 @@ _UNITS = (
     ("percent", "^percent$"),
 )
 """Units and the JSON keys of numbers that have them; the first that fits counts."""
+_UNITS_OF_COMMANDS = (
+    ("delayed build", "messages", "added|removed"),
+    ("delayed build", "entries", "read|missing|unreadable"),
+    ("delayed histogram", _TIMES, "start"),
+    ("delayed status", "bytes", "memory"),
+    ("delayed verify", "messages", "waiting|stale|indexed|inBuckets|outside"),
+    (
+        "ledgers (info|underreplicated)",
+        "entries",
+        "damaged|differing|expected|held|lost|missing|outside|short|underReplicated|unknown",
+    ),
+    ("namespaces get-backlog-quotas", "bytes", "limit"),
+    ("namespaces policies", "bytes", "offload_threshold"),
+    ("nacks plan|topics timeline", "milliseconds", "bucket"),
+    ("overview", "bytes", "cursor|open-ledger|retention|trim"),
+    ("overview|store info", "bytes", "entryLogs|journals|leftovers|meta|payload"),
+    ("resource-quotas get", "MB", "memory"),
+    ("store usage", "bytes", "dead|live|other"),
+    (".* get-persistence", "per second", "managedLedgerMaxMarkDeleteRate"),
+    (".* get-subscribe-rate", "per ratePeriodInSecond", "subscribeThrottlingRatePerConsumer"),
+    ("topics (describe|subscriptions)", "bytes", "backlog"),
+    ("topics (describe|subscriptions)", "messages", "unread"),
+    ("topics skew", "entries", "futureDated|inversions|late"),
+    ("topics subscription-history", "entries", "acknowledged|reopened"),
+)
+"""Commands, and the units of their numbers under keys that say something else, or nothing, elsewhere."""
 
 
-def unit_of(key: str) -> str:
-    """Return the unit of the numbers under a JSON key; empty for plain counts, ids and what differs between commands."""
-    return next((unit for unit, pattern in _UNITS if re.search(pattern, key)), "")
+def unit_of(key: str, path: str = "") -> str:
+    """Return the unit of the numbers under a JSON key of the command at ``path``; empty for plain counts and ids, and, without the
+    command, for what differs between commands."""
+    own = (unit for of, unit, keys in _UNITS_OF_COMMANDS if re.fullmatch(of, path) and re.fullmatch(keys, key))
+    return next(own, "") or next((unit for unit, pattern in _UNITS if re.search(pattern, key)), "")
 
 
 def schema_of(path: str, description: str = "") -> dict[str, Any]:  # Any: JSON values
@@ -58,7 +86,7 @@ def schema_of(path: str, description: str = "") -> dict[str, Any]:  # Any: JSON 
     if f"#/$defs/{_CHANGE}" in json.dumps(schema):
         schema["$defs"] = {_CHANGE: found[_CHANGE]}
     for key, number in _numbers_in(schema):
-        if unit := unit_of(key):
+        if unit := unit_of(key, path):
             number["description"] = unit
     return schema
 
@@ -72,7 +100,7 @@ def units_in(path: str) -> str:
     schema.pop("$defs", None)
     found: dict[str, list[str]] = {}
     for key in dict.fromkeys(key for key, _ in _numbers_in(schema)):
-        if unit := unit_of(key):
+        if unit := unit_of(key, path):
             found.setdefault(unit, []).append(f"`{key}`")
     if sum(map(len, found.values())) > _MANY:
         return "`--schema` names the unit of each number"

@@ -52,16 +52,24 @@ def test_every_command_has_a_schema() -> None:
         jsonschema.Draft202012Validator.check_schema(schema_of(name))
 
 
-def mistimed(value: Json) -> Iterator[str]:
-    """Yield the keys of numbers whose size contradicts their unit: those times are of 2020 and 2026, 1.6e12 and 1.8e12 ms after 1970."""
+def mistimed(value: Json, path: str) -> Iterator[str]:
+    """Yield the keys of numbers that contradict their unit: the times are of 2020 and 2026, 1.6e12 and 1.8e12 ms after 1970."""
     if isinstance(value, list):
         for one in value:
-            yield from mistimed(one)
+            yield from mistimed(one, path)
     elif isinstance(value, dict):
         for key, one in value.items():
-            yield from mistimed(one)
-            if type(one) is int and one > 0 and (1.5e12 < one < 2e12) != ("since 1970" in unit_of(key)):
-                yield f"{key} {one}: {unit_of(key) or 'no unit'}"
+            yield from mistimed(one, path)
+            if type(one) is int and one > 0 and (1.5e12 < one < 2e12) != ("since 1970" in unit_of(key, path)):
+                yield f"{key} {one}: {unit_of(key, path) or 'no unit'}"
+
+
+def test_a_unit_is_that_of_the_command() -> None:
+    found = schema_of("topics subscriptions")["items"]["properties"]
+    assert (found["backlog"]["description"], found["backlogEntries"]["description"]) == ("bytes", "entries")
+    assert unit_of("dead", "store usage") == "bytes"
+    assert unit_of("bucket", "topics timeline") == "milliseconds"
+    assert not unit_of("bucket")
 
 
 @pytest.mark.parametrize(("name", "state"), WORLDS)
@@ -75,7 +83,7 @@ def test_other_worlds_are_as_it_says(name: str, state: str, cli: Cli) -> None:
         elif result.stdout.strip():
             value = json.loads(result.stdout)
             found += faults(path, value)
-            found += [f"{path}: {fault}" for fault in sorted(set(mistimed(value)))]
+            found += [f"{path}: {fault}" for fault in sorted(set(mistimed(value, path)))]
     assert not found, "\n".join(found)
 
 
