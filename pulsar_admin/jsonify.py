@@ -100,7 +100,9 @@ def dump_json(value: object, *, pretty: bool) -> str:
     """Return a value (anything ``to_json`` takes) as JSON text; ``pretty`` is pulsar-admin's layout, two blanks and `` : ``."""
     plain = to_json(value)
     if pretty:
-        return _pretty(plain, "\n")
+        out: list[str] = []
+        _pretty(plain, "\n", out)
+        return "".join(out)
     return json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -115,27 +117,41 @@ def message_id_json(position: Position, partition_index: int) -> dict[str, int]:
     return {**position_json(position.entry, partition_index), "batchIndex": -1, "batchSize": 0}
 
 
-def _pretty(value: Any, margin: str) -> str:  # Any: a JSON value
-    """Return a value as Jackson's ``DefaultPrettyPrinter`` writes it: ``[ 1, 2 ]``, ``{ }``.
+def _pretty(value: Any, margin: str, out: list[str]) -> None:  # Any: a JSON value
+    """Add a value as Jackson's ``DefaultPrettyPrinter`` writes it: ``[ 1, 2 ]``, ``{ }``.
 
     ``margin`` is a line break and blanks. Containers without containers inside are written by one call of the C
-    encoder, whose separator contains the margin.
+    encoder, whose separator contains the margin. Pieces are joined once: a text of megabytes is copied no more often.
     """
     if not isinstance(value, (dict, list)):
-        return json.dumps(value, ensure_ascii=False)
+        out.append(json.dumps(value, ensure_ascii=False))
+        return
     if not value:
-        return "{ }" if isinstance(value, dict) else "[ ]"
+        out.append("{ }" if isinstance(value, dict) else "[ ]")
+        return
     inner = margin + "  "
     if isinstance(value, dict):
         if _PLAIN.issuperset(map(type, value.values())):
-            return f"{{{inner}{_flat(value, inner)[1:-1]}{margin}}}"
-        pairs = (f"{json.dumps(key, ensure_ascii=False)} : {_pretty(item, inner)}" for key, item in value.items())
-        return f"{{{inner}{f',{inner}'.join(pairs)}{margin}}}"
+            out += f"{{{inner}", _flat(value, inner)[1:-1], f"{margin}}}"
+            return
+        before = f"{{{inner}"
+        for key, item in value.items():
+            out.append(f"{before}{json.dumps(key, ensure_ascii=False)} : ")
+            _pretty(item, inner, out)
+            before = f",{inner}"
+        out.append(f"{margin}}}")
+        return
     if all(type(item) is dict and item and _PLAIN.issuperset(map(type, item.values())) for item in value):
         # No text has a line break in JSON, so this is where one object ends and the next begins.
         objects = _flat(value, inner)[2:-2].replace(f"}},{inner}{{", f"{margin}}}, {{{inner}")
-        return f"[ {{{inner}{objects}{margin}}} ]"
-    return f"[ {', '.join(_pretty(item, margin) for item in value)} ]"
+        out += f"[ {{{inner}", objects, f"{margin}}} ]"
+        return
+    before = "[ "
+    for item in value:
+        out.append(before)
+        _pretty(item, margin, out)
+        before = ", "
+    out.append(" ]")
 
 
 def _flat(value: Any, margin: str) -> str:  # Any: a JSON value

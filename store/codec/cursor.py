@@ -14,7 +14,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import compress, islice
-from typing import NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 from msgspec import Struct, field
 
@@ -35,13 +35,14 @@ class RangeColumns(Sequence[tuple[Position, Position]]):
     """Very many ranges, as numbers until one is asked for: 200,000 as positions cost ten times what decoding them does.
 
     ``parts``: (ledger id, edges), ledgers ascending; edges ascend, too: the lower entry of a range, its upper one, the next lower one …
-    Equal to a tuple of the same ranges.
+    Equal to a tuple of the same ranges. ``kept``: what was last made of them for a topic and a position, which is asked for again.
     """
 
-    __slots__ = ("parts",)
+    __slots__ = ("kept", "parts")
 
-    def __init__(self, parts: Sequence[tuple[int, Sequence[int]]]) -> None:
+    def __init__(self, parts: Sequence[tuple[int, list[int]]]) -> None:
         self.parts = tuple(parts)
+        self.kept: tuple[object, Position, Any] | None = None  # Any: intervals of ranks, of a higher floor
 
     def __len__(self) -> int:
         return sum(len(edges) for _, edges in self.parts) // 2

@@ -22,6 +22,7 @@ from pulsar_admin.store.codec.cursor import (
     decode_cursor_ledger,
 )
 from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.blocks import Block
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import Node, find_node, iter_children, iter_nodes, read_node
 from pulsar_admin.store.model.ledgers import find_metadata, find_sums, iter_blocks_of, read_ledger
@@ -233,15 +234,30 @@ def normal_ranges(topic: Topic, state: CursorState) -> Intervals:
     if not state.ranges:
         return ()
     if isinstance(state.ranges, RangeColumns):
-        return _of_columns(*_columns_of_ranks(topic, topic.place(state.mark_delete), state.ranges))
+        kept = state.ranges.kept
+        if kept is not None and kept[0] is topic and kept[1] == state.mark_delete:
+            found: Intervals = kept[2]
+            return found
+        starts: list[int] = []
+        ends: list[int] = []
+        for base, lowers, uppers in _parts_after(topic, state.mark_delete, state.ranges):
+            lows, highs = ([base + entry for entry in entries] for entries in (lowers, uppers))
+            if ends and ends[-1] == lows[0]:  # one interval from the ledger before into this one
+                del ends[-1], lows[0]
+            starts += lows
+            ends += highs
+        found = _packed(starts, ends)
+        state.ranges.kept = topic, state.mark_delete, found
+        return found
     ranges = [(low.ledger_id, low.entry_id, high.ledger_id, high.entry_id) for low, high in state.ranges]
     return merge_ranges(topic.ids, topic.ranks, topic.place(state.mark_delete), ranges)
 
 
-def _columns_of_ranks(topic: Topic, floor: int, ranges: RangeColumns) -> tuple[list[int], list[int]]:
-    """Return ``ranges`` from the rank ``floor`` on as the first ranks and the ends of merged intervals."""
-    starts: list[int] = []
-    ends: list[int] = []
+def _parts_after(
+    topic: Topic, mark_delete: Position, ranges: RangeColumns
+) -> Iterator[tuple[int, list[int], list[int]]]:
+    """Yield, of each ledger that has deleted entries after a position, the rank of entry 0 and the half-open intervals of entries."""
+    floor = topic.place(mark_delete)
     for ledger_id, edges in ranges.parts:
         index = bisect_left(topic.ids, ledger_id)
         if topic.ids[index : index + 1] != [ledger_id]:
@@ -249,16 +265,10 @@ def _columns_of_ranks(topic: Topic, floor: int, ranges: RangeColumns) -> tuple[l
         before, end = topic.ranks[index : index + 2]
         lowers, uppers = edges[::2], edges[1::2]
         first, last = bisect_left(uppers, max(floor - before, 0)), bisect_left(lowers, end - before - 1)
-        lows = [before + 1 + entry for entry in lowers[first:last]]
-        highs = [before + 1 + entry for entry in uppers[first:last]]
-        if not lows:
-            continue
-        lows[0], highs[-1] = max(lows[0], floor), min(highs[-1], end)
-        if ends and ends[-1] == lows[0]:  # one interval from the ledger before into this one
-            del ends[-1], lows[0]
-        starts += lows
-        ends += highs
-    return starts, ends
+        lowers, uppers = lowers[first:last], uppers[first:last]
+        if lowers and floor < end:
+            lowers[0], uppers[-1] = max(lowers[0], floor - before - 1), min(uppers[-1], end - before - 1)
+            yield before + 1, lowers, uppers
 
 
 def merge_ranges(
@@ -274,7 +284,12 @@ def merge_ranges(
 
 def backlog_entries(topic: Topic, state: CursorState) -> int:
     """Return the entries after the mark-delete position that are not individually deleted."""
-    return topic.entries_after(state.mark_delete) - count_ranks(normal_ranges(topic, state))
+    if isinstance(state.ranges, RangeColumns):
+        parts = _parts_after(topic, state.mark_delete, state.ranges)
+        deleted = sum(sum(uppers) - sum(lowers) for _, lowers, uppers in parts)
+    else:
+        deleted = count_ranks(normal_ranges(topic, state))
+    return topic.entries_after(state.mark_delete) - deleted
 
 
 def backlog_size_bytes(topic: Topic, mark_delete: Position) -> int:
@@ -408,6 +423,7 @@ class RankColumns(Sequence[tuple[int, int]]):
 Intervals = tuple[tuple[int, int], ...] | RankColumns
 """Half-open intervals of ranks (``Topic.rank``), ascending, disjoint."""
 _MANY = 1000
+_JOINED = 64  # blocks: 65,536 entries
 
 
 def _columns(intervals: Intervals) -> tuple[list[int], list[int]]:
@@ -421,6 +437,10 @@ def _of_columns(starts: list[int], ends: list[int]) -> Intervals:
     if not all(map(lt, starts, ends)):
         keep = [*map(lt, starts, ends)]
         starts, ends = [*compress(starts, keep)], [*compress(ends, keep)]
+    return _packed(starts, ends)
+
+
+def _packed(starts: list[int], ends: list[int]) -> Intervals:
     return RankColumns(starts, ends) if len(starts) > _MANY else tuple(zip(starts, ends, strict=True))
 
 
@@ -519,6 +539,18 @@ def parts_of(topic: Topic, intervals: Intervals) -> tuple[tuple[int, int, int], 
     return tuple(part for start, end in intervals for part in iter_ledger_parts(topic, start, end))
 
 
+def _joined(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Yield blocks, some of those that go on in each other as one."""
+    run: list[Block] = []
+    for block in blocks:
+        if run and (len(run) == _JOINED or not run[-1].goes_on_in(block)):
+            yield Block.joined(run)
+            run = []
+        run.append(block)
+    if run:
+        yield Block.joined(run)
+
+
 def _ledger_extent(
     txn: Txn, topic: Topic, ledger_id: int, before: int, firsts: list[int], ends: list[int]
 ) -> tuple[int, int]:
@@ -534,7 +566,8 @@ def _ledger_extent(
         return sums.messages + entries - sums.entries, sums.payload_bytes
     here, messages, size_bytes = 0, 0, 0
     done = 0
-    for block in iter_blocks_of(txn, ledger_id, firsts[0] - before, ends[-1] - before - 1):
+    found_blocks = iter_blocks_of(txn, ledger_id, firsts[0] - before, ends[-1] - before - 1)
+    for block in found_blocks if len(firsts) < _MANY else _joined(found_blocks):
         done = bisect_right(ends, before + block.entry_id(0), done)
         after = bisect_right(firsts, before + block.entry_id(len(block) - 1), done)
         if done == after:
@@ -554,5 +587,5 @@ def _ledger_extent(
             if isinstance(counts, int)
             else sum(sum(counts[low:high]) for low, high in zip(lows, highs, strict=True))
         )
-        size_bytes += block.payload_between(lows, highs)
+        size_bytes += block.payload_between(lows, highs, found)
     return messages + entries - here, size_bytes
