@@ -299,12 +299,25 @@ def forgotten(record: Record) -> None:
     record["segments"]["2"]["parentIds"] = []
 
 
+def circled(record: Record) -> None:
+    """Each names the other as parent and as child."""
+    record["segments"]["0"]["parentIds"] = [2]
+    record["segments"]["2"]["childIds"] += [0]
+
+
+def shared(record: Record) -> None:
+    for number in "01":
+        record["segments"][number]["legacyTopicName"] = "persistent://acme/n/b"
+
+
 DAMAGED: list[tuple[Callable[[Record], None], dict[str, str]]] = [
     (narrowed, {"segment-hashes": "no segment has the hashes 7000 to 7fff", "segment-missing": "0000-6fff-3"}),
     (widened, {"segment-hashes": "segments 3 and 4 have the hashes 7000 to 7fff", "segment-missing": "7000-ffff-4"}),
     (orphaned, {"segment-relations": "segment 3 has the parent 9, which is not in the record"}),
     (reopened, {"segment-hashes": "segments 2 and 3", "segment-not-sealed": "terminated, and the record says ACTIVE"}),
     (forgotten, {"segment-unlisted": "does not list it"}),
+    (circled, {"segment-relations": "they go in a circle"}),
+    (shared, {"segment-relations": "segments 0 and 1 are the same ledger, persistent://acme/n/b"}),
 ]
 
 

@@ -60,7 +60,7 @@ def expand_scalable(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
 
     Raises TopicNotFound, MetadataCorrupt.
     """
-    return tuple(one.topic for one in read_scalable(txn, name).segments)
+    return tuple(dict.fromkeys(one.topic for one in read_scalable(txn, name).segments))
 
 
 def in_one_order(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.scalable import ScalableFacts, SegmentFacts, iter_untiled
+from pulsar_admin.store.names import TopicName
 from pulsar_admin.store.rules.finding import Severity
 from pulsar_admin.store.rules.rule import Evidence, Rules
 from pulsar_admin.store.wording import counted, listed, plural
@@ -54,8 +55,8 @@ def _hashes(facts: ClusterFacts) -> Iterator[Evidence]:
     "segment-relations",
     Severity.WARNING,
     "Segments of a scalable topic do not agree on their parents and children",
-    "A segment names a parent or child that the record does not have or that does not name it, or has children while producers still"
-    " write to it.",
+    "A segment names a parent or child that the record does not have or that does not name it, has children while producers still"
+    " write to it, comes before its own parent, or has the ledger of another.",
     "Consumers wait for a parent to be consumed before they get its children: with a wrong parent they get messages of a key in the wrong"
     " order, or never.",
     _LOOK,
@@ -75,9 +76,16 @@ def _relations(facts: ClusterFacts) -> Iterator[Evidence]:
 def _wrong_relations(one: ScalableFacts) -> Iterator[str]:
     segments = () if one.record is None else one.record.segments
     by_id = {segment.segment_id: segment for segment in segments}
-    for segment in segments:
+    by_ledger: dict[TopicName, int] = {}
+    passed: set[int] = set()
+    for segment in segments:  # parents first, as far as there is such an order
+        passed.add(segment.segment_id)
+        if by_ledger.setdefault(segment.topic, segment.segment_id) != segment.segment_id:
+            yield f"segments {by_ledger[segment.topic]} and {segment.segment_id} are the same ledger, {segment.topic}"
         for parent_id in segment.parents:
             parent = by_id.get(parent_id)
+            if parent_id == segment.segment_id or (parent is not None and parent_id not in passed):
+                yield f"segment {segment.segment_id} comes after its parent {parent_id}, and before it: they go in a circle"
             if parent is None:
                 yield f"segment {segment.segment_id} has the parent {parent_id}, which is not in the record"
             elif segment.segment_id not in parent.children:
