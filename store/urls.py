@@ -112,6 +112,8 @@ def file_info(path: str) -> tuple[int, float]:
     with translated(path):
         system, inner = file_system_of(path)
         attributes = system.get_file_info(inner)
+        if attributes.type.name == "NotFound":
+            raise FileNotFoundError(inner)
         return attributes.size or 0, (attributes.mtime_ns or 0) / 1e9
 
 

@@ -10,7 +10,14 @@ from types import TracebackType
 from pulsar_admin.store.codec.entry import RECORD_MAX_BYTES
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import LogFile, find_log, fingerprint
-from pulsar_admin.store.errors import EntryLogCorrupt, IndexCorrupt, NotWritable, SourceChanged
+from pulsar_admin.store.errors import (
+    EntryLogCorrupt,
+    IndexCorrupt,
+    NotWritable,
+    SourceChanged,
+    SourceNotFound,
+    StoreError,
+)
 from pulsar_admin.store.files import open_regular
 from pulsar_admin.store.urls import Opened, close_bytes, file_info, is_url, read_at, shown_path
 from pulsar_admin.store.wording import counted
@@ -138,9 +145,12 @@ class EntryFiles:
         if not is_url(place):
             return descriptor, log
         os.close(descriptor)
-        if file_info(place)[0] < log.next_offset:
+        state = _object_state(log, place)
+        if not state.holds_the_imported:
             raise SourceChanged(
-                f"{shown_path(place)} became shorter since import", hint="restore the object", path=place
+                f"{shown_path(place)} is {state}; it held {counted(log.records, 'record')} when it was imported",
+                hint="restore the object",
+                path=shown_path(place),
             )
         return place, log
 
@@ -179,9 +189,21 @@ def check_unchanged(descriptor: int, log: LogFile) -> bool:
     return True
 
 
-def file_state(log: LogFile, store_path: Path) -> FileState:
-    """Return how a catalogued file is now."""
-    return path_state(log, log.locate(store_path))
+def file_state(log: LogFile, store_path: Path, *, asks: bool = False) -> FileState:
+    """Return how a catalogued file is now; ``asks``: of one at a URL also whether the object is there."""
+    state = path_state(log, log.locate(store_path))
+    place = log.place(store_path) if asks else ""
+    return _object_state(log, place) if state is FileState.SAME and is_url(place) else state
+
+
+def _object_state(log: LogFile, url: str) -> FileState:
+    try:
+        grown_by = file_info(url)[0] - log.size_bytes
+    except SourceNotFound:
+        return FileState.MISSING
+    except StoreError:
+        return FileState.UNREADABLE
+    return FileState.GROWN if grown_by > 0 else FileState.CHANGED if grown_by else FileState.SAME
 
 
 def path_state(log: LogFile, path: Path) -> FileState:

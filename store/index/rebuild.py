@@ -76,7 +76,7 @@ class RebuildResult(Answer, frozen=True):
 
 def check_files(store: Store, logs: Sequence[LogFile]) -> None:
     """Raise SourceChanged unless every file can be read and is the imported one, which may have grown."""
-    states = [(log, file_state(log, store.path)) for log in logs]
+    states = [(log, file_state(log, store.path, asks=True)) for log in logs]
     lost = [f"{log.locate(store.path)} ({state})" for log, state in states if not state.holds_the_imported]
     if lost:
         raise SourceChanged(

@@ -157,6 +157,12 @@ class EngineScan(Struct, Generic[Part]):
                 hint="restore the file, or run: pulsar-admin store refresh",
                 path=part.path,
             ) from error
+        if is_url(part.path) and size < part.end:
+            raise SourceChanged(
+                f"{shown_path(part.path)} became shorter: expected {part.end} bytes or more, found {size}",
+                hint="copy the file there again",
+                path=shown_path(part.path),
+            )
         pieces = [piece for piece in plan_slices([(part.path, self.file_id, size)], cut) if piece.end > part.start]
         if part.kind != kind_of(part.path) and size:  # its name does not say what it is
             pieces = [FileRange(part.path, part.kind, self.file_id, part.start, size)]

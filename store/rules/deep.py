@@ -211,7 +211,7 @@ def _check_files(facts: DeepFacts) -> Iterator[Finding]:
             "continue it: pulsar-admin store refresh",
         )
         return
-    states = {log.file_id: file_state(log, store.path) for log in logs}
+    states = {log.file_id: file_state(log, store.path, asks=True) for log in logs}
     gone = {file_id for file_id, state in states.items() if not state.holds_the_imported}
     live = {log.file_id for log in logs if log.file_id not in gone and not _is_comparable(store, log)}
     logs = [log for log in logs if log.file_id not in gone]

@@ -179,6 +179,28 @@ def test_a_store_reads_logs_where_they_are(
     assert (tables.exit_code, "its bytes are at s3://***@logs/current/" in tables.stderr) == (6, True)
 
 
+@pytest.mark.parametrize("harm", ["gone", "cut"])
+def test_an_object_that_a_store_reads_and_that_is_not_as_it_was(harm: str, cli: Cli, tmp_path: Path) -> None:
+    """The index stays, and the object is named."""
+    store, log = tmp_path / "store", tmp_path / "bucket" / "0.log"
+    log.parent.mkdir()
+    shutil.copy(FOLDER / "0.log", log)
+    words = ("--metadata", FOLDER.parents[1] / "metadata", "--bookie", f"bk1={log.parent.as_uri()}")
+    cli("--store", store, "store", "import", "cluster", *words)
+    before = cli.on(store, "ledgers list").stdout
+    if harm == "gone":
+        log.unlink()
+    else:
+        os.truncate(log, log.stat().st_size // 2)
+    rebuilt = cli.on(store, "store index --rebuild")
+    assert (rebuilt.exit_code, "1 file cannot be indexed again" in rebuilt.stderr) == (6, True)
+    assert cli.on(store, "ledgers list").stdout == before
+    said = "missing" if harm == "gone" else "changed"
+    assert f"{log.as_uri()} is {said}; it held" in cli.on(store, "ledgers verify").stdout
+    deep = cli.on(store, "store check --deep")
+    assert (deep.exit_code, "1 file gone or changed" in deep.stdout) == (1, True)
+
+
 def test_gs(tmp_path: Path) -> None:
     """The server answers one request at a time, and Google's client leaves large ones open: a log that is not large."""
     log = tmp_path / "0.log"
