@@ -94,7 +94,7 @@ NEEDS: tuple[Need, ...] = (
         "to copy what is on disk: pulsar-admin store export zookeeper --help",
         "a running broker of Pulsar 5.0",
     ),
-    Need(("packages *",), "a running broker keeps packages in a storage of its own"),
+    Need(("packages *",), "packages are no metadata: a broker keeps them as files, or as streams of DistributedLog"),
     Need(
         (
             "bookkeeper bookieinfo",
