@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -77,6 +78,8 @@ _LOOK = 1_000
 """Entries before and after a place among which chunks of one message are looked for: other producers' may lie between them."""
 _EDGE = 2
 """Entries on each side of what is acknowledged of which one has to be a chunk: another producer's may be the next one."""
+_KEPT = 100_000
+"""Chunks of a topic that are remembered."""
 _HOLES = 5
 """Gaps between acknowledged entries whose edges are looked at."""
 
@@ -103,7 +106,7 @@ class CutMessage(Struct, frozen=True):
 
 def find_cut(reader: EntryReader, topic: Topic, pending: Intervals) -> CutMessage | None:
     """Return the first chunked message of which the backlog ``pending`` of ``topic`` has a part; reads few entries where it cuts none."""
-    chunks = _Chunks(reader, topic)
+    chunks = _chunks_of(reader, topic)
     for index, (start, end) in enumerate(islice(pending, _HOLES)):
         edges = (start, end) if index + 1 < len(pending) else (start,)
         if any(chunks.at(rank) for edge in edges for rank in range(edge - _EDGE, edge + _EDGE)):
@@ -113,22 +116,49 @@ def find_cut(reader: EntryReader, topic: Topic, pending: Intervals) -> CutMessag
     return None
 
 
+def _chunks_of(reader: EntryReader, topic: Topic) -> _Chunks:
+    """Return the chunks of a topic, kept until another one's are asked for: many subscriptions begin at the same entries."""
+    kept: _Chunks | None = reader.txn.memo.get(_chunks_of)
+    if kept is None or kept.topic is not topic:
+        kept = reader.txn.memo[_chunks_of] = _Chunks(reader, topic)
+    return kept
+
+
+class _Chunk(NamedTuple):
+    """A chunk of the message ``uuid``: which of how many, counted from 0."""
+
+    uuid: str
+    number: int
+    total: int
+    producer: str
+
+    @property
+    def is_last(self) -> bool:
+        return self.number + 1 >= self.total
+
+
 class _Chunks:
     """The chunks among the entries of a topic."""
 
     def __init__(self, reader: EntryReader, topic: Topic) -> None:
         self.topic = topic
         self._reader = reader
-        self._read: dict[int, EntryHeader | None] = {}
+        self._read: dict[int, _Chunk | None] = {}
         self._unread: set[int] = set()
 
-    def at(self, rank: int) -> EntryHeader | None:
-        """Return the header of the chunk at a rank; None where no chunk is, or nothing can be read."""
+    def at(self, rank: int) -> _Chunk | None:
+        """Return the chunk at a rank; None where there is none, or nothing can be read."""
         if rank not in self._read:
+            if len(self._read) >= _KEPT:
+                self._read.clear()
             header = read_header(self._reader, self.topic, rank) if 0 <= rank < self.topic.number_of_entries else None
-            self._read[rank] = header if header is not None and is_chunk(header.metadata) else None
+            found = None
             if header is None:
                 self._unread.add(rank)
+            elif is_chunk(header.metadata):
+                said = header.metadata
+                found = _Chunk(said.uuid, said.chunk_id, said.num_chunks_from_msg, said.producer_name)
+            self._read[rank] = found
         return self._read[rank]
 
     def around(self, rank: int) -> Mapping[str, Mapping[int, int]]:
@@ -137,16 +167,16 @@ class _Chunks:
         for place in range(rank, min(self.topic.number_of_entries, rank + _LOOK)):
             chunk = self.at(place)
             if chunk is not None:
-                found.setdefault(chunk.metadata.uuid, {})[chunk.metadata.chunk_id] = place
+                found.setdefault(chunk.uuid, {})[chunk.number] = place
         begun = {uuid for uuid, ranks in found.items() if 0 not in ranks}
         for place in range(rank - 1, max(0, rank - _LOOK) - 1, -1):
             if not begun:
                 break
             chunk = self.at(place)
-            if chunk is not None and chunk.metadata.uuid in begun:
-                found[chunk.metadata.uuid].setdefault(chunk.metadata.chunk_id, place)
-                if not chunk.metadata.chunk_id:
-                    begun.remove(chunk.metadata.uuid)
+            if chunk is not None and chunk.uuid in begun:
+                found[chunk.uuid].setdefault(chunk.number, place)
+                if not chunk.number:
+                    begun.remove(chunk.uuid)
         return found
 
     def is_read(self, start: int, end: int) -> bool:
@@ -193,14 +223,14 @@ def _find_cut_at(chunks: _Chunks, pending: Intervals, edges: Sequence[int]) -> C
     left = 0
     for place in _ranks(pending):
         other = chunks.at(place)
-        if other is None or other.metadata.uuid not in gone:
+        if other is None or other.uuid not in gone:
             break
         left += 1
     return CutMessage(
         topic.at_rank(rank),
-        chunk.metadata.chunk_id,
-        chunk.metadata.num_chunks_from_msg,
-        chunk.metadata.producer_name,
+        chunk.number,
+        chunk.total,
+        chunk.producer,
         tuple(sorted(done)),
         first,
         uuid in gone,
@@ -272,7 +302,7 @@ def read_contents(reader: EntryReader, topic: Topic, intervals: Intervals, now_m
         reader, (part for start, end in spans for part in iter_ledger_parts(topic, start, end)), heads=True
     )
     edges = np.fromiter(chain.from_iterable(intervals), np.int64) if whole else None
-    ids, ranks = np.array(topic.ids), np.array(topic.ranks)
+    ids, ranks, chunks = np.array(topic.ids), np.array(topic.ranks), _chunks_of(reader, topic)
     entries = messages = markers = parts = delayed = waiting = 0
     times: list[int] = []
     for batch in scan.batches():
@@ -290,8 +320,8 @@ def read_contents(reader: EntryReader, topic: Topic, intervals: Intervals, now_m
             times += [int(due_ms.min()), int(due_ms.max())]
         for index in np.flatnonzero(batch.are_chunks).tolist():
             position = Position(int(batch.ledger_ids[index]), int(batch.entry_ids[index]))
-            header = read_header(reader, topic, topic.rank(position))
-            parts += header is not None and header.metadata.chunk_id + 1 < header.metadata.num_chunks_from_msg
+            chunk = chunks.at(topic.rank(position))
+            parts += chunk is not None and not chunk.is_last
     unread = scan.missing + len(scan.unreadable)
     if whole and unread:  # some of it may be acknowledged
         return read_contents(reader, topic, tuple(intervals), now_ms)
@@ -362,10 +392,8 @@ def read_each_contents(
                     if due_ms > now_ms:
                         times.append(due_ms)
                     if part:
-                        header = read_header(reader, topic, topic.rank(Position(ledger_id, entry_id)))
-                        chunks += (
-                            header is not None and header.metadata.chunk_id + 1 < header.metadata.num_chunks_from_msg
-                        )
+                        chunk = _chunks_of(reader, topic).at(topic.rank(Position(ledger_id, entry_id)))
+                        chunks += chunk is not None and not chunk.is_last
         not_due = NotDue(len(times), min(times, default=None), max(times, default=None), entries - read)
         messages = entries + more_messages if read == entries else None
         found.append(Contents(entries, messages, markers, chunks, delayed - len(times), not_due, next(firsts)))

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from pulsar_admin.store.codec.cursor import CursorInfo
+from pulsar_admin.store.codec.entry import Entry
 from pulsar_admin.store.codec.message import encode_message_entry
+from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from tests.conftest import Cli
@@ -126,6 +128,26 @@ def test_of_what_cannot_be_read_no_chunk_is_called_gone(whole_cli: Cli, tmp_path
     assert row["mend"].endswith("-l 10 -e 2")  # a look: it may be on another disk
     waiting = made(tmp_path / "waiting", [ledger], Position(10, 0))
     assert diagnoses(whole_cli, waiting, "--code", "chunk-cut", "--code", "chunk-remainder") == []
+
+
+@pytest.mark.parametrize("words", ["doctor", "topics subscriptions a/b/t --table"])
+def test_each_entry_is_read_once_for_all_subscriptions(
+    words: str, whole_cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = [one for number in range(20) for one in chunks(f"u{number}", 5)]
+    cursors = {f"s{number}": CursorInfo(-1, Position(10, number)) for number in range(50)}
+    store = make_store(tmp_path / "s", {str(NAME): MadeTopic([ledger], cursors=cursors)})
+    read = list[int]()
+
+    plain = EntryReader.read
+
+    def count(reader: EntryReader, ledger_id: int, entry_id: int) -> Entry:
+        read.append(entry_id)
+        return plain(reader, ledger_id, entry_id)
+
+    monkeypatch.setattr(EntryReader, "read", count)
+    whole_cli("--store", store, *words.split())
+    assert len(ledger) - 1 <= len(read) <= len(ledger) + 2 * len(cursors)  # and whether there are markers at the ends
 
 
 @pytest.mark.parametrize("mark", [Position(10, 0), Position(10, 4), Position(11, 0)])
