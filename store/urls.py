@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from pulsar_admin.store import errors
 from pulsar_admin.store.files import open_file, open_regular, url_of
+from pulsar_admin.store.pace import PACE
 from pulsar_admin.store.secrets import hide_secrets
 
 _URL_SIGNS = ":/?[]@!$&'()*+,;=%"  # a key may have a #
@@ -167,7 +168,9 @@ def _read_block(url: str, number: int) -> bytes:
 
 def _read(url: str, start: int, count: int) -> bytes:
     with translated(url):
-        return bytes(_open(url).read_at(count, start))
+        raw = bytes(_open(url).read_at(count, start))
+    PACE.take(len(raw))
+    return raw
 
 
 @lru_cache(_BLOCKS)

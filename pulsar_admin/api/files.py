@@ -305,8 +305,9 @@ def _engine_for(path: Path | str, engine: Engine | None) -> Engine | None:
     if engine is not None or isinstance(path, Path):
         return engine
     from pulsar_admin.store.engine.local import LocalEngine
+    from pulsar_admin.store.engine.memory import own_memory_bytes
 
-    return LocalEngine(1)
+    return LocalEngine(1, own_memory_bytes())
 
 
 def verdicts_of(session: Session, path: Path | str) -> Iterator[LogVerdict]:

@@ -79,12 +79,22 @@ def bound_process(memory_bytes: int) -> None:
     cpu_target.target_context.refresh()
 
 
+_BOUNDS: list[int] = []
+
+
+def own_memory_bytes() -> int | None:
+    """Return to how many bytes this process is ``bounded``; None: to no number."""
+    return _BOUNDS[-1] if _BOUNDS else None
+
+
 @contextmanager
 def bounded(memory_bytes: int) -> Iterator[None]:
     """Bound this process while the block runs."""
     limits = resource.getrlimit(resource.RLIMIT_DATA)
     bound_process(memory_bytes)
+    _BOUNDS.append(memory_bytes)
     try:
         yield
     finally:
+        _BOUNDS.pop()
         resource.setrlimit(resource.RLIMIT_DATA, limits)

@@ -20,7 +20,7 @@ from pulsar_admin.store.codec.ledgermetadata import decode_digest_type, ledger_i
 from pulsar_admin.store.db import files
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.tree import Node, iter_values
-from pulsar_admin.store.engine.memory import slice_bytes
+from pulsar_admin.store.engine.memory import own_memory_bytes, slice_bytes
 from pulsar_admin.store.engine.slices import SLICE_BYTES, Cut
 from pulsar_admin.store.errors import EntryLogCorrupt, SourceChanged, StoreError
 from pulsar_admin.store.index.writer import Copies, Indexer
@@ -245,7 +245,7 @@ def _scan_here(store: Store, logs: Iterable[files.LogFile], how: Scanning) -> It
         if is_url(log.place(store.path)):
             from pulsar_admin.store.engine.local import LocalEngine
 
-            yield from _scan_on(LocalEngine(1), store, [log], how)
+            yield from _scan_on(LocalEngine(1, own_memory_bytes()), store, [log], how)
             continue
         is_copy = log.mode is files.FileMode.COPIED
         scan = FileScan(_part_of(store, log), how.digests, how.verify, leaves_cache=True, is_copy=is_copy)

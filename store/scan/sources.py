@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from pulsar_admin.store import errors
 from pulsar_admin.store.codec.bookie import COOKIE_FILE, LAST_MARK_FILE
 from pulsar_admin.store.codec.entrylog import log_id_of
+from pulsar_admin.store.pace import PACE
 from pulsar_admin.store.secrets import hide_secrets
 from pulsar_admin.store.urls import file_system_of, is_url, translated
 
@@ -253,6 +254,7 @@ class _Fetched:
                     hint="copy the file there again",
                     path=hide_secrets(self._url),
                 )
+            PACE.take(len(raw))
             self.end += os.pwrite(self._descriptor, raw, self.end)
 
     def close(self) -> None:

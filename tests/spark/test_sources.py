@@ -180,13 +180,19 @@ def test_a_store_reads_logs_where_they_are(
 
 
 @pytest.mark.parametrize("harm", ["gone", "cut"])
-def test_an_object_that_a_store_reads_and_that_is_not_as_it_was(harm: str, cli: Cli, tmp_path: Path) -> None:
-    """The index stays, and the object is named."""
+def test_an_object_that_a_store_reads_and_that_is_not_as_it_was(
+    harm: str, cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The index stays, and the object is named. (Slices of objects follow from --memory.)"""
+    fetched: list[int] = []
+    fetch = sources._fetch
+    monkeypatch.setattr(sources, "_fetch", lambda piece: (fetched.append(piece.bytes), fetch(piece))[1])
     store, log = tmp_path / "store", tmp_path / "bucket" / "0.log"
     log.parent.mkdir()
     shutil.copy(FOLDER / "0.log", log)
     words = ("--metadata", FOLDER.parents[1] / "metadata", "--bookie", f"bk1={log.parent.as_uri()}")
-    cli("--store", store, "store", "import", "cluster", *words)
+    cli("--store", store, "--memory", "204M", "store", "import", "cluster", *words)
+    assert sum(fetched) >= 2 * max(fetched) > 0
     before = cli.on(store, "ledgers list").stdout
     if harm == "gone":
         log.unlink()
