@@ -345,10 +345,10 @@ class Cursors(Planner):
     ) -> CursorHistory:
         """Return what the ZooKeeper files of the store have of the cursor; what cannot be read there is warned of.
 
-        With ``times``, also when its states were written, from the journals.
+        With ``times``, also when its states were written, from journals and entry logs.
         """
         from pulsar_admin.store.recovery.ack_history import find_cursor_history
-        from pulsar_admin.store.recovery.journal_times import journals_of, read_write_times
+        from pulsar_admin.store.recovery.journal_times import journals_of, logs_of, read_flush_times, read_write_times
 
         self._check_named()
         with self._session.opened() as store:
@@ -356,9 +356,13 @@ class Cursors(Planner):
             found = find_cursor_history(store.info.sources, given_places("zookeeper", zookeeper), paths)
             ledgers = {one for topic in topics for one in found.ledgers(reader.txn, topic, self._name)} if times else ()
             if ledgers:
-                journals = journals_of(reader.txn)
-                with self._session.progress(sum(journals.values()), "bytes", "journals") as advance:
-                    found.writes = read_write_times(journals, ledgers, advance)
+                journals, logs = journals_of(reader.txn), logs_of(reader.txn, ledgers)
+                total = sum(journals.values()) + sum(log.size_bytes for log in logs)
+                with self._session.progress(total, "bytes", "journals and entry logs") as advance:
+                    found.writes = (
+                        read_write_times(journals, ledgers, advance),
+                        read_flush_times(logs, store.path, advance),
+                    )
         self._session.warn(found.problems)
         return found
 

@@ -55,7 +55,7 @@ from pulsar_admin.store.model.ledgers import read_ledger
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position, shell_word
-from pulsar_admin.store.recovery.journal_times import WriteTimes
+from pulsar_admin.store.recovery.journal_times import WriteTime, WriteTimes
 from pulsar_admin.store.sources.zookeeper import ServerFiles
 from pulsar_admin.store.timespec import format_time_ms
 from pulsar_admin.store.wording import Answer, counted, listed
@@ -90,7 +90,6 @@ class LedgerLife(Struct, frozen=True):
 
 
 _UNKNOWN: Mapping[int, LedgerLife] = {}
-_UNWRITTEN: WriteTimes = {}
 _BROKER_TIME = "broker time"
 _Read = tuple[int, CursorState | None, str]
 """An entry of a cursor ledger: its id, the state, and why it cannot be read."""
@@ -151,7 +150,7 @@ def iter_ack_states(
     topic: Topic,
     versions: Sequence[CursorVersion],
     lives: Mapping[int, LedgerLife] = _UNKNOWN,
-    writes: WriteTimes = _UNWRITTEN,
+    writes: Sequence[WriteTimes] = (),
 ) -> Iterator[AckState]:
     """Yield every recorded state of a cursor, oldest first: from the versions of its node and from the ledgers that these name.
 
@@ -180,7 +179,9 @@ def iter_ack_states(
 class _StatesReader:
     """Yields states in their order: a time that one state cannot precede, no later state can precede."""
 
-    def __init__(self, reader: EntryReader, topic: Topic, lives: Mapping[int, LedgerLife], writes: WriteTimes) -> None:
+    def __init__(
+        self, reader: EntryReader, topic: Topic, lives: Mapping[int, LedgerLife], writes: Sequence[WriteTimes]
+    ) -> None:
         self._reader = reader
         self._topic = topic
         self._lives = lives
@@ -215,9 +216,11 @@ class _StatesReader:
             bounds = [bound for bound in (end_of_first if entry_id == 0 else end, written_by) if bound is not None]
             after = min(bounds, key=lambda bound: bound.time_ms, default=None)
             known = naming if entry_id and version.since_known else made
-            write = self._writes.get((ledger_id, entry_id))
-            if write is not None and write.not_before_ms is not None:
-                known = _later(known, TimeBound(write.not_before_ms, f"a message before it in journal {write.file}"))
+            for write in self._written(ledger_id, entry_id):
+                # What was written before the first copy of an entry bounds it, and not what was before a later one.
+                low = write.not_before_ms
+                if low is not None and (after is None or low <= after.time_ms):
+                    known = _later(known, TimeBound(low, f"a message before it in {write.place}"))
             before = self._raise(_later(known, self._proof(state)), after)
             undated = AckState(Position(ledger_id, entry_id), None, state, before, after, problem=problem)
             yield self._counted(undated)
@@ -230,14 +233,18 @@ class _StatesReader:
         found: list[TimeBound | None] = []
         earliest: TimeBound | None = None
         for entry_id, state, _ in reversed(states):
-            write = self._writes.get((ledger_id, entry_id))
-            if write is not None and write.not_after_ms is not None:
+            for write in self._written(ledger_id, entry_id):
+                if write.not_after_ms is None:
+                    continue
                 proof = self._proof(state)
                 is_old = proof is not None and proof.by.startswith(_BROKER_TIME) and proof.time_ms > write.not_after_ms
                 if not is_old and (earliest is None or write.not_after_ms < earliest.time_ms):
-                    earliest = TimeBound(write.not_after_ms, f"a message behind it in journal {write.file}")
+                    earliest = TimeBound(write.not_after_ms, f"a message behind it in {write.place}")
             found.append(earliest)
         return found[::-1]
+
+    def _written(self, ledger_id: int, entry_id: int) -> list[WriteTime]:
+        return [times[ledger_id, entry_id] for times in self._writes if (ledger_id, entry_id) in times]
 
     def _raise(self, bound: TimeBound | None, end: TimeBound | None) -> TimeBound | None:
         """Return the latest time that this state or an earlier one proves; a time after ``end`` comes from a wrong
@@ -345,7 +352,7 @@ class CursorHistory(Struct):
     versions: dict[str, list[CursorVersion]] = field(default_factory=dict)
     lives: dict[int, LedgerLife] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
-    writes: WriteTimes = field(default_factory=dict)
+    writes: Sequence[WriteTimes] = ()
 
     def ledgers(self, txn: Txn, topic: Topic, subscription: str) -> set[int]:
         """Return the cursor ledgers that are named, now or in the history."""

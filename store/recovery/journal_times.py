@@ -1,4 +1,4 @@
-"""When entries were written, by the journals of the bookies.
+"""When entries were written, by the journals and the entry logs of the bookies.
 
 A journal has the entries of all ledgers in the order in which they came, and messages carry the time at which their broker
 got them (``broker_timestamp``). So an entry came after the broker had every message before it, and no later than the first one
@@ -6,6 +6,8 @@ behind it came. How long messages are on the way shows in the journal itself: la
 
 Autorecovery writes entries that are old. They tell nothing of when those before them came: a message that is older than one before
 it, or than the journals of the bookie, whose first is named by its time (``Journal``, BookKeeper 4.17), is none of those behind.
+
+An entry log has what one flush wrote, sorted, behind what the flush before wrote: an entry came between the messages of two flushes.
 
 What cannot be seen: an old message where the bookie got few others before, a copy of the entry itself where no journal has its first
 writing any more, and that brokers' clocks differ. Bounds are wrong then.
@@ -23,13 +25,16 @@ from pulsar_admin.store.codec import journal
 from pulsar_admin.store.codec.digest import DIGEST_SIZE
 from pulsar_admin.store.codec.entry import ENTRY_HEADER_BYTES, find_digest_type
 from pulsar_admin.store.codec.message import decode_entry_times
+from pulsar_admin.store.db.blocks import Block, ledger_key
+from pulsar_admin.store.db.copies import has_copies, iter_copies
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.db.files import iter_logs
-from pulsar_admin.store.errors import EntryCorrupt, JournalCorrupt, SourceChanged, Unsupported
+from pulsar_admin.store.db.files import LogFile, iter_logs
+from pulsar_admin.store.errors import EntryCorrupt, EntryLogCorrupt, JournalCorrupt, SourceChanged, Unsupported
 from pulsar_admin.store.files import open_file
 from pulsar_admin.store.names import FileKind
 
 if TYPE_CHECKING:
+    from pulsar_admin.store.aliases import Array
     from pulsar_admin.store.scan.files import FileBytes
 
 _AROUND = 64  # entries before and behind whose times are looked at
@@ -37,11 +42,16 @@ _ON_THE_WAY_MS = 100  # from the broker to the bookie at least assumed, where th
 
 
 class WriteTime(NamedTuple):
-    """When a bookie got an entry, by its neighbours in the journal ``file``; None: not known."""
+    """When a bookie got an entry, by its neighbours in ``file``, a journal or an entry log; None: not known."""
 
     not_before_ms: int | None
     not_after_ms: int | None
     file: str
+
+    @property
+    def place(self) -> str:
+        """The file, and of what kind it is."""
+        return f"{'journal' if self.file.endswith('.txn') else 'entry log'} {self.file}"
 
 
 Ids = tuple[int, int]
@@ -52,6 +62,34 @@ def journals_of(txn: Txn) -> dict[Path, int]:
     """Return the catalogued journals, and the bytes of each."""
     logs = (log for log in iter_logs(txn) if log.kind is FileKind.JOURNAL)
     return {log.locate(txn.store.path): log.size_bytes for log in logs}
+
+
+def read_flush_times(
+    logs: Mapping[LogFile, frozenset[Ids]], store_path: Path, advance: Callable[[int], None]
+) -> WriteTimes:
+    """Return between which flushes of their logs entries were written; ``advance`` gets the bytes read."""
+    found: dict[Ids, list[WriteTime]] = {}
+    folders: dict[Path, list[LogFile]] = {}
+    for log in logs:
+        folders.setdefault(log.locate(store_path).parent, []).append(log)
+    for folder in folders.values():
+        flushes = _Flushes()
+        for log in sorted(folder, key=lambda log: log.log_id):
+            with suppress(OSError, EntryLogCorrupt, SourceChanged):
+                flushes.read(log.locate(store_path), logs[log])
+            advance(log.size_bytes)
+        for ids, time in flushes.times.items():
+            found.setdefault(ids, []).append(time)
+    return {ids: _agreed(times) for ids, times in found.items()}
+
+
+def _agreed(times: Sequence[WriteTime]) -> WriteTime:
+    """Return what the copies of an entry in the logs of several directories say: it came by the first end, to the first of them."""
+    ends = [time for time in times if time.not_after_ms is not None]
+    end = min(ends, key=lambda time: time.not_after_ms or 0, default=times[0])
+    lows = [time.not_before_ms for time in times if time.not_before_ms is not None]
+    first = [low for low in lows if end.not_after_ms is None or low <= end.not_after_ms]
+    return WriteTime(min(first, default=None), end.not_after_ms, end.file)
 
 
 def read_write_times(
@@ -135,3 +173,72 @@ def _together(times: Sequence[WriteTime]) -> WriteTime:
     lows = [time.not_before_ms for time in first if time.not_before_ms is not None]
     highs = [time.not_after_ms for time in first if time.not_after_ms is not None]
     return WriteTime(min(lows, default=None), max(highs, default=None), first[0].file)
+
+
+# -- flushes of entry logs --------------------------------------------------------------------------------------------
+
+
+def logs_of(txn: Txn, ledgers: Collection[int]) -> dict[LogFile, frozenset[Ids]]:
+    """Return the catalogued entry logs that have entries of these ledgers, and which."""
+    found: dict[int, set[Ids]] = {}
+    for ledger_id in ledgers:
+        if has_copies(txn):
+            for file_id, entries in iter_copies(txn, ledger_id):
+                found.setdefault(file_id, set()).update((ledger_id, entry_id) for entry_id in entries)
+        else:
+            for block in (Block(key, value) for key, value in txn.items("entries", ledger_key(ledger_id))):
+                for index in range(len(block)):
+                    found.setdefault(block.place(index)[0], set()).add((ledger_id, block.entry_id(index)))
+    logs = {log: found[log.file_id] for log in iter_logs(txn) if log.file_id in found}
+    return {log: frozenset(ids) for log, ids in logs.items() if log.kind is not FileKind.JOURNAL}
+
+
+class _Flushes:
+    """What the flushes to one directory say, read in the order of its logs; of several copies of an entry the first counts.
+
+    A bookie sorts what it got since the last flush by ledger and entry, and writes it: where the order begins again, a flush does.
+    """
+
+    def __init__(self) -> None:
+        self.times: dict[Ids, WriteTime] = {}
+        self._newest: int | None = None
+        self._waiting: list[Ids] = []
+
+    def read(self, path: Path, asked: Collection[Ids]) -> None:
+        """Read a log; of the asked entries the times are wanted."""
+        import numpy as np  # no command imports it that does not ask
+
+        from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Slice, has_good_digest
+
+        scan = FileScan(Slice(str(path), FileKind.ENTRY_LOG, 0, path.stat().st_size), LedgerDigests.of({}))
+        columns = ["ledger_id", "entry_id", "broker_ms"]
+        batches = [rows[has_good_digest(rows)][columns] for rows in scan.batches()]
+        if not sum(map(len, batches)):
+            return
+        ledgers, entries, times = (np.concatenate([rows[name] for rows in batches]) for name in columns)
+        begins = (np.diff(ledgers) < 0) | ((np.diff(ledgers) == 0) & (np.diff(entries) <= 0))
+        starts = np.concatenate(([0], np.flatnonzero(begins) + 1))
+        wanted: dict[int, list[Ids]] = {}
+        for row in np.flatnonzero(np.isin(ledgers, sorted({ledger_id for ledger_id, _ in asked}))).tolist():
+            ids = int(ledgers[row]), int(entries[row])
+            wanted.setdefault(int(np.searchsorted(starts, row, "right")) - 1, []).append(ids)
+        for flush, (start, end) in enumerate(zip(starts.tolist(), [*starts[1:].tolist(), len(times)], strict=True)):
+            own = times[start:end]
+            self._take(wanted.get(flush, ()), own[own >= 0], path.name)
+
+    def _take(self, asked: Collection[Ids], times: Array, file: str) -> None:
+        """Take a flush: its asked entries, and the broker times of its messages."""
+        newest = self._newest
+        # Copies that garbage collection or autorecovery wrote are older than what was written before them.
+        new = times if newest is None else times[times >= newest]
+        if len(new) and newest is not None:
+            for ids in self._waiting:
+                self.times[ids] = self.times[ids]._replace(not_after_ms=int(new.min()) + _ON_THE_WAY_MS)
+            self._waiting.clear()
+        is_new = 0 < len(new) == len(times)
+        for ids in asked:
+            if ids not in self.times:
+                self.times[ids] = WriteTime(newest if is_new else None, None, file)
+                self._waiting.append(ids)
+        if len(new):
+            self._newest = int(new.max())

@@ -17,6 +17,7 @@ from pulsar_admin.store.changes.resets import bit_words
 from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.entry import Entry as StoredEntry
+from pulsar_admin.store.codec.entrylog import EntryLogHeader, encode_header
 from pulsar_admin.store.codec.ledgermetadata import (
     LedgerState,
     decode_ledger_metadata,
@@ -27,13 +28,14 @@ from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger
 from pulsar_admin.store.codec.message import decode_entry_times
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.files import FileMode, LogFile
 from pulsar_admin.store.db.storeinfo import read_store_info
 from pulsar_admin.store.db.tree import Node, put_nodes, read_node
 from pulsar_admin.store.errors import EntryCorrupt
 from pulsar_admin.store.model.cursors import range_text, read_cursor
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import Topic, TopicLedger, read_topic
-from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.names import FileKind, Position, parse_topic
 from pulsar_admin.store.proto.managed_ledger_pb2 import PositionInfo
 from pulsar_admin.store.recovery.ack_history import (
     AckState,
@@ -50,7 +52,7 @@ from pulsar_admin.store.recovery.ack_history import (
     state_of,
 )
 from pulsar_admin.store.recovery.deleted_nodes import Past
-from pulsar_admin.store.recovery.journal_times import WriteTime, journals_of, read_write_times
+from pulsar_admin.store.recovery.journal_times import WriteTime, journals_of, read_flush_times, read_write_times
 from pulsar_admin.store.recovery.restore import read_topic_at
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
@@ -159,7 +161,7 @@ def test_zookeepers_history_has_every_state_that_the_broker_told() -> None:
 def with_journals(reader: EntryReader, past: CursorHistory, rows: list[dict[str, Any]]) -> CursorHistory:
     topics = [(read_topic(reader.txn, parse_topic(row["topic"])), row["subscription"]) for row in rows]
     ledgers = {one for topic, name in topics for one in past.ledgers(reader.txn, topic, name)}
-    return replace(past, writes=read_write_times(journals_of(reader.txn), ledgers, lambda _: None))
+    return replace(past, writes=[read_write_times(journals_of(reader.txn), ledgers, lambda _: None)])
 
 
 @pytest.mark.parametrize(("world", "bounded"), [("small", 9), ("cluster", 20)])
@@ -187,18 +189,42 @@ def test_neighbours_in_the_journals_bound_a_state(world: str, bounded: int) -> N
     assert len(found) - bounded <= 1
 
 
+def records(rows: Sequence[tuple[int, int, int]]) -> Iterator[bytes]:
+    """Records of (ledger, entry, broker time); 7 is the cursor's ledger."""
+    for ledger_id, entry_id, time_ms in rows:
+        payload = b"state" if ledger_id == 7 else message_bytes(Made(time_ms, broker_ms=time_ms))
+        body = encode_entry(StoredEntry(ledger_id, entry_id, entry_id - 1, 0, DigestType.CRC32C, memoryview(payload)))
+        yield len(body).to_bytes(4, "big") + body
+
+
+def test_the_flushes_of_entry_logs_bound_an_entry(tmp_path: Path) -> None:
+    """A bookie sorts what a flush writes; what garbage collection or autorecovery copies is older than what was written before."""
+    first = ((3, 0, T), (8, 0, T + 500), (3, 1, T + 1_000), (7, 0, 0))
+    copied_later = ((2, 0, T - 9_000), (7, 1, 0), (3, 3, T + 4_000), (7, 2, 0))
+    logs = {
+        "a": (*first, (8, 1, T + 1_500), (3, 2, T + 2_000), *copied_later),
+        "b": (*first, (3, 2, T + 2_100), (7, 1, 0), (3, 3, T + 3_000), (7, 0, 0)),
+    }
+    asked = {}
+    for file_id, (bookie, rows) in enumerate(logs.items()):
+        path = tmp_path / bookie / f"{file_id}.log"
+        path.parent.mkdir()
+        path.write_bytes(encode_header(EntryLogHeader(1, 0, 0)) + b"".join(records(rows)))
+        kept = (FileKind.ENTRY_LOG, file_id, "", FileMode.REFERENCED, 0, 0, "", 0, 0, 0, False, False)
+        asked[LogFile(file_id, str(path), *kept)] = frozenset(row[:2] for row in rows if row[0] == 7)
+    found = read_flush_times(asked, tmp_path, lambda _: None)
+    assert found == {
+        (7, 0): (T + 500, T + 2_000 + 100, "0.log"),
+        (7, 1): (T + 1_000, T + 3_000 + 100, "1.log"),
+        (7, 2): (T + 2_000, None, "0.log"),
+    }
+
+
 def test_a_message_that_was_long_on_its_way_and_a_later_copy_bound_nothing(tmp_path: Path) -> None:
     """Journals of format 1, made here: (ledger, entry, broker time), 7 is the cursor's ledger."""
 
     def journal(name: str, *rows: tuple[int, int, int]) -> Path:
-        frames = b""
-        for ledger_id, entry_id, time_ms in rows:
-            payload = b"state" if ledger_id == 7 else message_bytes(Made(time_ms, broker_ms=time_ms))
-            body = encode_entry(
-                StoredEntry(ledger_id, entry_id, entry_id - 1, 0, DigestType.CRC32C, memoryview(payload))
-            )
-            frames += len(body).to_bytes(4, "big") + body
-        (tmp_path / name).write_bytes(frames)
+        (tmp_path / name).write_bytes(b"".join(records(rows)))
         return tmp_path / name
 
     late, on_time = T - 700, T + 40
@@ -231,7 +257,7 @@ def test_an_old_message_behind_a_state_does_not_bound_it(tmp_path: Path) -> None
     }
     with opened(store, TOPIC) as (reader, made):
         versions = imported_versions(reader.txn, made, "sub")
-        found = list(iter_ack_states(reader, made, versions, writes=writes))
+        found = list(iter_ack_states(reader, made, versions, writes=[writes]))
     assert [one.not_after and one.not_after.time_ms - T for one in found] == [7_100, 7_100]
 
 
