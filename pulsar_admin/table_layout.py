@@ -3,7 +3,7 @@
 In this order, as far as necessary: columns without values are left out, headers are folded, ``persistent://`` is left
 out and times lose their milliseconds, prose is folded once between words, columns are left out in the order of
 ``Column.drop``, those of zeros first. A row stays one line, and no name is folded while a column can be left out. As a
-last resort, texts are folded on any number of lines, then within words. Pipes, wide terminals and other formats show
+last resort, prose is folded on any number of lines, then names, then within words. Pipes, wide terminals and other formats show
 everything.
 """
 
@@ -96,8 +96,8 @@ def _manners(droppable: int) -> Iterator[_Manner]:
     folds, times = (0, _FOLD_WIDTH), (False, True)
     for dropped, fold_width, short_times in itertools.product(range(droppable + 1), folds, times):
         yield _Manner(short_times, fold_width, PROSE, _FEW_LINES, dropped)
-    for lines, short_times in itertools.product((_FEW_LINES, 0), times):
-        yield _Manner(short_times, _FOLD_WIDTH, TEXTS, lines, droppable)
+    for kinds, lines in ((PROSE, 0), (TEXTS, _FEW_LINES), (TEXTS, 0)):
+        yield _Manner(True, _FOLD_WIDTH, kinds, lines, droppable)
     yield _Manner(True, _TIGHT_WIDTH, TEXTS, 0, droppable)
 
 

@@ -336,11 +336,11 @@ def on_terminal(
 def test_table_on_80_columns() -> None:
     lines = on_terminal(80, "--color", "never", "sample", "rows", "a" * 60, "b").splitlines()
     assert [line.rstrip() for line in lines] == [
-        "TOPIC                                   POSITION  PUBLISHED                 SIZE",
-        "public/default/                         10:0      2023-11-14T22:13:20.000Z     0",
-        "a" * 38,
-        "a" * 22,
-        "public/default/b                        10:0      2023-11-14T22:13:20.000Z     0",
+        "TOPIC                                       POSITION  PUBLISHED             SIZE",
+        "public/default/                             10:0      2023-11-14T22:13:20Z     0",
+        "a" * 42,
+        "a" * 18,
+        "public/default/b                            10:0      2023-11-14T22:13:20Z     0",
     ]
 
 

@@ -31,7 +31,7 @@ _SHOWN = 15
 """Topics that a terminal shows."""
 _BY_LOG = (
     Column("BYTES", lambda row: row.size_bytes, "bytes", sums=True),
-    Column("LIVE", lambda row: row.live_bytes, "bytes", sums=True),
+    Column("LIVE", lambda row: row.live_bytes, "bytes", drop=2, sums=True),
     Column("DEAD", lambda row: row.dead_bytes, "bytes", tone=caution, sums=True),
     Column("OTHER", lambda row: row.other_bytes, "bytes", drop=1, sums=True),
     Column("GC", lambda row: "frees it" if row.freed else ""),
