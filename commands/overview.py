@@ -90,7 +90,8 @@ def _head(found: Overview, screen: Screen) -> list[str]:
         f"{found.store}: {'; '.join(map(_copy_text, found.copies)) or 'nothing imported'}",
         f"read {_ago(found.clock_ms, found.copied_ms, screen)}, {newest}",
         f"{counted(found.tenants, 'tenant')}, {counted(len(found.namespaces), 'namespace')}, "
-        f"{topics_text(found.topics, found.system_topics)}, {subscriptions_text(found.subscriptions, found.compactions)}, "
+        f"{topics_text(found.topics, 0 if screen.tight else found.system_topics)}, "
+        f"{subscriptions_text(found.subscriptions, 0 if screen.tight else found.compactions)}, "
         f"{counted(found.entries, 'entry')}, {size_text(found.bytes)}",
         *([str(found.other_ledgers)] if found.other_ledgers.managed_ledgers else []),
         *([trees_text(found.unknown_trees)] if found.unknown_trees else []),
@@ -151,6 +152,7 @@ def _oldest(row: Backlog) -> str:
     return ("≤ " if row.oldest_source == "block" else "") + age_text(row.oldest_age_ms)
 
 
+_LITTLE = "<1 %"
 _REASONS = {
     "cursor": "backlog",
     "open-ledger": "last ledgers of topics",
@@ -177,16 +179,16 @@ def _disks(found: Overview, screen: Screen) -> list[str]:
         lines.append(f"  and {', '.join(rest)}: {size_text(sizes.total)} in all")
     if disk.dead_bytes:
         freed = f"Reclaimable now: {size_text(disk.freed_bytes)} ({counted(disk.freed_logs, 'log')}). "
-        kept = (
-            f"{size_text(disk.stuck_bytes)} of deleted data stay in {counted(disk.stuck_logs, 'log')} that also hold live"
-            " ledgers."
-        )
+        dead, where = ("", "with") if screen.tight else (" of deleted data", "that also hold")
+        kept = f"{size_text(disk.stuck_bytes)}{dead} stay in {counted(disk.stuck_logs, 'log')} {where} live ledgers."
         lines.append("  " + (freed if disk.freed_logs else "") + kept)
-    held = ", ".join(
-        f"{_REASONS[reason]} {_part(found.held[reason], found.bytes)}" for reason in _REASONS if found.held.get(reason)
-    )
+    parts = [
+        (text, _part(found.held[reason], found.bytes)) for reason, text in _REASONS.items() if found.held.get(reason)
+    ]
+    held = ", ".join(f"{text} {part}" for text, part in parts if not screen.tight or part != _LITTLE)
     cells = [(_short(row.topic), _blocker(row), size_text(row.bytes)) for row in found.blockers[: screen.rows]]
-    kept_by = _folded(f"  Why bytes of topics are kept: {held}", screen) if held else []
+    title = "Why bytes are kept" if screen.tight else "Why bytes of topics are kept"
+    kept_by = _folded(f"  {title}: {held}", screen) if held else []
     table = _table(
         ("  LARGEST HOLDERS: TOPIC", "HELD BY", "SIZE"),
         [(f"  {one[0]}", *one[1:]) for one in cells],
@@ -261,7 +263,7 @@ def _short(name: str) -> str:
 def _part(some: int, whole_bytes: int) -> str:
     """Return ``some`` as a share of ``whole_bytes``; one that is little is not nothing."""
     share = 100 * some / whole_bytes if whole_bytes else 0.0
-    return "<1 %" if 0 < share < 1 else f"{share:.0f} %"
+    return _LITTLE if 0 < share < 1 else f"{share:.0f} %"
 
 
 def _table(headers: Cells, rows: Sequence[Cells], width: int | None, texts: int = 1) -> list[str]:

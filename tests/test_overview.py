@@ -162,6 +162,9 @@ def test_it_fits_one_screen(height: int) -> None:
     text = "\n".join(lines)
     sections = ("NAMESPACE", "LARGEST TOPICS", "WORST BACKLOGS", "DISKS", "FINDINGS", "ASK NEXT")
     assert [text.count(title) for title in sections] == [1] * len(sections)
+    facts = [line for line in lines if line.startswith(("3 tenants, ", "  Reclaimable now: ", "  Why bytes "))]
+    assert len(facts) == 3
+    assert not any(line.endswith("…") for line in facts)
 
 
 def test_alone_it_shows_the_store_that_is_there(cli: Cli) -> None:
