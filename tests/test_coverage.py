@@ -365,6 +365,18 @@ def test_a_cursor_whose_ledger_is_not_seen_is_not_called_lost(tmp_path: Path, cl
     assert (key.exit_code, "no message has the key" in key.stderr) == (1, False)
 
 
+def test_a_compacted_view_whose_rest_was_not_imported_is_not_called_lost(one_of_three: Path, cli: Cli) -> None:
+    topic, run = "persistent://acme/orders/compacted-single", ("--store", one_of_three)
+    (problem,) = cli(*run, "compaction", "status", topic, "-o", "json").json["problems"]
+    assert "lost" not in problem
+    assert problem.endswith("not imported")
+    assert cli(*run, "topics", "truncate", topic, "-y").exit_code in (0, 1)
+    rows = cli(*run, "doctor", "--each", 1000, "-o", "jsonl").json_lines
+    (row,) = [row for row in rows if row["code"] == "compacted-view-unfit"]
+    assert (row["severity"], "cannot be named again" in row["message"]) == ("note", False)
+    assert "store add bookie bk" in row["mend"]
+
+
 def test_bookies_that_come_later(disks: Path, one_of_three: Path, cli: Cli) -> None:
     """What the index of the first one had is counted for it; the commands that are printed bring them."""
     run = ("--store", one_of_three, "doctor", "--each", 1000, "-o", "jsonl")

@@ -28,8 +28,16 @@ from pulsar_admin.store.model.compacted_view import (
     read_compacted_entry,
     stranger_text,
 )
+from pulsar_admin.store.model.coverage import count_unseen
 from pulsar_admin.store.model.cursors import Cursor, CursorSource, extent_of
-from pulsar_admin.store.model.ledgers import Ledger, count_missing, find_metadata, iter_ledger_ids, read_ledger
+from pulsar_admin.store.model.ledgers import (
+    Ledger,
+    count_missing,
+    find_metadata,
+    iter_ledger_ids,
+    missing_ranges,
+    read_ledger,
+)
 from pulsar_admin.store.model.messages import ENTRY_ERRORS
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
@@ -149,8 +157,10 @@ def _ledger_facts(
         problems.append(f"the compacted ledger {ledger_id} has no metadata: a broker cannot open it")
     missing = count_missing(txn, ledger)
     if missing:
+        unseen, bookies = count_unseen(txn, ledger, missing_ranges(txn, ledger))
+        why = f"on {', '.join(bookies)}, not imported" if unseen == missing else "lost or damaged"
         problems.append(
-            f"the compacted ledger {ledger_id} lacks {missing:,} of its {counted(ledger.entries, 'entry')}: lost or damaged"
+            f"the compacted ledger {ledger_id} lacks {missing:,} of its {counted(ledger.entries, 'entry')}: {why}"
         )
     is_closed = ledger.metadata is not None and ledger.metadata.state is LedgerState.CLOSED
     unread = ledger.sums.entries - (ledger.entries - missing) if is_closed and ledger.sums is not None else 0

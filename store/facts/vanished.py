@@ -32,6 +32,7 @@ from pulsar_admin.store.errors import MetadataCorrupt, Refused, SourceNotFound, 
 from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.history.servers import find_servers
 from pulsar_admin.store.history.versions import Version, iter_versions
+from pulsar_admin.store.model.broken import NOT_SEEN, find_missing
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, iter_cursor_names, read_cursor
 from pulsar_admin.store.model.ledger_owners import claimed_paths, loose_of
 from pulsar_admin.store.model.ledgers import find_ledger, sorted_ledger_ids
@@ -59,7 +60,8 @@ class VanishedTopic(Struct, frozen=True):
 class DetachedView(Struct, frozen=True):
     """A compacted ledger that its topic does not name any more, although it names no other one.
 
-    ``unfit``: why a broker's readers would not get the whole view, were it named again; "" where they would.
+    ``unfit``: why a broker's readers would not get the whole view, were it named again; "" where they would. ``absent``: bookies that are
+    not imported and should have all of its entries that are missing.
     """
 
     name: TopicName
@@ -67,6 +69,7 @@ class DetachedView(Struct, frozen=True):
     entries: int
     bytes: int
     unfit: str
+    absent: tuple[str, ...] = ()
 
 
 class VanishedSchema(Struct, frozen=True):
@@ -226,7 +229,9 @@ def _detached(reader: EntryReader, orphans: Iterable[_LedgerOfGoneNode]) -> Iter
                 unfit = unfit_text(reader, read_topic(reader.txn, name), one.ledger_id)
             except StoreError as error:
                 unfit = error.message
-            views.append(DetachedView(name, one.ledger_id, one.entries, one.bytes, unfit))
+            missing = find_missing(reader.txn, one.ledger_id) if unfit else None
+            absent = missing.bookies if missing is not None and missing.reason == NOT_SEEN else ()
+            views.append(DetachedView(name, one.ledger_id, one.entries, one.bytes, unfit, absent))
         yield max(views, key=lambda view: (not view.unfit, view.ledger_id))
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.cluster import ClusterFacts
+from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.rules.finding import Severity
 from pulsar_admin.store.rules.rule import MEND, Evidence, Rules
 from pulsar_admin.store.wording import counted, listed, plural
@@ -143,7 +146,12 @@ def _detached_views(facts: ClusterFacts) -> Iterator[Evidence]:
 )
 def _unfit_views(facts: ClusterFacts) -> Iterator[Evidence]:
     for view in facts.vanished.views:
-        if view.unfit:
+        if view.absent:
+            names, are = ", ".join(view.absent), plural(len(view.absent), "is", "are")
+            unknown = f"is no longer named by anything; the entries that it lacks here should be on {names}, which {are} not imported"
+            look = {MEND: f"pulsar-admin store add bookie {shell_word(view.absent[0])}=DIR"}
+            yield replace(_of_view(view, unknown, look), severity=Severity.NOTE)
+        elif view.unfit:
             yield _of_view(view, f"is no longer named by anything and cannot be named again: {view.unfit}", {})
 
 
