@@ -436,16 +436,21 @@ class Transfers(Checked):
             return refreshing.preview_refresh(store)
 
     def refresh(self, *, forget: bool = False, verify: bool = True) -> RefreshResult:
-        """Update the store from the directory it was imported from: read new entries, merge changed metadata.
+        """Update the store from what it was imported from: read new entries, merge changed metadata.
 
-        Changes made in the store stay. ``forget`` removes entries of deleted files from the index; ``verify`` checks
-        digests. ``problems`` counts what a person has to look at. Raises NotWritable, Refused, SourceNotFound,
-        SourceChanged, DiskFull.
+        URLs of bookies are listed again. Changes made in the store stay. ``forget`` removes entries of deleted files
+        from the index; ``verify`` checks digests. ``problems`` counts what a person has to look at. Raises NotWritable,
+        Refused, SourceNotFound, SourceChanged, DiskFull.
         """
+        from pulsar_admin.store.db.storeinfo import REMOTE
         from pulsar_admin.store.transfer.cataloguing import survey_files
 
         with self._session.writing() as store:
             store.add_digests()  # also where the source is gone
+            if (store.path / REMOTE).exists():
+                from pulsar_admin.store.transfer.fetching import list_again
+
+                list_again(store.path / REMOTE)
             size_bytes = survey_files(store, clusters.read_stored_layout(store.info)).bytes()
             with self._bringing(size_bytes, "refresh") as (engine, advance, warn):
                 options = refreshing.RefreshOptions(verify, forget, self._session.clock_ms, engine)

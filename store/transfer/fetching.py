@@ -27,6 +27,7 @@ from pulsar_admin.store.urls import file_info, is_url, read_bytes
 
 _CHUNK_BYTES = 8 << 20
 _INDEXES = ("ledgers", "locations")
+_LISTED = ".url"  # in the directory of a part of which beginnings were written: what was listed
 _SMALL = (COOKIE_FILE, LAST_ID_FILE, LAST_MARK_FILE)
 
 
@@ -81,6 +82,7 @@ def _check_keeps_no_secret(part: str) -> None:
 def _fetch(part: str, into: Path, in_place: bool) -> list[str]:
     """Download or unpack a part into directories below ``into``; return them. ``in_place``: of entry logs the beginning only."""
     folders: dict[Path, None] = {}
+    found_at: set[Path] = set()
     is_any = False
     place = into / _slug(part.partition("?")[0])
     for found in _objects(part) if is_url(part) else _members(Path(part)):
@@ -90,6 +92,7 @@ def _fetch(part: str, into: Path, in_place: bool) -> list[str]:
         folder = place / _slug(found.folder)
         target = folder / found.name
         folders[folder] = None
+        found_at.add(target)
         for directory in (*([into.parent] if in_place else []), into, place, folder):
             create_directory(directory, exist_ok=True)
         if found.name in _SMALL or not (target.is_file() and target.stat().st_size == found.size_bytes):
@@ -97,10 +100,7 @@ def _fetch(part: str, into: Path, in_place: bool) -> list[str]:
             remove_file(unfinished)
             is_begun = in_place and log_id_of(found.name) is not None and found.size_bytes > HEAD_BYTES
             if is_begun:  # first: a beginning alone is no file
-                beside = target.with_name(f".{target.name}.url")
-                remove_file(beside)
-                with create_file(beside) as out:
-                    out.write(found.url.encode())
+                _keep(target.with_name(f".{target.name}.url"), found.url)
             with create_file(unfinished) as out:
                 for chunk in [read_bytes(found.url, 0, HEAD_BYTES)] if is_begun else found.chunks:
                     out.write(chunk)
@@ -116,7 +116,27 @@ def _fetch(part: str, into: Path, in_place: bool) -> list[str]:
             hint="name the prefix or the archive of a ledger or journal directory",
             path=part,
         )
+    if in_place and folders:
+        _keep(place / _LISTED, part)
+        for beside in place.glob("*/.*.url"):
+            if (target := beside.with_name(beside.name[1 : -len(".url")])) not in found_at:
+                remove_file(target)
+                remove_file(beside)
     return [str(folder) for folder in folders]
+
+
+def list_again(beginnings: Path) -> None:
+    """List the URLs again of which ``fetch_bookie`` wrote ``beginnings``: logs that are new or longer there get one, those of logs that are
+    gone go. Raises what that raises."""
+    for kept in sorted(beginnings.glob(f"*/{_LISTED}")):
+        _fetch(kept.read_text("utf-8"), beginnings, True)
+
+
+def _keep(path: Path, text: str) -> None:
+    """Write a text into a new file, or in the place of the one that is there."""
+    remove_file(path)
+    with create_file(path) as out:
+        out.write(text.encode())
 
 
 def _is_wanted(name: str) -> bool:

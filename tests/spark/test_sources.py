@@ -207,6 +207,24 @@ def test_an_object_that_a_store_reads_and_that_is_not_as_it_was(
     assert (deep.exit_code, "1 file gone or changed" in deep.stdout) == (1, True)
 
 
+def test_a_refresh_lists_a_bucket_again(cli: Cli, tmp_path: Path) -> None:
+    """A log that became longer and one that is new are read as if they had been there from the start; one that is gone is told."""
+    bucket, store, other = (tmp_path / name for name in ("bucket", "store", "other"))
+    bucket.mkdir()
+    (bucket / "0.log").write_bytes((FOLDER / "0.log").read_bytes()[:3_000_000])
+    words = ("import", "cluster", "--metadata", FOLDER.parents[1] / "metadata", "--bookie", f"bk1={bucket.as_uri()}")
+    cli("--store", store, "store", *words)
+    for name in ("0.log", "1.log"):
+        shutil.copy(FOLDER / name, bucket)
+    refreshed = cli.on(store, "store refresh")
+    assert "1.log" in refreshed.stdout
+    cli("--store", other, "store", *words)
+    assert cli.on(store, "ledgers verify").stdout == cli.on(other, "ledgers verify").stdout
+    (bucket / "1.log").unlink()
+    refreshed = cli.on(store, "store refresh")
+    assert (refreshed.exit_code, "1.log" in refreshed.stdout + refreshed.stderr) == (1, True)
+
+
 def test_gs(tmp_path: Path) -> None:
     """The server answers one request at a time, and Google's client leaves large ones open: a log that is not large."""
     log = tmp_path / "0.log"
