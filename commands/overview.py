@@ -181,7 +181,7 @@ def _disks(found: Overview, screen: Screen) -> list[str]:
         freed = f"Reclaimable now: {size_text(disk.freed_bytes)} ({counted(disk.freed_logs, 'log')}). "
         dead, where = ("", "with") if screen.tight else (" of deleted data", "that also hold")
         kept = f"{size_text(disk.stuck_bytes)}{dead} stay in {counted(disk.stuck_logs, 'log')} {where} live ledgers."
-        lines.append("  " + (freed if disk.freed_logs else "") + kept)
+        lines += _folded("  " + (freed if disk.freed_logs else "") + kept, screen)
     parts = [
         (text, _part(found.held[reason], found.bytes)) for reason, text in _REASONS.items() if found.held.get(reason)
     ]
