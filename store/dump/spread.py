@@ -32,6 +32,7 @@ PlacedRows = Iterator[tuple[Places, dict[str, bytes] | None]]
 CONTENT_PIECE_BYTES = 8 << 20  # of entries whose contents come back: an executor holds them four times
 _CONTENT_UNIT_BYTES = 32  # count as one entry of a round, which is 32 MiB then: here, it is there packed and unpacked
 _ROUND_BYTES = ROUND_ENTRIES * _CONTENT_UNIT_BYTES
+_SLOW = -1  # of a run that the driver reads, in place of how many batches of rows there are
 LARGE_BYTES = 32 << 20  # an entry of so many bytes is better read here than sent
 
 
@@ -81,14 +82,17 @@ class MakeRows(Struct, PlacesOperation, frozen=True):
         finish = self.columns.finisher()
         with pa.ipc.new_stream(sink, schema) as stream:
             for run, rows in found:
-                runs.append((run.stop - run.start, int(rows is not None)))
                 if rows is None:
                     slow.append(ids[run])
-                for made in () if rows is None else finish([rows]) if self.entries is None else [rows]:
-                    stream.write_batch(made)
+                made = [] if rows is None else [*finish([rows])] if self.entries is None else [rows]
+                made = [one for one in made if len(one)]
+                runs.append((run.stop - run.start, _SLOW if rows is None else len(made)))
+                for one in made:
+                    stream.write_batch(one)
         # How many entries is there even when none was chosen, so that the row is not taken for an unproven one.
         head = np.array([[len(ids), 0], *runs], np.int64)
-        return np.concatenate([ids[:0], *slow]).tobytes(), head.tobytes(), sink.getvalue().to_pybytes()
+        batches = sink.getvalue().to_pybytes() if (head[1:, 1] > 0).any() else b""  # the schema alone is a kilobyte
+        return np.concatenate([ids[:0], *slow]).tobytes(), head.tobytes(), batches
 
 
 class TopicWindow(NamedTuple):
@@ -207,11 +211,11 @@ def _rows_here(found: WindowScan, places: Places, convert: Convert) -> Iterator[
 def _in_order(
     runs: list[list[int]], row: dict[str, bytes], slow: MessageColumns | None, finish: Finish
 ) -> Iterator[pa.RecordBatch]:
-    batches = iter(pa.ipc.open_stream(row["batches"]))
+    batches = iter(pa.ipc.open_stream(row["batches"]) if row["batches"] else ())
     ids = iter(np.frombuffer(row["ids"], np.int64).reshape(-1, 2).tolist())
-    for entries, is_fast in runs:
-        if is_fast:
-            yield next(batches)
+    for entries, count in runs:
+        if count != _SLOW:
+            yield from islice(batches, count)
         else:
             positions = [Position(*position) for position in islice(ids, entries)]
             if slow is not None:

@@ -83,11 +83,20 @@ def strings(values: Sequence[str | None], kind: pa.DataType) -> pa.Array:
 
 def packed_row(schema: pa.Schema, *values: bytes) -> pa.RecordBatch:
     """Return one row of binary or string columns."""
-    columns = []
-    for field, value in zip(schema, values, strict=True):
-        buffers = [None, pa.py_buffer(np.array([0, len(value)], np.int32)), pa.py_buffer(value)]
-        columns.append(pa.Array.from_buffers(field.type, 1, buffers))
+    return packed_rows(schema, [values])
+
+
+def packed_rows(schema: pa.Schema, rows: Sequence[Sequence[bytes]]) -> pa.RecordBatch:
+    """Return rows of binary or string columns; the bytes of a row alone are not copied."""
+    columns = [packed_column(values, field.type) for field, values in zip(schema, zip(*rows, strict=True), strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def packed_column(values: Sequence[bytes], kind: pa.DataType) -> pa.Array:
+    """Return a binary or string column."""
+    data = values[0] if len(values) == 1 else b"".join(values)
+    ends = np.cumsum([0, *map(len, values)]).astype(np.int32)
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(ends), pa.py_buffer(data)])
 
 
 def bools_of(array: pa.Array) -> Array:

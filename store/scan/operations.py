@@ -42,7 +42,7 @@ from pulsar_admin.store.model.redaction import redact, redact_value
 from pulsar_admin.store.model.schemas import TopicSchemas, read_schemas
 from pulsar_admin.store.model.topics import read_topic, select_topics
 from pulsar_admin.store.names import FileKind, Position, TopicName, TopicSelection, parse_topic
-from pulsar_admin.store.scan.arrow import column, nullable, packed_row
+from pulsar_admin.store.scan.arrow import column, nullable, packed_rows
 from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Problem, Slice
 from pulsar_admin.store.scan.messages import MessageColumns
 from pulsar_admin.store.scan.places import (
@@ -412,6 +412,7 @@ def _hidden(field: pa.Field, column: pa.Array) -> pa.Array:
 
 PIECE_BYTES = SLICE_BYTES
 ROUND_ENTRIES = 1 << 20  # handed to the engine at once: they bound what waits on the driver
+_TOGETHER_BYTES = 1 << 16  # of rows: a batch of Arrow's takes half a kilobyte beside them
 _HEADER_BYTES = 32
 
 
@@ -471,9 +472,19 @@ class PlacesOperation:
         return pa.schema([(name, pa.binary()) for name in self.COLUMNS])
 
     def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
-        """Yield one row per batch of places."""
+        """Yield one row per batch of places, small ones together."""
+        waiting: list[tuple[bytes, ...]] = []
+        waiting_bytes = 0
         for places, files in iter_batches(piece):
-            yield packed_row(self.schema, *self.values(places, files))
+            row = tuple(self.values(places, files))
+            row_bytes = sum(map(len, row))
+            if waiting and waiting_bytes + row_bytes > _TOGETHER_BYTES:
+                yield packed_rows(self.schema, waiting)
+                waiting, waiting_bytes = [], 0
+            waiting.append(row)
+            waiting_bytes += row_bytes
+        if waiting:
+            yield packed_rows(self.schema, waiting)
 
     def values(self, places: Places, files: PlainFiles) -> Iterable[bytes]:
         """Return the row for the entries at these places."""

@@ -215,15 +215,11 @@ class ReduceEntries(Struct, frozen=True):
     def _rows_of(self, parts: Sequence[Part]) -> pa.RecordBatch:
         import pyarrow as pa
 
-        from pulsar_admin.store.scan.arrow import column
+        from pulsar_admin.store.scan.arrow import column, packed_column
 
         keys = np.array([part[:-1] for part in parts], np.int64).reshape(-1, len(_KEYS))
         columns = [column(keys[:, at]) for at in range(keys.shape[1])]
-        for name in self.reduction.COLUMNS:
-            values = [part.row[name] for part in parts]
-            ends = np.cumsum([0, *map(len, values)]).astype(np.int32)
-            buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(values))]
-            columns.append(pa.Array.from_buffers(pa.binary(), len(parts), buffers))
+        columns += [packed_column([part.row[name] for part in parts], pa.binary()) for name in self.reduction.COLUMNS]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 

@@ -77,8 +77,8 @@ def test_a_python_without_packages(cluster: Cluster, demo_store: Path, tmp_path:
     """A hidden directory has the same Python without what the environment adds."""
     python = bare_python(tmp_path / "bare")
     settings = ("--spark-conf", f"spark.pyspark.python={python}", "--spark-conf", "spark.executorEnv.PYTHONPATH=/none")
-    error, hint = _one_error(_on(cluster, demo_store, "ledgers", "verify", *settings))
-    named = "no numpy, pyarrow, numba, cramjam, google-crc32c, msgspec, lmdb, protobuf in "
+    error, hint = _one_error(_on(cluster, demo_store, "sql", "select max(payload) from messages", *settings))
+    named = "no numpy, pyarrow, numba, cramjam, google-crc32c, msgspec, lmdb, protobuf, duckdb in "
     assert error.startswith(f"error: a Spark worker lacks a package: {named}{python}, Python 3.")
     assert f"(on {os.uname().nodename})" in error
     assert "pip install numpy==" in hint
