@@ -13,9 +13,10 @@ import pytest
 from pulsar_admin.config import Settings, build_settings
 from pulsar_admin.engine import PROCESSES_PAY_BYTES, SparkOnDemand, choose_engine, spark_advice, spark_note
 from pulsar_admin.store.engine.local import AHEAD, LocalEngine
-from pulsar_admin.store.engine.slices import Cut, local_files, plan_slices
+from pulsar_admin.store.engine.slices import Cut, plan_slices
 from pulsar_admin.store.engine.spark_session import memory_settings
 from pulsar_admin.store.scan.operations import ReadEntries
+from pulsar_admin.store.scan.sources import source_files
 from tests.conftest import Cli
 from tests.worlds import world
 
@@ -95,7 +96,7 @@ def test_what_waiting_for_executors_logs_is_a_warning_like_others(monkeypatch: p
 def test_runs_that_take_turns_have_no_more_processes_than_one() -> None:
     """As where the messages of several segments are merged: each is read on when one of its messages is the next."""
     pieces = plan_slices(
-        local_files([str(world("small") / "clean" / "bookkeeper" / "current" / "0.log")]), Cut(200_000)
+        source_files([str(world("small") / "clean" / "bookkeeper" / "current" / "0.log")]), Cut(200_000)
     )
     assert len(pieces) > 2 * 2 * AHEAD
     with LocalEngine(2) as engine:

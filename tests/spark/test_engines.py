@@ -22,11 +22,12 @@ from pulsar_admin.store.db.environment import DATABASES, open_store
 from pulsar_admin.store.engine import spark as engine_on_spark
 from pulsar_admin.store.engine.local import LocalEngine
 from pulsar_admin.store.engine.operation import Engine, Packed
-from pulsar_admin.store.engine.slices import Cut, FileRange, local_files, plan_slices
+from pulsar_admin.store.engine.slices import Cut, FileRange, plan_slices
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan import operations
 from pulsar_admin.store.scan.operations import ReadEntries, ReadMessages, ScanOptions
 from pulsar_admin.store.scan.schemas import ENTRY_SCHEMA
+from pulsar_admin.store.scan.sources import source_files
 from pulsar_admin.store.sources.cluster import make_layout, open_metadata
 from pulsar_admin.store.sources.given_bookies import GivenBookie
 from pulsar_admin.store.transfer.imports import ImportOptions, import_layout
@@ -48,7 +49,7 @@ def _logs(name: str, state: str) -> list[Path]:
 
 
 def _rows(engine: Engine, files: list[Path], cut: Cut, operation: ReadEntries) -> list[dict[str, Any]]:
-    pieces = plan_slices(local_files(str(file) for file in files), cut)
+    pieces = plan_slices(source_files([str(file) for file in files]), cut)
     finished: list[Any] = []
     found = dict(engine.run(operation, pieces, finished.append))
     assert sorted(finished, key=pieces.index) == pieces
@@ -137,7 +138,7 @@ class EngineContract:
     def test_a_slice_that_cannot_be_read_is_listed(self, engine: Engine, tmp_path: Path) -> None:
         log = tmp_path / "1.log"
         shutil.copy(_logs("small", "clean")[1], log)
-        pieces = plan_slices(local_files([str(log)]), Cut(3 << 20))
+        pieces = plan_slices(source_files([str(log)]), Cut(3 << 20))
         gone = replace(pieces[0], path=str(tmp_path / "2.log"))
         finished: list[Any] = []
         found = dict(engine.run(ReadEntries(), [gone, *pieces], finished.append))
@@ -237,7 +238,7 @@ def test_messages_are_those_of_the_recording(cut: Cut) -> None:
         ledgers += [ledger["ledgerId"] for ledger in topics[name]["internal_stats"]["ledgers"]]
         expected += topics[name]["messages"]
     operation = ReadMessages(ScanOptions(ledgers=tuple(ledgers)), payload=True)
-    pieces = plan_slices(local_files(str(file) for file in _logs("small", "clean")), cut)
+    pieces = plan_slices(source_files([str(file) for file in _logs("small", "clean")]), cut)
     found = [row for _, table in LocalEngine(1).run(operation, pieces, lambda _: None) for row in table.to_pylist()]
     rows = [
         [

@@ -19,9 +19,10 @@ import pytest
 from pulsar_admin.store.engine.local import LocalEngine
 from pulsar_admin.store.engine.memory import bounded, check_memory, slice_bytes
 from pulsar_admin.store.engine.operation import Engine
-from pulsar_admin.store.engine.slices import SLICE_BYTES, Cut, FileRange, local_files, plan_slices
+from pulsar_admin.store.engine.slices import SLICE_BYTES, Cut, FileRange, plan_slices
 from pulsar_admin.store.errors import LimitExceeded
 from pulsar_admin.store.scan.operations import ReadEntries
+from pulsar_admin.store.scan.sources import source_files
 from tests.conftest import Cli
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import world
@@ -139,7 +140,7 @@ def test_a_slice_that_takes_its_process_with_it(engine: Engine, tmp_path: Path, 
 def test_a_log_that_is_deleted_while_it_is_read(engine: Engine, tmp_path: Path) -> None:
     log = tmp_path / "0.log"
     shutil.copy(max((world("small") / "clean" / "bookkeeper" / "current").glob("*.log"), key=_size), log)
-    pieces = plan_slices(local_files([str(log)]), Cut(500_000))
+    pieces = plan_slices(source_files([str(log)]), Cut(500_000))
     operation = ReadEntries(columns=("ledger_id", "entry_id"))
     found = {}
     for piece, table in engine.run(Deleting(operation, pieces[2]), pieces, lambda piece: None):

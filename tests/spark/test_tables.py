@@ -10,9 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import pulsar_admin as pa
-from pulsar_admin.store.engine.slices import local_files, plan_slices
+from pulsar_admin.store.engine.slices import plan_slices
 from pulsar_admin.store.engine.spark import SparkEngine
 from pulsar_admin.store.errors import SourceNotFound
+from pulsar_admin.store.scan.sources import source_files
 from pulsar_admin.store.tables.entries import UNSEEN, Edges, StageEntries
 from pulsar_admin.store.tables.folder import Folder, read_manifest
 from pulsar_admin.store.tables.making import Making, run_pieces
@@ -48,7 +49,7 @@ def test_an_executor_that_does_not_see_the_folder_is_named(spark: SparkSession, 
     stage = StageEntries(how.folder, how.staging, Edges(np.zeros(0, np.int64), np.zeros(0, np.int64)))
     log = world("small") / "clean" / "bookkeeper" / "current" / "0.log"
     with pytest.raises(SourceNotFound, match=r"does not see .*elsewhere") as raised:
-        list(run_pieces(how, stage, plan_slices(local_files([str(log)])), lambda piece: None))
+        list(run_pieces(how, stage, plan_slices(source_files([str(log)])), lambda piece: None))
     assert raised.value.hint == UNSEEN
 
 

@@ -15,11 +15,12 @@ from pulsar_admin.store.codec.compression import fills
 from pulsar_admin.store.codec.value import ValueSchema
 from pulsar_admin.store.engine.local import LocalEngine
 from pulsar_admin.store.engine.operation import Engine
-from pulsar_admin.store.engine.slices import Cut, local_files, plan_slices
+from pulsar_admin.store.engine.slices import Cut, plan_slices
 from pulsar_admin.store.errors import StoreError, Unsupported
 from pulsar_admin.store.model.schemas import Encoded, TopicSchemas, ValueReader
 from pulsar_admin.store.scan.operations import ReadMessages, ScanOptions, read_topics
 from pulsar_admin.store.scan.schemas import MESSAGE_SCHEMA
+from pulsar_admin.store.scan.sources import source_files
 from pulsar_admin.store.scan.typed_values import TypedValues, Values
 from tests.shapes import PREFIX, TOPICS, logs, sent, store
 from tests.worlds import oracle, world
@@ -36,7 +37,7 @@ def _operation(*topics: str, columns: tuple[str, ...] = (), typed: bool = False)
 
 
 def _rows(engine: Engine, operation: ReadMessages, cut: Cut | None = None) -> Rows:
-    pieces = plan_slices(local_files([str(logs() / "0.log")]), cut or Cut())
+    pieces = plan_slices(source_files([str(logs() / "0.log")]), cut or Cut())
     found = dict(engine.run(operation, pieces, lambda _: None))
     assert not engine.failed
     return [row for piece in pieces for row in found[piece].to_pylist()]
@@ -224,7 +225,7 @@ _CODECS = "acme/orders/codecs"  # every codec, batched and not
 
 def _codecs(columns: tuple[str, ...]) -> Rows:
     recorded = oracle("small")["topics"][_CODECS]["internal_stats"]["ledgers"]
-    files = local_files(str(log) for log in (world("small") / "clean" / "bookkeeper" / "current").glob("*.log"))
+    files = source_files([str(log) for log in (world("small") / "clean" / "bookkeeper" / "current").glob("*.log")])
     operation = ReadMessages(ScanOptions(ledgers=tuple(row["ledgerId"] for row in recorded)), columns)
     return [row for piece in plan_slices(files, Cut()) for batch in operation.run(piece) for row in batch.to_pylist()]
 
