@@ -87,7 +87,7 @@ def url_of(path: Path | str) -> str:
     """Return the URL where the bytes of a file are, "" for a file that is here: an import writes it beside, as ``.NAME.url``."""
     folder, name = os.path.split(path)
     try:
-        with open(os.path.join(folder, f".{name}.url"), encoding="utf-8") as file:
+        with open(open_regular(os.path.join(folder, f".{name}.url")), encoding="utf-8", errors="replace") as file:
             return file.read()
     except OSError:
         return ""
