@@ -45,6 +45,7 @@ SCREENS: dict[str, tuple[str, ...]] = {
     "why": ("topics", "why", "public/default/plain"),
     "usage": ("store", "usage"),
     "subscriptions": ("topics", "subscriptions", "--all-topics"),
+    "read": ("topics", "read", "public/default/avro", "-n", "12"),
 }
 SIZES = ((80, 24), (140, 40))
 SITE = {"first": "index.html", "commands": "cli/topics.html#topics-read", "finding": "doctor/clock-behind.html"}
