@@ -179,8 +179,8 @@ def _disks(found: Overview, screen: Screen) -> list[str]:
         lines.append(f"  and {', '.join(rest)}: {size_text(sizes.total)} in all")
     if disk.dead_bytes:
         freed = f"Reclaimable now: {size_text(disk.freed_bytes)} ({counted(disk.freed_logs, 'log')}). "
-        dead, where = ("", "with") if screen.tight else (" of deleted data", "that also hold")
-        kept = f"{size_text(disk.stuck_bytes)}{dead} stay in {counted(disk.stuck_logs, 'log')} {where} live ledgers."
+        stay, hold = ("dead", "with") if screen.tight else ("of deleted data stay", "that also hold")
+        kept = f"{size_text(disk.stuck_bytes)} {stay} in {counted(disk.stuck_logs, 'log')} {hold} live ledgers."
         lines += _folded("  " + (freed if disk.freed_logs else "") + kept, screen)
     parts = [
         (text, _part(found.held[reason], found.bytes)) for reason, text in _REASONS.items() if found.held.get(reason)
