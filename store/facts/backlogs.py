@@ -275,10 +275,17 @@ class Contents(Struct, frozen=True):
     first_publish_ms: int | None = None
 
 
-def has_marker_at_edges(reader: EntryReader, topic: Topic, pending: Intervals) -> bool:
-    """Whether the first or the last entry of the backlog ``pending`` is a marker; reads these two."""
-    edges = (read_header(reader, topic, rank) for rank in {pending[0][0], pending[-1][1] - 1})
-    return any(header is not None and is_marker(header.metadata) for header in edges)
+def may_be_markers(reader: EntryReader, topic: Topic, pending: Intervals) -> bool:
+    """Whether an entry of a few of the backlog ``pending`` is a marker, the first and the last one among them; reads these alone."""
+    ranks = set[int]()
+    for quarter in range(5):
+        start, end = pending[(len(pending) - 1) * quarter // 4]
+        ranks.add(start + (end - start - 1) * quarter // 4)
+    return any(
+        header is not None and is_marker(header.metadata)
+        for rank in ranks
+        for header in [read_header(reader, topic, rank)]
+    )
 
 
 def read_contents(reader: EntryReader, topic: Topic, intervals: Intervals, now_ms: int) -> Contents:

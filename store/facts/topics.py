@@ -24,7 +24,7 @@ from pulsar_admin.store.facts.backlogs import (
     TtlConflict,
     find_cut,
     find_ttl_conflict,
-    has_marker_at_edges,
+    may_be_markers,
     read_contents,
 )
 from pulsar_admin.store.facts.transactions import PendingAckLog, has_snapshot, read_coordinated, read_pending_ack_log
@@ -251,11 +251,11 @@ class SubscriptionFacts:
 
     @fact
     def contents(self) -> Contents | Unknown | None:
-        """What its backlog consists of; None without a backlog, without a marker at its ends, or where that would read too much."""
+        """What its backlog consists of; None without one, without a marker in a few of its places, or where that would read too much."""
         if not self.may_look_at_edges:
             return None
         of = self.of
-        if not of.budget.unlimited and not has_marker_at_edges(of.reader, of.topic, self.pending):
+        if not of.budget.unlimited and not may_be_markers(of.reader, of.topic, self.pending):
             return None
         return self.headers if of.budget.take(self.pending_entries) else None
 

@@ -147,7 +147,7 @@ def test_each_entry_is_read_once_for_all_subscriptions(
 
     monkeypatch.setattr(EntryReader, "read", count)
     whole_cli("--store", store, *words.split())
-    assert len(ledger) - 1 <= len(read) <= len(ledger) + 2 * len(cursors)  # and whether there are markers at the ends
+    assert len(ledger) - 1 <= len(read) <= len(ledger) + 5 * len(cursors)  # and whether there are markers
 
 
 @pytest.mark.parametrize("mark", [Position(10, 0), Position(10, 4), Position(11, 0)])
@@ -184,6 +184,16 @@ def test_markers_in_a_backlog(mark: Position, messages: int, whole_cli: Cli, tmp
     assert {"backlog", "markers-in-backlog"} <= {reason["code"] for reason in reasons}
     backlog = next(reason for reason in reasons if reason["code"] == "backlog")
     assert (backlog["evidence"]["messages"], backlog["evidence"]["markers"]) == (messages, 27)
+
+
+def test_markers_between_messages_are_told_by_all_screens(whole_cli: Cli, tmp_path: Path) -> None:
+    ledger = [entry(), *(entry(marker=10) for _ in range(27)), entry()]
+    store = made(tmp_path / "s", [ledger], Position(10, -1))
+    (row,) = diagnoses(whole_cli, store, "--code", "markers-in-backlog")
+    assert (row["evidence"]["entries"], row["evidence"]["markers"]) == (29, 27)
+    assert "markers-in-backlog" in {reason["code"] for reason in why(whole_cli, store)}
+    (shown,) = whole_cli("--store", store, "topics", "subscriptions", NAME, "--table", "-o", "jsonl").json_lines
+    assert shown["backlogMessages"] == 2
 
 
 def test_few_markers_are_nothing(whole_cli: Cli, tmp_path: Path) -> None:
