@@ -101,7 +101,10 @@ HUGE_BYTES = 5 * 2048 * MEBIBYTE
 """Five times upstream's managedLedgerMaxSizePerLedgerMbytes."""
 NODE_BYTES = MEBIBYTE
 """ZooKeeper's jute.maxbuffer: a request that is larger is refused."""
-_TOLD_BY_CHECK = ("has no metadata", "is gone", "cannot be read", "of this topic that nothing references", "lacks")
+_TOLD_ELSEWHERE = (
+    *("has no metadata", "is gone", "cannot be read", "of this topic that nothing references", "lacks"),
+    "after the end of the topic",
+)
 _CLOCKS = "Run NTP on producers and brokers, and turn on broker entry metadata (`brokerEntryMetadataInterceptors`)."
 TOPIC_RULES = Rules[TopicFacts]()
 """What can be wrong with a topic that is not damaged; ``doctor`` tells it, ``store check`` does not."""
@@ -408,7 +411,7 @@ def _ranges_at_limit(facts: TopicFacts) -> Iterator[Evidence]:
 )
 def _compaction_inconsistent(facts: TopicFacts) -> Iterator[Evidence]:
     for text in facts.compaction_problems:
-        if not any(told in text for told in _TOLD_BY_CHECK):
+        if not any(told in text for told in _TOLD_ELSEWHERE):
             yield Evidence(facts.where, text, {"topic": facts.where})
 
 

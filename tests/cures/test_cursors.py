@@ -11,7 +11,7 @@ from pulsar_admin import open_store as open_api
 from pulsar_admin.store.codec.cursor import CursorInfo, decode_cursor_info, encode_cursor_info
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import read_node
-from pulsar_admin.store.model.cursors import DEDUP_CURSOR
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.rules import topics as deduplication
 from tests.conftest import Cli
@@ -52,15 +52,12 @@ def test_a_cursor_stored_ahead_of_its_topic(whole_cli: Cli, tmp_path: Path) -> N
         assert decode_cursor_info(node.value, node.path).mark_delete == END
 
 
-@pytest.mark.parametrize("name", [DEDUP_CURSOR, "pulsar.repl.west"])
+@pytest.mark.parametrize("name", [DEDUP_CURSOR, COMPACTION_CURSOR, "pulsar.repl.west"])
 def test_a_cursor_of_a_broker_ahead_is_stored_at_the_end(name: str, whole_cli: Cli, tmp_path: Path) -> None:
     """Moving what a broker keeps for itself is refused but with ``--force``, which the printed command has."""
-    key = name.replace(".", "_")
-    before, store = (
-        diagnoses(whole_cli, made(tmp_path / "whole", s=END)),
-        made(tmp_path / "s", s=END, **{key: Position(40, 7)}),
-    )
-    (row,) = [one for one in diagnoses(whole_cli, store) if one["code"] == "cursor-ahead"]
+    before, store = diagnoses(whole_cli, made(tmp_path / "whole", s=END)), made(tmp_path / "s", s=END)
+    put_values(store, {NAME.cursor_path(name): encode_cursor_info(CursorInfo(-1, Position(40, 7)))})
+    (row,) = check_told(whole_cli, store, before, [("cursor-ahead", f"{NAME} {name}")])
     assert row["message"].endswith("a broker starts it at 12:3, the end.")  # it delivers nothing
     check_cured(whole_cli, store, row, told(before), [NAME.cursor_path(name)])
 
