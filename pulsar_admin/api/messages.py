@@ -244,7 +244,6 @@ class MessageQuery(Struct, frozen=True):
 
 
 _MERGED_BYTES, _BATCH_BYTES_LEAST, _MERGED_ROWS = 32 << 20, 256 << 10, 1 << 13
-_TOPICS_AS_ONE = 4096
 Shown = tuple[TopicName, Message, "Decoded | None"]
 Choose = Callable[[Txn], Iterable[TopicName]]
 """Names topics of a snapshot."""
@@ -436,7 +435,8 @@ class Messages(Batches):
                         one.options = replace(one.options, batch_bytes=most, only=tuple(sorted({*only})))
                 yield _Together(scalable, topics)
 
-        is_spread = query.match is not None and reader.engine is not None
+        is_whole = query.limit is None and query.subscription is None and query.entry is None and not query.compacted
+        is_spread = (is_whole or query.match is not None) and reader.engine is not None
         for group in _read_as_one(reader, opened_groups()) if is_spread else opened_groups():
             if left == 0 and not query.each:
                 return
@@ -501,36 +501,19 @@ class Messages(Batches):
 
 
 def _read_as_one(reader: EntryReader, groups: Iterable[_Together]) -> Iterator[_Together]:
-    """Yield the groups; the reader's engine reads the topics of some thousand as one, except those that come in one order."""
-    turn: list[_Together] = []
-    ledgers: dict[int, TopicName] = {}
-    for group in groups:
-        found = {ledger_id: one.topic.name for one in group.topics for ledger_id in one.topic.ids}
-        if len(turn) == _TOPICS_AS_ONE or not ledgers.keys().isdisjoint(found):
-            yield from _turn_as_one(reader, turn, ledgers)
-            turn, ledgers = [], {}
-        turn.append(group)
-        ledgers |= found
-    yield from _turn_as_one(reader, turn, ledgers)
+    """Yield the groups; the reader's engine reads their topics as one, but few messages and those that come in one order."""
+    from pulsar_admin.store.dump.job import read_as_one
 
+    def windows(group: _Together) -> list[tuple[Topic, DumpOptions]]:
+        (one, *others) = group.topics
+        if others or one.is_few():
+            return []
+        return [(one.topic, replace(one.options, window=one.options.window.by_entry))]
 
-def _turn_as_one(
-    reader: EntryReader, turn: Sequence[_Together], ledgers: Mapping[int, TopicName]
-) -> Iterator[_Together]:
-    from pulsar_admin.store.dump.job import open_window
-    from pulsar_admin.store.dump.spread import TopicWindow, WindowsAsOne
-
-    windows: dict[TopicName, TopicWindow] = {}
-    for one in (group.topics[0] for group in turn if group.scalable is None):
-        with suppress(StoreError):  # it is read alone, which raises the same
-            options = replace(one.options, window=one.options.window.by_entry)
-            windows[one.topic.name] = open_window(reader, one.topic, options)
-    with closing(WindowsAsOne(reader, windows, ledgers)) as as_one:
-        for group in turn:
-            for one in group.topics:
-                if one.topic.name in windows:
-                    one.options = replace(one.options, as_one=as_one)
-            yield group
+    for group, as_one in read_as_one(reader, groups, windows):
+        for one in group.topics:
+            one.options = replace(one.options, as_one=as_one)
+        yield group
 
 
 class BacklogMessages(TopicMessages):

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pulsar_admin.store.compaction.reading import CompactedReader
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.dump.options import DumpOptions
-from pulsar_admin.store.dump.spread import MakeRows, PlacedRows, TopicWindow, rows_on
+from pulsar_admin.store.dump.spread import MakeRows, PlacedRows, TopicWindow, WindowsAsOne, rows_on
 from pulsar_admin.store.dump.tables import HELPERS, DumpColumns, EntryColumns, entry_batch, json_text, known_text
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, StoreError
 from pulsar_admin.store.model.compacted_view import parts_of_view
@@ -23,7 +25,7 @@ from pulsar_admin.store.model.messages import MessageReader, ReadOptions
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.schemas import TopicSchemas, read_schemas
 from pulsar_admin.store.model.topics import Topic
-from pulsar_admin.store.names import EARLIEST, LATEST
+from pulsar_admin.store.names import EARLIEST, LATEST, TopicName
 from pulsar_admin.store.scan.entries import WindowScan, window_ranks
 from pulsar_admin.store.scan.messages import MessageColumns
 from pulsar_admin.store.scan.operations import redact_batch
@@ -34,6 +36,7 @@ from pulsar_admin.store.wording import Answer, counted
 if TYPE_CHECKING:
     from pulsar_admin.store.dump.files import Format
 
+_T = TypeVar("_T")
 Advance = Callable[[int], None]  # told how many more entries are done
 
 
@@ -66,8 +69,8 @@ def iter_window_rows(
     reader: EntryReader, topic: Topic, options: DumpOptions, dumped: Dumped, advance: Advance
 ) -> Generator[pa.RecordBatch, None, None]:
     """Yield the rows; ``dumped`` has what could not be read when they end, or are closed because nobody wants more."""
-    as_one = options.as_one
-    window = open_window(reader, topic, options) if as_one is None else as_one.windows[topic.name]
+    as_one = options.as_one if options.as_one is not None and topic.name in options.as_one.windows else None
+    window = _open_window(reader, topic, options) if as_one is None else as_one.windows[topic.name]
     found, columns = window.found, window.work.columns
     slow = _message_columns(reader, topic, options, columns, dumped) if options.level == "messages" else None
     try:
@@ -86,7 +89,46 @@ def iter_window_rows(
             dumped.problems.append(_missing(reader, topic, options, found.missing))
 
 
-def open_window(reader: EntryReader, topic: Topic, options: DumpOptions) -> TopicWindow:
+_TOPICS_AS_ONE = 4096
+
+
+def read_as_one(
+    reader: EntryReader, items: Iterable[_T], windows: Callable[[_T], Iterable[tuple[Topic, DumpOptions]]]
+) -> Iterator[tuple[_T, WindowsAsOne | None]]:
+    """Yield items, each with what the options ``as_one`` of its windows take: the reader's engine reads some thousand topics as one.
+
+    The rows of items have to be read one item after the other.
+    """
+    if reader.engine is None:
+        yield from ((item, None) for item in items)
+        return
+    turn: list[tuple[_T, list[tuple[Topic, DumpOptions]]]] = []
+    ledgers: dict[int, TopicName] = {}
+    for item in items:
+        wanted = [*windows(item)]
+        found = {ledger_id: topic.name for topic, _ in wanted for ledger_id in topic.ids}
+        if len(turn) == _TOPICS_AS_ONE or not ledgers.keys().isdisjoint(found):
+            yield from _turn_as_one(reader, turn, ledgers)
+            turn, ledgers = [], {}
+        turn.append((item, wanted))
+        ledgers |= found
+    yield from _turn_as_one(reader, turn, ledgers)
+
+
+def _turn_as_one(
+    reader: EntryReader,
+    turn: Sequence[tuple[_T, Iterable[tuple[Topic, DumpOptions]]]],
+    ledgers: Mapping[int, TopicName],
+) -> Iterator[tuple[_T, WindowsAsOne]]:
+    opened: dict[TopicName, TopicWindow] = {}
+    for topic, options in (one for _, wanted in turn for one in wanted):
+        with suppress(StoreError):  # it is read alone, which raises the same
+            opened[topic.name] = _open_window(reader, topic, options)
+    with closing(WindowsAsOne(reader, opened, ledgers)) as as_one:
+        yield from ((item, as_one) for item, _ in turn)
+
+
+def _open_window(reader: EntryReader, topic: Topic, options: DumpOptions) -> TopicWindow:
     """Return what is read of a topic, and what is made of it; raises MetadataCorrupt for schemas that are needed."""
     found = WindowScan(reader, topic, options.window, None if options.view is None else parts_of_view(options.view))
     if options.batch_bytes is not None and reader.engine is None:
@@ -168,8 +210,8 @@ def _message_columns(
 
 def dump_text(reader: EntryReader, topics: Sequence[Topic], options: DumpOptions, dumped: Dumped) -> Iterator[str]:
     """Yield every row as JSON, in the pieces of ``json_text``."""
-    for topic in topics:
-        for batch in iter_batches(reader, topic, options, dumped, lambda count: None):
+    for topic, as_one in read_as_one(reader, topics, lambda topic: [(topic, options)]):
+        for batch in iter_batches(reader, topic, replace(options, as_one=as_one), dumped, lambda count: None):
             yield from json_text(str(topic.name), batch) if options.profile is None else known_text(batch)
             del batch
 
@@ -202,8 +244,8 @@ def dump_directory(
     from pulsar_admin.store.dump.files import DumpDirectory  # pyarrow.parquet: text is written without
 
     with DumpDirectory(path, form, check_clock(options.window.clock), options.level, hidden) as directory:
-        for topic in topics:
-            for batch in iter_batches(reader, topic, options, dumped, advance):
+        for topic, as_one in read_as_one(reader, topics, lambda topic: [(topic, options)]):
+            for batch in iter_batches(reader, topic, replace(options, as_one=as_one), dumped, advance):
                 directory.add(str(topic.name), batch)
                 del batch
     report = DumpReport(

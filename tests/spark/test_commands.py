@@ -186,11 +186,16 @@ def test_spark_answers_as_one_process(
     assert on_spark
 
 
-def test_processes_answer_as_one(cli: Cli, alone: Alone, damaged_store: Path, operations: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("name", "given"), [("MakeRows of messages", "MakeRows"), ("MakeRows of entries", "RowsOfTopics")]
+)
+def test_processes_answer_as_one(
+    cli: Cli, alone: Alone, damaged_store: Path, operations: list[str], name: str, given: str
+) -> None:
     """With many topics, which are read as one."""
-    words = OF_OPERATIONS["MakeRows of messages"]
+    words = OF_OPERATIONS[name]
     assert _answer(cli, damaged_store, words, "--jobs", "2") == alone(damaged_store, words)
-    assert operations == ["MakeRows"]
+    assert operations == [given]
 
 
 @pytest.mark.parametrize("words", NEEDS_A_SCAN, ids=" ".join)
