@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.partitions import Partitions
@@ -12,6 +12,8 @@ from pulsar_admin.store.rules.rule import MEND, Evidence, Rules
 from pulsar_admin.store.wording import counted, listed, plural
 
 _NAMED = 5
+_UNREAD: Mapping[str, object] = {MEND: "pulsar-admin doctor --code topic-unreadable"}
+"""The look where one that would be deleted cannot be read, which is refused."""
 PARTITION_RULES = Rules[ClusterFacts]()
 
 
@@ -112,7 +114,7 @@ def _half_deleted(facts: ClusterFacts) -> Iterator[Evidence]:
             yield Evidence(
                 str(one.name),
                 f"its deletion began and did not finish: its metadata says deleted, and {left}",
-                _of(one),
+                {**_of(one), **(_UNREAD if one.entries is None else {})},
             )
 
 
@@ -162,7 +164,7 @@ def _plain_beside(facts: ClusterFacts) -> Iterator[Evidence]:
             yield Evidence(
                 str(one.name),
                 f"a topic of that name without partitions{holds} exists beside {_numbered(one.there)}, {says}",
-                {**_of(one), "topicEntries": one.plain_entries},
+                {**_of(one), "topicEntries": one.plain_entries, **(_UNREAD if one.plain_entries is None else {})},
             )
 
 

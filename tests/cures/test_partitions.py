@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from pulsar_admin.store.codec.cursor import CursorInfo
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
-from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.names import Position, TopicName, parse_topic
 from tests.conftest import Cli
 from tests.cures.curing import Json, Told, check_cured, check_told, diagnoses, put_values, told
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
@@ -134,6 +134,19 @@ def test_a_number_of_partitions_that_nobody_could_list(there: Sequence[int], who
     assert row["mend"].endswith(f"topics get-partitioned-topic-metadata {NAME}")  # creating all is refused
     stats = whole_cli("--store", store, "topics", "partitioned-stats", NAME, "--per-partition")
     assert len(stats.json["partitions"]) == len(there)
+
+
+@pytest.mark.parametrize(("fault", "damaged"), [("half deleted", NAME.partition(0)), ("plain beside partitions", NAME)])
+@pytest.mark.usefixtures("damages_stores")
+def test_what_cannot_be_read_is_not_to_be_deleted(
+    fault: str, damaged: TopicName, whole_cli: Cli, tmp_path: Path
+) -> None:
+    """Which is refused: the finding stays, with a look; how much is there is not known."""
+    store = made(tmp_path / "s", FAULTS[fault])
+    put_values(store, {damaged.path: b"\xff"})
+    (row,) = [row for row in diagnoses(whole_cli, store) if row["code"] == FAULTS[fault].code]
+    assert row["mend"].endswith("doctor --code topic-unreadable")
+    assert row["evidence"]["entries" if fault == "half deleted" else "topicEntries"] is None
 
 
 def test_a_topic_named_like_a_partition_of_no_name(whole_cli: Cli, tmp_path: Path) -> None:
