@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from tests.conftest import Cli
@@ -17,13 +19,20 @@ def said(key: str) -> Any:  # Any: JSON
     return oracle(WORLD)[key]
 
 
+def rows_of(cli: Cli, store: Path, options: str = "") -> Iterator[tuple[str, list[Any]]]:
+    """The topic of every message, and what is said of it."""
+    for row in cli.rows(store, f"topics read --all-topics {options}"):
+        yield (
+            row["topic"].removeprefix("persistent://"),
+            [row[key] if key != "key" else row[key] or "" for key in COLUMNS],
+        )
+
+
 def test_every_message_that_readers_got_is_read(cli: Cli) -> None:
-    found: dict[str, list[list[Any]]] = {topic: [] for topic in said("rows")}
-    for row in cli.rows(lived(), "topics read --all-topics"):
-        topic = row["topic"].removeprefix("persistent://")
-        if topic in found:
-            found[topic].append([row[key] or "" if key == "key" else row[key] for key in COLUMNS])
-    assert found == said("rows")
+    found: dict[str, list[list[Any]]] = {}
+    for topic, row in rows_of(cli, lived()):
+        found.setdefault(topic, []).append(row)
+    assert {topic: found.get(topic) for topic in said("rows")} == said("rows")
 
 
 def test_every_subscription_stands_where_the_broker_had_it(cli: Cli) -> None:

@@ -1,0 +1,135 @@
+"""Faults in combination, planted by seed in copies of the disks of the cluster that has lived: what is told of them, and what comes back.
+
+What is still whole on the damaged disks is counted by a reader of its own; nothing beyond what was planted may be lost.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import struct
+from collections.abc import Callable
+from itertools import dropwhile
+from pathlib import Path
+
+import google_crc32c
+import pytest
+
+from tests.conftest import Cli
+from tests.live.on_disk import iter_records
+from tests.stores import lived_bookie
+from tests.test_recorded_lived import WORLD, rows_of
+from tests.worlds import copy_tree, oracle, world
+
+Ids = tuple[int, int]
+
+
+def damage_two(disks: Path, rng: random.Random) -> None:
+    """Damage a tenth of the records in the entry logs of two bookies."""
+    for bookie in rng.sample(bookies_of(disks), 2):
+        for log in sorted(bookie.rglob("current/*.log")):
+            content = bytearray(log.read_bytes())
+            for record in iter_records(log):
+                if record.entry[0] >= 0 and rng.random() < 0.1:
+                    content[record.offset + 4 + rng.randrange(record.size)] ^= 0xFF
+            log.write_bytes(content)
+
+
+def lose_one(disks: Path, rng: random.Random) -> None:
+    shutil.rmtree(rng.choice(bookies_of(disks)))
+
+
+def put_old_disks(disks: Path, rng: random.Random) -> None:
+    (old,) = (world(WORLD) / "old").glob("bookie*")
+    shutil.rmtree(disks / old.name, ignore_errors=True)
+    copy_tree(old, disks / old.name)
+
+
+def put_old_metadata(disks: Path, rng: random.Random) -> None:
+    shutil.rmtree(disks / "zookeeper")
+    copy_tree(world(WORLD) / "old" / "zookeeper", disks / "zookeeper")
+
+
+def cut_logs(disks: Path, rng: random.Random) -> None:
+    """Cut the newest entry log of each directory of one bookie somewhere."""
+    for current in rng.choice(bookies_of(disks)).rglob("current"):
+        logs = [log for log in current.glob("*.log") if log.stat().st_size > 1024]
+        if logs:
+            log = max(logs, key=lambda log: int(log.stem, 16))
+            with log.open("r+b") as file:
+                file.truncate(rng.randrange(1024, log.stat().st_size))
+
+
+def bookies_of(disks: Path) -> list[Path]:
+    return sorted(disks.glob("bookie*"))
+
+
+FAULTS: tuple[Callable[[Path, random.Random], None], ...] = (
+    put_old_disks,
+    lose_one,
+    put_old_metadata,
+    cut_logs,
+    damage_two,
+)
+"""In the order in which they are planted: damage comes to what is there."""
+
+
+def whole_entries(disks: Path) -> set[Ids]:
+    """Every entry of which some file has a record whose CRC-32C is right."""
+    found = set()
+    for path in [*disks.rglob("current/*.log"), *disks.rglob("current/*.txn")]:
+        content = path.read_bytes()
+        for record in iter_records(path):
+            body = content[record.offset + 4 : record.offset + 4 + record.size]
+            if len(body) >= 36 and record.entry[0] >= 0:
+                (digest,) = struct.unpack_from(">I", body, 32)
+                if google_crc32c.value(body[:32] + body[36:]) == digest:
+                    found.add(record.entry)
+    return found
+
+
+def dropped(whole: set[Ids], moment: str) -> set[Ids]:
+    """The entries that no recovery serves: of a ledger that nobody closed by MOMENT, what is behind an entry that is nowhere whole."""
+    stats = oracle(WORLD)["marks"][moment]["internal"].values()
+    last = {one["ledgers"][-1]["ledgerId"] for one in stats}
+    found = set[Ids]()
+    for rows in oracle(WORLD)["rows"].values():
+        entries = sorted({(row[0], row[1]) for row in rows if row[0] in last or row[0] > max(last)})
+        for ledger_id in {ledger_id for ledger_id, _ in entries}:
+            own = [entry for entry in entries if entry[0] == ledger_id]
+            found.update(dropwhile(lambda entry: entry in whole, own))
+    return found
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(20))
+def test_what_was_not_planted_is_not_lost(cli: Cli, tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    disks, store = tmp_path / "disks", tmp_path / "store"
+    copy_tree(world(WORLD) / "clean", disks)
+    planted = rng.sample(FAULTS, rng.choice((2, 2, 3)))
+    for fault in FAULTS:
+        if fault in planted:
+            fault(disks, rng)
+    whole = whole_entries(disks)
+    behind = dropped(whole, "whole" if put_old_metadata in planted else "deleted")
+    words = [word for bookie in bookies_of(disks) for word in ("--bookie", lived_bookie(bookie))]
+    imported = cli("--store", store, "store", "import", "cluster", "--zookeeper", disks / "zookeeper", *words)
+    assert imported.exit_code in (0, 1), imported.stderr
+    if put_old_metadata in planted:
+        recovered = cli("--store", store, "store", "recover", "--yes")
+        assert recovered.exit_code == 0, recovered.stderr
+    told = {row["ledgerId"] for row in cli.rows(store, "ledgers underreplicated")}
+    found = {tuple(row[:3]): row for _, row in rows_of(cli, store, "--uncommitted")}
+    said = [row for rows in oracle(WORLD)["rows"].values() for row in rows]
+    lost = {(row[0], row[1]) for row in said if found.get(tuple(row[:3])) != row}
+    print(
+        f"seed {seed}:",
+        *(fault.__name__ for fault in planted),
+        len(lost),
+        "entries lost",
+        len(lost & behind),
+        "behind an end",
+    )
+    assert not lost & whole - behind
+    assert {ledger_id for ledger_id, _ in lost - behind} <= told
