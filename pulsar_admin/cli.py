@@ -161,7 +161,7 @@ class TableGroup(TakesGlobals, click.Group):
         """Return ``args`` with plain words replaced by the commands that they mean; raises UsageError where those are to be typed."""
         own = self.path.split()
         if args[0] == "help" and not ctx.resilient_parsing:
-            return [*args[1:], "--help"]
+            args = [*args[1:], "--help"]
         if self.path == "store import" and self.get_command(ctx, args[0]) is None and os.path.exists(args[0]):
             return ["standalone", *args]
         tails = [" -s", ""] if any(re.match("-s|--subscription", word) for word in args) else [""]

@@ -153,6 +153,7 @@ def test_a_name_of_another_group_or_a_like_one_is_offered(cli: Cli, line: str, t
 
 @pytest.mark.parametrize("line", ["help", "help topics", "help topics why", "topics help", "topics help why"])
 def test_help_is_a_word_like_others(cli: Cli, line: str) -> None:
+    assert cli("help", "describe").stdout.startswith("Usage: pulsar-admin topics describe ")
     words = [word for word in line.split() if word != "help"]
     assert cli(*line.split()).stdout == cli(*words, "--help").stdout
 
