@@ -29,6 +29,7 @@ MEASURES = {
     "growth": "bench.growth:measure",
     "topics": "bench.topics:measure",
     "screens": "bench.screens:measure",
+    "ledgers": "bench.million_ledgers:measure",
     "spark": "bench.spark:measure",
     "memory": "bench.memory:measure",
     "search": "bench.search:measure",

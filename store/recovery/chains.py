@@ -12,9 +12,11 @@ a position of it), ``PulsarEvent`` (those of the namespace whose ``__change_even
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from itertools import islice, pairwise
+from operator import itemgetter
 from typing import Any
 
 from msgspec import Struct, field
@@ -50,6 +52,9 @@ CLOCK_SKEW_MS = 5_000
 _GIVEN = re.compile(r"(.+)-\d+-\d+")  # ``DistributedIdGenerator``: cluster, instance, counter
 _DATA = (MESSAGES, TRANSACTIONS, PENDING_ACKS)
 _POINTERS = (CURSOR, COMPACTED, BUCKET)
+_RIVALS_MAX = 1_000
+"""Pairs of ledgers that one number of a producer may follow in, up to which all are told. Of more none joins anything, but where one ledger
+alone follows: the next one stands for them."""
 _STEADY_PRODUCERS = 2  # that go on, where nothing else says so: one alone may be chance
 
 
@@ -109,7 +114,7 @@ def find_chains(
     for topic in dict.fromkeys(topics.values()):
         mine = sorted(ledger for ledger, name in topics.items() if name == topic and ledger in by_ledger)
         for pair in pairwise(mine):
-            work.unite(*pair)
+            work.unite_known(*pair)
     pointers: list[LedgerEvidence] = []
     for one in by_ledger.values():
         if one.kind in _POINTERS:
@@ -139,6 +144,44 @@ def _groups(work: _LedgerSets, pointers: Iterable[LedgerEvidence]) -> Iterator[L
         yield LedgerGroup(work.found[ledgers[0]].kind, tuple(ledgers), topic, tuple(sorted(beside[root])))
 
 
+class _LedgerSet(Struct):
+    """Ledgers of one topic by id, also those of them that have a broker's index and times; their kinds, and names in the metadata.
+
+    ``contradiction``: what is wrong among those that the metadata lists together; "": nothing.
+    """
+
+    ledgers: list[int]
+    indexed: list[int]
+    timed: list[int]
+    kinds: set[str]
+    names: set[str]
+    contradiction: str = ""
+
+    def take(self, other: _LedgerSet) -> None:
+        """Add the ledgers of another set."""
+        self.ledgers = _merged(self.ledgers, other.ledgers)
+        self.indexed = _merged(self.indexed, other.indexed)
+        self.timed = _merged(self.timed, other.timed)
+        self.kinds |= other.kinds
+        self.names |= other.names
+        self.contradiction = self.contradiction or other.contradiction
+
+
+def _merged(a: list[int], b: list[int]) -> list[int]:
+    """Return two ascending lists as one; the first grows where the second comes after it, as ledgers of a topic mostly do."""
+    if not a or not b or a[-1] < b[0]:
+        a += b
+        return a
+    return sorted(a + b)
+
+
+def _meeting(a: list[int], b: list[int]) -> Iterable[tuple[int, int]]:
+    """Return the neighbours that two ascending lists have as one, where they are not neighbours in either of them alone."""
+    if a and b and (a[-1] < b[0] or b[-1] < a[0]):
+        return [(a[-1], b[0]) if a[-1] < b[0] else (b[-1], a[0])]
+    return pairwise(sorted(a + b)) if a and b else ()
+
+
 class _LedgerSets(Struct):
     """Sets of ledgers that grow together where nothing contradicts."""
 
@@ -147,7 +190,7 @@ class _LedgerSets(Struct):
     joins: list[Join] = field(default_factory=list)
     refused: list[Join] = field(default_factory=list)
     _parent: dict[int, int] = field(default_factory=dict)
-    _members: dict[int, list[int]] = field(default_factory=dict)
+    _sets: dict[int, _LedgerSet] = field(default_factory=dict)
 
     def root(self, ledger_id: int) -> int:
         """Return the ledger that represents the set of this ledger."""
@@ -156,18 +199,29 @@ class _LedgerSets(Struct):
             ledger_id = up
         return ledger_id
 
-    def unite(self, a: int, b: int) -> None:
-        """Make the sets of two ledgers one."""
+    def unite(self, a: int, b: int, contradiction: str = "") -> None:
+        """Make the sets of two ledgers one, in spite of a contradiction."""
         a, b = self.root(a), self.root(b)
         if a != b:
             # The smaller set joins the larger, so that each ledger moves few times.
-            low, high = (a, b) if len(self.members(a)) < len(self.members(b)) else (b, a)
-            self._members[high] = sorted(self.members(high) + self.members(low))
+            low, high = (a, b) if len(self._of(a).ledgers) < len(self._of(b).ledgers) else (b, a)
+            self._of(high).take(self._of(low))
+            self._of(high).contradiction = self._of(high).contradiction or contradiction
             self._parent[low] = high
+            del self._sets[low]
 
-    def members(self, root: int) -> list[int]:
-        """Return the ledgers of the set that ``root`` represents, in ascending order."""
-        return self._members.get(root, [root])
+    def unite_known(self, a: int, b: int) -> None:
+        """Make the sets of two ledgers one that the metadata lists together."""
+        self.unite(a, b, self._contradiction(self._of(self.root(a)), self._of(self.root(b))))
+
+    def _of(self, root: int) -> _LedgerSet:
+        if root not in self._sets:
+            one = self.found.get(root)
+            indexed = [root] if one is not None and one.index is not None else []
+            timed = [root] if one is not None and one.broker_ms is not None else []
+            names = {self.topics[root]} if root in self.topics else set()
+            self._sets[root] = _LedgerSet([root], indexed, timed, {one.kind} if one is not None else set(), names)
+        return self._sets[root]
 
     def join(self, join: Join, refused: str = "") -> None:
         """Unite the sets of two ledgers, unless the join is refused or contradicts an earlier one."""
@@ -176,7 +230,7 @@ class _LedgerSets(Struct):
             if not refused:
                 self.joins.append(join)
             return
-        refused = refused or self._contradiction(self.members(a), self.members(b))
+        refused = refused or self._contradiction(self._of(a), self._of(b))
         if refused:
             self.refused.append(Join(join.ledger_id, join.next_id, join.witnesses, refused))
             return
@@ -227,23 +281,21 @@ class _LedgerSets(Struct):
                 witnesses = (f"their transactions acknowledge on {name} alone", "they name positions of one topic")
                 self.join(Join(a.ledger_id, b.ledger_id, witnesses))
 
-    def _contradiction(self, a: Collection[int], b: Collection[int]) -> str:
+    def _contradiction(self, a: _LedgerSet, b: _LedgerSet) -> str:
         """Return why two sets cannot be of one topic; "": nothing says so."""
-        names = {self.topics[one] for one in (*a, *b) if one in self.topics}
-        if len(names) > 1:
-            return "the metadata names them " + " and ".join(sorted(names))
-        together = [self.found[one] for one in sorted((*a, *b)) if one in self.found]
-        if len({one.kind for one in together}) > 1:
+        if len(a.names | b.names) > 1:
+            return "the metadata names them " + " and ".join(sorted(a.names | b.names))
+        if len(a.kinds | b.kinds) > 1:
             return "their contents are of different kinds"
-        index = [one for one in together if one.index is not None]
-        for before, after in pairwise(index):
-            if after.index is not None and before.index is not None and after.index[1] <= before.index[2]:
-                return f"the broker's index goes back from ledger {before.ledger_id} to {after.ledger_id}"
-        timed = [one for one in together if one.broker_ms is not None]
-        for before, after in pairwise(timed):
-            if after.broker_ms and before.broker_ms and after.broker_ms[0] < before.broker_ms[1] - CLOCK_SKEW_MS:
-                return f"the broker's time goes back from ledger {before.ledger_id} to {after.ledger_id}"
-        return ""
+        for before, after in _meeting(a.indexed, b.indexed):
+            earlier, later = self.found[before].index, self.found[after].index
+            if earlier is not None and later is not None and later[1] <= earlier[2]:
+                return f"the broker's index goes back from ledger {before} to {after}"
+        for before, after in _meeting(a.timed, b.timed):
+            first, second = self.found[before].broker_ms, self.found[after].broker_ms
+            if first is not None and second is not None and second[0] < first[1] - CLOCK_SKEW_MS:
+                return f"the broker's time goes back from ledger {before} to {after}"
+        return a.contradiction or b.contradiction
 
 
 def find_subscriptions(one: LedgerEvidence, evidence: Iterable[LedgerEvidence]) -> list[str]:
@@ -310,20 +362,29 @@ def _links(by_ledger: Mapping[int, LedgerEvidence], cluster: str) -> Iterator[tu
         frozenset(p for p, mine in runs.items() if any(r.jumps for r, _ in mine)),
         cluster,
     )
-    pairs: dict[tuple[int, int], list[Producer]] = defaultdict(list)
-    rivals: Counter[tuple[Producer, int, bool]] = Counter()
+    pairs: dict[tuple[int, int], None] = {}
+    rivals: dict[tuple[Producer, int, bool], int] = {}
     for producer, mine in runs.items():
-        starts: dict[int, list[int]] = defaultdict(list)
-        for run, ledger_id in mine:
+        ends, starts = defaultdict[int, list[int]](list), defaultdict[int, list[int]](list)
+        for run, ledger_id in sorted(mine, key=itemgetter(1)):
+            ends[run.last + 1].append(ledger_id)
             starts[run.first].append(ledger_id)
         # The producer's next message is in a later ledger.
-        for before, after in (
-            (one, after) for run, one in mine for after in starts.get(run.last + 1, ()) if after > one
-        ):
-            pairs[before, after].append(producer)
-            rivals[producer, before, False] += 1
-            rivals[producer, after, True] += 1
-    judged = [_judge(by_ledger[a], by_ledger[b], producers, names, rivals) for (a, b), producers in pairs.items()]
+        for number in ends.keys() & starts.keys():
+            befores, afters = ends[number], starts[number]
+            rivals |= {(producer, before, False): len(afters) - bisect_right(afters, before) for before in befores}
+            rivals |= {(producer, after, True): bisect_left(befores, after) for after in afters}
+            most = len(afters) if len(befores) * len(afters) <= _RIVALS_MAX else 1
+            for before in befores:
+                at = bisect_right(afters, before)
+                pairs |= dict.fromkeys((before, after) for after in afters[at : at + most])
+    order = {producer: number for number, producer in enumerate(runs)}
+    judged = []
+    for before, after in pairs:
+        a, b = by_ledger[before], by_ledger[after]
+        shared = sorted(a.producers.keys() & b.producers.keys(), key=order.__getitem__)
+        going_on = [name for name in shared if b.producers[name].first == a.producers[name].last + 1]
+        judged.append(_judge(a, b, going_on, names, rivals))
     yield from sorted(
         judged, key=lambda pair: (bool(pair[1]), -len(pair[0].witnesses), pair[0].ledger_id, pair[0].next_id)
     )

@@ -94,3 +94,29 @@ def test_no_two_topics_are_joined(first: int) -> None:
         assert sorted(ledgers) == sorted(one.ledger_id for one in evidence if one.kind == "messages")
         joined += len(ledgers) - len(chains.groups)
     assert joined > 300
+
+
+def test_many_topics_with_producers_of_one_name_stay_apart_and_cost_by_their_number() -> None:
+    """Pairs of ledgers that may follow each other would be four million."""
+    shared, topics = Producer("app"), 2_000
+    evidence = [_evidence(one, [(shared, one // topics, one)], None) for one in range(2 * topics)]
+    chains = find_chains(evidence)
+    assert (len(chains.groups), len(chains.joins)) == (2 * topics, 0)
+    assert {join.refused for join in chains.refused} == {"more than one ledger continues these numbers"}
+    assert len(chains.refused) <= 2 * topics
+    # One of them has a second producer, too, and a third: these join it.
+    own = [Producer("one-of"), Producer("another-of")]
+    for ledger in (7, topics + 90):
+        rows = [(who, ledger // topics, ledger) for who in (shared, *own)]
+        evidence[ledger] = _evidence(ledger, rows, None)
+    (join,) = find_chains(evidence).joins
+    assert (join.ledger_id, join.next_id) == (7, topics + 90)
+    assert [one.split()[1] for one in join.witnesses] == ["app", "one-of", "another-of"]
+
+
+def test_a_topic_of_very_many_ledgers() -> None:
+    """Each ledger is held against its neighbour alone: against all before it they would be 800 million comparisons."""
+    given, ledgers = Producer("prod-0-1"), 40_000
+    evidence = [_evidence(one, [(given, one, one)], one) for one in range(ledgers)]
+    (group,) = find_chains(evidence).groups
+    assert group.ledger_ids == tuple(range(ledgers))
