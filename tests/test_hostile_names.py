@@ -220,6 +220,8 @@ _OUR_WORDS = {  # ours, or a number: none is a name from data
     ("store/rules/subscriptions.py", "facts.of.topic.at_rank(loss.end)"),
     ("pulsar_admin/api/topics.py", "command"),
     ("pulsar_admin/cli.py", "meant"),
+    ("pulsar_admin/cli.py", "command"),
+    ("store/rules/words.py", "place"),
     ("commands/doctor.py", "code"),
     ("pulsar_admin/schemas.py", "path"),
     ("commands/managed_ledger.py", "name"),

@@ -83,7 +83,7 @@ class EntryFiles:
             )
         opened, log = self._opened(file_id)
         try:
-            raw = read_at(opened, length, offset)
+            raw = os.pread(opened, length, offset) if isinstance(opened, int) else read_at(opened, length, offset)
         except OSError as error:
             raise EntryLogCorrupt(
                 f"{log.path} @ {offset:#x}: the disk cannot read it: {error.strerror}",

@@ -811,9 +811,10 @@ class OpenEnd(Answer, frozen=True):
 
     ``last_add_confirmed``: certainly acknowledged, up to there; ``kept``: up to there any recovery finds every entry;
     ``last_entry_id``: the farthest that one may get: entries between are dropped when the bookies without them answer first.
-    ``verdict``: "final": nothing after it was acknowledged; "damaged": a recovery fails at the damaged entry after it; "gone": it fails, as
-    ``bookies``, which are not of the cluster, do not answer; "open": ``bookies``, which are not imported, may have more; "unknown": this
-    store does not know which bookies have what.
+    ``verdict``: "final": nothing after it was acknowledged, if no disk is an old copy; "damaged": a recovery fails at the damaged entry
+    after it; "gone": it fails, as ``bookies``, which are not of the cluster, do not answer; "open": ``bookies``, not imported, may have
+    more; "unknown": this store does not know which bookies have what. ``entries_beyond``: how many entries bookies have after the next
+    one, which a recovery that ends there drops; where there are any of "final", ``bookies``, not imported, may have that next one.
     """
 
     last_add_confirmed: int
@@ -821,6 +822,7 @@ class OpenEnd(Answer, frozen=True):
     last_entry_id: int
     verdict: str
     bookies: tuple[str, ...] = ()
+    entries_beyond: int = 0
 
 
 def read_open_end(txn: Txn, ledger: Ledger) -> OpenEnd | None:
@@ -873,7 +875,9 @@ def find_open_end(
     absent = tuple(bookie for bookie in next_set if bookie not in imported and bookie not in gone)
     lacking = tuple(bookie for bookie in next_set if bookie in gone)
     verdict = "final" if len(missing) >= enough else "open" if absent else "gone" if lacking else "damaged"
-    return OpenEnd(confirmed, kept, end, verdict, {"open": absent, "gone": lacking}.get(verdict, ()))
+    beyond = sum(1 for entry in anywhere if entry > end)
+    bookies = {"open": absent, "gone": lacking, "final": absent if beyond else ()}.get(verdict, ())
+    return OpenEnd(confirmed, kept, end, verdict, bookies, beyond)
 
 
 def gone_quorum(metadata: LedgerMetadata, gone: Collection[str]) -> tuple[str, ...]:

@@ -64,8 +64,8 @@ def _cut(facts: SubscriptionFacts) -> Iterator[Evidence]:
 def _remainder(facts: SubscriptionFacts) -> Iterator[Evidence]:
     cut = facts.cut_message
     if cut is not None and cut.is_gone:
-        topic, subscription = shell_word(facts.of.topic.name), shell_word(facts.cursor.name)
-        look = {} if cut.left else {MEND: f"pulsar-admin topics peek-messages {topic} -s {subscription} -n 1"}
+        peek = f"pulsar-admin topics peek-messages {shell_word(facts.of.topic.name)} -s {shell_word(facts.cursor.name)} -n 1"
+        look = {} if cut.left else {MEND: peek}
         text = _cut_text(cut, "has no first chunk any more")
         others = "" if cut.left else "; entries before it are of other messages"
         yield Evidence(facts.where, text + others, {**_cut_values(facts, cut), **look})

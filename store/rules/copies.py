@@ -24,7 +24,7 @@ from pulsar_admin.store.rules.nodes import VALUE_UNDECODABLE
 from pulsar_admin.store.rules.rule import Rule, Sweeps
 from pulsar_admin.store.rules.topic_data import NEWER_LEDGER_MISSING, judge_missing, repair_of
 from pulsar_admin.store.rules.words import KEEP_COPIES
-from pulsar_admin.store.wording import counted
+from pulsar_admin.store.wording import counted, listed
 
 SCHEMA_LEDGER_WITHOUT_METADATA: Rule[Any] = Rule(
     "schema-ledger-without-metadata",
@@ -116,6 +116,19 @@ COPIES_DAMAGED: Rule[Any] = Rule(
     "pulsar-admin ledgers underreplicated",
     "Replace the damaged bookie's disk through autorecovery before the other copy fails.",
 )
+RECOVERY_DROPS: Rule[Any] = Rule(
+    "recovery-drops-entries",
+    Severity.WARNING,
+    "A ledger is open, and its recovery may drop entries",
+    "Bookies have entries after one that no imported bookie has. A bookie that is not imported may have it: then the disk of another one"
+    " is an old copy, or lost it. Else it was never acknowledged, nor what comes after it.",
+    "Recovers the ledger when it loads the topic, and closes it before that entry as soon as a bookie without it answers.",
+    "pulsar-admin ledgers info {ledgerId}",
+    "Look at `openEnd`, and add its `bookies`. If they have the entry, keep the bookie that lacks it stopped until a broker has loaded the"
+    " topic.",
+    KEEP_COPIES,
+    loss="the entries after the gap, if a broker loads the topic",
+)
 RECOVERY_FAILS: Rule[Any] = Rule(
     "recovery-fails",
     Severity.CRITICAL,
@@ -173,6 +186,7 @@ def _check_references(facts: ClusterFacts) -> Iterator[Finding]:
     BOOKIE_NOT_IMPORTED,
     COPIES_MISSING,
     COPIES_DAMAGED,
+    RECOVERY_DROPS,
     RECOVERY_FAILS,
 )
 def _check_ledgers(facts: ClusterFacts) -> Iterator[Finding]:
@@ -256,4 +270,15 @@ def _check_ledger(txn: Txn, ledger: Ledger) -> Iterator[Finding]:
             f"it was never closed, and no bookie has a good record of entry {end.last_entry_id + 1}: its recovery fails there",
             f"see: pulsar-admin ledgers info {ledger.ledger_id}",
             ledgerId=ledger.ledger_id,
+        )
+    if end is not None and end.verdict == "final" and end.bookies:
+        next_id, bookies = end.last_entry_id + 1, listed(end.bookies)
+        beyond = counted(end.entries_beyond, "entry", "entries")
+        yield RECOVERY_DROPS.at(
+            where,
+            f"it was never closed, and no imported bookie has entry {next_id}, but {beyond} after it: a recovery may close it after entry"
+            f" {end.last_entry_id}, also where {bookies}, not imported, has that entry",
+            f"see: pulsar-admin ledgers info {ledger.ledger_id}",
+            ledgerId=ledger.ledger_id,
+            entries=end.entries_beyond,
         )

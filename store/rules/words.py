@@ -37,6 +37,7 @@ def of_index(code: str, title: str, means: str) -> Rule[Any]:
 
 def forced_reset(cursor: Cursor, place: str) -> dict[str, object]:
     """Return as evidence the command that stores a cursor at ``place`` although the broker keeps it for itself; {} for others."""
-    topic, subscription = shell_word(cursor.topic), shell_word(cursor.name)
-    command = f"pulsar-admin topics reset-cursor {topic} -s {subscription} -m {place} --force"
+    command = (
+        f"pulsar-admin topics reset-cursor {shell_word(cursor.topic)} -s {shell_word(cursor.name)} -m {place} --force"
+    )
     return {MEND: command} if is_own(cursor.name) else {}
