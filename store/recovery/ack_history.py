@@ -212,7 +212,9 @@ class _StatesReader:
         # A broker writes entry 0 before its metadata names the ledger, so that version is later than entry 0.
         end_of_first = naming if end is None or naming.time_ms < end.time_ms else end
         states = [*_iter_ledger(self._reader, ledger_id)]
-        for (entry_id, state, problem), written_by in zip(states, self._written_by(ledger_id, states), strict=True):
+        for (entry_id, state, problem), written_by in zip(
+            states, self._written_by(ledger_id, states, made), strict=True
+        ):
             bounds = [bound for bound in (end_of_first if entry_id == 0 else end, written_by) if bound is not None]
             after = min(bounds, key=lambda bound: bound.time_ms, default=None)
             known = naming if entry_id and version.since_known else made
@@ -225,10 +227,10 @@ class _StatesReader:
             undated = AckState(Position(ledger_id, entry_id), None, state, before, after, problem=problem)
             yield self._counted(undated)
 
-    def _written_by(self, ledger_id: int, states: Sequence[_Read]) -> list[TimeBound | None]:
-        """Return by when each state was written, by the journals: no later than any behind it.
+    def _written_by(self, ledger_id: int, states: Sequence[_Read], made: TimeBound | None) -> list[TimeBound | None]:
+        """Return by when each state was written, by journals and logs: no later than any after it.
 
-        Where a broker got what a state acknowledges only later, the message behind it is an old one that autorecovery wrote.
+        Where the ledger was made only later, or a broker got what a state acknowledges, the message after it is an old one.
         """
         found: list[TimeBound | None] = []
         earliest: TimeBound | None = None
@@ -238,6 +240,7 @@ class _StatesReader:
                     continue
                 proof = self._proof(state)
                 is_old = proof is not None and proof.by.startswith(_BROKER_TIME) and proof.time_ms > write.not_after_ms
+                is_old = is_old or (made is not None and made.time_ms > write.not_after_ms)
                 if not is_old and (earliest is None or write.not_after_ms < earliest.time_ms):
                     earliest = TimeBound(write.not_after_ms, f"a message behind it in {write.place}")
             found.append(earliest)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 _AROUND = 64  # entries before and behind whose times are looked at
 _ON_THE_WAY_MS = 100  # from the broker to the bookie at least assumed, where the journal shows less
+_WAITED_MS = 1_000  # the same for logs, which do not show it: a message has its time before it waits for a new ledger
 
 
 class WriteTime(NamedTuple):
@@ -229,11 +230,12 @@ class _Flushes:
     def _take(self, asked: Collection[Ids], times: Array, file: str) -> None:
         """Take a flush: its asked entries, and the broker times of its messages."""
         newest = self._newest
-        # Copies that garbage collection or autorecovery wrote are older than what was written before them.
-        new = times if newest is None else times[times >= newest]
+        # Copies that garbage collection or autorecovery wrote are older than what was written before them, and what a start replays of
+        # the journal is no newer.
+        new = times if newest is None else times[times > newest]
         if len(new) and newest is not None:
             for ids in self._waiting:
-                self.times[ids] = self.times[ids]._replace(not_after_ms=int(new.min()) + _ON_THE_WAY_MS)
+                self.times[ids] = self.times[ids]._replace(not_after_ms=int(new.min()) + _WAITED_MS)
             self._waiting.clear()
         is_new = 0 < len(new) == len(times)
         for ids in asked:

@@ -272,12 +272,12 @@ def _check_ledger(txn: Txn, ledger: Ledger) -> Iterator[Finding]:
             ledgerId=ledger.ledger_id,
         )
     if end is not None and end.verdict == "final" and end.bookies:
-        next_id, bookies = end.last_entry_id + 1, listed(end.bookies)
+        next_id, absent = end.last_entry_id + 1, listed(end.bookies)
         beyond = counted(end.entries_beyond, "entry", "entries")
         yield RECOVERY_DROPS.at(
             where,
             f"it was never closed, and no imported bookie has entry {next_id}, but {beyond} after it: a recovery may close it after entry"
-            f" {end.last_entry_id}, also where {bookies}, not imported, has that entry",
+            f" {end.last_entry_id}, also where {absent}, not imported, has that entry",
             f"see: pulsar-admin ledgers info {ledger.ledger_id}",
             ledgerId=ledger.ledger_id,
             entries=end.entries_beyond,

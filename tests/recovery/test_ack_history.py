@@ -204,6 +204,8 @@ def test_the_flushes_of_entry_logs_bound_an_entry(tmp_path: Path) -> None:
     logs = {
         "a": (*first, (8, 1, T + 1_500), (3, 2, T + 2_000), *copied_later),
         "b": (*first, (3, 2, T + 2_100), (7, 1, 0), (3, 3, T + 3_000), (7, 0, 0)),
+        # A start replays the journal from its last mark on: the second flush is the first one again.
+        "c": ((3, 0, T), (7, 3, 0), (3, 0, T), (7, 3, 0), (3, 1, T + 9_000)),
     }
     asked = {}
     for file_id, (bookie, rows) in enumerate(logs.items()):
@@ -214,9 +216,10 @@ def test_the_flushes_of_entry_logs_bound_an_entry(tmp_path: Path) -> None:
         asked[LogFile(file_id, str(path), *kept)] = frozenset(row[:2] for row in rows if row[0] == 7)
     found = read_flush_times(asked, tmp_path, lambda _: None)
     assert found == {
-        (7, 0): (T + 500, T + 2_000 + 100, "0.log"),
-        (7, 1): (T + 1_000, T + 3_000 + 100, "1.log"),
+        (7, 0): (T + 500, T + 2_000 + 1_000, "0.log"),
+        (7, 1): (T + 1_000, T + 3_000 + 1_000, "1.log"),
         (7, 2): (T + 2_000, None, "0.log"),
+        (7, 3): (None, T + 9_000 + 1_000, "2.log"),
     }
 
 
