@@ -654,6 +654,16 @@ def test_disks_at_urls(fetches: bool, whole: Any, disks: Path, tmp_path: Path, c
     assert cli("--store", path, "store", "add", "zookeeper", disks / "zk").exit_code == 0
     assert content(path) == whole("clean")
     assert cli("--store", path, "store", "check", "--deep").exit_code == 0
+    here = tmp_path / "here"
+    words = [word for number in (1, 2, 3) for word in ("--bookie", bookie(disks, number))]
+    assert cli("--store", here, "store", "import", "cluster", "--zookeeper", disks / "zk", *words).exit_code == 0
+    usages = [cli("--store", one, "store", "usage", "-o", "json") for one in (path, here)]
+    assert usages[0].json == usages[1].json != []
+    # What a start deletes is in a bookie's databases, which are not fetched.
+    forecast = cli("--store", path, "store", "preflight")
+    assert forecast.exit_code == (0 if fetches else 3)
+    if not fetches:
+        assert "what a start deletes are not here" in forecast.stderr
 
 
 def test_disks_that_cannot_be_fetched(disks: Path, tmp_path: Path, cli: Cli) -> None:

@@ -15,7 +15,7 @@ from pulsar_admin.store.codec.entrylog import HEADER_BYTES, EntryLogHeader, deco
 from pulsar_admin.store.db.blocks import decode_times, ledger_key
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.files import iter_logs
-from pulsar_admin.store.engine.slices import kind_of
+from pulsar_admin.store.engine.slices import FileRange, kind_of, plan_slices
 from pulsar_admin.store.errors import EntryLogCorrupt, StoreError
 from pulsar_admin.store.files import open_file
 from pulsar_admin.store.names import FileKind
@@ -91,12 +91,17 @@ def read_ledger_sizes(path: Path) -> dict[int, int]:
         import numpy as np
 
         from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Slice
+        from pulsar_admin.store.scan.sources import open_source
 
         sizes = {}
         nothing_known = LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16))
-        whole = Slice(str(path), FileKind.ENTRY_LOG, 0, path.stat().st_size)
-        for batch in FileScan(whole, nothing_known, False).batches():
-            add_sizes(sizes, batch)
+        place, size_bytes = place_of(path), path.stat().st_size
+        whole = FileRange(place, FileKind.ENTRY_LOG, -1, 0, size_bytes)
+        for piece in plan_slices([(place, -1, size_bytes)]) if is_url(place) else [whole]:
+            with open_source(piece) as source:
+                part = Slice(source.path, piece.kind, piece.start, piece.end, piece.seek)
+                for batch in FileScan(part, nothing_known, False).batches():
+                    add_sizes(sizes, batch)
     return sizes
 
 
