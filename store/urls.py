@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from pulsar_admin.store import errors
-from pulsar_admin.store.files import open_file, open_regular, url_of
+from pulsar_admin.store.files import open_file, open_regular, read_file, url_of
 from pulsar_admin.store.pace import PACE
 from pulsar_admin.store.secrets import hide_secrets
 
@@ -132,6 +132,18 @@ def place_of(path: Path | str) -> str:
     return url_of(path) or str(path)
 
 
+LISTED = ".url"
+"""Beside the directories that were fetched of a bookie's disk: the file with the URL or archive, without what is secret in it."""
+
+
+def fetched_from(directory: Path) -> str:
+    """Return the URL or archive of which a directory was fetched, without databases; "" for one that was not."""
+    try:
+        return read_file(directory.parent / LISTED).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
 def open_bytes(path: Path | str) -> Opened:
     """Open a file, wherever its bytes are; raises OSError for one of this machine."""
     place = place_of(path)
@@ -152,12 +164,21 @@ def read_at(opened: Opened, length: int, offset: int) -> bytes:
     if isinstance(opened, int):
         return os.pread(opened, length, offset)
     try:
-        if length >= _BLOCK_BYTES:
-            return _read(opened, offset, length)
-        first, last = offset // _BLOCK_BYTES, (offset + length - 1) // _BLOCK_BYTES
-        raw = b"".join(_read_block(opened, number) for number in range(first, last + 1))
+        raw = _read_range(opened, length, offset)
+        if len(raw) < length:  # it may be longer now than when it was opened
+            _read_block.cache_clear()
+            _open.cache_clear()
+            raw = _read_range(opened, length, offset)
     except errors.SourceNotFound as error:
         raise errors.SourceChanged(f"{shown_path(opened)} is gone", hint="restore the object") from error
+    return raw
+
+
+def _read_range(url: str, length: int, offset: int) -> bytes:
+    if length >= _BLOCK_BYTES:
+        return _read(url, offset, length)
+    first, last = offset // _BLOCK_BYTES, (offset + length - 1) // _BLOCK_BYTES
+    raw = b"".join(_read_block(url, number) for number in range(first, last + 1))
     return raw[offset - first * _BLOCK_BYTES :][:length]
 
 

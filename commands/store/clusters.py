@@ -181,7 +181,7 @@ def cluster(
     at: Moment | None = more.pop("at")
     index = not more.pop("no_index")
     wanted = wanted_of(more.pop("chroot"), more.pop("ledgers_root"))
-    given = bookies_of(_fetched(app, bookies, more.pop("fetch_to")), **more)
+    given = bookies_of(_fetched(app, bookies, more.pop("fetch_to"), is_new=True), **more)
     place = zookeeper if metadata is None else metadata
     if (zookeeper and metadata) or not (place or given):
         raise click.UsageError("name --zookeeper or --metadata, and the bookies with --bookie or --bookie-conf")
@@ -217,7 +217,7 @@ def add_bookie(
     Directories are given as for `store import cluster`. Entries that the store already has are compared with the new
     copies. An addition that was stopped, even by kill -9, continues with the same command or with `store refresh`.
     """
-    given = bookies_of(_fetched(app, bookies, confs.pop("fetch_to")), **confs)
+    given = bookies_of(_fetched(app, bookies, confs.pop("fetch_to"), is_new=False), **confs)
     if not given:
         raise click.UsageError("name the bookie's directories: [ID=]DIR,DIR, or --bookie-conf FILE")
     return _add(app, bookies=given, mode=mode or "referenced", verify=not no_checksums)
@@ -303,14 +303,19 @@ def bookies_of(bookies: tuple[str, ...], confs: tuple[Path, ...], roots: tuple[P
     return [*bookies, *(read_bookie_conf(file, next(places)) for file in confs)]
 
 
-def _fetched(app: App, bookies: tuple[str, ...], fetch_to: Path | None) -> tuple[str, ...]:
+def _fetched(app: App, bookies: tuple[str, ...], fetch_to: Path | None, *, is_new: bool) -> tuple[str, ...]:
     from pulsar_admin import fetch_bookie
-    from pulsar_admin.store.db.storeinfo import REMOTE
+    from pulsar_admin.store.db.storeinfo import REMOTE, StoreState, check_new_store, read_store_info
 
-    is_dry = app.settings.dry_run
-    if is_dry and (fetch_to is not None or any("://" in text for text in bookies)):
+    is_dry, path = app.settings.dry_run, app.settings.store
+    has_urls = any("://" in text for text in bookies)
+    if is_dry and (fetch_to is not None or has_urls):
         raise click.UsageError("a dry run downloads nothing: name local directories")
-    remote = None if is_dry else app.settings.store / REMOTE
+    if has_urls and fetch_to is None:  # before anything is written into the store's directory
+        state = None if is_new and not (path / "store.json").exists() else read_store_info(path).state
+        if is_new and state in (None, StoreState.READY):
+            check_new_store(path)
+    remote = None if is_dry else path / REMOTE
     return tuple(fetch_bookie(text, fetch_to, beginnings=remote) for text in bookies)
 
 

@@ -450,7 +450,7 @@ class Transfers(Checked):
             if (store.path / REMOTE).exists():
                 from pulsar_admin.store.transfer.fetching import list_again
 
-                list_again(store.path / REMOTE)
+                list_again(store)
             size_bytes = survey_files(store, clusters.read_stored_layout(store.info)).bytes()
             with self._bringing(size_bytes, "refresh") as (engine, advance, warn):
                 options = refreshing.RefreshOptions(verify, forget, self._session.clock_ms, engine)

@@ -198,12 +198,17 @@ def file_state(log: LogFile, store_path: Path, *, asks: bool = False) -> FileSta
 
 def _object_state(log: LogFile, url: str) -> FileState:
     try:
-        grown_by = file_info(url)[0] - log.size_bytes
+        size_bytes, changed_s = file_info(url)
+        if size_bytes < log.size_bytes:
+            return FileState.CHANGED
+        if size_bytes == log.size_bytes and int(changed_s) == log.mtime_ns // 10**9:  # an object store may tell no more
+            return FileState.SAME
+        found = fingerprint(url, log.next_offset)
     except SourceNotFound:
         return FileState.MISSING
     except StoreError:
         return FileState.UNREADABLE
-    return FileState.GROWN if grown_by > 0 else FileState.CHANGED if grown_by else FileState.SAME
+    return FileState.GROWN if found == log.fingerprint else FileState.CHANGED
 
 
 def path_state(log: LogFile, path: Path) -> FileState:

@@ -20,7 +20,7 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import IndexCorrupt, reason_of
 from pulsar_admin.store.files import open_regular
 from pulsar_admin.store.names import FileKind
-from pulsar_admin.store.urls import place_of
+from pulsar_admin.store.urls import Opened, place_of, read_bytes
 
 _FILE_KEY = struct.Struct(">I")
 _DAMAGE_KEY = struct.Struct(">IQ")
@@ -81,12 +81,15 @@ class LogFile(Struct, frozen=True):
         return place_of(self.locate(store_path).absolute())
 
 
-def fingerprint(descriptor: int, size_bytes: int) -> str:
-    """Return a digest of up to 3 KiB after the header, within the first ``size_bytes`` of an open file; later bytes may grow."""
+def fingerprint(opened: Opened, size_bytes: int) -> str:
+    """Return a digest of up to 3 KiB after the header, within the first ``size_bytes`` of a file; later bytes may grow."""
     count = max(0, min(size_bytes, _FINGERPRINT_BYTES) - _HEADER_BYTES)
     from hashlib import sha256  # 2 ms; only a changed or new file is digested
 
-    return sha256(os.pread(descriptor, count, _HEADER_BYTES)).hexdigest()[:32]
+    raw = (
+        os.pread(opened, count, _HEADER_BYTES) if isinstance(opened, int) else read_bytes(opened, _HEADER_BYTES, count)
+    )
+    return sha256(raw).hexdigest()[:32]
 
 
 def file_fingerprint(path: Path, size_bytes: int) -> str:

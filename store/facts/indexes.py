@@ -28,7 +28,7 @@ from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata
 from pulsar_admin.store.db.bookies import Bookie, iter_imported_bookies
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.storeinfo import StoreInfo
-from pulsar_admin.store.errors import MetadataCorrupt, StoreError
+from pulsar_admin.store.errors import MetadataCorrupt, Refused, StoreError
 from pulsar_admin.store.files import read_file
 from pulsar_admin.store.model import coverage
 from pulsar_admin.store.model.coverage import ensemble_bookies, stripes_of
@@ -38,6 +38,7 @@ from pulsar_admin.store.sources.bookies import read_bookie_directory
 from pulsar_admin.store.sources.index_places import iter_index_files, read_ledger_ids
 from pulsar_admin.store.sources.journals import iter_replayed_ledgers
 from pulsar_admin.store.sources.rocksdb import is_rocksdb, open_for_reading, open_ranges
+from pulsar_admin.store.urls import fetched_from
 
 
 class IndexKind(StrEnum):
@@ -85,9 +86,15 @@ class LogLedgers(NamedTuple):
 def read_disks(bookie: Bookie) -> list[Disk]:
     """Return the ledgers that a bookie has in its index after a start: those of the index, and those that its journals add.
 
-    Raises MetadataCorrupt for a database that cannot be read.
+    Raises MetadataCorrupt for a database that cannot be read, Refused for a fetched directory without one.
     """
     disks, problems = _read_indexes(bookie), list[str]()
+    for disk in disks:
+        if disk.storage is IndexKind.NONE and (place := fetched_from(disk.directories[0])):
+            raise Refused(
+                f"the index of bookie {bookie.name} was not fetched from {place}: which ledgers it would delete is not known",
+                hint="copy the bookie's directories with their databases to this machine, and name the copy",
+            )
     replayed = np.unique(np.fromiter(iter_replayed_ledgers(bookie, problems), np.int64))
     # DbLedgerStorage keeps a ledger in the directory of the number ledger id modulo directories.
     shares = [replayed[replayed % len(disks) == number] for number in range(len(disks))]

@@ -171,6 +171,7 @@ class ListedObject(NamedTuple):
     name: str
     url: str
     size_bytes: int | None
+    mtime_ns: int
 
 
 def list_prefix(url: str) -> list[ListedObject]:
@@ -186,7 +187,12 @@ def list_prefix(url: str) -> list[ListedObject]:
         base, mark, query = url.partition("?")
         base, root = base.rstrip("/"), len(path.rstrip("/"))
         return [
-            ListedObject(info.base_name, f"{base}{info.path[root:]}{mark}{query}", info.size if info.is_file else None)
+            ListedObject(
+                info.base_name,
+                f"{base}{info.path[root:]}{mark}{query}",
+                info.size if info.is_file else None,
+                info.mtime_ns or 0,
+            )
             for info in infos
         ]
 

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from pulsar_admin.store.db.bookies import Bookie, decode_bookie, iter_imported_bookies, merge_bookies
-from pulsar_admin.store.db.storeinfo import StoreInfo
+from pulsar_admin.store.db.storeinfo import REMOTE, StoreInfo
 from pulsar_admin.store.db.tree import Node
 from pulsar_admin.store.errors import Refused, SourceNotFound
 from pulsar_admin.store.sources.bookies import Stranger
@@ -85,7 +85,9 @@ def read_stored_layout(info: StoreInfo, added: Iterable[Mapping[str, Any]] = ())
             if not path.is_dir():
                 raise SourceNotFound(
                     f"{path} of bookie {bookie.name} is gone",
-                    hint="restore the directory; until then the store stays unchanged. If the disk is lost for good, "
+                    hint="the store was moved: run pulsar-admin store refresh"
+                    if path.parent.parent.name == REMOTE
+                    else "restore the directory; until then the store stays unchanged. If the disk is lost for good, "
                     "create an empty directory there, then run: pulsar-admin store refresh --forget",
                     path=str(path),
                 )

@@ -1,33 +1,42 @@
 """Disks of bookies in an object store, or in tar archives: what an import reads of them is brought into a directory of this machine.
 
 Entry logs, journals, and the small files that tell whose they are; databases are left out: what they tell is then unknown. A file that is
-there with the size that it has there is not fetched again. Entry logs at a URL may stay there (``store.files.url_of``).
+there with the size that it has there, and if it is an object also with the time, is not fetched again. Entry logs at a URL may stay there
+(``store.files.url_of``).
 """
 
 from __future__ import annotations
 
+import json
 import lzma
 import os
 import re
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from msgspec.structs import replace
+
 from pulsar_admin.store.codec.bookie import COOKIE_FILE, LAST_ID_FILE, LAST_MARK_FILE
 from pulsar_admin.store.codec.entrylog import log_id_of
+from pulsar_admin.store.db.bookies import iter_imported_bookies
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.files import iter_logs, put_log
+from pulsar_admin.store.db.storeinfo import REMOTE
+from pulsar_admin.store.db.unserved import put_journal_marks, read_journal_marks
 from pulsar_admin.store.errors import EntryLogCorrupt, InvalidValue, SourceNotFound
-from pulsar_admin.store.files import HEAD_BYTES, create_directory, create_file, remove_file, rename
+from pulsar_admin.store.files import HEAD_BYTES, create_directory, create_file, remove_file, rename, replace_file
 from pulsar_admin.store.scan.sources import iter_object, list_prefix
 from pulsar_admin.store.secrets import hide_secrets
-from pulsar_admin.store.urls import file_info, is_url, read_bytes
+from pulsar_admin.store.urls import LISTED, fetched_from, is_url, read_bytes
 
 _CHUNK_BYTES = 8 << 20
 _INDEXES = ("ledgers", "locations")
-_LISTED = ".url"  # in the directory of a part of which beginnings were written: what was listed
 _SMALL = (COOKIE_FILE, LAST_ID_FILE, LAST_MARK_FILE)
 
 
@@ -39,6 +48,7 @@ class _Found(NamedTuple):
     size_bytes: int
     chunks: Iterator[bytes] | None
     url: str = ""
+    mtime_ns: int = 0  # of an object
 
 
 def fetch_bookie(text: str, into: Path | None, beginnings: Path | None = None) -> str:
@@ -84,7 +94,8 @@ def _fetch(part: str, into: Path, in_place: bool) -> list[str]:
     folders: dict[Path, None] = {}
     found_at: set[Path] = set()
     is_any = False
-    place = into / _slug(part.partition("?")[0])
+    # With the query: servers of two places may have buckets and keys of the same names.
+    place = into / _slug(hide_secrets(part) if is_url(part) else part)
     for found in _objects(part) if is_url(part) else _members(Path(part)):
         is_any = True
         if found.chunks is None:  # an empty directory in its place would be a lost database
@@ -95,29 +106,31 @@ def _fetch(part: str, into: Path, in_place: bool) -> list[str]:
         found_at.add(target)
         for directory in (*([into.parent] if in_place else []), into, place, folder):
             create_directory(directory, exist_ok=True)
-        if found.name in _SMALL or not (target.is_file() and target.stat().st_size == found.size_bytes):
+        is_begun = in_place and log_id_of(found.name) is not None and found.size_bytes > HEAD_BYTES
+        there = target.stat() if target.is_file() else None
+        is_same = there is not None and there.st_size == found.size_bytes and found.mtime_ns in (0, there.st_mtime_ns)
+        if found.name in _SMALL or not is_same:
             unfinished = target.with_name(f".{target.name}.unfinished")
             remove_file(unfinished)
-            is_begun = in_place and log_id_of(found.name) is not None and found.size_bytes > HEAD_BYTES
             if is_begun:  # first: a beginning alone is no file
-                _keep(target.with_name(f".{target.name}.url"), found.url)
+                replace_file(target.with_name(f".{target.name}.url"), found.url.encode())
             with create_file(unfinished) as out:
                 for chunk in [read_bytes(found.url, 0, HEAD_BYTES)] if is_begun else found.chunks:
                     out.write(chunk)
                 if is_begun:
                     out.truncate(found.size_bytes)
-            if is_begun:
-                changed = file_info(found.url)[1]
-                os.utime(unfinished, (changed, changed))
+            if found.mtime_ns:
+                os.utime(unfinished, ns=(found.mtime_ns, found.mtime_ns))
             rename(unfinished, target)
     if not is_any:
         raise SourceNotFound(
-            f"{part} holds no file of a bookie: expected files such as 0.log or 17f3a.txn, found none",
+            f"{hide_secrets(part)} holds no file of a bookie: expected files such as 0.log or 17f3a.txn, found none",
             hint="name the prefix or the archive of a ledger or journal directory",
-            path=part,
+            path=hide_secrets(part),
         )
-    if in_place and folders:
-        _keep(place / _LISTED, part)
+    if folders:
+        replace_file(place / LISTED, (part if in_place else hide_secrets(part)).encode())
+    if in_place:
         for beside in place.glob("*/.*.url"):
             if (target := beside.with_name(beside.name[1 : -len(".url")])) not in found_at:
                 remove_file(target)
@@ -125,18 +138,38 @@ def _fetch(part: str, into: Path, in_place: bool) -> list[str]:
     return [str(folder) for folder in folders]
 
 
-def list_again(beginnings: Path) -> None:
-    """List the URLs again of which ``fetch_bookie`` wrote ``beginnings``: logs that are new or longer there get one, those of logs that are
-    gone go. Raises what that raises."""
-    for kept in sorted(beginnings.glob(f"*/{_LISTED}")):
-        _fetch(kept.read_text("utf-8"), beginnings, True)
+def list_again(store: Store) -> None:
+    """List the URLs of a store's bookies again: logs that are new or changed there get another beginning, those of logs that are gone go.
+
+    A store that was moved or copied gets the present paths of its beginnings first. Raises what ``fetch_bookie`` raises.
+    """
+    beginnings = store.path.resolve() / REMOTE
+    here = {
+        path: beginnings.joinpath(*path.parts[-2:])
+        for bookie in iter_imported_bookies(store.info)
+        for path in bookie.directories
+        if path.parent.parent.name == REMOTE
+    }
+    here = {path: now for path, now in here.items() if now.is_dir()}
+    moved = {str(path): str(now) for path, now in here.items() if path != now}
+    if moved:
+        store.write(partial(_name_anew, moved=moved))
+        text = json.dumps(store.info.sources)
+        for path, now in moved.items():
+            text = text.replace(json.dumps(path)[1:-1], json.dumps(now)[1:-1])
+        store.update_info(sources=tuple(json.loads(text)))
+    for url in sorted({fetched_from(now) for now in here.values()} - {""}):
+        _fetch(url, beginnings, True)
 
 
-def _keep(path: Path, text: str) -> None:
-    """Write a text into a new file, or in the place of the one that is there."""
-    remove_file(path)
-    with create_file(path) as out:
-        out.write(text.encode())
+def _name_anew(txn: Txn, moved: Mapping[str, str]) -> None:
+    for log in [*iter_logs(txn)]:
+        folder, slash, name = log.origin.rpartition("/")
+        if folder in moved:
+            put_log(txn, replace(log, origin=moved[folder] + slash + name))
+    marks = read_journal_marks(txn) or {}
+    if not moved.keys().isdisjoint(marks):
+        put_journal_marks(txn, {moved.get(path, path): mark for path, mark in marks.items()})
 
 
 def _is_wanted(name: str) -> bool:
@@ -156,7 +189,7 @@ def _objects(url: str) -> Iterator[_Found]:
             if found.name in _INDEXES:
                 yield _Found("", found.name, 0, None)
         elif found.size_bytes and _is_wanted(found.name):
-            yield _Found("", found.name, found.size_bytes, iter_object(found.url), found.url)
+            yield _Found("", found.name, found.size_bytes, iter_object(found.url), found.url, found.mtime_ns)
 
 
 def _members(archive: Path) -> Iterator[_Found]:

@@ -124,7 +124,17 @@ def test_a_bookies_disk_is_fetched(bucket: str, tmp_path: Path) -> None:
     }
     inodes = {name: file.stat().st_ino for name, file in found.items()}
     assert fetch_bookie(f"bk1={bucket.format('')}", tmp_path / "kept") == text
+    assert "secret" not in text
     assert {name: file.stat().st_ino for name, file in found.items()} == inodes
+
+
+def test_buckets_of_one_name_at_two_places_are_two(bucket: str, tmp_path: Path) -> None:
+    here = bucket.format("").replace("key:secret", "anonymous")
+    there = here.replace("us-east-1", "us-west-2")
+    found = [fetch_bookie(url, None, tmp_path / "remote") for url in (here, there)]
+    assert len({*found}) == 2
+    for place, region in zip(found, ("us-east-1", "us-west-2"), strict=True):
+        assert region in (Path(place) / ".0.log.url").read_text()
 
 
 def test_logs_at_a_url(bucket: str, cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -162,6 +172,9 @@ def test_a_store_reads_logs_where_they_are(
     for words in ((secret,), (public, "--copy")):
         refused = cli("--store", tmp_path / "refused", *command, *words)
         assert (refused.exit_code, "key:" in refused.stderr, "--fetch-to DIR" in refused.stderr) == (2, False, True)
+    (tmp_path / "taken" / "file").mkdir(parents=True)
+    assert cli("--store", tmp_path / "taken", *command, public).exit_code == 3
+    assert [one.name for one in (tmp_path / "taken").iterdir()] == ["file"]
     for store, more in ((path, ()), (copy, ("--fetch-to", tmp_path / "kept"))):
         assert cli("--store", store, *command, public, *more).exit_code == 1  # the journal is not there
     logs = [*path.glob("remote/*/*/*.log")]
@@ -175,11 +188,17 @@ def test_a_store_reads_logs_where_they_are(
         assert answers[0].exit_code == answers[1].exit_code
         assert answers[0].stdout.replace(str(path), str(copy)) == answers[1].stdout
     assert 0 < len(asked) < 40
+    moved = cli.on(path, "store preflight")
+    assert (moved.exit_code, "the store was moved" in moved.stderr) == (5, True)
+    cli.on(path, "store refresh")
+    for store in (path, copy):
+        preflight = cli.on(store, "store preflight")
+        assert (preflight.exit_code, "the index of bookie bk1 was not fetched" in preflight.stderr) == (3, True)
     (tables,) = [cli.on(path, f"store export tables {tmp_path / 'tables'}")]
     assert (tables.exit_code, "its bytes are at s3://***@logs/current/" in tables.stderr) == (6, True)
 
 
-@pytest.mark.parametrize("harm", ["gone", "cut"])
+@pytest.mark.parametrize("harm", ["gone", "cut", "another"])
 def test_an_object_that_a_store_reads_and_that_is_not_as_it_was(
     harm: str, cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -196,6 +215,9 @@ def test_an_object_that_a_store_reads_and_that_is_not_as_it_was(
     before = cli.on(store, "ledgers list").stdout
     if harm == "gone":
         log.unlink()
+    elif harm == "another":
+        log.write_bytes(bytes(log.stat().st_size))
+        os.utime(log, (0, 0))
     else:
         os.truncate(log, log.stat().st_size // 2)
     rebuilt = cli.on(store, "store index --rebuild")
@@ -208,7 +230,10 @@ def test_an_object_that_a_store_reads_and_that_is_not_as_it_was(
 
 
 def test_a_refresh_lists_a_bucket_again(cli: Cli, tmp_path: Path) -> None:
-    """A log that became longer and one that is new are read as if they had been there from the start; one that is gone is told."""
+    """A log that became longer and one that is new are read as if they had been there from the start; one that is gone is told.
+
+    Also in a store that was moved since, where its beginnings have other paths.
+    """
     bucket, store, other = (tmp_path / name for name in ("bucket", "store", "other"))
     bucket.mkdir()
     (bucket / "0.log").write_bytes((FOLDER / "0.log").read_bytes()[:3_000_000])
@@ -216,8 +241,10 @@ def test_a_refresh_lists_a_bucket_again(cli: Cli, tmp_path: Path) -> None:
     cli("--store", store, "store", *words)
     for name in ("0.log", "1.log"):
         shutil.copy(FOLDER / name, bucket)
+    store = store.rename(tmp_path / "moved")
     refreshed = cli.on(store, "store refresh")
     assert "1.log" in refreshed.stdout
+    assert str(tmp_path / "store") not in (store / "store.json").read_text()
     cli("--store", other, "store", *words)
     assert cli.on(store, "ledgers verify").stdout == cli.on(other, "ledgers verify").stdout
     (bucket / "1.log").unlink()
