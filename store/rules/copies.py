@@ -125,7 +125,7 @@ RECOVERY_DROPS: Rule[Any] = Rule(
     "Recovers the ledger when it loads the topic, and closes it before that entry as soon as a bookie without it answers.",
     "pulsar-admin ledgers info {ledgerId}",
     "Look at `openEnd`, and add its `bookies`. If they have the entry, keep the bookie that lacks it stopped until a broker has loaded the"
-    " topic.",
+    " topic; as many bookies as the ensemble has must run meanwhile, since the recovery writes the entries again.",
     KEEP_COPIES,
     loss="the entries after the gap, if a broker loads the topic",
 )
