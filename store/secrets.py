@@ -7,7 +7,7 @@ from functools import cache
 
 HIDDEN = "***"
 
-_NAMES = r"[\w.-]*(?:token|passw(?:or)?d|passphrase|secret|credential|authorization|access[._-]?key|api[._-]?key|signature)[\w.-]*"
+_NAMES = r"[\w.-]*(?:token|passw(?:or)?d|passphrase|secret|credential|authorization|(?:access|account|api)[._-]?key|signature)[\w.-]*"
 
 
 @cache
@@ -24,6 +24,8 @@ def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
         # Spark Connect sends every parameter of its URL as a header, so any of them may be the secret
         (re.compile(r"(\bsc://[^\s;'\"]*;)[^\s'\"]+", re.IGNORECASE), rf"\1{HIDDEN}"),
         (re.compile(rf"(\b{_NAMES}\s*=\s*)(?:\"[^\"]*\"|'[^']*'|[^\s;&,'\"]+)", re.IGNORECASE), rf"\1{HIDDEN}"),
+        # of a shared access signature of Azure
+        (re.compile(r"((?:^|[?&])sig=)[^\s&'\"]+", re.IGNORECASE), rf"\1{HIDDEN}"),
         (re.compile(r"(\bBearer\s+)[^\s'\"]+", re.IGNORECASE), rf"\1{HIDDEN}"),
     )
 

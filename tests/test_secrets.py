@@ -41,6 +41,13 @@ def test_a_url_is_shown_without_secrets(url: str) -> None:
         ("cannot connect to 'sc://h:1/;token=geheim': no route", "cannot connect to 'sc://h:1/;***': no route"),
         ("jdbc://u:geheim@db/x failed", "jdbc://***@db/x failed"),
         ("spark.hadoop.fs.s3a.secret.key=geheim, next", "spark.hadoop.fs.s3a.secret.key=***, next"),
+        (
+            "fs.azure.account.key.me.blob.core.windows.net=geheim next",
+            "fs.azure.account.key.me.blob.core.windows.net=*** next",
+        ),
+        ("https://me.host/box/0.log?sv=1&sig=ge%2Fheim%3D&se=2", "https://me.host/box/0.log?sv=1&sig=***&se=2"),
+        ("sig=geheim", "sig=***"),
+        ("design=1 of 2", "design=1 of 2"),
         ('config password="ge heim" is set', "config password=*** is set"),
         ("Authorization: Bearer geheim.x", "Authorization: Bearer ***"),
         ("persistent://public/default/a@b has 3 entries", "persistent://public/default/a@b has 3 entries"),
