@@ -431,8 +431,17 @@ class Transfers(Checked):
         self._session = session
 
     def preview_refresh(self) -> RefreshPreview:
-        """Return what ``refresh`` would read; raises Refused (it was not imported), SourceNotFound."""
+        """Return what ``refresh`` would read; raises Refused (it was not imported), SourceNotFound.
+
+        URLs of bookies are not listed, which is a warning: that would write.
+        """
+        from pulsar_admin.store.db.storeinfo import REMOTE
+
         with self._session.opened() as store:
+            if (store.path / REMOTE).exists():
+                self._session.warn(
+                    ["URLs are listed by a refresh alone: logs that are new or longer there do not count here"]
+                )
             return refreshing.preview_refresh(store)
 
     def refresh(self, *, forget: bool = False, verify: bool = True) -> RefreshResult:

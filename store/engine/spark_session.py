@@ -90,6 +90,10 @@ def job_error(text: str, spills: Mapping[str, str] | None = None) -> StoreError:
     if _FULL.search(text):
         on = _HOST.search(text)
         host = on[1] if on else ""
+        if "Traceback (most recent call last)" in text:  # of what our own code writes there: the cause has the path
+            return DiskFull(
+                f"a disk of a Spark worker is full: {cause}{host and f' (on {host})'}", hint="free some space there"
+            )
         where = ", ".join(filter(None, (host, (spills or {}).get(host) or (spills or {}).get(""))))
         hint = (
             "free some space there, or name a larger directory: --spark-conf spark.local.dir=/path; where a cluster's workers have their "

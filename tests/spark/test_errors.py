@@ -45,6 +45,11 @@ Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: Ta
 Lost task 0.0 in stage 0.0 (TID 0) (localhost executor driver): java.io.IOException: No space left on device
 \tat java.base/java.io.FileOutputStream.writeBytes(Native Method)
 """  # Spark 4.3, spark.local.dir on a tmpfs of 6 MB
+_FULL_TARGET = """Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times, most recent failure: Lost task 0.0 in stage 1.0 \
+(TID 1) (10.0.0.7 executor 1): org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "x.py", line 1
+OSError: [Errno 28] No space left on device: '/out/part-0'
+"""
 _NO_PACKAGE = """[UDF_USER_CODE_ERROR.GENERIC] Execution of the function failed. SQLSTATE: 39000
 org.apache.spark.api.python.PythonException: Traceback (most recent call last):
   File "/usr/lib/spark/python/pyspark/worker.py", line 1225, in main
@@ -127,6 +132,7 @@ def test_a_full_disk_of_an_executor_is_told_with_its_place(spills: dict[str, str
     error = job_error(_FULL, spills)
     assert type(error) is DiskFull
     assert error.message.endswith(f"is full: IOException: No space left on device{where}")
+    assert "spark.local.dir" not in job_error(_FULL_TARGET, spills).hint  # it is not Spark's directory that is full
 
 
 @pytest.mark.parametrize(("text", "kind", "says"), CAUSES.values(), ids=CAUSES)
