@@ -661,9 +661,11 @@ def test_disks_at_urls(fetches: bool, whole: Any, disks: Path, tmp_path: Path, c
     assert usages[0].json == usages[1].json != []
     # What a start deletes is in a bookie's databases, which are not fetched.
     forecast = cli("--store", path, "store", "preflight")
-    assert forecast.exit_code == (0 if fetches else 3)
+    assert (forecast.exit_code, f"was not fetched from file://{disks}/bk" in forecast.stderr) == (3, True)
     if not fetches:
-        assert "what a start deletes are not here" in forecast.stderr
+        (log,) = [*path.glob("remote/*bk1-ledgers0*/*/0.log")]
+        read = cli("--store", path, "bookkeeper", "readlog", log)
+        assert (read.exit_code, f"/0.log are at file://{disks}/bk1/ledgers0/0.log" in read.stderr) == (3, True)
 
 
 def test_disks_that_cannot_be_fetched(disks: Path, tmp_path: Path, cli: Cli) -> None:

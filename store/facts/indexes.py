@@ -93,7 +93,7 @@ def read_disks(bookie: Bookie) -> list[Disk]:
         if disk.storage is IndexKind.NONE and (place := fetched_from(disk.directories[0])):
             raise Refused(
                 f"the index of bookie {bookie.name} was not fetched from {place}: which ledgers it would delete is not known",
-                hint="copy the bookie's directories with their databases to this machine, and name the copy",
+                hint="ask where the bookies' disks are: pulsar-admin store preflight --zookeeper DIR --bookie-conf FILE",
             )
     replayed = np.unique(np.fromiter(iter_replayed_ledgers(bookie, problems), np.int64))
     # DbLedgerStorage keeps a ledger in the directory of the number ledger id modulo directories.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +34,6 @@ from pulsar_admin.store.facts.starts import (
     iter_bookie_faults,
     iter_server_faults,
 )
-from pulsar_admin.store.files import url_of
 from pulsar_admin.store.history.servers import find_servers
 from pulsar_admin.store.recovery.broker_forecast import BrokerForecast
 from pulsar_admin.store.recovery.metadata_index import Known, is_among, no_metadata, read_known
@@ -48,7 +47,7 @@ from pulsar_admin.store.sources.rocksdb import is_rocksdb
 from pulsar_admin.store.sources.rocksopen import database_directory
 from pulsar_admin.store.sources.zookeeper import ServerFiles
 from pulsar_admin.store.sources.zookeeper_stream import ZooKeeperStream
-from pulsar_admin.store.wording import Answer, counted, listed
+from pulsar_admin.store.wording import Answer, counted
 
 EMPTY, OTHER, NEWER, UNLISTED, UNTOLD, NO_INDEX, NOT_INDEXED = (
     "empty",
@@ -609,21 +608,13 @@ def _iter_values(
 
 
 def read_store_parts(store: Store, txn: Txn, *, empty: bool = False) -> ClusterParts:
-    """Return a store's current metadata, changes included, and the bookies that it was imported from; raises SourceNotFound,
-    Refused for bookies whose logs are at URLs.
+    """Return a store's current metadata, changes included, and the bookies that it was imported from; raises SourceNotFound.
 
     ``empty``: an empty metadata store instead.
     """
     layout = read_stored_layout(store.info)
     if not layout.bookies:
         raise Refused("the store has no bookies", hint="add them: pulsar-admin store add bookie DIR,DIR")
-    logs = ((one.name, chain(*(place.glob("*.log") for place in one.ledger_dirs))) for one in layout.bookies)
-    away = [name for name, paths in logs if any(map(url_of, paths))]
-    if away:
-        raise Refused(
-            f"the logs of {listed(away)} are at URLs, and the databases that say what a start deletes are not here",
-            hint="ask where the bookies' disks are: pulsar-admin store preflight --zookeeper DIR --bookie-conf FILE",
-        )
     if empty:
         return ClusterParts(no_metadata(), layout.bookies)
     problems = [damage.reason for damage in iter_metadata_damage(txn)]

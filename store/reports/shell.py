@@ -48,7 +48,7 @@ from pulsar_admin.store.errors import (
     SourceChanged,
     SourceNotFound,
 )
-from pulsar_admin.store.files import open_file
+from pulsar_admin.store.files import open_file, url_of
 from pulsar_admin.store.model.ledgers import find_metadata, iter_blocks, iter_ledger_ids
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.names import FileKind
@@ -298,8 +298,10 @@ class _FileReads:
 
 
 def log_lines(store: Store, log: LogFile, selection: Selection, with_data: bool) -> Iterator[str]:
-    """Yield what ``readlog`` prints of ``log``."""
+    """Yield what ``readlog`` prints of ``log``; raises Refused for one at a URL."""
     path = log.locate(store.path)
+    if url := url_of(path):
+        raise Refused(f"the bytes of {path} are at {url}", hint="import the bookie with --fetch-to DIR")
     yield selection.title(log.log_id)
     found = False
     with open_file(path) as file:
