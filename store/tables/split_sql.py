@@ -45,10 +45,10 @@ _KEYS = {
     *("aggregate_handling", "having", "sample", "qualify"),
 }
 _CLASSES = {
-    *("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION"),
-    *("OPERATOR", "TYPE"),
-}
+    *("BETWEEN", "CASE", "CAST", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION", "OPERATOR", "TYPE"),
+}  # no COLLATE: a column of parts has lost it
 _FUNCTIONS = "SELECT function_name FROM duckdb_functions() GROUP BY 1 HAVING bool_and({})"
+_BEYOND_VALUES = {"age", "alias", "can_cast_implicitly", "current_localtime", "typeof"}
 _FIRST_MOST = 10_000
 _EXACT_AVERAGES = int(duckdb.__version__.split(".")[0]) >= 2  # before, it divides in the precision of the machine
 Node = dict[str, Any]  # Any: JSON
@@ -115,8 +115,8 @@ def _functions(condition: str) -> frozenset[str]:
 
 
 def _scalars() -> frozenset[str]:
-    """Return the functions that give the same of the same arguments, everywhere."""
-    return _functions("function_type = 'scalar' AND stability = 'CONSISTENT'") | {*NOW}
+    """Return the functions that give the same of the same arguments, everywhere: neither of how these are written nor of another clock."""
+    return _functions("function_type = 'scalar' AND stability = 'CONSISTENT'") - _BEYOND_VALUES | {*NOW}
 
 
 class _Splitter:
@@ -151,8 +151,9 @@ class _Splitter:
         items = node["select_list"]
         self._aliases = {item["alias"].lower(): item for item in items if item["alias"]}
         for name, item in self._aliases.items():
-            if name in self._columns and _lower_last(item) != name:
-                raise _Unknown  # two things have that name
+            names = [one.lower() for one in item.get("column_names", ())]
+            if name[0] == "_" or (name in self._columns and names not in ([name], [self._alias, name])):
+                raise _Unknown  # two things have that name, or a column of parts might
         self._check(node["where_clause"])
         rows = {**node, "from_table": self._parse(f'SELECT 1 FROM {ROWS} AS "{quoted}"')["from_table"]}
         plain = {"aggregate_handling": "STANDARD_HANDLING"}
@@ -270,7 +271,7 @@ class _Splitter:
             raise _Unknown
         self._check([_arguments(node), node["filter"]])
         if name in ("min", "max") and len(_arguments(node)) == 1:
-            return self._part(node, name + "({})")
+            return self._part(node, name + "({})", "_m")
         if name in ("count", "count_star"):
             return self._part(node, "CAST(sum({}) AS BIGINT)")
         total = _called(node, "sum")
@@ -282,9 +283,9 @@ class _Splitter:
             return f"CAST({self._part(total, 'CAST(sum({}) AS HUGEINT)')} AS DOUBLE) / {count}"
         raise _Unknown
 
-    def _part(self, node: Node, how: str) -> str:
-        """Return how the parts of an aggregate are merged, a column of the partial statement."""
-        name = f"_a{len(self._parts)}"
+    def _part(self, node: Node, how: str, prefix: str = "_a") -> str:
+        """Return how the parts of an aggregate are merged, a column of the partial statement; of "_a" it gives them their type."""
+        name = f"{prefix}{len(self._parts)}"
         return self._parts.setdefault(self._canonical(node), (name, node, how.format(name)))[2]
 
     def _canonical(self, node: Node) -> str:
@@ -324,7 +325,7 @@ def adds_up(tree: Any) -> bool:  # Any: JSON
     kinds = {node.get("type") for node in nodes_of(tree)}
     grouped = any(node.get("group_expressions") for node in nodes_of(tree))
     names = {_name_of(node) for node in nodes_of(tree)} & _functions("function_type = 'aggregate'")
-    return grouped or bool(names) or kinds >= {"ORDER_MODIFIER", "LIMIT_MODIFIER"}
+    return grouped or bool(names) or "DISTINCT_MODIFIER" in kinds or kinds >= {"ORDER_MODIFIER", "LIMIT_MODIFIER"}
 
 
 def nodes_of(value: Any) -> Iterator[Node]:  # Any: JSON
@@ -369,8 +370,10 @@ def _called(node: Node, name: str) -> Node:
     return {**node, "function_name": name, **path}
 
 
-def _number(node: Node) -> int:
+def _number(node: Node | None) -> int:
     """Return the number that a literal is; raises _Unknown."""
+    if node is None:
+        raise _Unknown
     literal, value = node.get("literal") or {}, node.get("value") or {}
     text = str(literal.get("text") if literal else value.get("value"))
     if node["class"] != "CONSTANT" or not text.isdecimal():

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -205,8 +206,8 @@ class Database:
 
     def run(self, statement: str) -> Answer:
         """Run one statement of ``split``; its rows come as they are asked for. Raises BadSql, Refused, and the errors of scans."""
-        connection, asked = self._added_up(statement)
         try:
+            connection, asked = self._added_up(statement)
             return Answer(self, self.waiting(lambda: connection.execute(asked)))
         except (duckdb.Error, RuntimeError) as error:
             self.fail(error)
@@ -236,10 +237,12 @@ class Database:
         """Return what gives the answer of a statement, and whom to ask: of parts, where its table added these up and it can be split."""
         tree = self._make_tables(statement)
         self._tables.errors.clear()
+        adding = {name: one for name, table in self._made.items() if (one := table.adding()) is not None}
+        for one in adding.values():
+            one.is_unsplit = tree is not None and adds_up(tree)
         found = None if tree is None else tree["statements"][0]["node"].get("from_table")
-        table = self._made.get(_lower(found["table_name"])) if found and found["type"] == "BASE_TABLE" else None
-        adding = None if table is None else table.adding()
-        if tree is None or table is None or adding is None:
+        name = _lower(found["table_name"]) if found and found["type"] == "BASE_TABLE" else ""
+        if tree is None or name not in adding:
             return self._connection, statement
         asked: list[tuple[Collection[str], Pruner]] = []
 
@@ -248,20 +251,21 @@ class Database:
             return ()
 
         self._of_parts = self._of_parts or connect(*self._when, self._config)
-        self._of_parts.register(ROWS, MadeTable(table.schema, rows, Lock(), []))
-        split = parts = None
-        adding.is_unsplit = adds_up(tree)
-        with suppress(duckdb.Error):  # asked as it is, it says what is wrong
+        self._of_parts.register(ROWS, MadeTable(self._made[name].schema, rows, Lock(), []))
+        with suppress(duckdb.Error, pa.ArrowException):  # asked as it is, it says what is wrong
             split = split_statement(self._of_parts, tree, self._connection.sql(statement), *self._when)
-            if split is not None:
-                adding.is_unsplit = False
-                asked.clear()
-                self._of_parts.execute(split.partial).fetchall()
-                parts = adding.add_up(*asked[0], split) if len(asked) == 1 else None
-        if split is None or parts is None:
-            return self._connection, statement
-        self._of_parts.register(PARTS, parts)
-        return self._of_parts, split.finish
+            if split is None:
+                return self._connection, statement
+            adding[name].is_unsplit = False
+            asked.clear()
+            self._of_parts.execute(split.partial).fetchall()
+            parts = adding[name].add_up(*asked[0], split) if len(asked) == 1 else None
+            if parts is not None:
+                self._of_parts.register(PARTS, parts)
+                finished = self._of_parts.sql(split.finish)
+                self.waiting(lambda: deque(finished.to_arrow_reader(_BATCH_ROWS), 0))  # only to see whether it fails
+                return self._of_parts, split.finish
+        return self._connection, statement
 
     def waiting(self, work: Callable[[], _T]) -> _T:
         """Return the result of ``work``, run in another thread: the main thread does not hear Ctrl-C while it waits inside DuckDB."""
@@ -270,7 +274,9 @@ class Database:
             try:
                 return future.result()
             except KeyboardInterrupt:
-                self._connection.interrupt()
+                for connection in (self._connection, self._of_parts):
+                    if connection is not None:
+                        connection.interrupt()
                 raise
 
     def fail(self, error: Exception) -> NoReturn:

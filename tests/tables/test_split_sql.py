@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from pulsar_admin.store.codec.message import encode_message_entry
@@ -17,8 +19,8 @@ from pulsar_admin.store.errors import BadSql
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from pulsar_admin.store.tables import sql
-from pulsar_admin.store.tables.catalog import StoreTables
-from pulsar_admin.store.tables.split_sql import Split, split_statement
+from pulsar_admin.store.tables.catalog import MessageTable, StoreTables
+from pulsar_admin.store.tables.split_sql import ROWS, Split, connect, split_statement
 from pulsar_admin.store.tables.sql import Database
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 
@@ -45,14 +47,7 @@ SUMS = (
     *("max(size) - min(size)", "sum(size)::double / count(*)", "max(octet_length(payload))", "sum((key is null)::int)"),
     "sum(size) filter (where false)",
 )
-WHERE = (
-    "",
-    "where size > 55",
-    "where key is null",
-    "where topic like '%busy'",
-    "where false",
-    "where publish_time > now()",
-)
+WHERE = ("", "where size > 55", "where key is null", "where topic like '%busy'", "where publish_time > now()")
 SPLIT = [
     "select count(*) from messages",
     "select distinct topic, key from messages order by all",
@@ -61,7 +56,6 @@ SPLIT = [
     "select topic, count(*) as n from messages group by 1 having sum(size) > 100 order by count(*) desc, topic limit 2 offset 1",
     "select topic, entry_id, size from messages order by size desc, topic, entry_id limit 5",
     "select entry_id + 1, topic from messages where key is not null order by publish_time, ledger_id, 1 limit 4 offset 3",
-    "select topic t, size from messages order by t desc, size, entry_id limit 0",
     'select count(*), count(*), max(key) from "public/default/busy"',
     "select min(publish_time) < max(publish_time) from messages",
     "select key, max(properties['n']) from messages group by all order by all",
@@ -84,6 +78,11 @@ WHOLE = [
     "select count(*) from messages union all select 1",
     "select topic, size from messages order by size, topic, entry_id limit 20000",
     "select count(*) from messages m(a) where a is null",
+    "select key from messages order by ledger_id, entry_id offset 2",
+    "select key collate nocase, count(*) from messages group by all order by all",
+    "select alias(count(*)), typeof(min(size::hugeint)) from messages",
+    "select max(size::hugeint) % 7 from messages",
+    "select key _g0, topic _g1, count(*) from messages group by topic, key having _g0 = 'k1' order by all",
 ]
 """Statements that add something up, or look like it, and are read whole."""
 
@@ -124,11 +123,18 @@ class Both:
     def __init__(self, whole: Database, parts: Database, tables: StoreTables) -> None:
         self.whole, self.parts, self.tables = whole, parts, tables
         self.splits: list[Split | None] = []
+        self.added: list[pa.Table | None] = []
+
+    @property
+    def is_split(self) -> bool:
+        """Whether the last statement was split and its answer is of parts."""
+        return [*map(bool, self.splits)] == [True] and [*map(bool, self.added)] == [True]
 
     def answers(self, statement: str) -> tuple[Any, Any]:
         """Return names, types and rows of both."""
         (checked,) = self.whole.split(statement)
         self.splits.clear()
+        self.added.clear()
         self.tables.told()
         found = [
             (answer.names, answer.types, [*answer]) for answer in (one.run(checked) for one in (self.whole, self.parts))
@@ -154,7 +160,14 @@ def both(path: Path) -> Iterator[Both]:
             found.splits.append(split_statement(*asked))
             return found.splits[-1]
 
+        add_up = MessageTable.add_up
+
+        def added(table: MessageTable, *asked: Any) -> pa.Table | None:
+            found.added.append(add_up(table, *asked))
+            return found.added[-1]
+
         monkeypatch.setattr(sql, "split_statement", noted)
+        monkeypatch.setattr(MessageTable, "add_up", added)
         yield found
         for one in made:
             one.close()
@@ -167,32 +180,47 @@ def test_groups(both: Both) -> None:
             f"select {key}, {', '.join(SUMS)} from messages {where} group by {key} order by {key}"
         )
         assert parts == whole
-        assert all(both.splits), key
+        assert both.is_split, key
         assert whole[2]
 
 
 def test_sums(both: Both) -> None:
     """Of all messages, of some, and of none."""
-    for where in WHERE:
+    for where in (*WHERE, "where false"):
         whole, parts = both.answers(f"select {', '.join(SUMS)} from messages {where}")
         assert parts == whole
-        assert all(both.splits)
+        assert both.is_split is (where in WHERE), where  # of nothing, no table is asked
 
 
 def test_statements_that_are_split(both: Both) -> None:
     for statement in SPLIT:
         whole, parts = both.answers(statement)
         assert parts == whole, statement
-        assert all(both.splits), statement
+        assert both.is_split, statement
         assert not both.tables.brought
 
 
 def test_statements_that_are_not(both: Both) -> None:
     for statement in WHOLE:
+        both.answers(SPLIT[0])
         whole, parts = both.answers(statement)
         assert parts == whole, statement
         assert not any(both.splits), statement
         assert both.tables.brought, statement
+    nothing = "select topic t, size from messages order by t desc, size, entry_id limit 0"
+    assert both.answers(nothing) == ((("t", "size"), ("VARCHAR", "BIGINT"), []),) * 2
+    assert not both.tables.brought
+
+
+def test_an_alias_is_a_column_only_under_its_own_name() -> None:
+    """A field of the value that is called as a column: an order by that name is of the field."""
+    statement = f"SELECT value.key AS key FROM {ROWS} ORDER BY key LIMIT 1"
+    with connect(CREATED_MS, "UTC", {}) as connection:
+        connection.register(ROWS, pa.table({"key": ["a", "b"], "value": [{"key": 2}, {"key": 1}]}))
+        (text,) = connection.execute("SELECT json_serialize_sql(?)", [statement]).fetchall()[0]
+        described = connection.sql(statement)
+        assert described.fetchall() == [(1,)]
+        assert split_statement(connection, json.loads(text), described, CREATED_MS, "UTC") is None
 
 
 def test_what_is_left_open_is_one_of_the_answers(both: Both) -> None:
@@ -204,9 +232,18 @@ def test_what_is_left_open_is_one_of_the_answers(both: Both) -> None:
     assert len({*rows}) == 3
 
 
-def test_an_error_is_that_of_the_statement(both: Both) -> None:
-    statement = "select sum(cast('x' || key as int)) from messages"
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("select sum(cast('x' || key as int)) from messages", "Could not convert string 'xk"),
+        ("select sum(size)::tinyint from messages", r"value is out of range .* source column sum\(size\)$"),
+    ],
+)
+def test_an_error_is_that_of_the_statement(both: Both, statement: str, message: str) -> None:
+    """Of rows, and of what they add up to."""
+    both.splits.clear()
     for database in (both.whole, both.parts):
-        with pytest.raises(BadSql, match="Could not convert string 'xk"):
+        with pytest.raises(BadSql, match=message):
             [*database.run(statement)]
+    assert both.splits
     assert all(both.splits)
