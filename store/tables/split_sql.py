@@ -50,7 +50,9 @@ _CLASSES = {
 _FUNCTIONS = "SELECT function_name FROM duckdb_functions() GROUP BY 1 HAVING bool_and({})"
 _BEYOND_VALUES = {"age", "alias", "can_cast_implicitly", "current_localtime", "typeof"}
 _FIRST_MOST = 10_000
-_EXACT_AVERAGES = int(duckdb.__version__.split(".")[0]) >= 2  # before, it divides in the precision of the machine
+_EXACT_AVERAGES = (
+    int(duckdb.__version__.split(".")[0]) >= 2
+)  # before, it divides in the precision of the machine; as of UBIGINT
 Node = dict[str, Any]  # Any: JSON
 
 
@@ -177,8 +179,9 @@ class _Splitter:
         """Split a statement that adds up by groups."""
         for group in map(self._resolved, groups):
             self._check(group)
-            if group["class"] == "CONSTANT":
-                raise _Unknown  # a number would be a place
+            names = [node["column_names"][0].lower() for node in nodes_of(group) if node.get("class") == "COLUMN_REF"]
+            if self._columns.isdisjoint(names):
+                raise _Unknown  # a number would be a place, and GROUP BY ALL is by no constant
             self._groups.append({**group, "alias": ""})
         keys = [f"_g{index}" for index in range(len(groups))]
         sets = [[*range(len(keys))]] if keys else []
@@ -275,10 +278,11 @@ class _Splitter:
         if name in ("count", "count_star"):
             return self._part(node, "CAST(sum({}) AS BIGINT)")
         total = _called(node, "sum")
-        kind = str(self._connection.sql(self._text({**self._rows, "select_list": [total], **_UNGROUPED})).types[0])
+        asked = {**self._rows, "select_list": [total, _called(node, "min")], **_UNGROUPED}
+        kind, of = map(str, self._connection.sql(self._text(asked)).types)
         if name == "sum" and (kind == "HUGEINT" or kind.startswith("DECIMAL")):
             return self._part(node, f"CAST(sum({{}}) AS {kind})")
-        if name in ("avg", "mean") and kind == "HUGEINT" and _EXACT_AVERAGES:
+        if name in ("avg", "mean") and kind == "HUGEINT" and of != "UBIGINT" and _EXACT_AVERAGES:
             count = self._part(_called(node, "count"), "CAST(sum({}) AS BIGINT)")
             return f"CAST({self._part(total, 'CAST(sum({}) AS HUGEINT)')} AS DOUBLE) / {count}"
         raise _Unknown

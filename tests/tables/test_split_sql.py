@@ -66,6 +66,7 @@ WHOLE = [
     "select count(distinct key) from messages",
     "select median(size) from messages",
     "select sum(size::double), avg(size::float) from messages",
+    "select avg(hash(key)) from messages",
     "select topic, count(*) from messages group by rollup (topic) order by all",
     "select upper(topic) as topic, count(*) from messages group by topic order by 1",
     "select key, row_number() over (order by key nulls last) from (select distinct key from messages) order by all",
@@ -82,6 +83,7 @@ WHOLE = [
     "select key collate nocase, count(*) from messages group by all order by all",
     "select alias(count(*)), typeof(min(size::hugeint)) from messages",
     "select max(size::hugeint) % 7 from messages",
+    "select now(), count(*) from messages where length(topic) < 0 group by all",
     "select key _g0, topic _g1, count(*) from messages group by topic, key having _g0 = 'k1' order by all",
 ]
 """Statements that add something up, or look like it, and are read whole."""
