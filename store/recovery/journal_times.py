@@ -7,10 +7,12 @@ behind it came. How long messages are on the way shows in the journal itself: la
 Autorecovery writes entries that are old. They tell nothing of when those before them came: a message that is older than one before
 it, or than the journals of the bookie, whose first is named by its time (``Journal``, BookKeeper 4.17), is none of those behind.
 
-An entry log has what one flush wrote, sorted, behind what the flush before wrote: an entry came between the messages of two flushes.
+An entry log has what one flush wrote, sorted, behind what the flush before wrote: an entry came before the messages of the next flush. That
+it came after those of the flush before is not certain: garbage collection may have copied it there from a log that is gone.
 
 What cannot be seen: an old message where the bookie got few others before, a copy of the entry itself where no journal has its first
-writing any more, and that brokers' clocks differ. Bounds are wrong then.
+writing any more, where a flush ends while garbage collection writes to the same log, and that brokers' clocks differ. Bounds are wrong
+then.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -68,7 +71,7 @@ def journals_of(txn: Txn) -> dict[Path, int]:
 def read_flush_times(
     logs: Mapping[LogFile, frozenset[Ids]], store_path: Path, advance: Callable[[int], None]
 ) -> WriteTimes:
-    """Return between which flushes of their logs entries were written; ``advance`` gets the bytes read."""
+    """Return before which flushes of their logs entries were written; ``advance`` gets the bytes read."""
     found: dict[Ids, list[WriteTime]] = {}
     folders: dict[Path, list[LogFile]] = {}
     for log in logs:
@@ -81,16 +84,7 @@ def read_flush_times(
             advance(log.size_bytes)
         for ids, time in flushes.times.items():
             found.setdefault(ids, []).append(time)
-    return {ids: _agreed(times) for ids, times in found.items()}
-
-
-def _agreed(times: Sequence[WriteTime]) -> WriteTime:
-    """Return what the copies of an entry in the logs of several directories say: it came by the first end, to the first of them."""
-    ends = [time for time in times if time.not_after_ms is not None]
-    end = min(ends, key=lambda time: time.not_after_ms or 0, default=times[0])
-    lows = [time.not_before_ms for time in times if time.not_before_ms is not None]
-    first = [low for low in lows if end.not_after_ms is None or low <= end.not_after_ms]
-    return WriteTime(min(first, default=None), end.not_after_ms, end.file)
+    return {ids: min(times, key=lambda time: time.not_after_ms or inf) for ids, times in found.items()}
 
 
 def read_write_times(
@@ -197,12 +191,20 @@ def logs_of(txn: Txn, ledgers: Collection[int]) -> dict[LogFile, frozenset[Ids]]
 class _Flushes:
     """What the flushes to one directory say, read in the order of its logs; of several copies of an entry the first counts.
 
-    A bookie sorts what it got since the last flush by ledger and entry, and writes it: where the order begins again, a flush does.
+    A bookie sorts what it got since the last flush by ledger and entry, and writes it: where the order begins again, a flush does. It may
+    go on in the next log.
+
+    Messages newer than all before them are taken for new. Where a log is gone that had the newest ones, garbage collection may have copied
+    these behind a younger entry, and a log that has one ledger alone (``entryLogPerLedgerEnabled``) is written beside later ones. So an
+    entry is bounded only where its own log had new messages before it, or in its flush.
     """
 
     def __init__(self) -> None:
         self.times: dict[Ids, WriteTime] = {}
-        self._newest: int | None = None
+        self._newest = -1
+        self._is_new = False
+        self._last = (-1, -1)
+        self._flushed: list[Ids] = []
         self._waiting: list[Ids] = []
 
     def read(self, path: Path, asked: Collection[Ids]) -> None:
@@ -219,28 +221,31 @@ class _Flushes:
         ledgers, entries, times = (np.concatenate([rows[name] for rows in batches]) for name in columns)
         begins = (np.diff(ledgers) < 0) | ((np.diff(ledgers) == 0) & (np.diff(entries) <= 0))
         starts = np.concatenate(([0], np.flatnonzero(begins) + 1))
+        goes_on = (int(ledgers[0]), int(entries[0])) > self._last
+        self._last = int(ledgers[-1]), int(entries[-1])
         wanted: dict[int, list[Ids]] = {}
+        self._is_new = False
         for row in np.flatnonzero(np.isin(ledgers, sorted({ledger_id for ledger_id, _ in asked}))).tolist():
             ids = int(ledgers[row]), int(entries[row])
             wanted.setdefault(int(np.searchsorted(starts, row, "right")) - 1, []).append(ids)
         for flush, (start, end) in enumerate(zip(starts.tolist(), [*starts[1:].tolist(), len(times)], strict=True)):
-            own = times[start:end]
-            self._take(wanted.get(flush, ()), own[own >= 0], path.name)
+            if flush or not goes_on:
+                self._waiting += self._flushed
+                self._flushed.clear()
+            self._take(wanted.get(flush, ()), times[start:end], path.name)
 
     def _take(self, asked: Collection[Ids], times: Array, file: str) -> None:
-        """Take a flush: its asked entries, and the broker times of its messages."""
-        newest = self._newest
+        """Take what a log has of a flush: its asked entries, and the broker times of its messages."""
         # Copies that garbage collection or autorecovery wrote are older than what was written before them, and what a start replays of
         # the journal is no newer.
-        new = times if newest is None else times[times > newest]
-        if len(new) and newest is not None:
+        new = times[times > self._newest]
+        if len(new):
             for ids in self._waiting:
                 self.times[ids] = self.times[ids]._replace(not_after_ms=int(new.min()) + _WAITED_MS)
             self._waiting.clear()
-        is_new = 0 < len(new) == len(times)
+            self._newest, self._is_new = int(new.max()), True
         for ids in asked:
             if ids not in self.times:
-                self.times[ids] = WriteTime(newest if is_new else None, None, file)
-                self._waiting.append(ids)
-        if len(new):
-            self._newest = int(new.max())
+                self.times[ids] = WriteTime(None, None, file)
+                if self._is_new:
+                    self._flushed.append(ids)

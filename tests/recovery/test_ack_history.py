@@ -198,28 +198,41 @@ def records(rows: Sequence[tuple[int, int, int]]) -> Iterator[bytes]:
 
 
 def test_the_flushes_of_entry_logs_bound_an_entry(tmp_path: Path) -> None:
-    """A bookie sorts what a flush writes; what garbage collection or autorecovery copies is older than what was written before."""
+    """A bookie sorts what a flush writes; what is copied later is older than what was written before, or comes from a log that is gone."""
     first = ((3, 0, T), (8, 0, T + 500), (3, 1, T + 1_000), (7, 0, 0))
     copied_later = ((2, 0, T - 9_000), (7, 1, 0), (3, 3, T + 4_000), (7, 2, 0))
-    logs = {
-        "a": (*first, (8, 1, T + 1_500), (3, 2, T + 2_000), *copied_later),
-        "b": (*first, (3, 2, T + 2_100), (7, 1, 0), (3, 3, T + 3_000), (7, 0, 0)),
+    logs = (
+        ("a", 0, (*first, (8, 1, T + 1_500), (3, 2, T + 2_000), *copied_later)),
+        ("b", 1, (*first, (3, 2, T + 2_100), (7, 1, 0), (3, 3, T + 3_000), (7, 0, 0))),
         # A start replays the journal from its last mark on: the second flush is the first one again.
-        "c": ((3, 0, T), (7, 3, 0), (3, 0, T), (7, 3, 0), (3, 1, T + 9_000)),
-    }
+        ("c", 2, ((3, 0, T), (7, 3, 0), (3, 0, T), (7, 3, 0), (3, 1, T + 9_000))),
+        # The log between had messages of T + 4 s, and was collected long after the state in the next one was written.
+        ("d", 3, ((3, 0, T),)),
+        ("d", 5, ((7, 4, 0),)),
+        ("d", 6, ((3, 1, T + 4_000),)),
+        # A state that was copied from a log that is gone stands before what is flushed next, in the same order.
+        ("e", 7, ((3, 0, T + 90_000),)),
+        ("e", 9, ((7, 5, 0), (8, 0, T + 95_000), (3, 1, T + 96_000))),
+        # The log was full in the middle of a flush, which goes on in the next one.
+        ("f", 10, ((3, 0, T), (7, 6, 0))),
+        ("f", 11, ((8, 0, T + 100), (3, 1, T + 70_000))),
+    )
     asked = {}
-    for file_id, (bookie, rows) in enumerate(logs.items()):
+    for bookie, file_id, rows in logs:
         path = tmp_path / bookie / f"{file_id}.log"
-        path.parent.mkdir()
+        path.parent.mkdir(exist_ok=True)
         path.write_bytes(encode_header(EntryLogHeader(1, 0, 0)) + b"".join(records(rows)))
         kept = (FileKind.ENTRY_LOG, file_id, "", FileMode.REFERENCED, 0, 0, "", 0, 0, 0, False, False)
         asked[LogFile(file_id, str(path), *kept)] = frozenset(row[:2] for row in rows if row[0] == 7)
     found = read_flush_times(asked, tmp_path, lambda _: None)
     assert found == {
-        (7, 0): (T + 500, T + 2_000 + 1_000, "0.log"),
-        (7, 1): (T + 1_000, T + 3_000 + 1_000, "1.log"),
-        (7, 2): (T + 2_000, None, "0.log"),
+        (7, 0): (None, T + 2_000 + 1_000, "0.log"),
+        (7, 1): (None, T + 3_000 + 1_000, "1.log"),
+        (7, 2): (None, None, "0.log"),
         (7, 3): (None, T + 9_000 + 1_000, "2.log"),
+        (7, 4): (None, None, "5.log"),
+        (7, 5): (None, T + 96_000 + 1_000, "9.log"),
+        (7, 6): (None, T + 70_000 + 1_000, "10.log"),
     }
 
 
