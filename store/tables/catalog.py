@@ -287,17 +287,20 @@ class MessageTable(Struct):
         """Return what adds up messages where they are read, if an engine reads."""
         return None if self.reader.engine is None else self
 
-    def add_up(self, columns: Collection[str], pruner: Pruner, split: Split) -> pa.Table | None:
-        """Return the parts of a statement, of the messages that the filter may be true of; None: they are better read here."""
+    def add_up(
+        self, columns: Collection[str], pruner: Pruner, split: Split, finish: Callable[[pa.Table], None]
+    ) -> bool:
+        """Give ``finish`` the parts of a statement, of the messages that the filter may be true of; False: better ask it as it is."""
         seen, problems = copy(self.seen), len(self.problems)
-        with suppress(duckdb.Error):  # it is asked again, and says what is wrong
+        with suppress(duckdb.Error, pa.ArrowException):  # it is asked again, and says what is wrong
             parts = self._parts_of(columns, pruner, split)
             if parts is not None:
-                return parts
+                finish(parts)
+                return True
         for name in Seen.__struct_fields__:
             setattr(self.seen, name, getattr(seen, name))
         del self.problems[problems:]
-        return None
+        return False
 
     def _parts_of(self, columns: Collection[str], pruner: Pruner, split: Split) -> pa.Table | None:
         rounds = [*self._rounds(pruner)]

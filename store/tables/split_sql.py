@@ -402,7 +402,7 @@ _ONE_AT_A_TIME = Lock()  # a table is registered for the whole connection
 @lru_cache(1)  # to open one takes longer than most statements
 def _connected(now_ms: int, zone: str) -> duckdb.DuckDBPyConnection:
     atexit.register(_connected.cache_clear)  # DuckDB complains of what is open at the very end
-    return connect(now_ms, zone, {"threads": "1"})
+    return connect(now_ms, zone, {"threads": "1", "temp_directory": ""})
 
 
 class AddUp(Struct, Reduction, frozen=True):

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from threading import Lock
 from typing import Any, NoReturn, Protocol, TypeVar
 
@@ -252,20 +253,23 @@ class Database:
 
         self._of_parts = self._of_parts or connect(*self._when, self._config)
         self._of_parts.register(ROWS, MadeTable(self._made[name].schema, rows, Lock(), []))
-        with suppress(duckdb.Error, pa.ArrowException):  # asked as it is, it says what is wrong
+        with suppress(duckdb.Error):  # asked as it is, it says what is wrong
             split = split_statement(self._of_parts, tree, self._connection.sql(statement), *self._when)
             if split is None:
                 return self._connection, statement
             adding[name].is_unsplit = False
             asked.clear()
             self._of_parts.execute(split.partial).fetchall()
-            parts = adding[name].add_up(*asked[0], split) if len(asked) == 1 else None
-            if parts is not None:
-                self._of_parts.register(PARTS, parts)
-                finished = self._of_parts.sql(split.finish)
-                self.waiting(lambda: deque(finished.to_arrow_reader(_BATCH_ROWS), 0))  # only to see whether it fails
+            if len(asked) == 1 and adding[name].add_up(*asked[0], split, partial(self._finish, split.finish)):
                 return self._of_parts, split.finish
         return self._connection, statement
+
+    def _finish(self, statement: str, parts: pa.Table) -> None:
+        """Set the parts; raises the errors of a statement of them, whose answer is not kept."""
+        assert self._of_parts is not None
+        self._of_parts.register(PARTS, parts)
+        found = self._of_parts.sql(statement)
+        self.waiting(lambda: deque(found.to_arrow_reader(_BATCH_ROWS), 0))
 
     def waiting(self, work: Callable[[], _T]) -> _T:
         """Return the result of ``work``, run in another thread: the main thread does not hear Ctrl-C while it waits inside DuckDB."""
@@ -488,8 +492,10 @@ class Adding(Protocol):
 
     is_unsplit: bool
 
-    def add_up(self, columns: Collection[str], pruner: Pruner, split: Split) -> pa.Table | None:
-        """Return the parts of a statement, of the rows that the filter may be true of; None: they are better read here."""
+    def add_up(
+        self, columns: Collection[str], pruner: Pruner, split: Split, finish: Callable[[pa.Table], None]
+    ) -> bool:
+        """Give ``finish`` the parts of a statement, of the rows that the filter may be true of; False: better ask it as it is."""
 
 
 class MadeTable(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types

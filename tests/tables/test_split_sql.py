@@ -125,12 +125,12 @@ class Both:
     def __init__(self, whole: Database, parts: Database, tables: StoreTables) -> None:
         self.whole, self.parts, self.tables = whole, parts, tables
         self.splits: list[Split | None] = []
-        self.added: list[pa.Table | None] = []
+        self.added: list[bool] = []
 
     @property
     def is_split(self) -> bool:
         """Whether the last statement was split and its answer is of parts."""
-        return [*map(bool, self.splits)] == [True] and [*map(bool, self.added)] == [True]
+        return [*map(bool, self.splits)] == [True] and self.added == [True]
 
     def answers(self, statement: str) -> tuple[Any, Any]:
         """Return names, types and rows of both."""
@@ -164,7 +164,7 @@ def both(path: Path) -> Iterator[Both]:
 
         add_up = MessageTable.add_up
 
-        def added(table: MessageTable, *asked: Any) -> pa.Table | None:
+        def added(table: MessageTable, *asked: Any) -> bool:
             found.added.append(add_up(table, *asked))
             return found.added[-1]
 
@@ -244,8 +244,10 @@ def test_what_is_left_open_is_one_of_the_answers(both: Both) -> None:
 def test_an_error_is_that_of_the_statement(both: Both, statement: str, message: str) -> None:
     """Of rows, and of what they add up to."""
     both.splits.clear()
+    both.tables.told()
     for database in (both.whole, both.parts):
         with pytest.raises(BadSql, match=message):
             [*database.run(statement)]
+    assert both.tables.seen["messages"].ledgers == 4  # those with messages, not each of them twice
     assert both.splits
     assert all(both.splits)
