@@ -79,6 +79,21 @@ def _what_holds(descriptor: int) -> str:
     return "read by processes that are not in its table of readers (meta/lock.mdb)"
 
 
+def is_written_now(path: Path) -> bool:
+    """Whether a process holds the writer lock of a path."""
+    try:
+        descriptor = open_regular(path / "lock")
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def may_register(path: Path) -> bool:
     """Whether this process may enter itself in LMDB's table of readers, ``meta/lock.mdb``, or create that."""
     table = path / "meta" / "lock.mdb"

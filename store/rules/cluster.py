@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
+from pulsar_admin.store.db.locks import is_written_now
 from pulsar_admin.store.facts import known
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.managed_ledgers import summed
@@ -42,10 +43,11 @@ def _unknown_bookies(facts: ClusterFacts) -> Iterator[Evidence]:
     "refresh-unfinished",
     Severity.WARNING,
     "A refresh or an addition was stopped",
-    "`store refresh` or `store add` did not come to its end, or runs just now. What it was to read is not here, or in part.",
+    "`store refresh` or `store add` did not come to its end. What it was to read is not here, or in part. A note while another process"
+    " writes to the store: it may run just now.",
     "Nothing: only this store is affected.",
     "pulsar-admin store refresh",
-    "Let it go on where it was. Until then what seems to be missing may only be unread.",
+    "Let it go on where it was; one that runs, let it end. Until then what seems to be missing may only be unread.",
     leads=True,
     scope="store",
 )
@@ -53,10 +55,12 @@ def _unfinished(facts: ClusterFacts) -> Iterator[Evidence]:
     if facts.is_refresh_unfinished:
         added = facts.unfinished_sources
         what = f"`store add` of {listed(added, 3)}" if added else "`store refresh`"
+        runs = not facts.store.writable and is_written_now(facts.store.path)
         yield Evidence(
             "store",
-            f"{what} was stopped, or runs just now: what it has not read yet is not here",
+            f"{what} {'runs just now' if runs else 'was stopped'}: what it has not read yet is not here",
             {"sources": list(added)},
+            severity=Severity.NOTE if runs else None,
         )
 
 

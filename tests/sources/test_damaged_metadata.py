@@ -16,6 +16,7 @@ import pytest
 import pulsar_admin
 from pulsar_admin.store.codec.zookeeper import ZooKeeperNode
 from pulsar_admin.store.db.files import Damage
+from pulsar_admin.store.db.locks import writer_lock
 from pulsar_admin.store.sources.nodes import MetadataDirectory, iter_source_rows
 from pulsar_admin.store.sources.zookeeper import read_snapshot
 from pulsar_admin.store.tables.iceberg import open_warehouse
@@ -272,6 +273,9 @@ def test_metadata_whose_addition_was_stopped_is_not_seen_rather_than_absent(
         assert whole_cli("--store", store, "store", "add", "zookeeper", source / "metadata").exit_code == 130
     rows = {row["code"]: row for row in diagnoses(whole_cli, store)}
     assert rows.keys() - before == {"refresh-unfinished"}
+    with writer_lock(store):  # as the addition itself holds it
+        (row,) = [row for row in diagnoses(whole_cli, store) if row["code"] == "refresh-unfinished"]
+    assert (row["severity"], rows["refresh-unfinished"]["severity"]) == ("note", "warning")
     run_printed(whole_cli, rows["refresh-unfinished"]["mend"])
     whole_cli("--store", tmp_path / "t", "store", "import", "standalone", source)
     listed = [whole_cli("--store", path, "topics", "list", "public/default").stdout for path in (store, tmp_path / "t")]
