@@ -16,7 +16,14 @@ from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import IndexCorrupt, MetadataCorrupt, StoreError
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
-from pulsar_admin.store.model.coverage import is_final, read_confirmed, read_disks, read_open_end, read_shortfalls
+from pulsar_admin.store.model.coverage import (
+    is_final,
+    read_confirmed,
+    read_disks,
+    read_open_end,
+    read_shortfalls,
+    write_set,
+)
 from pulsar_admin.store.model.ledger_owners import all_owners, iter_loose_owners, loose_of
 from pulsar_admin.store.model.ledgers import Ledger, iter_ledger_ids, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.rules.finding import Finding, Severity
@@ -24,7 +31,7 @@ from pulsar_admin.store.rules.nodes import VALUE_UNDECODABLE
 from pulsar_admin.store.rules.rule import Rule, Sweeps
 from pulsar_admin.store.rules.topic_data import NEWER_LEDGER_MISSING, judge_missing, repair_of
 from pulsar_admin.store.rules.words import KEEP_COPIES
-from pulsar_admin.store.wording import counted, listed
+from pulsar_admin.store.wording import counted, listed, plural
 
 SCHEMA_LEDGER_WITHOUT_METADATA: Rule[Any] = Rule(
     "schema-ledger-without-metadata",
@@ -124,8 +131,9 @@ RECOVERY_DROPS: Rule[Any] = Rule(
     " is an old copy, or lost it. Else it was never acknowledged, nor what comes after it.",
     "Recovers the ledger when it loads the topic, and closes it before that entry as soon as a bookie without it answers.",
     "pulsar-admin ledgers info {ledgerId}",
-    "Look at `openEnd`, and add its `bookies`. If they have the entry, keep the bookie that lacks it stopped until a broker has loaded the"
-    " topic; as many bookies as the ensemble has must run meanwhile, since the recovery writes the entries again.",
+    "Add the bookies that are not imported: `openEnd` then says whether they have the entry. If they do, keep bookies that lack it stopped"
+    " until a broker has loaded the topic: one fewer than the ledger's ack quorum, of more the recovery fails. As many bookies as the"
+    " ensemble has must run meanwhile, since the recovery writes the entries again.",
     KEEP_COPIES,
     loss="the entries after the gap, if a broker loads the topic",
 )
@@ -271,13 +279,14 @@ def _check_ledger(txn: Txn, ledger: Ledger) -> Iterator[Finding]:
             f"see: pulsar-admin ledgers info {ledger.ledger_id}",
             ledgerId=ledger.ledger_id,
         )
-    if end is not None and end.verdict == "final" and end.bookies:
+    if end is not None and ledger.metadata is not None and end.verdict == "final" and end.bookies:
         next_id, absent = end.last_entry_id + 1, listed(end.bookies)
-        beyond = counted(end.entries_beyond, "entry", "entries")
+        lacking = read_disks(txn).imported.intersection(write_set(ledger.metadata, next_id))
         yield RECOVERY_DROPS.at(
             where,
-            f"it was never closed, and no imported bookie has entry {next_id}, but {beyond} after it: a recovery may close it after entry"
-            f" {end.last_entry_id}, also where {absent}, not imported, has that entry",
+            f"it was never closed, and {listed(sorted(lacking))} {plural(len(lacking), 'lacks', 'lack')} entry {next_id}, but"
+            f" {counted(end.entries_beyond, 'entry')} after it {plural(end.entries_beyond, 'is', 'are')} here: a recovery may close it"
+            f" after entry {end.last_entry_id}, also where {absent}, not imported, has entry {next_id}",
             f"see: pulsar-admin ledgers info {ledger.ledger_id}",
             ledgerId=ledger.ledger_id,
             entries=end.entries_beyond,
