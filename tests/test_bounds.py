@@ -207,7 +207,7 @@ def test_current_is_looked_into_where_it_is_a_directory(tmp_path: Path, monkeypa
         "pulsar_admin.store.scan.sources.file_system_of", lambda url: (fs.LocalFileSystem(), str(tmp_path))
     )
     (tmp_path / "current").write_bytes(b"x")
-    assert list_prefix("s3://x") == [ListedObject("current", "s3://x/current", 1)]
+    assert [one[:3] for one in list_prefix("s3://x")] == [("current", "s3://x/current", 1)]
     (tmp_path / "current").unlink()
     (tmp_path / "current" / "locations").mkdir(parents=True)
     assert [(one.name, one.size_bytes) for one in list_prefix("s3://x")] == [("locations", None)]
@@ -216,7 +216,11 @@ def test_current_is_looked_into_where_it_is_a_directory(tmp_path: Path, monkeypa
 def test_an_index_that_is_a_prefix_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     from pulsar_admin.store.transfer import fetching
 
-    listed = [ListedObject("other", "o", None), ListedObject("locations", "l", None), ListedObject("0.log", "0", 0)]
+    listed = [
+        ListedObject("other", "o", None, 0),
+        ListedObject("locations", "l", None, 0),
+        ListedObject("0.log", "0", 0, 0),
+    ]
     monkeypatch.setattr(fetching, "list_prefix", lambda url: listed)
     assert [(one.name, one.size_bytes) for one in fetching._objects("s3://x")] == [("locations", 0)]
 

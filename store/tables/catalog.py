@@ -292,7 +292,9 @@ class MessageTable(Struct):
     ) -> bool:
         """Give ``finish`` the parts of a statement, of the messages that the filter may be true of; False: better ask it as it is."""
         seen, problems = copy(self.seen), len(self.problems)
-        with suppress(duckdb.Error, pa.ArrowException):  # it is asked again, and says what is wrong
+        with suppress(
+            duckdb.Error, pa.ArrowException, MemoryError
+        ):  # asked again, it says what is wrong, and goes to disk
             parts = self._parts_of(columns, pruner, split)
             if parts is not None:
                 finish(parts)

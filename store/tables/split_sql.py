@@ -32,7 +32,7 @@ NOW = {
     **dict.fromkeys(("current_date", "today"), "::DATE"),
     "current_localtimestamp": "::TIMESTAMP",
 }
-"""Functions of the time → what its type becomes."""
+"""Functions of the time → the cast of what they return, from a time with a zone."""
 Config = dict[str, str | bool | int | float | list[str]]
 _CONFIG: Config = {
     "python_enable_replacements": "false",  # of Python's variables as tables
@@ -89,9 +89,10 @@ class _Unknown(Exception):
 def split_statement(
     connection: duckdb.DuckDBPyConnection, tree: Node, described: duckdb.DuckDBPyRelation, now_ms: int, zone: str
 ) -> Split | None:
-    """Return what a statement is split into, None for one that is not; ROWS is its table in ``connection``, and PARTS will be without rows.
+    """Return what a statement is split into, None for one that is not.
 
-    ``described`` is what it returns. Raises duckdb.Error for a statement that DuckDB refuses, perhaps only when it is split.
+    ``tree`` is DuckDB's parse of it, ``described`` what it returns. In ``connection`` its table is ROWS, and gets an empty PARTS.
+    Raises duckdb.Error for a statement that DuckDB refuses, perhaps only when it is split.
     """
     try:
         partial, merge, finish = _Splitter(connection, tree, described.columns).statements()

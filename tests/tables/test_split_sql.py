@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pytest
@@ -18,9 +19,10 @@ from pulsar_admin.store.engine.local import LocalEngine
 from pulsar_admin.store.errors import BadSql
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
+from pulsar_admin.store.scan.entries import EntryScan
 from pulsar_admin.store.tables import sql
 from pulsar_admin.store.tables.catalog import MessageTable, StoreTables
-from pulsar_admin.store.tables.split_sql import ROWS, Split, connect, split_statement
+from pulsar_admin.store.tables.split_sql import ROWS, AddUp, Split, connect, split_statement
 from pulsar_admin.store.tables.sql import Database
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 
@@ -119,8 +121,10 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Both:
-    """A database that adds up in slices of some entries (of ``tables``), and one that reads all rows; ``splits``: what statements were
-    made of."""
+    """A database that adds up some entries at a time, and parts of parts (of ``tables``), and one that reads all rows.
+
+    ``splits``: what statements were made of.
+    """
 
     def __init__(self, whole: Database, parts: Database, tables: StoreTables) -> None:
         self.whole, self.parts, self.tables = whole, parts, tables
@@ -153,7 +157,8 @@ def both(path: Path) -> Iterator[Both]:
         open_reader(store, LocalEngine(1)) as reader,
     ):
         monkeypatch.setattr("pulsar_admin.store.tables.catalog._ENGINE_BYTES", 0)
-        monkeypatch.setattr("pulsar_admin.store.scan.entries.BATCH_ENTRIES", 16)
+        monkeypatch.setattr("pulsar_admin.store.tables.catalog.EntryScan", partial(EntryScan, batch_bytes=1_000))
+        monkeypatch.setattr("pulsar_admin.store.scan.reducing._TOGETHER", 3)
         whole, parts = StoreTables(lambda: alone, "c"), StoreTables(lambda: reader, "c")
         made = [Database(tables, now_ms=CREATED_MS + 90_000) for tables in (whole, parts)]
         found = Both(made[0], made[1], parts)
@@ -223,6 +228,16 @@ def test_an_alias_is_a_column_only_under_its_own_name() -> None:
         described = connection.sql(statement)
         assert described.fetchall() == [(1,)]
         assert split_statement(connection, json.loads(text), described, CREATED_MS, "UTC") is None
+
+
+def test_parts_that_do_not_fit_into_memory_are_not_made(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> NoReturn:
+        raise MemoryError
+
+    monkeypatch.setattr(AddUp, "merge", full)
+    whole, parts = both.answers(SPLIT[1])
+    assert parts == whole
+    assert both.added == [False]
 
 
 def test_what_is_left_open_is_one_of_the_answers(both: Both) -> None:
