@@ -74,6 +74,15 @@ FAULTS: tuple[Callable[[Path, random.Random], None], ...] = (
 """In the order in which they are planted: damage comes to what is there."""
 
 
+def plant(disks: Path, rng: random.Random) -> list[Callable[[Path, random.Random], None]]:
+    """Plant two or three faults; return them."""
+    planted = rng.sample(FAULTS, rng.choice((2, 2, 3)))
+    for fault in FAULTS:
+        if fault in planted:
+            fault(disks, rng)
+    return planted
+
+
 def whole_entries(disks: Path) -> dict[Ids, int]:
     """The last-add-confirmed of every entry of which some file has a record whose CRC-32C is right."""
     found = {}
@@ -133,13 +142,9 @@ def test_entries_after_a_gap_are_told(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.deep
 @pytest.mark.parametrize("seed", range(20))
 def test_what_was_not_planted_is_not_lost(cli: Cli, tmp_path: Path, seed: int) -> None:
-    rng = random.Random(seed)
     disks, store = tmp_path / "disks", tmp_path / "store"
     copy_tree(world(WORLD) / "clean", disks)
-    planted = rng.sample(FAULTS, rng.choice((2, 2, 3)))
-    for fault in FAULTS:
-        if fault in planted:
-            fault(disks, rng)
+    planted = plant(disks, random.Random(seed))
     whole = whole_entries(disks)
     behind = dropped(whole, "whole" if put_old_metadata in planted else "deleted")
     words = [word for bookie in bookies_of(disks) for word in ("--bookie", lived_bookie(bookie))]

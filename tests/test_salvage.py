@@ -232,6 +232,10 @@ def test_a_bookie_that_runs_and_one_with_a_directory_missing_are_refused(tmp_pat
     conf.write_text(
         f"ledgerDirectories={tmp_path}/bookie\njournalDirectories={tmp_path}/bookie\nindexDirectories={index}\n"
     )
+    lost = cli("--store", store, "store", "salvage", "--bookie-conf", conf, "--dry-run", "-o", "json").json["cookies"]
+    assert lost == [f"{index}/current/VERSION"]
+    shutil.rmtree(index)
+    (index / "current").mkdir(parents=True)
     unmounted = cli("--store", store, "store", "salvage", "--bookie-conf", conf, "--dry-run")
     assert unmounted.exit_code == 3
     assert f"{index}/current has no cookie" in unmounted.stderr

@@ -63,8 +63,9 @@ def salvage(
     Name all directories of the bookie (DbLedgerStorage), including journals and indexes; metadata and other bookies'
     copies come from the store. `locations` and `ledgers` are rebuilt from the entry logs and journals, with the fences
     and master keys that another source confirms; entries that the bookie should have but lacks are copied from the
-    others. A journal is cut before a record that stops a start; where the first journal is missing, `lastMark` is put aside. The old
-    files are kept as `…-before-salvage`. If it was stopped, run the same command again.
+    others. A journal is cut before a record that stops a start; where the first journal is missing, `lastMark` is put aside. A
+    directory that only lost its `VERSION` gets it again. The old files are kept as `…-before-salvage`. If it was stopped,
+    run the same command again.
     """
     given = bookies_of(bookie, confs, roots)
     if len(given) != 1:
@@ -91,6 +92,7 @@ def _render(result: SalvageReport) -> str:
         f" {stop.cut_bytes:,} bytes are kept beside it"
         for stop in journals.stops
     ]
+    lines += [f"{path}: gone, written as in the other directories" for path in result.cookies]
     lines += [f"kept: {path}" for path in result.kept]
     if not result.needed and result.kept:
         lines.append("the salvage that was stopped is done; next: start the bookie")

@@ -266,6 +266,7 @@ _LEVELS = ("A", "B", "C")
         "pulsar-admin store recover --level A --cluster prod --earlier backup-store",
         "pulsar-admin store recover --level B --plan recover.json",
         "pulsar-admin --store bookies-alone store recover --level C --names names.csv --dry-run",
+        "pulsar-admin --store bookies-alone store recover --rename names.csv",
     ],
     output="The change: each topic with its ledgers, each subscription with its position, schemas, namespaces, and their witnesses.",
     errors=[errors.StoreNotFound, errors.Refused, errors.Unsupported, errors.MetadataCorrupt, errors.StalePlan],
@@ -285,6 +286,12 @@ _LEVELS = ("A", "B", "C")
     metavar="FILE",
     help="Names for the topics that level C finds: FILE is written if it does not exist, otherwise read.",
 )
+@click.option(
+    "--rename",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Give what level C made before other names: FILE is as for --names.",
+)
 @accept_option
 @pass_app
 def recover(
@@ -293,6 +300,7 @@ def recover(
     cluster: str | None,
     earlier: Path | None,
     names: Path | None,
+    rename: Path | None,
     accept_unknown_tree: tuple[str, ...],
 ) -> None:
     """Rebuild lost metadata from what bookies and ledgers still record.
@@ -303,8 +311,15 @@ def recover(
     """
     from pulsar_admin import open_store
 
+    if rename is not None and (level or earlier or names):
+        raise click.UsageError("--rename is for what level C made before: leave out --level, --earlier and --names")
     with nullcontext() if earlier is None else open_store(earlier) as before:
         plan = app.api.recover(
-            level=level, cluster=cluster, earlier=before, names=names, accept_unknown_tree=accept_unknown_tree
+            level=level,
+            cluster=cluster,
+            earlier=before,
+            names=names,
+            rename=rename,
+            accept_unknown_tree=accept_unknown_tree,
         )
     app.change(plan)

@@ -92,21 +92,25 @@ class Recoveries(Planner):
         cluster: str | None = None,
         earlier: Recoveries | None = None,
         names: Path | str | None = None,
+        rename: Path | str | None = None,
         accept_unknown_tree: Sequence[str] = (),
     ) -> Plan:
         """Plan rebuilding lost metadata from bookies and ledgers, at a level (default: the one that the store's
         state suggests).
 
         ``cluster`` is its name, if lost; ``earlier`` an open store of an earlier state; ``names`` the file of names of
-        level C, which is read if it exists, else written. ``accept_unknown_tree`` names metadata trees of another
+        level C, which is read if it exists, else written; ``rename`` such a file that is applied to what level C made
+        before. ``accept_unknown_tree`` names metadata trees of another
         program or version that reference none of the ledgers; each one not named is Refused. Raises Refused,
         Unsupported, MetadataCorrupt, InvalidValue.
         """
         from pulsar_admin.store.recovery.evidence import unlisted_bytes
         from pulsar_admin.store.recovery.from_ledgers import Sources
-        from pulsar_admin.store.recovery.recover import plan_recovery
+        from pulsar_admin.store.recovery.recover import plan_recovery, plan_renaming
 
         place = None if names is None else Path(names)
+        if rename is not None and not (level is None and earlier is None and names is None):
+            raise InvalidValue("rename is for what level C made before: leave out level, earlier and names")
         if earlier is not None:
             given_object("earlier", earlier, Recoveries)
         accepted = accept_unknown_tree
@@ -116,6 +120,8 @@ class Recoveries(Planner):
             self._session.scanning(reader, unlisted_bytes(reader.txn), "recover") as scanning,
         ):
             sources = Sources(scanning, self._session.clock_ms, before, cluster)
+            if rename is not None:
+                return plan_of(plan_renaming(sources, Path(rename)), reader.txn)
             return plan_of(plan_recovery(sources, level, place, accepted), reader.txn)
 
     def undelete(

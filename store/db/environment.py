@@ -12,6 +12,8 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from heapq import merge
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -94,6 +96,10 @@ class Txn:
     def has_digests(self) -> bool:
         """Whether rows have digests: those of a store of format 1 get them with its next change."""
         return True
+
+    def with_rows(self, database: str, rows: Mapping[bytes, bytes | None]) -> Txn:
+        """Return a view of this snapshot, to be read alone, in which rows of one database are others (None: not there)."""
+        return _RowsReplaced(self, database, rows)
 
     @contextmanager
     def passing_altered(self, told: Callable[[bytes], None] = lambda key: None) -> Iterator[None]:
@@ -325,6 +331,53 @@ class UndigestedTxn(Txn):
 
     def _check_absent(self, database: str, key: bytes) -> None:
         """Nothing tells an altered row from any other."""
+
+
+class _RowsReplaced(Txn):
+    """A snapshot in which rows of one database have other values, or are not there."""
+
+    __slots__ = ("_database", "_keys", "_rows")
+
+    def __init__(self, txn: Txn, database: str, rows: Mapping[bytes, bytes | None]) -> None:
+        super().__init__(txn._store, txn._txn, txn._handles, is_snapshot=True)
+        self._database = database
+        self._rows = rows
+        self._keys = sorted(key for key, value in rows.items() if value is not None)
+
+    def view(self, database: str, key: bytes) -> memoryview | None:
+        if database != self._database or key not in self._rows:
+            return super().view(database, key)
+        value = self._rows[key]
+        return None if value is None else memoryview(value)
+
+    def items(self, database: str, prefix: bytes = b"", start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        found = super().items(database, prefix, start)
+        if database != self._database:
+            return found
+        own = (key for key in self._keys if key.startswith(prefix) and (start is None or key >= start))
+        kept = ((key, value) for key, value in found if key not in self._rows)
+        return merge(kept, ((key, value) for key in own if (value := self._rows[key]) is not None))
+
+    def parts(self, database: str, prefix: bytes, start: bytes, limit: int) -> Iterator[tuple[bytes, bytes]]:
+        if database != self._database:
+            yield from super().parts(database, prefix, start, limit)
+            return
+        size, last = len(prefix), None
+        for key in self.keys(database, prefix):
+            if key >= start:
+                end = key.find(b"/", size, limit)
+                part = key[size:] if end < 0 else key[size:end]
+                if part != last:
+                    yield part, key
+                last = part if end >= 0 or len(key) < limit else None
+
+    def last(self, database: str, prefix: bytes = b"") -> tuple[bytes, bytes] | None:
+        if database != self._database:
+            return super().last(database, prefix)
+        return max(self.items(database, prefix), key=itemgetter(0), default=None)
+
+    def count(self, database: str) -> int:
+        return sum(1 for _ in self.items(database)) if database == self._database else super().count(database)
 
 
 class Store:

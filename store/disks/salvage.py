@@ -48,8 +48,14 @@ from pulsar_admin.store.scan.files import LedgerDigests
 from pulsar_admin.store.sources.bookies import find_strangers, read_bookie_directory
 from pulsar_admin.store.sources.locations_writer import Locations
 from pulsar_admin.store.sources.log_files import put_logs, raise_last_id
-from pulsar_admin.store.sources.rocksdb import check_unlocked, create_database, lock_database, open_for_reading
-from pulsar_admin.store.sources.storage import Storage, cookie_of, storages_of
+from pulsar_admin.store.sources.rocksdb import (
+    check_unlocked,
+    create_database,
+    is_rocksdb,
+    lock_database,
+    open_for_reading,
+)
+from pulsar_admin.store.sources.storage import DATABASES, Storage, cookie_of, storages_of
 from pulsar_admin.store.wording import Answer, counted
 
 
@@ -124,11 +130,15 @@ class JournalsFound(Answer, frozen=True):
 
 
 class SalvageReport(Answer, frozen=True):
-    """What a salvage found and did, or with ``dry_run`` would do. ``needed``: whether something is wrong; ``kept``: the old files."""
+    """What a salvage found and did, or with ``dry_run`` would do. ``needed``: whether something is wrong; ``kept``: the old files.
+
+    ``cookies``: files ``VERSION`` that were gone, of directories that hold files of the bookie.
+    """
 
     bookie: str
     directories: tuple[DirectorySalvaged, ...]
     journals: JournalsFound
+    cookies: tuple[str, ...]
     needed: bool
     kept: tuple[str, ...]
     dry_run: bool
@@ -220,13 +230,15 @@ class SalvagePlan(Struct, frozen=True):
     bookie: Bookie
     storages: tuple[StorageSalvage, ...]
     journals: JournalSurvey
+    cookies: tuple[Path, ...]
     files: tuple[str, ...]
     unsure: int
     kept: list[Path] = field(default_factory=list)
 
     @property
     def is_needed(self) -> bool:
-        return bool(self.journals.stops or self.journals.marks) or any(storage.databases for storage in self.storages)
+        parts = (self.journals.stops, self.journals.marks, self.cookies)
+        return any(parts) or any(storage.databases for storage in self.storages)
 
     @property
     def loses(self) -> str:
@@ -237,6 +249,8 @@ class SalvagePlan(Struct, frozen=True):
             parts.append(f"{counted(len(self.journals.stops), 'journal')} cut")
         if self.journals.marks:
             parts.append(f"{counted(len(self.journals.marks), 'mark')} of a missing journal put aside")
+        if self.cookies:
+            parts.append(f"{counted(len(self.cookies), 'VERSION', 'VERSION files')} written")
         return f"{' and '.join(parts)}; the old one is kept beside it" if parts else ""
 
     def preview(self) -> object:
@@ -257,6 +271,7 @@ class SalvagePlan(Struct, frozen=True):
                 marks=tuple(map(str, self.journals.marks)),
                 unsure=self.unsure,
             ),
+            cookies=tuple(map(str, self.cookies)),
             needed=self.is_needed,
             kept=tuple(map(str, self.kept)),
             dry_run=dry_run,
@@ -282,10 +297,10 @@ def plan_salvage(store: Store, bookie: Bookie, *, collected: bool = False) -> Sa
                 " DbLedgerStorage indexes",
                 hint="bookkeeper shell regenerate-interleaved-storage-index-file makes such files again",
             )
-        _check_mounted(storage)
         for database in storage.databases:
             if database.is_dir():
                 check_unlocked(database)
+    cookies = _lost_cookies(bookie, storages)
     files = files_of(bookie)
     with store.read() as txn:
         for stranger in find_strangers(txn, [bookie]):
@@ -310,18 +325,27 @@ def plan_salvage(store: Store, bookie: Bookie, *, collected: bool = False) -> Sa
             _storage(txn, bookie, known, olds[number], surveys, number, collected=collected)
             for number in range(len(storages))
         )
-        return SalvagePlan(bookie, planned, journals, files, len(listed.unclosed) if journals.marks else 0)
+        return SalvagePlan(bookie, planned, journals, cookies, files, len(listed.unclosed) if journals.marks else 0)
 
 
-def _check_mounted(storage: Storage) -> None:
-    """Raise Refused for a directory without a cookie: every directory of a bookie has one, an empty mount point has none."""
-    for path in (storage.logs, storage.index):
-        if not (path / COOKIE_FILE).is_file():
-            raise Refused(
-                f"{path} has no cookie (VERSION), which the other directories have: nothing is written there",
-                hint="mount its disk; on a new disk put a copy of VERSION from another directory of the bookie there first",
-                path=str(path),
-            )
+def _lost_cookies(bookie: Bookie, storages: Sequence[Storage]) -> tuple[Path, ...]:
+    """Return the cookies to write: of directories that have none, and files of the bookie.
+
+    Raises Refused for a ledger or index directory that has nothing: every directory of a bookie has a cookie, an empty mount point none.
+    """
+    without = [path for path in bookie.directories if not (path / COOKIE_FILE).is_file()]
+    listed = {path: read_bookie_directory(path) for path in without}
+    full = {path for path, one in listed.items() if one.logs or one.journals}
+    full |= {path for path in without if any(is_rocksdb(path / name) for name in DATABASES)}
+    for storage in storages:
+        for path in (storage.logs, storage.index):
+            if path in listed and path not in full:
+                raise Refused(
+                    f"{path} has no cookie (VERSION), which the other directories have: nothing is written there",
+                    hint="mount its disk; on a new disk put a copy of VERSION from another directory of the bookie there first",
+                    path=str(path),
+                )
+    return tuple(path / COOKIE_FILE for path in without if path in full)
 
 
 def _check_journals(bookie: Bookie) -> None:
@@ -463,6 +487,10 @@ def apply_salvage(store: Store, plan: SalvagePlan) -> SalvageReport:
         # Last: what the cut takes off a journal is in entry logs by now.
         plan.kept.extend(_cut(stop) for stop in plan.journals.stops)
         plan.kept.extend(map(switching.put_aside, plan.journals.marks))
+        cookie = next(file for path in plan.bookie.directories if (file := path / COOKIE_FILE).is_file())
+        for path in plan.cookies:
+            with create_file(path, like=cookie.stat()) as file:
+                file.write(cookie.read_bytes())
     return plan.report(dry_run=False)
 
 

@@ -60,6 +60,12 @@ class EntryReader:
         reader.keys = self.keys
         return reader
 
+    def seeing(self, txn: Txn) -> EntryReader:
+        """Return a reader of the same files by another view of the snapshot."""
+        reader = EntryReader(self.files, txn, self.engine, self.advance, self.failed)
+        reader.keys = self.keys
+        return reader
+
     def read(self, ledger_id: int, entry_id: int) -> Entry:
         """Return the entry, its digest verified; raises EntryNotFound, or EntryCorrupt for known damage."""
         place = find_place(self.txn, ledger_id, entry_id)

@@ -225,7 +225,7 @@ class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
         if nameless:
             yield (
                 f"nothing names {counted(nameless, 'group')} of ledgers: they are topics of {LOST_AND_FOUND}. Name them in a file and run"
-                " it again: --names FILE"
+                " it again: --names FILE; or afterwards, before the export: pulsar-admin store recover --rename FILE"
             )
         lost = sum(one.missing for one in self.closed.values())
         behind = sum(one.behind for one in self.closed.values())

@@ -11,9 +11,10 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.changes.plan import ChangePart, Plan
 from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT
+from pulsar_admin.store.db.changes import Change, Step, iter_changes
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.own_ledgers import find_own_ledgers
-from pulsar_admin.store.db.tree import find_node, iter_children
+from pulsar_admin.store.db.tree import decode_node, find_node, iter_children
 from pulsar_admin.store.errors import MetadataCorrupt, Refused, TopicNotFound, Unsupported
 from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.indexes import NOT_INDEXED
@@ -28,6 +29,7 @@ from pulsar_admin.store.recovery.from_ledgers import (
     RECOVER,
     LedgerSurvey,
     Sources,
+    find_cluster,
     newest_known,
     plan_from_ledgers,
     read_survey,
@@ -114,7 +116,7 @@ def plan_recovery(
     if names is not None and wanted != "C":
         raise Refused(
             f"--names gives names to what level C finds, and this store {f'is at level {wanted}' if wanted else 'lacks nothing'}",
-            hint="leave out --names; to rename what a recovery made, undo it first: pulsar-admin store log",
+            hint="to rename what a recovery made: pulsar-admin store recover --rename FILE",
         )
     if wanted is None:
         return _nothing(txn, condition, survey, None)
@@ -136,6 +138,61 @@ def plan_recovery(
     if wanted == level == "A":
         condition = replace(condition, leftovers=())  # they are made again, too
     return _summed(plan, wanted, condition, survey) if plan.steps else _nothing(txn, condition, survey, wanted)
+
+
+def plan_renaming(sources: Sources, names: Path) -> Plan:
+    """Plan what a recovery of bookies alone would have made with this file of names, in place of what it made without it.
+
+    Raises Refused if there was none, or if a later change concerns what it made. The file is written if it does not exist.
+    """
+    txn = sources.reader.txn
+    before: dict[bytes, bytes | None] = {}
+    made: dict[bytes, bytes | None] = {}
+    for change in _standing_changes(txn):
+        if change.command == RECOVER.command and change.reports and _level_of(change) == "C":
+            for step in change.steps:
+                before.setdefault(step.key, step.before)
+                made[step.key] = step.after
+    if not made:
+        raise Refused(
+            "this store has no recovery of bookies alone, whose topics could get other names",
+            hint="names are for what level C finds: pulsar-admin store recover --names FILE",
+        )
+    changed = [key for key, value in made.items() if txn.get("tree", key) != value]
+    if changed:
+        raise Refused(
+            f"{counted(len(changed), 'node')} of the recovery changed since, the first is {changed[0].decode(errors='replace')}",
+            hint="undo these changes first: pulsar-admin store log",
+        )
+    reader = sources.reader.seeing(txn.with_rows("tree", before))
+    plan = plan_recovery(replace(sources, reader=reader, cluster=find_cluster(sources)), "C", names)
+    after = {step.key: step.after for step in plan.steps}
+    # What is as it was, but for the time at which it was planned, stays.
+    steps = (
+        Step("tree", key, value, after.get(key, before.get(key)))
+        for key in dict.fromkeys((*made, *after))
+        if _value(key, value := made.get(key)) != _value(key, after.get(key, before.get(key)))
+    )
+    return replace(plan, txn_id=txn.id, steps=tuple(steps))
+
+
+def _standing_changes(txn: Txn) -> list[Change]:
+    """Return the changes of the audit log that are not undone, oldest first."""
+    standing: list[Change] = []
+    undone: set[int] = set()
+    for change in reversed([*iter_changes(txn)]):
+        if change.change not in undone:
+            standing.insert(0, change)
+            undone |= {change.undoes} - {None}
+    return standing
+
+
+def _level_of(change: Change) -> object:
+    return (change.reports[0].get("after") or {}).get("level")
+
+
+def _value(key: bytes, row: bytes | None) -> bytes | None:
+    return None if row is None else decode_node(key, row).value
 
 
 def _check_layout(txn: Txn) -> None:

@@ -41,8 +41,9 @@ _add(
     "A directory of a bookie has no cookie",
     "Its other directories have one (`VERSION`). The disk is not mounted, or was emptied.",
     "The bookie does not start: `InvalidCookieException`.",
-    "pulsar-admin store preflight",
-    "Mount the disk. If it is the right one and only the file is gone, copy `VERSION` from another directory of the bookie.",
+    _SALVAGE,
+    "If the disk is not mounted, mount it. If only the file is gone, salvage writes it again, as it is in the bookie's other directories; "
+    "an empty ledger directory is refused. If no directory has one: `store cat /ledgers/cookies/BOOKIE --raw > DIR/current/VERSION`.",
 )
 _add(
     "bookie-cookie-refused",

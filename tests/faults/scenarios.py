@@ -48,6 +48,10 @@ WRITTEN = ("topics dump public/default/batched --level entries --directory {work
 EXPORTED = (f"topics reset-cursor {PLAIN} -s half -m 29:20", f"compaction run {COMPACTED} --from-start")
 CHANGED = (SKIP, f"topics create-subscription {PLAIN} -s made -m earliest", f"topics unsubscribe {PLAIN} -s never")
 
+RESTORE = "topics restore acme/secure/trimmed --at 2026-11-21T09:31:38.900Z"
+FORGET = ("ledgers forget 9 18 --force",)
+BACK = ("topics undelete public/default/doomed", RESTORE, "ledgers restore --deleted 121 137")
+
 READ = tuple(f"topics clear-backlog {PLAIN} -s {name}" for name in ("never", "half", "reset-me", "expire-me", "holes"))
 
 SCENARIOS = (
@@ -115,7 +119,7 @@ SCENARIOS = (
     Scenario("split bundle", "namespaces split-bundle acme/iot -b 0x00000000_0xffffffff", repeats=True),
     Scenario("ledger ids", f"managed-ledger delete-managed-ledger-ids -mlp {ML_PLAIN} -lid 9", repeats=True),
     Scenario("mark delete", f"managed-ledger update-mark-delete-cursor -mlp {ML_PLAIN} -cn half -cm 9:3"),
-    Scenario("ledgers forget", "ledgers forget 9 18 --force", repeats=True),
+    Scenario("ledgers forget", *FORGET, repeats=True),
     Scenario("ledgers delete", "ledgers delete 17 20", repeats=True),
     Scenario(
         "ledgers restore",
@@ -124,10 +128,17 @@ SCENARIOS = (
         repeats=True,
     ),
     Scenario("ledgers restore deleted", "ledgers restore --deleted 121 137", world="cluster"),
-    Scenario("undelete", "topics undelete public/default/doomed", world="cluster"),
+    Scenario("undelete", BACK[0], world="cluster"),
     Scenario("undelete copied", "topics undelete public/default/doomed --copy --in-place", world="cluster"),
-    Scenario("restore at", "topics restore acme/secure/trimmed --at 2026-11-21T09:31:38.900Z", world="cluster"),
+    Scenario("restore at", RESTORE, world="cluster"),
     Scenario("recover", "store recover --cluster standalone", lost=("/managed-ledgers", "/schemas", "/admin")),
+    Scenario(
+        "recover bookies alone",
+        "store recover --level C",
+        before=("store import cluster --bookie {source}/bookkeeper",),
+        no_store=True,
+    ),
+    Scenario("rename bookie", "bookies rename bk0test bk9test", world="cluster"),
     Scenario("undo", "store undo 1", before=(SKIP,), repeats=True),
     Scenario(
         "bundle",
@@ -161,6 +172,19 @@ SCENARIOS = (
         new_target=True,
     ),
     Scenario("export zookeeper", "store export zookeeper {zookeeper} --yes", before=CHANGED, ensemble=True),
+    Scenario(
+        "export zookeeper of what came back",
+        "store export zookeeper {zookeeper} --yes",
+        before=BACK,
+        ensemble=True,
+        world="cluster",
+    ),
+    Scenario(
+        "export zookeeper of what was forgotten",
+        "store export zookeeper {zookeeper} --yes",
+        before=FORGET,
+        ensemble=True,
+    ),
     Scenario(
         "export bookie", "store export bookie {work}/data/bookkeeper", before=EXPORTED, target="data", in_place=True
     ),

@@ -290,7 +290,7 @@ def record(folder: Path, seed: int) -> dict[str, Any]:
         cluster.start(*stay)
         life.client = open_client(cluster.service_url)
         # The first topic with transactions that a broker loads after a crash may not be served for a minute.
-        said["rows"] = {topic: wait_until(partial(_try_to_read, life.client, topic), topic) for topic in life.topics()}
+        said["rows"] = {topic: wait_until(partial(try_to_read, life.client, topic), topic) for topic in life.topics()}
         life.mark("again")
         for namespace in ("acme/app", "acme/short"):
             said.setdefault("policies", {})[namespace] = cluster.get(f"namespaces/{namespace}")
@@ -314,7 +314,8 @@ def _read(client: pulsar.Client, topic: str) -> list[list[Any]]:
     ]
 
 
-def _try_to_read(client: pulsar.Client, topic: str) -> list[list[Any]] | None:
+def try_to_read(client: pulsar.Client, topic: str) -> list[list[Any]] | None:
+    """Return every message of one topic as readers get them; None if one does not come."""
     with suppress(pulsar.Timeout):
         return _read(client, topic)
     return None

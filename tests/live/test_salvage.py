@@ -131,6 +131,17 @@ def test_a_salvaged_bookie_has_its_rows_and_serves_every_message(cluster: Cluste
 
     cluster.broker.end(signal.SIGKILL)
     bookie.daemon.end(signal.SIGTERM)  # everything is in its entry logs
+    cookie = bookie.indexes[1] / "current" / "VERSION"
+    text = cookie.read_bytes()
+    cookie.unlink()
+    assert start_of(cluster, store) == (False, {"bookie-cookie-missing"})
+    cluster.launch_bookie(bookie)
+    wait_until(lambda: b"There are directories without a cookie" in bookie.daemon.log.read_bytes(), "the failing start")
+    bookie.daemon.end(signal.SIGKILL)
+    assert run_toolkit(store, *words, "--yes")["cookies"] == [str(cookie)]
+    assert cookie.read_bytes() == text
+    assert start_of(cluster, store) == (True, set())
+
     for journal in (file for path in bookie.journals for file in (path / "current").glob("*.txn")):
         journal.unlink()
     assert start_of(cluster, store) == (False, {"bookie-journal-missing"})

@@ -213,6 +213,11 @@ def test_every_readable_entry_is_in_one_topic(cli: Cli, bare: Path) -> None:
     assert len(messages) > 2500
 
 
+def values_of(store: Path) -> dict[str, bytes]:
+    with open_store(store) as opened, opened.read() as txn:
+        return {node.path: node.value for node in iter_nodes(txn, "/")}
+
+
 def _is_message(raw: bytes) -> bool:
     return raw[32 + 4 : 32 + 6] in (b"\x0e\x01", b"\x0e\x02")
 
@@ -234,12 +239,29 @@ def test_names_of_the_operator(cli: Cli, bare: Path, tmp_path: Path) -> None:
         writer.writeheader()
         writer.writerows(rows)
     before = names.read_bytes()
+    later = shutil.copytree(bare, tmp_path / "named-later")
     assert cli(*recover, "--yes").exit_code == 0
     assert names.read_bytes() == before
     listed = cli("--store", bare, "topics", "list", "public/default").stdout
     assert "persistent://public/default/plain" in listed
     stats = cli("--store", bare, "topics", "stats", "persistent://public/default/plain").json
     assert "crash-holes" in stats["subscriptions"]
+    named = values_of(bare)
+    assert cli("--store", later, "store", "recover", "--rename", names, "--yes").exit_code == 3  # nothing was recovered
+    assert cli("--store", later, "store", "recover", "--yes").exit_code == 0
+    nameless = values_of(later)
+    proposed = tmp_path / "proposed.csv"
+    assert cli("--store", later, "store", "recover", "--rename", proposed, "--yes").exit_code == 0
+    assert values_of(later) == nameless != named
+    assert cli("--store", later, "store", "recover", "--rename", names, "--yes").exit_code == 0
+    assert values_of(later) == named
+    assert cli("--store", later, "store", "check").exit_code == cli("--store", bare, "store", "check").exit_code
+    assert cli("--store", later, "store", "recover", "--rename", proposed, "--yes").exit_code == 0
+    assert values_of(later) == nameless
+    assert cli("--store", later, "namespaces", "delete", "lost-and-found/ledgers", "--force", "--yes").exit_code == 0
+    changed = cli("--store", later, "store", "recover", "--rename", names, "--yes")
+    assert changed.exit_code == 3
+    assert "of the recovery changed since" in changed.stderr
     again = cli("--store", bare, "store", "recover", "--level", "C", "--names", names)
     assert again.exit_code == 3  # there is metadata now
     ignored = cli("--store", bare, "store", "recover", "--names", names)
