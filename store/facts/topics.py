@@ -27,12 +27,19 @@ from pulsar_admin.store.facts.backlogs import (
     may_be_markers,
     read_contents,
 )
-from pulsar_admin.store.facts.transactions import PendingAckLog, has_snapshot, read_coordinated, read_pending_ack_log
+from pulsar_admin.store.facts.transactions import (
+    PendingAckLog,
+    has_snapshot,
+    never_replays,
+    read_coordinated,
+    read_pending_ack_log,
+)
 from pulsar_admin.store.model.broken import NOT_SEEN, BrokenLedger, find_broken
 from pulsar_admin.store.model.coverage import AbsentBookies, absent_of, find_absent_bookies
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
     DEDUP_CURSOR,
+    PENDING_ACK_CURSOR,
     Cursor,
     Extent,
     Intervals,
@@ -177,8 +184,11 @@ class SubscriptionFacts:
 
     @fact
     def ahead(self) -> Position | None:
-        """The stored position, if it is ahead of the topic; None also where a bookie that is not imported may have the entries between."""
+        """The stored position, if it is ahead of the topic; None also where a bookie that is not imported may have the entries between, and
+        of a log of pending acknowledgements that is not replayed for it."""
         stored, last = self.cursor.ahead, self.of.topic.ids[-1:]
+        if stored is not None and self.cursor.name == PENDING_ACK_CURSOR:
+            stored = None if never_replays(self.of.reader.txn, self.of.topic, stored) else stored
         if stored is None or stored.ledger_id not in last:
             return stored
         return None if any(one.ledger_id in last and one.not_seen() for one in self.of.broken) else stored

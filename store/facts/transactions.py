@@ -9,6 +9,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from pulsar_admin.store.codec.transactions import TxnId
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.next_ledger_id import find_next_ledger_id
 from pulsar_admin.store.db.tree import find_node, iter_children, tree_key
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model.broken import NO_LEDGER, NO_METADATA, BrokenLedger, find_broken
@@ -59,7 +61,8 @@ def has_snapshot(reader: EntryReader, name: TopicName) -> bool:
 class PendingAckLog(Struct, frozen=True):
     """The log of a subscription's pending acknowledgements. ``mark_delete``: where its cursor stands.
 
-    ``endless_until``: where the empty log ends, which a replay from there never gets to; None where it gets to the end.
+    ``endless_until``: where the empty log ends, which a replay from there never gets to, (-1, -1) where it lists no ledger; None where it
+    gets to the end.
     ``lost``: the ledgers of which the replay cannot read all.
     """
 
@@ -98,7 +101,9 @@ def read_pending_ack_log(reader: EntryReader, name: TopicName, subscription: str
     topic = read_topic(reader.txn, log)
     mark_delete = topic.first_position  # at which a broker makes the log's cursor
     if find_node(reader.txn, log.cursor_path(PENDING_ACK_CURSOR)) is not None:
-        mark_delete = read_cursor(reader.txn, reader, topic, PENDING_ACK_CURSOR).mark_delete
+        cursor = read_cursor(reader.txn, reader, topic, PENDING_ACK_CURSOR)
+        # Without ledgers nothing is ahead of the end: a broker begins with a new one.
+        mark_delete = cursor.mark_delete if topic.ids else cursor.ahead or cursor.mark_delete
     broken = find_broken(reader.txn, topic) if may_be_broken(reader.txn, topic) else ()
     left, lost = topic.place(mark_delete), list[BrokenLedger]()
     for one in broken:
@@ -106,14 +111,20 @@ def read_pending_ack_log(reader: EntryReader, name: TopicName, subscription: str
         is_dropped = one.is_last and one.reason in (NO_LEDGER, NO_METADATA)
         if one.lost and not is_dropped and topic.rank(Position(one.ledger_id, 0)) + one.lost[-1][1] + 1 > left:
             lost.append(one)
-    return PendingAckLog(log, mark_delete, _endless_until(topic, mark_delete), tuple(lost))
+    is_endless = never_replays(reader.txn, topic, mark_delete)
+    return PendingAckLog(log, mark_delete, topic.last_confirmed if is_endless else None, tuple(lost))
 
 
-def _endless_until(topic: Topic, mark_delete: Position) -> Position | None:
-    """Return where a broker takes an empty log to end if ``mark_delete`` is before that, else None.
+def never_replays(txn: Txn, topic: Topic, mark_delete: Position) -> bool:
+    """Whether ``mark_delete``, the stored position of an empty log, is before where a broker takes the log to end.
 
     ``ManagedLedgerImpl.initLastConfirmedEntry`` and ``ManagedCursorImpl.recoveredCursor`` (4.0.8): the last confirmed entry of a log
-    without entries is (first ledger, -1); a cursor at (ledger, -1) of a ledger that is gone moves to the next one, at an entry it stays.
+    without entries is (first ledger, -1), that of one without ledgers is in the ledger that the broker makes; a cursor at (ledger, -1) of
+    a ledger that is gone moves to the next one, at an entry it stays.
     """
-    is_stuck = bool(topic.ids) and not topic.number_of_entries and mark_delete.entry_id >= 0
-    return Position(topic.ids[-1], -1) if is_stuck and mark_delete < Position(topic.ids[0], -1) else None
+    if topic.number_of_entries or mark_delete.entry_id < 0:
+        return False
+    if topic.ids:
+        return mark_delete < Position(topic.ids[0], -1)
+    next_id = find_next_ledger_id(txn)
+    return next_id is None or mark_delete.ledger_id < next_id

@@ -29,21 +29,23 @@ TRANSACTION_RULES = Rules[SubscriptionFacts]()
     "pending-ack-replay-endless",
     Severity.CRITICAL,
     "The replay of a subscription's pending-ack log never ends",
-    f"{_MEANS} The log's ledgers are empty, and its cursor is still at an entry of a trimmed ledger, before their "
-    "beginning (apache/pulsar#26368).",
+    f"{_MEANS} The log's ledgers are empty, or it lists none, and its cursor is still at an entry of a ledger that is gone, "
+    "before their beginning (apache/pulsar#26368).",
     _BROKER,
     "pulsar-admin managed-ledger update-mark-delete-cursor -mlp {log} -cn __pending_ack_state -cm {position}",
-    "Move the log's cursor to the beginning of the last ledger. It skips no entry, so nothing is lost.",
+    "Move the log's cursor to the beginning of the last ledger; without one -1:-1 stands for that of the ledger that a broker makes. "
+    "It skips no entry, so nothing is lost.",
     scope="use",
     needs="has_pending_acks",
 )
 def _replay_endless(facts: SubscriptionFacts) -> Iterator[Evidence]:
     log = known(facts.pending_ack_log)
     if log is not None and log.endless_until is not None:
+        ends = "lists no ledger" if log.endless_until.ledger_id < 0 else f"is empty and ends at {log.endless_until}"
         yield Evidence(
             facts.where,
-            f"its pending-ack log is empty and ends at {log.endless_until}, but the log's cursor is at "
-            f"{log.mark_delete}, an entry of a deleted ledger: a broker reads in an endless loop, and nobody can open the subscription",
+            f"its pending-ack log {ends}, but the log's cursor is at {log.mark_delete}, an entry of a deleted ledger: a broker reads in an "
+            "endless loop, and nobody can open the subscription",
             {**_log_of(facts, log), "markDelete": str(log.mark_delete), "position": str(log.endless_until)},
         )
 

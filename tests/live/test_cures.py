@@ -514,6 +514,18 @@ class PendingAckReplayEndless(Transacted):
             keeper.delete(ledger_path(ledger.ledger_id))
 
 
+class PendingAckLogWithoutLedgers(PendingAckReplayEndless):
+    """Its list is empty, too: what is there is a cursor."""
+
+    kind = "no-ledger"
+
+    def plant(self, keeper: KazooClient) -> None:
+        super().plant(keeper)
+        (empty,) = self.listed(keeper).ledgers
+        keeper.set(self.log.path, encode_managed_ledger(ManagedLedger()))
+        keeper.delete(ledger_path(empty.ledger_id))
+
+
 class EntryLogMissing(Filled):
     """The log with the topic, of the only bookie; its journals have the entries in front of their mark."""
 
@@ -653,7 +665,10 @@ WORLDS: dict[str, tuple[dict[str, str], tuple[type[Fault], ...]]] = {"topics": (
 if os.environ.get("ALL"):
     WORLDS = {
         "topics": (SETTINGS, (*SAMPLE, *OTHERS)),
-        "transactions": (SETTINGS | TRANSACTIONS, (PendingAckLedgerLost, PendingAckReplayEndless)),
+        "transactions": (
+            SETTINGS | TRANSACTIONS,
+            (PendingAckLedgerLost, PendingAckReplayEndless, PendingAckLogWithoutLedgers),
+        ),
         "entry log": (SETTINGS, (EntryLogMissing,)),
         "metadata": (SETTINGS, (MetadataOlder,)),
     }
