@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 _HTML = {ord(char): f"\\u{ord(char):04x}" for char in "<>&='\u2028\u2029"}
@@ -14,7 +15,7 @@ class _Number(str):
 
 
 def gson_text(value: object, parsed: tuple[str, ...] = ()) -> str:
-    """Return a value as JSON; texts under the keys in ``parsed`` are JSON themselves and are laid out as such."""
+    """Return a value as JSON; texts under the keys in ``parsed`` are JSON themselves, unless damaged, and are laid out as such."""
     return "".join(_parts(value, "", parsed))
 
 
@@ -34,7 +35,9 @@ def _parts(value: Any, margin: str, parsed: tuple[str, ...]) -> Iterator[str]:  
         yield f"{',' if place else ''}\n{inner}"
         if opening == "{":
             yield f"{_text(key)}: "
-        inside = json.loads(one, parse_float=_Number, parse_int=_Number) if key in parsed else one
+        inside = one
+        with suppress(ValueError, RecursionError):
+            inside = json.loads(one, parse_float=_Number, parse_int=_Number) if key in parsed else one
         yield from _parts(inside, inner, () if key in parsed else parsed)
     yield f"\n{margin}{closing}" if kept else closing
 

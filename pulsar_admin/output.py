@@ -46,6 +46,9 @@ PAGE_ROWS = 1000
 _LIVE_SECONDS = 1.0
 """Rows of a streamed table that are laid out together; memory stays bounded by them."""
 _UNLIMITED = 1_000_000
+_MOST_LETTERS = 1000
+"""Letters of a cell that a terminal shows: a key or a value may have megabytes."""
+_MOST_NAMED = 10
 _SCREEN_ROWS = 20
 _LINES_AT_ONCE = 1 << 12
 
@@ -290,37 +293,38 @@ def _emit_csv(writer: Writer, records: Iterable[object], columns: Sequence[Colum
     import csv
 
     rows = csv.writer(writer, lineterminator="\n")
-    first, records = _peeked(records)
-    columns = columns or (derived_columns(first[0]) if first else ())
+    columns, records = _chosen(columns, records)
     if columns:
         rows.writerow([column.header for column in columns])
     for record in records:
         rows.writerow([column.cell(record, bare=True) for column in columns])
 
 
-def _peeked(records: Iterable[object]) -> tuple[list[object], Iterator[object]]:
-    """Return the first record, if any, and all of them."""
+def _chosen(columns: Sequence[Column], records: Iterable[object]) -> tuple[Sequence[Column], Iterator[object]]:
+    """Return the columns to write, those of the first record if none is named, their headers on one line, and all records."""
     stream = iter(records)
     first = list(islice(stream, 1))
-    return first, chain(first, stream)
+    columns = [
+        column if column.header.isprintable() else replace(column, header=clean_text(column.header))
+        for column in columns or (derived_columns(first[0]) if first else ())
+    ]
+    return columns, chain(first, stream)
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 
 def _emit_table(writer: Writer, records: Iterable[object], style: Style) -> None:
-    first, records = _peeked(records)
-    columns = style.columns or (derived_columns(first[0]) if first else ())
+    columns, stream = _chosen(style.columns, records)
     if not columns:
         return
-    stream = iter(records)
     chunks: Iterator[Sequence[object]] = iter(lambda: list(islice(stream, PAGE_ROWS)), [])
     console = _console(writer, style.color) if writer.stream.isatty() or style.color == "always" else None
     sums = _Sums(columns) if style.total else None
     if console is None:
         _write_table(writer, columns, _pages(chunks, columns, sums))
     else:
-        columns = tuple(column.in_terminal for column in columns)
+        columns = [column.in_terminal for column in columns]
         paints = style.color == "always" or (style.color != "never" and console.color_system is not None)
         _write_in_terminal(writer, console, columns, _pages(chunks, columns, sums), paints=paints)
 
@@ -474,24 +478,36 @@ def _write_in_terminal(
 
     layout: Layout | None = None
     left_out: dict[str, None] = {}
-    wrote = False
+    wrote = is_cut = False
+    most = _MOST_LETTERS if console.width < _UNLIMITED else sys.maxsize
     for page in chain(pages, [_Page(())]):
         if not page.cells and wrote:
             break
         wrote = True
-        if layout is None or not layout.fits(columns, page.cells, _width):
-            layout = choose_layout(columns, page.cells, console.width, _width)
+        rows = page.cells
+        if any(len(cell) > most for row in rows for cell in row):
+            is_cut = True
+            rows = [[cell if len(cell) <= most else f"{cell[:most]} …" for cell in row] for row in rows]
+        if layout is None or not layout.fits(columns, rows, _width):
+            layout = choose_layout(columns, rows, console.width, _width)
             if layout is not None:
                 header = _folded(layout, columns, [_headers(layout, columns)], bottom=True)
                 writer.write(_bold(console, clean_lines(header)), styled=True)
                 left_out.update(dict.fromkeys(layout.left_out))
         if layout is None:
-            writer.write(_render_blocks(columns, page.cells))
+            writer.write(_render_blocks(columns, rows, console.width))
         else:
             tones = page.tones if paints else ()
-            writer.write(_folded(layout, columns, map(layout.cells, page.cells), tones=tones), styled=bool(tones))
-    if left_out:
-        text = f"({', '.join(left_out)}: in a wider terminal, or with -o json)"
+            writer.write(_folded(layout, columns, map(layout.cells, rows), tones=tones), styled=bool(tones))
+    names = [*left_out]
+    more = [f"{len(names) - _MOST_NAMED:,} more"] if len(names) > _MOST_NAMED + 1 else []
+    told = (
+        [f"({', '.join([*(names[:_MOST_NAMED] if more else names), *more])}: in a wider terminal, or with -o json)"]
+        if names
+        else []
+    )
+    told += [f"What is longer than {most:,} letters is cut; -o json has it whole."] if is_cut else []
+    for text in told:
         writer.write("\n".join(fold(text, console.width, _width)) + "\n")
 
 
@@ -528,11 +544,16 @@ def _folded(
     return _render_lines(lines, layout.widths, rights, painted)
 
 
-def _render_blocks(columns: Sequence[Column], rows: Rows) -> str:
+def _render_blocks(columns: Sequence[Column], rows: Rows, room: int) -> str:
     """Return records one below the other, for terminals too narrow for the table."""
-    indent = max(len(column.header) for column in columns)
-    blocks = (
-        "".join(f"{column.header:<{indent}}  {cell}".rstrip() + "\n" for column, cell in zip(columns, row, strict=True))
-        for row in rows
-    )
-    return "".join(block + "\n" for block in blocks)
+    from pulsar_admin.table_layout import fold
+
+    indent = max(_width(column.header) for column in columns) + GAP
+    lines = []
+    for row in rows:
+        for column, cell in zip(columns, row, strict=True):
+            first, *more = fold(cell, max(room - indent, indent), _width) or [""]
+            blank = " " * (indent - _width(column.header))
+            lines += [f"{column.header}{blank}{first}".rstrip(), *(" " * indent + line for line in more)]
+        lines.append("")
+    return "".join(f"{line}\n" for line in lines)

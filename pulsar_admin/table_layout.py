@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import itertools
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 
 from msgspec import Struct
 
@@ -75,20 +77,41 @@ class Layout(Struct, frozen=True):
 def choose_layout(columns: Sequence[Column], rows: Rows, room: int, measure: Measure) -> Layout | None:
     """Return a layout of the table for ``room`` terminal columns; None if it cannot fit."""
     every = tuple(n for n, column in enumerate(columns) if not column.sparse or any(row[n] for row in rows))
-    widths = [max(measure(columns[n].header), _widest(rows, n, measure)) for n in every]
+    widths = [max(measure(cell) for cell in (columns[n].header, *(row[n] for row in rows))) for n in every]
     if sum(widths) + GAP * (len(every) - 1) <= room:
         return Layout(every, tuple(widths), False, False, ())
     filled = [n for n in every if any(row[n] for row in rows)] or list(every)
     says = {n: any(row[n] not in _ZEROS for row in rows) for n in filled}
     droppable = sorted((n for n in filled if columns[n].drop), key=lambda n: (says[n], columns[n].drop))
+
+    @cache
+    def sizes(n: int, short_times: bool, fold_width: int) -> tuple[int, int]:
+        """Return how wide a column is, and how narrow it may become."""
+        cells = [_shortened(row[n], True, short_times) for row in rows]
+        header = _longest_piece(columns[n].header, measure)
+        width = max([header, *map(measure, cells)])
+        if fold_width == _TIGHT_WIDTH:
+            return width, min(width, max(header, fold_width))
+        longest = max((_longest_piece(cell, measure) for cell in cells), default=0) if fold_width else 0
+        return width, min(width, max(fold_width, min(longest, _PIECE_WIDTH))) if fold_width else width
+
     for manner in _manners(len(droppable)):
-        gone = droppable[: manner.dropped]
+        gone = frozenset(droppable[: manner.dropped])
         indices = tuple(n for n in filled if n not in gone)
+        widths_of = [
+            sizes(n, manner.short_times, manner.fold_width if columns[n].kind in manner.folded else 0) for n in indices
+        ]
+        shown = room - GAP * (len(indices) - 1)
+        if sum(least for _, least in widths_of) > shown:
+            continue
         names = tuple(columns[n].header for n in sorted(gone))
-        layout = Layout(indices, (), True, manner.short_times, names)
-        found = _fitted([columns[n] for n in indices], [layout.cells(row) for row in rows], room, manner, measure)
-        if found is not None:
-            return Layout(indices, found, True, manner.short_times, names)
+        layout = Layout(indices, _shrunk(widths_of, shown), True, manner.short_times, names)
+        if not manner.lines or all(
+            len(fold(cell, width, measure)) <= manner.lines
+            for row in rows
+            for cell, width in zip(layout.cells(row), layout.widths, strict=True)
+        ):
+            return layout
     return None
 
 
@@ -101,42 +124,19 @@ def _manners(droppable: int) -> Iterator[_Manner]:
     yield _Manner(True, _TIGHT_WIDTH, TEXTS, 0, droppable)
 
 
-def _fitted(
-    columns: Sequence[Column], rows: Rows, room: int, manner: _Manner, measure: Measure
-) -> tuple[int, ...] | None:
-    """Return the columns' widths, the widest texts shrunk as far as the table needs and may; None where it has no room."""
-    widths = [
-        max(_longest_piece(column.header, measure), _widest(rows, n, measure)) for n, column in enumerate(columns)
-    ]
-    least = list(widths)
-    for n, column in enumerate(columns):
-        if manner.fold_width and column.kind in manner.folded:
-            header = _longest_piece(column.header, measure) if manner.fold_width == _TIGHT_WIDTH else 0
-            least[n] = min(widths[n], max(header, _least(rows, n, manner.fold_width, measure)))
-    room -= GAP * (len(columns) - 1)
-    if sum(least) > room:
-        return None
-    over = sum(widths) - room
-    while over > 0:
-        widest = max((n for n in range(len(widths)) if widths[n] > least[n]), key=lambda n: widths[n])
-        widths[widest] -= 1
-        over -= 1
-    if manner.lines and any(
-        len(fold(cell, width, measure)) > manner.lines for row in rows for cell, width in zip(row, widths, strict=True)
-    ):
-        return None
+def _shrunk(sizes: Sequence[tuple[int, int]], room: int) -> tuple[int, ...]:
+    """Return widths of together ``room`` at most: the widest are made narrower, none below its least."""
+
+    def below(most: int) -> list[int]:
+        return [min(width, max(least, most)) for width, least in sizes]
+
+    widest = max((width for width, _ in sizes), default=0)
+    most = bisect_left(range(widest), True, key=lambda most: sum(below(most)) > room)
+    widths = below(most)
+    for n, (_, least) in enumerate(sizes):
+        if sum(widths) > room and widths[n] == most > least:
+            widths[n] -= 1
     return tuple(widths)
-
-
-def _least(rows: Rows, index: int, fold_width: int, measure: Measure) -> int:
-    if fold_width == _TIGHT_WIDTH:
-        return fold_width
-    longest = max((_longest_piece(row[index], measure) for row in rows), default=0)
-    return max(fold_width, min(longest, _PIECE_WIDTH))
-
-
-def _widest(rows: Rows, index: int, measure: Measure) -> int:
-    return max((measure(row[index]) for row in rows), default=0)
 
 
 def _longest_piece(text: str, measure: Measure) -> int:

@@ -1,4 +1,4 @@
-"""rAll output passes through here: names come from data and must neither drive a terminal nor forge a line.
+r"""All output passes through here: names come from data and must neither drive a terminal nor forge a line.
 
 ``clean_text`` is for one name, message or cell: no line break survives. ``clean_lines`` is the net below, for
 everything that goes to stdout and stderr: line breaks and tabs stay, so that text keeps its form. Both keep JSON valid
@@ -102,7 +102,16 @@ def wrapped(text: str, stream: TextIO | None = None) -> str:
     from shutil import get_terminal_size
 
     width = get_terminal_size().columns
-    return "\n".join(_wrapped_line(line, width) if len(line) > width else line for line in text.split("\n"))
+    return "\n".join(_wrapped_line(line, width) if len(_spaced(line)) > width else line for line in text.split("\n"))
+
+
+def _spaced(text: str) -> str:
+    """Return a text of as many letters as it takes columns: behind each wide one is a character that no cleaned text has."""
+    if text.isascii():
+        return text
+    from unicodedata import east_asian_width
+
+    return "".join(letter + "\1" * (east_asian_width(letter) in "WF") for letter in text)
 
 
 def _wrapped_line(line: str, width: int) -> str:
@@ -114,8 +123,8 @@ def _wrapped_line(line: str, width: int) -> str:
     whole = re.sub(r"pulsar-admin\S* [^\n;)`]*|`[^`\n]*`", lambda found: found[0].replace(" ", "\0"), line)
     label = re.match(r" {,20}\S.{,20}? {2,}(?=\S)", line)
     hang = label.end() if label else len(line) - len(line.lstrip(" ")) + 2
-    folded = fill(whole, width, subsequent_indent=" " * hang, break_long_words=False, break_on_hyphens=False)
-    return folded.replace("\0", " ")
+    folded = fill(_spaced(whole), width, subsequent_indent=" " * hang, break_long_words=False, break_on_hyphens=False)
+    return folded.replace("\0", " ").replace("\1", "")
 
 
 def write_error(text: str, *, end: str = "\n", colored: bool = False) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from hashlib import sha256
 from pathlib import Path
 
 from pulsar_admin.store.codec.cursor import CursorInfo
@@ -15,6 +17,14 @@ from pulsar_admin.store.codec.ledgermetadata import (
 from pulsar_admin.store.codec.managedledger import ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.codec.message import encode_message_entry
 from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.codec.schema import (
+    TYPE_NUMBERS,
+    IndexEntry,
+    SchemaEntry,
+    SchemaLocator,
+    encode_schema_entry,
+    encode_schema_locator,
+)
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import Node, put_nodes
 from pulsar_admin.store.model.references import index_owners
@@ -30,6 +40,11 @@ EVIL_BYTES = f"\0{EVIL}"
 TOPIC = f"public/default/{EVIL}"
 CURSOR = f"sub {EVIL}"
 LEDGER_ID = 10
+RECORDS = "public/default/records"
+"""Records of many fields, some named like columns of a table, some with names and values that drive a terminal; a key of a megabyte."""
+DAMAGED = "public/default/damaged"
+"""Its schema is no JSON."""
+FIELDS = ["KEY", "POSITION", "[red]", f"field {EVIL_BYTES}", *(f"field_{number}" for number in range(100))]
 
 
 def _entry(sequence_id: int) -> bytes:
@@ -39,14 +54,45 @@ def _entry(sequence_id: int) -> bytes:
     return encode_message_entry(metadata, f"payload {EVIL_BYTES}".encode())
 
 
+def _record(number: int) -> bytes:
+    metadata = MessageMetadata(producer_name="p", sequence_id=number, publish_time=CREATED_MS, schema_version=bytes(8))
+    metadata.partition_key = "k" * 1_000_000 if not number else f"日本 {EVIL_BYTES}"
+    value = dict.fromkeys(FIELDS, [f"[bold]{EVIL_BYTES}", None, {EVIL_BYTES: 7}, "e\u0301日本語 " * 200][number])
+    return encode_message_entry(metadata, json.dumps(value).encode())
+
+
+def _schema_nodes(first_ledger: int, definitions: dict[str, bytes]) -> list[Node]:
+    nodes = []
+    for ledger_id, (topic, definition) in enumerate(definitions.items(), first_ledger):
+        entry = IndexEntry(0, Position(ledger_id, 0), sha256(definition).digest())
+        value = encode_schema_locator(SchemaLocator(entry, (entry,)))
+        nodes.append(Node(parse_topic(topic).schema_path, NodeStat(0, 1, CREATED_MS, CREATED_MS, False), value))
+    return nodes
+
+
 def make_hostile_store(path: Path) -> Path:
-    """Make the store at PATH: one topic of three ledgers, the second lost, and names of tenants and bookies beside it."""
+    """Make the store at PATH: one topic of three ledgers, the second lost, and names of tenants and bookies beside it; topics with
+    hostile schemas."""
     cursor = CursorInfo(
         cursors_ledger_id=-1, mark_delete=Position(LEDGER_ID, 0), properties={f"cursor {EVIL_BYTES}": 7}
     )
     made = [Made(CREATED_MS, raw=_entry(number)) for number in range(4)]
     lost = [Made(CREATED_MS, raw=_entry(0), lost=True)]
-    make_store(path, {TOPIC: MadeTopic([made, lost, made], cursors={CURSOR: cursor})})
+    fields = [{"name": name, "type": ["null", "string"]} for name in FIELDS]
+    record = json.dumps({"type": "record", "name": EVIL_BYTES, "fields": fields}).encode()
+    definitions = {RECORDS: record, DAMAGED: b"{"}
+    kept = [
+        Made(CREATED_MS, raw=encode_schema_entry(SchemaEntry("", "", number, definition, CREATED_MS, False)))
+        for definition in definitions.values()
+        for number in [TYPE_NUMBERS["JSON"]]
+    ]
+    topics = {
+        TOPIC: MadeTopic([made, lost, made], cursors={CURSOR: cursor}),
+        RECORDS: MadeTopic([[Made(CREATED_MS, raw=_record(number)) for number in range(4)]]),
+        DAMAGED: MadeTopic([[Made(CREATED_MS, raw=_record(1))]]),
+        "public/default/schemas": MadeTopic([[one] for one in kept], open_last=False),
+    }
+    make_store(path, topics)
     stat = NodeStat(0, 1, CREATED_MS, CREATED_MS, False)
     metadata = LedgerMetadata(
         version=3,
@@ -65,6 +111,7 @@ def make_hostile_store(path: Path) -> Path:
     )
     tenant = EVIL.replace("/", "")
     nodes = [
+        *_schema_nodes(LEDGER_ID + 5, definitions),
         Node(ledger_path(99), stat, encode_ledger_metadata(metadata)),
         Node(f"/managed-ledgers/{tenant}/{tenant}/persistent/t", stat, encode_managed_ledger(ManagedLedger())),
         Node(f"/admin/policies/{tenant}/{tenant}", stat, b'{"broken'),

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from pulsar_admin.output import Writer
 from pulsar_admin.progress import open_progress
@@ -20,9 +21,11 @@ from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.rules.table import RULES_BY_CODE
 from pulsar_admin.visible import clean_lines, clean_text
 from tests.conftest import Cli
-from tests.hostile import CURSOR, EVIL, EVIL_BYTES, FORGED, TOPIC, make_hostile_store
+from tests.hostile import CURSOR, DAMAGED, EVIL, EVIL_BYTES, FORGED, RECORDS, TOPIC, make_hostile_store
 from tests.stores import copied, imported
 
+OURS = re.compile("\x1b\\[(?:0|1|2|1;31|33|36)m")
+COLUMNS = 80
 ROOT = Path(__file__).resolve().parent.parent
 
 # What moves a cursor, changes a color, hides or turns text round, and half characters; spelled out by Unicode's tables.
@@ -43,6 +46,12 @@ READING = (
     ("topics", "peek-messages", TOPIC, "-s", CURSOR, "-n", "9", "--value"),
     ("topics", "read", TOPIC, "--payload", "--value"),
     ("topics", "dump", TOPIC, "--payload", "--value"),
+    ("topics", "read", RECORDS),
+    ("topics", "search", RECORDS, "--text", "red"),
+    ("topics", "examine-messages", RECORDS, "-i", "latest"),
+    ("topics", "read", DAMAGED),
+    ("schemas", "get", RECORDS),
+    ("schemas", "get", DAMAGED),
     ("topics", "get-backlog-size", TOPIC, "-m", "10:0"),
     ("topics", "analyze-backlog", TOPIC, "-s", CURSOR),
     ("topics", "find-by-time", TOPIC, "--time", "@0", "--explain"),
@@ -102,14 +111,24 @@ def _offences(text: str) -> Iterator[str]:
     yield from (f"a forged line: {line!r}" for line in text.split("\n") if line.lstrip(" \t|\"'").startswith(FORGED))
 
 
-@pytest.mark.parametrize("form", ["default", "table", "json", "csv", "plain"])
-def test_no_name_leaves_its_line(form: str, hostile: Path, cli: Cli) -> None:
+@pytest.mark.parametrize("form", ["default", "terminal", "table", "json", "csv", "plain"])
+def test_no_name_leaves_its_line(form: str, hostile: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     offences = []
     shown = 0
+    if form == "terminal":
+        monkeypatch.setattr("_pytest.capture.CaptureIO.isatty", lambda stream: True, raising=False)
+        monkeypatch.setenv("COLUMNS", str(COLUMNS))
     for command in READING:
-        done = cli("--store", hostile, *command, "--verbose", *(() if form == "default" else ("-o", form)))
+        wanted = () if form in ("default", "terminal") else ("-o", form)
+        done = cli("--store", hostile, *command, "--verbose", "--no-progress", *wanted)
         shown += FORGED in done.stdout + done.stderr
         for place, text in (("stdout", done.stdout), ("stderr", done.stderr)):
+            if form == "terminal":
+                text = OURS.sub("", text)
+                offences += [f"{command[:3]!r} {place}: {found[0]!r}" for found in SEEN_BY_NOBODY.finditer(text)]
+                wide = [line for line in text.splitlines() if cell_len(line) > COLUMNS and command[1] == "read"]
+                offences += [f"{command[:3]!r}: {line!r}" for line in wide if place == "stdout"]
+                continue  # cells go on in the next line
             offences += [f"{command[:3]!r} {place}: {offence}" for offence in _offences(text)]
         if form == "json" and done.stdout.strip() and command[:2] != ("topics", "dump"):
             json.loads(done.stdout)
@@ -127,7 +146,7 @@ def test_json_keeps_every_character(hostile: Path, cli: Cli) -> None:
 def test_colors_stay_and_names_do_not_color(hostile: Path, cli: Cli) -> None:
     """Bold headers and the colors of what is lost, late or worth knowing are ours; everything else with an escape sequence is not."""
     text = cli("--store", hostile, "ledgers", "list", "--color", "always").stdout
-    ours = re.sub("\x1b\\[(?:0|1|1;31|33|36)m", "", text)
+    ours = OURS.sub("", text)
     assert "\x1b[1m" in text
     assert not list(_offences(ours))
 

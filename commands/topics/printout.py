@@ -121,7 +121,7 @@ def _field_column(field: tuple[str, str], place: int) -> Column:
     def value(row: MessageRow) -> object:
         return _seen(row.value.get(name)) if isinstance(row.value, dict) else None
 
-    return Column(clean_text(name), value, kind, drop=_LAST - place)
+    return Column(name, value, kind, drop=_LAST - place)
 
 
 def _seen(value: object) -> object:
