@@ -12,7 +12,7 @@ import random
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -50,7 +50,7 @@ def measure(bench: Bench) -> Iterator[Row]:
     commands |= {f"{what} --spark": [*commands[what], "--spark"] for what in on_spark}
     for what, words in commands.items():
         shutil.rmtree(target, ignore_errors=True)
-        seconds, seen = watch([ADMIN, "-q", "--store", store, *words])
+        seconds, seen, _ = watch([ADMIN, "-q", "--store", store, *words])
         highest = [one for one in sorted(seen, reverse=True) if one.peak_bytes >= LEAST_BYTES and one.name not in JAVA]
         each = (f"{one.name} {one.peak_bytes >> 20} ({one.anonymous_bytes >> 20})" for one in highest)
         note = f"peak {highest[0].peak_bytes >> 20} MiB (anonymous): {', '.join(each)}"
@@ -85,22 +85,27 @@ class Seen(NamedTuple):
     name: str
 
 
-def watch(command: Sequence[object]) -> tuple[float, list[Seen]]:
-    """Run COMMAND to its end; return its seconds, and what it and every process below it took."""
+def watch(
+    command: Sequence[object],
+    answer: Path = Path(os.devnull),
+    every_s: float = _POLL_SECONDS,
+    codes: Collection[int] = (0,),
+) -> tuple[float, list[Seen], str]:
+    """Run COMMAND to its end, its stdout in ANSWER; return its seconds, what it and every process below it took, and its stderr."""
     begin = time.perf_counter()
     words = [str(word) for word in command]
     found: dict[int, Seen] = {}
-    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+    with answer.open("wb") as out, subprocess.Popen(words, stdout=out, stderr=subprocess.PIPE) as process:
         while process.poll() is None:
             for pid in family(process.pid):
                 with suppress(OSError):  # it ended
                     before, now = found.get(pid, Seen(0, 0, 0.0, "")), _seen(pid, process.pid)
                     found[pid] = Seen(*map(max, before[:3], now[:3]), now.name)
-            time.sleep(_POLL_SECONDS)
+            time.sleep(every_s)
         assert process.stderr is not None
         said = process.stderr.read().decode(errors="replace")
-    assert process.returncode == 0, f"{command}: {process.returncode} {said[-2000:]}"
-    return time.perf_counter() - begin, list(found.values())
+    assert process.returncode in codes, f"{command}: {process.returncode} {said[-2000:]}"
+    return time.perf_counter() - begin, list(found.values()), said
 
 
 def _seen(pid: int, first: int) -> Seen:

@@ -62,7 +62,7 @@ def measure(bench: Bench) -> Iterator[Row]:
     for master in _EXECUTORS:
         for number in range(bench.runs):
             shutil.rmtree(TARGET, ignore_errors=True)
-            seconds, seen = watch(export(store, "--spark-master", master))
+            seconds, seen, _ = watch(export(store, "--spark-master", master))
             each = {name: sum(one.processor_seconds for one in seen if one.name == name) for name in _PARTS}
             note = f"{megabytes / seconds:,.0f} MB/s; processor time: "
             note += ", ".join(f"{name} {amount:.1f} s" for name, amount in each.items())
@@ -80,7 +80,7 @@ def measure_driver(bench: Bench) -> Iterator[Row]:
             run([ADMIN, "-q", "--store", store, "store", "import", "standalone", data])
         for words in (("--jobs", "2"), ("--spark-master", "local[2]")):
             shutil.rmtree(TARGET, ignore_errors=True)
-            seconds, seen = watch(export(store, *words))
+            seconds, seen, _ = watch(export(store, *words))
             driver = next(one for one in seen if one.name == "command")
             others = [one for one in seen if one.name in ("process", "Spark's worker")]
             note = f"driver {driver.peak_bytes >> 20} MiB, the others at most {max(others).peak_bytes >> 20} MiB, anonymous "
@@ -99,7 +99,7 @@ def measure_ledgers(bench: Bench) -> Iterator[Row]:
             run([sys.executable, "-m", "bench.many_ledgers", store, "--ledgers", str(ledgers)])
         for table in ("ledgers", "nodes", "rows"):
             shutil.rmtree(TARGET, ignore_errors=True)
-            seconds, seen = watch(export(store, "--cluster", "many", "--only", table))
+            seconds, seen, _ = watch(export(store, "--cluster", "many", "--only", table))
             written = sum(file.stat().st_size for file in TARGET.rglob("*.parquet"))
             note = f"{ledgers / seconds:,.0f} ledgers/s, peak {seen[0].peak_bytes >> 20} MiB, {written / ledgers:,.1f} B a ledger"
             yield Row(f"table {table}: {ledgers:,} ledgers", seconds, 0.0, goal="linear", note=note, runs=1)

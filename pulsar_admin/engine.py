@@ -11,6 +11,7 @@ import click
 
 from pulsar_admin.config import Settings, java_home
 from pulsar_admin.store.errors import NotOnWorkers, StoreError
+from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
     import logging
@@ -121,14 +122,22 @@ class SparkOnDemand:
         with self._noting():
             if self._engine is None:
                 self.started_s = time.monotonic()
-                self._engine = self.stack.enter_context(open_engine(self.settings))
-                self._engine.failed = self.failed
+                spark = self._engine = self.stack.enter_context(open_engine(self.settings))
+                spark.failed = self.failed
+                topics = self.results.topics
+                spark.about = str(*topics) if len(topics) == 1 else counted(len(topics), "topic") if topics else ""
+                self.stack.callback(self._tell_read, spark)
                 from logging import getLogger  # with Spark, which has it
 
                 log = getLogger("pulsar_admin.store.engine.workers")
                 log.addFilter(self._say)
                 self.stack.callback(log.removeFilter, self._say)
             return self._engine
+
+    def _tell_read(self, engine: SparkEngine) -> None:
+        if self.broken is None and (read := engine.read) is not None:
+            found = f"{counted(read.entries, 'entry', 'entries')}, {read.bytes:,} bytes, {counted(read.bad_digests, 'bad digest')}"
+            self.results.note(f"Spark read {found}, in {read.processor_ms / 1000:.1f} s of processor time")
 
     def _say(self, record: logging.LogRecord) -> bool:
         """Warn of what is logged, as of everything else; return that nothing more is to be done with it."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pulsar_admin.output import Column, Plain, Style, Writer
     from pulsar_admin.pager import Pager
     from pulsar_admin.query import Query
+    from pulsar_admin.store.names import TopicName
 
 _WIDTH = 100
 """The most columns that a line of sentences takes."""
@@ -120,6 +121,8 @@ class Results:
         """The note about an empty list."""
         self._said: set[str] = set()
         self._problems = 0
+        self.topics: set[TopicName] = set()
+        """Those that the command chose."""
         self._asked = False
         """Whether a list of rows was written, which --where, --sort and their kind apply to."""
 

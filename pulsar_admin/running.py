@@ -67,7 +67,6 @@ class Running(Results):
         self._from_now: str | None = None
         self._told_incomplete = False
         self._told_altered = False
-        self._warned: set[TopicName] = set()
         self.partial: list[StoreError] = []
         """What answers lack; said when the command is over."""
         self.screen_of: Callable[[Any], Result] = Result  # Any: the report of the command
@@ -303,14 +302,15 @@ class Running(Results):
         """Report the broken ledgers of the topics, each topic once; the exit code becomes 1."""
         from pulsar_admin.broken import warn_of_broken
 
-        left = [name for name in names if name not in self._warned]
-        self._warned.update(left)
+        left = [name for name in names if name not in self.topics]
+        self.topics.update(left)
         warn_of_broken(self, txn, left)
 
     def warn_of_broken_ledgers(self, txn: Txn, topic: Topic) -> None:
         """Report the broken ledgers of a topic; the exit code becomes 1."""
         from pulsar_admin.broken import warn_of_broken_ledgers
 
+        self.topics.add(topic.name)
         warn_of_broken_ledgers(self, txn, topic)
 
     # -- everything but the result ---------------------------------------------------------------------------------

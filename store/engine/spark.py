@@ -17,6 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from pulsar_admin.store.engine.counts import Read
 from pulsar_admin.store.engine.operation import (
     PACKED,
     FailedSlice,
@@ -31,11 +32,12 @@ from pulsar_admin.store.engine.operation import (
     unpack_slice,
 )
 from pulsar_admin.store.engine.slices import FileRange
-from pulsar_admin.store.engine.spark_session import core_count, job_error, name_jobs, text_of
+from pulsar_admin.store.engine.spark_session import core_count, is_connect, job_error, name_jobs, text_of
 from pulsar_admin.store.engine.workers import needs_of, prepare_workers, spill_directories, wait_for
 from pulsar_admin.store.errors import LimitExceeded
 
 if TYPE_CHECKING:
+    from pyspark import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -50,12 +52,14 @@ Answers = list[tuple[FileRange, Packed]]
 class SparkEngine(Struct):
     """Runs operations as Spark jobs; ``failed`` lists the slices without a result after a run.
 
-    ``memory_bytes`` bounds the Python processes of executors.
+    ``memory_bytes`` bounds the Python processes of executors. ``about``: whose entries are read, for Spark's UI.
     """
 
     session: SparkSession
     memory_bytes: int | None = None
     failed: list[FailedSlice] = field(default_factory=list)
+    about: str = ""
+    _sums: list[Accumulator[int]] | None = None
 
     def run(self, operation: Operation, pieces: Sequence[FileRange], finished: Finished) -> Results:
         """Yield (slice, its result) as small jobs end; ``finished`` is told each slice that ended, well or not.
@@ -83,6 +87,18 @@ class SparkEngine(Struct):
             prepare_workers(self.session, unread, again=True)
 
     @property
+    def read(self) -> Read | None:
+        """What executors have read, what they read again counted again; None for Spark Connect, which does not say."""
+        return Read(*(total.value for total in self._counting())) if self._counting() else None
+
+    def _counting(self) -> list[Accumulator[int]]:
+        """Return what tasks add to: an accumulator for each field of ``Read``."""
+        if self._sums is None:
+            count = 0 if is_connect(self.session) else len(Read._fields)
+            self._sums = [self.session.sparkContext.accumulator(0) for _ in range(count)]
+        return self._sums
+
+    @property
     def slots(self) -> int:
         """The cores of the executors; those of a cluster come and go, and a Connect server does not say."""
         cores = core_count(self.session)
@@ -97,9 +113,10 @@ class SparkEngine(Struct):
             return
         prepare_workers(self.session, pieces, needs_of(operation))
         packed = [pickle.dumps(piece) for piece in pieces]  # a task opens its own alone
-        memory_bytes, schema = self.memory_bytes, reduced_schema(operation)
+        memory_bytes, schema, sums = self.memory_bytes, reduced_schema(operation), self._counting()
 
         def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            from pulsar_admin.store.engine.counts import counted_by
             from pulsar_admin.store.engine.memory import bound_process, keep_loaded
             from pulsar_admin.store.engine.operation import reduce_slice
 
@@ -107,7 +124,9 @@ class SparkEngine(Struct):
                 bound_process(memory_bytes)
             for batch in batches:
                 for index in batch.column(0).to_pylist():
-                    yield from reduce_slice(operation, index, pickle.loads(packed[index])).to_batches()
+                    with counted_by(sums):
+                        rows = reduce_slice(operation, index, pickle.loads(packed[index]))
+                    yield from rows.to_batches()
             keep_loaded()
 
         def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -142,7 +161,7 @@ class SparkEngine(Struct):
                 finished(rest.popleft())
 
         pool = ThreadPoolExecutor(1)
-        pool.submit(name_jobs, self.session, operation, list(rest)).result()  # of the one thread
+        pool.submit(name_jobs, self.session, operation, list(rest), self.about).result()  # of the one thread
         job = pool.submit(frame.toArrow)
         try:
             wait_for(self.session, [job], tell)
@@ -194,9 +213,10 @@ class SparkEngine(Struct):
 
     def _run_job(self, operation: Operation, group: Sequence[FileRange]) -> Answers:
         """Return an answer for every slice of a group; a job whose workers died is one without a result for each."""
-        memory_bytes = self.memory_bytes  # not self: what the function below uses travels to executors
+        memory_bytes, sums = self.memory_bytes, self._counting()  # what the function below uses travels to executors
 
         def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            from pulsar_admin.store.engine.counts import counted_by
             from pulsar_admin.store.engine.memory import bound_process, keep_loaded
             from pulsar_admin.store.engine.operation import pack_slice, row_of
 
@@ -204,10 +224,12 @@ class SparkEngine(Struct):
                 bound_process(memory_bytes)
             for batch in batches:
                 for index in batch.column(0).to_pylist():
-                    yield row_of(index, pack_slice(operation, group[index], "lz4"))
+                    with counted_by(sums):
+                        row = row_of(index, pack_slice(operation, group[index], "lz4"))
+                    yield row
             keep_loaded()
 
-        name_jobs(self.session, operation, group)
+        name_jobs(self.session, operation, group, self.about)
         frame = self.session.range(0, len(group), 1, len(group)).mapInArrow(work, from_arrow_schema(PACKED))
         try:
             answers = frame.toArrow().to_batches()

@@ -277,10 +277,11 @@ def core_count(session: SparkSession) -> int:
     return 0 if is_connect(session) else session.sparkContext.defaultParallelism
 
 
-def name_jobs(session: SparkSession, step: object, pieces: Sequence[FileRange]) -> None:
-    """Name the jobs that this thread starts, for Spark's UI: the command is their group, the step and its files their description."""
+def name_jobs(session: SparkSession, step: object, pieces: Sequence[FileRange], about: str = "") -> None:
+    """Name the jobs that this thread starts, for Spark's UI: the command is their group; the step, what it is about and its files are
+    their description."""
     if not is_connect(session):
-        what = f"{type(getattr(step, 'reduction', step)).__name__}: {counted(len(pieces), 'slice')}"
+        what = f"{type(getattr(step, 'reduction', step)).__name__}{about and f' of {about}'}: {counted(len(pieces), 'slice')}"
         said = f"{what}, the first of {hide_url(pieces[0].path)}"
         session.sparkContext.setJobGroup(str(session.sparkContext.appName), said)
 

@@ -17,7 +17,7 @@ from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType
 from pulsar_admin.store.kernels import records as kernel
 from pulsar_admin.store.kernels.records import BAD_DIGEST, END
-from pulsar_admin.store.scan.files import LedgerDigests
+from pulsar_admin.store.scan.files import LedgerDigests, note_read
 from pulsar_admin.store.scan.places import (
     HEADS_BYTES,
     EntryBatch,
@@ -75,6 +75,7 @@ class PackedPlaces(Struct, frozen=True):
             if (found, stop, why) != (entries, end, END):
                 return None
             at += entries
+        note_read(rows)
         ledger_ids, entry_ids = self._ids(runs)
         wrong = (rows["ledger_id"] != ledger_ids) | (rows["entry_id"] != entry_ids)
         wrong |= (rows["flags"] & BAD_DIGEST != 0) | (rows["digest_bytes"] == _HMAC_BYTES)

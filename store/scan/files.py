@@ -26,6 +26,7 @@ from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType
 from pulsar_admin.store.codec.entry import RECORD_MAX_BYTES, find_digest_type
 from pulsar_admin.store.codec.entrylog import HEADER_BYTES, decode_header
 from pulsar_admin.store.codec.proof import Proofs
+from pulsar_admin.store.engine.counts import COUNTS
 from pulsar_admin.store.errors import EntryLogCorrupt, JournalCorrupt, SourceChanged, Unsupported
 from pulsar_admin.store.files import NotRegular, open_file
 from pulsar_admin.store.kernels import records as kernel
@@ -85,6 +86,12 @@ def has_good_digest(rows: Records) -> Array:
     """Return which of the records have a digest that fits, or none that could be checked (bool each)."""
     good: Array = rows["flags"] & kernel.BAD_DIGEST == 0
     return good
+
+
+def note_read(rows: Records) -> None:
+    """Count records that were read."""
+    wrong = len(rows) - int(np.count_nonzero(has_good_digest(rows)))
+    COUNTS.add(len(rows), int(rows["size"].sum(dtype=np.int64)), wrong)
 
 
 def digest_state(flags: int) -> Literal["ok", "bad", "unverified"]:
@@ -309,6 +316,7 @@ class FileScan(Struct):
 
     def _count(self, batch: Records, start: int, end: int) -> None:
         """Count a batch that was read from ``start`` to ``end``, and move ``resume_offset`` after its last good record."""
+        note_read(batch)
         self.records += len(batch)
         good = np.flatnonzero(batch["flags"] & kernel.BAD_DIGEST == 0)
         # Nothing proves a journal's paddings: a scan of the grown file reads them again, from the last good entry on.

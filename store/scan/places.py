@@ -19,7 +19,7 @@ from pulsar_admin.store.errors import EntryLogCorrupt, NotWritable, SourceChange
 from pulsar_admin.store.kernels import records as kernel
 from pulsar_admin.store.kernels.producers import producer_spans
 from pulsar_admin.store.kernels.records import BAD_DIGEST, UNFRAMED
-from pulsar_admin.store.scan.files import LedgerDigests
+from pulsar_admin.store.scan.files import LedgerDigests, note_read
 
 if TYPE_CHECKING:
     from pulsar_admin.store.engine.operation import FailedSlice
@@ -285,6 +285,7 @@ class PlacesReader(Struct, frozen=True):
         kernel.read_bodies(data, offsets, held, tuple(known), verify, rows)
         rows["size"] = places.sizes
         rows["offset"] = places.offsets
+        note_read(rows)
         return EntryBatch(places.ledger_ids, places.entry_ids, data, offsets, held, rows)
 
     def _load(self, places: Places, held: Array) -> tuple[Array, Array]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import re
 import shlex
 import shutil
 from collections.abc import Callable
@@ -13,14 +15,17 @@ import pytest
 
 from pulsar_admin.context import FEW_MESSAGES
 from pulsar_admin.store.db.entry_files import EntryFiles
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.engine.local import LocalEngine
+from pulsar_admin.store.model.ledgers import find_place
 from pulsar_admin.without_spark import WITHOUT_SPARK, reason_without_spark
 from tests.conftest import Cli
 from tests.test_docs import COMMANDS
 from tests.worlds import oracle, world
 
 if TYPE_CHECKING:
-    pass
+    from pyspark.sql import SparkSession
 import json
 
 from tests.conftest import CliResult
@@ -342,6 +347,45 @@ def _rows(path: Path) -> list[tuple[bytes, bytes]]:
 
     with open_store(path) as store, store.read() as txn:
         return [(key, bytes(row)) for name in ("entries", "times") for key, row in txn.items(name)]
+
+
+# -- what Spark says --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spark
+def test_jobs_have_names_and_count_what_they_read(
+    cli: Cli, tmp_path: Path, on_spark: list[int], spark: SparkSession
+) -> None:
+    """The UI has the step and the topic, or how many; the last byte of an entry's payload is another one."""
+    source, store, topic = tmp_path / "source", tmp_path / "store", "acme/iot/skewed"
+    shutil.copytree(world("small") / "clean", source)
+    assert cli.on(store, f"store import standalone {source}").exit_code == 0
+    stats = oracle("small")["topics"][topic]["internal_stats"]
+    with open_store(store) as opened, opened.read() as txn:
+        place = find_place(txn, stats["ledgers"][0]["ledgerId"], 3)
+        assert place is not None
+        (log,) = [one.locate(store) for one in iter_logs(txn) if one.file_id == place[0]]
+    with log.open("r+b") as file:
+        file.seek(place[1] + 4 + place[2] - 1)
+        last = file.read(1)[0]
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([last ^ 1]))
+    jobs = spark.sparkContext._jsc.sc().statusStore()
+
+    def names(count: int) -> set[str]:
+        """Return what the last jobs are called, up to their first file."""
+        newest = jobs.jobsList(None)
+        return {newest.apply(index).description().get().partition(",")[0] for index in range(count)}
+
+    told = cli.on(store, f"topics skew {topic} --spark --verbose").stderr
+    assert re.search(
+        rf"^note: Spark read {stats['entriesAddedCounter']} entries, [\d,]+ bytes, 1 bad digest, in \d",
+        told,
+        re.MULTILINE,
+    )
+    assert names(2) == {f"SumClocks of persistent://{topic}: 1 slice"}
+    cli.on(store, f"topics skew {topic} acme/orders/codecs --spark")
+    assert names(2) == {"SumClocks of 2 topics: 1 slice"}
 
 
 # -- progress -------------------------------------------------------------------------------------------------------
