@@ -292,6 +292,11 @@ _LEVELS = ("A", "B", "C")
     metavar="FILE",
     help="Give what level C made before other names: FILE is as for --names.",
 )
+@click.option(
+    "--probable",
+    is_flag=True,
+    help="At level C, also join ledgers for which one witness speaks; without it they are told as `apart`.",
+)
 @accept_option
 @pass_app
 def recover(
@@ -301,6 +306,7 @@ def recover(
     earlier: Path | None,
     names: Path | None,
     rename: Path | None,
+    probable: bool,
     accept_unknown_tree: tuple[str, ...],
 ) -> None:
     """Rebuild lost metadata from what bookies and ledgers still record.
@@ -320,6 +326,7 @@ def recover(
             earlier=before,
             names=names,
             rename=rename,
+            probable=probable,
             accept_unknown_tree=accept_unknown_tree,
         )
     app.change(plan)

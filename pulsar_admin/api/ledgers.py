@@ -93,6 +93,7 @@ class Recoveries(Planner):
         earlier: Recoveries | None = None,
         names: Path | str | None = None,
         rename: Path | str | None = None,
+        probable: bool = False,
         accept_unknown_tree: Sequence[str] = (),
     ) -> Plan:
         """Plan rebuilding lost metadata from bookies and ledgers, at a level (default: the one that the store's
@@ -100,7 +101,7 @@ class Recoveries(Planner):
 
         ``cluster`` is its name, if lost; ``earlier`` an open store of an earlier state; ``names`` the file of names of
         level C, which is read if it exists, else written; ``rename`` such a file that is applied to what level C made
-        before. ``accept_unknown_tree`` names metadata trees of another
+        before; ``probable``: one witness joins ledgers there. ``accept_unknown_tree`` names metadata trees of another
         program or version that reference none of the ledgers; each one not named is Refused. Raises Refused,
         Unsupported, MetadataCorrupt, InvalidValue.
         """
@@ -121,8 +122,8 @@ class Recoveries(Planner):
         ):
             sources = Sources(scanning, self._session.clock_ms, before, cluster)
             if rename is not None:
-                return plan_of(plan_renaming(sources, Path(rename)), reader.txn)
-            return plan_of(plan_recovery(sources, level, place, accepted), reader.txn)
+                return plan_of(plan_renaming(sources, Path(rename), probable=probable), reader.txn)
+            return plan_of(plan_recovery(sources, level, place, accepted, probable=probable), reader.txn)
 
     def undelete(
         self,

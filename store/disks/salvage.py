@@ -489,8 +489,8 @@ def apply_salvage(store: Store, plan: SalvagePlan) -> SalvageReport:
         plan.kept.extend(map(switching.put_aside, plan.journals.marks))
         cookie = next(file for path in plan.bookie.directories if (file := path / COOKIE_FILE).is_file())
         for path in plan.cookies:
-            with create_file(path, like=cookie.stat()) as file:
-                file.write(cookie.read_bytes())
+            with create_file(path, like=cookie.stat()) as out:
+                out.write(cookie.read_bytes())
     return plan.report(dry_run=False)
 
 

@@ -216,20 +216,24 @@ def find_bookies_without_rows(indexed: Indexed, ledger_id: int, metadata: Ledger
     return found
 
 
-NOT_INDEXED = "no bookie's index has it"
+NOT_INDEXED = "bookies' indexes lost it, or a part of it"
 """Why a ledger is left apart although entry logs have entries of it: nothing would serve them."""
 
 
 def find_collected(txn: Txn, ledger_ids: Iterable[int]) -> list[int]:
-    """Return the ledgers of which files have entries and that, after a start, the index of no bookie with such a file has.
+    """Return the ledgers with entries that nothing serves after a start: only bookies whose index lacks the ledger have these.
 
     A ledger is left out where the index of such a bookie is unknown.
     """
     indexed, disks, found = read_indexed(txn.store.info), coverage.read_disks(txn), list[int]()
     for ledger_id in sorted(set(ledger_ids)):
-        indexes = [indexed.get(bookie) for bookie in coverage.read_held(txn, ledger_id, disks) or ()]
-        if indexes and all(ids is not None and ledger_id not in ids[_at(ids, ledger_id)] for ids in indexes):
-            found.append(ledger_id)
+        held = coverage.read_held(txn, ledger_id, disks) or {}
+        indexes = {bookie: indexed.get(bookie) for bookie in held}
+        knowing = [bookie for bookie, ids in indexes.items() if ids is None or ledger_id in ids[_at(ids, ledger_id)]]
+        if len(knowing) < len(held) and all(ids is not None for ids in indexes.values()):
+            served = {entry for bookie in knowing for entry in held[bookie].tolist()}
+            if any(entry not in served for bookie in held for entry in held[bookie].tolist()):
+                found.append(ledger_id)
     return found
 
 

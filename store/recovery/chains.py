@@ -100,16 +100,20 @@ class Chains(Struct, frozen=True):
 
 
 def find_chains(
-    evidence: Iterable[LedgerEvidence], known: Mapping[int, str] | None = None, cluster: str = ""
+    evidence: Iterable[LedgerEvidence],
+    known: Mapping[int, str] | None = None,
+    cluster: str = "",
+    *,
+    probable: bool = False,
 ) -> Chains:
     """Return groups of ledgers, each of one topic.
 
     ``known``: ledgers whose topic the metadata names. ``cluster``: the cluster's name, with which its brokers begin
-    producers' names; "" for brokers' default names.
+    producers' names; "" for brokers' default names. ``probable``: one witness is enough.
     """
     by_ledger = {one.ledger_id: one for one in evidence}
     topics = dict(known or {})
-    work = _LedgerSets(by_ledger, topics)
+    work = _LedgerSets(by_ledger, topics, probable)
     # What the metadata says is certain, so it comes before any witness, which it may contradict.
     for topic in dict.fromkeys(topics.values()):
         mine = sorted(ledger for ledger, name in topics.items() if name == topic and ledger in by_ledger)
@@ -187,6 +191,7 @@ class _LedgerSets(Struct):
 
     found: dict[int, LedgerEvidence]
     topics: dict[int, str]
+    probable: bool
     joins: list[Join] = field(default_factory=list)
     refused: list[Join] = field(default_factory=list)
     _parent: dict[int, int] = field(default_factory=dict)
@@ -225,6 +230,7 @@ class _LedgerSets(Struct):
 
     def join(self, join: Join, refused: str = "") -> None:
         """Unite the sets of two ledgers, unless the join is refused or contradicts an earlier one."""
+        refused = "" if self.probable and refused == ONE_WITNESS else refused
         a, b = self.root(join.ledger_id), self.root(join.next_id)
         if a == b:
             if not refused:
@@ -264,7 +270,7 @@ class _LedgerSets(Struct):
                 second = f"transaction {max(shared)} is in both" if shared else f"transaction {first} follows {last}"
                 follows = bool(shared) or first[1] == last[1] + 1
                 said = (f"both are the log of coordinator {coordinator}", *([second] if follows else []))
-                self.join(Join(a.ledger_id, b.ledger_id, said), "" if follows else "one witness only")
+                self.join(Join(a.ledger_id, b.ledger_id, said), "" if follows else ONE_WITNESS)
 
     def join_pending_acks(self) -> None:
         """Join the logs of pending acknowledgements that only one subscription can have, by what coordinators say of their transactions."""
@@ -379,15 +385,51 @@ def _links(by_ledger: Mapping[int, LedgerEvidence], cluster: str) -> Iterator[tu
                 at = bisect_right(afters, before)
                 pairs |= dict.fromkeys((before, after) for after in afters[at : at + most])
     order = {producer: number for number, producer in enumerate(runs)}
+    nearby = _nearby(by_ledger)
     judged = []
     for before, after in pairs:
         a, b = by_ledger[before], by_ledger[after]
         shared = sorted(a.producers.keys() & b.producers.keys(), key=order.__getitem__)
         going_on = [name for name in shared if b.producers[name].first == a.producers[name].last + 1]
-        judged.append(_judge(a, b, going_on, names, rivals))
+        join, refused = _judge(a, b, going_on, names, rivals)
+        said = nearby.pop((before, after), "")
+        if refused and said:
+            join, refused = Join(before, after, (*join.witnesses, said)), ONE_WITNESS
+        judged.append((join, refused))
+    judged += [(Join(*pair, (said,)), ONE_WITNESS) for pair, said in nearby.items()]
     yield from sorted(
         judged, key=lambda pair: (bool(pair[1]), -len(pair[0].witnesses), pair[0].ledger_id, pair[0].next_id)
     )
+
+
+def _nearby(by_ledger: Mapping[int, LedgerEvidence]) -> dict[tuple[int, int], str]:
+    """Return pairs of ledgers that the broker's index makes neighbours, with what says so: a person may know whether they are.
+
+    It goes on from one to the other, and no other ledger ends or begins there, or none of this producer nearer in time. Other topics have
+    the same numbers, so that joins nothing.
+    """
+    ends: dict[tuple[int, Producer | None], list[tuple[int, int]]] = defaultdict(list)
+    starts: dict[tuple[int, Producer | None], list[tuple[int, int]]] = defaultdict(list)
+    for one in by_ledger.values():
+        if one.kind == MESSAGES and one.index is not None and one.broker_ms is not None:
+            for producer in (None, *one.producers):
+                ends[one.index[2], producer].append((one.broker_ms[1], one.ledger_id))
+                if one.index[0] >= 0:
+                    starts[one.index[0], producer].append((one.broker_ms[0], one.ledger_id))
+    found = {}
+    for key in ends.keys() & starts.keys():
+        befores, afters = sorted(ends[key]), sorted(starts[key])
+        index, producer = key
+        for end_ms, before in befores:
+            at = bisect_left(afters, (end_ms, -1))
+            if at < len(afters):
+                start_ms, after = afters[at]
+                nearest = befores[bisect_right(befores, (start_ms, after)) - 1][1]
+                is_told = producer is not None or len(befores) == len(afters) == 1
+                if before < after and nearest == before and is_told:
+                    more = "" if producer is None else f", and of producer {producer} no other ledger is nearer in time"
+                    found[before, after] = f"the broker's index continues after {index}{more}"
+    return found
 
 
 def _shared(runs: Mapping[Producer, list[tuple[ProducerRun, int]]]) -> Iterator[Producer]:

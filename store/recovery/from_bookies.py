@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -56,6 +56,7 @@ from pulsar_admin.store.names import NamespaceName, Position, TopicName, parse_t
 from pulsar_admin.store.recovery import from_ledgers
 from pulsar_admin.store.recovery.chains import (
     LOST_AND_FOUND,
+    ONE_WITNESS,
     Chains,
     GroupName,
     LedgerGroup,
@@ -91,24 +92,26 @@ class NamedLedgers(Struct, frozen=True):
     names: Mapping[LedgerGroup, GroupName]
     given: GivenNames
     collected: tuple[int, ...] = ()
-    """Ledgers that no bookie's index has: left apart, since nothing would serve them."""
+    """Ledgers with entries that only bookies have whose index lost them: left apart, since nothing would serve these."""
 
     def name_of(self, group: LedgerGroup) -> TopicName:
         """Return the name of a group of ledgers: the operator's, the one that entries give, or a generated one."""
         return name_of(group, self.names, {*self.given.topics.values()})
 
 
-def find_ledgers(reader: EntryReader, given: GivenNames, cluster: str = "") -> NamedLedgers:
-    """Read every ledger without metadata; raises InvalidValue for a name of the operator's that is of no ledger."""
+def find_ledgers(reader: EntryReader, given: GivenNames, cluster: str = "", *, probable: bool = False) -> NamedLedgers:
+    """Read every ledger without metadata; raises InvalidValue for a name of the operator's that is of no ledger.
+
+    ``probable``: one witness joins ledgers.
+    """
     collected = find_collected(reader.txn, iter_unlisted(reader.txn))
     left_apart = {*collected}
-    served = [one for one in iter_unlisted(reader.txn) if one not in left_apart]
-    evidence = {one.ledger_id: one for one in read_evidence(reader, served)}
+    evidence = {one.ledger_id: one for one in read_evidence(reader, iter_unlisted(reader.txn))}
     known = {ledger: str(name) for ledger, name in given.topics.items() if name.namespace != LOST_AND_FOUND}
     for ledger in (*known, *given.subscriptions):
         if ledger in left_apart:
             raise InvalidValue(
-                f"the file of names has ledger {ledger}, which no bookie's index has: nothing would serve it",
+                f"the file of names has ledger {ledger}, of which only bookies have entries whose index lost it: nothing would serve them",
                 hint="rebuild the index first: pulsar-admin store salvage --collected ID=DIR,DIR; then import the disks again",
             )
         if ledger not in evidence:
@@ -116,8 +119,22 @@ def find_ledgers(reader: EntryReader, given: GivenNames, cluster: str = "") -> N
                 f"the file of names has ledger {ledger}, but no imported file has an entry of it",
                 hint="write a new one: pulsar-admin store recover --level C --dry-run --names FILE, where FILE does not exist",
             )
-    chains = find_chains(evidence.values(), known, cluster)
+    # What nothing serves still says what belongs together.
+    chains = _without(find_chains(evidence.values(), known, cluster, probable=probable), left_apart)
+    for ledger in left_apart:
+        del evidence[ledger]
     return NamedLedgers(evidence, chains, find_names(reader, evidence.values(), chains), given, tuple(collected))
+
+
+def _without(chains: Chains, left_apart: Container[int]) -> Chains:
+    """Return the groups without some ledgers."""
+    groups = []
+    for group in chains.groups:
+        ledgers = tuple(one for one in group.ledger_ids if one not in left_apart)
+        beside = tuple(one for one in group.beside if one not in left_apart)
+        groups += [replace(group, ledger_ids=ledgers, beside=beside)] if ledgers else []
+    refused = [one for one in chains.refused if one.ledger_id not in left_apart and one.next_id not in left_apart]
+    return Chains(tuple(groups), chains.joins, tuple(refused))
 
 
 def plan_from_bookies(sources: from_ledgers.Sources, named: NamedLedgers) -> Plan:
@@ -227,6 +244,12 @@ class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
                 f"nothing names {counted(nameless, 'group')} of ledgers: they are topics of {LOST_AND_FOUND}. Name them in a file and run"
                 " it again: --names FILE; or afterwards, before the export: pulsar-admin store recover --rename FILE"
             )
+        probable = sum(one.refused == ONE_WITNESS for one in self.named.chains.refused)
+        if probable:
+            yield (
+                f"{counted(probable, 'join')} with one witness {plural(probable, 'is', 'are')} left apart: the column probablyWith of the"
+                " file of names has them, --probable makes them"
+            )
         lost = sum(one.missing for one in self.closed.values())
         behind = sum(one.behind for one in self.closed.values())
         if lost:
@@ -254,7 +277,7 @@ class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
             bookies = sorted({bookie for one in collected for bookie in read_held(txn, one, disks) or ()})
             yield (
                 f"{counted(len(collected), 'ledger')} {plural(len(collected), 'is', 'are')} left apart ({listed(collected)}): entry logs"
-                " have entries, no bookie's index has the ledger, as garbage collection leaves it, and nothing would serve it. To include"
+                " have entries that no bookie serves, since garbage collection took the ledger out of its index. To include"
                 " them, rebuild the indexes first and import the disks again: pulsar-admin store salvage --collected "
                 + ", ".join(disks_of(txn.store.info, bookie) for bookie in bookies)
             )

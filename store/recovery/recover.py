@@ -99,13 +99,18 @@ def _read_condition(txn: Txn, survey: LedgerSurvey) -> MetadataCondition:
 
 
 def plan_recovery(
-    sources: Sources, level: str | None, names: Path | None = None, accepted: Collection[str] = ()
+    sources: Sources,
+    level: str | None,
+    names: Path | None = None,
+    accepted: Collection[str] = (),
+    *,
+    probable: bool = False,
 ) -> Plan:
     """Plan the recovery at a level, by default the one that the store's condition calls for; raises Refused,
     Unsupported, MetadataCorrupt.
 
     ``names``: the file of names that level C writes, or reads if it exists. ``accepted``: unknown trees that reference
-    none of the ledgers.
+    none of the ledgers. ``probable``: at level C one witness joins ledgers.
     """
     txn = sources.reader.txn
     check_seen(txn, accepted)
@@ -118,6 +123,11 @@ def plan_recovery(
             f"--names gives names to what level C finds, and this store {f'is at level {wanted}' if wanted else 'lacks nothing'}",
             hint="to rename what a recovery made: pulsar-admin store recover --rename FILE",
         )
+    if probable and wanted != "C":
+        raise Refused(
+            f"--probable is for level C, and this store {f'is at level {wanted}' if wanted else 'lacks nothing'}",
+            hint="leave it out",
+        )
     if wanted is None:
         return _nothing(txn, condition, survey, None)
     if level is None:
@@ -129,7 +139,7 @@ def plan_recovery(
                 f"the metadata lists {counted(condition.listed, 'ledger')}: this is not a copy of bookies alone",
                 hint="use level B, which keeps the listed ledgers, or a store imported from the bookies alone",
             )
-        return _summed(_from_bookies(sources, names), "C", condition, survey)
+        return _summed(_from_bookies(sources, names, probable=probable), "C", condition, survey)
     if wanted == "A":
         plan = plan_from_ledgers(sources, survey)
         survey.passed_over.update(_undecodable_topics(txn))
@@ -140,7 +150,7 @@ def plan_recovery(
     return _summed(plan, wanted, condition, survey) if plan.steps else _nothing(txn, condition, survey, wanted)
 
 
-def plan_renaming(sources: Sources, names: Path) -> Plan:
+def plan_renaming(sources: Sources, names: Path, *, probable: bool = False) -> Plan:
     """Plan what a recovery of bookies alone would have made with this file of names, in place of what it made without it.
 
     Raises Refused if there was none, or if a later change concerns what it made. The file is written if it does not exist.
@@ -165,7 +175,7 @@ def plan_renaming(sources: Sources, names: Path) -> Plan:
             hint="undo these changes first: pulsar-admin store log",
         )
     reader = sources.reader.seeing(txn.with_rows("tree", before))
-    plan = plan_recovery(replace(sources, reader=reader, cluster=find_cluster(sources)), "C", names)
+    plan = plan_recovery(replace(sources, reader=reader, cluster=find_cluster(sources)), "C", names, probable=probable)
     after = {step.key: step.after for step in plan.steps}
     # What is as it was, but for the time at which it was planned, stays.
     steps = (
@@ -182,9 +192,9 @@ def _standing_changes(txn: Txn) -> list[Change]:
     undone: set[int] = set()
     for change in reversed([*iter_changes(txn)]):
         if change.change not in undone:
-            standing.insert(0, change)
-            undone |= {change.undoes} - {None}
-    return standing
+            standing.append(change)
+            undone.update([] if change.undoes is None else [change.undoes])
+    return standing[::-1]
 
 
 def _level_of(change: Change) -> object:
@@ -218,7 +228,7 @@ def _undecodable_topics(txn: Txn) -> Iterator[tuple[str, str]]:
             yield name.path, error.message
 
 
-def _from_bookies(sources: Sources, names: Path | None) -> Plan:
+def _from_bookies(sources: Sources, names: Path | None, *, probable: bool) -> Plan:
     from pulsar_admin.store.recovery.from_bookies import (
         GivenNames,
         find_ledgers,
@@ -230,7 +240,7 @@ def _from_bookies(sources: Sources, names: Path | None) -> Plan:
 
     is_there = names is not None and names.exists()
     given = read_names(names) if names is not None and is_there else GivenNames({}, {})
-    named = find_ledgers(sources.reader, given, sources.cluster or "")
+    named = find_ledgers(sources.reader, given, sources.cluster or "", probable=probable)
     plan = plan_from_bookies(sources, named)
     if names is not None and not is_there:
         write_names(names, name_rows(sources.reader, named))

@@ -156,7 +156,9 @@ def test_what_bookies_collected_is_left_apart(cli: Cli, tmp_path: Path) -> None:
     assert result.json[0]["after"]["leftApart"] == len(COLLECTED)
     assert all(f"{name}" in result.stdout for name in BOOKIES)
     apart = [
-        part["resource"] for part in result.json if (part.get("after") or {}).get("apart") == "no bookie's index has it"
+        part["resource"]
+        for part in result.json
+        if (part.get("after") or {}).get("apart") == "bookies' indexes lost it, or a part of it"
     ]
     assert apart == [f"ledger {one}" for one in COLLECTED]
     with open_store(store) as opened, opened.read() as txn:

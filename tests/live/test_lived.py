@@ -1,0 +1,111 @@
+"""The cluster that has lived, recorded elsewhere (``lived_recipe.py``), runs here on its disks with combined faults: what is served is what
+the store says. One seed; with ``ALL=1`` in the environment all twenty."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.live.broker import wait_until
+from tests.live.cluster import Cluster
+from tests.live.conftest import run_toolkit
+from tests.live.lived_recipe import BROKER_SETTINGS, FOUR, REPLACED, try_to_read
+from tests.live.producing import open_client
+from tests.live.test_zookeeper import run
+from tests.test_combined_faults import plant, put_old_metadata
+from tests.test_recorded_lived import COLUMNS, WORLD
+from tests.worlds import copy_tree, oracle, world
+
+pytestmark = pytest.mark.live
+SEEDS = range(20) if os.environ.get("ALL") else (8,)
+
+
+class Revived:
+    """A cluster whose bookies are recorded ones; of those whose disks are gone, and of the one that was replaced, a new one is there."""
+
+    def __init__(self, folder: Path, disks: Path) -> None:
+        names = oracle(WORLD)["bookies"]
+        given = [replace(one, bookie_id=names.get(f"bookie{number}", "new.example")) for number, one in enumerate(FOUR)]
+        self.cluster = Cluster(folder, BROKER_SETTINGS, ({},) * len(given), given)
+        self.cookies: dict[str, bytes] = {}
+        self.there = []
+        for number, bookie in enumerate(self.cluster.bookies):
+            recorded = disks / bookie.folder.name
+            if not recorded.exists():
+                continue
+            self.there.append(number)
+            for directory in (*bookie.journals, *bookie.ledgers, *bookie.indexes):
+                directory.rmdir()
+                shutil.move(recorded / directory.relative_to(bookie.folder), directory)
+                cookie = directory / "current" / "VERSION"
+                text = re.sub(r"/[^\\\"]*/cluster/", f"{folder}/", cookie.read_text())
+                self.cookies[bookie.bookie_id] = text.encode()
+                cookie.write_text(text)
+
+    def confs(self) -> list[object]:
+        """The words of an import."""
+        return [word for number in self.there for word in ("--bookie-conf", self.cluster.bookies[number].configuration)]
+
+    def start(self, snapshot: Path) -> None:
+        """Start everything with this metadata, in which cookies have the paths of then."""
+        shutil.copytree(snapshot / "version-2", self.cluster.zookeeper_data / "version-2")
+        self.cluster.start_zookeeper()
+        with self.cluster.zookeeper() as client:
+            for name, cookie in self.cookies.items():
+                client.set(f"/ledgers/cookies/{name}", cookie)
+        self.cluster.start_bookies(*self.there, REPLACED)
+        self.cluster.start_broker()
+
+    def read(self, topics: list[str]) -> dict[str, list[list[Any]]]:
+        """What readers get."""
+        client = open_client(self.cluster.service_url)
+        found = {topic: wait_until(partial(try_to_read, client, topic), topic) for topic in topics}
+        client.close()
+        return found
+
+
+@pytest.fixture
+def revived(tmp_path: Path) -> Iterator[list[Revived]]:
+    made: list[Revived] = []
+    yield made
+    for one in made:
+        one.cluster.kill()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_served_is_what_the_store_says(revived: list[Revived], tmp_path: Path, seed: int) -> None:
+    disks, store, out = tmp_path / "disks", tmp_path / "store", tmp_path / "out"
+    copy_tree(world(WORLD) / "clean", disks)
+    planted = plant(disks, random.Random(seed))
+    live = Revived(tmp_path / "cluster", disks)
+    revived.append(live)
+    words = ("store", "import", "cluster", "--zookeeper", disks / "zookeeper", *live.confs())
+    assert run(store, *words).returncode in (0, 1)
+    if put_old_metadata in planted:
+        run_toolkit(store, "store", "recover")
+    found = run(store, "-o", "json", "ledgers", "missing")
+    lost = [row["ledgerId"] for row in json.loads(found.stdout) if row["owners"]]
+    if lost:
+        run_toolkit(store, "ledgers", "forget", *lost, "--force", "--yes")
+    said: dict[str, list[list[Any]]] = {topic: [] for topic in oracle(WORLD)["rows"]}
+    for row in run_toolkit(store, "topics", "read", "--all-topics"):
+        topic = row["topic"].removeprefix("persistent://")
+        said.setdefault(topic, []).append([row[key] if key != "key" else row[key] or "" for key in COLUMNS])
+    run_toolkit(store, "store", "export", "zookeeper-snapshot", out, "--force")
+    live.start(out)
+    served = live.read([*said])
+    print(
+        f"PULSAR_LIVE seed {seed}: {', '.join(fault.__name__ for fault in planted)}; {len(lost)} ledgers forgotten,",
+        f"{sum(map(len, said.values())):,} messages said, {sum(map(len, served.values())):,} served",
+    )
+    assert served == said
