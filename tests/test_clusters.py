@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import tarfile
 from collections.abc import Callable
@@ -561,12 +562,14 @@ def test_a_disk_that_is_lost_for_good(disks: Path, tmp_path: Path, cli: Cli) -> 
 
 
 def test_the_old_command_says_the_new_line(disks: Path, tmp_path: Path, cli: Cli) -> None:
+    (disks / "a host/data").mkdir(parents=True)
+    (disks / "bk2").rename(disks / "a host/data/bk2")
     answer = cli("--store", tmp_path / "s", "store", "import", "standalone", disks)
     assert answer.exit_code == 5
     line = next(line for line in answer.stderr.splitlines() if "store import cluster" in line).partition(
         "pulsar-admin "
     )[2]
-    words = ["--store", str(tmp_path / "s"), *line.split()[2:]]
+    words = ["--store", str(tmp_path / "s"), *shlex.split(line)[2:]]
     assert cli(*words, "-q").exit_code == 0
     assert {name for name, _ in content(tmp_path / "s")["logs"]} == set(IDS)
 

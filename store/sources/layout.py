@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct
@@ -22,7 +23,8 @@ from pulsar_admin.store.sources.rocksdb import is_rocksdb, locked_by
 from pulsar_admin.store.sources.roots import Wanted
 from pulsar_admin.store.sources.storage import DATABASES
 
-_DEPTH = 3  # of a bookie's directory below the one that holds a copy of a cluster
+_DEPTH = 5  # of a bookie's directory below the one that holds a copy of a cluster: bookie2/slow/ledgers-a/current, say
+_MOST_DIRECTORIES = 20_000
 _PROCESSES = Path("/proc")
 
 
@@ -120,7 +122,7 @@ def find_standalone(root: Path) -> StandaloneDirectory:
 def suggest_import(root: Path) -> str:
     """Return the command line that imports the parts of a cluster in ``root`` or below, "" if there are none."""
     found: dict[str, list[str]] = {}
-    for path in (root, *_directories(root, _DEPTH)):
+    for path in (root, *islice(_directories(root, _DEPTH), _MOST_DIRECTORIES)):
         cookie = read_cookie(path)
         if cookie is not None:
             found.setdefault(cookie.bookie_id, []).append(str(path.parent if path.name == "current" else path))
@@ -130,8 +132,9 @@ def suggest_import(root: Path) -> str:
         return ""
     words = ["pulsar-admin --store NEW store import cluster"]
     if metadata is not None:
-        words.append(f"--{'metadata' if is_rocksdb(metadata) else 'zookeeper'} {metadata}")
-    words += [f"--bookie {bookie_id}={','.join(paths)}" for bookie_id, paths in sorted(found.items())]
+        words.append(f"--{'metadata' if is_rocksdb(metadata) else 'zookeeper'} {shell_word(metadata)}")
+    bookies = (f"{bookie_id}={','.join(paths)}" for bookie_id, paths in sorted(found.items()))
+    words += [f"--bookie {shell_word(bookie)}" for bookie in bookies]
     words += [] if found else ["--bookie BOOKIE=DIR"]
     return " ".join(words)
 
@@ -144,7 +147,7 @@ def _directories(root: Path, depth: int) -> Iterable[Path]:
         return
     for path in inside:
         yield path
-        if depth > 1:
+        if depth > 1 and path.name != "current":  # a bookie's own, of which each RocksDB is one more
             yield from _directories(path, depth - 1)
 
 
