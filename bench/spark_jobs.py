@@ -140,7 +140,7 @@ def measure_scaling(path: Path) -> None:
                     read_topic(reader.txn, name) for name in select_topics(reader.txn, TopicSelection(all_topics=True))
                 ]
                 taken = [0]
-                for _ in range(4):
+                for _ in range(3):
                     clocks = SkewOfTopics(reader.scanning_on(engine), topics, SkewOptions())
                     entries = sum(clocks.find(index).entries for index in range(len(topics)))
                     assert engine.read is not None

@@ -124,7 +124,7 @@ def _pretty(value: Any, margin: str, out: list[str]) -> None:  # Any: a JSON val
     encoder, whose separator contains the margin. Pieces are joined once: a text of megabytes is copied no more often.
     """
     if not isinstance(value, (dict, list)):
-        out.append(json.dumps(value, ensure_ascii=False))
+        out.append(_text(value))
         return
     if not value:
         out.append("{ }" if isinstance(value, dict) else "[ ]")
@@ -136,7 +136,7 @@ def _pretty(value: Any, margin: str, out: list[str]) -> None:  # Any: a JSON val
             return
         before = f"{{{inner}"
         for key, item in value.items():
-            out.append(f"{before}{json.dumps(key, ensure_ascii=False)} : ")
+            out.append(f"{before}{_text(key)} : ")
             _pretty(item, inner, out)
             before = f",{inner}"
         out.append(f"{margin}}}")
@@ -155,4 +155,16 @@ def _pretty(value: Any, margin: str, out: list[str]) -> None:  # Any: a JSON val
 
 
 def _flat(value: Any, margin: str) -> str:  # Any: a JSON value
-    return json.dumps(value, separators=("," + margin, " : "), ensure_ascii=False)
+    return _encoder("," + margin).encode(value)
+
+
+@functools.cache
+def _encoder(between: str) -> json.JSONEncoder:
+    """Return what writes values; ``json.dumps`` makes one for each value, which takes as long as to write it."""
+    return json.JSONEncoder(separators=(between, " : "), ensure_ascii=False)
+
+
+def _text(value: Any) -> str:  # Any: a JSON value without others in it
+    if type(value) is int:
+        return str(value)
+    return "null" if value is None else _encoder(",").encode(value)
