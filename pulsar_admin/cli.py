@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -200,7 +200,7 @@ def _did_you_mean(command: str, left: Sequence[str]) -> str:
 def _filled(sentence: str, words: Sequence[str]) -> str:
     from pulsar_admin.store.names import shell_word
 
-    rest = iter(words)
+    rest = takewhile(lambda word: not word.startswith("-"), words)
     return re.sub(r"{([A-Z]+)}", lambda place: shell_word(next(rest, place[1])), sentence)
 
 
