@@ -183,8 +183,8 @@ class TableGroup(TakesGlobals, click.Group):
         names = self.list_commands(ctx) + [alias for row in lookup.rows_of(self.path).values() for alias in row.aliases]
         close = suggestions(name, names)
         found = [f"{self.path} {one}".strip() for one in close]
-        groups = [group for group in command_table.GROUPS if group] if self.path == command_table.ROOT else ["store"]
-        found = found or [f"{group} {name}" for group in groups if name in lookup.rows_of(group)]
+        groups = command_table.GROUPS
+        found = found or [f"{group} {name}".strip() for group in groups if name in lookup.rows_of(group)]
         found = found or [group for group in groups if group.rpartition(" ")[2] == name]
         if len(found) == 1:
             return f" {_did_you_mean(found[0], left)}"

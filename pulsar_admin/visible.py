@@ -122,8 +122,15 @@ def _wrapped_line(line: str, width: int) -> str:
     # A shell runs the first half of a command that is pasted with a line's end in it.
     whole = re.sub(r"pulsar-admin\S* [^\n;)`]*|`[^`\n]*`", lambda found: found[0].replace(" ", "\0"), line)
     label = re.match(r" {,20}\S.{,20}? {2,}(?=\S)", line)
-    hang = label.end() if label else len(line) - len(line.lstrip(" ")) + 2
-    folded = fill(_spaced(whole), width, subsequent_indent=" " * hang, break_long_words=False, break_on_hyphens=False)
+    indent = len(line) - len(line.lstrip(" "))
+    folded = fill(
+        _spaced(whole[indent:]),
+        width,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * (label.end() if label else indent + 2),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
     return folded.replace("\0", " ").replace("\1", "")
 
 

@@ -103,6 +103,7 @@ def test_a_group_or_the_program_alone_shows_help_and_is_a_usage_error(cli: Cli) 
     [
         ("documents generate", "Here it is: pulsar-admin --help\n"),
         ("topics move a/b/c d/e/f", "pulsar-admin topics copy a/b/c --from STORE --to d/e/f\n"),
+        ("topics move --since 1d", "pulsar-admin topics copy TOPIC --from STORE --to NEW\n"),
         ("topics producers", "pulsar-admin topics skew TOPIC\n"),
         ("topics --color never history a/b/c", "Did you mean: pulsar-admin store history a/b/c\n"),
     ],
@@ -142,6 +143,12 @@ def test_a_word_that_may_mean_a_change_is_answered_with_the_line_and_runs_nothin
         ("topics peek a/b/c -s x", "Did you mean: pulsar-admin topics peek-messages a/b/c -s x\n"),
         ("undelete a/b/c", "Did you mean: pulsar-admin topics undelete a/b/c\n"),
         ("export d", "Did you mean: pulsar-admin store export d\n"),
+        ("topics open-transactions", "No such command 'open-transactions'.\n"),
+        (
+            "topics transaction-buffer-stats a/b/c",
+            "Did you mean: pulsar-admin transactions transaction-buffer-stats a/b/c\n",
+        ),
+        ("topics doctor --code x", "Did you mean: pulsar-admin doctor --code x\n"),
         ("dump a/b/c", "Did you mean topics dump or logs dump?\n"),
     ],
 )

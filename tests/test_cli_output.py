@@ -567,6 +567,7 @@ def test_the_doctor_on_a_terminal_has_a_paragraph_a_code_and_its_counts_last(cli
     severities = Counter(one["severity"] for one in found)
     assert lines[-1].startswith(", ".join(f"{count} {name}" for name, count in severities.items()))
     assert all(len(line) <= 80 for line in lines if "pulsar-admin" not in line and " " in line.strip())
+    assert not [line for line in lines if line.startswith("/")]  # a path that has no room goes on at its place
 
 
 def test_a_progress_bar_leaves_a_file_its_lines(tmp_path: Path, cli: Cli) -> None:
