@@ -16,6 +16,7 @@ from enum import Enum
 from pathlib import PurePath
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from pulsar_admin.store.names import MessagePosition, NamespaceName, Position, TopicName, parse_topic
@@ -43,6 +44,7 @@ def _has_own_text(cls: type[Struct]) -> bool:
     return not OWN_TEXT.isdisjoint(json_keys(cls))
 
 
+_LONG = 1 << 16  # letters
 _PLAIN = frozenset({type(None), bool, int, float, str})
 
 
@@ -131,7 +133,8 @@ def _pretty(value: Any, margin: str, out: list[str]) -> None:  # Any: a JSON val
         return
     inner = margin + "  "
     if isinstance(value, dict):
-        if _PLAIN.issuperset(map(type, value.values())):
+        texts = (one for one in value.values() if type(one) is str)
+        if _PLAIN.issuperset(map(type, value.values())) and not any(len(text) > _LONG for text in texts):
             out += f"{{{inner}", _flat(value, inner)[1:-1], f"{margin}}}"
             return
         before = f"{{{inner}"
@@ -167,4 +170,8 @@ def _encoder(between: str) -> json.JSONEncoder:
 def _text(value: Any) -> str:  # Any: a JSON value without others in it
     if type(value) is int:
         return str(value)
+    if type(value) is str and len(value) > _LONG and value.isascii():
+        found = msgspec.json.encode(value)  # in a tenth of the time
+        if len(found) == len(value) + 2:  # nothing is escaped
+            return found.decode()
     return "null" if value is None else _encoder(",").encode(value)

@@ -171,6 +171,15 @@ def find_java(least: int = 21) -> Path:
     raise AssertionError(f"no Java {least} or newer in JAVA_HOME or below /usr/lib/jvm")
 
 
+def find_jar(artifact: str, version: str) -> Path:
+    """A jar of Pulsar that no distribution here has, by itself; fetched where the local Maven repository lacks it."""
+    jar = _REPOSITORY / "org" / "apache" / "pulsar" / artifact / version / f"{artifact}-{version}.jar"
+    if not jar.is_file():
+        get = ["dependency:get", f"-Dartifact=org.apache.pulsar:{artifact}:{version}", "-Dtransitive=false"]
+        _maven(get, Path(tempfile.gettempdir()))
+    return jar
+
+
 def environment_of(distribution: Path) -> dict[str, str]:
     """What the scripts of DISTRIBUTION need beside what they find themselves."""
     configuration = distribution / "conf" / "log4j2.xml"
