@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -22,7 +23,7 @@ from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import LATEST, Position, parse_topic
 from pulsar_admin.store.scan.unindexed import find_unindexed
 from pulsar_admin.store.search.broker import BrokerSearch
-from pulsar_admin.store.search.broker_setup import BrokerSetup, told_version
+from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER, BrokerSetup, told_version
 from pulsar_admin.store.search.by_time import Found, find_by_event_time, find_first_at_or_after
 from pulsar_admin.store.search.explain import explain
 from tests.stores import imported
@@ -40,12 +41,12 @@ def _probes(topic: dict[str, Any]) -> list[tuple[int, list[int]]]:
     return [(int(time), answer) for time, answer in (topic.get("by_time") or {}).items() if isinstance(answer, list)]
 
 
-def check_rule_broker(reader: EntryReader, name: str) -> int:
+def check_rule_broker(reader: EntryReader, name: str, broker: BrokerSetup = DEFAULT_BROKER) -> int:
     """Compare rule ``broker`` with all that the broker of world NAME answered; return how many answers that are."""
     asked = 0
     for topic_name, recorded in asked_topics(name).items():
         topic = read_topic(reader.txn, parse_topic(topic_name))
-        search = BrokerSearch(reader, topic)
+        search = BrokerSearch(reader, topic, broker)
         for time_ms, answer in _probes(recorded):
             found = search.message_id_by_time(time_ms)
             if name == CLUSTER and answer in ([ledger.ledger_id, ledger.entries] for ledger in topic.ledgers[-2:-1]):
@@ -71,6 +72,21 @@ def check_publish_times(reader: EntryReader, name: str) -> None:
 def test_rule_broker_equals_every_recorded_answer(name: str) -> None:
     with open_store(imported(name, "clean")) as store, open_reader(store) as reader:
         assert check_rule_broker(reader, name) == ASKED[name]
+
+
+def test_2_11_is_answered_by_its_own_name() -> None:
+    """All that a live 2.11.0 answered; by the rules of 4.0, which asks compacted ledgers, 54 times of five topics are others."""
+    compacted = Counter[str]()
+    with open_store(imported("small-old", "clean")) as store, open_reader(store) as reader:
+        assert check_rule_broker(reader, "small-old", BrokerSetup("2.11")) == 941
+        for name, recorded in asked_topics("small-old").items():
+            search = BrokerSearch(reader, read_topic(reader.txn, parse_topic(name)))
+            for time_ms, answer in _probes(recorded):
+                found = search.message_id_by_time(time_ms)
+                if [found.ledger_id, found.entry_id] != answer:
+                    assert search.used_compacted_ledger is not None
+                    compacted[name] += 1
+    assert (len(compacted), compacted.total()) == (5, 54)
 
 
 def test_2_11_answers_alike_but_for_compacted_ledgers_which_it_never_asks() -> None:

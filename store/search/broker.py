@@ -150,6 +150,8 @@ class BrokerSearch(Struct):
     def _expire_whole_ledgers(self, mark_delete: Position, limit_ms: int) -> Position:
         """The fast path: ledgers closed before the limit go without a look at their entries."""
         last = None
+        if not self.broker.rules.expires_whole_ledgers:
+            return mark_delete
         for ledger in self.topic.ledgers:
             if ledger.ledger_id < mark_delete.ledger_id:
                 continue

@@ -21,19 +21,21 @@ class BrokerRules(Struct, frozen=True):
     """How one version's broker searches by time. ``release``: whose answers and classes that was read from.
 
     ``asks_compacted``: messageid/TIME asks a compacted ledger first (apache/pulsar#21600). ``zero_is_earliest``: its answer for time 0 is
-    −1:−1. ``prunes``: a reset leaves out ledgers by the times at which they were closed (#22792, #24219). ``expires_as_it_resets``: an
-    expiry by age asks the finder of resets, not the subscription's backlog.
+    −1:−1. ``prunes``: a reset leaves out ledgers by the times at which they were closed (#22792, #24219). ``expires_whole_ledgers``: an
+    expiry by age first drops the ledgers that were closed before the limit. ``expires_as_it_resets``: it then asks the finder of resets,
+    not the subscription's backlog.
     """
 
     release: str
     asks_compacted: bool = True
     zero_is_earliest: bool = False
     prunes: bool = True
+    expires_whole_ledgers: bool = True
     expires_as_it_resets: bool = False
 
 
 RULES: dict[BrokerVersion, BrokerRules] = {
-    "2.11": BrokerRules("2.11.0", asks_compacted=False, prunes=False),
+    "2.11": BrokerRules("2.11.0", asks_compacted=False, prunes=False, expires_whole_ledgers=False),
     "4.0": BrokerRules("4.0.8"),
     "4.2": BrokerRules("4.2.4", zero_is_earliest=True, expires_as_it_resets=True),
     "5.0": BrokerRules("5.0.1", zero_is_earliest=True, expires_as_it_resets=True),

@@ -35,6 +35,7 @@ from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import EARLIEST, LATEST, Position, parse_topic
 from pulsar_admin.store.policies.in_force import MessageTtl, find_message_ttl, find_retention
 from pulsar_admin.store.policies.trimming import freed_ledgers
+from pulsar_admin.store.search.broker import BrokerSearch
 from pulsar_admin.store.search.broker_setup import BrokerSetup
 from pulsar_admin.store.search.expiry import (
     ALL_BEFORE,
@@ -160,6 +161,19 @@ def test_the_broker_drops_what_is_young(tmp_path: Path) -> None:
             "the broker's search drops 10:1 of 2023-11-14T22:13:20.100Z, which is younger than the limit "
             "2023-11-14T22:13:20.050Z: clocks run backwards here",
         )
+
+
+def test_2_11_drops_no_ledger_by_the_time_at_which_it_was_closed(tmp_path: Path) -> None:
+    """A ledger closed long ago, of which the entries are dated later (upstream ``expireMessages`` of 2.11.0 only searches)."""
+    made = MadeTopic([[Made(NOW_MS)] * 3, [Made(NOW_MS)] * 2], cursors={SUB: info(at(10, -1))})
+    path = make_store(tmp_path / "s", {"a/b/t": made})
+    with opened(path, "a/b/t") as (reader, topic, cursor):
+        first = topic.ledgers[0]
+        assert 0 < first.info.timestamp_ms < NOW_MS - 60_000
+        found = [
+            BrokerSearch(reader, topic, BrokerSetup(one)).expire_position(cursor, NOW_MS, 60) for one in ("2.11", "4.0")
+        ]
+        assert found == [None, at(first.ledger_id, 2)]
 
 
 def test_an_acknowledged_entry_holds_nothing_back(tmp_path: Path) -> None:
