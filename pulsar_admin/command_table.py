@@ -34,6 +34,7 @@ GROUPS: dict[str, str] = {
     "clusters": "Clusters: their URLs, peers, migrations and failure domains.",
     "transactions": "Transactions: coordinators, open ones, and what they hold.",
     "schemas": "Schemas: the versions of a topic's schema.",
+    "packages": "Packages of functions, sinks and sources, where a broker keeps them in BookKeeper.",
     "brokers": "Brokers: their dynamic settings.",
     "bookies": "Bookies and their racks.",
     "resourcegroups": "Resource groups: rates that namespaces share.",
@@ -817,6 +818,14 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "Check whether a schema is compatible with the versions of a topic's schema.",
         ),
         "delete": Row("pulsar_admin.commands.schemas:delete", "Delete the schema of a topic."),
+    },
+    "packages": {
+        "list": Row("pulsar_admin.commands.packages:list_packages", "List the packages of a type in a namespace."),
+        "list-versions": Row("pulsar_admin.commands.packages:list_versions", "List the versions of a package."),
+        "get-metadata": Row(
+            "pulsar_admin.commands.packages:get_metadata", "Show the description of a package, of Pulsar 4 and 5."
+        ),
+        "download": Row("pulsar_admin.commands.packages:download", "Write the content of a package to a file."),
     },
     "brokers": {
         "list-dynamic-config": Row(

@@ -94,7 +94,11 @@ NEEDS: tuple[Need, ...] = (
         "to copy what is on disk: pulsar-admin store export zookeeper --help",
         "a running broker of Pulsar 5.0",
     ),
-    Need(("packages *",), "packages are no metadata: a broker keeps them as files, or as streams of DistributedLog"),
+    Need(
+        ("packages delete", "packages update-metadata", "packages upload"),
+        "a broker writes packages, as files or as streams of DistributedLog",
+        "those that it keeps in BookKeeper: pulsar-admin packages list NAMESPACE --type function",
+    ),
     Need(
         (
             "bookkeeper bookieinfo",

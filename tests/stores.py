@@ -78,9 +78,15 @@ def narrow() -> Path:
 @lru_cache
 def lived() -> Path:
     """Return the store of the cluster that has lived: its ZooKeeper, and the three bookies that stayed."""
-    clean = world("lived") / "clean"
+    return imported_cluster("lived")
+
+
+@lru_cache
+def imported_cluster(name: str) -> Path:
+    """Return the store of a world that is a ZooKeeper and bookies: its state ``clean``."""
+    clean = world(name) / "clean"
     return _made(
-        world("lived").name,
+        world(name).name,
         lambda path: import_layout(
             make_layout(
                 open_metadata(str(clean / "zookeeper")),

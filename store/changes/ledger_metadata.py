@@ -333,7 +333,7 @@ def _claims(reader: EntryReader, name: TopicName, owner: Owner, ledger_id: int) 
             claims = view_claims(topic, read_cursor(reader.txn, reader, topic, COMPACTION_CURSOR).mark_delete)
         case OwnerKind.BUCKET:
             claims = bucket_claims(name, owner.cursor, _bucket_key(reader, name, owner, ledger_id))
-        case OwnerKind.INDEX | OwnerKind.CLAIM:
+        case OwnerKind.INDEX | OwnerKind.CLAIM | OwnerKind.PACKAGE:
             claims = {}  # no broker has any; a claim is of a ledger that has metadata
         case _:
             assert_never(owner.kind)

@@ -77,7 +77,14 @@ class _Referring(Struct):
                 self.topics.setdefault(name, set()).add(ledger_id)
             case OwnerKind.SCHEMA:
                 self.schemas.setdefault(name, set()).add(ledger_id)
-            case OwnerKind.CURSOR | OwnerKind.COMPACTED | OwnerKind.BUCKET | OwnerKind.INDEX | OwnerKind.CLAIM:
+            case (
+                OwnerKind.CURSOR
+                | OwnerKind.COMPACTED
+                | OwnerKind.BUCKET
+                | OwnerKind.INDEX
+                | OwnerKind.CLAIM
+                | OwnerKind.PACKAGE
+            ):
                 self.cursors.setdefault((name, owner.cursor or COMPACTION_CURSOR), set()).add(ledger_id)
             case _:
                 assert_never(owner.kind)
@@ -124,7 +131,12 @@ def _check(txn: Txn, ledger_id: int, *, force: bool) -> tuple[Owner, ...]:
     other = next((owner for owner in owners if owner.is_of_newer), None)
     if other is not None:
         raise errors.Refused(
-            f"ledger {ledger_id} is of {other}, which a newer version wrote: this one does not change it",
+            f"ledger {ledger_id} is of {other}, "
+            + (
+                "which brokers alone change"
+                if other.kind is OwnerKind.PACKAGE
+                else "which a newer version wrote: this one does not change it"
+            ),
             hint=f"see its remaining entries with: pulsar-admin ledgers info {ledger_id}",
             ledgerId=ledger_id,
         )

@@ -17,33 +17,36 @@ from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, Unsupported
 _SEGMENT_VERSIONS = (4, 5)  # enveloped entries, before and after sequence ids
 _COMPLETED = (10, 11)  # fields of a segment that was closed
 _ENVELOPE, _RECORD = struct.Struct(">Biii"), struct.Struct(">qqi")
-_CONTROL, _RECORD_SET = 1, 4
+_OWN, _RECORD_SET = 3, 4  # control records, and the end of a stream
 _JAVA_MAGIC = b"\xac\xed\x00\x05"
-_NULL, _REFERENCE, _CLASS, _OBJECT, _STRING, _BLOCK, _END = range(0x70, 0x79)[:9]
+_NULL, _REFERENCE, _CLASS, _OBJECT, _STRING, _BLOCK, _END = 0x70, 0x71, 0x72, 0x73, 0x74, 0x77, 0x78
 _FIRST_HANDLE, _DEPTH_LIMIT = 0x7E0000, 20
 _FORMATS = {"B": ">b", "C": ">H", "D": ">d", "F": ">f", "I": ">i", "J": ">q", "S": ">h", "Z": ">?"}
 """Of Java's primitive types, by the letters of a class description."""
 
 
 class LogSegment(NamedTuple):
-    """A part of a stream: its number, and the ledger that is the part."""
+    """A part of a stream: its number, the ledger that is the part, and the version of what is in it."""
 
     sequence: int
     ledger_id: int
+    version: int
+
+    def check(self, where: str) -> None:
+        """Raise Unsupported where what is in the ledger is of a version that is not known."""
+        if self.version not in _SEGMENT_VERSIONS:
+            raise Unsupported(f"{where}: a DistributedLog of version {self.version}", where=where, found=self.version)
 
 
 def decode_log_segment(value: bytes, where: str) -> LogSegment:
-    """Return a decoded node of a segment; raises MetadataCorrupt, and Unsupported for a version that is not known."""
+    """Return a decoded node of a segment; raises MetadataCorrupt."""
     try:
         numbers = [int(part) for part in value.decode("ascii").split(";")]
     except ValueError:
         numbers = []
     if len(numbers) < 4:
         raise MetadataCorrupt(f"{where}: no segment of a DistributedLog", where=where, found=value[:64].hex())
-    version = numbers[0] & 0xFF
-    if version not in _SEGMENT_VERSIONS:
-        raise Unsupported(f"{where}: a segment of a DistributedLog of version {version}", where=where, found=version)
-    return LogSegment(numbers[5 if len(numbers) in _COMPLETED else 3], numbers[1])
+    return LogSegment(numbers[5 if len(numbers) in _COMPLETED else 3], numbers[1], numbers[0] & 0xFF)
 
 
 def iter_records(payload: bytes | memoryview, where: str) -> Iterator[bytes]:
@@ -62,7 +65,7 @@ def iter_records(payload: bytes | memoryview, where: str) -> Iterator[bytes]:
                 raise EntryCorrupt(f"{where}: a record of {length} bytes goes beyond its entry", where=where)
             if metadata & _RECORD_SET:
                 raise Unsupported(f"{where}: a set of records of a DistributedLog", where=where)
-            if not metadata & _CONTROL:
+            if not metadata & _OWN:
                 yield data[at - length : at]
     except struct.error as error:
         raise EntryCorrupt(f"{where}: no entry of a DistributedLog", where=where, size_bytes=len(payload)) from error
@@ -70,18 +73,17 @@ def iter_records(payload: bytes | memoryview, where: str) -> Iterator[bytes]:
 
 def decode_package_metadata(data: bytes, where: str) -> dict[str, Any]:  # Any: JSON
     """Return the description of a package, in whichever form it is; raises EntryCorrupt."""
-    if not data.startswith(_JAVA_MAGIC):
-        try:
-            return decode_json_object(data, where)
-        except MetadataCorrupt as error:
-            raise EntryCorrupt(error.message, **error.context) from error
     try:
-        found = _JavaObjects(data[len(_JAVA_MAGIC) :]).content()
-    except (struct.error, IndexError, KeyError, UnicodeDecodeError, _NoObject) as error:
+        if data.startswith(_JAVA_MAGIC):
+            found = _JavaObjects(data[len(_JAVA_MAGIC) :]).content()
+        else:
+            found = decode_json_object(data, where)
+    except (struct.error, IndexError, TypeError, ValueError, _NoObject, MetadataCorrupt) as error:
         raise EntryCorrupt(f"{where}: no description of a package: {error}", where=where) from error
-    if not isinstance(found, dict) or not found:
-        raise EntryCorrupt(f"{where}: a serialized Java object that is no description of a package", where=where)
-    return {key: found[key] for key in ("description", "contact", "createTime", "modificationTime", "properties")}
+    if not isinstance(found, dict) or "description" not in found:
+        raise EntryCorrupt(f"{where}: no description of a package", where=where)
+    order = ("description", "contact", "createTime", "modificationTime", "properties")
+    return {key: found[key] for key in (*order, *found) if found.get(key) is not None}
 
 
 class _NoObject(Exception):

@@ -23,6 +23,8 @@ class OwnerKind(StrEnum):
     COMPACTED = "compacted"
     SCHEMA = "schema"
     BUCKET = "delayed-bucket"
+    PACKAGE = "package"
+    """A part of a package of functions, sinks or sources, or of its description: ``topic`` is the path of the stream."""
     INDEX = "delayed-index"
     CLAIM = "claim"
 

@@ -38,6 +38,7 @@ from pulsar_admin.store.rules.holders import (
     ORPHAN,
     OTHER_DOMAIN,
     OVERHEAD,
+    PACKAGE,
     RETENTION,
     SCHEMA_LEDGER,
     SHARED,
@@ -54,6 +55,7 @@ _BY_KIND = {
     OwnerKind.COMPACTED: (COMPACTED_LEDGER, "its compacted ledger"),
     OwnerKind.SCHEMA: (SCHEMA_LEDGER, "its schemas"),
     OwnerKind.BUCKET: (DELAYED_BUCKET, "a snapshot of the delayed messages of {cursor}"),
+    OwnerKind.PACKAGE: (PACKAGE, "a part of a package"),
     OwnerKind.INDEX: (DELAYED_INDEX, "an index of the delayed messages of {cursor}, which is this store's own"),
 }
 _MINUTE_MS = 60_000

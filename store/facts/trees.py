@@ -46,12 +46,13 @@ _KNOWN_PATHS = re.compile(
     r"|/topic-creation-locks(/[^/]+){0,4}"
     r"|/txn(/tc(/parallelism|/leader(/\d+)?)?|/tc-seq(/\d+)?|/segment-state(/(watermark|aborted)(/[^/]+)?)?"
     r"|/(id|op|segment-events|subscription-events)(/[^/]+)?)?"
+    r"|/pulsar/migration-coordinator(/(migration|participants(/[^/]+)?))?"
 )
 """Of trees of Pulsar 5.0.1 that are known in part: scalable topics and what controllers note of them, transactions of segments. None of
 these nodes references a ledger that the segments do not (``ScalableTopicResources``, ``TxnPaths``); a newer Pulsar may add some that do."""
-_PACKAGES = "/pulsar/functions"
-"""``WorkerUtils.initializeDlogNamespace``: packages of functions, as DistributedLog keeps them. The rest of ``/pulsar`` is not known:
-5.0 coordinates migrations there, and a chroot of another cluster often has that name."""
+_PACKAGES = ("/pulsar/functions/", "/pulsar/packages/")
+"""``WorkerUtils.initializeDlogNamespace``, ``BookKeeperPackagesStorage``: packages, as DistributedLog keeps them. The rest of ``/pulsar``
+is not known: a chroot of another cluster often has that name."""
 NEWER_PULSAR, UNKNOWN = "a newer Pulsar", "a newer Pulsar or another program"
 KAFKA, HBASE = "another program (Kafka)", "another program (HBase)"
 WRITERS = {
@@ -120,7 +121,7 @@ def add_path(counts: Counter[str], path: str) -> None:
 def unknown_tree_of(path: str) -> str:
     """Return the name of the unknown tree that the node at ``path`` is of, "" where it is of a known one."""
     name = path[1:].partition("/")[0]
-    known = name in _KNOWN_TREES or path == "/pulsar" or f"{path}/".startswith(f"{_PACKAGES}/")
+    known = name in _KNOWN_TREES or path == "/pulsar" or f"{path}/".startswith(_PACKAGES)
     return "" if known or _KNOWN_PATHS.fullmatch(path) is not None else name
 
 

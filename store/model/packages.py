@@ -50,9 +50,11 @@ def parse_package(text: str) -> PackageName:
     parts = path.split("/")
     if kind not in KINDS or len(parts) != 3 or not all(parts) or "@" in version or "/" in version:
         raise InvalidValue(
-            f"Invalid package name '{text}'", hint="TYPE://TENANT/NAMESPACE/NAME@VERSION; TYPE is one of " + ", ".join(KINDS)
+            f"Invalid package name '{text}'",
+            hint="TYPE://TENANT/NAMESPACE/NAME@VERSION; TYPE is one of " + ", ".join(KINDS),
         )
-    return PackageName(kind, *parts, version or "latest")
+    tenant, namespace, name = parts
+    return PackageName(kind, tenant, namespace, name, version or "latest")
 
 
 def package_names(txn: Txn, kind: str, namespace: NamespaceName) -> list[str]:
@@ -70,7 +72,9 @@ def package_versions(txn: Txn, name: PackageName) -> list[str]:
 def read_package_metadata(reader: EntryReader, name: PackageName) -> dict[str, Any]:  # Any: JSON
     """Return the description of a package; raises ResourceNotFound, EntryNotFound, EntryCorrupt, MetadataCorrupt, Unsupported."""
     path = f"{name.versions_path}/{name.version}/meta"
-    return decode_package_metadata(b"".join(_read_stream(reader, path, f"Package '{name}' metadata does not exist")), path)
+    return decode_package_metadata(
+        b"".join(_read_stream(reader, path, f"Package '{name}' metadata does not exist")), path
+    )
 
 
 def iter_package(reader: EntryReader, name: PackageName) -> Iterator[bytes]:
@@ -82,8 +86,11 @@ def _read_stream(reader: EntryReader, path: str, missing: str) -> Iterator[bytes
     root = f"{path}/{_STREAM}/ledgers/"
     segments = sorted(decode_log_segment(node.value, node.path) for node in iter_nodes(reader.txn, root))
     if not segments:
-        raise ResourceNotFound(missing, hint=f"see: pulsar-admin store ls {PACKAGES}; a broker may keep packages as files")
+        raise ResourceNotFound(
+            missing, hint=f"see: pulsar-admin store ls {PACKAGES}; a broker may keep packages as files"
+        )
     for segment in segments:
+        segment.check(path)
         last = read_ledger(reader.txn, segment.ledger_id).last_entry_id
         if last < 0:
             raise EntryNotFound(f"ledger {segment.ledger_id} of {path} has no entries here", ledgerId=segment.ledger_id)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from pulsar_admin.store.codec.cursor import decode_cursor_head, decode_cursor_ledger_id
 from pulsar_admin.store.codec.managedledger import decode_ledger_ids
+from pulsar_admin.store.codec.packages import decode_log_segment
 from pulsar_admin.store.codec.schema import decode_schema_locator
 from pulsar_admin.store.codec.strict_values import parse_integer
 from pulsar_admin.store.db.blocks import ledger_key, ledger_of_key
@@ -26,7 +27,7 @@ from pulsar_admin.store.names import MANAGED_LEDGERS, PERSISTENT
 
 COMPACTED_LEDGER = "CompactedTopicLedger"
 BUCKET_PREFIX = INTERNAL_PROPERTY_PREFIX + "delayed.bucket_"
-NAMING_PREFIXES = (MANAGED_LEDGERS + "/", "/schemas/")
+NAMING_PREFIXES = (MANAGED_LEDGERS + "/", "/schemas/", "/pulsar/functions/", "/pulsar/packages/")
 """How the paths of the nodes begin that name ledgers."""
 _SCHEMA_PARTS = 5  # /schemas/TENANT/NAMESPACE/TOPIC
 _ROWS = 1 << 16  # that are made ordinary numbers at a time
@@ -215,6 +216,10 @@ def read_namings(path: str, value: bytes) -> list[Naming]:
             return []  # ZooKeeper has a node without a value for each directory
         ids = [entry.position.ledger_id for entry in decode_schema_locator(value, path).index]
         return [Naming(OwnerKind.SCHEMA, "persistent://" + path.removeprefix("/schemas/"), "", ids)]
+    if parts[1] == "pulsar":
+        if parts[-2] != "ledgers" or not parts[-3].startswith("<") or not value:
+            return []
+        return [Naming(OwnerKind.PACKAGE, "/".join(parts[:-3]), "", [decode_log_segment(value, path).ledger_id])]
     node = managed_node(path, value)
     if node is None:
         return []

@@ -20,8 +20,7 @@ from pulsar_admin.store.codec.wrapper import MAGIC
 from pulsar_admin.store.db.owners import OwnerKind
 from pulsar_admin.store.errors import StoreError, Unsupported
 from pulsar_admin.store.facts.trees import UnknownTree, add_path, check_accepted, trees_of
-from pulsar_admin.store.model.references import read_namings
-from pulsar_admin.store.names import MANAGED_LEDGERS
+from pulsar_admin.store.model.references import NAMING_PREFIXES, read_namings
 from pulsar_admin.store.sources.bookies import find_cookie
 
 if TYPE_CHECKING:
@@ -166,7 +165,7 @@ def read_known(
                 instance_id = value.decode("utf-8", "replace").strip()
             elif path == f"{ledgermetadata.LEDGERS_ROOT}/LAYOUT":
                 _check_layout(name, value)
-        elif path.startswith((MANAGED_LEDGERS + "/", "/schemas/")):
+        elif path.startswith(NAMING_PREFIXES):
             with suppress(StoreError):  # what cannot be read names nothing
                 for kind, topic, cursor, ledger_ids in read_namings(path, value):
                     if kind is OwnerKind.TOPIC and (_OFFLOAD in value or value.startswith(MAGIC)):

@@ -9,7 +9,7 @@ SHARED, GARBAGE, ORPHAN, UNLISTED = "dead-in-log", "dead-log", "orphan", "unlist
 JOURNAL, OVERHEAD = "journal", "overhead"
 UNREADABLE, OTHER_DOMAIN = "topic-unreadable", "other-domain"
 CURSOR_LEDGER, COMPACTED_LEDGER, SCHEMA_LEDGER = "cursor-ledger", "compacted-ledger", "schema-ledger"
-DELAYED_BUCKET, DELAYED_INDEX = "delayed-bucket", "delayed-index"
+DELAYED_BUCKET, DELAYED_INDEX, PACKAGE = "delayed-bucket", "delayed-index", "package"
 
 HOLDERS: Mapping[str, str] = {
     CURSOR: "ledgers that a subscription still needs: the slowest one is named",
@@ -22,6 +22,7 @@ HOLDERS: Mapping[str, str] = {
     CURSOR_LEDGER: "the ledger that stores a cursor's position",
     DELAYED_BUCKET: "a broker's snapshot of delayed messages",
     DELAYED_INDEX: "this store's own index of delayed messages",
+    PACKAGE: "a package of functions, sinks or sources, or its description",
     UNREADABLE: "ledgers of a topic whose metadata cannot be read",
     OTHER_DOMAIN: "managed ledgers that only a newer Pulsar reads",
     ORPHAN: "ledgers with metadata that nothing references",

@@ -100,7 +100,9 @@ def _fill(cluster: Cluster, folder: Path, version: str) -> dict[str, Any]:
         said |= _asked(admin, "packages", "list", "public/nothing", "--type", "function")
         said |= _asked(admin, "packages", "get-metadata", "function://public/default/nothing@1")
         said |= _asked(admin, "packages", "get-metadata", "widget://public/default/nothing@1")
-        said |= _asked(admin, "packages", "download", "function://public/default/nothing@1", "--path", str(folder / "x"))
+        said |= _asked(
+            admin, "packages", "download", "function://public/default/nothing@1", "--path", str(folder / "x")
+        )
         said |= _asked(admin, "packages", "list-versions", "function://public/default/nothing")
     finally:
         admin.close()

@@ -1,0 +1,88 @@
+"""``packages``: those that a broker keeps in BookKeeper, spelled as upstream spells them. What changes them needs a broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pulsar_admin.context import App, Lines, Printed, Shown
+from pulsar_admin.store import errors
+from pulsar_admin.store.files import create_file
+from pulsar_admin.store.names import NamespaceName
+from pulsar_admin.upstream import mirrored
+
+_PACKAGE = "function://acme/orders/enrich"
+_READS = [
+    errors.ResourceNotFound,
+    errors.EntryNotFound,
+    errors.EntryCorrupt,
+    errors.MetadataCorrupt,
+    errors.InvalidValue,
+]
+
+
+def _elsewhere(words: str) -> dict[str, Any]:  # Any: keywords of ``mirrored``
+    return {"examples": (), "elsewhere": [f"pulsar-admin packages {words}"]}
+
+
+@mirrored(
+    "packages list",
+    **_elsewhere("list acme/orders --type function"),
+    output="Names, one a line.",
+    errors=[errors.InvalidValue],
+    helps={"type_": "function, sink or source."},
+)
+def list_packages(app: App, namespace: NamespaceName, type_: str) -> Shown:
+    """List the packages of a type in a namespace.
+
+    Packages that a broker keeps as files are not in a store.
+    """
+    from pulsar_admin.store.model.packages import package_names
+
+    return Lines(app.session.ask(package_names, type_, namespace))
+
+
+@mirrored(
+    "packages list-versions",
+    **_elsewhere(f"list-versions {_PACKAGE}"),
+    output="Versions, one a line.",
+    errors=[errors.InvalidValue],
+)
+def list_versions(app: App, package_name: str) -> Shown:
+    """List the versions of a package."""
+    from pulsar_admin.store.model.packages import package_versions, parse_package
+
+    return Lines(app.session.ask(package_versions, parse_package(package_name)), "VERSION")
+
+
+@mirrored(
+    "packages get-metadata",
+    **_elsewhere(f"get-metadata {_PACKAGE}@1.2"),
+    output="`description`, `contact`, `createTime`, `modificationTime` and `properties`, as far as it has them.",
+    errors=_READS,
+)
+def get_metadata(app: App, package_name: str) -> Shown:
+    """Show the description of a package, of Pulsar 4 and 5."""
+    from pulsar_admin.store.model.packages import parse_package, read_package_metadata
+
+    name = parse_package(package_name)
+    with app.session.reader() as reader:
+        return Printed(read_package_metadata(reader, name))
+
+
+@mirrored(
+    "packages download",
+    **_elsewhere(f"download {_PACKAGE}@1.2 --path enrich.nar"),
+    output="What a live `pulsar-admin` says.",
+    errors=[*_READS, errors.AlreadyExists],
+    helps={"path": "The file to write, which is not there yet."},
+)
+def download(app: App, package_name: str, path: str) -> Shown:
+    """Write the content of a package to a file."""
+    from pulsar_admin.store.model.packages import iter_package, parse_package
+
+    name = parse_package(package_name)
+    with app.session.reader() as reader, create_file(Path(path)) as file:
+        for part in iter_package(reader, name):
+            file.write(part)
+    return Printed(f"The package '{package_name}' downloaded to path '{path}' successfully")
