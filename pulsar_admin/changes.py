@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pulsar_admin.columns import Column, render_cell
+from pulsar_admin.columns import Column, messages_of, render_cell
 from pulsar_admin.store.changes import plan
 from pulsar_admin.store.model.cursors import Extent
 from pulsar_admin.store.model.redaction import hide_secrets_in
-from pulsar_admin.store.wording import counted, plural
+from pulsar_admin.store.wording import counted, counted_messages, plural
 from pulsar_admin.typable import typable
 from pulsar_admin.visible import clean_text
 
@@ -20,7 +20,7 @@ SEVERAL = (
     Column("HORIZON", lambda row: row["after"] and row["after"]["markDeletePosition"]),
     Column("LEDGER", lambda row: row["after"] and row["after"]["compactedLedger"], "id"),
     Column("ENTRIES", "entries", "number"),
-    Column("MESSAGES", "messages", "number"),
+    Column("MESSAGES", messages_of, "number"),
     Column("BYTES", "bytes", "bytes", drop=1, sums=True),
     Column("SAVED", "bytesSaved", "bytes", sums=True),
 )
@@ -165,10 +165,11 @@ def _verb(report: plan.ChangeReport, part: plan.ChangePart) -> str:
 
 
 def _extent(extent: Extent, again: str = "") -> str:
-    messages = counted(extent.messages, "message") + again
+    messages = counted_messages(extent.messages, extent.uncounted_entries) + again
     if extent.messages != extent.entries:
         messages += f" in {counted(extent.entries, 'entry')}"
-    return f"{messages} ({counted(extent.bytes, 'byte')})"
+    hidden = f"; {counted(extent.uncounted_entries, 'entry')} not here" if extent.uncounted_entries else ""
+    return f"{messages} ({counted(extent.bytes, 'byte')}{hidden})"
 
 
 def _details(part: plan.ChangePart) -> Iterator[str]:

@@ -40,6 +40,19 @@ def severity_tone(value: object) -> str:
     return {"problem": "critical"}.get(word, word if word in TONES else "")
 
 
+class AtLeast(int):
+    """A number to which something would be added that cannot be seen: a cell says ``≥ 12``, JSON says beside it what was not counted."""
+
+
+def messages_of(record: Any, key: str = "messages") -> int | None:  # Any: the record's own type
+    """Return the messages of a record with ``uncounted_entries``, at least so many where it has some."""
+    if isinstance(record, dict):
+        number, uncounted = record.get(key), record.get("uncountedEntries")
+    else:
+        number, uncounted = getattr(record, key), record.uncounted_entries
+    return AtLeast(number) if uncounted and number is not None else number
+
+
 _ABSENT = object()
 """What no record has."""
 _FIRST_TIME_MS = 10**11
@@ -138,6 +151,8 @@ def render_cell(value: object, kind: str = "text", *, bare: bool = False) -> str
         return str(value) if bare else f"{value:,}"
     if type(value) in (int, float):
         return _number_text(value, kind, bare)  # type: ignore[arg-type]
+    if isinstance(value, AtLeast):
+        return f"≥{int(value)}" if bare else f"≥ {int(value):,}"
     if isinstance(value, Position):
         return str(value)
     if isinstance(value, TopicName):

@@ -48,6 +48,11 @@ def counted(count: int, one: str, many: str = "") -> str:
     return f"{count:,} {plural(count, one, many)}"
 
 
+def counted_messages(messages: int, uncounted_entries: int | None) -> str:
+    """Return a number of messages with the noun: at least so many where there are entries whose messages nobody knows."""
+    return f"{'at least ' if uncounted_entries else ''}{counted(messages, 'message')}"
+
+
 def clean_text(text: str) -> str:
     """Return ``text``, a name or one message, with every character that is not seen escaped, line breaks too."""
     if text.isprintable():

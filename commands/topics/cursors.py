@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pulsar_admin.columns import Column, caution
+from pulsar_admin.columns import Column, caution, messages_of
 from pulsar_admin.commands.ledger_repairs import zookeeper_option
 from pulsar_admin.commands.topics.broker import BROKER_VERSION, MAX_CLOCK_SKEW
 from pulsar_admin.commands.topics.moving import read_lines, shown_path, topics_or_file
@@ -314,7 +314,7 @@ COLUMNS = (
     Column("FROM", "from", "time", drop=2),
     Column("TO", "to", "time"),
     Column("ENTRIES", "entries", "number", tone=caution, sums=True),
-    Column("MESSAGES", "messages", "number", sums=True),
+    Column("MESSAGES", messages_of, "number", sums=True),
     Column("BYTES", "bytes", "bytes", drop=1, sums=True),
     Column("MARK-DELETE", "markDeletePosition", drop=3),
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
-from pulsar_admin.columns import Column, render_cell, size_text, telling, times_shown_in, words_of
+from pulsar_admin.columns import Column, messages_of, render_cell, size_text, telling, times_shown_in, words_of
 from pulsar_admin.commands.topics.answers import TOPIC_COLUMN, answers_of, choose, entry_bytes, size_of
 from pulsar_admin.context import Answer, App, Lines, Result, Shown, Table
 from pulsar_admin.jsonify import dump_json, to_json
@@ -24,7 +24,7 @@ from pulsar_admin.store.model.scalable import read_scalable
 from pulsar_admin.store.model.topics import iter_all_namespaces, partition_count, select_partitioned
 from pulsar_admin.store.names import SCALABLE, NamespaceName, TopicName, in_hash_order
 from pulsar_admin.store.timespec import format_age_ms
-from pulsar_admin.store.wording import counted, shown_zone
+from pulsar_admin.store.wording import counted, counted_messages, shown_zone
 from pulsar_admin.visible import clean_text
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def subscription_columns(now_ms: int) -> tuple[Column, ...]:
         Column("SUBSCRIPTION", "subscription"),
         Column("POSITION", _position_text),
         Column("BACKLOG", "backlog_entries", "number"),
-        Column("MESSAGES", "backlog_messages", "number", drop=3),
+        Column("MESSAGES", lambda row: messages_of(row, "backlog_messages"), "number", drop=3),
         Column("OLDEST", "oldest_position", drop=4),
         Column("AGE", lambda row: None if row.oldest_publish_ms is None else now_ms - row.oldest_publish_ms, "age", 9),
         Column("ACK HOLES", "ack_holes", "number", drop=8),
@@ -313,7 +313,7 @@ def _screen(found: Sequence[TopicDescription], now_ms: int, in_words: bool) -> I
 
 def _facts(one: TopicDescription, now_ms: int, in_words: bool) -> Iterator[tuple[str, str]]:
     yield "state", f"{one.state}, made {render_cell(one.created_ms, 'time')}, last entry {one.last_confirmed}"
-    amounts = f"{counted(one.entries, 'entry')}, {counted(one.messages, 'message')}, {size_text(one.size_bytes)}"
+    amounts = f"{counted(one.entries, 'entry')}, {counted_messages(one.messages, one.uncounted_entries)}, {size_text(one.size_bytes)}"
     yield "size", f"{amounts} in {counted(len(one.ledgers), 'ledger')}"
     if one.last_publish_ms is not None:
         first, last = render_cell(one.first_publish_ms, "time"), render_cell(one.last_publish_ms, "time")

@@ -8,7 +8,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pulsar_admin.columns import Column, caution, telling
+from pulsar_admin.columns import Column, caution, messages_of, telling
 from pulsar_admin.commands.topics.answers import TOPIC_COLUMN, answer, answer_partitioned, answers_of, choose
 from pulsar_admin.commands.topics.internals import explain_option
 from pulsar_admin.context import App, Result, Table
@@ -249,7 +249,7 @@ def get_backlog_size(app: App, selection: TopicSelection, position: Position) ->
 
 _ANALYSIS_COLUMNS = (
     Column("ENTRIES", "entries", "number"),
-    Column("MESSAGES", "messages", "number"),
+    Column("MESSAGES", messages_of, "number"),
     Column("FIRST", "firstMessageId"),
     Column("LAST", "lastMessageId"),
 )
@@ -272,8 +272,8 @@ _ANALYSIS_COLUMNS = (
 def analyze(app: App, selection: TopicSelection, subscription: str, position: Position | None) -> Result:
     """Count a subscription's backlog.
 
-    Individually deleted entries are not counted; acknowledgements inside a batch are not subtracted, as the broker does. An entry
-    whose bytes are lost counts as one message and makes the exit code 1.
+    Individually deleted entries are not counted; acknowledgements inside a batch are not subtracted, as the broker does. Of an entry
+    whose bytes are not here nobody knows the messages: `uncountedEntries` counts it, and the exit code is 1.
     """
     with app.bulk():
         return answer(app, selection, lambda topic: topic.cursor(subscription).analyze(position), _ANALYSIS_COLUMNS)

@@ -367,7 +367,7 @@ def _deleted(
         said = f"its list of ledgers cannot be read, they stay: see pulsar-admin ledgers orphans ({error.message})"
         return [], steps, ChangePart(topic=str(name), before={"subscriptions": cursors}, warnings=(said,))
     ledgers = list(topic.ids)
-    backlogs = {}
+    backlogs: dict[str, int | None] = {}
     for cursor in cursors:
         try:
             found = read_cursor(txn, reader, topic, cursor)
@@ -376,7 +376,8 @@ def _deleted(
         ledgers += own_ledgers(found)
         pending = pending_intervals(topic, found.state)
         if pending and not is_own(cursor) and not name.is_system:
-            backlogs[cursor] = extent_of_messages(reader, topic, pending).messages
+            left = extent_of_messages(reader, topic, pending)
+            backlogs[cursor] = None if left.uncounted_entries else left.messages
     part = DeletedPart(
         topic=str(name),
         before={

@@ -467,14 +467,14 @@ def _record_of(hint: Any) -> type[Struct] | None:  # Any: a type as annotated
 def record_json(record: Struct) -> dict[str, Any]:  # Any: JSON values
     """Return a record with the command line's JSON keys, positions as text.
 
-    Fields that are UNSET are left out, and with ``omit_defaults`` those with default values. Fields of records named
-    in ``JSON_INLINE`` stand among the record's own keys.
+    Fields that are UNSET are left out, and with ``omit_defaults`` those with default values; those in ``JSON_OPTIONAL`` while they are
+    None. Fields of records named in ``JSON_INLINE`` stand among the record's own keys.
     """
     document: dict[str, Any] = {}  # Any: JSON values
-    omits = record.__struct_config__.omit_defaults
+    omits, optional = record.__struct_config__.omit_defaults, getattr(record, "JSON_OPTIONAL", ())
     for name, key, one in _fields_of(type(record)):
         value = getattr(record, name)
-        if value is not UNSET and not (omits and value == one.default):
+        if value is not UNSET and not (value is None and name in optional) and not (omits and value == one.default):
             document |= {key: _plain(value)} if key else _plain(value)
     return document
 

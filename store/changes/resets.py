@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.store import errors
 from pulsar_admin.store.changes.cursors import RESET, CursorMove, advanced, cleared, ledger_parts, plan_moves
-from pulsar_admin.store.changes.plan import BrokerMove, ExpiryDetails, FutureDated, MoveBasis, Plan
+from pulsar_admin.store.changes.plan import BrokerMove, ExpiryDetails, FutureDated, MoveBasis, Plan, record_json
 from pulsar_admin.store.codec.cursor import CursorState
 from pulsar_admin.store.codec.message import decode_message_entry, is_batch, message_count
 from pulsar_admin.store.codec.strict_values import integer, json_value
@@ -58,7 +58,7 @@ from pulsar_admin.store.search.expiry import (
 )
 from pulsar_admin.store.search.pending import Dated, PendingSearch, read_future_dated
 from pulsar_admin.store.timespec import FromNow, format_age_ms, format_time_ms
-from pulsar_admin.store.wording import counted
+from pulsar_admin.store.wording import counted, counted_messages
 
 _WORD_BITS = 64
 
@@ -755,7 +755,7 @@ def _check_resets_meet(
     who = "a broker finds nothing" if first.basis.rule == BROKER else "nothing is"
     text = f"{first.topic.name}: {who} at or after {format_time_ms(time_ms)}"
     if gone.entries:
-        text += f": {first.cursor.name} would move to the end and skip {counted(gone.messages, 'message')}"
+        text += f": {first.cursor.name} would move to the end and skip {counted_messages(gone.messages, gone.uncounted_entries)}"
     if newest is not None:
         text += f"; the newest entry, {_dated(newest, now_ms)}"
     if others:
@@ -773,7 +773,7 @@ def _check_resets_meet(
         time=int(time_ms),
         newestPosition=None if newest is None else str(newest.position),
         newestTime=None if newest is None else newest.time_ms,
-        skips={"entries": gone.entries, "messages": gone.messages, "bytes": gone.bytes},
+        skips=record_json(gone),
     )
 
 
@@ -830,13 +830,13 @@ def _check_copy_reaches(
     raise errors.NothingMatches(
         f"this copy ends at {format_time_ms(end_ms)}, {format_age_ms(now_ms - end_ms)} ago: everything in it is older "
         f"than the limit {format_time_ms(limit_ms)}, and {_others(emptied)} would lose"
-        f" {counted(total.messages, 'message')}, the whole backlog",
+        f" {counted_messages(total.messages, total.uncounted_entries)}, the whole backlog",
         hint=f"to count back from the newest entry: --now {format_time_ms(newest)}; --force drops the whole backlog",
         topic=str(emptied[0].topic.name),
         subscription=emptied[0].cursor.name,
         limit=int(limit_ms),
         copyEnd=end_ms,
-        expires={"entries": total.entries, "messages": total.messages, "bytes": total.bytes},
+        expires=record_json(total),
     )
 
 

@@ -75,7 +75,10 @@ class LeakedLedger(Answer, frozen=True):
 
 
 class CompactionStatus(Answer, frozen=True):
-    """``horizon`` None: no ``__compaction`` cursor. ``since``: the entries after the horizon. ``problems``: sentences."""
+    """``horizon`` None: no ``__compaction`` cursor. ``since``: the entries after the horizon; ``uncounted_since`` of them are not here, and
+    their messages and bytes in no sum. ``problems``: sentences."""
+
+    JSON_OPTIONAL = ("uncounted_since",)
 
     topic: str
     compacted: bool
@@ -84,6 +87,7 @@ class CompactionStatus(Answer, frozen=True):
     ledger: CompactedLedgerFacts | None
     entries_since: int
     messages_since: int
+    uncounted_since: int | None
     bytes_since: int = field(name="bytesSince")
     leaked: tuple[LeakedLedger, ...]
     problems: tuple[str, ...]
@@ -112,6 +116,7 @@ def read_status(reader: EntryReader, topic: Topic, leaked: tuple[LeakedLedger, .
         facts,
         since.entries,
         since.messages,
+        since.uncounted_entries,
         since.bytes,
         leaked,
         tuple(problems),

@@ -235,7 +235,12 @@ def _read_ttls(reader: EntryReader, topics: Iterable[Topic]) -> dict[Topic, Mess
 
 
 class ForecastInterval(Answer, frozen=True):
-    """A row of a forecast with the command line's keys; ``ttl`` in seconds, ``ttl_source`` None where an age was given."""
+    """A row of a forecast with the command line's keys; ``ttl`` in seconds, ``ttl_source`` None where an age was given.
+
+    ``uncounted_entries``: those that are not here, whose messages and bytes are in no sum; None for none.
+    """
+
+    JSON_OPTIONAL = ("uncounted_entries",)
 
     topic: str
     subscription: str
@@ -246,6 +251,7 @@ class ForecastInterval(Answer, frozen=True):
     entries: int
     messages: int
     size_bytes: int = field(name="bytes")
+    uncounted_entries: int | None
     mark_delete_position: str
 
 
@@ -273,6 +279,7 @@ class Forecast(Answer, frozen=True):
                 row.extent.entries,
                 row.extent.messages,
                 row.extent.bytes,
+                row.extent.uncounted_entries,
                 str(row.mark_delete),
             )
 

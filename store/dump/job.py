@@ -264,12 +264,15 @@ def dump_directory(
 
 
 class DumpSize(Answer, frozen=True):
-    """How much a dump reads."""
+    """How much a dump reads. ``uncounted_entries``: those that are not here, whose messages and bytes are in no sum; None for none."""
+
+    JSON_OPTIONAL = ("uncounted_entries",)
 
     topics: int
     entries: int
     messages: int
     bytes: int
+    uncounted_entries: int | None
 
 
 def preview_dump(reader: EntryReader, topics: Sequence[Topic], options: DumpOptions) -> DumpSize:
@@ -277,4 +280,4 @@ def preview_dump(reader: EntryReader, topics: Sequence[Topic], options: DumpOpti
     total = Extent()
     for topic in topics:
         total += extent_of(reader.txn, topic, [window_ranks(topic, options.window)])
-    return DumpSize(len(topics), total.entries, total.messages, total.bytes)
+    return DumpSize(len(topics), total.entries, total.messages, total.bytes, total.uncounted_entries)

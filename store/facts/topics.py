@@ -285,6 +285,12 @@ class SubscriptionFacts:
         return counted - contents.markers - contents.parts
 
     @fact
+    def uncounted_entries(self) -> int | None:
+        """How many entries of its backlog are not here, whose messages nobody can count; None for none."""
+        contents = known(self.contents)
+        return self.backlog.uncounted_entries if contents is None or contents.messages is None else None
+
+    @fact
     def may_look_at_edges(self) -> bool:
         """Whether the entries at the ends of its backlog may be read: consumers wait for messages there, and not too many were read."""
         if not self.of.budget.has_edges or not self.is_consumed or self.of.topic.name.is_system:

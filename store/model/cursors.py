@@ -445,14 +445,21 @@ def _packed(starts: list[int], ends: list[int]) -> Intervals:
 
 
 class Extent(Answer, frozen=True):
-    """Entries, messages (batches count their messages; an entry whose bytes are lost counts one) and payload bytes."""
+    """Entries, messages (batches count theirs) and payload bytes. ``uncounted_entries``: those whose bytes are not here, so that nobody
+    knows their messages and sizes; None for none: with some of them there are more messages and bytes than these."""
+
+    JSON_OPTIONAL = ("uncounted_entries",)
 
     entries: int = 0
     messages: int = 0
     bytes: int = 0
+    uncounted_entries: int | None = None
 
     def __add__(self, other: Extent) -> Extent:
-        return Extent(self.entries + other.entries, self.messages + other.messages, self.bytes + other.bytes)
+        uncounted = (self.uncounted_entries or 0) + (other.uncounted_entries or 0)
+        return Extent(
+            self.entries + other.entries, self.messages + other.messages, self.bytes + other.bytes, uncounted or None
+        )
 
 
 def pending_intervals(topic: Topic, state: CursorState, ranges: Intervals | None = None) -> Intervals:
@@ -506,7 +513,7 @@ def extent_of(txn: Txn, topic: Topic, intervals: Iterable[tuple[int, int]]) -> E
     """Return how much lies in ``intervals`` of ``topic``, ascending and disjoint; reads index rows only."""
     found = intervals if isinstance(intervals, RankColumns) else _of_columns(*_columns(tuple(intervals)))
     starts, ends = _columns(found)
-    entries, messages, size_bytes = sum(ends) - sum(starts), 0, 0
+    entries, seen, messages, size_bytes = sum(ends) - sum(starts), 0, 0, 0
     low, start = 0, starts[0] if starts else 0
     while low < len(starts):
         index = bisect_right(topic.ranks, start) - 1
@@ -515,11 +522,11 @@ def extent_of(txn: Txn, topic: Topic, intervals: Iterable[tuple[int, int]]) -> E
         here = starts[low:high], ends[low:high]
         here[0][0], here[1][-1] = start, min(here[1][-1], end)
         counted = _ledger_extent(txn, topic, topic.ids[index], before, *here)
-        messages, size_bytes = messages + counted[0], size_bytes + counted[1]
+        seen, messages, size_bytes = seen + counted[0], messages + counted[1], size_bytes + counted[2]
         low, start = high, starts[high] if high < len(starts) else 0
         if ends[high - 1] > end:  # it goes on in the next ledger
             low, start = high - 1, end
-    return Extent(entries, messages, size_bytes)
+    return Extent(entries, messages, size_bytes, entries - seen or None)
 
 
 def iter_ledger_parts(topic: Topic, start: int, end: int) -> Iterable[tuple[int, int, int]]:
@@ -553,17 +560,16 @@ def _joined(blocks: Iterable[Block]) -> Iterator[Block]:
 
 def _ledger_extent(
     txn: Txn, topic: Topic, ledger_id: int, before: int, firsts: list[int], ends: list[int]
-) -> tuple[int, int]:
-    """Return messages and bytes of the entries of a ledger, which ``before`` others precede, from each of the ranks ``firsts`` to ``ends``
-    (excluded)."""
-    entries = sum(ends) - sum(firsts)
+) -> tuple[int, int, int]:
+    """Return how many of the entries of a ledger, which ``before`` others precede, from each of the ranks ``firsts`` to ``ends`` (excluded)
+    are here, and their messages and bytes; of a ledger of which nothing is, the bytes that the topic's list says of all of it."""
     sums = find_sums(txn, ledger_id)
     if sums is None:
         ledger = topic.ledger(ledger_id)
-        whole = ledger is not None and entries == ledger.entries
-        return entries, ledger.size_bytes if ledger is not None and whole else 0
+        whole = ledger is not None and sum(ends) - sum(firsts) == ledger.entries
+        return 0, 0, ledger.size_bytes if ledger is not None and whole else 0
     if len(firsts) == 1 and firsts[0] - before <= sums.first_entry and ends[0] - before > sums.last_entry:
-        return sums.messages + entries - sums.entries, sums.payload_bytes
+        return sums.entries, sums.messages, sums.payload_bytes
     here, messages, size_bytes = 0, 0, 0
     done = 0
     found_blocks = iter_blocks_of(txn, ledger_id, firsts[0] - before, ends[-1] - before - 1)
@@ -588,4 +594,4 @@ def _ledger_extent(
             else sum(sum(counts[low:high]) for low, high in zip(lows, highs, strict=True))
         )
         size_bytes += block.payload_between(lows, highs, found)
-    return messages + entries - here, size_bytes
+    return here, messages, size_bytes

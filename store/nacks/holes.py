@@ -98,6 +98,7 @@ class TopicNacks(Answer, frozen=True):
 
     entries: int
     messages: int
+    uncounted_entries: int | None
     entries_per_second: float | None
     entries_per_ledger: int
     holes: int
@@ -108,8 +109,9 @@ class TopicNacks(Answer, frozen=True):
 
     @property
     def batch_size(self) -> int:
-        """Messages an entry, rounded."""
-        return max(1, round(self.messages / self.entries)) if self.entries else 1
+        """Messages an entry, rounded, by the entries that are here."""
+        seen = self.entries - (self.uncounted_entries or 0)
+        return max(1, round(self.messages / seen)) if seen else 1
 
     @property
     def nacked_entries_per_second(self) -> float | None:
@@ -121,9 +123,9 @@ def read_topic_nacks(txn: Txn, topic: Topic, cursor: Cursor | None) -> TopicNack
     """Return what a topic and the holes of a cursor say; raises InvalidValue for a topic without an indexed entry that has a time."""
     from pulsar_admin.store.model.cursors import extent_of
 
-    whole = ((0, topic.number_of_entries),)
+    extent = extent_of(txn, topic, ((0, topic.number_of_entries),))
     holes = hole_intervals(topic, cursor.state) if cursor is not None else ()
-    all_columns = _columns(txn, topic, whole)
+    all_columns = _columns(txn, topic, ((0, topic.number_of_entries),))
     if not len(all_columns[2]):
         raise InvalidValue(
             f"{topic.name} has no entry with a time, so no rate can be computed",
@@ -146,7 +148,8 @@ def read_topic_nacks(txn: Txn, topic: Topic, cursor: Cursor | None) -> TopicNack
     span_ms = int(kept[-1] - kept[0])
     return TopicNacks(
         entries=topic.number_of_entries,
-        messages=extent_of(txn, topic, whole).messages,
+        messages=extent.messages,
+        uncounted_entries=extent.uncounted_entries,
         entries_per_second=(len(kept) - 1) * 1000 / span_ms if span_ms > 0 else None,
         entries_per_ledger=max(ledger.entries for ledger in topic.ledgers),
         holes=count,

@@ -22,10 +22,7 @@ class BacklogAnalysis(Answer, frozen=True):
     Filters are a broker's: here every entry is accepted.
     """
 
-    JSON_OPTIONAL = (
-        "first_message_id",
-        "last_message_id",
-    )
+    JSON_OPTIONAL = ("first_message_id", "last_message_id", "uncounted_entries")
 
     entries: int
     messages: int
@@ -38,12 +35,13 @@ class BacklogAnalysis(Answer, frozen=True):
     aborted: bool
     first_message_id: str | None
     last_message_id: str | None
+    uncounted_entries: int | None = None
 
 
 def analyze_backlog(txn: Txn, topic: Topic, state: CursorState, start: Position | None = None) -> BacklogAnalysis:
     """Count the entries not yet deleted after the mark-delete, or from ``start`` on, even when that lies before it.
 
-    An entry whose bytes are lost counts as one message.
+    Entries whose bytes are not here are ``uncounted_entries``: their messages are in no sum.
     """
     intervals = scanned_intervals(topic, state, start)
     extent = cursors.extent_of(txn, topic, intervals)
@@ -59,6 +57,7 @@ def analyze_backlog(txn: Txn, topic: Topic, state: CursorState, start: Position 
         aborted=False,
         first_message_id=str(topic.at_rank(intervals[0][0])) if intervals else None,
         last_message_id=str(topic.at_rank(intervals[-1][1] - 1)) if intervals else None,
+        uncounted_entries=extent.uncounted_entries,
     )
 
 

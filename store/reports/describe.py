@@ -56,16 +56,19 @@ class SchemaFacts(Answer, frozen=True):
 
 class TopicDescription(Answer, frozen=True):
     """A topic or one partition. ``policies``: what the namespace or the topic sets, all else is a broker's default; None where
-    they cannot be read.
+    they cannot be read. ``uncounted_entries``: entries that are not here, whose messages are in no sum; None for none.
 
     ``first_publish_ms`` and ``last_publish_ms``: the smallest and largest of its messages. ``schema``, ``compaction``: None without.
     """
+
+    JSON_OPTIONAL = ("uncounted_entries",)
 
     topic: TopicName
     created_ms: int
     state: str
     entries: int
     messages: int
+    uncounted_entries: int | None
     size_bytes: int
     last_confirmed: Position
     first_publish_ms: int | None
@@ -111,13 +114,14 @@ def describe_topic(reader: EntryReader, name: TopicName, asked: Asked, problems:
     except StoreError as error:
         problems.append(error)
     is_quick = asked.delayed_ms is None
-    messages = (extent_of(reader.txn, topic, whole) if is_quick else extent_of_messages(reader, topic, whole)).messages
+    extent = extent_of(reader.txn, topic, whole) if is_quick else extent_of_messages(reader, topic, whole)
     return TopicDescription(
         topic=topic.name,
         created_ms=topic.stat.created_ms,
         state="open" if topic.managed.terminated is None else "terminated",
         entries=topic.number_of_entries,
-        messages=messages,
+        messages=extent.messages,
+        uncounted_entries=extent.uncounted_entries,
         size_bytes=topic.total_size_bytes,
         last_confirmed=topic.last_confirmed,
         first_publish_ms=min(

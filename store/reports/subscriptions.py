@@ -54,6 +54,7 @@ class SubscriptionFacts(Answer, frozen=True):
     """One subscription of one topic or partition.
 
     ``stored_mark_delete``: the stored position, if that is ahead of the topic: a broker then starts at ``mark_delete``, the topic's end.
+    ``uncounted_entries``: those of the backlog that are not here, whose messages are not in ``backlog_messages``; None for none.
     ``oldest_position``: the first entry that is not acknowledged, None without a backlog; ``oldest_publish_ms``: None where it was not
     asked for or cannot be read. ``ack_ranges``: ranges acknowledged behind the mark-delete as the cursor stores them (upstream's
     nonContiguousDeletedMessagesRanges), ``acknowledged_entries`` in them; ``ack_holes``: gaps in front of them, ``hole_entries`` in
@@ -61,7 +62,7 @@ class SubscriptionFacts(Answer, frozen=True):
     was not asked for, or what says whether delays are enabled cannot be read.
     """
 
-    JSON_OPTIONAL = ("stored_mark_delete",)
+    JSON_OPTIONAL = ("stored_mark_delete", "uncounted_entries")
 
     topic: TopicName
     subscription: str
@@ -70,6 +71,7 @@ class SubscriptionFacts(Answer, frozen=True):
     backlog_entries: int
     backlog_bytes: int
     backlog_messages: int | None
+    uncounted_entries: int | None
     oldest_position: Position | None
     oldest_publish_ms: int | None = field(name="oldestPublishTime")
     ack_ranges: int
@@ -195,6 +197,7 @@ def _facts_of(facts: Facts, asked: Asked, fail: Callable[[StoreError], None]) ->
         backlog_entries=facts.pending_entries,
         backlog_bytes=backlog_size_bytes(facts.of.topic, cursor.mark_delete),
         backlog_messages=facts.messages if asked.messages else None,
+        uncounted_entries=facts.uncounted_entries if asked.messages else None,
         oldest_position=facts.oldest,
         oldest_publish_ms=_publish_ms(facts) if asked.oldest else None,
         ack_ranges=len(cursor.state.ranges),

@@ -20,7 +20,7 @@ from pulsar_admin.store.rules.rule import Evidence, Rule
 from pulsar_admin.store.rules.transactions import TRANSACTION_RULES
 from pulsar_admin.store.rules.words import forced_reset
 from pulsar_admin.store.timespec import format_age_ms, shown_time, shown_with_age
-from pulsar_admin.store.wording import counted, listed, plural
+from pulsar_admin.store.wording import counted, counted_messages, listed, plural
 
 if TYPE_CHECKING:
     from pulsar_admin.store.facts.next_message import NextMessage
@@ -460,9 +460,10 @@ def _ttl_overdue(facts: SubscriptionFacts) -> Iterator[Evidence]:
     if overdue is None or ttl is None or not overdue.extent.entries:
         return
     extent = overdue.extent
+    messages = counted_messages(extent.messages, extent.uncounted_entries)
     yield Evidence(
         facts.where,
-        f"{_named(ttl)} is over for {_entries(extent.entries)} ({counted(extent.messages, 'message')}), through {overdue.through}. A "
+        f"{_named(ttl)} is over for {_entries(extent.entries)} ({messages}), through {overdue.through}. A "
         "broker drops them when it has the topic loaded, within messageExpiryCheckIntervalInMinutes (5).",
         {**_ttl_values(facts, ttl), "messages": extent.messages, "through": str(overdue.through)},
     )

@@ -45,7 +45,7 @@ def is_few(extent: Extent, limit: int | None) -> bool:
     """Whether an extent, or at most ``limit`` messages from its beginning, is so small that it is read one by one."""
     if limit is not None and limit <= SMALL_MESSAGES:
         return True
-    return extent.messages <= SMALL_MESSAGES and extent.bytes <= SMALL_BYTES
+    return extent.entries <= SMALL_MESSAGES and extent.messages <= SMALL_MESSAGES and extent.bytes <= SMALL_BYTES
 
 
 def _is_small_timed(txn: Txn, topic: Topic, window: Window, limit: int | None) -> bool:
