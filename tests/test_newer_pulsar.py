@@ -82,6 +82,14 @@ def test_no_ledger_of_a_segment_is_deleted_or_forgotten(ledger: int, cli: Cli) -
         assert (refused.exit_code, "segment://acme/n/" in refused.stderr) == (3, True)
 
 
+@pytest.mark.parametrize("name", [WORLD, "five"])
+def test_no_tree_of_a_5_0_1_is_unknown(name: str, cli: Cli) -> None:
+    """So nothing has to be accepted. ``tests/test_packages.py`` has one on ZooKeeper, with packages."""
+    path = imported(name, "clean")
+    assert cli("--store", path, "store", "info", "-o", "json").json["unknownTrees"] == []
+    assert cli("--store", path, "store", "recover", "--level", "A", "--dry-run").exit_code == 0
+
+
 @pytest.mark.parametrize(
     "node", ["/topics/acme/n/scal/tails/0", "/topics/acme/n/scal/segments/0/tail", "/txn/tail/1", "/txn-op/1_2/0"]
 )

@@ -346,6 +346,89 @@ def test_a_damaged_record_is_told(
         assert cli("--store", path, *row["mend"].split()[1:]).exit_code in (0, 1), row["mend"]
 
 
+def edited(path: str, value: object) -> Callable[[Record], None]:
+    """Return what puts VALUE into a record at a path such as ``segments/3/state``."""
+    *parts, last = path.split("/")
+
+    def edit(record: Record) -> None:
+        for part in parts:
+            record = record[part]
+        record[last] = value
+
+    return edit
+
+
+EDITED = (
+    *(("epoch", value) for value in (0, -7, 2**63 - 1, 2**64, "2", None)),
+    *(("nextSegmentId", value) for value in (0, 10**30)),
+    *(("segments", value) for value in ({}, None, [])),
+    *(("segments/3", value) for value in (None, {}, 5)),
+    *(("segments/3/segmentId", value) for value in ("3", -1, 4)),
+    *(
+        ("segments/3/hashRange", value)
+        for value in ({"start": 32768, "end": 65535}, {"start": 5, "end": 1}, {"start": 0.5, "end": 7})
+    ),
+    *(("segments/3/state", value) for value in ("DRAINING", None, "SEALED")),
+    *(("segments/3/parentIds", value) for value in ([3], ["2"], {"a": 1}, [2, 2], [4])),
+    *(("segments/3/createdAtEpoch", value) for value in (0, 9, -1)),
+    *(
+        ("segments/0/legacyTopicName", value)
+        for value in ("persistent://public/default/nothing", "%%%", "topic://acme/n/scal")
+    ),
+    *(("properties", value) for value in ({"a": 1}, {"\ud800": "\x1b[31m"})),
+    ("deleted", True),
+    ("aNewKey", {"a": [1, "x"]}),
+)
+"""Of records: epochs that run backwards, ranges twice, circles, ledgers twice, and values that are none."""
+ASKED = [
+    words.split()
+    for words in f"""scalable-topics get-metadata acme/n/scal
+scalable-topics stats {TOPIC}
+topics list acme/n
+topics stats {TOPIC}
+topics stats-internal {TOPIC}
+topics describe {TOPIC}
+topics describe segment://acme/n/scal/0000-7fff-3
+topics read {TOPIC}
+topics find-by-time {TOPIC} --time @1795697219805
+topics subscriptions {TOPIC} --table
+topics why {TOPIC} -s q1
+topics reset-cursor {TOPIC} -s q1 -m earliest --dry-run
+topics reset-cursor {TOPIC} -s q1 -t @1795697219805 --dry-run
+topics expire {TOPIC} -s q1 -t 1 --dry-run
+scalable-topics seek {TOPIC} -s q1 -t 1h --dry-run
+scalable-topics delete {TOPIC} --force --dry-run
+overview
+metrics
+doctor
+doctor --html PAGE
+store check
+sql select+count(*)+n+from+"{TOPIC}\"""".splitlines()
+]
+
+
+@pytest.mark.deep
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize(
+    ("where", "value"), EDITED, ids=[f"{where}-{value}"[:40].encode("ascii", "replace") for where, value in EDITED]
+)
+def test_every_command_answers_or_says_why_not(where: str, value: object, cli: Cli, tmp_path: Path) -> None:
+    path = copied(WORLD, "clean", tmp_path)
+    record = json.loads(nodes_of(path)[NODE])
+    edited(where, value)(record)
+    put_node(path, NODE, json.dumps(record).encode())
+    before = nodes_of(path)
+    for words in ASKED:
+        said = cli(
+            "--store", path, *(word.replace("PAGE", str(tmp_path / "page.html")).replace("+", " ") for word in words)
+        )
+        assert said.exit_code in (0, 1, 3, 5, 6, 7), words
+        assert "Traceback" not in said.stderr + said.stdout, words
+        assert said.exit_code < 2 or said.stderr, words
+        assert said.stderr.count("error: ") <= 1, words
+    assert nodes_of(path) == before
+
+
 @pytest.mark.usefixtures("damages_stores")
 def test_segments_and_cursors_that_are_gone_are_told(cli: Cli, tmp_path: Path) -> None:
     path = copied(WORLD, "clean", tmp_path)
