@@ -234,6 +234,8 @@ def test_a_bookie_that_runs_and_one_with_a_directory_missing_are_refused(tmp_pat
     )
     lost = cli("--store", store, "store", "salvage", "--bookie-conf", conf, "--dry-run", "-o", "json").json["cookies"]
     assert lost == [f"{index}/current/VERSION"]
+    assert cli("--store", store, "store", "salvage", "--bookie-conf", conf, "--yes").exit_code == 0
+    assert (index / "current" / "VERSION").read_bytes() == data
     shutil.rmtree(index)
     (index / "current").mkdir(parents=True)
     unmounted = cli("--store", store, "store", "salvage", "--bookie-conf", conf, "--dry-run")

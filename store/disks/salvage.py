@@ -43,7 +43,7 @@ from pulsar_admin.store.disks.rows import (
     read_old_locations,
 )
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, Refused, StalePlan, Unsupported
-from pulsar_admin.store.files import create_file, cut_file, open_file, remove_file
+from pulsar_admin.store.files import create_file, cut_file, open_file, read_file, remove_file
 from pulsar_admin.store.scan.files import LedgerDigests
 from pulsar_admin.store.sources.bookies import find_strangers, read_bookie_directory
 from pulsar_admin.store.sources.locations_writer import Locations
@@ -455,8 +455,11 @@ def apply_salvage(store: Store, plan: SalvagePlan) -> SalvageReport:
         return plan.report(dry_run=False)
     with ExitStack() as locks:
         # The locks of all indexes and databases are taken, and what an interrupted salvage left in them is finished.
-        for part in plan.storages:
-            locks.enter_context(switching.hold(part.storage.index))
+        cookie = next(path for path in plan.bookie.directories if (path / COOKIE_FILE).is_file())
+        lost = {path.parent for path in plan.cookies}
+        indexes = (part.storage.index for part in plan.storages)
+        for index in dict.fromkeys(cookie if index in lost else index for index in indexes):
+            locks.enter_context(switching.hold(index))
         for database in _databases(plan):
             # A database that is gone has no lock of its own; the index directory is held for it.
             if (database / "CURRENT").is_file():
@@ -487,10 +490,9 @@ def apply_salvage(store: Store, plan: SalvagePlan) -> SalvageReport:
         # Last: what the cut takes off a journal is in entry logs by now.
         plan.kept.extend(_cut(stop) for stop in plan.journals.stops)
         plan.kept.extend(map(switching.put_aside, plan.journals.marks))
-        cookie = next(file for path in plan.bookie.directories if (file := path / COOKIE_FILE).is_file())
-        for path in plan.cookies:
-            with create_file(path, like=cookie.stat()) as out:
-                out.write(cookie.read_bytes())
+        for path in plan.cookies:  # the very last: without it the bookie does not start
+            with create_file(path, like=(cookie / COOKIE_FILE).stat()) as out:
+                out.write(read_file(cookie / COOKIE_FILE))
     return plan.report(dry_run=False)
 
 

@@ -43,6 +43,12 @@ _TXNS = 4096
 """Transactions that are kept of a ledger."""
 
 
+_NO_TOPICS: frozenset[str] = frozenset()
+_NO_POINTS: Mapping[int, tuple[int, int]] = {}
+_NO_TXNS: Mapping[tuple[int, int], frozenset[str]] = {}
+"""One for all: there may be millions of ledgers that say nothing of the kind."""
+
+
 class Producer(Struct, frozen=True, order=True):
     """Who sent messages: the name, and the cluster that they were replicated from ("": sent to this one)."""
 
@@ -122,6 +128,7 @@ def read_evidence(reader: EntryReader, ledger_ids: Iterable[int]) -> Iterator[Le
     wanted = sorted(set(ledger_ids))
     scan = EntryScan(reader, ((one, 0, LONG_MAX - 1) for one in wanted), heads=True)
     sums: dict[int, _LedgerSums] = {}
+    producers: dict[Producer, Producer] = {}
     done = 0
     if reader.engine is None:
         parts = ((places, None) for places in scan.groups())
@@ -133,7 +140,7 @@ def read_evidence(reader: EntryReader, ledger_ids: Iterable[int]) -> Iterator[Le
         )
         for part in sums_of_ledgers:
             for one in part:
-                sums.setdefault(one["ledger"], _LedgerSums()).add(one)
+                sums.setdefault(one["ledger"], _LedgerSums()).add(one, producers)
         reader.advance(places.bytes)
         last = int(places.ledger_ids[-1])
         while done < len(wanted) and wanted[done] < last:  # its entries are all read
@@ -325,8 +332,8 @@ class _LedgerSums(Struct):
     kinds: dict[str, list[Any]] | None = None  # Any: JSON; None: every entry so far is a message
     txns: dict[tuple[int, int], set[str]] = field(default_factory=dict)
 
-    def add(self, part: Json) -> None:
-        """Add the next batch."""
+    def add(self, part: Json, known: dict[Producer, Producer]) -> None:
+        """Add the next batch; of equal producers one is kept, which ``known`` has."""
         self.entries += part["entries"]
         self.framed += part["framed"]
         self.messages += part.get("messages", 0)
@@ -340,6 +347,7 @@ class _LedgerSums(Struct):
             self.index_first = part.get("index_first", -1)
         for name, replicated, *numbers in part.get("runs", ()):
             producer, run = Producer(name, replicated), ProducerRun(*numbers)
+            producer = known.setdefault(producer, producer)
             self.runs[producer] = _joined(self.runs[producer], run) if producer in self.runs else run
         self._add_txns(part.get("txns", ()))
         if "kinds" in part:
@@ -382,9 +390,9 @@ class _LedgerSums(Struct):
             broker_ms=self._pair("broker"),
             publish_ms=self._pair("publish"),
             schema_version=self.schema,
-            points=points,
-            topics=frozenset(said[1]),
-            txns={txn: frozenset(says) for txn, says in self.txns.items()},
+            points=points or _NO_POINTS,
+            topics=frozenset(said[1]) if said[1] else _NO_TOPICS,
+            txns={txn: frozenset(says) for txn, says in self.txns.items()} or _NO_TXNS,
         )
 
     def _pair(self, name: str) -> tuple[int, int] | None:

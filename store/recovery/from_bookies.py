@@ -65,7 +65,7 @@ from pulsar_admin.store.recovery.chains import (
     likely_cluster,
     name_of,
 )
-from pulsar_admin.store.recovery.closing import Closed, close_ledger
+from pulsar_admin.store.recovery.closing import close_ledger
 from pulsar_admin.store.recovery.evidence import (
     COMPACTED,
     CURSOR,
@@ -150,6 +150,7 @@ def plan_from_bookies(sources: from_ledgers.Sources, named: NamedLedgers) -> Pla
     work = _MadeOfBookies(sources, named=named)
     claims = work.claims()
     work.close_ledgers(claims)
+    del claims
     plan = from_ledgers.plan_from_ledgers(sources, work.survey)
     made = {step.key for step in plan.steps}
     cluster_steps = (
@@ -167,11 +168,12 @@ def plan_from_bookies(sources: from_ledgers.Sources, named: NamedLedgers) -> Pla
 
 
 class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
-    """The metadata rebuilt so far."""
+    """The metadata rebuilt so far. ``missing``: ledger → entries before its end that no bookie has; ``behind``: entries after ends."""
 
     named: NamedLedgers
     survey: from_ledgers.LedgerSurvey = field(default_factory=from_ledgers.LedgerSurvey)
-    closed: dict[int, Closed] = field(default_factory=dict)
+    missing: dict[int, int] = field(default_factory=dict)
+    behind: int = 0
     groups: dict[TopicName, LedgerGroup] = field(default_factory=dict)
     coordinators: int = 0
 
@@ -182,8 +184,7 @@ class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
             name = self.named.name_of(group)
             self.groups[name] = group
             self.survey.data[name] = sorted({*self.survey.data.get(name, ()), *group.ledger_ids})
-            for ledger in group.ledger_ids:
-                claims[ledger] = topic_claims(name)
+            claims |= dict.fromkeys(group.ledger_ids, topic_claims(name))
             if group.kind == TRANSACTIONS:
                 most = {most for ledger in group.ledger_ids for most, _ in self.named.evidence[ledger].txns}
                 self.coordinators = max(self.coordinators, *(one + 1 for one in most))
@@ -208,8 +209,11 @@ class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
         """Give every ledger metadata: a bookie deletes the entries of one that has none."""
         for ledger_id in self.named.evidence:
             custom = {**APPLICATION, **claims[ledger_id]} if ledger_id in claims else {}
-            closed = self.closed[ledger_id] = close_ledger(self.sources.reader, ledger_id, custom)
-            self.survey.closed[ledger_id] = closed.metadata
+            closed = close_ledger(self.sources.reader, ledger_id, custom)
+            end = closed.metadata.last_entry_id, closed.metadata.length
+            self.survey.closed[ledger_id] = from_ledgers.ClosedEnd(*end)
+            self.missing.update({ledger_id: closed.missing} if closed.missing else {})
+            self.behind += closed.behind
             self.put(ledger_path(ledger_id), encode_ledger_metadata(closed.metadata))
         for ledger_id, one in self.named.evidence.items():
             if ledger_id not in claims:
@@ -228,7 +232,7 @@ class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
         joins = [join for join in self.named.chains.joins if join.ledger_id in mine]
         naming = self.named.names.get(group)
         named = naming.witnesses if naming is not None and str(naming.topic) == part.topic else ()
-        lost = {str(one): closed.missing for one in group.ledger_ids if (closed := self.closed[one]).missing}
+        lost = {str(one): self.missing[one] for one in group.ledger_ids if one in self.missing}
         more: dict[str, Any] = {"missing": lost} if lost else {}  # Any: JSON
         told = {
             "witness": list(named) or ["the operator" if group.topic else "nothing names it"],
@@ -250,13 +254,12 @@ class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
                 f"{counted(probable, 'join')} with one witness {plural(probable, 'is', 'are')} left apart: the column probablyWith of the"
                 " file of names has them, --probable makes them"
             )
-        lost = sum(one.missing for one in self.closed.values())
-        behind = sum(one.behind for one in self.closed.values())
+        lost = sum(self.missing.values())
         if lost:
             yield f"{counted(lost, 'entry', 'entries')} before the ends of ledgers are on no bookie of this store"
-        if behind:
+        if self.behind:
             yield (
-                f"{counted(behind, 'entry', 'entries')} come after a gap, where BookKeeper's recovery ends a ledger: no client will"
+                f"{counted(self.behind, 'entry', 'entries')} come after a gap, where BookKeeper's recovery ends a ledger: no client will"
                 " read them"
             )
         yield from self._collected_notes()

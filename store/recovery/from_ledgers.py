@@ -134,6 +134,13 @@ class BucketClaim(NamedTuple):
     key: str
 
 
+class ClosedEnd(NamedTuple):
+    """Where a closed ledger ends."""
+
+    last_entry_id: int
+    length: int
+
+
 class LedgerSurvey(Struct):
     """The ledgers of the metadata by their claims (custom metadata), ids ascending. ``silent``: those without claims that we know."""
 
@@ -147,8 +154,8 @@ class LedgerSurvey(Struct):
     """Nodes that cannot be decoded: path → why. Nothing is made of them, and nothing that they name is touched."""
     left_out: list[str] = field(default_factory=list)
     """What is not made although it is lost, as sentences."""
-    closed: dict[int, LedgerMetadata] = field(default_factory=dict)
-    """Metadata planned with the topics, for ledgers of which the store has none."""
+    closed: dict[int, ClosedEnd] = field(default_factory=dict)
+    """Where ledgers end of which the store has no metadata, and the plan has."""
 
     def add(self, ledger_id: int, metadata: LedgerMetadata) -> None:
         """Note the claims of a ledger."""
