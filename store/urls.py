@@ -174,6 +174,15 @@ def read_at(opened: Opened, length: int, offset: int) -> bytes:
     return raw
 
 
+def read_into(opened: Opened, data: memoryview, offset: int) -> int:
+    """Fill memory as ``read_at`` reads, what is of a file without a copy; return how many bytes there were."""
+    if isinstance(opened, int):
+        return os.preadv(opened, [data], offset)
+    raw = read_at(opened, len(data), offset)
+    data[: len(raw)] = raw
+    return len(raw)
+
+
 def _read_range(url: str, length: int, offset: int) -> bytes:
     if length >= _BLOCK_BYTES:
         return _read(url, offset, length)

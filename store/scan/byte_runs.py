@@ -70,7 +70,7 @@ class PackedPlaces(Struct, frozen=True):
         at = 0
         for run, end, size in zip(runs.tolist(), ends.tolist(), sizes.tolist(), strict=True):
             _, _, entries, file_id, start, _, _ = run
-            data[end - size : end] = np.frombuffer(files.read(file_id, start, size), np.uint8)
+            files.read_into(memoryview(data)[end - size : end], file_id, start)
             found, stop, why = kernel.scan_log(data, end - size, end, 0, known, True, rows[at : at + entries])
             if (found, stop, why) != (entries, end, END):
                 return None

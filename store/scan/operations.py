@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -57,7 +58,7 @@ from pulsar_admin.store.scan.schemas import ENTRY_SCHEMA, FLAGS, INVERTED, MESSA
 from pulsar_admin.store.scan.sources import SliceSource, open_source
 from pulsar_admin.store.scan.typed_values import NEEDS, ValueColumns, Values, timestamps
 from pulsar_admin.store.timespec import MAX_TIME_MS
-from pulsar_admin.store.urls import Opened, close_bytes, is_url, open_bytes, read_at, read_bytes, shown_path
+from pulsar_admin.store.urls import Opened, close_bytes, is_url, open_bytes, read_at, read_bytes, read_into, shown_path
 
 Records = np.ndarray[Any, np.dtype[np.void]]
 _THERE = {"publish_ms": (kernel.UNFRAMED, 0), "broker_ms": (kernel.HAS_BROKER_TIME, kernel.HAS_BROKER_TIME)}
@@ -335,8 +336,12 @@ class _Bodies(EntryReader):
 
     def __init__(self, entries: EntryBatch) -> None:
         self._entries = entries
-        ids = zip(entries.ledger_ids.tolist(), entries.entry_ids.tolist(), strict=True)
-        self._rows = {position: row for row, position in enumerate(ids)}
+
+    @cached_property
+    def _rows(self) -> dict[tuple[int, int], int]:
+        """Position → row, made for a batch of which an entry is asked for: hardly any is."""
+        ids = zip(self._entries.ledger_ids.tolist(), self._entries.entry_ids.tolist(), strict=True)
+        return {position: row for row, position in enumerate(ids)}
 
     def offsets(self, batch: pa.RecordBatch) -> pa.Array:
         """Return the column ``offset`` of a batch of messages, which the ordinary reader does not fill."""
@@ -432,18 +437,31 @@ class PlainFiles:
 
     def read(self, file_id: int, offset: int, length: int) -> bytes:
         """Return ``length`` bytes at ``offset``; raises SourceChanged for a file that is gone or cut."""
+        with self._reading(file_id, offset, length) as (opened, found):
+            raw = read_at(opened, length, offset)
+            found.append(len(raw))
+        return raw
+
+    def read_into(self, data: memoryview, file_id: int, offset: int) -> None:
+        """Fill memory with the bytes at ``offset``; raises as ``read``."""
+        with self._reading(file_id, offset, len(data)) as (opened, found):
+            found.append(read_into(opened, data, offset))
+
+    @contextmanager
+    def _reading(self, file_id: int, offset: int, length: int) -> Iterator[tuple[Opened, list[int]]]:
+        """Give what is open, and a list that is told how many bytes were found."""
         path = self._paths[file_id]
+        found: list[int] = []
         try:
             if file_id not in self._open:
                 self._open[file_id] = open_bytes(path)
-            raw = read_at(self._open[file_id], length, offset)
+            yield self._open[file_id], found
         except FileNotFoundError as error:
             raise SourceChanged(f"{path} is gone", hint="restore the file", path=path) from error
         except OSError as error:
             raise EntryLogCorrupt(f"{path} @ {offset:#x}: {error.strerror}", path=path, offset=offset) from error
-        if len(raw) < length:
-            raise SourceChanged(f"{path} @ {offset:#x}: expected {length} bytes, found {len(raw)}", path=path)
-        return raw
+        if sum(found) < length:
+            raise SourceChanged(f"{path} @ {offset:#x}: expected {length} bytes, found {sum(found)}", path=path)
 
     def close(self) -> None:
         for opened in self._open.values():

@@ -20,6 +20,7 @@ from msgspec import Struct, field
 from pulsar_admin.store.engine.memory import slice_bytes
 from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.errors import NotWritable, SourceChanged, StoreError
+from pulsar_admin.store.kernels.compiled import METER
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan.byte_runs import PackedPlaces, pack_places
 from pulsar_admin.store.scan.entries import EntryScan
@@ -182,6 +183,7 @@ class ReduceEntries(Struct, frozen=True):
         from pulsar_admin.store.scan.operations import PlainFiles
 
         assert isinstance(piece, EntryBatches)
+        METER.expect(sum(batch.places.entries for batch in piece.batches))
         with closing(PlainFiles(piece.paths)) as files:
             for _, batches in groupby(piece.batches, lambda batch: batch.scan):
                 parts: list[Part] = []

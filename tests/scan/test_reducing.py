@@ -20,6 +20,7 @@ from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.scan.byte_runs import pack_places
 from pulsar_admin.store.scan.entries import EntryScan
+from pulsar_admin.store.scan.operations import PlainFiles
 from pulsar_admin.store.scan.places import Places, PlacesReader
 from pulsar_admin.store.search.skew import SkewOfTopics, SkewOptions, SumClocks, read_skew
 from tests.stores import imported
@@ -78,6 +79,11 @@ def _groups(path_of: str) -> Iterator[tuple[EntryScan, Places]]:
             yield from ((scan, places) for places in scan.groups())
 
 
+def _plain(scan: EntryScan, places: Places) -> PlainFiles:
+    """Return the files of places as executors have them."""
+    return PlainFiles({file_id: scan.reader.files.path_of(file_id) for file_id in set(places.files.tolist())})
+
+
 @pytest.mark.parametrize("cut", ["as they lie", "every other", "backwards"])
 def test_packed_places_are_read_as_places_are(cut: str) -> None:
     steps = {"as they lie": np.s_[:], "every other": np.s_[::2], "backwards": np.s_[::-1]}
@@ -86,7 +92,7 @@ def test_packed_places_are_read_as_places_are(cut: str) -> None:
         places = whole.take(steps[cut])
         packed = pickle.loads(pickle.dumps(pack_places(places, heads=True)))
         scattered.append(packed.is_scattered)
-        found = packed.read(scan.reader.files, heads=True, digests=None)
+        found = packed.read(_plain(scan, places), heads=True, digests=None)
         expected = PlacesReader(scan.reader.files, True, None).read_places(places)
         assert found is not None
         assert (found.rows == expected.rows).all()
@@ -103,6 +109,6 @@ def test_other_entries_than_the_packed_ones_are_not_given() -> None:
         for name, by in (("entry_ids", 1), ("ledger_ids", 1), ("offsets", 3)):
             wrong = places.take(np.s_[:])
             setattr(wrong, name, getattr(wrong, name) + getattr(wrong, name).dtype.type(by))
-            assert pack_places(wrong, heads=True).read(scan.reader.files, heads=True, digests=None) is None
+            assert pack_places(wrong, heads=True).read(_plain(scan, places), heads=True, digests=None) is None
         return
     pytest.fail("no entries")
