@@ -42,7 +42,9 @@ if TYPE_CHECKING:
 
 
 JOB_SLICES = 4  # results come a job at a time: few, so that progress moves
-JOBS_IN_FLIGHT = 16  # what waits on the driver, and what is lost when it is killed; on a large cluster more
+JOBS_IN_FLIGHT = (
+    16  # what waits on the driver, and what is lost when it is killed; on a large cluster more, of large answers fewer
+)
 WAITING_BYTES = 256 << 20  # of answers: so many jobs may be more
 _JOBS_MAX = 1024
 _CLUSTER_SLOTS = 16  # for so many at least slices are cut where the executors are not all known
@@ -191,9 +193,11 @@ class SparkEngine(Struct):
         most_bytes = WAITING_BYTES  # in the answer of a job
         try:
             while waiting or running:
-                # Two slices for each core, as executors come and go, while answers as large as the largest so far fit.
-                wanted = min(core_count(self.session) * 2 // JOB_SLICES, WAITING_BYTES // max(most_bytes, 1), _JOBS_MAX)
-                limit = max(wanted, JOBS_IN_FLIGHT)
+                # Two slices for each core, as executors come and go, while answers as large as the largest so far fit; a few more jobs
+                # where the answers of these are small.
+                cores, room = core_count(self.session), WAITING_BYTES // max(most_bytes, 1)
+                few = cores * 2 // JOB_SLICES + 2 if cores else JOBS_IN_FLIGHT
+                limit = max(min(few, room, _JOBS_MAX), min(max(few, room // 4), JOBS_IN_FLIGHT))
                 while waiting and len(running) < limit:
                     running.add(pool.submit(self._run_job, operation, waiting.popleft()))
                 wait_for(self.session, running)

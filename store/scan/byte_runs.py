@@ -70,7 +70,7 @@ class PackedPlaces(Struct, frozen=True):
         at = 0
         for run, end, size in zip(runs.tolist(), ends.tolist(), sizes.tolist(), strict=True):
             _, _, entries, file_id, start, _, _ = run
-            files.read_into(memoryview(data)[end - size : end], file_id, start)
+            files.read_into(data.data[end - size : end], file_id, start)
             found, stop, why = kernel.scan_log(data, end - size, end, 0, known, True, rows[at : at + entries])
             if (found, stop, why) != (entries, end, END):
                 return None
