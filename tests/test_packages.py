@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -77,6 +78,30 @@ def test_their_ledgers_are_theirs_and_no_tree_is_unknown(cli: Cli) -> None:
         refused = cli("--store", path, "ledgers", *words, *accepted)
         assert (refused.exit_code, f"{LARGE}/4.0.8" in refused.stderr) == (3, True)
     assert cli("--store", path, "ledgers", "delete", "0", "--force", *accepted).exit_code == 0
+
+
+def test_a_bundle_has_them_without_their_names(cli: Cli, tmp_path: Path) -> None:
+    path, there = imported_cluster("packages"), tmp_path / "there"
+    assert cli("--store", path, "store", "bundle", tmp_path / "b", "--names", tmp_path / "names.json").exit_code == 0
+    assert cli("--store", there, "store", "import", "bundle", tmp_path / "b", "-o", "json").json["sameFindings"] is True
+    kinds = [
+        {
+            row["ledgerId"]: [one["kind"] for one in row["owners"]]
+            for row in cli("--store", one, "ledgers", "list", "-o", "jsonl").json_lines
+        }
+        for one in (path, there)
+    ]
+    assert kinds[0] == kinds[1]
+    assert not {"large", "small", "empty"} & {*re.split("[/ ]", cli("--store", there, "ledgers", "list").stdout)}
+
+
+def test_a_damaged_segment_and_a_newer_one_are_told(cli: Cli, tmp_path: Path) -> None:
+    path = Path(shutil.copytree(imported_cluster("packages"), tmp_path / "store"))
+    where = f"{LARGE}/4.0.8/<default>/ledgers/logrecs_000000000000000001"
+    for value, code in ((b"5;x", "value-undecodable"), (b"6;5;1;2;3;1;0;0;0;0;0", "unknown-value")):
+        put_node(path, where, value)
+        found = {row["code"]: row["where"] for row in cli("--store", path, "doctor", "-o", "jsonl").json_lines}
+        assert found[code] == where
 
 
 @pytest.mark.parametrize("node", ["/pulsar/packages-tail", "/pulsar/migration-coordinator/tail"])

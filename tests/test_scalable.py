@@ -358,11 +358,15 @@ def edited(path: str, value: object) -> Callable[[Record], None]:
     return edit
 
 
-EDITED = (
+EDITED: tuple[tuple[str, object], ...] = (
     *(("epoch", value) for value in (0, -7, 2**63 - 1, 2**64, "2", None)),
     *(("nextSegmentId", value) for value in (0, 10**30)),
-    *(("segments", value) for value in ({}, None, [])),
-    *(("segments/3", value) for value in (None, {}, 5)),
+    ("segments", {}),
+    ("segments", None),
+    ("segments", []),
+    ("segments/3", None),
+    ("segments/3", {}),
+    ("segments/3", 5),
     *(("segments/3/segmentId", value) for value in ("3", -1, 4)),
     *(
         ("segments/3/hashRange", value)
@@ -409,9 +413,7 @@ sql select+count(*)+n+from+"{TOPIC}\"""".splitlines()
 
 @pytest.mark.deep
 @pytest.mark.usefixtures("damages_stores")
-@pytest.mark.parametrize(
-    ("where", "value"), EDITED, ids=[f"{where}-{value}"[:40].encode("ascii", "replace") for where, value in EDITED]
-)
+@pytest.mark.parametrize(("where", "value"), EDITED, ids=[ascii(f"{where}-{value}"[:40]) for where, value in EDITED])
 def test_every_command_answers_or_says_why_not(where: str, value: object, cli: Cli, tmp_path: Path) -> None:
     path = copied(WORLD, "clean", tmp_path)
     record = json.loads(nodes_of(path)[NODE])

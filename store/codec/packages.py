@@ -6,6 +6,7 @@ object before Pulsar 5.0 and JSON since.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from pulsar_admin.store.codec import compression
 from pulsar_admin.store.codec.policies import decode_json_object
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, Unsupported
 
+_SEGMENT_PATH = re.compile("(/pulsar/(?:functions|packages)/.+)/<[^/]*>/ledgers/[^/]+", re.DOTALL)
 _SEGMENT_VERSIONS = (4, 5)  # enveloped entries, before and after sequence ids
 _COMPLETED = (10, 11)  # fields of a segment that was closed
 _ENVELOPE, _RECORD = struct.Struct(">Biii"), struct.Struct(">qqi")
@@ -38,6 +40,12 @@ class LogSegment(NamedTuple):
             raise Unsupported(f"{where}: a DistributedLog of version {self.version}", where=where, found=self.version)
 
 
+def stream_of_path(path: str) -> str | None:
+    """Return the path of the stream of which the node at ``path`` is a segment, None for any other node."""
+    found = _SEGMENT_PATH.fullmatch(path)
+    return None if found is None else found[1]
+
+
 def decode_log_segment(value: bytes, where: str) -> LogSegment:
     """Return a decoded node of a segment; raises MetadataCorrupt."""
     try:
@@ -47,6 +55,12 @@ def decode_log_segment(value: bytes, where: str) -> LogSegment:
     if len(numbers) < 4:
         raise MetadataCorrupt(f"{where}: no segment of a DistributedLog", where=where, found=value[:64].hex())
     return LogSegment(numbers[5 if len(numbers) in _COMPLETED else 3], numbers[1], numbers[0] & 0xFF)
+
+
+def unknown_segment(value: bytes, where: str) -> tuple[str, ...]:
+    """Return nothing for a segment that can be read; raises as ``decode_log_segment`` and its ``check``."""
+    decode_log_segment(value, where).check(where)
+    return ()
 
 
 def iter_records(payload: bytes | memoryview, where: str) -> Iterator[bytes]:

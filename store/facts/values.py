@@ -203,7 +203,7 @@ def find_plain_nodes(txn: Txn, path: str) -> PlainNodes | None:
 # -- what is not known here -------------------------------------------------------------------------------------------
 
 
-_ROOTS = (b"/admin/", b"/ledgers/", b"/managed-ledgers/", b"/schemas/", b"/topics/")
+_ROOTS = (b"/admin/", b"/ledgers/", b"/managed-ledgers/", b"/pulsar/", b"/schemas/", b"/topics/")
 
 
 class UnknownValues(Struct, frozen=True):

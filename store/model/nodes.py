@@ -19,6 +19,7 @@ from pulsar_admin.store.codec.managedledger import (
     decode_managed_ledger,
     unknown_managed_ledger_fields,
 )
+from pulsar_admin.store.codec.packages import decode_log_segment, stream_of_path, unknown_segment
 from pulsar_admin.store.codec.policies import check_partitioned_topic, check_policies, decode_json_object
 from pulsar_admin.store.codec.scalable import decode_scalable_topic, unknown_scalable_keys
 from pulsar_admin.store.codec.schema import decode_schema_locator, unknown_locator_fields
@@ -184,6 +185,8 @@ def structure_of(path: str, value: bytes = b"") -> tuple[str, Decode] | None:
         return "LedgerMetadata", decode_ledger_metadata
     if value and path.startswith(f"{names.SCALABLE_TOPICS}/") and path.count("/") == _SCALABLE_DEPTH:
         return _SCALABLE
+    if path.startswith("/pulsar/") and stream_of_path(path) is not None:
+        return "LogSegmentMetadata", decode_log_segment
     for prefix, depth, name, decode in _BY_PREFIX:
         if path.startswith(prefix) and path.count("/", len(prefix)) >= depth - 1:
             is_tenant = name == "Policies" and path.count("/") == 3
@@ -260,6 +263,7 @@ _KEYS = {
 _KNOWN_KEYS = {name: frozenset(keys.split()) for name, keys in _KEYS.items()}
 _UNKNOWN: dict[str, Callable[[bytes, str], tuple[str, ...]]] = {
     "LedgerMetadata": unknown_ledger_fields,
+    "LogSegmentMetadata": unknown_segment,
     "ManagedCursorInfo": unknown_cursor_fields,
     "ManagedLedgerInfo": unknown_managed_ledger_fields,
     "ScalableTopicMetadata": unknown_scalable_keys,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from pulsar_admin.store.codec.cursor import decode_cursor_head, decode_cursor_ledger_id
 from pulsar_admin.store.codec.managedledger import decode_ledger_ids
-from pulsar_admin.store.codec.packages import decode_log_segment
+from pulsar_admin.store.codec.packages import decode_log_segment, stream_of_path
 from pulsar_admin.store.codec.schema import decode_schema_locator
 from pulsar_admin.store.codec.strict_values import parse_integer
 from pulsar_admin.store.db.blocks import ledger_key, ledger_of_key
@@ -217,9 +217,10 @@ def read_namings(path: str, value: bytes) -> list[Naming]:
         ids = [entry.position.ledger_id for entry in decode_schema_locator(value, path).index]
         return [Naming(OwnerKind.SCHEMA, "persistent://" + path.removeprefix("/schemas/"), "", ids)]
     if parts[1] == "pulsar":
-        if parts[-2] != "ledgers" or not parts[-3].startswith("<") or not value:
+        stream = stream_of_path(path)
+        if stream is None or not value:
             return []
-        return [Naming(OwnerKind.PACKAGE, "/".join(parts[:-3]), "", [decode_log_segment(value, path).ledger_id])]
+        return [Naming(OwnerKind.PACKAGE, stream, "", [decode_log_segment(value, path).ledger_id])]
     node = managed_node(path, value)
     if node is None:
         return []

@@ -58,6 +58,7 @@ from pulsar_admin.store.codec.ledgermetadata import (
     encode_ledger_metadata,
 )
 from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
+from pulsar_admin.store.codec.packages import decode_log_segment, stream_of_path
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.codec.scalable import decode_scalable_topic
 from pulsar_admin.store.codec.schema import IndexEntry, decode_schema_locator, encode_schema_locator
@@ -491,7 +492,8 @@ def _as_it_is(store_path: Path, log: LogFile) -> LogFile:
 
 UNDECODABLE = b"\xff\xff\xff"
 _ROOTS = re.compile(
-    "/(managed-ledgers|schemas|ledgers|admin/(policies|local-policies|partitioned-topics|clusters))(/.*)?|/topics/[^/]+/[^/]+/[^/]+",
+    "/(managed-ledgers|schemas|ledgers|admin/(policies|local-policies|partitioned-topics|clusters))(/.*)?|/topics/[^/]+/[^/]+/[^/]+"
+    "|/pulsar/(functions|packages)/.+/<default>/ledgers/(logrecs|inprogress)_[0-9a-f_]{1,60}",
     re.DOTALL,
 )
 _LEDGERS = re.compile(
@@ -522,10 +524,13 @@ def _bundled_path(path: str, names: Pseudonyms) -> str | None:
         return f"{COOKIES}/" + names.whole(path.removeprefix(f"{COOKIES}/"))
     if path == "/ledgers" or path.startswith("/ledgers/"):
         return path if path == _LAYOUT or _LEDGERS.fullmatch(path) else None
+    stream = stream_of_path(path)
+    if stream is not None:
+        return f"{_bundled_path(stream, names)}{path.removeprefix(stream)}"
     root, _, rest = path.removeprefix("/").partition("/")
     if unknown_tree_of(path) and root not in WRITERS:
         root = names.component(root)
-    if root == "admin":
+    if root in ("admin", "pulsar"):
         below, _, rest = rest.partition("/")
         root = f"{root}/{below}"
     return f"/{root}/{names.path(rest)}" if rest else f"/{root}"
@@ -652,11 +657,19 @@ def _scalable_topic(node: Node, names: Pseudonyms) -> bytes:
 
 
 _LEGACY = "legacyTopicName"
+
+
+def _log_segment(node: Node, _: Pseudonyms) -> bytes:
+    decode_log_segment(node.value, node.path)  # numbers alone
+    return node.value
+
+
 _MAKERS = {
     "ManagedLedgerInfo": _managed_ledger,
     "ManagedCursorInfo": _cursor,
     "LedgerMetadata": _ledger,
     "ScalableTopicMetadata": _scalable_topic,
+    "LogSegmentMetadata": _log_segment,
     "SchemaLocator": _schema,
     "Cookie": _cookie,
 }
