@@ -111,7 +111,8 @@ def one_line(record: Any) -> str:  # Any: a Struct, or a named tuple of what the
     else:
         names, defaults = record.__struct_fields__, record.__struct_defaults__
         usual = dict(zip(reversed(names), reversed(defaults)))  # the last fields have defaults  # noqa: B905
-    public = public_fields(record)
+    optional = getattr(record, "JSON_OPTIONAL", ())
+    public = {key: value for key, value in public_fields(record).items() if value is not None or key not in optional}
     fields = {name: getattr(record, name) for name in getattr(record, "SHOWN", public)}
     return line_of(type(record).__name__, fields, usual, is_whole=len(fields) == len(public))
 
