@@ -20,7 +20,7 @@ from pulsar_admin.store.facts.topics import is_on_time
 from pulsar_admin.store.facts.unclosed import last_write_ms
 from pulsar_admin.store.facts.values import find_plain_nodes
 from pulsar_admin.store.model.coverage import look_at_ledgers_one_by_one
-from pulsar_admin.store.model.cursors import is_subscription
+from pulsar_admin.store.model.cursors import is_consumed, is_subscription
 from pulsar_admin.store.model.ledgers import find_sums, find_whole
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import (
@@ -41,7 +41,7 @@ PART_TOPICS = 20_000
 
 
 class Quiet(NamedTuple):
-    """A topic that needs no look, unless it ``has_backlog`` and entries of that may still be read.
+    """A topic that needs no look, unless it ``has_backlog``, of a subscription, and entries of that may still be read.
 
     Whether its last ledger is open, and if so, the time of the last write that is here, 0 where none is known.
     """
@@ -118,11 +118,15 @@ class QuietTopics:
             opened_ms = closed_ms or opened_ms
         if any(cursor.position > end for cursor in cursors) or not _pin_nothing(spans, cursors):
             return None
-        has_backlog = any(cursor.position < end for cursor in cursors)
-        if has_backlog and self._expires:
+        behind = [name for name, cursor in nodes.cursors if cursor.position < end]
+        if behind and self._expires:
             return None
         is_written = is_open and self._now_ms is not None
-        return Quiet(is_open, last_write_ms(find_sums(self._txn, spans[-1][0])) if is_written else 0, has_backlog)
+        return Quiet(
+            is_open,
+            last_write_ms(find_sums(self._txn, spans[-1][0])) if is_written else 0,
+            any(map(is_consumed, behind)),
+        )
 
     def _is_quiet(self, local: str, cursor: str) -> bool:
         """Whether nothing but its position is to be said of a topic's cursor: a subscription's, with no pending acks."""

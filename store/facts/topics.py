@@ -59,7 +59,14 @@ from pulsar_admin.store.model.nodes import iter_other_cursors
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, may_be_broken
 from pulsar_admin.store.model.transactions import Buffer, OpenTransaction, read_buffer, read_pending_acks
-from pulsar_admin.store.names import PENDING_ACK_SUFFIX, PERSISTENT, SEGMENT, TRANSACTION_LOG_PREFIX, Position
+from pulsar_admin.store.names import (
+    PENDING_ACK_SUFFIX,
+    PERSISTENT,
+    SEGMENT,
+    TRANSACTION_LOG_PREFIX,
+    Position,
+    TopicName,
+)
 from pulsar_admin.store.policies.in_force import MessageTtl, PoliciesInForce, find_delivery, may_delay, read_in_force
 from pulsar_admin.store.policies.quotas import QuotaState, iter_quota_states
 from pulsar_admin.store.policies.table import POLICIES
@@ -267,7 +274,7 @@ class SubscriptionFacts:
         of = self.of
         if not of.budget.unlimited and not may_be_markers(of.reader, of.topic, self.pending):
             return None
-        return self.headers if of.budget.take(self.pending_entries) else None
+        return self.headers if of.budget.take(self.pending_entries, of.topic.name) else None
 
     @fact
     def headers(self) -> Contents | Unknown:
@@ -293,9 +300,10 @@ class SubscriptionFacts:
     @fact
     def may_look_at_edges(self) -> bool:
         """Whether the entries at the ends of its backlog may be read: consumers wait for messages there, and not too many were read."""
-        if not self.of.budget.has_edges or not self.is_consumed or self.of.topic.name.is_system:
+        of = self.of
+        if not self.is_consumed or of.topic.name.is_system or not self.holds_messages or not self.pending:
             return False
-        return self.holds_messages and bool(self.pending) and self.of.budget.take_edges()
+        return of.budget.take_edges(of.topic.name)
 
     # -- what cannot be read ------------------------------------------------------------------------------------------
 
@@ -433,7 +441,8 @@ class SubscriptionFacts:
         topic = self.of
         if not self.is_consumed or known(self.ttl) is None:
             return None
-        if not may_delay(topic.reader.txn, topic.topic.name) or not topic.budget.take(self.pending_entries):
+        name = topic.topic.name
+        if not may_delay(topic.reader.txn, name) or not topic.budget.take(self.pending_entries, name):
             return None
         if isinstance(self.not_due, Unknown):
             return self.not_due
@@ -460,31 +469,43 @@ _COMPACTION_THRESHOLD = next(policy for policy in POLICIES if policy.name == "co
 class ReadBudget(Struct):
     """How many entries may still be read for facts that are in entries alone, so that all topics take no whole scan.
 
-    ``unlimited``: somebody asked for every byte.
+    ``unlimited``: somebody asked for every byte. ``topics_left_out``: those in whose backlogs nobody looked, or not everywhere.
     """
 
     unlimited: bool = False
     left: int = _READ_ALL
     edges_left: int = EDGES
+    topics_left_out: int = 0
+    last_left_out: TopicName | None = None
 
     @property
     def has_edges(self) -> bool:
         """Whether ``take_edges`` would return that they may."""
         return self.unlimited or self.edges_left > 0
 
-    def take_edges(self) -> bool:
-        """Return whether the first and last entries of one more backlog may be read; it counts."""
-        self.edges_left -= 1
-        return self.unlimited or self.edges_left >= 0
+    def take_edges(self, name: TopicName) -> bool:
+        """Return whether the first and last entries of one more backlog, of the topic ``name``, may be read; it counts."""
+        if self.has_edges:
+            self.edges_left -= 1
+            return True
+        self.leave_out(name)
+        return False
 
-    def take(self, entries: int) -> bool:
-        """Return whether so many entries may be read; they count."""
+    def take(self, entries: int, name: TopicName | None = None) -> bool:
+        """Return whether so many entries may be read, of a backlog of the topic ``name``, if one is given; they count."""
         if self.unlimited:
             return True
-        if entries > _READ_ENTRIES or entries > self.left:
-            return False
-        self.left -= entries
-        return True
+        if entries <= min(_READ_ENTRIES, self.left):
+            self.left -= entries
+            return True
+        if name is not None:
+            self.leave_out(name)
+        return False
+
+    def leave_out(self, name: TopicName) -> None:
+        """Count a topic, once: they come one after the other."""
+        self.topics_left_out += name != self.last_left_out
+        self.last_left_out = name
 
 
 class TopicFacts:

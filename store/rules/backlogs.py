@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from pulsar_admin.store.facts import known
 from pulsar_admin.store.facts.backlogs import CutMessage
-from pulsar_admin.store.facts.topics import SubscriptionFacts
+from pulsar_admin.store.facts.topics import ReadBudget, SubscriptionFacts
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import MEND, Evidence, Rules
+from pulsar_admin.store.rules.rule import MEND, Evidence, Rule, Rules
 from pulsar_admin.store.wording import counted, listed, plural
 
 _NAMED = 5
@@ -56,7 +56,8 @@ def _cut(facts: SubscriptionFacts) -> Iterator[Evidence]:
     f"{_CUT} Its first chunk was trimmed, so the message cannot be joined any more.",
     _DROPS,
     "pulsar-admin topics skip {topic} -s {subscription} -n {left}",
-    "Skip the remaining chunks.",
+    "Skip the remaining chunks. If messages lie before them, no command acknowledges the chunks alone: let consumers take those "
+    "first, or the skip drops them as well.",
     loss="the message, which no consumer gets in any case",
     scope="use",
     needs="has_edges",
@@ -67,8 +68,9 @@ def _remainder(facts: SubscriptionFacts) -> Iterator[Evidence]:
         peek = f"pulsar-admin topics peek-messages {shell_word(facts.of.topic.name)} -s {shell_word(facts.cursor.name)} -n 1"
         look = {} if cut.left else {MEND: peek}
         text = _cut_text(cut, "has no first chunk any more")
-        others = "" if cut.left else "; entries before it are of other messages"
-        yield Evidence(facts.where, text + others, {**_cut_values(facts, cut), **look})
+        later = "; no command acknowledges it alone: let consumers take the messages before it, then skip it"
+        values = {**_cut_values(facts, cut), **look}
+        yield Evidence(facts.where, text + ("" if cut.left else later), values)
 
 
 def _cut_text(cut: CutMessage, how: str) -> str:
@@ -129,3 +131,28 @@ def _markers(facts: SubscriptionFacts) -> Iterator[Evidence]:
             "markers": found.markers,
         },
     )
+
+
+def _left_out(budget: ReadBudget) -> Iterator[Evidence]:
+    count = budget.topics_left_out
+    if count:
+        yield Evidence(
+            "topics",
+            f"the backlogs of {counted(count, 'topic')} were not looked at, or not everywhere: cut chunks, markers and delayed messages "
+            "that a TTL drops are told of the other topics alone",
+            {"topics": count},
+        )
+
+
+BACKLOGS_LEFT_OUT: Rule[ReadBudget] = Rule(
+    "backlogs-not-looked-at",
+    Severity.NOTE,
+    "Backlogs were not looked at",
+    "Chunks, markers and delayed messages show in the entries of a backlog alone. Without `--deep` the doctor looks at the ends of 500 "
+    "backlogs, reads 100,000 entries of one at the most, and 2,000,000 in all.",
+    "",
+    "pulsar-admin doctor --deep",
+    "Look at all of them, which reads every byte; `topics why` looks at those of one topic or subscription.",
+    holds=_left_out,
+    scope="use",
+)

@@ -13,6 +13,7 @@ from pulsar_admin.store.facts.deep import DeepFacts
 from pulsar_admin.store.facts.quiet import FoundQuiet, QuietTopics
 from pulsar_admin.store.facts.topics import ReadBudget, TopicFacts
 from pulsar_admin.store.names import EVENTS, PERSISTENT, SEGMENT, TopicName
+from pulsar_admin.store.rules.backlogs import BACKLOGS_LEFT_OUT
 from pulsar_admin.store.rules.copies import LEDGERS_DELETED, LEDGERS_GONE, LEDGERS_UNREFERENCED
 from pulsar_admin.store.rules.deep import DEEP_SWEEPS
 from pulsar_admin.store.rules.finding import Finding
@@ -68,8 +69,10 @@ def judge_store(
         facts.reader.txn.passing_altered(),
         Beside(facts, now_ms, processes) as beside,
     ):  # the rules tell of altered rows
-        found = _judge_data(facts, now_ms, budget or ReadBudget(), visit, beside)
+        budget = budget or ReadBudget()
+        found = _judge_data(facts, now_ms, budget, visit, beside)
         yield from found if now_ms is None else _with_uses(facts, found)
+        yield from BACKLOGS_LEFT_OUT.judge(budget)
 
 
 def _judge_data(
@@ -104,6 +107,8 @@ def _judge_topics(
         found = quiet.find(name)
         if found is None or (found.has_backlog and budget.has_edges and now_ms is not None):
             return False
+        if found.has_backlog and now_ms is not None:
+            budget.leave_out(name)
         if found.is_open and now_ms is not None:
             facts.unclosed.add_topic(name, found.last_write_ms)
         visit()

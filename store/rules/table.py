@@ -9,7 +9,7 @@ from typing import Any
 from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.topics import TopicFacts
-from pulsar_admin.store.rules.backlogs import CHUNK_RULES, MARKER_RULES
+from pulsar_admin.store.rules.backlogs import BACKLOGS_LEFT_OUT, CHUNK_RULES, MARKER_RULES
 from pulsar_admin.store.rules.bookies import BOOKIE_RULES
 from pulsar_admin.store.rules.changes import CHANGE_SWEEPS
 from pulsar_admin.store.rules.cluster import CLUSTER_RULES
@@ -67,7 +67,7 @@ SWEEPS: tuple[Sweep[ClusterFacts], ...] = (
 )
 
 _SWEPT = chain(TOPIC_SWEEP.rules, *(sweep.rules for sweep in SWEEPS), *(sweep.rules for sweep in DEEP_SWEEPS))
-_WHOLE = (*CLOSING_RULES, *LEAK_SWEEP.rules, *DISK_RULES)
+_WHOLE = (*CLOSING_RULES, *LEAK_SWEEP.rules, *DISK_RULES, BACKLOGS_LEFT_OUT)
 _TOLD: tuple[Rule[Any], ...] = (*RULES, *ALL_TOPIC_RULES, *_SWEPT, CHECK_STOPPED, *_WHOLE)  # Any: of whatever facts
 RULES_BY_CODE: dict[str, Rule[Any]] = {rule.code: rule for rule in _TOLD}
 """Every rule of the doctor, by code."""

@@ -10,6 +10,7 @@ import pytest
 from pulsar_admin.store.codec.cursor import CursorInfo
 from pulsar_admin.store.codec.entry import Entry
 from pulsar_admin.store.codec.message import encode_message_entry
+from pulsar_admin.store.facts.topics import EDGES
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
@@ -170,6 +171,21 @@ def test_the_rest_of_a_message_whose_beginning_is_trimmed(rest: Sequence[Made], 
     assert stats["markDeletePosition"] == f"10:{len(rest) - 1}"
 
 
+def test_the_rest_of_a_message_between_others_goes_when_these_are_read(whole_cli: Cli, tmp_path: Path) -> None:
+    """No command acknowledges it alone, which is said; a consumer that took what is before it leaves what a skip cures."""
+    ledgers = [[entry(), *U[2:], entry()]]
+    before, store = diagnoses(whole_cli, made(tmp_path / "whole", ledgers, Position(10, len(U) - 2))), tmp_path / "s"
+    (row,) = check_told(whole_cli, made(store, ledgers, Position(10, -1)), before, [("chunk-remainder", WHERE)])
+    assert "no command acknowledges it alone" in row["message"]
+    assert "peek-messages" in row["mend"]
+    (reason,) = [one for one in why(whole_cli, store) if one["code"] == row["code"]]
+    assert reason["sentence"] == f"{row['message']}."
+    consumed = made(tmp_path / "consumed", ledgers, Position(10, 0))
+    (row,) = check_told(whole_cli, consumed, before, [("chunk-remainder", WHERE)])
+    run_printed(whole_cli, row["mend"])
+    assert told(diagnoses(whole_cli, consumed)) == told(before)
+
+
 @pytest.mark.parametrize(("mark", "messages"), [(Position(10, -1), 3), (Position(10, 2), 0)])
 def test_markers_in_a_backlog(mark: Position, messages: int, whole_cli: Cli, tmp_path: Path) -> None:
     """apache/pulsar#6437, #22926: three messages, then 27 markers of replicated subscriptions, which go when a consumer connects."""
@@ -249,3 +265,22 @@ def test_all_previews_count_alike(words: tuple[object, ...], said: str, cli: Cli
     ledger = [*(entry() for _ in range(3)), *(entry(marker=10 + number % 4) for number in range(27))]
     store = made(tmp_path / "s", [ledger, [entry()]] if words[0] == "truncate" else [ledger], Position(10, -1))
     assert said in cli("--store", store, "topics", *words, "--dry-run").stdout
+
+
+@pytest.mark.parametrize("rest", [[], [entry(marker=12)] * 3])  # with markers it is no quiet topic
+def test_backlogs_that_are_not_looked_at(rest: Sequence[Made], whole_cli: Cli, tmp_path: Path) -> None:
+    """Of what is behind as many backlogs as are looked at nothing is known: that is no "Nothing was found"."""
+    subscribed = {f"s{index}": CursorInfo(-1, Position(10, -1)) for index in range(EDGES)}
+    topics = {
+        "persistent://a/b/a": MadeTopic([[entry()]], cursors=subscribed),
+        **{
+            f"persistent://a/b/{name}": MadeTopic([[entry(), *rest]], cursors={"s": CursorInfo(-1, Position(-1, -1))})
+            for name in ("b", "c")
+        },
+    }
+    store = make_store(tmp_path / "s", topics)
+    (row,) = check_told(whole_cli, store, (), [("backlogs-not-looked-at", "topics")])
+    assert (row["severity"], row["evidence"]["topics"]) == ("note", 2)
+    assert "Nothing was found" not in whole_cli("--store", store, "doctor").stdout
+    run_printed(whole_cli, row["mend"])
+    assert "backlogs-not-looked-at" not in {one["code"] for one in diagnoses(whole_cli, store, "--deep")}

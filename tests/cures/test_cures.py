@@ -339,6 +339,7 @@ LOOKS: dict[str, str] = {
     "not-closed": _NOTHING,
     "acknowledgements-not-stored": _CLIENTS,
     "entries-only-in-journal": _NOTHING,
+    "backlogs-not-looked-at": _NOTHING,
     "leaked-compacted-ledgers": _CHOICE,
     "leaked-buckets": _CHOICE,
     "leaked-cursor-ledgers": _CHOICE,
@@ -426,6 +427,7 @@ PLANTED: dict[str, str] = {
     "leaked-index": "tests.delayed.test_verify::test_leaked_ledgers_are_told_apart",
     "dead-bytes-kept": "tests.doctor.test_planted::test_dead_bytes_that_compaction_leaves",
     "disk-full": "tests.doctor.test_planted::test_a_full_disk",
+    "backlogs-not-looked-at": "tests.cures.test_backlogs::test_backlogs_that_are_not_looked_at",
 }
 """The test that plants each of them: without the rule it fails."""
 
