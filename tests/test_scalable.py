@@ -407,6 +407,9 @@ metrics
 doctor
 doctor --html PAGE
 store check
+store export standalone PAGE-data
+store export tables PAGE-tables
+store bundle PAGE-bundle
 sql select+count(*)+n+from+"{TOPIC}\"""".splitlines()
 ]
 
