@@ -109,6 +109,8 @@ def test_cookies_of_bookies(cli: Cli, tmp_path: Path, disks: tuple[Path, Path], 
     told = {row["code"]: row["severity"] for row in cli("--store", store, "-o", "json", "doctor").json}
     assert {told["bookie-cookie-refused"], told["bookie-cookie-missing"]} == {"critical"}
     cookies[0].write_bytes(other)
+    # No other directory of it has one: the rule names this command.
+    assert cli("--store", store, "store", "cat", "/ledgers/cookies/bk1test", "--raw").stdout.encode() == kept
     cookies[1].write_bytes(kept)
     assert starts(cli, store) == {f"bk{number}test": (True, []) for number in range(3)}
 
