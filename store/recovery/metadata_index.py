@@ -122,7 +122,7 @@ class Known(Struct, frozen=True):
         import numpy as np
 
         mask = self.has(ledgers)
-        if self.holders is None or bookie_id not in self.bookies[:_BITS]:
+        if self.holders is None or bookie_id not in self.bookies[:_BITS] or not mask.any():
             return mask
         masks = self.holders[np.minimum(np.searchsorted(self.ledgers, ledgers), len(self.ledgers) - 1)]
         on_it: Array = mask & ((masks >> np.uint64(self.bookies.index(bookie_id))) & np.uint64(1)).astype(np.bool_)
