@@ -316,7 +316,7 @@ def _read(client: pulsar.Client, topic: str) -> list[list[Any]]:
 
 def try_to_read(client: pulsar.Client, topic: str) -> list[list[Any]] | None:
     """Return every message of one topic as readers get them; None if one does not come."""
-    with suppress(pulsar.Timeout):
+    with suppress(pulsar.PulsarException):
         return _read(client, topic)
     return None
 
