@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import shutil
 import struct
+from collections import Counter
 from collections.abc import Callable, Container
 from itertools import count, dropwhile
 from pathlib import Path
@@ -137,6 +138,29 @@ def test_entries_after_a_gap_are_told(cli: Cli, tmp_path: Path) -> None:
         gone.rename(absent)
     assert len(beyond) > 2
     assert told == beyond
+    words = [word for bookie in bookies_of(disks) for word in ("--bookie", lived_bookie(bookie))]
+    cli("--store", tmp_path / "all", "store", "import", "cluster", "--zookeeper", disks / "zookeeper", *words)
+    rows = [
+        row["evidence"]
+        for row in cli.rows(tmp_path / "all", "doctor --each 100")
+        if row["code"] == "open-end-uncertain"
+    ]
+    found = {row["ledgerId"]: row["entries"] for row in rows if row["ledgerId"] in last}  # of topics
+    assert found == uncertain(disks, last)
+
+
+def uncertain(disks: Path, ledgers: set[int]) -> dict[int, int]:
+    """Open ledger → its last entries that not both bookies of a write set have, after the last acknowledged for certain."""
+    copies, found = [whole_entries(bookie) for bookie in bookies_of(disks)], {}
+    for ledger_id in ledgers:
+        have = Counter(entry for copy in copies for ledger, entry in copy if ledger == ledger_id)
+        confirmed = max([-1, *(last for copy in copies for (ledger, _), last in copy.items() if ledger == ledger_id)])
+        end = next(entry for entry in count(confirmed + 1) if not have[entry])
+        kept = next(entry for entry in count(confirmed + 1) if have[entry] < 2)
+        if kept < end:
+            found[ledger_id] = end - kept
+    assert found
+    return found
 
 
 @pytest.mark.deep

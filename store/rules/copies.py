@@ -137,6 +137,18 @@ RECOVERY_DROPS: Rule[Any] = Rule(
     KEEP_COPIES,
     loss="the entries after the gap, if a broker loads the topic",
 )
+OPEN_END_UNCERTAIN: Rule[Any] = Rule(
+    "open-end-uncertain",
+    Severity.NOTE,
+    "A ledger is open, and its recovery keeps its last entries or drops them",
+    "Too few bookies have them for every recovery to find them, and no later entry says that they were acknowledged. Either they were in"
+    " flight when the cluster stopped, or the disk of a bookie that lacks them is an old copy, or lost them.",
+    "Recovers the ledger when it loads the topic: it keeps what a bookie that has it answers first, and else closes the ledger before it.",
+    "pulsar-admin ledgers info {ledgerId}",
+    "Nothing to do after a crash. If a disk is an old copy, keep its bookie stopped until a broker has loaded the topic, or let `store"
+    " salvage` look at the bookies' disks first.",
+    "Never start a bookie on an old copy of its disk.",
+)
 RECOVERY_FAILS: Rule[Any] = Rule(
     "recovery-fails",
     Severity.CRITICAL,
@@ -195,6 +207,7 @@ def _check_references(facts: ClusterFacts) -> Iterator[Finding]:
     COPIES_MISSING,
     COPIES_DAMAGED,
     RECOVERY_DROPS,
+    OPEN_END_UNCERTAIN,
     RECOVERY_FAILS,
 )
 def _check_ledgers(facts: ClusterFacts) -> Iterator[Finding]:
@@ -290,4 +303,14 @@ def _check_ledger(txn: Txn, ledger: Ledger) -> Iterator[Finding]:
             f"see: pulsar-admin ledgers info {ledger.ledger_id}",
             ledgerId=ledger.ledger_id,
             entries=end.entries_beyond,
+        )
+    if end is not None and end.verdict == "final" and end.kept < end.last_entry_id:
+        first, last = end.kept + 1, end.last_entry_id
+        entries = f"entry {last} is" if first == last else f"entries {first} to {last} are"
+        yield OPEN_END_UNCERTAIN.at(
+            where,
+            f"it was never closed, and {entries} on too few bookies for every recovery to find: it keeps or drops them",
+            f"see: pulsar-admin ledgers info {ledger.ledger_id}",
+            ledgerId=ledger.ledger_id,
+            entries=last - end.kept,
         )
