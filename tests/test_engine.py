@@ -27,6 +27,7 @@ class Said:
     def __init__(self) -> None:
         self.notes: list[str] = []
         self.warnings: list[str] = []
+        self.topics: tuple[str, ...] = ()
         self.tell, self.warn = self.notes.append, self.warnings.append
 
 
@@ -79,7 +80,7 @@ def test_the_engine_follows_from_the_size_and_the_options(
 
 
 def test_what_waiting_for_executors_logs_is_a_warning_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = nullcontext(SimpleNamespace(failed=[], slots=1))
+    engine = nullcontext(SimpleNamespace(failed=[], slots=1, read=None))
     monkeypatch.setattr("pulsar_admin.engine.open_engine", lambda settings: engine)
     log, said = logging.getLogger("pulsar_admin.store.engine.workers"), Said()
     monkeypatch.setattr(log, "disabled", False)

@@ -243,6 +243,7 @@ _OUR_WORDS = {  # ours, or a number: none is a name from data
     ("store/rules/words.py", "place"),
     ("commands/doctor.py", "code"),
     ("pulsar_admin/schemas.py", "path"),
+    ("commands/packages.py", "words"),
     ("commands/managed_ledger.py", "name"),
     ("commands/managed_ledger.py", "example"),
 }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pulsar_admin.columns import Column, caution
-from pulsar_admin.commands.topics.why import disk_result
+from pulsar_admin.commands.topics.why import disk_result, note_unseen_disks
 from pulsar_admin.context import App, Result, Table
 from pulsar_admin.options import command, pass_app
 from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, StoreNotFound
@@ -78,6 +78,7 @@ def usage(app: App, by: str, why: bool) -> Result:
     """
     if why:
         return disk_result(app, None)
+    note_unseen_disks(app)
     with app.bulk():
         found = app.api.usage()
     if by == "log":

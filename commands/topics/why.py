@@ -13,7 +13,7 @@ from pulsar_admin.cures import cure_lines
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
 from pulsar_admin.store.errors import MetadataCorrupt, SubscriptionNotFound, TopicNotFound
 from pulsar_admin.store.names import shell_word
-from pulsar_admin.store.wording import counted
+from pulsar_admin.store.wording import counted, listed
 from pulsar_admin.visible import clean_text, folded_text
 
 if TYPE_CHECKING:
@@ -120,8 +120,19 @@ def why(app: App, selection: TopicSelection, subscription: str | None, disk: boo
     )
 
 
+def note_unseen_disks(app: App) -> None:
+    """Say which bookies' disks are in no number, as they are not imported."""
+    from pulsar_admin.store.model.coverage import find_absent_bookies
+
+    with app.session.read() as txn:
+        found = find_absent_bookies(txn)
+    if found is not None:
+        app.tell(f"{found.counts()}: what is on the disks of {listed(found.absent, 5)} is not counted; {found.hint()}")
+
+
 def disk_result(app: App, selection: TopicSelection | None) -> Result:
     """Return why the bytes of the topics of ``selection`` (None: of the whole store) stay, of the largest reasons as many as --top says."""
+    note_unseen_disks(app)
     top = app.take_top()
     shown = _TOP if top is None and selection is None else top
 

@@ -17,7 +17,7 @@ from pulsar_admin.store.db.tree import iter_children, iter_nodes
 from pulsar_admin.store.errors import EntryNotFound, InvalidValue, ResourceNotFound
 from pulsar_admin.store.model.ledgers import read_ledger
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.names import NamespaceName
+from pulsar_admin.store.names import NamespaceName, shell_word
 
 PACKAGES = "/pulsar/packages"
 KINDS = ("function", "sink", "source")
@@ -87,7 +87,7 @@ def _read_stream(reader: EntryReader, path: str, missing: str) -> Iterator[bytes
     segments = sorted(decode_log_segment(node.value, node.path) for node in iter_nodes(reader.txn, root))
     if not segments:
         raise ResourceNotFound(
-            missing, hint=f"see: pulsar-admin store ls {PACKAGES}; a broker may keep packages as files"
+            missing, hint=f"see: pulsar-admin store ls {shell_word(PACKAGES)}; a broker may keep packages as files"
         )
     for segment in segments:
         segment.check(path)

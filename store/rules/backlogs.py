@@ -150,7 +150,7 @@ BACKLOGS_LEFT_OUT: Rule[ReadBudget] = Rule(
     "Backlogs were not looked at",
     "Chunks, markers and delayed messages show in the entries of a backlog alone. Without `--deep` the doctor looks at the ends of 500 "
     "backlogs, reads 100,000 entries of one at the most, and 2,000,000 in all.",
-    "",
+    "Nothing.",
     "pulsar-admin doctor --deep",
     "Look at all of them, which reads every byte; `topics why` looks at those of one topic or subscription.",
     holds=_left_out,

@@ -17,6 +17,8 @@ from pulsar_admin.store.errors import IndexCorrupt, MetadataCorrupt, StoreError
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
 from pulsar_admin.store.model.coverage import (
+    absent_in,
+    ensemble_bookies,
     is_final,
     read_confirmed,
     read_disks,
@@ -304,7 +306,8 @@ def _check_ledger(txn: Txn, ledger: Ledger) -> Iterator[Finding]:
             ledgerId=ledger.ledger_id,
             entries=end.entries_beyond,
         )
-    if end is not None and end.verdict == "final" and end.kept < end.last_entry_id:
+    members = () if ledger.metadata is None else ensemble_bookies(ledger.metadata)
+    if end is not None and end.verdict == "final" and end.kept < end.last_entry_id and not absent_in(txn, members):
         first, last = end.kept + 1, end.last_entry_id
         entries = f"entry {last} is" if first == last else f"entries {first} to {last} are"
         yield OPEN_END_UNCERTAIN.at(

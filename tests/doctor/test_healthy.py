@@ -31,6 +31,9 @@ def test_no_false_alarm(name: str, state: str) -> None:
     assert (notes >= CLOCKS) == is_stamped
     notes -= CLOCKS
     # A client had the stopping broker of the cluster load one topic again: see tests.worlds.TRIMMED.
+    if (name, state) == ("cluster", "crashed"):  # an entry was in flight: one bookie has it
+        assert "open-end-uncertain" in notes
+        notes -= {"open-end-uncertain"}
     assert notes == (
         CRASH if state == "crashed" else {"not-closed"} if (name, state) == ("cluster", "clean") else set()
     )
