@@ -40,13 +40,13 @@ from tests.live.conftest import run_toolkit
 from tests.plans.test_mutations import CLOCK_WINDOW_MS, moved, shown
 from tests.stores import copied, imported
 from tests.test_scalable import known
-from tests.worlds import CLUSTER, GOLDEN, asked_topics, oracle, world
+from tests.worlds import CLUSTER, GOLDEN, RELOADED, asked_topics, oracle, world
 
 WORLDS = {
     "2.11.0": ("compacted-old", "small-old"),
     "4.0.8": ("small", "nometa", CLUSTER),
-    "4.2.4": ("compacted",),
-    "5.0.1": ("scalable", "five"),
+    "4.2.4": ("compacted", "small-newer"),
+    "5.0.1": ("scalable", "five", "small-newest"),
 }
 Answer = tuple[str, str, object, object]
 """Feature, of what, ours, theirs."""
@@ -94,7 +94,7 @@ def _of_topic(reader: EntryReader, recorded: str, name: str, said: Any) -> Itera
             yield "messages that a client read", f"{name} {row[:3]}", ours.get(tuple(row[:3])), (key or "", sha1)
     for time_ms, position in (said.get("by_time") or {}).items():
         if isinstance(position, list):
-            if recorded == CLUSTER and position in ([one.ledger_id, one.entries] for one in topic.ledgers[-2:-1]):
+            if recorded in RELOADED and position in ([one.ledger_id, one.entries] for one in topic.ledgers[-2:-1]):
                 position = [topic.ids[-1], 0]  # clients had the broker load the topic again while it stopped
             found = BrokerSearch(reader, topic, _broker(reader, recorded)).message_id_by_time(int(time_ms))
             yield "times", f"{name} {time_ms}", [found.ledger_id, found.entry_id], position
@@ -115,8 +115,10 @@ def _of_topic(reader: EntryReader, recorded: str, name: str, said: Any) -> Itera
 
 
 def _broker(reader: EntryReader, recorded: str) -> BrokerSetup:
-    """Return which broker was asked: 2.11 by its name, as data do not tell it from 4.0."""
-    return BrokerSetup("2.11" if recorded in WORLDS["2.11.0"] else told_version(reader.txn)[0])
+    """Return which broker was asked: by its name, as data of one version look like those of another."""
+    named = {"2.11.0": "2.11", "4.2.4": "4.2"}
+    version = next((named.get(version) for version, worlds in WORLDS.items() if recorded in worlds), None)
+    return BrokerSetup(version or told_version(reader.txn)[0])
 
 
 def _was_compacted_out(row: Any) -> bool:
@@ -149,7 +151,9 @@ def _moved(reader: EntryReader, recorded: str, mutation: Any) -> tuple[object, o
         rows = [[*map(int, row)] for row in _RANGE.findall(before["individuallyDeletedMessages"])]
         ranges = tuple((Position(*row[:2]), Position(*row[2:])) for row in rows)
         cursor = replace(cursor, state=CursorState(parse_position(before["markDeletePosition"]), ranges))
-    window = CLOCK_WINDOW_MS.get(CLUSTER if recorded == "small-old" else recorded, range(1))
+    window = CLOCK_WINDOW_MS.get(
+        CLUSTER if recorded in ("small-old", "small-newer", "small-newest") else recorded, range(1)
+    )
     states = map(shown, moved(reader, topic, cursor, mutation, window[::5], broker))
     theirs = after["markDeletePosition"], after["individuallyDeletedMessages"]
     return theirs if theirs in (ours := [*states]) else ours, theirs
