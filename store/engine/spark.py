@@ -90,7 +90,7 @@ class SparkEngine(Struct):
 
     @property
     def read(self) -> Read | None:
-        """What executors have read, what they read again counted again; None for Spark Connect, which does not say."""
+        """What tasks read that came to their end, of repeated ones each time; None for Spark Connect, which does not say."""
         return Read(*(total.value for total in self._counting())) if self._counting() else None
 
     def _counting(self) -> list[Accumulator[int]]:
@@ -189,6 +189,7 @@ class SparkEngine(Struct):
         """Yield the answers of slices, ``size`` of them a job, several jobs at once; a stop cancels those that run."""
         waiting = deque(pieces[start : start + size] for start in range(0, len(pieces), size))
         running: set[Future[Answers]] = set()
+        self._counting()  # before threads do: each would count by sums of its own
         pool = ThreadPoolExecutor(_JOBS_MAX)
         most_bytes = WAITING_BYTES  # in the answer of a job
         try:

@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -29,7 +30,7 @@ from pulsar_admin.store.errors import DiskFull, InvalidValue, LimitExceeded, Mis
 from pulsar_admin.store.extras import require
 from pulsar_admin.store.files import Scratch, scratch_directory
 from pulsar_admin.store.secrets import hide_secrets, hide_url
-from pulsar_admin.store.wording import counted
+from pulsar_admin.store.wording import clean_text, counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -279,10 +280,10 @@ def core_count(session: SparkSession) -> int:
 
 def name_jobs(session: SparkSession, step: object, pieces: Sequence[FileRange], about: str = "") -> None:
     """Name the jobs that this thread starts, for Spark's UI: the command is their group; the step, what it is about and its files are
-    their description."""
+    their description, which the UI takes for HTML."""
     if not is_connect(session):
         what = f"{type(getattr(step, 'reduction', step)).__name__}{about and f' of {about}'}: {counted(len(pieces), 'slice')}"
-        said = f"{what}, the first of {hide_url(pieces[0].path)}"
+        said = escape(clean_text(f"{what}, the first of {hide_url(pieces[0].path)}"), quote=False)
         session.sparkContext.setJobGroup(str(session.sparkContext.appName), said)
 
 

@@ -23,6 +23,7 @@ from pulsar_admin.store.engine import spark as engine_on_spark
 from pulsar_admin.store.engine.local import LocalEngine
 from pulsar_admin.store.engine.operation import Engine, Packed
 from pulsar_admin.store.engine.slices import Cut, FileRange, plan_slices
+from pulsar_admin.store.engine.spark_session import name_jobs
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan import operations
 from pulsar_admin.store.scan.operations import ReadEntries, ReadMessages, ScanOptions
@@ -87,7 +88,7 @@ def test_jobs_at_once_are_as_many_as_keep_a_cluster_busy(
     monkeypatch.setattr(engine_on_spark, "unpack_slice", lambda operation, result: None)
     monkeypatch.setattr(engine_on_spark, "JOB_SLICES", 4)
     pieces = [FileRange("/x", FileKind.ENTRY_LOG, number // 4, 0, 1) for number in range(4 * (16 + 2 * together))]
-    found = engine_on_spark.SparkEngine(None).run(ReadEntries(), pieces, lambda piece: None)  # type: ignore[arg-type]
+    found = engine_on_spark.SparkEngine(None, _sums=[]).run(ReadEntries(), pieces, lambda piece: None)  # type: ignore[arg-type]
     assert len(list(found)) == len(pieces)
     assert most == together
 
@@ -223,6 +224,13 @@ def test_the_jvm_and_the_sockets_leave_the_cores_to_the_scan(spark: SparkSession
             yield pa.RecordBatch.from_arrays([[os.environ.get("PYTHON_UNIX_DOMAIN_ENABLED", "")]], names=["unix"])
 
     assert [row.unix.lower() for row in spark.range(1).mapInArrow(sockets, "unix string").collect()] == ["true"]
+
+
+@pytest.mark.spark
+def test_a_topic_cannot_put_a_link_into_the_ui(spark: SparkSession) -> None:
+    name_jobs(spark, Frozen(), [FileRange("0.log", FileKind.ENTRY_LOG, -1, 0, 1)], 'a\x1b<a href="//b">&')
+    told = spark.sparkContext.getLocalProperty("spark.job.description")
+    assert told == 'Frozen of a\\x1b&lt;a href="//b"&gt;&amp;: 1 slice, the first of 0.log'
 
 
 MESSAGE_TOPICS = ("public/default/batched", "acme/orders/codecs", "acme/iot/skewed", "public/default/plain")
