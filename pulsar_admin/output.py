@@ -548,12 +548,15 @@ def _render_blocks(columns: Sequence[Column], rows: Rows, room: int) -> str:
     """Return records one below the other, for terminals too narrow for the table."""
     from pulsar_admin.table_layout import fold
 
-    indent = max(_width(column.header) for column in columns) + GAP
-    lines = []
+    indent = min(max(_width(column.header) for column in columns) + GAP, room // 2)
+    lines: list[str] = []
     for row in rows:
         for column, cell in zip(columns, row, strict=True):
-            first, *more = fold(cell, max(room - indent, indent), _width) or [""]
-            blank = " " * (indent - _width(column.header))
-            lines += [f"{column.header}{blank}{first}".rstrip(), *(" " * indent + line for line in more)]
+            header = fold(column.header, room, _width) or [""]
+            values = fold(cell, room - indent, _width) or [""]
+            blank = indent - _width(header[-1])
+            if blank >= GAP:
+                header[-1] += " " * blank + values.pop(0)
+            lines += (line.rstrip() for line in (*header, *(" " * indent + value for value in values)))
         lines.append("")
     return "".join(f"{line}\n" for line in lines)

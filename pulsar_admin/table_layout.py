@@ -76,13 +76,15 @@ class Layout(Struct, frozen=True):
 
 def choose_layout(columns: Sequence[Column], rows: Rows, room: int, measure: Measure) -> Layout | None:
     """Return a layout of the table for ``room`` terminal columns; None if it cannot fit."""
-    every = tuple(n for n, column in enumerate(columns) if not column.sparse or any(row[n] for row in rows))
+    shown = (n for n, column in enumerate(columns) if not column.sparse or any(row[n] for row in rows))
+    every = tuple(shown) or tuple(range(len(columns)))
     widths = [max(measure(cell) for cell in (columns[n].header, *(row[n] for row in rows))) for n in every]
     if sum(widths) + GAP * (len(every) - 1) <= room:
         return Layout(every, tuple(widths), False, False, ())
     filled = [n for n in every if any(row[n] for row in rows)] or list(every)
     says = {n: any(row[n] not in _ZEROS for row in rows) for n in filled}
     droppable = sorted((n for n in filled if columns[n].drop), key=lambda n: (says[n], columns[n].drop))
+    droppable = droppable[: len(filled) - 1]
 
     @cache
     def sizes(n: int, short_times: bool, fold_width: int) -> tuple[int, int]:
@@ -101,11 +103,11 @@ def choose_layout(columns: Sequence[Column], rows: Rows, room: int, measure: Mea
         widths_of = [
             sizes(n, manner.short_times, manner.fold_width if columns[n].kind in manner.folded else 0) for n in indices
         ]
-        shown = room - GAP * (len(indices) - 1)
-        if sum(least for _, least in widths_of) > shown:
+        left = room - GAP * (len(indices) - 1)
+        if sum(least for _, least in widths_of) > left:
             continue
         names = tuple(columns[n].header for n in sorted(gone))
-        layout = Layout(indices, _shrunk(widths_of, shown), True, manner.short_times, names)
+        layout = Layout(indices, _shrunk(widths_of, left), True, manner.short_times, names)
         if not manner.lines or all(
             len(fold(cell, width, measure)) <= manner.lines
             for row in rows

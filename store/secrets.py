@@ -25,7 +25,7 @@ def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
         (re.compile(r"(\bsc://[^\s;'\"]*;)[^\s'\"]+", re.IGNORECASE), rf"\1{HIDDEN}"),
         (re.compile(rf"(\b{_NAMES}\s*=\s*)(?:\"[^\"]*\"|'[^']*'|[^\s;&,'\"]+)", re.IGNORECASE), rf"\1{HIDDEN}"),
         # of a shared access signature of Azure
-        (re.compile(r"((?:^|[?&])sig=)[^\s&'\"]+", re.IGNORECASE), rf"\1{HIDDEN}"),
+        (re.compile(r"(\bsig=)[^\s&'\"]+", re.IGNORECASE), rf"\1{HIDDEN}"),
         (re.compile(r"(\bBearer\s+)[^\s'\"]+", re.IGNORECASE), rf"\1{HIDDEN}"),
     )
 

@@ -124,6 +124,14 @@ def test_wide_characters_take_two_columns() -> None:
 def test_at_last_one_below_the_other() -> None:
     assert choose_layout(COLUMNS, [[column.cell(ROW) for column in COLUMNS]], 30, len) is None
     assert "SIZE         34" in _shown(30)
+    assert _shown(14)[4:8] == ["       /orders", "NOTE", "FIRST SEEN", "       2023-"]
+    assert max(map(len, _shown(14))) == 14
+
+
+def test_a_column_stays_where_none_has_room_or_a_value() -> None:
+    sparse = (Column("KEY", "key", sparse=True), Column("PAYLOAD", "payload", sparse=True))
+    assert render_table([{}], sparse, 40).splitlines() == ["KEY  PAYLOAD"]
+    assert render_table([ROW], (COLUMNS[3], COLUMNS[5]), 10).splitlines()[-2:] == ["SIZE", "     34"]
 
 
 def test_other_names_keep_their_scheme() -> None:
