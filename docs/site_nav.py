@@ -1,4 +1,5 @@
-"""What mkdocs.yml leaves out: the changelog, and the parts of the site that have a page a task, a format, a command group or a finding."""
+"""What mkdocs.yml leaves out: the changelog, the parts of the site that have a page a task, a format, a command group or a finding, and
+which lines of a console are commands."""
 
 from __future__ import annotations
 
@@ -60,3 +61,8 @@ def version() -> str:
     found = re.search(r'^version = "(.*)"', (SOURCE.parent / "pyproject.toml").read_text(), re.MULTILINE)
     assert found is not None
     return found[1]
+
+
+def on_page_content(html: str, **_: Any) -> str:  # Any: mkdocs' page, settings and files
+    """Mark commands that a command printed, behind blanks, as output: the copy button leaves them out (``site.css``)."""
+    return html.replace('<span class="gp">  $', '<span class="gp go">  $')

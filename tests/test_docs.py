@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from pygments.lexers.shell import BashSessionLexer
+from pygments.token import Generic
 
 from pulsar_admin import command_table, lookup, output
 from pulsar_admin.errors import EXIT_CODES
@@ -267,3 +269,15 @@ def test_a_name_that_is_gone_is_told() -> None:
     assert _is_there("pulsar_admin.store.changes.plan.Plan.preview")
     assert not _is_there("pulsar_admin.store.changes.plan.Plan.previews")
     assert not _is_there("pulsar_admin.store.changes.no_such_module.plan")
+
+
+def test_what_the_copy_button_takes_for_a_prompt_is_one() -> None:
+    """Pygments also takes text such as ``host:port%20`` for a prompt: what comes after it would be copied with the commands."""
+    blocks = [
+        block for path in DOCS.rglob("*.md") for block in re.findall(r"```console\n(.*?)```", path.read_text(), re.S)
+    ]
+    lexer = BashSessionLexer()
+    assert len(blocks) > 100
+    for block in blocks:
+        prompts = [text for kind, text in lexer.get_tokens(block) if kind is Generic.Prompt]
+        assert {text.strip() for text in prompts} <= {"$"}, block
