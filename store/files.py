@@ -271,15 +271,15 @@ def _check_free(path: Path) -> None:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
 
 
-def replace_like(path: Path, data: bytes, beside: str) -> None:
-    """Replace the file ``path`` with ``data``, durably; owner, group and mode stay. Until then ``data`` is in the file ``beside``, of the
-    same directory.
+def replace_like(path: Path, data: bytes, beside: str, like: Path | None = None) -> None:
+    """Replace the file ``path`` with ``data``, durably; owner, group and mode stay, or are those of ``like``. Until then ``data`` is in the
+    file ``beside``, of the same directory.
 
     A fixed name, so that what a process leaves that is killed is replaced by the next.
     """
     temporary = path.with_name(beside)
     remove_file(temporary)
-    with create_file(temporary, like=path.stat()) as file:
+    with create_file(temporary, like=(like or path).stat()) as file:
         file.write(data)
     rename(temporary, path)
 

@@ -234,8 +234,11 @@ def test_a_bookie_that_runs_and_one_with_a_directory_missing_are_refused(tmp_pat
     )
     lost = cli("--store", store, "store", "salvage", "--bookie-conf", conf, "--dry-run", "-o", "json").json["cookies"]
     assert lost == [f"{index}/current/VERSION"]
+    left = index / "current" / "VERSION.salvaging"
+    left.write_bytes(data[:9])  # by one that was killed while it wrote
     assert cli("--store", store, "store", "salvage", "--bookie-conf", conf, "--yes").exit_code == 0
     assert (index / "current" / "VERSION").read_bytes() == data
+    assert not left.exists()
     shutil.rmtree(index)
     (index / "current").mkdir(parents=True)
     unmounted = cli("--store", store, "store", "salvage", "--bookie-conf", conf, "--dry-run")

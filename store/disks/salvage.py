@@ -43,7 +43,7 @@ from pulsar_admin.store.disks.rows import (
     read_old_locations,
 )
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, Refused, StalePlan, Unsupported
-from pulsar_admin.store.files import create_file, cut_file, open_file, read_file, remove_file
+from pulsar_admin.store.files import create_file, cut_file, open_file, read_file, remove_file, replace_like
 from pulsar_admin.store.scan.files import LedgerDigests
 from pulsar_admin.store.sources.bookies import find_strangers, read_bookie_directory
 from pulsar_admin.store.sources.locations_writer import Locations
@@ -491,8 +491,8 @@ def apply_salvage(store: Store, plan: SalvagePlan) -> SalvageReport:
         plan.kept.extend(_cut(stop) for stop in plan.journals.stops)
         plan.kept.extend(map(switching.put_aside, plan.journals.marks))
         for path in plan.cookies:  # the very last: without it the bookie does not start
-            with create_file(path, like=(cookie / COOKIE_FILE).stat()) as out:
-                out.write(read_file(cookie / COOKIE_FILE))
+            whole = cookie / COOKIE_FILE
+            replace_like(path, read_file(whole), f"{COOKIE_FILE}.salvaging", like=whole)
     return plan.report(dry_run=False)
 
 
