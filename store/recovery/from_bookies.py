@@ -81,6 +81,7 @@ from pulsar_admin.store.wording import counted, listed, plural
 
 _OWN_CURSORS = {TRANSACTIONS: LOG_CURSOR, PENDING_ACKS: PENDING_ACK_CURSOR}
 _EMPTY_NODES = ("available", "available/readonly", "cookies")
+_ID_DIGITS = 19
 _BUILT_IN = (NamespaceName("public", "default"), NamespaceName("pulsar", "system"))
 
 
@@ -489,6 +490,7 @@ def read_names(path: Path) -> GivenNames:
     """Return the names in a file of names; raises InvalidValue with the file, the line and the expected form."""
     topics: dict[int, TopicName] = {}
     subscriptions: dict[int, str] = {}
+    given: dict[tuple[str | None, int], str] = {}
     try:
         table = csv.DictReader(io.StringIO(read_file(path).decode("utf-8-sig")), strict=True)
         missing = {"kind", "ledger", "name"} - {*(table.fieldnames or ())}
@@ -503,11 +505,16 @@ def read_names(path: Path) -> GivenNames:
     for number, row in rows:
         where = f"{path}, line {number}"
         text = row.get("ledger")
-        if text is None or not text.strip().isascii() or not text.strip().isdigit():
+        if text is None or not text.strip().isascii() or not text.strip().isdigit() or len(text.strip()) > _ID_DIGITS:
             raise InvalidValue(
                 f"{where}: ledger: expected a number, found {text!r}", hint="change the column name only"
             )
         ledger, name = int(text), (row.get("name") or "").strip()
+        if name and given.setdefault((row.get("kind"), ledger), name) != name:
+            raise InvalidValue(
+                f"{where}: ledger {ledger} has the name {given[row.get('kind'), ledger]!r} in a line before",
+                hint="leave one of the two lines",
+            )
         if row.get("kind") == TOPIC and name:
             try:
                 topics[ledger] = parse_topic(name)

@@ -153,7 +153,8 @@ def plan_recovery(
 def plan_renaming(sources: Sources, names: Path, *, probable: bool = False) -> Plan:
     """Plan what a recovery of bookies alone would have made with this file of names, in place of what it made without it.
 
-    Raises Refused if there was none, or if a later change concerns what it made. The file is written if it does not exist.
+    Raises Refused if there was none, or if a later change concerns what it made. A file that does not exist is written,
+    and nothing else changes.
     """
     txn = sources.reader.txn
     before: dict[bytes, bytes | None] = {}
@@ -174,6 +175,7 @@ def plan_renaming(sources: Sources, names: Path, *, probable: bool = False) -> P
             f"{counted(len(changed), 'node')} of the recovery changed since, the first is {changed[0].decode(errors='replace')}",
             hint="undo these changes first: pulsar-admin store log",
         )
+    is_there = names.exists()
     reader = sources.reader.seeing(txn.with_rows("tree", before))
     plan = plan_recovery(replace(sources, reader=reader, cluster=find_cluster(sources)), "C", names, probable=probable)
     after = {step.key: step.after for step in plan.steps}
@@ -183,7 +185,8 @@ def plan_renaming(sources: Sources, names: Path, *, probable: bool = False) -> P
         for key in dict.fromkeys((*made, *after))
         if _value(key, value := made.get(key)) != _value(key, after.get(key, before.get(key)))
     )
-    return replace(plan, txn_id=txn.id, steps=tuple(steps))
+    # A file just written has proposals: no name that was given before goes for them.
+    return replace(plan, txn_id=txn.id, steps=tuple(steps) if is_there else ())
 
 
 def _standing_changes(txn: Txn) -> list[Change]:

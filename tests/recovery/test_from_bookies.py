@@ -259,6 +259,8 @@ def test_names_of_the_operator(cli: Cli, bare: Path, tmp_path: Path) -> None:
     assert values_of(later) == nameless != named
     assert cli("--store", later, "store", "recover", "--rename", names, "--yes").exit_code == 0
     assert values_of(later) == named
+    assert cli("--store", later, "store", "recover", "--rename", tmp_path / "mistyped.csv", "--yes").exit_code == 0
+    assert values_of(later) == named
     assert cli("--store", later, "store", "check").exit_code == cli("--store", bare, "store", "check").exit_code
     assert cli("--store", later, "store", "recover", "--rename", proposed, "--yes").exit_code == 0
     assert values_of(later) == nameless
@@ -290,6 +292,11 @@ def test_master_keys_are_those_of_no_password(bare: Path) -> None:
         (
             "kind,ledger,name\ntopic,9999,persistent://a/b/c\n",
             "has ledger 9999, but no imported file has an entry of it",
+        ),
+        (f"kind,ledger,name\ntopic,{'9' * 5000},persistent://a/b/c\n", "line 2: ledger: expected a number"),
+        (
+            "kind,ledger,name\ntopic,8,persistent://a/b/c\ntopic,8,persistent://a/b/d\n",
+            "line 3: ledger 8 has the name 'persistent://a/b/c' in a line before",
         ),
         ("\xff", "is not CSV in UTF-8"),
     ],
