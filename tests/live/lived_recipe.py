@@ -315,8 +315,11 @@ def _read(client: pulsar.Client, topic: str) -> list[list[Any]]:
 
 
 def try_to_read(client: pulsar.Client, topic: str) -> list[list[Any]] | None:
-    """Return every message of one topic as readers get them; None if one does not come."""
-    with suppress(pulsar.PulsarException):
+    """Return every message of one topic as readers get them; None if one does not come.
+
+    Until a broker has read the topic's snapshot of aborted transactions, the client gets ``UnknownError``.
+    """
+    with suppress(pulsar.Timeout, pulsar.UnknownError):
         return _read(client, topic)
     return None
 
