@@ -186,3 +186,11 @@ def test_the_end_is_where_recoveries_end() -> None:
         if None not in possible:
             assert found.kept == min(certain)
     assert verdicts == {"final", "open", "damaged"}
+
+
+def test_a_bookie_that_is_gone_does_not_say_that_it_lacks_an_entry() -> None:
+    metadata = ledger([(0, ("bk0", "bk1", "bk2"))], 2, 2)
+    held = {"bk0": {0}, "bk1": {0, 1}}
+    found: OpenEnd = find_open_end(metadata, -1, held, held, {}, gone=["bk2"])
+    answers = {name: dict.fromkeys(entries, "good") for name, entries in held.items()}
+    assert recoveries(metadata, -1, answers | {"bk2": dict.fromkeys(range(3), "bad")}) == {found.kept} == {1}

@@ -864,7 +864,7 @@ def find_open_end(
     while end + 1 in anywhere:
         end += 1
         there = [bookie for bookie in write_set(metadata, end) if end in held.get(bookie, ())]
-        claimed = [bookie for bookie in write_set(metadata, end) if end in damaged.get(bookie, ())]
+        claimed = [bookie for bookie in write_set(metadata, end) if bookie in gone or end in damaged.get(bookie, ())]
         if kept == end - 1 and there and metadata.write_quorum - len({*there, *claimed}) < enough:
             kept = end
     next_set = write_set(metadata, end + 1)
