@@ -75,7 +75,7 @@ class PackedPlaces(Struct, frozen=True):
             if (found, stop, why) != (entries, end, END):
                 return None
             at += entries
-        note_read(rows)
+        note_read(rows, rows["size"])
         ledger_ids, entry_ids = self._ids(runs)
         wrong = (rows["ledger_id"] != ledger_ids) | (rows["entry_id"] != entry_ids)
         wrong |= (rows["flags"] & BAD_DIGEST != 0) | (rows["digest_bytes"] == _HMAC_BYTES)

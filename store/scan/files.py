@@ -88,10 +88,10 @@ def has_good_digest(rows: Records) -> Array:
     return good
 
 
-def note_read(rows: Records) -> None:
-    """Count records that were read."""
+def note_read(rows: Records, sizes: Array) -> None:
+    """Count records of which so many bytes each were read."""
     wrong = len(rows) - int(np.count_nonzero(has_good_digest(rows)))
-    COUNTS.add(len(rows), int(rows["size"].sum(dtype=np.int64)), wrong)
+    COUNTS.add(len(rows), int(sizes.sum(dtype=np.int64)), wrong)
 
 
 def digest_state(flags: int) -> Literal["ok", "bad", "unverified"]:
@@ -316,7 +316,7 @@ class FileScan(Struct):
 
     def _count(self, batch: Records, start: int, end: int) -> None:
         """Count a batch that was read from ``start`` to ``end``, and move ``resume_offset`` after its last good record."""
-        note_read(batch)
+        note_read(batch, batch["size"])
         self.records += len(batch)
         good = np.flatnonzero(batch["flags"] & kernel.BAD_DIGEST == 0)
         # Nothing proves a journal's paddings: a scan of the grown file reads them again, from the last good entry on.

@@ -270,6 +270,7 @@ class PlacesReader(Struct, frozen=True):
             batch.held[indexes] = whole.held
             batch.rows[indexes] = whole.rows
             batch.data = np.concatenate([batch.data, whole.data])
+        note_read(batch.rows, batch.held)
         return batch
 
     def _read_places(self, places: Places, *, whole: bool = False) -> EntryBatch:
@@ -285,7 +286,6 @@ class PlacesReader(Struct, frozen=True):
         kernel.read_bodies(data, offsets, held, tuple(known), verify, rows)
         rows["size"] = places.sizes
         rows["offset"] = places.offsets
-        note_read(rows)
         return EntryBatch(places.ledger_ids, places.entry_ids, data, offsets, held, rows)
 
     def _load(self, places: Places, held: Array) -> tuple[Array, Array]:

@@ -12,6 +12,7 @@ import pytest
 from msgspec import field
 
 from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.engine.counts import COUNTS
 from pulsar_admin.store.engine.local import LocalEngine
 from pulsar_admin.store.engine.operation import Finished, Reducing
 from pulsar_admin.store.engine.slices import FileRange
@@ -88,12 +89,17 @@ def _plain(scan: EntryScan, places: Places) -> PlainFiles:
 def test_packed_places_are_read_as_places_are(cut: str) -> None:
     steps = {"as they lie": np.s_[:], "every other": np.s_[::2], "backwards": np.s_[::-1]}
     scattered = []
+    read_bytes = size_bytes = 0
     for scan, whole in _groups("clean"):
         places = whole.take(steps[cut])
         packed = pickle.loads(pickle.dumps(pack_places(places, heads=True)))
         scattered.append(packed.is_scattered)
         found = packed.read(_plain(scan, places), heads=True, digests=None)
+        before = COUNTS.now()
         expected = PlacesReader(scan.reader.files, True, None).read_places(places)
+        assert COUNTS.now().entries - before.entries == len(places)
+        read_bytes += COUNTS.now().bytes - before.bytes
+        size_bytes += int(places.sizes.sum())
         assert found is not None
         assert (found.rows == expected.rows).all()
         for name in ("ledger_ids", "entry_ids"):
@@ -102,6 +108,7 @@ def test_packed_places_are_read_as_places_are(cut: str) -> None:
             body = [batch.data[batch.offsets[at] :][: batch.held[at] + 4].tobytes() for batch in (found, expected)]
             assert body[0] == body[1]
     assert 0 < sum(scattered) < len(scattered)
+    assert 0 < read_bytes < size_bytes  # of large entries the beginnings alone
 
 
 def test_other_entries_than_the_packed_ones_are_not_given() -> None:
