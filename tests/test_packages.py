@@ -117,7 +117,14 @@ def test_what_a_later_pulsar_adds_is_an_unknown_tree(node: str, cli: Cli, tmp_pa
 
 @pytest.mark.parametrize(
     ("value", "exit_code"),
-    [(b"", 6), (b"5;x", 6), (b"\xff", 6), (b"6;5;1;2;3;1;0;0;0;0;0", 7), (b"5;999;1;2;3;1;0;0;0;0;0", 5)],
+    [
+        (b"5;5;1;2;3;2;0;0;0;0;0", 5),
+        (b"", 6),
+        (b"5;x", 6),
+        (b"\xff", 6),
+        (b"6;5;1;2;3;1;0;0;0;0;0", 7),
+        (b"5;999;1;2;3;1;0;0;0;0;0", 5),
+    ],
 )
 def test_a_damaged_segment_says_so(value: bytes, exit_code: int, cli: Cli, tmp_path: Path) -> None:
     path = Path(shutil.copytree(imported_cluster("packages"), tmp_path / "store"))
@@ -128,11 +135,20 @@ def test_a_damaged_segment_says_so(value: bytes, exit_code: int, cli: Cli, tmp_p
     assert "Traceback" not in found.stderr
 
 
+@pytest.mark.parametrize("field", [b"q\0~\0\2", b"r\0\1Z" + bytes(9) + b"\0\0xp", b"x", b"w\3abc"])
+def test_a_description_is_texts_and_numbers(field: bytes) -> None:
+    """Java objects whose field is the object itself, a class, an end and bytes: nothing that JSON could not have."""
+    data = b"\xac\xed\0\5sr\0\1A" + bytes(8) + b"\2\0\1L\0\x0bdescriptiont\0\1Xxp" + field
+    with pytest.raises(EntryCorrupt):
+        decode_package_metadata(data, "test")
+    assert decode_package_metadata(data[: -len(field)] + b"t\0\2hi", "test") == {"description": "hi"}
+
+
 def test_damaged_bytes_are_errors_of_ours() -> None:
     """Every cut of what the brokers wrote, and every byte of it changed: an answer, or one of the errors that callers expect."""
     with open_store(imported_cluster("packages")) as store, open_reader(store) as reader:
         entries = [bytes(reader.read(ledger, 0).payload) for ledger in (1, 4, 17)]
-    texts = [b"".join(iter_records(entry, "test")) for entry in entries]
+    texts = [b"".join(filter(None, iter_records(entry, "test"))) for entry in entries]
     forms = [decode_package_metadata(text, "test") for text in texts if text[:1] in (b"{", b"\xac")]
     assert {text[:1] for text in texts} >= {b"{", b"\xac"}
     assert {form["contact"] for form in forms} == {"ops"}

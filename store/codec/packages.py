@@ -19,7 +19,7 @@ _SEGMENT_PATH = re.compile("(/pulsar/(?:functions|packages)/.+)/<[^/]*>/ledgers/
 _SEGMENT_VERSIONS = (4, 5)  # enveloped entries, before and after sequence ids
 _COMPLETED = (10, 11)  # fields of a segment that was closed
 _ENVELOPE, _RECORD = struct.Struct(">Biii"), struct.Struct(">qqi")
-_OWN, _RECORD_SET = 3, 4  # control records, and the end of a stream
+_CONTROL, _END_OF_STREAM, _RECORD_SET = 1, 2, 4
 _JAVA_MAGIC = b"\xac\xed\x00\x05"
 _NULL, _REFERENCE, _CLASS, _OBJECT, _STRING, _BLOCK, _END = 0x70, 0x71, 0x72, 0x73, 0x74, 0x77, 0x78
 _FIRST_HANDLE, _DEPTH_LIMIT = 0x7E0000, 20
@@ -63,13 +63,18 @@ def unknown_segment(value: bytes, where: str) -> tuple[str, ...]:
     return ()
 
 
-def iter_records(payload: bytes | memoryview, where: str) -> Iterator[bytes]:
-    """Yield the records that an entry of a stream holds, without those of the stream's own; raises EntryCorrupt, Unsupported."""
+def iter_records(payload: bytes | memoryview, where: str) -> Iterator[bytes | None]:
+    """Yield the records that an entry of a stream holds, without those of the stream's own, and None where it says that the stream ends.
+
+    Raises EntryCorrupt, Unsupported.
+    """
     try:
         version, flags, size_bytes, stored_bytes = _ENVELOPE.unpack_from(payload)
         if version != 1:
             raise Unsupported(f"{where}: an entry of a DistributedLog of version {version}", where=where, found=version)
         stored = bytes(payload[_ENVELOPE.size : _ENVELOPE.size + stored_bytes])
+        if len(stored) != stored_bytes:
+            raise EntryCorrupt(f"{where}: {len(stored)} bytes are here of {stored_bytes}", where=where)
         data = bytes(compression.decompress(flags & 3, stored, size_bytes, where=where))
         at = 0
         while at < len(data):
@@ -79,7 +84,9 @@ def iter_records(payload: bytes | memoryview, where: str) -> Iterator[bytes]:
                 raise EntryCorrupt(f"{where}: a record of {length} bytes goes beyond its entry", where=where)
             if metadata & _RECORD_SET:
                 raise Unsupported(f"{where}: a set of records of a DistributedLog", where=where)
-            if not metadata & _OWN:
+            if metadata & _END_OF_STREAM:
+                yield None
+            elif not metadata & _CONTROL:
                 yield data[at - length : at]
     except struct.error as error:
         raise EntryCorrupt(f"{where}: no entry of a DistributedLog", where=where, size_bytes=len(payload)) from error
@@ -90,6 +97,8 @@ def decode_package_metadata(data: bytes, where: str) -> dict[str, Any]:  # Any: 
     try:
         if data.startswith(_JAVA_MAGIC):
             found = _JavaObjects(data[len(_JAVA_MAGIC) :]).content()
+            if isinstance(found, dict) and not all(map(_is_described, found, found.values())):
+                raise _NoObject("its fields are neither texts nor numbers nor maps of texts")
         else:
             found = decode_json_object(data, where)
     except (struct.error, IndexError, TypeError, ValueError, _NoObject, MetadataCorrupt) as error:
@@ -98,6 +107,13 @@ def decode_package_metadata(data: bytes, where: str) -> dict[str, Any]:  # Any: 
         raise EntryCorrupt(f"{where}: no description of a package", where=where)
     order = ("description", "contact", "createTime", "modificationTime", "properties")
     return {key: found[key] for key in (*order, *found) if found.get(key) is not None}
+
+
+def _is_described(name: object, value: object) -> bool:
+    """Whether a description may have the field. References may make of a short stream objects in themselves, or without number."""
+    if isinstance(value, dict):
+        return all(isinstance(one, str | None) for pair in value.items() for one in pair)
+    return isinstance(name, str) and isinstance(value, str | int | None)
 
 
 class _NoObject(Exception):

@@ -89,11 +89,22 @@ def _read_stream(reader: EntryReader, path: str, missing: str) -> Iterator[bytes
         raise ResourceNotFound(
             missing, hint=f"see: pulsar-admin store ls {shell_word(PACKAGES)}; a broker may keep packages as files"
         )
-    for segment in segments:
+    is_whole = False
+    for number, segment in enumerate(segments, 1):
         segment.check(path)
+        if segment.sequence != number:
+            raise EntryNotFound(f"{path}: segment {number} is not here, but segment {segment.sequence} is", where=path)
         last = read_ledger(reader.txn, segment.ledger_id).last_entry_id
         if last < 0:
             raise EntryNotFound(f"ledger {segment.ledger_id} of {path} has no entries here", ledgerId=segment.ledger_id)
         for entry_id in range(last + 1):
             payload = reader.read(segment.ledger_id, entry_id).payload
-            yield from iter_records(payload, f"{path}: entry {segment.ledger_id}:{entry_id}")
+            for record in iter_records(payload, f"{path}: entry {segment.ledger_id}:{entry_id}"):
+                if record is None:
+                    is_whole = True
+                else:
+                    yield record
+    if not is_whole:
+        raise EntryNotFound(
+            f"{path}: its end is not here", hint="a broker was writing it, or did not end it", where=path
+        )
