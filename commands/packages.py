@@ -7,7 +7,7 @@ from typing import Any
 
 from pulsar_admin.context import App, Lines, Printed, Shown
 from pulsar_admin.store import errors
-from pulsar_admin.store.files import create_file
+from pulsar_admin.store.files import write_new_file
 from pulsar_admin.store.names import NamespaceName
 from pulsar_admin.upstream import mirrored
 
@@ -39,7 +39,10 @@ def list_packages(app: App, namespace: NamespaceName, type_: str) -> Shown:
     """
     from pulsar_admin.store.model.packages import package_names
 
-    return Lines(app.session.ask(package_names, type_, namespace))
+    found = app.session.ask(package_names, type_, namespace)
+    if not found:
+        app.tell("the metadata has none: a broker may keep packages as files, which are in no store")
+    return Lines(found)
 
 
 @mirrored(
@@ -82,7 +85,6 @@ def download(app: App, package_name: str, path: str) -> Shown:
     from pulsar_admin.store.model.packages import iter_package, parse_package
 
     name = parse_package(package_name)
-    with app.session.reader() as reader, create_file(Path(path)) as file:
-        for part in iter_package(reader, name):
-            file.write(part)
+    with app.session.reader() as reader:
+        write_new_file(Path(path), b"".join(iter_package(reader, name)))
     return Printed(f"The package '{package_name}' downloaded to path '{path}' successfully")

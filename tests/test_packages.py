@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from pulsar_admin.store.codec.packages import decode_log_segment, decode_package_metadata, iter_records
+from pulsar_admin.store.db.blocks import ledger_key
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, Unsupported
 from pulsar_admin.store.model.reader import open_reader
@@ -78,6 +79,17 @@ def test_their_ledgers_are_theirs_and_no_tree_is_unknown(cli: Cli) -> None:
         refused = cli("--store", path, "ledgers", *words, *accepted)
         assert (refused.exit_code, f"{LARGE}/4.0.8" in refused.stderr) == (3, True)
     assert cli("--store", path, "ledgers", "delete", "0", "--force", *accepted).exit_code == 0
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_rows_of_an_earlier_version_do_not_protect_them_alone(cli: Cli, tmp_path: Path) -> None:
+    path = Path(shutil.copytree(imported_cluster("packages"), tmp_path / "store"))
+    with open_store(path, writable=True) as store:
+        store.write(lambda txn: txn.delete("owners", ledger_key(5)))
+    said = cli(
+        "--store", path, "ledgers", "delete", "5", "--force", "--yes", "--accept-unknown-tree", "/managed-ledgers"
+    )
+    assert (said.exit_code, f"ledger 5 is referenced: package {LARGE}/4.0.8" in said.stderr) == (3, True), said.stderr
 
 
 def test_a_bundle_has_them_without_their_names(cli: Cli, tmp_path: Path) -> None:

@@ -50,10 +50,10 @@ from pulsar_admin.store.model.ledger_owners import all_owners, custom_text, read
 from pulsar_admin.store.model.ledgers import find_metadata, find_times, iter_entry_ids
 from pulsar_admin.store.model.messages import MessageReader, ReadOptions
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER, read_namings
+from pulsar_admin.store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER, NAMING_PREFIXES, read_namings
 from pulsar_admin.store.model.schemas import find_locator
 from pulsar_admin.store.model.topics import Topic, read_topic
-from pulsar_admin.store.names import EVENTS, MANAGED_LEDGERS, Position, TopicName, parse_topic, shell_word
+from pulsar_admin.store.names import EVENTS, Position, TopicName, parse_topic, shell_word
 from pulsar_admin.store.wording import counted, listed, plural
 
 _FORGET = plan.ChangeKind("ledgers forget", "forget lost ledgers of {place}")
@@ -497,7 +497,7 @@ def _check_references(txn: Txn, ledger_ids: Collection[int], *, force: bool) -> 
     A function that destroys reads the nodes themselves: rows of ``owners`` are derived, perhaps by an older version.
     """
     problem = next((damage.reason for damage in iter_metadata_damage(txn)), None)
-    for path, value in chain(iter_values(txn, f"{MANAGED_LEDGERS}/"), iter_values(txn, "/schemas/")):
+    for path, value in chain.from_iterable(iter_values(txn, prefix) for prefix in NAMING_PREFIXES):
         try:
             namings = read_namings(path, value)
         except errors.StoreError as error:

@@ -126,5 +126,5 @@ def never_replays(txn: Txn, topic: Topic, mark_delete: Position) -> bool:
         return False
     if topic.ids:
         return mark_delete < Position(topic.ids[0], -1)
-    next_id = find_next_ledger_id(txn)
-    return next_id is None or mark_delete.ledger_id < next_id
+    next_id = find_next_ledger_id(txn)  # unknown: the new ledger may be before the position
+    return next_id is not None and mark_delete.ledger_id < next_id

@@ -94,7 +94,10 @@ class TopicNacks(Answer, frozen=True):
 
     ``holes``: entries not acknowledged with an acknowledged one behind them; ``nacked_share``: their part of the entries
     between the mark-delete and the last of those. Without holes the columns hold all entries and the share is 1.
+    ``uncounted_entries``: those that are not here, whose messages are in no sum; None for none.
     """
+
+    JSON_OPTIONAL = ("uncounted_entries",)
 
     entries: int
     messages: int
