@@ -44,20 +44,24 @@ _IDS = {"compactedLedger"}
 
 def render_change(report: plan.ChangeReport, plan_file: Path | None = None) -> str:
     """Return a change's report as text; ``plan_file`` is the file that a plan was written to."""
-    lines = [title_of(report, plan_file)]
-    if len(report.parts) == 1:
-        lines += [f"  {line}" for line in _body(report, report.parts[0])]
-    else:
-        for part in report.parts:
-            body = list(_body(report, part))
-            first = "" if _changes(part) else f": {body.pop(0)}"
-            lines += [f"{_subject(part)}{first}", *(f"  {line}" for line in body)]
-        lines += _totals(report)
-    margin = "  " if len(report.parts) == 1 else ""
-    lines += [f"{margin}warning: {clean_text(typable(text))}" for text in report.plan_warnings]
+    return "".join(iter_texts(report, plan_file)).removesuffix("\n")
+
+
+def iter_texts(report: plan.ChangeReport, plan_file: Path | None = None) -> Iterator[str]:
+    """Yield the lines of ``render_change``, those of one part together: there may be millions of parts."""
+    yield f"{title_of(report, plan_file)}\n"
+    is_alone = len(report.parts) == 1
+    for part in report.parts:
+        body = list(_body(report, part))
+        first = "" if is_alone or _changes(part) else f": {body.pop(0)}"
+        head = [] if is_alone else [f"{_subject(part)}{first}\n"]
+        yield "".join((*head, *(f"  {line}\n" for line in body)))
+    if not is_alone:
+        yield from (f"{line}\n" for line in _totals(report))
+    margin = "  " if is_alone else ""
+    yield from (f"{margin}warning: {clean_text(typable(text))}\n" for text in report.plan_warnings)
     if report.number is not None:
-        lines.append(f"{margin}undo: {typable(plan.undo_command(report.number, report.store))}")
-    return "\n".join(lines)
+        yield f"{margin}undo: {typable(plan.undo_command(report.number, report.store))}\n"
 
 
 def title_of(report: plan.ChangeReport, plan_file: Path | None = None) -> str:

@@ -414,19 +414,19 @@ class Running(Results):
 
     def show(self, *reports: ChangeReport) -> None:
         """Write what a change did or would do: one object, or several; default: as text, several changes as a table."""
-        from pulsar_admin.changes import SEVERAL, render_change
+        from pulsar_admin.changes import SEVERAL, iter_texts
 
-        documents = [own_items(document) for report in reports for document in report.documents()]
+        documents = (own_items(document) for report in reports for document in report.iter_documents())
         if len(reports) != 1:
             self.emit_rows(documents, SEVERAL)
             return
-        text = render_change(reports[0], self.settings.plan)
-        if self._speaks_as_upstream() and not reports[0].dry_run:
-            self._say_report(wrapped(text))
-        elif len(documents) > 1:
-            self.render(Result(rows=documents, screen=lambda _: [f"{text}\n"]))
+        report, texts = reports[0], iter_texts(reports[0], self.settings.plan)
+        if self._speaks_as_upstream() and not report.dry_run:
+            self._say_report(wrapped("".join(texts).removesuffix("\n")))
+        elif len(report.parts) > 1:
+            self.render(Result(rows=documents, screen=lambda _: texts))
         else:
-            self.render(Result(documents[0] if documents else {}, screen=lambda _: [f"{text}\n"]))
+            self.render(Result(next(documents, {}), screen=lambda _: texts))
 
     def _speaks_as_upstream(self) -> bool:
         """Whether stdout is to be what upstream's command of this name prints."""

@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Mapping
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import Any
 
 from pulsar_admin.store.names import shell_word
@@ -80,7 +81,13 @@ def is_carrying() -> bool:
 
 def typable(text: str) -> str:
     """Return a text of ours with the options that this run was given in every command in it that takes them and has none of its own."""
-    return re.sub(_COMMAND, _typed, text) if is_carrying() and PROGRAM in text else text
+    return _carried(text, _program.get(), _words.get()) if is_carrying() and PROGRAM in text else text
+
+
+@lru_cache(maxsize=64)
+def _carried(text: str, program: str, words: tuple[tuple[str, str], ...]) -> str:
+    """Return a text with ``words`` in its commands; of texts that many records share it is kept."""
+    return re.sub(_COMMAND, lambda found: _typed(found, program, words), text)
 
 
 def own_items(document: Mapping[str, Any]) -> dict[str, Any]:  # Any: JSON values
@@ -100,7 +107,7 @@ def _own(value: Any) -> Any:  # Any: the field's own type
     return typable(value) if isinstance(value, str) else value
 
 
-def _typed(found: re.Match[str]) -> str:
+def _typed(found: re.Match[str], program: str, words: tuple[tuple[str, str], ...]) -> str:
     from pulsar_admin.command_table import COMMANDS, GROUPS, ROOT
 
     word, rest = (
@@ -109,7 +116,7 @@ def _typed(found: re.Match[str]) -> str:
     )
     if word not in COMMANDS[ROOT] and word not in GROUPS:
         return found[0]
-    program = f"{_program.get()} "
+    program = f"{program} "
     if word in WITHOUT_STORE or " --help" in rest:
         return program
     named = (
@@ -117,7 +124,5 @@ def _typed(found: re.Match[str]) -> str:
     )  # one says where all is
     if word not in _OF_TABLES:
         named |= {"--tables", "--cluster"}
-    options = (
-        f"{option} {value} " for option, value in _words.get() if option not in named and f" {option}" not in rest
-    )
+    options = (f"{option} {value} " for option, value in words if option not in named and f" {option}" not in rest)
     return program + "".join(options)

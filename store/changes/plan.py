@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from types import NoneType
@@ -905,7 +905,11 @@ class ChangeReport(Struct, frozen=True):
 
     def documents(self) -> tuple[dict[str, Any], ...]:  # Any: JSON values
         """Return one JSON object a part."""
-        return tuple(
+        return tuple(self.iter_documents())
+
+    def iter_documents(self) -> Iterator[dict[str, Any]]:  # Any: JSON values
+        """Yield one JSON object a part."""
+        return (
             self._document(part, None if place in self.untouched else self.number)
             for place, part in enumerate(self.parts)
         )
