@@ -380,7 +380,7 @@ def plan_undo(txn: Txn, number: int) -> Plan:
     steps = tuple(Step(step.database, step.key, step.after, step.before) for step in reversed(change.steps))
     parts = tuple(part.undone() for part in parts_of(change))
     where = "{subscription} of {place}" if any(part.subscription for part in parts) else "{place}"
-    kind = ChangeKind(f"store undo {number}", f"undo change {number}, {where}")
+    kind = ChangeKind(f"store undo {number}", f"undo change {number} ({change.command}), {where}")
     return Plan(kind, txn.id, steps, parts, undoes=number)
 
 
