@@ -135,10 +135,12 @@ def _answers_stay_as_they_were() -> Iterator[None]:
     assert changed_oracles() == []
 
 
-@pytest.fixture(autouse=True)
-def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in environment_variables():
-        monkeypatch.delenv(name, raising=False)
+@pytest.fixture(scope="session", autouse=True)
+def _no_environment() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in environment_variables():
+            patch.delenv(name, raising=False)
+        yield
 
 
 class CliResult(NamedTuple):
@@ -228,8 +230,6 @@ def demo_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("demo")
     (folder / "standalone").symlink_to(world("small") / "clean")
     with pytest.MonkeyPatch.context() as patch:
-        for name in environment_variables():
-            patch.delenv(name, raising=False)
         patch.chdir(folder)
         assert run(["--store", "pulsar-store", "--quiet", "store", "import", "standalone", "standalone"]) == 0
     return folder

@@ -38,7 +38,7 @@ from tests.agreeing import check_agreement
 from tests.commands.changing import rows_of
 from tests.conftest import Cli
 from tests.doctor.test_checked import told
-from tests.stores import NOW_MS, copied, imported
+from tests.stores import NOW_MS, copied, imported, narrow, narrow_copy
 from tests.test_check import CASES, DEEP, Change, _drop, _set_value
 
 PLAIN = "/managed-ledgers/public/default/persistent/plain"
@@ -48,11 +48,11 @@ END = Position(46, 24)
 
 
 class Fault(Struct):
-    """What plants a fault in a copy of the small world's store, and which findings it brings beside the rule's own.
+    """What plants a fault in a copy of the narrow store, and which findings it brings beside the rule's own.
 
     ``nodes``: the metadata nodes that the cure changes; without any, it gives the store the very rows that it had before the fault.
     ``leaves``: codes of findings that the cure leaves, or tells of what it did. ``deep``: a deep check alone finds it. ``state``: of the
-    world that is copied.
+    small world whose store is copied instead.
     """
 
     plant: Callable[[Path], object]
@@ -60,7 +60,7 @@ class Fault(Struct):
     nodes: tuple[str, ...] = ()
     leaves: set[str] = field(default_factory=set)
     deep: bool = False
-    state: str = "clean"
+    state: str = "narrow"
 
 
 def change(work: Change, *, owners: bool = True) -> Callable[[Path], object]:
@@ -149,37 +149,42 @@ CURED: dict[str, Fault] = {
     "times-damaged": Fault(stored("version of a time row")),
     "times-missing": Fault(stored("no time row")),
     "times-surplus": Fault(stored("no block")),
-    "owners-differ": Fault(stored("no owner"), LEAKS),
-    "owners-damaged": Fault(replace_owners, LEAKS),
+    "owners-differ": Fault(stored("no owner"), LEAKS, state="clean"),
+    "owners-damaged": Fault(replace_owners, LEAKS, state="clean"),
     "damage-without-file": Fault(stored("damage of no file")),
     "index-differs": Fault(stored("near offset"), deep=True),
-    "node-damaged": Fault(stored("rubbish in the tree"), {"unknown-tree", *LEAKS}),
+    "node-damaged": Fault(stored("rubbish in the tree"), {"unknown-tree", *LEAKS}, state="clean"),
     "ledger-without-metadata": Fault(change(_drop("tree", tree_key(ledger_path(9)))), nodes=(ledger_path(9),)),
     "ledger-missing": Fault(
         change(lambda txn: _drop_ledger(txn, 9)),
         nodes=(PLAIN, *(f"{PLAIN}/{name}" for name in SUBSCRIPTIONS if name != "half")),  # these stand in it
+        state="clean",
     ),
     "ledger-list-differs": Fault(
         change(_set_value(ledger_path(9), lambda value: ending(value, 20))), nodes=(ledger_path(9), PLAIN)
     ),
-    "cursor-unreadable": Fault(stored("value of a cursor"), {"value-undecodable", *LEAKS}, nodes=(f"{PLAIN}/half",)),
+    "cursor-unreadable": Fault(
+        stored("value of a cursor"), {"value-undecodable", *LEAKS}, nodes=(f"{PLAIN}/half",), state="clean"
+    ),
     "cursor-ledger-lost": Fault(
         change(_set_value(f"{PLAIN}/half", lambda _: encode_cursor_info(CursorInfo(FREE_LEDGER, Position(9, 3))))),
         nodes=(f"{PLAIN}/half",),
     ),
     "schema-ledger-without-metadata": Fault(without(SCHEMA), nodes=(ledger_path(SCHEMA),)),
-    "compacted-ledger-without-metadata": Fault(without(COMPACTED), nodes=(ledger_path(COMPACTED),)),
+    "compacted-ledger-without-metadata": Fault(without(COMPACTED), nodes=(ledger_path(COMPACTED),), state="clean"),
     "bucket-ledger-without-metadata": Fault(
-        without(BUCKET), nodes=("/managed-ledgers/acme/delayed/persistent/reminders/workers",)
+        without(BUCKET), nodes=("/managed-ledgers/acme/delayed/persistent/reminders/workers",), state="clean"
     ),
     "delay-beyond-ttl": Fault(
         change(_set_value("/admin/policies/acme/delayed", with_ttl)),
         nodes=(ledger_path(WRITTEN), "/managed-ledgers/acme/delayed/persistent/__change_events"),
+        state="clean",
     ),
     "compaction-inconsistent": Fault(
         change(_set_value(COMPACTED_CURSOR, moved_back)),
         nodes=(ledger_path(COMPACTED), ledger_path(WRITTEN), COMPACTED_CURSOR),
         leaves={"ledgers-deleted"},
+        state="clean",
     ),
     "cursor-ledger-without-metadata": Fault(
         without(CURSOR_LEDGER), nodes=(ledger_path(CURSOR_LEDGER),), state="crashed"
@@ -194,6 +199,7 @@ CURED: dict[str, Fault] = {
     "compaction-stale": Fault(
         change(cursors(beside={"__compaction": encode_cursor_info(CursorInfo(-1, Position(9, 24)))})),
         nodes=(ledger_path(WRITTEN), f"{PLAIN}/__compaction"),
+        state="clean",
     ),
 }
 
@@ -205,9 +211,14 @@ def _drop_ledger(txn, ledger_id):  # type: ignore[no-untyped-def]
     txn.delete("tree", tree_key(ledger_path(ledger_id)))
 
 
+def base(state: str) -> Path:
+    """Return the store in which a fault is planted, without it."""
+    return narrow() if state == "narrow" else imported("small", state)
+
+
 @cache
 def sound(state: str, *, deep: bool) -> frozenset[tuple[str, str]]:
-    return frozenset(places(told(imported("small", state), deep=deep)))
+    return frozenset(places(told(base(state), deep=deep)))
 
 
 def places(found: list[Finding]) -> set[tuple[str, str]]:
@@ -216,7 +227,8 @@ def places(found: list[Finding]) -> set[tuple[str, str]]:
 
 @pytest.mark.parametrize("code", CURED)
 def test_the_printed_command_cures_it(code: str, tmp_path: Path, cli: Cli, damages_stores: None) -> None:
-    fault, path = CURED[code], copied("small", CURED[code].state, tmp_path)
+    fault = CURED[code]
+    path = narrow_copy(tmp_path) if fault.state == "narrow" else copied("small", fault.state, tmp_path)
     before = sound(fault.state, deep=fault.deep)
     fault.plant(path)
     found = [one for one in told(path, deep=fault.deep) if (one.code, one.where) not in before]
@@ -232,7 +244,7 @@ def test_the_printed_command_cures_it(code: str, tmp_path: Path, cli: Cli, damag
         changed = {key for key in planted.keys() | cured.keys() if planted.get(key) != cured.get(key)}
         assert changed == {*map(tree_key, fault.nodes)}
     else:
-        assert rows_of(path, *_ROWS) == rows_of(imported("small", fault.state), *_ROWS)
+        assert rows_of(path, *_ROWS) == rows_of(base(fault.state), *_ROWS)
     left = places(told(path, deep=fault.deep))
     assert {one for one in left ^ before if one[0] not in fault.leaves} == set()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import tarfile
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,12 +17,16 @@ WRITTEN_BYTES = 1 << 21  # every record lies before it; what follows are the zer
 
 def unpack_zookeeper(folder: Path) -> Path:
     """Unpack the three snapshots and logs of a cluster into FOLDER, logs with some of their zeros."""
-    with tarfile.open(GOLDEN / "zookeeper-version-2.tar.xz") as archive:
-        for member in archive:
-            file = archive.extractfile(member)
-            if file is not None:
-                (folder / Path(member.name).name).write_bytes(file.read(WRITTEN_BYTES))
+    for name, data in _recorded().items():
+        (folder / name).write_bytes(data)
     return folder
+
+
+@cache
+def _recorded() -> dict[str, bytes]:
+    with tarfile.open(GOLDEN / "zookeeper-version-2.tar.xz") as archive:
+        files = ((member.name, archive.extractfile(member)) for member in archive)
+        return {Path(name).name: file.read(WRITTEN_BYTES) for name, file in files if file is not None}
 
 
 def linked(source: Path, folder: Path, *without: str) -> Path:

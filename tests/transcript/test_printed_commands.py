@@ -79,7 +79,14 @@ def why_not(command: str, capsys: pytest.CaptureFixture[str]) -> str:
     return f"exit code {code}: {said}" if code in (2, 70) else ""
 
 
-@pytest.mark.parametrize("name", ["cursors", "mending", "replicas", "store", "topics", "undelete"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mending",
+        "topics",
+        *(pytest.param(name, marks=pytest.mark.deep) for name in ("cursors", "replicas", "store", "undelete")),
+    ],
+)
 def test_with_a_store_named_they_run_anywhere(
     name: str, damages_stores: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
