@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -332,29 +331,19 @@ def test_time_rows_are_read_by_hand(count: int, columns: int) -> None:
                 READERS[name](damaged)
 
 
-@pytest.mark.parametrize("flags", [0, blocks.MESSAGES])
-def test_blocks_that_go_on_in_each_other_add_up_as_one(flags: int) -> None:
-    source = random.Random(flags)
-    found = []
-    for number, entries in ((4, 1024), (5, 1024), (6, 300), (7, 5)):
+def test_payloads_of_some_entries_of_a_block() -> None:
+    source = random.Random(0)
+    for entries, first_slot in ((1024, 0), (300, 0), (5, 9)):
         sizes = [source.choice((20, 90, 200)) for _ in range(entries)]  # 20: less than what goes before a payload
-        counts = [source.randint(1, 9) for _ in range(entries)] if flags else []
-        payload, header = sum(max(size - 36, 0) for size in sizes), (sum(counts) or entries,)
-        value = blocks.BLOCK_HEADER.pack(entries, flags, 1, *header, payload, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0)
-        columns = b"".join(one.to_bytes(4, "little") for one in [0] * entries + sizes + counts)
-        found.append(Block(block_key(7, number), value + columns))
-    assert [one.goes_on_in(two) for one, two in pairwise(found)] == [True, True, False]
-    joined = Block.joined(found[:3])
-    assert (len(joined), joined.entry_id(0), joined.entry_id(2347)) == (2348, 4096, 6443)
-    lows = sorted(source.sample(range(0, 2348, 2), 300))
-    highs = [low + 1 for low in lows]
-    assert joined.indexes_of([8 + 4096 + low for low in lows], 8) == lows
-    each = [one.payload_bytes(index) for one in found[:3] for index in range(len(one))]
-    assert joined.payload_between(lows, highs, 300) == sum(each[low] for low in lows)
-    assert joined.header.payload_bytes == sum(each)
-    messages = [one.messages(index) for one in found[:3] for index in range(len(one))]
-    assert [joined.messages(index) for index in range(2348)] == messages
-    assert joined.header.messages == sum(messages)
+        payload = sum(max(size - 36, 0) for size in sizes)
+        value = blocks.BLOCK_HEADER.pack(entries, 0, 1, entries, payload, 0, 0, 0, 0, 0, 0, 0, 4, 0, first_slot)
+        found = Block(block_key(7, 4), value + b"".join(one.to_bytes(4, "little") for one in [0] * entries + sizes))
+        chosen = sorted(source.sample(range(entries), entries // 2))
+        slots = [*range(first_slot), *(first_slot + index for index in chosen)]  # the first ones are not there
+        assert [*found.indexes_of(slots)] == chosen
+        each = [found.payload_bytes(index) for index in range(entries)]
+        assert found.payload_at(chosen) == sum(each[index] for index in chosen)
+        assert found.payload_between(chosen, [index + 1 for index in chosen], len(chosen)) == found.payload_at(chosen)
 
 
 def test_bytes_of_a_block_by_file() -> None:

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
+from pyroaring import BitMap
 
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.model.cursors import Extent, RankColumns, extent_of, union
+from pulsar_admin.store.model.cursors import Extent, RankBits, extent_of, union
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import encode_name, parse_topic
@@ -173,7 +174,7 @@ def test_policies_that_cannot_be_read_hide_no_subscription(tmp_path: Any, cli: C
 
 
 def test_an_extent_is_the_sum_of_its_entries() -> None:
-    """Of intervals within blocks, across ledgers, few and as columns."""
+    """Of intervals within blocks, across ledgers, few and as bitmaps."""
     source = random.Random(5)
     with open_store(imported("small", "clean")) as store, open_reader(store) as reader:
         for name in [*iter_topics(reader.txn)][::3]:
@@ -183,5 +184,6 @@ def test_an_extent_is_the_sum_of_its_entries() -> None:
                 starts = [source.randrange(len(each)) for _ in range(source.randint(0, 8))]
                 found = union((start, min(start + source.randint(0, 40), len(each))) for start in starts)
                 expected = sum((each[rank] for start, end in found for rank in range(start, end)), Extent())
-                columns = RankColumns([start for start, _ in found], [end for _, end in found])
-                assert extent_of(reader.txn, topic, found) == extent_of(reader.txn, topic, columns) == expected
+                bits = RankBits(BitMap(rank for start, end in found for rank in range(start, end)))
+                assert bits == found
+                assert extent_of(reader.txn, topic, found) == extent_of(reader.txn, topic, bits) == expected

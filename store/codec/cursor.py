@@ -14,7 +14,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import compress, islice
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 from msgspec import Struct, field
 
@@ -26,31 +26,38 @@ from pulsar_admin.store.names import Position
 from pulsar_admin.store.proto import managed_ledger_pb2
 from pulsar_admin.store.wording import Answer
 
+if TYPE_CHECKING:
+    from pyroaring import BitMap  # few cursors have very many ranges
+
 NO_CURSOR_LEDGER = -1
 RANGES_LIMIT = 2_000_000
 STATE_LIMIT_BYTES = 128 * 1024 * 1024
 
 
 class RangeColumns(Sequence[tuple[Position, Position]]):
-    """Very many ranges, as numbers until one is asked for: 200,000 as positions cost ten times what decoding them does.
+    """Very many ranges as bitmaps until one is asked for: 200,000 as positions cost ten times what decoding them does.
 
-    ``parts``: (ledger id, edges), ledgers ascending; edges ascend, too: the lower entry of a range, its upper one, the next lower one …
-    Equal to a tuple of the same ranges. ``kept``: what was last made of them for a topic and a position, which is asked for again.
+    ``parts``: (ledger id, the entries in its ranges), ledgers ascending. Equal to a tuple of the same ranges.
     """
 
-    __slots__ = ("kept", "parts")
+    __slots__ = ("parts",)
 
-    def __init__(self, parts: Sequence[tuple[int, list[int]]]) -> None:
+    def __init__(self, parts: Iterable[tuple[int, BitMap]]) -> None:
         self.parts = tuple(parts)
-        self.kept: tuple[object, Position, Any] | None = None  # Any: intervals of ranks, of a higher floor
 
     def __len__(self) -> int:
-        return sum(len(edges) for _, edges in self.parts) // 2
+        return sum(len(bits ^ bits.shift(1)) for _, bits in self.parts) // 2
 
     def __iter__(self) -> Iterator[tuple[Position, Position]]:
-        for ledger_id, edges in self.parts:
+        for ledger_id, edges in self.iter_edges():
             for lower, upper in zip(edges[::2], edges[1::2], strict=True):
                 yield Position(ledger_id, lower), Position(ledger_id, upper)
+
+    def iter_edges(self) -> Iterator[tuple[int, list[int]]]:
+        """Yield of each ledger its id, and the lower entry of its first range, the upper one, the next lower one …"""
+        for ledger_id, bits in self.parts:
+            edges: list[int] = (bits ^ bits.shift(-1)).to_array().tolist()
+            yield ledger_id, [-1, *edges] if 0 in bits else edges
 
     @overload
     def __getitem__(self, index: int) -> tuple[Position, Position]: ...
@@ -77,7 +84,13 @@ _VARINT, _LENGTH_DELIMITED = 0, 2
 _WIRE_TYPES = {1: _VARINT, 2: _VARINT, 7: _VARINT} | dict.fromkeys((3, 4, 5, 6), _LENGTH_DELIMITED)
 _PARTS_LIMIT = 4096
 _FEW_RANGES = 64
-_CHUNK_WORDS = 1024
+_CHUNK_WORDS = 1024  # of one container of a Roaring bitmap
+_CHUNK_BITS = 64 * _CHUNK_WORDS
+_FULL = (1 << _CHUNK_BITS) - 1
+_NO_RUNS = 12346  # the cookie of Roaring's portable form without runs
+_CONTAINER = struct.Struct("<HH")
+_ARRAY_ENTRIES = 4096  # fewer are no bitmap
+_CHUNKS = 1 << 16  # Roaring's entries have 32 bits
 _FLAGS = bytes.maketrans(b"01", b"\0\1")
 
 
@@ -428,9 +441,9 @@ def _ranges(found: Sequence[managed_ledger_pb2.MessageRange], where: str, error:
             parts[-1][1].extend((lower.entryId, upper.entryId))
         else:
             if _ascend([ledger_id for ledger_id, _ in parts]) and all(
-                edges[0] >= -1 and _ascend(edges) for _, edges in parts
+                edges[0] >= -1 and edges[-1] < _CHUNKS * _CHUNK_BITS - 2 and _ascend(edges) for _, edges in parts
             ):
-                return RangeColumns(parts)
+                return RangeColumns((ledger_id, _filled(edges)) for ledger_id, edges in parts)
     ranges = tuple([(_position(item.lowerEndpoint), _position(item.upperEndpoint)) for item in found])
     for low, high in ranges:
         if low > high:
@@ -452,43 +465,91 @@ def _long_properties(
 
 def _bitmap_ranges(found: Iterable[managed_ledger_pb2.LongListMap], where: str) -> Ranges:
     """Return the runs of set bits as open-closed ranges of the ledgers' entries."""
-    parts: list[tuple[int, list[int]]] = []
-    left = 2 * RANGES_LIMIT
-    for one in sorted(found, key=lambda one: one.key):
-        edges = _edges(one.values, left)
-        left -= len(edges)
-        if left < 0:
-            raise LimitExceeded(
-                f"{where}: more than {RANGES_LIMIT} ranges of deleted entries", where=where, limit=RANGES_LIMIT
-            )
-        if edges:
-            parts.append((one.key, edges))
-    columns = RangeColumns(parts)
-    ids = [ledger_id for ledger_id, _ in parts]
-    return columns if len(columns) > _FEW_RANGES and _ascend(ids) else tuple(columns)
+    maps = sorted(found, key=lambda one: one.key)
+    few: list[tuple[Position, Position]] = []
+    for one in maps:
+        edges = _edges(one.values)
+        few += [
+            (Position(one.key, lower), Position(one.key, upper))
+            for lower, upper in zip(edges[::2], edges[1::2], strict=False)
+        ]
+        if len(few) > _FEW_RANGES:
+            break
+    else:
+        return tuple(few)
+    columns = RangeColumns((one.key, _bits(one.values, where)) for one in maps if any(one.values))
+    if len(columns) > RANGES_LIMIT:
+        raise LimitExceeded(
+            f"{where}: more than {RANGES_LIMIT} ranges of deleted entries", where=where, limit=RANGES_LIMIT
+        )
+    return columns if _ascend([ledger_id for ledger_id, _ in columns.parts]) else tuple(columns)
 
 
 def _ascend(numbers: Sequence[int]) -> bool:
     return all(map(operator.lt, numbers, islice(numbers, 1, None)))
 
 
-def _edges(words: Sequence[int], limit: int) -> list[int]:
-    """Return the entries before those at which a bitmap changes between clear (where it begins and ends) and set; of more than ``limit``
-    the first ones."""
+def _edges(words: Sequence[int]) -> list[int]:
+    """Return the entries before those at which a bitmap changes between clear (where it begins and ends) and set; of very many the first
+    ones."""
     edges: list[int] = []
     last = 0
     for start in range(0, len(words), _CHUNK_WORDS):
-        chunk = words[start : start + _CHUNK_WORDS]
-        bits = int.from_bytes(struct.pack(f"<{len(chunk)}q", *chunk), "little")
-        length = 64 * len(chunk)
+        bits = int.from_bytes(_chunk(words, start), "little")
         # A bit of CHANGES is set where the bit differs from the one before it.
-        changes = bits ^ ((bits << 1 | last) & ((1 << length) - 1))
-        last = bits >> (length - 1)
+        changes = bits ^ ((bits << 1 | last) & _FULL)
+        last = bits >> (_CHUNK_BITS - 1)
         if changes:
             flags = f"{changes:b}".encode()[::-1].translate(_FLAGS)
-            edges += compress(range(64 * start - 1, 64 * start - 1 + length), flags)
-            if len(edges) > limit:
+            edges += compress(range(64 * start - 1, 64 * start - 1 + _CHUNK_BITS), flags)
+            if len(edges) > 2 * _FEW_RANGES:
                 return edges
     if last:
         edges.append(64 * len(words) - 1)
     return edges
+
+
+def _chunk(words: Sequence[int], start: int) -> bytes:
+    """Return a chunk of a bitmap's words as bytes, filled up with zeros."""
+    chunk = words[start : start + _CHUNK_WORDS]
+    return struct.pack(f"<{len(chunk)}q", *chunk).ljust(_CHUNK_BITS // 8, b"\0")
+
+
+def _bits(words: Sequence[int], where: str) -> BitMap:
+    """Return a bitmap of words as a Roaring one: its chunks are put into Roaring's portable form as they are.
+
+    That has no bitmap where few bits are set (https://github.com/RoaringBitmap/RoaringFormatSpec): such a chunk is put there inverted, and
+    inverted again.
+    """
+    from pyroaring import BitMap
+
+    heads, chunks, inverted = [], [], []
+    for key, start in enumerate(range(0, len(words), _CHUNK_WORDS)):
+        data = _chunk(words, start)
+        bits = int.from_bytes(data, "little")
+        count = bits.bit_count()
+        if not count:
+            continue
+        if key >= _CHUNKS - 1:
+            raise LimitExceeded(f"{where}: deleted entries beyond {64 * start}", where=where, limit=64 * start)
+        if count <= _ARRAY_ENTRIES:
+            data, count = (bits ^ _FULL).to_bytes(len(data), "little"), _CHUNK_BITS - count
+            inverted.append(key * _CHUNK_BITS)
+        heads.append(_CONTAINER.pack(key, count - 1))
+        chunks.append(data)
+    size, first = len(chunks), 8 + 8 * len(chunks)
+    offsets = struct.pack(f"<{size}I", *range(first, first + size * _CHUNK_BITS // 8, _CHUNK_BITS // 8))
+    found = BitMap.deserialize(b"".join([struct.pack("<II", _NO_RUNS, size), *heads, offsets, *chunks]))
+    for start in inverted:
+        found.flip_inplace(start, start + _CHUNK_BITS)
+    return found
+
+
+def _filled(edges: Sequence[int]) -> BitMap:
+    """Return the entries after each lower one of ``edges`` to the upper one."""
+    from pyroaring import BitMap
+
+    found = BitMap()
+    for lower, upper in zip(edges[::2], edges[1::2], strict=True):
+        found.add_range(lower + 1, upper + 1)
+    return found

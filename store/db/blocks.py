@@ -145,42 +145,12 @@ class Block:
             return min(max(slot - self.header.first_slot, 0), self.header.entries)
         return bisect_left(self._slots, slot)
 
-    def indexes_of(self, ranks: Sequence[int], before: int) -> list[int]:
-        """Return ``index_of`` of the entries at many ranks, ascending; ``before``: the rank of entry 0."""
-        if self._slots is not None:
-            return [self.index_of(rank - before) for rank in ranks]
-        first = before + self._first + self.header.first_slot
-        found = [rank - first for rank in ranks] if first else [*ranks]
-        found[0], found[-1] = self.index_of(ranks[0] - before), self.index_of(ranks[-1] - before)
-        return found
-
-    def goes_on_in(self, other: Block) -> bool:
-        """Whether another block has the entries after those of this one, without gaps in either, and the same columns to add up."""
-        return (
-            (self._slots, other._slots) == (None, None)
-            and other.entry_id(0) == self.entry_id(len(self))
-            and other.header.digest_bytes == self.header.digest_bytes
-            and (other._messages is None) == (self._messages is None)
-        )
-
-    @classmethod
-    def joined(cls, blocks: Sequence[Block]) -> Block:
-        """Return one block of such that go on in each other, for what adds entries up alone: it has no places."""
-        first = blocks[0]
-        if len(blocks) == 1:
-            return first
-        found = cls.__new__(cls)
-        found.ledger_id, found._first = first.ledger_id, first._first
-        found._slots = found._before = None
-        found._sizes = memoryview(b"".join(block._sizes for block in blocks)).cast("I")
-        counts = [block._messages for block in blocks if block._messages is not None]
-        found._messages = memoryview(b"".join(counts)).cast("I") if counts else None
-        headers = [block.header for block in blocks]
-        entries, messages, size_bytes = (
-            sum(getattr(one, name) for one in headers) for name in ("entries", "messages", "payload_bytes")
-        )
-        found.header = first.header._replace(entries=entries, messages=messages, payload_bytes=size_bytes)
-        return found
+    def indexes_of(self, slots: Sequence[int]) -> Sequence[int]:
+        """Return the indexes of those entries at ``slots`` that the block has."""
+        if len(self) == BLOCK_ENTRIES:
+            return slots
+        places = {slot: index for index, slot in enumerate(self.slots())}
+        return [places[slot] for slot in slots if slot in places]
 
     def place(self, index: int) -> tuple[int, int, int]:
         """Return (file id, offset of the size field, size field) of the entry at an index."""
@@ -225,15 +195,22 @@ class Block:
 
     def payload_between(self, lows: Sequence[int], highs: Sequence[int], entries: int) -> int:
         """Return the payload bytes of the ``entries`` from each of the indexes ``lows`` to the one of ``highs`` (excluded)."""
-        before, head_bytes = self._before, self.head_bytes
+        before = self._before
         if before is None:  # many ask for parts of a block
-            before = self._before = [*accumulate(self._sizes.tolist(), initial=0)]
-            if (
-                before[-1] - len(self) * head_bytes != self.header.payload_bytes
-            ):  # a size is less than what goes before a payload
-                before[:] = accumulate((max(size, head_bytes) for size in self._sizes), initial=0)
+            before = self._before = [*accumulate(self._whole_sizes(), initial=0)]
         get = before.__getitem__
-        return sum(map(get, highs)) - sum(map(get, lows)) - head_bytes * entries
+        return sum(map(get, highs)) - sum(map(get, lows)) - self.head_bytes * entries
+
+    def payload_at(self, indexes: Sequence[int]) -> int:
+        """Return the payload bytes of the entries at ``indexes``."""
+        return sum(map(self._whole_sizes().__getitem__, indexes)) - self.head_bytes * len(indexes)
+
+    def _whole_sizes(self) -> list[int]:
+        """Return the size column, no size less than what goes before a payload."""
+        sizes: list[int] = self._sizes.tolist()
+        if sum(sizes) - len(self) * self.head_bytes == self.header.payload_bytes:
+            return sizes
+        return [max(size, self.head_bytes) for size in sizes]
 
     @property
     def head_bytes(self) -> int:

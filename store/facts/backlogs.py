@@ -21,7 +21,7 @@ from pulsar_admin.store.model.cursors import (
     Cursor,
     Extent,
     Intervals,
-    RankColumns,
+    RankBits,
     count_ranks,
     extent_of,
     iter_ledger_parts,
@@ -301,7 +301,7 @@ def read_contents(reader: EntryReader, topic: Topic, intervals: Intervals, now_m
     from pulsar_admin.store.scan.entries import EntryScan
 
     # Of very many intervals all is read between the first and the last: to find the place of each costs more than what it saves.
-    whole = isinstance(intervals, RankColumns) and (
+    whole = isinstance(intervals, RankBits) and (
         intervals[-1][1] - intervals[0][0] - count_ranks(intervals) < 8 * len(intervals)
     )
     spans = ((intervals[0][0], intervals[-1][1]),) if whole else intervals

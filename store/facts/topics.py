@@ -5,7 +5,6 @@ Upstream (4.0.8): ``ManagedCursorImpl.recover``, ``OpReadEntry``, ``PersistentTo
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
@@ -224,7 +223,7 @@ class SubscriptionFacts:
     def holes(self) -> Intervals:
         """The ranks that are not acknowledged, before others that are."""
         done = self.acknowledged
-        return self.pending[: bisect_right(self.pending, done[-1][0], key=lambda one: one[1])] if done else ()
+        return subtract(self.pending, ((done[-1][1], self.of.topic.number_of_entries),)) if done else ()
 
     @fact
     def acknowledged_entries(self) -> int:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
-from itertools import compress
-from operator import lt
-from typing import overload
+from itertools import pairwise
+from typing import TYPE_CHECKING, overload
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,7 +21,7 @@ from pulsar_admin.store.codec.cursor import (
     decode_cursor_ledger,
 )
 from pulsar_admin.store.codec.rocksvalue import NodeStat
-from pulsar_admin.store.db.blocks import Block
+from pulsar_admin.store.db.blocks import BLOCK_ENTRIES
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import Node, find_node, iter_children, iter_nodes, read_node
 from pulsar_admin.store.model.ledgers import find_metadata, find_sums, iter_blocks_of, read_ledger
@@ -30,6 +29,9 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, check_namespace, expand_topic, iter_topics, rank_of, read_topic
 from pulsar_admin.store.names import NamespaceName, Position, TopicName, decode_name, shell_word
 from pulsar_admin.store.wording import Answer
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap
 
 COMPACTION_CURSOR = "__compaction"
 DEDUP_CURSOR = "pulsar.dedup"
@@ -233,42 +235,16 @@ def normal_ranges(topic: Topic, state: CursorState) -> Intervals:
     """Return the individually deleted entries after the mark-delete position as merged, half-open rank intervals (see Topic.rank)."""
     if not state.ranges:
         return ()
-    if isinstance(state.ranges, RangeColumns):
-        kept = state.ranges.kept
-        if kept is not None and kept[0] is topic and kept[1] == state.mark_delete:
-            found: Intervals = kept[2]
-            return found
-        starts: list[int] = []
-        ends: list[int] = []
-        for base, lowers, uppers in _parts_after(topic, state.mark_delete, state.ranges):
-            lows, highs = ([base + entry for entry in entries] for entries in (lowers, uppers))
-            if ends and ends[-1] == lows[0]:  # one interval from the ledger before into this one
-                del ends[-1], lows[0]
-            starts += lows
-            ends += highs
-        found = _packed(starts, ends)
-        state.ranges.kept = topic, state.mark_delete, found
-        return found
+    if isinstance(state.ranges, RangeColumns) and topic.number_of_entries <= _MOST_BITS:
+        found = _bits(())
+        for ledger_id, bits in state.ranges.parts:
+            index = bisect_left(topic.ids, ledger_id)
+            if topic.ids[index : index + 1] == [ledger_id]:
+                before, end = topic.ranks[index : index + 2]
+                found |= (bits & _bits(((0, end - before),))).shift(before)
+        return _packed(found - _bits(((0, topic.place(state.mark_delete)),)))
     ranges = [(low.ledger_id, low.entry_id, high.ledger_id, high.entry_id) for low, high in state.ranges]
     return merge_ranges(topic.ids, topic.ranks, topic.place(state.mark_delete), ranges)
-
-
-def _parts_after(
-    topic: Topic, mark_delete: Position, ranges: RangeColumns
-) -> Iterator[tuple[int, list[int], list[int]]]:
-    """Yield, of each ledger that has deleted entries after a position, the rank of entry 0 and the half-open intervals of entries."""
-    floor = topic.place(mark_delete)
-    for ledger_id, edges in ranges.parts:
-        index = bisect_left(topic.ids, ledger_id)
-        if topic.ids[index : index + 1] != [ledger_id]:
-            continue
-        before, end = topic.ranks[index : index + 2]
-        lowers, uppers = edges[::2], edges[1::2]
-        first, last = bisect_left(uppers, max(floor - before, 0)), bisect_left(lowers, end - before - 1)
-        lowers, uppers = lowers[first:last], uppers[first:last]
-        if lowers and floor < end:
-            lowers[0], uppers[-1] = max(lowers[0], floor - before - 1), min(uppers[-1], end - before - 1)
-            yield before + 1, lowers, uppers
 
 
 def merge_ranges(
@@ -284,12 +260,7 @@ def merge_ranges(
 
 def backlog_entries(topic: Topic, state: CursorState) -> int:
     """Return the entries after the mark-delete position that are not individually deleted."""
-    if isinstance(state.ranges, RangeColumns):
-        parts = _parts_after(topic, state.mark_delete, state.ranges)
-        deleted = sum(sum(uppers) - sum(lowers) for _, lowers, uppers in parts)
-    else:
-        deleted = count_ranks(normal_ranges(topic, state))
-    return topic.entries_after(state.mark_delete) - deleted
+    return topic.entries_after(state.mark_delete) - count_ranks(normal_ranges(topic, state))
 
 
 def backlog_size_bytes(topic: Topic, mark_delete: Position) -> int:
@@ -319,7 +290,8 @@ def range_text(ranges: Ranges) -> str:
     """Return individually deleted ranges as upstream prints them: ``[(10:2..10:4],(10:6..10:7]]``."""
     if isinstance(ranges, RangeColumns):
         texts = (
-            ",".join([f"({ledger}:%d..{ledger}:%d]"] * (len(edges) // 2)) % (*edges,) for ledger, edges in ranges.parts
+            ",".join([f"({ledger}:%d..{ledger}:%d]"] * (len(edges) // 2)) % (*edges,)
+            for ledger, edges in ranges.iter_edges()
         )
     else:
         texts = (f"({lower}..{upper}]" for lower, upper in ranges)
@@ -390,58 +362,61 @@ def _iter_meant(
 # -- how much lies in a part of a topic, from the location index alone ------------------------------------------------
 
 
-class RankColumns(Sequence[tuple[int, int]]):
-    """Very many intervals as two columns, equal to a tuple of them: a hundred thousand tuples cost more than all that is done with them."""
+class RankBits(Sequence[tuple[int, int]]):
+    """Very many intervals as a bitmap, equal to a tuple of them: a hundred thousand tuples cost more than all that is done with them."""
 
-    __slots__ = ("ends", "starts")
+    __slots__ = ("_edges", "bits")
 
-    def __init__(self, starts: list[int], ends: list[int]) -> None:
-        self.starts, self.ends = starts, ends
+    def __init__(self, bits: BitMap) -> None:
+        self.bits = bits
+        self._edges = bits ^ bits.shift(1)
 
     def __len__(self) -> int:
-        return len(self.starts)
+        return len(self._edges) // 2
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        return zip(self.starts, self.ends, strict=True)
+        edges = iter(self._edges.to_array())
+        return zip(edges, edges, strict=True)
 
     @overload
     def __getitem__(self, index: int) -> tuple[int, int]: ...
     @overload
-    def __getitem__(self, index: slice) -> RankColumns: ...
-    def __getitem__(self, index: int | slice) -> tuple[int, int] | RankColumns:
+    def __getitem__(self, index: slice) -> tuple[tuple[int, int], ...]: ...
+    def __getitem__(self, index: int | slice) -> tuple[int, int] | tuple[tuple[int, int], ...]:
         if isinstance(index, slice):
-            return RankColumns(self.starts[index], self.ends[index])
-        return self.starts[index], self.ends[index]
+            return tuple(self)[index]
+        return self._edges[2 * index], self._edges[2 * index + 1]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, (RankColumns, tuple)) and len(self) == len(other) and tuple(self) == tuple(other)
+        if isinstance(other, RankBits):
+            return bool(self.bits == other.bits)
+        return isinstance(other, tuple) and len(self) == len(other) and tuple(self) == other
 
     def __hash__(self) -> int:
         return hash(tuple(self))
 
 
-Intervals = tuple[tuple[int, int], ...] | RankColumns
+Intervals = tuple[tuple[int, int], ...] | RankBits
 """Half-open intervals of ranks (``Topic.rank``), ascending, disjoint."""
 _MANY = 1000
-_JOINED = 64  # blocks: 65,536 entries
+_MOST_BITS = 2**32 - 1
+"""Entries of a topic whose intervals can be bitmaps."""
 
 
-def _columns(intervals: Intervals) -> tuple[list[int], list[int]]:
-    if isinstance(intervals, RankColumns):
-        return intervals.starts, intervals.ends
-    return [start for start, _ in intervals], [end for _, end in intervals]
+def _bits(intervals: Intervals) -> BitMap:
+    if isinstance(intervals, RankBits):
+        return intervals.bits
+    from pyroaring import BitMap  # cold questions about few intervals need none
+
+    found = BitMap()
+    for start, end in intervals:
+        found.add_range(start, end)
+    return found
 
 
-def _of_columns(starts: list[int], ends: list[int]) -> Intervals:
-    """Return the intervals, without those in which nothing is."""
-    if not all(map(lt, starts, ends)):
-        keep = [*map(lt, starts, ends)]
-        starts, ends = [*compress(starts, keep)], [*compress(ends, keep)]
-    return _packed(starts, ends)
-
-
-def _packed(starts: list[int], ends: list[int]) -> Intervals:
-    return RankColumns(starts, ends) if len(starts) > _MANY else tuple(zip(starts, ends, strict=True))
+def _packed(bits: BitMap) -> Intervals:
+    found = RankBits(bits)
+    return found if len(found) > _MANY else tuple(found)
 
 
 class Extent(Answer, frozen=True):
@@ -468,10 +443,9 @@ def pending_intervals(topic: Topic, state: CursorState, ranges: Intervals | None
     return subtract(((topic.place(state.mark_delete), topic.number_of_entries),), done)
 
 
-def count_ranks(intervals: Intervals) -> int:
+def count_ranks(intervals: Sequence[tuple[int, int]]) -> int:
     """Return how many ranks are in ``intervals``."""
-    starts, ends = _columns(intervals)
-    return sum(ends) - sum(starts)
+    return len(intervals.bits) if isinstance(intervals, RankBits) else sum(end - start for start, end in intervals)
 
 
 def union(intervals: Iterable[tuple[int, int]]) -> Intervals:
@@ -489,43 +463,42 @@ def union(intervals: Iterable[tuple[int, int]]) -> Intervals:
 
 def subtract(left: Intervals, right: Intervals) -> Intervals:
     """Return the ranks in ``left`` that are not in ``right``."""
-    lows, highs = _columns(left)
-    others, ends = _columns(right)
-    starts: list[int] = []
-    stops: list[int] = []
-    if len(left) <= len(right):
-        for start, end in zip(lows, highs, strict=True):
-            low = bisect_right(ends, start)
-            high = bisect_left(others, end, low)
-            starts += [start, *ends[low:high]]
-            stops += [*others[low:high], end]
-    else:
-        for start, end in zip([lows[0], *ends], [*others, highs[-1]], strict=True):
-            low = bisect_right(highs, start)
-            high = bisect_left(lows, end, low)
-            if low < high:
-                starts += [max(lows[low], start), *lows[low + 1 : high]]
-                stops += [*highs[low : high - 1], min(highs[high - 1], end)]
-    return _of_columns(starts, stops)
+    if isinstance(left, RankBits) or isinstance(right, RankBits):
+        return _packed(_bits(left) - _bits(right))
+    found = []
+    for start, end in left:
+        index = bisect_right(right, start, key=lambda one: one[1])
+        while index < len(right) and right[index][0] < end:
+            if start < right[index][0]:
+                found.append((start, right[index][0]))
+            start = right[index][1]
+            index += 1
+        if start < end:
+            found.append((start, end))
+    return tuple(found)
 
 
 def extent_of(txn: Txn, topic: Topic, intervals: Iterable[tuple[int, int]]) -> Extent:
     """Return how much lies in ``intervals`` of ``topic``, ascending and disjoint; reads index rows only."""
-    found = intervals if isinstance(intervals, RankColumns) else _of_columns(*_columns(tuple(intervals)))
-    starts, ends = _columns(found)
-    entries, seen, messages, size_bytes = sum(ends) - sum(starts), 0, 0, 0
-    low, start = 0, starts[0] if starts else 0
-    while low < len(starts):
-        index = bisect_right(topic.ranks, start) - 1
-        before, end = topic.ranks[index : index + 2]
-        high = bisect_left(starts, end, low + 1)
-        here = starts[low:high], ends[low:high]
-        here[0][0], here[1][-1] = start, min(here[1][-1], end)
-        counted = _ledger_extent(txn, topic, topic.ids[index], before, *here)
+    by_ledger: dict[int, Sequence[tuple[int, int]]] = {}
+    if isinstance(intervals, RankBits):
+        for index, whole in enumerate(pairwise(topic.ranks)):
+            if bits := intervals.bits & _bits((whole,)):
+                by_ledger[index] = RankBits(bits)
+    else:
+        spans: dict[int, list[tuple[int, int]]] = {}
+        for start, end in intervals:
+            while start < end:
+                index = bisect_right(topic.ranks, start) - 1
+                stop = min(end, topic.ranks[index + 1])
+                spans.setdefault(index, []).append((start, stop))
+                start = stop
+        by_ledger.update(spans)
+    entries = seen = messages = size_bytes = 0
+    for index, here in by_ledger.items():
+        counted = _ledger_extent(txn, topic, topic.ids[index], topic.ranks[index], here)
+        entries += count_ranks(here)
         seen, messages, size_bytes = seen + counted[0], messages + counted[1], size_bytes + counted[2]
-        low, start = high, starts[high] if high < len(starts) else 0
-        if ends[high - 1] > end:  # it goes on in the next ledger
-            low, start = high - 1, end
     return Extent(entries, messages, size_bytes, entries - seen or None)
 
 
@@ -546,52 +519,49 @@ def parts_of(topic: Topic, intervals: Intervals) -> tuple[tuple[int, int, int], 
     return tuple(part for start, end in intervals for part in iter_ledger_parts(topic, start, end))
 
 
-def _joined(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Yield blocks, some of those that go on in each other as one."""
-    run: list[Block] = []
-    for block in blocks:
-        if run and (len(run) == _JOINED or not run[-1].goes_on_in(block)):
-            yield Block.joined(run)
-            run = []
-        run.append(block)
-    if run:
-        yield Block.joined(run)
-
-
 def _ledger_extent(
-    txn: Txn, topic: Topic, ledger_id: int, before: int, firsts: list[int], ends: list[int]
+    txn: Txn, topic: Topic, ledger_id: int, before: int, ranks: Sequence[tuple[int, int]]
 ) -> tuple[int, int, int]:
-    """Return how many of the entries of a ledger, which ``before`` others precede, from each of the ranks ``firsts`` to ``ends`` (excluded)
-    are here, and their messages and bytes; of a ledger of which nothing is, the bytes that the topic's list says of all of it."""
+    """Return how many of the entries at ``ranks`` of a ledger, which ``before`` others precede, are here, and their messages and bytes; of
+    a ledger of which nothing is, the bytes that the topic's list says of all of it."""
     sums = find_sums(txn, ledger_id)
+    wanted, first, end = count_ranks(ranks), ranks[0][0] - before, ranks[-1][1] - before
     if sums is None:
         ledger = topic.ledger(ledger_id)
-        whole = ledger is not None and sum(ends) - sum(firsts) == ledger.entries
-        return 0, 0, ledger.size_bytes if ledger is not None and whole else 0
-    if len(firsts) == 1 and firsts[0] - before <= sums.first_entry and ends[0] - before > sums.last_entry:
+        return 0, 0, ledger.size_bytes if ledger is not None and wanted == ledger.entries else 0
+    if wanted == end - first and first <= sums.first_entry and end > sums.last_entry:
         return sums.entries, sums.messages, sums.payload_bytes
     here, messages, size_bytes = 0, 0, 0
+    starts, ends = ([], []) if isinstance(ranks, RankBits) else zip(*ranks, strict=True)
     done = 0
-    found_blocks = iter_blocks_of(txn, ledger_id, firsts[0] - before, ends[-1] - before - 1)
-    for block in found_blocks if len(firsts) < _MANY else _joined(found_blocks):
-        done = bisect_right(ends, before + block.entry_id(0), done)
-        after = bisect_right(firsts, before + block.entry_id(len(block) - 1), done)
-        if done == after:
-            if done == len(ends):
-                break
-            continue
-        lows, highs = block.indexes_of(firsts[done:after], before), block.indexes_of(ends[done:after], before)
-        found = sum(highs) - sum(lows)
+    for block in iter_blocks_of(txn, ledger_id, first, end - 1):
+        start = before + block.entry_id(0)
+        if start - before >= end:
+            break
+        counts = block.message_counts()
+        if isinstance(ranks, RankBits):
+            start -= block.entry_id(0) % BLOCK_ENTRIES
+            slots = (ranks.bits & _bits(((start, start + BLOCK_ENTRIES),))).shift(-start).to_array()
+            indexes = block.indexes_of(slots)
+            found = len(indexes)
+            if 0 < found < len(block):
+                messages += found if isinstance(counts, int) else sum(map(counts.__getitem__, indexes))
+                size_bytes += block.payload_at(indexes)
+        else:
+            done = bisect_right(ends, start, done)
+            after = bisect_right(starts, before + block.entry_id(len(block) - 1), done)
+            lows = [block.index_of(rank - before) for rank in starts[done:after]]
+            highs = [block.index_of(rank - before) for rank in ends[done:after]]
+            found = sum(highs) - sum(lows)
+            if 0 < found < len(block):
+                messages += (
+                    found
+                    if isinstance(counts, int)
+                    else sum(sum(counts[low:high]) for low, high in zip(lows, highs, strict=True))
+                )
+                size_bytes += block.payload_between(lows, highs, found)
         here += found
         if found == len(block):
             messages += block.header.messages
             size_bytes += block.header.payload_bytes
-            continue
-        counts = block.message_counts()
-        messages += (
-            found
-            if isinstance(counts, int)
-            else sum(sum(counts[low:high]) for low, high in zip(lows, highs, strict=True))
-        )
-        size_bytes += block.payload_between(lows, highs, found)
     return here, messages, size_bytes

@@ -7,7 +7,6 @@ after it loaded the topic, or null; docs/what-a-store-knows.md lists it.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
@@ -328,17 +327,14 @@ def ranges_size_bytes(ranges: Ranges) -> int:
     if not isinstance(ranges, RangeColumns):
         return sum(_nested_size(_position_size(lower)) + _nested_size(_position_size(upper)) for lower, upper in ranges)
     total = 0
-    for ledger_id, edges in ranges.parts:
-        low = 0
-        for size in range(1, 11):  # edges ascend, and so do their sizes; only the first may be negative
-            high = bisect_left(edges, 1 << 7 * size, low)
-            if edges[low:high]:
-                total += (high - low) * _nested_size(_position_size(Position(ledger_id, max(edges[high - 1], 0))))
-            low = high
-        if edges[0] < 0:
-            total += _nested_size(_position_size(Position(ledger_id, edges[0]))) - _nested_size(
-                _position_size(Position(ledger_id, 0))
-            )
+    for ledger_id, bits in ranges.parts:
+        edges, smaller = bits ^ bits.shift(1), 0  # each one more than the entry id of a range's end
+        for size in range(1, 6):
+            count = edges.rank(min(1 << 7 * size, 2**32 - 1))
+            total += (count - smaller) * _nested_size(2 + _varint_size(ledger_id) + size)
+            smaller = count
+        if 0 in edges:
+            total += _varint_size(-1) - 1
     return total
 
 
