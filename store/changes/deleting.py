@@ -439,7 +439,7 @@ def plan_delete_all(reader: EntryReader, cluster: str, now_ms: int) -> Plan:
     """Plan deleting a cluster and all tenants, namespaces and topics; raises ResourceNotFound, Refused."""
     own = plan_delete_cluster(reader.txn, cluster, now_ms)
     data = _plan_tenants(reader, own.kind, resources.list_tenants(reader.txn), now_ms, force=True)
-    return replace(data, steps=data.steps + own.steps, parts=own.parts + data.parts)
+    return replace(data, steps=(*data.steps, *own.steps), parts=(*own.parts, *data.parts))
 
 
 def _plan_tenants(reader: EntryReader, kind: ChangeKind, tenants: Iterable[str], now_ms: int, *, force: bool) -> Plan:
@@ -451,7 +451,7 @@ def _plan_tenants(reader: EntryReader, kind: ChangeKind, tenants: Iterable[str],
     data = _plan_namespaces(reader, kind, namespaces, now_ms)
     changes = [NodeChange(f"tenant {tenant}", resources.tenant_path(tenant), None) for tenant in names]
     own = plan_nodes(txn, kind, changes, now_ms)
-    return replace(data, steps=data.steps + own.steps, parts=own.parts + data.parts)
+    return replace(data, steps=(*data.steps, *own.steps), parts=(*own.parts, *data.parts))
 
 
 def _plan_namespaces(reader: EntryReader, kind: ChangeKind, namespaces: Sequence[NamespaceName], now_ms: int) -> Plan:

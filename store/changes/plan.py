@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from types import NoneType
@@ -84,8 +84,8 @@ class Plan(Struct, frozen=True):
 
     kind: ChangeKind
     txn_id: int
-    steps: tuple[Step, ...]
-    parts: tuple[ChangePart, ...]
+    steps: Sequence[Step]
+    parts: Sequence[ChangePart]
     loses: str = ""
     undoes: int | None = None
     warnings: tuple[str, ...] = field(default=())
@@ -881,7 +881,7 @@ class ChangeReport(Struct, frozen=True):
     words: str
     number: int | None
     dry_run: bool
-    parts: tuple[ChangePart, ...]
+    parts: Sequence[ChangePart]
     plan_warnings: tuple[str, ...] = ()
     untouched: frozenset[int] = frozenset()
     is_undo: bool = False

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -71,13 +71,13 @@ def append_change(
     now_ms: int,
     command: str,
     reports: tuple[Mapping[str, Any], ...],  # Any: JSON values
-    steps: tuple[Step, ...] = (),
+    steps: Sequence[Step] = (),
     undoes: int | None = None,
 ) -> int:
     """Append a line to the audit log, without ``steps`` for what changes no row of the store (an export); return its number."""
     last = txn.last("changes")
     number = 1 if last is None else int(_NUMBER.unpack(last[0])[0]) + 1
-    change = Change(number, now_ms, command, reports, steps, undoes)
+    change = Change(number, now_ms, command, reports, tuple(steps), undoes)
     put_link(txn, _NUMBER.pack(number), _encode_change(change, next_link(txn)))
     return number
 

@@ -275,9 +275,10 @@ class _LedgerSets(Struct):
     def join_pending_acks(self) -> None:
         """Join the logs of pending acknowledgements that only one subscription can have, by what coordinators say of their transactions."""
         of: dict[tuple[int, str], list[LedgerEvidence]] = defaultdict(list)
+        coordinators = [one for one in self.found.values() if one.kind == TRANSACTIONS]
         for one in self.found.values():
             if one.kind == PENDING_ACKS:
-                said = find_subscriptions(one, self.found.values())
+                said = find_subscriptions(one, coordinators)
                 roots = {self.root(ledger) for ledger in one.points if ledger in self.found}
                 if len(said) == 1 and len(roots) == 1:
                     of[roots.pop(), said[0]].append(one)

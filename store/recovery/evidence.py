@@ -22,7 +22,7 @@ from pulsar_admin.store.codec.schema import SchemaEntry, decode_schema_entry
 from pulsar_admin.store.codec.transactions import decode_log_entry, decode_pending_ack
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.model.ledgers import find_times, has_node, iter_entry_ids, iter_indexed_ids
+from pulsar_admin.store.model.ledgers import find_sums, has_node, iter_entry_ids, iter_indexed_ids
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.names import LONG_MAX, Position
 
@@ -116,8 +116,8 @@ def iter_unlisted(txn: Txn) -> Iterator[int]:
 
 def unlisted_bytes(txn: Txn) -> int:
     """Return the bytes of the entries of ledgers without metadata."""
-    times = (find_times(txn, ledger_id) for ledger_id in iter_unlisted(txn))
-    return sum(one.sums.payload_bytes + _RECORD_BYTES * one.sums.entries for one in times if one is not None)
+    found = (find_sums(txn, ledger_id) for ledger_id in iter_unlisted(txn))
+    return sum(one.payload_bytes + _RECORD_BYTES * one.entries for one in found if one is not None)
 
 
 def read_evidence(reader: EntryReader, ledger_ids: Iterable[int]) -> Iterator[LedgerEvidence]:
@@ -127,9 +127,7 @@ def read_evidence(reader: EntryReader, ledger_ids: Iterable[int]) -> Iterator[Le
 
     wanted = sorted(set(ledger_ids))
     scan = EntryScan(reader, ((one, 0, LONG_MAX - 1) for one in wanted), heads=True)
-    sums: dict[int, _LedgerSums] = {}
-    producers: dict[Producer, Producer] = {}
-    done = 0
+    sums, producers, done = _LedgerSums(), dict[Producer, Producer](), 0
     if reader.engine is None:
         parts = ((places, None) for places in scan.groups())
     else:
@@ -140,21 +138,20 @@ def read_evidence(reader: EntryReader, ledger_ids: Iterable[int]) -> Iterator[Le
         )
         for part in sums_of_ledgers:
             for one in part:
-                sums.setdefault(one["ledger"], _LedgerSums()).add(one, producers)
+                while wanted[done] < one["ledger"]:  # its entries are all read: parts are in order
+                    yield from _finished(reader.txn, wanted[done], sums)
+                    sums, done = _LedgerSums(), done + 1
+                sums.add(one, producers)
         reader.advance(places.bytes)
-        last = int(places.ledger_ids[-1])
-        while done < len(wanted) and wanted[done] < last:  # its entries are all read
-            yield from _finished(reader.txn, wanted[done], sums)
-            done += 1
     for ledger_id in wanted[done:]:
         yield from _finished(reader.txn, ledger_id, sums)
+        sums = _LedgerSums()
 
 
-def _finished(txn: Txn, ledger_id: int, sums: dict[int, _LedgerSums]) -> Iterator[LedgerEvidence]:
-    times = find_times(txn, ledger_id)
+def _finished(txn: Txn, ledger_id: int, sums: _LedgerSums) -> Iterator[LedgerEvidence]:
+    times = find_sums(txn, ledger_id)
     if times is not None:
-        total = sums.pop(ledger_id, None) or _LedgerSums()
-        yield total.evidence(ledger_id, times.sums.first_entry, times.sums.last_entry, times.sums.payload_bytes)
+        yield sums.evidence(ledger_id, times.first_entry, times.last_entry, times.payload_bytes)
 
 
 class SumHeads(Struct, frozen=True):
@@ -194,16 +191,22 @@ def sum_batch(batch: EntryBatch) -> list[Json]:
     starts = batch.offsets + 4 + 32 + batch.rows["digest_bytes"]
     ends = batch.offsets + 4 + batch.held
     read_sent(batch.data, starts, ends, sent)
-    numbers, names = _number_producers(batch, sent)
-    edges = np.flatnonzero(np.diff(batch.ledger_ids)) + 1
-    sums = []
-    for part in np.split(np.arange(len(batch)), edges):
-        if len(part):
-            one = _sum_messages(batch, sent, part[sent["framed"][part] == 1], numbers, names)
-            raw = part[sent["framed"][part] == 0].tolist()
-            one |= _sum_contents(memoryview(batch.data.data)[starts[i] : ends[i]] for i in raw)
-            one |= {"ledger": int(batch.ledger_ids[part[0]]), "entries": len(part)}
-            sums.append(one)
+    firsts = np.flatnonzero(np.diff(batch.ledger_ids, prepend=-1))
+    of = np.repeat(np.arange(len(firsts)), np.diff(firsts, append=len(batch)))
+    framed = sent["framed"] == 1
+    sums: list[Json] = [
+        {"ledger": ledger, "entries": entries, "framed": found}
+        for ledger, entries, found in zip(
+            batch.ledger_ids[firsts].tolist(),
+            np.bincount(of, minlength=len(firsts)).tolist(),
+            np.bincount(of[framed], minlength=len(firsts)).tolist(),
+            strict=True,
+        )
+    ]
+    _sum_messages(batch, sent, of, sums)
+    raw = np.flatnonzero(~framed)
+    for ledger, rows in _runs_of(raw, of[raw]):
+        sums[ledger] |= _sum_contents(memoryview(batch.data.data)[starts[i] : ends[i]] for i in rows.tolist())
     return sums
 
 
@@ -235,55 +238,102 @@ def _number_producers(batch: EntryBatch, sent: Array) -> tuple[Array, list[list[
     return np.where(left_out, -1, numbers.reshape(-1)), pairs
 
 
-def _sum_messages(batch: EntryBatch, sent: Array, rows: Array, numbers: Array, names: list[list[str]]) -> Json:
-    """Return the sums over the message entries at ``rows``, all of one ledger."""
+class _Runs(Struct, frozen=True):
+    """Rows that belong together one after the other: where each group begins and ends, and its number."""
+
+    rows: Array
+    groups: Array
+    firsts: Array
+    lasts: Array
+
+    def __iter__(self) -> Iterator[tuple[int, Array]]:
+        """Yield the number of each group, and its rows."""
+        for group, first, last in zip(self.groups.tolist(), self.firsts.tolist(), self.lasts.tolist(), strict=True):
+            yield group, self.rows[first : last + 1]
+
+    def reduced(self, function: Any, values: Array) -> Array:  # Any: numpy has no type for its functions
+        """Return what the function makes of each group's values, which are of all rows."""
+        found: Array = function.reduceat(values[self.rows], self.firsts)
+        return found
+
+    def ends(self, values: Array) -> tuple[Array, Array]:
+        """Return the first and the last value of each group."""
+        return values[self.rows[self.firsts]], values[self.rows[self.lasts]]
+
+
+def _runs_of(rows: Array, groups: Array) -> _Runs:
     import numpy as np
 
-    if not len(rows):
-        return {"framed": 0}
-    mine, heads = sent[rows], batch.rows[rows]
-    data = mine[mine["is_marker"] == 0]
-    out: Json = {"framed": len(rows), "messages": int(data["messages"].sum())}
-    index = np.flatnonzero(mine["broker_index"] >= 0)
-    if len(index):
-        first, last = mine[index[0]], mine[index[-1]]
-        out["index"] = [int(first["broker_index"] - first["messages"]), int(last["broker_index"])]
-        out["index_first"] = int(first["broker_index"])
-    for name, column in (("broker", heads["broker_ms"]), ("publish", heads["publish_ms"])):
-        times = column[(column > 0) & ((mine["is_marker"] == 0) | (name == "broker"))]
-        if len(times):
-            ends = (times[0], times[-1]) if name == "broker" else (times.min(), times.max())
-            out[name] = [int(one) for one in ends]
-    out["schema"] = int(mine["schema_version"].max())
-    txns = np.unique(mine[mine["txn_least"] >= 0][["txn_most", "txn_least"]])[:_TXNS]
-    out["txns"] = [[*map(int, one), []] for one in txns.tolist()]
-    of = numbers[rows]
-    out["runs"] = [
-        [
-            *names[number],
-            *_run(mine[of == number], batch.entry_ids[rows[of == number]], rows[of == number], heads[of == number]),
-        ]
-        for number in np.unique(of[of >= 0]).tolist()
-    ]
-    return out
+    firsts = np.flatnonzero(np.diff(groups, prepend=-1))
+    return _Runs(rows, groups[firsts], firsts, np.append(firsts[1:], len(rows)) - 1 if len(rows) else firsts)
 
 
-def _run(mine: Array, entry_ids: Array, rows: Array, heads: Array) -> list[int]:
+def _sum_messages(batch: EntryBatch, sent: Array, of: Array, sums: list[Json]) -> None:
+    """Add what the messages among the entries say to ``sums``, by the ledger that each is ``of``."""
+    import numpy as np
+
+    def put(name: str, runs: _Runs, *columns: Array) -> None:
+        for ledger, *values in zip(runs.groups.tolist(), *(column.tolist() for column in columns), strict=True):
+            sums[ledger][name] = values if len(values) > 1 else values[0]
+
+    def chosen(mask: Array) -> _Runs:
+        rows = np.flatnonzero(mask)
+        return _runs_of(rows, of[rows])
+
+    framed, broker_ms, publish_ms = sent["framed"] == 1, batch.rows["broker_ms"], batch.rows["publish_ms"]
+    is_data = framed & (sent["is_marker"] == 0)
+    if not framed.any():
+        return
+    whole = chosen(framed)
+    put("messages", whole, whole.reduced(np.add, np.where(is_data, sent["messages"], 0)))
+    put("schema", whole, whole.reduced(np.maximum, sent["schema_version"]))
+    for name, runs in (
+        ("index", chosen(framed & (sent["broker_index"] >= 0))),
+        ("broker", chosen(framed & (broker_ms > 0))),
+    ):
+        if name == "broker":
+            put(name, runs, *runs.ends(broker_ms))
+        else:
+            first, last = runs.ends(sent["broker_index"])
+            put(name, runs, first - runs.ends(sent["messages"])[0], last)
+            put("index_first", runs, first)
+    dated = chosen(is_data & (publish_ms > 0))
+    if len(dated.rows):
+        put("publish", dated, dated.reduced(np.minimum, publish_ms), dated.reduced(np.maximum, publish_ms))
+    for ledger, rows in chosen(framed & (sent["txn_least"] >= 0)):
+        txns = np.unique(sent[rows][["txn_most", "txn_least"]])[:_TXNS]
+        sums[ledger]["txns"] = [[*map(int, one), []] for one in txns.tolist()]
+    numbers, names = _number_producers(batch, sent)
+    rows = np.flatnonzero(numbers >= 0)
+    rows = rows[np.lexsort((numbers[rows], of[rows]))]
+    runs = _runs_of(rows, of[rows] * len(names) + numbers[rows])
+    if len(rows):
+        for run, *fields in zip(
+            runs.groups.tolist(), *(one.tolist() for one in _run_fields(batch, sent, runs)), strict=True
+        ):
+            ledger, number = divmod(run, len(names))
+            sums[ledger].setdefault("runs", []).append([*names[number], *fields])
+
+
+def _run_fields(batch: EntryBatch, sent: Array, runs: _Runs) -> tuple[Array, ...]:
     """Return the fields of ``ProducerRun``, in order."""
-    firsts, lasts = mine["sequence_id"], mine["last_sequence_id"]
-    steps = firsts[1:] - lasts[:-1]
-    together = (entry_ids[1:] - entry_ids[:-1]) == (
-        rows[1:] - rows[:-1]
+    import numpy as np
+
+    rows, first, last = runs.rows, sent["sequence_id"], sent["last_sequence_id"]
+    before, after = rows[:-1], rows[1:]
+    step = first[after] - last[before]
+    together = (
+        batch.entry_ids[after] - batch.entry_ids[before] == after - before
     )  # no entry of the ledger is missing in between
-    follows = (steps == 1) | ((steps == 0) & (mine["is_chunk"][1:] == 1))
-    publish = heads["publish_ms"]
-    return [
-        int(one)
-        for one in (
-            *(firsts[0], lasts[-1], firsts.min(), lasts.max(), len(mine), mine["messages"].sum()),
-            *((~follows & together).sum(), publish[0], publish[-1], entry_ids[0], entry_ids[-1]),
-        )
-    ]
+    jumps = np.zeros(len(sent), np.int64)
+    jumps[after] = together & (step != 1) & ((step != 0) | (sent["is_chunk"][after] == 0))
+    jumps[rows[runs.firsts]] = 0
+    (low, _), (_, high) = runs.ends(first), runs.ends(last)
+    return (
+        *(low, high, runs.reduced(np.minimum, first), runs.reduced(np.maximum, last)),
+        *(runs.lasts - runs.firsts + 1, runs.reduced(np.add, sent["messages"]), runs.reduced(np.add, jumps)),
+        *(*runs.ends(batch.rows["publish_ms"]), *runs.ends(batch.entry_ids)),
+    )
 
 
 def _sum_contents(payloads: Iterable[memoryview]) -> Json:

@@ -21,7 +21,8 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pulsar_admin.store.changes.plan import ChangePart, Plan, put_value_step
+from pulsar_admin.store.changes.packed import Packed
+from pulsar_admin.store.changes.plan import ChangePart, Plan
 from pulsar_admin.store.codec.bookie import COOKIE_FILE, decode_cookie
 from pulsar_admin.store.codec.claims import (
     APPLICATION,
@@ -42,7 +43,7 @@ from pulsar_admin.store.codec.ledgermetadata import (
 from pulsar_admin.store.codec.policies import PartitionedTopic, encode_json_object, encode_partitioned_topic
 from pulsar_admin.store.db.bookies import disks_of, iter_imported_bookies
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.db.tree import find_node, tree_key
 from pulsar_admin.store.errors import InvalidValue, Refused, StoreError
 from pulsar_admin.store.facts.indexes import NOT_INDEXED, find_collected, read_indexed, read_master_keys
 from pulsar_admin.store.files import create_file, read_file
@@ -59,6 +60,7 @@ from pulsar_admin.store.recovery.chains import (
     ONE_WITNESS,
     Chains,
     GroupName,
+    Join,
     LedgerGroup,
     find_chains,
     find_names,
@@ -153,30 +155,40 @@ def plan_from_bookies(sources: from_ledgers.Sources, named: NamedLedgers) -> Pla
     work.close_ledgers(claims)
     del claims
     plan = from_ledgers.plan_from_ledgers(sources, work.survey)
-    made = {step.key for step in plan.steps}
-    cluster_steps = (
-        put_value_step(txn, path, value, sources.now_ms)
-        for path, value in _cluster_nodes(txn, cluster, work)
-        if find_node(txn, path) is None
-    )
-    steps = (*work.steps, *plan.steps, *(step for step in cluster_steps if step.key not in made))
-    parts = [*(work.shown(part) for part in plan.parts), *work.parts]
+    work.steps.extend(plan.steps)
+    cluster_nodes = {tree_key(path): (path, value) for path, value in _cluster_nodes(txn, cluster, work)}
+    for key in [step.key for step in plan.steps if step.key in cluster_nodes]:
+        del cluster_nodes[key]
+    for path, value in cluster_nodes.values():
+        if find_node(txn, path) is None:
+            work.put(path, value)
+    parts = Packed(ChangePart, (work.shown(part) for part in plan.parts))
+    parts.extend(work.parts)
     for join in named.chains.refused:
         after = {"apart": join.refused, "witnesses": list(join.witnesses)}
         parts.append(ChangePart(resource=f"ledgers {join.ledger_id} and {join.next_id}", after=after))
-    parts += (ChangePart(resource=f"ledger {ledger_id}", after={"apart": NOT_INDEXED}) for ledger_id in named.collected)
-    return Plan(from_ledgers.RECOVER, txn.id, steps, tuple(parts), warnings=(*work.notes(cluster), *plan.warnings))
+    parts.extend(ChangePart(resource=f"ledger {one}", after={"apart": NOT_INDEXED}) for one in named.collected)
+    return Plan(from_ledgers.RECOVER, txn.id, work.steps, parts, warnings=(*work.notes(cluster), *plan.warnings))
 
 
 class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
-    """The metadata rebuilt so far. ``missing``: ledger → entries before its end that no bookie has; ``behind``: entries after ends."""
+    """The metadata rebuilt so far.
+
+    ``missing``: ledger → entries before its end that no bookie has; ``behind``: entries after ends; ``joins``: by their first ledger,
+    numbered in their order.
+    """
 
     named: NamedLedgers
     survey: from_ledgers.LedgerSurvey = field(default_factory=from_ledgers.LedgerSurvey)
     missing: dict[int, int] = field(default_factory=dict)
     behind: int = 0
     groups: dict[TopicName, LedgerGroup] = field(default_factory=dict)
+    joins: dict[int, list[tuple[int, Join]]] = field(default_factory=dict)
     coordinators: int = 0
+
+    def __post_init__(self) -> None:
+        for number, join in enumerate(self.named.chains.joins):
+            self.joins.setdefault(join.ledger_id, []).append((number, join))
 
     def claims(self) -> dict[int, dict[str, bytes]]:
         """Fill the survey; return the custom metadata of each ledger, as its creator wrote it."""
@@ -229,8 +241,7 @@ class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
         group = self.groups.get(parse_topic(part.topic))
         if group is None:
             return part
-        mine = {*group.ledger_ids}
-        joins = [join for join in self.named.chains.joins if join.ledger_id in mine]
+        joins = [join for _, join in sorted(one for ledger in group.ledger_ids for one in self.joins.get(ledger, ()))]
         naming = self.named.names.get(group)
         named = naming.witnesses if naming is not None and str(naming.topic) == part.topic else ()
         lost = {str(one): self.missing[one] for one in group.ledger_ids if one in self.missing}

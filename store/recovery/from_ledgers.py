@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.cursors import info_of_state, state_json
+from pulsar_admin.store.changes.packed import Packed
 from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, put_value_step
 from pulsar_admin.store.changes.resources import new_policies
 from pulsar_admin.store.codec.claims import (
@@ -104,8 +105,8 @@ class Remade(Struct):
     """The metadata rebuilt so far."""
 
     sources: Sources
-    steps: list[Step] = field(default_factory=list)
-    parts: list[ChangePart] = field(default_factory=list)
+    steps: Packed[Step] = field(default_factory=lambda: Packed(Step))
+    parts: Packed[ChangePart] = field(default_factory=lambda: Packed(ChangePart))
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -222,7 +223,7 @@ class _Made(Remade):
     """What ledgers say of themselves is in ``survey``. ``bare``: topics of which no subscription is known."""
 
     survey: LedgerSurvey = field(default_factory=LedgerSurvey)
-    topics: dict[TopicName, Topic] = field(default_factory=dict)
+    topics: set[TopicName] = field(default_factory=set)
     bare: int = 0
 
 
@@ -235,15 +236,16 @@ def plan_from_ledgers(sources: Sources, survey: LedgerSurvey) -> Plan:
             try:
                 _make_topic(made, name)
             except MetadataCorrupt as error:
-                del made.steps[steps:], made.parts[parts:]  # all of a topic, or nothing
-                made.topics.pop(name, None)
+                made.steps.cut(steps)  # all of a topic, or nothing
+                made.parts.cut(parts)
+                made.topics.discard(name)
                 survey.passed_over[name.path] = error.message
     _make_partitioned(made)
     for name in sorted(survey.schemas):
         if find_node(made.txn, name.schema_path) is None:
             _make_schema(made, name)
     _make_namespaces(made)
-    return Plan(RECOVER, made.txn.id, tuple(made.steps), tuple(made.parts), warnings=tuple(_warnings(made)))
+    return Plan(RECOVER, made.txn.id, made.steps, made.parts, warnings=tuple(_warnings(made)))
 
 
 # -- topics -----------------------------------------------------------------------------------------------------------
@@ -255,7 +257,7 @@ def _make_topic(made: _Made, name: TopicName) -> None:
     before = sources.earlier_value(name.path)
     managed, lost = _managed(sources, name, ledgers)
     topic = Topic(name, NodeStat(0, 0, sources.now_ms, sources.now_ms, False), managed, tuple(ledgers))
-    made.topics[name] = topic
+    made.topics.add(name)
     made.put(name.path, encode_managed_ledger(managed, before or b""))
     for ledger in ledgers[:-1]:
         # No broker closed a ledger that others follow: it ends where a client's recovery would find its end.

@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pulsar_admin.store.changes.packed import Packed
 from pulsar_admin.store.changes.plan import ChangePart, Plan
 from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT
 from pulsar_admin.store.db.changes import Change, Step, iter_changes
@@ -326,7 +327,8 @@ def _summed(plan: Plan, level: str, condition: MetadataCondition, survey: Ledger
     after = {"level": level, "listedLedgers": condition.listed, "youngerLedgers": len(condition.younger)}
     made = {"nodes": len(plan.steps), **{kind: of[kind] for kind in _KINDS if of[kind]}, **_sums(plan)}
     left = _left(condition, survey, level)
-    parts = (ChangePart(resource=_METADATA, after={**after, **made, **left}), *plan.parts)
+    parts = Packed(ChangePart, (ChangePart(resource=_METADATA, after={**after, **made, **left}),))
+    parts.extend(plan.parts)
     again = (_AGAIN.format(counted(len(condition.younger), "ledger")),) if level == "A" and condition.younger else ()
     return replace(plan, parts=parts, warnings=(*plan.warnings, *_left_out(condition, survey, level), *again, NEXT))
 

@@ -96,12 +96,13 @@ def plan_rolling(sources: Sources, survey: LedgerSurvey) -> Plan:
     topics = {str(group.topic): group for group in world.chains.groups if group.topic}
     for name in iter_topics(rolled.txn):
         group = topics.get(str(name))
-        made = [(column, len(column)) for column in (rolled.steps, rolled.parts, rolled.kept, rolled.gone)]
+        steps, parts, kept, gone = len(rolled.steps), len(rolled.parts), len(rolled.kept), len(rolled.gone)
         try:
             _roll_topic(rolled, world, name, () if group is None else group.ledger_ids)
         except (MetadataCorrupt, TopicNotFound) as error:
-            for column, count in made:  # all of a topic, or nothing
-                del column[count:]
+            rolled.steps.cut(steps)  # all of a topic, or nothing
+            rolled.parts.cut(parts)
+            del rolled.kept[kept:], rolled.gone[gone:]
             _pass_over(survey, name, error)
     strangers = [
         group
@@ -112,15 +113,16 @@ def plan_rolling(sources: Sources, survey: LedgerSurvey) -> Plan:
     lost = missing_topics.plan_lost_and_found(sources, strangers, world.newest, names)
     rolled.kept += lost.ledger_ids
     younger = _roll_others(rolled, world, {str(group.ledger_ids[0]): one.topic for group, one in names.items()})
-    parts = [*rolled.parts, *lost.parts, *younger.parts]
-    steps = [*rolled.steps, *lost.steps, *younger.steps]
-    if not parts:  # cursors alone whose ledgers are as they should be
+    for others in (lost, younger):
+        rolled.steps.extend(others.steps)
+        rolled.parts.extend(others.parts)
+    if not rolled.parts:  # cursors alone whose ledgers are as they should be
         return Plan(RECOVER, rolled.txn.id, (), ())
     return Plan(
         RECOVER,
         rolled.txn.id,
-        tuple(steps),
-        tuple(parts),
+        rolled.steps,
+        rolled.parts,
         warnings=(*_warnings(rolled), *lost.warnings, *younger.warnings),
     )
 
