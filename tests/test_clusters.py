@@ -104,7 +104,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
 # -- what is in the store ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("state", [*(pytest.param(state, marks=pytest.mark.deep) for state in STATES[:-1]), STATES[-1]])
 def test_disks_under_other_names_give_the_same_store(state: str, whole: Any, tmp_path: Path, cli: Cli) -> None:
     disks, path = disks_of(state, tmp_path / "disks"), tmp_path / "s"
     words = [word for number in (1, 2, 3) for word in ("--bookie", bookie(disks, number))]
@@ -460,7 +460,7 @@ def _of_cluster(disks: Path, third: str) -> tuple[Any, ...]:
     return ("cluster", "--zookeeper", disks / "zk", *(word for part in parts for word in ("--bookie", part)))
 
 
-@pytest.mark.parametrize("is_named_again", [False, True])
+@pytest.mark.parametrize("is_named_again", [pytest.param(False, marks=pytest.mark.deep), True])
 def test_a_journal_directory_that_was_forgotten_comes_later(
     is_named_again: bool, whole: Any, tmp_path: Path, cli: Cli
 ) -> None:
@@ -628,11 +628,11 @@ def test_metadata_of_a_running_ensemble(whole: Any, disks: Path, tmp_path: Path,
 # -- disks elsewhere --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("suffix", "packing"), [("tar", {}), ("tar.xz", {"preset": 0})], ids=str)
-def test_disks_in_archives(suffix: str, packing: Any, whole: Any, disks: Path, tmp_path: Path, cli: Cli) -> None:
-    """One of a whole bookie, with its databases; a second run fetches nothing but the small files again."""
+def test_disks_in_archives(whole: Any, disks: Path, tmp_path: Path, cli: Cli) -> None:
+    """Each of a whole bookie, with its databases; a second run fetches nothing but the small files again."""
     words: list[object] = []
-    for number in (1, 2, 3):
+    packings: list[tuple[str, Any]] = [("tar", {}), ("tar.xz", {"preset": 0}), ("tar", {})]  # Any: options of tarfile
+    for number, (suffix, packing) in enumerate(packings, 1):
         archive = tmp_path / f"bk{number}.{suffix}"
         with tarfile.open(archive, f"w{suffix[3:].replace('.', ':')}", dereference=True, **packing) as tar:
             tar.add(disks / f"bk{number}", f"./bk{number}")
