@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from pulsar_admin import Store, open_store
 from pulsar_admin.page.collecting import collect_page
 from pulsar_admin.store.db.environment import open_store as open_raw
+from pulsar_admin.store.doctor.checking import EACH_MOST
 from pulsar_admin.store.doctor.overview import count_findings
 from pulsar_admin.store.errors import IndexCorrupt, MetadataCorrupt, Refused, SourceNotFound
 from pulsar_admin.store.model.reader import open_reader
@@ -26,7 +28,14 @@ SUMMED_UP = {"ledgers-unreferenced", "ledgers-deleted", "ledgers-gone"}
 """What ``store check`` counts, and the doctor tells by what the ledgers claim to be."""
 LOST_STATES = {"cursor-ledger-lost", "cursor-ledger-without-metadata"}
 UNREADABLE = {"topic-unreadable", "cursor-unreadable"}
-NOT_READ = {"topic-vanished", "unknown-value", "rows-altered", "node-rows-altered", "metadata-incomplete"}
+NOT_READ = {
+    "node-damaged",
+    "topic-vanished",
+    "unknown-value",
+    "rows-altered",
+    "node-rows-altered",
+    "metadata-incomplete",
+}
 """What else may leave something that cannot be read."""
 NAMED_AND_GONE = {
     "entries-not-served",
@@ -58,11 +67,20 @@ def check_agreement(path: Path, now_ms: int = NOW_MS) -> None:
 
 
 def _check_of_store(store: Store, found: Sequence[Finding]) -> None:
-    """``store check`` and the doctor tell alike of what is damaged."""
-    checked = {(one.code, one.where): one for one in store.check()}
-    told = {(one.code, one.where): one for one in found if one.scope != "use" and one.code not in SUMMED_UP}
-    assert {place for place in checked.keys() ^ told.keys() if place[0] not in SUMMED_UP} == set()
-    assert all(one == checked[place] for place, one in told.items())
+    """``store check`` and the doctor tell alike of what is damaged: of many that are alike, how many there are and what is at stake."""
+    checks = [*store.check()]
+    damage = [one for one in found if one.scope != "use"]
+    many = {code for code, count in Counter(one.code for one in damage).items() if count > EACH_MOST}
+    many |= {one.code for one in damage if "alike" in one.evidence} | SUMMED_UP
+    checked = {(one.code, one.where): one for one in checks if one.code not in many}
+    told = {(one.code, one.where): one for one in damage if one.code not in many}
+    assert checked == told
+    stakes: list[Counter[tuple[str, str]]] = [Counter(), Counter()]
+    for counter, ones in zip(stakes, (checks, damage), strict=True):
+        for one in ones:
+            if one.code in many - SUMMED_UP:
+                counter[one.severity, one.code] += one.at_stake_messages
+    assert stakes[0] == stakes[1]
 
 
 def _check_numbers(store: Store, found: Sequence[Finding]) -> Overview | None:

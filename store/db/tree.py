@@ -123,7 +123,7 @@ def decode_node(key: bytes, row: bytes | memoryview) -> Node:
             raise ValueError(f"flags {flags}, path {raw[:60]!r}")
     except (struct.error, ValueError) as error:
         raise IndexCorrupt(
-            f"the row of metadata node {key[:_KEY_HEAD_BYTES]!r} is damaged: {reason_of(error)}",
+            f"the row of metadata node {key[:_KEY_HEAD_BYTES].decode(errors='backslashreplace')} is damaged: {reason_of(error)}",
             hint="keep this store; a back-up of its database may have the node (backups/), or import into another directory"
             " (--store NEW) and look there",
         ) from error

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pulsar_admin.store.db.environment import Store
+from pulsar_admin.store.doctor.diagnosing import list_of
 from pulsar_admin.store.facts.deep import DeepFacts
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.rules.finding import Finding, message_of, place_of
@@ -67,6 +68,9 @@ def sum_up(findings: Iterable[Finding]) -> Iterator[Finding]:
             first,
             where=place_of(first.where, f"{len(found):,} ledgers"),
             message=message_of(first.message, first.where),
+            at_stake_bytes=sum(one.at_stake_bytes for one in found),
+            at_stake_messages=sum(one.at_stake_messages for one in found),
+            mend=first.mend if {one.mend for one in found} == {first.mend} else list_of(first.code),
             hint="list them with: pulsar-admin ledgers missing",
             evidence={"ledgers": len(found)}
             | {key: value for key, value in first.evidence.items() if key == "ledgerId"},

@@ -158,12 +158,13 @@ class _Run:
                 evidence={_ALIKE: self._count, "first": first.where},
                 at_stake_bytes=self._bytes,
                 at_stake_messages=self._messages,
-                mend=self._mend or _list(first.code),
+                mend=self._mend or list_of(first.code),
             )
         ]
 
 
-def _list(code: str) -> str:
+def list_of(code: str) -> str:
+    """Return the command that lists all findings of ``code``."""
     return f"pulsar-admin doctor --code {code} --each 1000000"
 
 
@@ -178,7 +179,7 @@ def _rest(severity: Severity, code: str, count: int, size_bytes: int, messages: 
         at_stake_bytes=size_bytes,
         at_stake_messages=messages,
         broker=cause.broker,
-        mend=_list(code),
+        mend=list_of(code),
         page=cause.page,
         scope="use",
         hint="",

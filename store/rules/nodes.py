@@ -83,7 +83,7 @@ def _check_nodes(facts: ClusterFacts) -> Iterator[Finding]:
         try:
             node = decode_node(key, row)
         except IndexCorrupt as error:
-            yield NODE_DAMAGED.of(error, f"tree {key!r}")
+            yield NODE_DAMAGED.of(error, f"tree {key.decode(errors='backslashreplace')}")
             continue
         topic = topic_of_path(node.path)
         if topic is not None and topic.path != node.path:
