@@ -1,6 +1,7 @@
 """Asks all screens of every store that tests leave behind: ``python -m pytest -p tests.doctor.agreeing_everywhere TESTS…``.
 
-A test fails whose store has screens that contradict each other. ``AGREED`` names a file that gets the codes on which they agreed, a line each.
+A test fails whose store has screens that contradict each other.
+``AGREED`` names a file that gets the codes on which they agreed, a line each.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _agreed: set[str] = set()
 def pytest_runtest_call(item: pytest.Function) -> Generator[None, object, object]:
     result = yield
     where = item.funcargs.get("tmp_path")
-    for file in sorted(Path(where).rglob(f"meta/{DATA_FILE}")) if where else ():
+    for file in sorted(where.rglob(f"meta/{DATA_FILE}")) if isinstance(where, Path) else ():
         path = file.parent.parent
         try:
             with open_store(path) as store:
