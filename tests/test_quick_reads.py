@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from pulsar_admin.store.codec.cursor import CursorInfo, UsualCursor
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.ledgermetadata import (
     LedgerMetadata,
@@ -17,6 +18,7 @@ from pulsar_admin.store.codec.ledgermetadata import (
     find_lone_ledger,
     ledger_id_of_path,
 )
+from pulsar_admin.store.codec.managedledger import ManagedLedger, UsualLedgers
 from pulsar_admin.store.db.blocks import LedgerSums, decode_sums, decode_times, encode_times
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import decode_node
@@ -141,16 +143,34 @@ def test_usual_nodes_are_decoded_and_say_nothing_unknown() -> None:
     usual = 0
     for seed, (key, row) in enumerate(rows):
         for changed in (row[:33] + value for value in _damaged(row[33:] or b"\0", seed, 20)):
-            if find_usual(key, memoryview(changed)) is None:
+            found = find_usual(key, memoryview(changed))
+            if found is None:
                 continue
             usual += 1
             node = decode_node(key, changed)
             if ledger_id_of_path(node.path) is None:
-                decode_structure(node.path, node.value)
+                _assert_says_the_same(decode_structure(node.path, node.value)[1], found.said)
             assert unknown_in(node.path, node.value)[1] == ()
             topic = topic_of_path(node.path)
             assert topic is None or topic.path == node.path
     assert usual > len(rows) // 2
+
+
+def _assert_says_the_same(whole: object, said: object) -> None:
+    if isinstance(whole, ManagedLedger):
+        assert isinstance(said, UsualLedgers)
+        assert sorted(said.ledger_ids) == [one.ledger_id for one in whole.ledgers]
+        assert said.plain in (None, [(one[0], one[1], one[2], one[3] or 0) for one in whole.ledgers])
+    else:
+        assert isinstance(whole, CursorInfo)
+        assert isinstance(said, UsualCursor)
+        assert said.ledger_id == whole.cursors_ledger_id
+        assert said.has_properties == bool(whole.properties or whole.cursor_properties)
+        if said.plain is not None:
+            assert whole.mark_delete is not None
+            assert said.plain.position == (whole.mark_delete.ledger_id, whole.mark_delete.entry_id)
+            ranges = [(lower.ledger_id, lower.entry_id, upper.entry_id) for lower, upper in whole.ranges]
+            assert list(said.plain.ranges) == ranges
 
 
 @pytest.mark.parametrize("state", STATES)

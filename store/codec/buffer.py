@@ -6,7 +6,10 @@ little-endian base-128).
 
 from __future__ import annotations
 
+import re
 import struct
+from collections.abc import Callable
+from functools import cache, lru_cache
 from typing import Protocol, overload
 
 from pulsar_admin.store.errors import StoreError
@@ -17,6 +20,11 @@ _I64 = struct.Struct(">q")
 _VARINT_MAX_BYTES = 10
 
 _CHUNK_BYTES = 1 << 16
+
+VARINT = rb"(?:\xff{9}\x01|[\x80-\xff]{0,8}[\x00-\x7f])"
+"""The pattern of a varint of −1, or of a number that is not negative, which ``number_of`` reads."""
+compiled: Callable[[bytes], re.Pattern[bytes]] = cache(re.compile)
+"""Compiles a pattern where it is first used: a cold question needs none."""
 
 
 class Bytes(Protocol):
@@ -139,3 +147,12 @@ def encode_varint(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
+
+
+@lru_cache(maxsize=1 << 14)  # most numbers are small, or those of the node before
+def number_of(varint: bytes) -> int:
+    """Return the number in what ``VARINT`` matched."""
+    number = 0
+    for byte in reversed(varint):
+        number = number << 7 | byte & 0x7F
+    return number if number < 2**63 else -1

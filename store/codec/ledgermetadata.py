@@ -29,7 +29,7 @@ from typing import Final, NamedTuple
 from google.protobuf.message import Message
 from msgspec import field
 
-from pulsar_admin.store.codec.buffer import Reader, encode_varint
+from pulsar_admin.store.codec.buffer import VARINT, Reader, compiled, encode_varint, number_of
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.protobuf import parse_protobuf, text_of
 from pulsar_admin.store.codec.unknown import loses_unknown_fields, unknown_fields
@@ -51,6 +51,12 @@ _ONE_SEGMENT = (
     rb"(?:[\x08\x10\x18\x20\x28][\x80-\xff]*[\x00-\x7f])+2([\x01-\x7f])"
 )
 """A usual value up to the first byte of its first segment: fields 1 to 5 are integers; the group is the segment's length."""
+_OF_PULSAR = (
+    rb"(?s)BookieMetadataFormatVersion\t3\n([\x80-\xff])([\x01-\x7f])"
+    rb"(\x08[\x00-\x7f]\x10[\x00-\x7f])\x18(%b)(?:\x20(%b))?(\x28.*?)Z([\x00-\x7f])\n\x15pulsar/managed-ledger\x12([\x00-\x7f])"
+) % (VARINT, VARINT)
+"""A value as Pulsar writes nearly all, up to the name of the topic: the numbers and that name are what tells ledgers apart."""
+_PAIR_BYTES = 25  # of the tags, sizes and key before that name
 _IN_RECOVERY_V1: Final = -102
 _LONG_PATH_FROM = 2**31 - 1
 
@@ -163,6 +169,9 @@ def find_usual_ledger(value: bytes) -> UsualLedger | None:
 
     ``decode_ledger_metadata`` explains the other cases.
     """
+    usual = _find_of_pulsar(value)
+    if usual is not None:
+        return usual
     if not value.startswith(_VERSION_3):
         return None
     try:
@@ -213,6 +222,9 @@ def find_lone_ledger(value: bytes) -> LoneLedger | None:
 
     For a pass over every ledger: a third of the time of ``decode_ledger_metadata``, which accepts the same values.
     """
+    usual = _find_of_pulsar(value)
+    if usual is not None:
+        return usual.lone
     if not value.startswith(_VERSION_3):
         return None
     try:
@@ -220,6 +232,34 @@ def find_lone_ledger(value: bytes) -> LoneLedger | None:
     except MetadataCorrupt:
         return None
     return _lone_of(message)
+
+
+def _find_of_pulsar(value: bytes) -> UsualLedger | None:
+    """Return the same for a value of ``_OF_PULSAR``, at a third of the cost of its message: the rest of it is that of many ledgers."""
+    found = compiled(_OF_PULSAR).match(value)
+    if found is None:
+        return None
+    low, high, quorums, length, last_entry_id, rest, pair_size, name_size = found.groups()
+    end, size = found.end() + name_size[0], low[0] & 0x7F | high[0] << 7
+    if name_size[0] + _PAIR_BYTES != pair_size[0] or size != len(value) - found.start(3) or end > len(value):
+        return None
+    last = b"" if last_entry_id is None else b"\x20\0"
+    usual = _find_usual_parts(b"%b\x18\0%b%b" % (quorums, last, rest), value[end:])
+    if usual is None or usual.lone is None or not usual.lone.is_closed:
+        return usual
+    return UsualLedger(LoneLedger(True, number_of(last_entry_id), number_of(length), usual.lone.bookie))
+
+
+@lru_cache(maxsize=1024)
+def _find_usual_parts(start: bytes, end: bytes) -> UsualLedger | None:
+    """Return what a message of these two parts says, None unless both are whole fields, all known, none there twice."""
+    try:
+        parse_protobuf(LedgerMetadataFormat, start, "", MetadataCorrupt)
+        message = parse_protobuf(LedgerMetadataFormat, start + end, "", MetadataCorrupt)
+    except MetadataCorrupt:
+        return None
+    message.DiscardUnknownFields()
+    return UsualLedger(_lone_of(message)) if message.ByteSize() == len(start + end) else None
 
 
 def _lone_of(message: LedgerMetadataFormat) -> LoneLedger | None:

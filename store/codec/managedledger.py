@@ -17,7 +17,7 @@ from typing import NamedTuple
 from google.protobuf.unknown_fields import UnknownFieldSet
 from msgspec import Struct, field
 
-from pulsar_admin.store.codec.buffer import encode_varint, signed
+from pulsar_admin.store.codec.buffer import VARINT, compiled, encode_varint, number_of, signed
 from pulsar_admin.store.codec.protobuf import parse_protobuf_or_text, properties_of, replace_pairs
 from pulsar_admin.store.codec.unknown import loses_unknown_fields, unknown_fields
 from pulsar_admin.store.codec.wrapper import PLAIN, Wrapping, unwrap, wrap
@@ -30,6 +30,11 @@ _VARINT = 0
 _PUBLISH_TIMES = [("LedgerInfo", number, _VARINT) for number in (_BEGIN_PUBLISH, _END_PUBLISH)]
 _64_BITS = 2**64 - 1
 _NO_PROPERTIES: Mapping[str, str] = {}
+_BARE = rb"(?s)\n(.)(\x08(%b)(?:\x10(%b))?(?:\x18(%b))?(?:\x20(%b))?)" % ((VARINT,) * 4)
+"""A ledger in a ManagedLedgerInfo as brokers write nearly all: no properties, not offloaded."""
+_INDEX = rb"(?s)\x1a(.)\n\x05index\x12(.)(-?[0-9]+)"
+"""The property that the broker's interceptor of entries adds (``ManagedLedgerInterceptorImpl``)."""
+_INDEX_BYTES = 9  # of its tags, sizes and key
 
 
 class LedgerInfo(NamedTuple):
@@ -98,6 +103,9 @@ class UsualLedgers(NamedTuple):
 
 def find_usual_ledgers(value: bytes) -> UsualLedgers | None:
     """Return the ledgers in a ManagedLedgerInfo, None unless ``decode_managed_ledger`` decodes it and knows all its fields."""
+    bare = _find_bare_ledgers(value)
+    if bare is not None:
+        return UsualLedgers([one[0] for one in bare], bare)
     try:
         message, _ = _parse(value, "")
         if loses_unknown_fields(message):  # also those of publish times, which are known
@@ -122,6 +130,9 @@ def find_plain_ledgers(value: bytes) -> list[PlainLedger] | None:
     """
     if not value:
         return None
+    bare = _find_bare_ledgers(value)
+    if bare is not None:
+        return bare
     try:
         message, _ = _parse(value, "")
         if message.properties:
@@ -129,6 +140,23 @@ def find_plain_ledgers(value: bytes) -> list[PlainLedger] | None:
     except StoreError:
         return None
     return _plain(message)
+
+
+def _find_bare_ledgers(value: bytes) -> list[PlainLedger] | None:
+    """Return the ledgers of a value of ``_BARE`` ones and perhaps ``_INDEX``, by ascending id, at half the cost of its message."""
+    found, last, start = list[PlainLedger](), -1, 0
+    while one := compiled(_BARE).match(value, start):
+        size, body, ledger_id, entries, size_bytes, closed_ms = one.groups(b"")
+        number, start = number_of(ledger_id), one.end()
+        if len(body) != size[0] or number <= last:
+            return None
+        last = number
+        found.append((number, number_of(entries), number_of(size_bytes), number_of(closed_ms)))
+    if start < len(value):
+        index = compiled(_INDEX).fullmatch(value, start)
+        if index is None or index[2][0] != len(index[3]) or index[1][0] != len(index[3]) + _INDEX_BYTES:
+            return None
+    return found
 
 
 def _plain(message: managed_ledger_pb2.ManagedLedgerInfo, *, is_known: bool = False) -> list[PlainLedger] | None:

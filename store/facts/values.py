@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from pulsar_admin.store.codec.cursor import PlainCursor, find_plain_cursor, find_usual_cursor
-from pulsar_admin.store.codec.ledgermetadata import LoneLedger, find_usual_ledger
-from pulsar_admin.store.codec.managedledger import PlainLedger, find_plain_ledgers, find_usual_ledgers
+from pulsar_admin.store.codec.cursor import PlainCursor, UsualCursor, find_plain_cursor, find_usual_cursor
+from pulsar_admin.store.codec.ledgermetadata import UsualLedger, find_usual_ledger
+from pulsar_admin.store.codec.managedledger import PlainLedger, UsualLedgers, find_plain_ledgers, find_usual_ledgers
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.owners import OwnerKind
 from pulsar_admin.store.db.tree import decode_node, plain_value, tree_key
@@ -36,7 +36,6 @@ _NODE = re.compile(
 """A topic whose name is encoded as it is, a cursor (group 1), or a ledger (groups 2 to 4)."""
 _KEY_MAX_BYTES = 400
 _KEPT_KEYS = 100_000
-_NOT_PLAIN = frozenset(b"%+")
 _ENCODING = frozenset("/%+")
 """Letters that say that a name is encoded, or that its key is of something below."""
 _COMPACTION = b"/" + COMPACTION_CURSOR.encode()
@@ -44,19 +43,14 @@ _NAMING = tuple(prefix.encode() for prefix in NAMING_PREFIXES)
 
 
 class Usual(NamedTuple):
-    """A usual node: the ledgers that it names. ``says_more``: it may name others, which ``References.see`` finds.
+    """A usual node: what its value says. ``ledger_id``: its own, where it is a ledger's, else -1.
 
-    Of a ledger with one bookie: its id and what its metadata says. ``plain``: what a topic's or a cursor's node says, where that is all.
+    ``says_more``: its name or its properties say more than ``said`` does.
     """
 
-    ledger_ids: list[int]
-    says_more: bool = False
+    said: UsualLedger | UsualLedgers | UsualCursor
     ledger_id: int = -1
-    lone: LoneLedger | None = None
-    plain: list[PlainLedger] | PlainCursor | None = None
-
-
-_LEDGER = Usual([])
+    says_more: bool = False
 
 
 def find_usual(key: bytes, row: bytes) -> Usual | None:
@@ -68,19 +62,16 @@ def find_usual(key: bytes, row: bytes) -> Usual | None:
     value = plain_value(row)
     if found is None or not value:
         return None
-    cursor, *digits = found.groups()
-    if digits[0] is not None:
-        ledger_id, ledger = int(b"".join(digits)), find_usual_ledger(value)
-        if ledger is None or ledger_id >= INT_MAX:
+    if found.lastindex is None:
+        ledgers = find_usual_ledgers(value)
+        return None if ledgers is None else Usual(ledgers)
+    if found.lastindex == 1:
+        name, cursor = found[1], find_usual_cursor(value)
+        if cursor is None:
             return None
-        return _LEDGER if ledger.lone is None else Usual([], False, ledger_id, ledger.lone)
-    if cursor is None:
-        listed = find_usual_ledgers(value)
-        return None if listed is None else Usual(listed.ledger_ids, plain=listed.plain)
-    usual = find_usual_cursor(value)
-    if usual is None or usual.has_properties or not _NOT_PLAIN.isdisjoint(cursor) or cursor == _COMPACTION:
-        return None if usual is None else Usual([], says_more=True, plain=usual.plain)
-    return Usual([usual.ledger_id] if usual.ledger_id >= 0 else [], plain=usual.plain)
+        return Usual(cursor, -1, cursor.has_properties or b"%" in name or b"+" in name or name == _COMPACTION)
+    ledger_id, ledger = int(b"".join(found.groups()[1:])), find_usual_ledger(value)
+    return None if ledger is None or ledger_id >= INT_MAX else Usual(ledger, ledger_id)
 
 
 def iter_unusual(txn: Txn) -> Iterator[tuple[bytes, bytes]]:
@@ -107,13 +98,14 @@ def iter_unusual(txn: Txn) -> Iterator[tuple[bytes, bytes]]:
     with txn.noting_altered(altered):
         for key, row in txn.items("tree"):
             usual = find_usual(key, row)
-            if usual is not None and usual.lone is not None:
-                lone.add(usual.ledger_id, usual.lone)
+            if usual is not None and isinstance(usual.said, UsualLedger):
+                if usual.said.lone is not None:
+                    lone.add(usual.ledger_id, usual.said.lone)
                 continue
             if references is not None and not _note(references, key, row, usual):
                 references = None
             if keeps_topics and key.startswith(_TOPICS):
-                topics.add(key.decode(errors="replace"), None if usual is None else usual.plain)
+                topics.add(key.decode(errors="replace"), usual)
             if usual is None:
                 if len(found) <= _KEPT_KEYS:
                     found.append(key)
@@ -138,11 +130,17 @@ def _note(references: References, key: bytes, row: bytes, usual: Usual | None) -
         except IndexCorrupt:
             return False
         references.see(node.path, node.value)
-    elif usual.ledger_ids:
-        _, _, tenant, namespace, _, name, *cursor = key.decode().split("/")
-        kind, topic = OwnerKind.CURSOR if cursor else OwnerKind.TOPIC, f"persistent://{tenant}/{namespace}/{name}"
-        references.add(usual.ledger_ids, kind, topic, *cursor)
+    elif isinstance(usual.said, UsualLedgers):
+        references.add(usual.said.ledger_ids, OwnerKind.TOPIC, _topic_text(key))
+    elif isinstance(usual.said, UsualCursor) and usual.said.ledger_id >= 0:
+        topic, _, cursor = key.rpartition(b"/")
+        references.add([usual.said.ledger_id], OwnerKind.CURSOR, _topic_text(topic), cursor.decode())
     return True
+
+
+def _topic_text(path: bytes) -> str:
+    """Return the name of the topic with a managed ledger at ``path``, which is not encoded."""
+    return "persistent://" + path[len(_TOPICS) :].decode().replace("/persistent/", "/", 1)
 
 
 # -- plain topics -----------------------------------------------------------------------------------------------------
@@ -164,14 +162,18 @@ class PlainNodes(NamedTuple):
 class _PlainNodesByPath(dict[str, PlainNodes]):
     """By path, in a snapshot of which several passes ask: a KB each of 2 ledgers and 2 cursors."""
 
-    def add(self, path: str, plain: list[PlainLedger] | PlainCursor | None) -> None:
-        """Add what a node says, all in order: a topic's comes before its cursors'. None makes its topic not plain."""
+    def add(self, path: str, usual: Usual | None) -> None:
+        """Add what a node says, all in order: a topic's comes before its cursors'. What is not plain makes its topic not plain."""
+        said = None if usual is None else usual.said
+        if isinstance(said, UsualLedgers) and said.plain is not None:
+            if said.plain and len(path) <= _PATH_MAX:
+                self[path] = PlainNodes(said.plain, [])
+            return
         topic_path, _, name = path.rpartition("/")
-        if isinstance(plain, list):
-            if plain and len(path) <= _PATH_MAX:
-                self[path] = PlainNodes(plain, [])
-        elif plain is not None and (topic := self.get(topic_path)) is not None and _is_plain(name):
-            topic.cursors.append((name, plain))
+        topic = self.get(topic_path)
+        is_plain = usual is not None and (not usual.says_more or _is_plain(name))
+        if is_plain and isinstance(said, UsualCursor) and said.plain is not None and topic is not None:
+            topic.cursors.append((name, said.plain))
         else:
             self.pop("/".join(path.split("/", _TOPIC_PARTS)[:_TOPIC_PARTS]), None)
 
