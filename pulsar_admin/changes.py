@@ -272,10 +272,10 @@ def _leaves(value: plan.Json, prefix: str = "") -> Iterator[tuple[str, Any]]:  #
 
 def _shown(key: str, value: object) -> str:
     name = key.rpartition(".")[2]
+    if name == "individuallyDeletedMessages" and isinstance(value, str) and len(value) > _LINE:
+        return counted(value.count(".."), "range")
     if isinstance(value, bool) or not isinstance(value, int):
-        text = render_cell(value)
-        is_ranges = name == "individuallyDeletedMessages" and len(text) > _LINE
-        return counted(text.count(".."), "range") if is_ranges else text
+        return render_cell(value)
     if name in _TIMES:
         return render_cell(value, "time")
     if name in _IDS:

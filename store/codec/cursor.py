@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import json
 import operator
+import re
 import struct
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import compress, islice
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, overload
 
 from msgspec import Struct, field
 
@@ -55,10 +57,13 @@ class RangeColumns(Sequence[tuple[Position, Position]]):
                 yield Position(ledger_id, lower), Position(ledger_id, upper)
 
     def iter_edges(self) -> Iterator[tuple[int, list[int]]]:
-        """Yield of each ledger its id, and the lower entry of its first range, the upper one, the next lower one …"""
+        """Yield some ranges of a ledger after the other, as its id and the lower entry of the first one, the upper one, the next lower
+        one …"""
         for ledger_id, bits in self.parts:
-            edges: list[int] = (bits ^ bits.shift(-1)).to_array().tolist()
-            yield ledger_id, [-1, *edges] if 0 in bits else edges
+            edges: array[int] = (bits ^ bits.shift(-1)).to_array()
+            for start in range(-1 if 0 in bits else 0, len(edges), _EDGES):
+                some = edges[max(start, 0) : start + _EDGES].tolist()
+                yield ledger_id, some if start >= 0 else [-1, *some]
 
     @overload
     def __getitem__(self, index: int) -> tuple[Position, Position]: ...
@@ -80,11 +85,14 @@ Ranges = Sequence[tuple[Position, Position]]
 BatchDeletes = Mapping[Position, tuple[int, ...]]
 _NO_DELETES: BatchDeletes = {}
 
+_StateT = TypeVar("_StateT", managed_ledger_pb2.PositionInfo, managed_ledger_pb2.ManagedCursorInfo)
+
 _PLAIN_FORM = b"\x08"  # the tag of PositionInfo.ledgerId
 _VARINT, _LENGTH_DELIMITED = 0, 2
 _WIRE_TYPES = {1: _VARINT, 2: _VARINT, 7: _VARINT} | dict.fromkeys((3, 4, 5, 6), _LENGTH_DELIMITED)
 _PARTS_LIMIT = 4096
 _FEW_RANGES = 64
+_EDGES = 8192  # an even number of numbers that stay in the processor's caches
 _CHUNK_WORDS = 1024  # of one container of a Roaring bitmap
 _CHUNK_BITS = 64 * _CHUNK_WORDS
 _FULL = (1 << _CHUNK_BITS) - 1
@@ -122,7 +130,10 @@ class CursorInfo(Struct, frozen=True):
 
 def decode_cursor_info(value: bytes, where: str) -> CursorInfo:
     """Return a decoded ManagedCursorInfo; raises MetadataCorrupt, and as ``unwrap``."""
-    return _info(_parse_info(value, where)[0], where)
+    plain, _ = unwrap(value, "cursor", where)
+    kind, error = managed_ledger_pb2.ManagedCursorInfo, MetadataCorrupt
+    message, ranges = _parse(plain, _RANGES_OF_INFO, lambda data: parse_protobuf_or_text(kind, data, where, error))
+    return _info(message, where, ranges)
 
 
 def decode_cursor_head(value: bytes, where: str) -> CursorInfo:
@@ -280,10 +291,13 @@ def decode_position_info(payload: bytes | memoryview, where: str, *, strict: boo
     Raises EntryCorrupt, and LimitExceeded for bitmaps that hold more than RANGES_LIMIT ranges. ``strict`` as of
     ``parse_protobuf``.
     """
-    message = parse_protobuf(managed_ledger_pb2.PositionInfo, payload, where, EntryCorrupt, strict=strict)
-    if len(message.individualDeletedMessages):
+    kind, error = managed_ledger_pb2.PositionInfo, EntryCorrupt
+    message, ranges = _parse(
+        bytes(payload), _RANGES_OF_STATE, lambda data: parse_protobuf(kind, data, where, error, strict=strict)
+    )
+    if message.individualDeletedMessages:
         ranges = _ranges(message.individualDeletedMessages, where, EntryCorrupt)
-    else:
+    elif not ranges:
         ranges = _bitmap_ranges(message.individualDeletedMessageRanges, where)
     return CursorState(
         Position(message.ledgerId, message.entryId),
@@ -422,11 +436,14 @@ def _parse_info(value: bytes, where: str) -> tuple[managed_ledger_pb2.ManagedCur
     return parse_protobuf_or_text(managed_ledger_pb2.ManagedCursorInfo, plain, where, MetadataCorrupt), wrapping
 
 
-def _info(message: managed_ledger_pb2.ManagedCursorInfo, where: str) -> CursorInfo:
+def _info(message: managed_ledger_pb2.ManagedCursorInfo, where: str, ranges: Ranges = ()) -> CursorInfo:
+    """Return the state in a message whose very many ``ranges`` are not in it."""
     return _head(
         message,
         where,
-        _ranges(message.individualDeletedMessages, where, MetadataCorrupt) if message.individualDeletedMessages else (),
+        _ranges(message.individualDeletedMessages, where, MetadataCorrupt)
+        if message.individualDeletedMessages
+        else ranges,
         _batch_deletes(message.batchedEntryDeletionIndexInfo) if message.batchedEntryDeletionIndexInfo else {},
     )
 
@@ -460,21 +477,6 @@ def _position(message: managed_ledger_pb2.NestedPositionInfo) -> Position:
 
 
 def _ranges(found: Sequence[managed_ledger_pb2.MessageRange], where: str, error: type[Corrupt]) -> Ranges:
-    parts: list[tuple[int, list[int]]] = []
-    if len(found) > _FEW_RANGES:
-        for item in found:
-            lower, upper = item.lowerEndpoint, item.upperEndpoint
-            ledger_id = lower.ledgerId
-            if upper.ledgerId != ledger_id:
-                break
-            if not parts or parts[-1][0] != ledger_id:
-                parts.append((ledger_id, []))
-            parts[-1][1].extend((lower.entryId, upper.entryId))
-        else:
-            if _ascend([ledger_id for ledger_id, _ in parts]) and all(
-                edges[0] >= -1 and edges[-1] < _CHUNKS * _CHUNK_BITS - 2 and _ascend(edges) for _, edges in parts
-            ):
-                return RangeColumns((ledger_id, _filled(edges)) for ledger_id, edges in parts)
     ranges = tuple([(_position(item.lowerEndpoint), _position(item.upperEndpoint)) for item in found])
     for low, high in ranges:
         if low > high:
@@ -576,11 +578,106 @@ def _bits(words: Sequence[int], where: str) -> BitMap:
     return found
 
 
-def _filled(edges: Sequence[int]) -> BitMap:
-    """Return the entries after each lower one of ``edges`` to the upper one."""
+# -- very many ranges as messages --------------------------------------------------------------------------------------
+
+
+_RANGES_OF_STATE, _RANGES_OF_INFO = b"\x1a", b"\x22"  # the tags of their fields
+_MANY_BYTES = 4096
+_HEAD = re.compile(rb"(?:[\x08\x10\x18][\x80-\xff]*[\0-\x7f])*")
+_ENDPOINT = rb"(.)(\x08[\x80-\xff]{0,8}[\0-\x7f]\x10)([\x80-\xff]{0,3}[\0-\x7f]|\xff{9}\x01)"
+_RANGE = re.compile(rb".(.)\x0a%b\x12%b" % (_ENDPOINT, _ENDPOINT), re.DOTALL)
+_WINDOWS = 16, 4096
+_GOES_ON = bytes(128) + b"\1" * 128
+_DIGITS = bytes(range(128)) * 2
+_SPARSE_BITS = 64
+
+
+def _parse(data: bytes, tag: bytes, parse: Callable[[bytes], _StateT]) -> tuple[_StateT, Ranges]:
+    """Return a parsed message, and its ranges where they are very many: they are not in it then, as messages cost twenty times as much."""
+    rest, ranges = _take_ranges(data, tag) if len(data) > _MANY_BYTES else (data, ())
+    if ranges:
+        with suppress(Corrupt):
+            message = parse(rest)
+            if not message.individualDeletedMessages:
+                return message, ranges
+    return parse(data), ()
+
+
+def _take_ranges(data: bytes, tag: bytes) -> tuple[bytes, Ranges]:
+    """Return a message without its ranges, the fields of ``tag``, and these; none where they are few, or not as a broker writes them."""
+    parts: list[tuple[int, array[int]]] = []
+    head = _HEAD.match(data)
+    at = start = head.end() if head else 0
+    taken = windows = 0
+    window = _WINDOWS[0]
+    while data[at : at + 1] == tag:
+        if windows > _WINDOWS[0] + taken // _WINDOWS[0]:  # the ranges of many ledgers, a few of each
+            return data, ()
+        item = _RANGE.match(data, at)
+        if item is None:
+            return data, ()
+        outer, lower, ledger, first, upper, same, last = item.groups()
+        sizes = len(item[0]) - 2, len(ledger + first), len(same + last)
+        ledger_id = sum((byte & 127) << 7 * place for place, byte in enumerate(ledger[1:-1]))
+        if (outer + lower + upper != bytes(sizes)) or ledger != same or (parts and parts[-1][0] > ledger_id):
+            return data, ()
+        found = _columns(data, item, window)
+        if not parts or parts[-1][0] != ledger_id:
+            parts.append((ledger_id, found))
+        else:
+            parts[-1][1].extend(found)
+        count = len(found) // 2
+        at, taken, windows = at + count * len(item[0]), taken + count, windows + 1
+        window = min(4 * window, _WINDOWS[1]) if count == window else _WINDOWS[0]
+    if taken <= _FEW_RANGES:
+        return data, ()
+    filled = [(ledger_id, _filled(edges)) for ledger_id, edges in parts]
+    if any(bits is None for _, bits in filled):
+        return data, ()
+    return data[:start] + data[at:], RangeColumns((ledger_id, bits) for ledger_id, bits in filled if bits is not None)
+
+
+def _columns(data: bytes, item: re.Match[bytes], most: int) -> array[int]:
+    """Return the first entry of a range and the one after its last, and in turn those of the ranges after it, at ``most``, that are in its
+    ledger and have numbers of the same length: each of their bytes is a column, and all of a column are added at once."""
+    size = len(item[0])
+    window = data[item.start() : item.start() + size * most]
+    count = len(window) // size
+    spans = [range(item.start(group) - item.start(), item.end(group) - item.start()) for group in (4, 7)]
+    varying = {place for span in spans if len(span) < 10 for place in span}
+    for place in range(size):
+        column = window[place : count * size : size]
+        column = column.translate(_GOES_ON) if place in varying else column
+        if column != column[:1] * count:
+            count -= len(column.lstrip(column[:1]))
+    edges = array("I", bytes(8 * count))
+    for number, span in enumerate(spans):
+        if len(span) == 10:  # −1, before the first entry
+            continue
+        total = int.from_bytes(b"\1\0\0\0" * count, "little")
+        for power, place in enumerate(span):
+            lanes = bytearray(4 * count)
+            lanes[::4] = window[place : count * size : size].translate(_DIGITS)
+            total += int.from_bytes(lanes, "little") << 7 * power
+        edges[number::2] = array("I", total.to_bytes(4 * count, "little"))
+    return edges
+
+
+def _filled(edges: array[int]) -> BitMap | None:
+    """Return the bits from the first of ``edges`` to before the second, from the third to before the fourth …; None unless they ascend."""
     from pyroaring import BitMap
 
-    found = BitMap()
-    for lower, upper in zip(edges[::2], edges[1::2], strict=True):
-        found.add_range(lower + 1, upper + 1)
-    return found
+    found = BitMap(edges)
+    if found.to_array() != edges:
+        return None
+    end = edges[-1]
+    if end > _SPARSE_BITS * len(edges):
+        found.clear()
+        for first, after in zip(edges[::2], edges[1::2], strict=True):
+            found.add_range(first, after)
+        return found
+    step = 1
+    while step < end:  # a bit becomes whether the number of edges up to it is odd: of 2, of 4, of 8 bits …
+        found ^= found.shift(step)
+        step *= 2
+    return found & BitMap(range(end))

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import random
+import re
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +15,7 @@ from pulsar_admin.store.codec import cursor as cursor_codec
 from pulsar_admin.store.codec.cursor import (
     CursorInfo,
     CursorState,
+    RangeColumns,
     decode_cursor_head,
     decode_cursor_info,
     decode_cursor_ledger,
@@ -141,6 +145,57 @@ def test_more_ranges_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(decode_position_info(_bitmap_entry((20, [alternating] * 2)), "12:0").ranges) == 64
     with pytest.raises(LimitExceeded):
         decode_position_info(_bitmap_entry((20, [alternating] * 2 + [1])), "12:0")
+
+
+def _words(pairs: Iterable[tuple[int, int]]) -> list[int]:
+    bits = sum((1 << high + 1) - (1 << low + 1) for low, high in pairs)
+    words = [int(one[::-1], 2) for one in re.findall(".{1,64}", f"{bits:b}"[::-1])]
+    return [word - 2**64 if word >> 63 else word for word in words]
+
+
+@pytest.mark.parametrize("gap", [4, 300, 5000])
+def test_very_many_ranges_are_what_each_message_and_bit_says(gap: int) -> None:
+    """Numbers of one to three bytes, ledgers of one and of seven, and −1 as what is before a ledger's first range."""
+    source = random.Random(gap)
+    pairs = {}
+    for ledger_id, first in ((10, 3), (300, -1), (2**40, 40)):
+        ends = list(accumulate((source.randint(1, gap) for _ in range(239)), initial=first))
+        pairs[ledger_id] = list(zip(ends[::2], ends[1::2], strict=True))
+    ranges = tuple((Position(key, low), Position(key, high)) for key, some in pairs.items() for low, high in some)
+    state = CursorState(Position(10, 1), ranges, {Position(10, 2): (2,)}, {"of": 7})
+    found = decode_position_info(encode_position_info(state), "12:0")
+    assert (found, type(found.ranges)) == (state, RangeColumns)
+    info = CursorInfo(-1, Position(10, -1), ranges, state.batch_deletes, state.properties, {"a": "b"}, 5)
+    found_info = decode_cursor_info(encode_cursor_info(info), "/path")
+    assert (found_info, type(found_info.ranges)) == (info, RangeColumns)
+    maps = {key: _words(some) for key, some in pairs.items()}
+    of_bits = decode_position_info(_bitmap_entry(*maps.items()), "12:0").ranges
+    assert of_bits == found.ranges == RangeColumns(of_bits.parts)
+    assert RangeColumns([(key, bits) for key, bits in of_bits.parts if key > 10]) != of_bits
+
+
+def test_very_many_ranges_that_no_broker_writes_so_are_read_one_by_one() -> None:
+    pairs = [(Position(10, 3 * n), Position(10, 3 * n + 1)) for n in range(600)]
+    moved = [*pairs[1:], pairs[0]]
+    met = [*pairs[:300], (pairs[299][1], Position(10, 899)), *pairs[300:]]
+    far = [*pairs, (Position(10, 2**40), Position(10, 2**40 + 1))]
+    each = [(Position(10 + n, 1), Position(10 + n, 2)) for n in range(600)]
+    two = [*pairs, (Position(10, 2000), Position(11, 2))]
+    for ranges in (moved, met, far, each, two):
+        state = CursorState(Position(10, 1), tuple(ranges))
+        assert decode_position_info(encode_position_info(state), "12:0") == state
+    state = CursorState(Position(10, 1), tuple(pairs))
+    whole = encode_position_info(state)
+    assert decode_position_info(whole + bytes.fromhex("1a0c 0a04080a1064 1204080a1065"), "12:0").ranges == (
+        *pairs,
+        (Position(10, 100), Position(10, 101)),
+    )
+    with pytest.raises(EntryCorrupt, match="ends before"):
+        decode_position_info(whole + bytes.fromhex("1a0c 0a04080a1004 1204080a1002"), "12:0")
+    with pytest.raises(EntryCorrupt, match=r"\(10:4, 10:2\]"):
+        decode_position_info(whole + bytes.fromhex("2000 1a0c 0a04080a1004 1204080a1002"), "12:0")
+    with pytest.raises(EntryCorrupt, match="cannot be parsed"):
+        decode_position_info(whole + b"\x2a", "12:0")
 
 
 # -- the forms of a cursor ledger -------------------------------------------------------------------------------------
