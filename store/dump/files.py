@@ -19,7 +19,7 @@ from contextlib import ExitStack, suppress
 from hashlib import sha256
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -28,8 +28,9 @@ from msgspec import Struct, field
 
 from pulsar_admin.store.db.clocks import Clock
 from pulsar_admin.store.dump.tables import day_name, json_text, known_text, split_by_day
+from pulsar_admin.store.dump.written import Format, WriteTo, WrittenFile
 from pulsar_admin.store.engine.memory import give_back
-from pulsar_admin.store.errors import AlreadyExists, NotFound, SourceBusy
+from pulsar_admin.store.errors import AlreadyExists, NotFound, SourceBusy, SourceNotFound
 from pulsar_admin.store.files import (
     create_directory,
     create_file,
@@ -113,10 +114,9 @@ def _file_of(connection: Connection, mode: str) -> IO[bytes]:
     return open(connection.fileno(), mode, closefd=False)
 
 
-Format = Literal["parquet", "jsonl"]
-
 MANIFEST = "_manifest.json"
 LOCK = ".lock"
+STAGING = ".written"
 PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
 OPEN_FILES_MAX = 64
 GROUP_BYTES = 32 << 20
@@ -132,10 +132,10 @@ def topic_directory(topic: str) -> str:
 
 
 class _Part(Struct):
-    """The rows of one day of one topic that wait to be written, and the file they go to."""
+    """The rows of one day of one topic that wait to be written, and the file they go to. ``number``: how many files it has."""
 
     topic: str
-    directory: Path
+    day: int
     number: int = 0
     waiting: list[pa.RecordBatch] = field(default_factory=list)
     waiting_rows: int = 0
@@ -146,31 +146,33 @@ class _Part(Struct):
 class _Open:
     """A file being written, durable when closed."""
 
-    def __init__(self, path: Path, schema: pa.Schema, topic: str, form: Format, *, large: bool, is_known: bool) -> None:
+    def __init__(
+        self, written: WrittenFile, schema: pa.Schema, topic: str, form: Format, *, large: bool, is_known: bool
+    ) -> None:
         """``large``: the file is for a value that compression would put in memory once more, so it is not compressed.
 
         ``is_known``: the columns are another tool's.
         """
+        path = Path(written.path)
         self._is_known = is_known
         self._stack = ExitStack()
         self._topic = topic
         self._form = form
         self._large = large
-        self._path = path
+        self._written = written
         self._schema = named_schema(schema, topic)
         self._file = self._stack.enter_context(create_file(path, mode=PRIVATE_FILE))
-        self.rows = 0
         self._parquet: Any = None  # Any: pyarrow has no types
         if form == "parquet" and not large:
             self._parquet = open_parquet(path, self._schema)
 
     def write(self, table: pa.Table) -> None:
-        self.rows += len(table)
+        self._written.rows += len(table)
         if self._parquet is not None:
             self._parquet.write_table(table, row_group_size=GROUP_ROWS)
             return
         if self._form == "parquet":
-            write_apart(self._path, table.cast(self._schema))
+            write_apart(Path(self._written.path), table.cast(self._schema))
             return
         for batch in table.to_batches():
             pieces = known_text(batch) if self._is_known else json_text(self._topic, batch)
@@ -180,45 +182,37 @@ class _Open:
         with self._stack:
             if self._parquet is not None:
                 self._parquet.close()
+        self._written.bytes = os.stat(self._written.path).st_size
 
     def abandon(self, error: BaseException) -> None:
         """Remove the file."""
         self._stack.__exit__(type(error), error, error.__traceback__)
 
 
-class DumpDirectory:
-    """Takes batches of rows in topic order; use in ``with``: the directory gets its name when the block ends."""
+class DayFiles:
+    """Writes rows, which come in topic order, into files of one topic and one day each, in the background."""
 
-    def __init__(self, path: Path, form: Format, clock: Clock, level: str, hidden: Sequence[str] = ()) -> None:
-        """``hidden``: columns that say a row's day alone, and are not written; the others are another tool's."""
-        _check_new(path)
-        self._hidden = list(hidden)
-        self._path = path
-        self._lock: int | None = None
-        self._unfinished = path.with_name(path.name + ".unfinished")
+    def __init__(
+        self, form: Format, clock: Clock, hidden: Sequence[str], path_of: Callable[[str, int, int], Path]
+    ) -> None:
+        """``hidden``: columns that say a row's day alone, and are not written; the others are another tool's.
+
+        ``path_of``: topic, day and number → where that file is to be.
+        """
         self._form: Format = form
         self._clock: Clock = clock
-        self._level = level
+        self._hidden = list(hidden)
+        self._path_of = path_of
         self._parts: dict[tuple[str, int], _Part] = {}
         self._pool = ThreadPoolExecutor(1)
         self._running: list[Future[None]] = []
-        self._files: list[dict[str, object]] = []
-        self.bytes = 0
-
-    @property
-    def files(self) -> int:
-        """How many files were finished."""
-        return len(self._files)
+        self._files: list[WrittenFile] = []
 
     def add(self, topic: str, batch: pa.RecordBatch) -> None:
         """Write a batch, sooner or later."""
         for day, found in split_by_day(batch, self._clock):
             rows = found.drop_columns(self._hidden) if self._hidden else found
-            part = self._parts.pop((topic, day), None)
-            if part is None:
-                directory = self._unfinished / topic_directory(topic) / f"day={day_name(day)}"
-                part = _Part(topic, directory)
-            self._parts[topic, day] = part  # the last used one is the last in order
+            part = self._part(topic, day)
             if rows.nbytes >= LARGE_BYTES:
                 self._flush(part)
             part.waiting.append(rows)
@@ -228,6 +222,34 @@ class DumpDirectory:
                 self._flush(part)
         while sum(part.waiting_bytes for part in self._parts.values()) > PENDING_BYTES:
             self._flush(max(self._parts.values(), key=lambda part: part.waiting_bytes))
+
+    def take(self, topic: str, written: WrittenFile) -> None:
+        """Give a file that another process wrote its place behind the rows that were added; raises SourceNotFound if it is not here."""
+        part = self._part(topic, written.day)
+        self._flush(part)
+        self._in_background(lambda: self._take(part, written))
+
+    def finish(self) -> list[WrittenFile]:
+        """Write what waits, and return the files made since the last time, in the order in which they were begun."""
+        for part in self._parts.values():
+            self._flush(part)
+            self._in_background(lambda part=part: self._close(part))  # type: ignore[misc]  # binds this one
+        self._wait()
+        self._parts.clear()
+        files, self._files = self._files, []
+        return files
+
+    def close(self, error: BaseException | None = None) -> None:
+        """Write nothing more; files that are not whole are removed."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        for part in self._parts.values():
+            if part.file is not None:
+                part.file.abandon(error or RuntimeError())
+
+    def _part(self, topic: str, day: int) -> _Part:
+        part = self._parts.pop((topic, day), None) or _Part(topic, day)
+        self._parts[topic, day] = part  # the last used one is the last in order
+        return part
 
     def _flush(self, part: _Part) -> None:
         if not part.waiting:
@@ -261,24 +283,73 @@ class DumpDirectory:
 
     def _write(self, part: _Part, table: pa.Table, *, large: bool) -> None:
         if part.file is None:
-            create_directory(part.directory.parent, exist_ok=True, mode=PRIVATE_DIRECTORY)
-            create_directory(part.directory, exist_ok=True, mode=PRIVATE_DIRECTORY)
-            name = f"part-{part.number:05d}.{self._form}"
-            path, is_known = part.directory / name, bool(self._hidden)
-            part.file = _Open(path, table.schema, part.topic, self._form, large=large, is_known=is_known)
-            self._files.append({"path": str((part.directory / name).relative_to(self._unfinished)), "rows": 0})
-            part.number += 1
+            written = WrittenFile(str(self._next_path(part)), part.day)
+            is_known = bool(self._hidden)
+            part.file = _Open(written, table.schema, part.topic, self._form, large=large, is_known=is_known)
+            self._files.append(written)
         part.file.write(table)
 
+    def _take(self, part: _Part, written: WrittenFile) -> None:
+        self._close(part)
+        try:
+            found = os.stat(written.path).st_size
+        except OSError:
+            found = None
+        if found != written.bytes:
+            raise SourceNotFound(
+                f"{written.host} wrote {written.path}, which is not there for this machine",
+                hint="name a directory that driver and executors share; nothing was written",
+                path=written.path,
+            )
+        path = self._next_path(part)
+        rename(Path(written.path), path)
+        written.path = str(path)
+        self._files.append(written)
+
+    def _next_path(self, part: _Part) -> Path:
+        part.number += 1
+        return self._path_of(part.topic, part.day, part.number - 1)
+
     def _close(self, part: _Part) -> None:
-        if part.file is None:
-            return
-        opened, part.file = part.file, None
-        opened.close()
-        path = part.directory / f"part-{part.number - 1:05d}.{self._form}"
-        name = str(path.relative_to(self._unfinished))
-        next(row for row in self._files if row["path"] == name)["rows"] = opened.rows
-        self.bytes += path.stat().st_size
+        if part.file is not None:
+            opened, part.file = part.file, None
+            opened.close()
+
+
+class DumpDirectory(DayFiles):
+    """Takes batches of rows in topic order; use in ``with``: the directory gets its name when the block ends."""
+
+    def __init__(self, path: Path, form: Format, clock: Clock, level: str, hidden: Sequence[str] = ()) -> None:
+        """``hidden``: as in ``DayFiles``."""
+        super().__init__(form, clock, hidden, self._place)
+        _check_new(path)
+        self._path = path
+        self._lock: int | None = None
+        self._unfinished = path.with_name(path.name + ".unfinished")
+        self._staging = self._unfinished / STAGING
+        self._level = level
+
+    @property
+    def files(self) -> int:
+        """How many files were finished."""
+        return len(self._files)
+
+    @property
+    def bytes(self) -> int:
+        """How large they are."""
+        return sum(file.bytes for file in self._files)
+
+    def open_to_others(self, *, redact: bool) -> WriteTo:
+        """Return where and how other processes write files that ``take`` gets."""
+        create_directory(self._staging, mode=PRIVATE_DIRECTORY)
+        place, lock = (str(path.absolute()) for path in (self._staging, self._unfinished / LOCK))
+        return WriteTo(place, lock, self._form, self._clock, self._hidden, redact)
+
+    def _place(self, topic: str, day: int, number: int) -> Path:
+        directory = self._unfinished / topic_directory(topic) / f"day={day_name(day)}"
+        create_directory(directory.parent, exist_ok=True, mode=PRIVATE_DIRECTORY)
+        create_directory(directory, exist_ok=True, mode=PRIVATE_DIRECTORY)
+        return directory / f"part-{number:05d}.{self._form}"
 
     def __enter__(self) -> DumpDirectory:
         self._lock = _take_lock(self._path, self._unfinished)
@@ -298,17 +369,24 @@ class DumpDirectory:
             self._give_up(error)
 
     def _finish(self) -> None:
-        for part in self._parts.values():
-            self._flush(part)
-            self._in_background(lambda part=part: self._close(part))  # type: ignore[misc]  # binds this one
-        self._wait()
-        self._pool.shutdown()
-        manifest = {"dump": DUMP_FORMAT, "level": self._level, "format": self._form, "files": self._files}
+        self._files = self.finish()
+        self.close()
+        self._remove_staging()
+        files = [{"path": os.path.relpath(file.path, self._unfinished), "rows": file.rows} for file in self._files]
+        manifest = {"dump": DUMP_FORMAT, "level": self._level, "format": self._form, "files": files}
         replace_file(self._unfinished / MANIFEST, json.dumps(manifest, indent=1).encode() + b"\n", mode=PRIVATE_FILE)
         _check_new(self._path)
         rename(self._unfinished, self._path)
         remove_file(self._path / LOCK)  # not before: until it has its name, nobody else may write there
         self._release()
+
+    def _remove_staging(self) -> None:
+        """Remove what others wrote and nobody took, such as a task that was run twice."""
+        if self._staging.exists():
+            # Under another name first: who still writes there makes no file in a directory that is being removed.
+            gone = self._staging.with_name(STAGING + ".gone")
+            rename(self._staging, gone)
+            remove_tree(gone)
 
     def _release(self) -> None:
         if self._lock is not None:
@@ -316,11 +394,9 @@ class DumpDirectory:
             self._lock = None
 
     def _give_up(self, error: BaseException) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
-        for part in self._parts.values():
-            if part.file is not None:
-                part.file.abandon(error)
+        self.close(error)
         if self._lock is not None:
+            self._remove_staging()
             remove_tree(self._unfinished)
             self._release()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from msgspec import Struct, field
@@ -15,8 +15,9 @@ from msgspec.structs import replace
 from pulsar_admin.store.compaction.reading import CompactedReader
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.dump.options import DumpOptions
-from pulsar_admin.store.dump.spread import MakeRows, PlacedRows, TopicWindow, WindowsAsOne, rows_on
+from pulsar_admin.store.dump.spread import MakeRows, PlacedRows, Rows, TopicWindow, WindowsAsOne, rows_on, undecoded_in
 from pulsar_admin.store.dump.tables import HELPERS, DumpColumns, EntryColumns, entry_batch, json_text, known_text
+from pulsar_admin.store.dump.written import Format, WriteTo, WrittenFile
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, StoreError
 from pulsar_admin.store.model.compacted_view import parts_of_view
 from pulsar_admin.store.model.cursors import Extent, extent_of, iter_ledger_parts
@@ -33,9 +34,6 @@ from pulsar_admin.store.scan.places import EntryBatch
 from pulsar_admin.store.scan.typed_values import KnownColumns
 from pulsar_admin.store.wording import Answer, counted
 
-if TYPE_CHECKING:
-    from pulsar_admin.store.dump.files import Format
-
 _T = TypeVar("_T")
 Advance = Callable[[int], None]  # told how many more entries are done
 
@@ -51,12 +49,11 @@ class Dumped(Struct):
 
 def iter_batches(
     reader: EntryReader, topic: Topic, options: DumpOptions, dumped: Dumped, advance: Advance
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[Rows]:
     """Yield the rows of a topic's window in topic order; ``dumped`` counts them."""
     undecoded = 0
     for batch in iter_window_rows(reader, topic, options, dumped, advance):
-        if "valueError" in batch.schema.names:
-            undecoded += len(batch) - batch.column("valueError").null_count
+        undecoded += batch.undecoded if isinstance(batch, WrittenFile) else undecoded_in(batch)
         yield batch
         del batch
     if undecoded:
@@ -67,8 +64,9 @@ def iter_batches(
 
 def iter_window_rows(
     reader: EntryReader, topic: Topic, options: DumpOptions, dumped: Dumped, advance: Advance
-) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the rows; ``dumped`` has what could not be read when they end, or are closed because nobody wants more."""
+) -> Generator[Any, None, None]:  # Any: pyarrow has no types
+    """Yield the rows as batches, or where ``as_one`` has them written as files; ``dumped`` has what could not be read when they end, or
+    are closed because nobody wants more."""
     as_one = options.as_one if options.as_one is not None and topic.name in options.as_one.windows else None
     window = _open_window(reader, topic, options) if as_one is None else as_one.windows[topic.name]
     found, columns = window.found, window.work.columns
@@ -77,6 +75,10 @@ def iter_window_rows(
         for entries, batches in _rows(window, slow, None if as_one is None else as_one.placed(topic.name)):
             dumped.entries += entries
             for batch in batches:
+                if isinstance(batch, WrittenFile):
+                    dumped.rows += batch.rows
+                    yield batch
+                    continue
                 dumped.rows += len(batch)
                 yield redact_batch(batch) if options.redact else batch
                 del batch
@@ -93,11 +95,14 @@ _TOPICS_AS_ONE = 4096
 
 
 def read_as_one(
-    reader: EntryReader, items: Iterable[_T], windows: Callable[[_T], Iterable[tuple[Topic, DumpOptions]]]
+    reader: EntryReader,
+    items: Iterable[_T],
+    windows: Callable[[_T], Iterable[tuple[Topic, DumpOptions]]],
+    to: WriteTo | None = None,
 ) -> Iterator[tuple[_T, WindowsAsOne | None]]:
     """Yield items, each with what the options ``as_one`` of its windows take: the reader's engine reads some thousand topics as one.
 
-    The rows of items have to be read one item after the other.
+    The rows of items have to be read one item after the other. ``to``: as in ``WindowsAsOne``.
     """
     if reader.engine is None:
         yield from ((item, None) for item in items)
@@ -108,23 +113,24 @@ def read_as_one(
         wanted = [*windows(item)]
         found = {ledger_id: topic.name for topic, _ in wanted for ledger_id in topic.ids}
         if len(turn) == _TOPICS_AS_ONE or not ledgers.keys().isdisjoint(found):
-            yield from _turn_as_one(reader, turn, ledgers)
+            yield from _turn_as_one(reader, turn, ledgers, to)
             turn, ledgers = [], {}
         turn.append((item, wanted))
         ledgers |= found
-    yield from _turn_as_one(reader, turn, ledgers)
+    yield from _turn_as_one(reader, turn, ledgers, to)
 
 
 def _turn_as_one(
     reader: EntryReader,
     turn: Sequence[tuple[_T, Iterable[tuple[Topic, DumpOptions]]]],
     ledgers: Mapping[int, TopicName],
+    to: WriteTo | None,
 ) -> Iterator[tuple[_T, WindowsAsOne]]:
     opened: dict[TopicName, TopicWindow] = {}
     for topic, options in (one for _, wanted in turn for one in wanted):
         with suppress(StoreError):  # it is read alone, which raises the same
             opened[topic.name] = _open_window(reader, topic, options)
-    with closing(WindowsAsOne(reader, opened, ledgers)) as as_one:
+    with closing(WindowsAsOne(reader, opened, ledgers, to)) as as_one:
         yield from ((item, as_one) for item, _ in turn)
 
 
@@ -175,7 +181,7 @@ def _missing(reader: EntryReader, topic: Topic, options: DumpOptions, missing: i
 
 def _rows(
     window: TopicWindow, slow: MessageColumns | None, placed: PlacedRows | None
-) -> Iterator[tuple[int, Iterable[pa.RecordBatch]]]:
+) -> Iterator[tuple[int, Iterable[Rows]]]:
     """Yield (entries, their rows), by the engine if there is one; ``placed``: what it gives where it reads other windows, too."""
     found, work = window
     finish = work.columns.finisher()
@@ -244,10 +250,11 @@ def dump_directory(
     from pulsar_admin.store.dump.files import DumpDirectory  # pyarrow.parquet: text is written without
 
     with DumpDirectory(path, form, check_clock(options.window.clock), options.level, hidden) as directory:
-        for topic, as_one in read_as_one(reader, topics, lambda topic: [(topic, options)]):
-            for batch in iter_batches(reader, topic, replace(options, as_one=as_one), dumped, advance):
-                directory.add(str(topic.name), batch)
-                del batch
+        to = None if reader.engine is None else directory.open_to_others(redact=options.redact)
+        for topic, as_one in read_as_one(reader, topics, lambda topic: [(topic, options)], to):
+            for rows in iter_batches(reader, topic, replace(options, as_one=as_one), dumped, advance):
+                (directory.take if isinstance(rows, WrittenFile) else directory.add)(str(topic.name), rows)
+                del rows
     report = DumpReport(
         directory=str(path),
         format=form,

@@ -172,7 +172,10 @@ def _complete_files(path: Path) -> dict[Path, int]:
     """
     # The directories of a dump, or of a part of one, and no others: PATH may be all of a file system.
     places = ("topic=*/**/part-*", "day=*/part-*", "part-*")
-    found = sorted(file for place in places for kind in ("parquet", "jsonl") for file in path.glob(f"{place}.{kind}"))
+    files = (file for place in places for kind in ("parquet", "jsonl") for file in path.glob(f"{place}.{kind}"))
+    found = sorted(
+        files, key=lambda file: (file.parent, len(file.name), file.name)
+    )  # of more than 99,999 of a day, too
     manifest = path / MANIFEST
     if not found and not manifest.exists():
         raise NotFound(

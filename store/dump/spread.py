@@ -1,33 +1,54 @@
 """Rows of dumps made by an engine: executors read entries and take them apart, what is out of the ordinary is read here.
 
-An executor never sees the store. The rows come back in order, the same as from one process.
+An executor never sees the store. The rows come back in order, the same as from one process; or executors write them into files, and the
+names of these come back in order, between the rows that are read here.
 """
 
 from __future__ import annotations
 
+import platform
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 from msgspec import Struct, field
+from msgspec.json import decode, encode
 
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.dump.tables import ENTRY_SCHEMA, DumpColumns, EntryColumns, Finish, entry_batch
+from pulsar_admin.store.dump.written import WriteTo, WrittenFile
 from pulsar_admin.store.engine.memory import give_back
 from pulsar_admin.store.engine.operation import Operation
+from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.names import Position, TopicName
+from pulsar_admin.store.scan.arrow import packed_rows
 from pulsar_admin.store.scan.entries import TimeRange, WindowScan, within
 from pulsar_admin.store.scan.messages import MessageColumns, message_runs, schema_of
-from pulsar_admin.store.scan.operations import PIECE_BYTES, ROUND_ENTRIES, PlacesOperation, PlainFiles, run_places
+from pulsar_admin.store.scan.operations import (
+    PIECE_BYTES,
+    ROUND_ENTRIES,
+    PlacesOperation,
+    PlainFiles,
+    iter_batches,
+    redact_batch,
+    run_places,
+)
 from pulsar_admin.store.scan.places import EntryBatch, Places, PlacesReader, doubtful
+
+if TYPE_CHECKING:
+    from pulsar_admin.store.dump.files import DayFiles
 
 Convert = Callable[[EntryBatch], Iterator[pa.RecordBatch]]
 PlacedRows = Iterator[tuple[Places, dict[str, bytes] | None]]
+Rows: TypeAlias = pa.RecordBatch | WrittenFile
+"""Rows in order: here, or in a file."""
 
 CONTENT_PIECE_BYTES = 8 << 20  # of entries whose contents come back: an executor holds them four times
 _CONTENT_UNIT_BYTES = 32  # count as one entry of a round, which is 32 MiB then: here, it is there packed and unpacked
@@ -61,45 +82,56 @@ class MakeRows(Struct, PlacesOperation, frozen=True):
         return max(len(places), places.bytes // _CONTENT_UNIT_BYTES if self.has_contents else 0)
 
     def values(self, places: Places, files: PlainFiles) -> tuple[bytes, bytes, bytes]:
-        if self.has_contents and places.bytes >= LARGE_BYTES:
+        made = self.made(places, files)
+        if made is None:
             return b"", b"", b""
-        batch = PlacesReader(files, False, None).read_places(places)
-        return (b"", b"", b"") if doubtful(batch, places).any() else self._row(batch)
-
-    def _row(self, batch: EntryBatch) -> tuple[bytes, bytes, bytes]:
-        batch = self.columns.screened(batch if self.times is None else within(batch, self.times))
-        ids = np.stack([batch.ledger_ids, batch.entry_ids], axis=1)
         slow: list[Array] = []
-        runs: list[tuple[int, int]] = []
-        sink = pa.BufferOutputStream()
-        if self.entries is not None:
-            schema = ENTRY_SCHEMA
-            found: Iterator[tuple[slice, pa.RecordBatch | None]]
-            found = iter([(slice(0, len(batch)), entry_batch(batch, self.entries))])
-        else:
-            schema = self.columns.schema
-            found = message_runs(self.columns.unwrap(batch), schema_of(self.columns.names), self.columns.match)
-        finish = self.columns.finisher()
-        with pa.ipc.new_stream(sink, schema) as stream:
-            for run, rows in found:
-                if rows is None:
-                    slow.append(ids[run])
-                made = [] if rows is None else [*finish([rows])] if self.entries is None else [rows]
-                made = [one for one in made if len(one)]
-                runs.append((run.stop - run.start, _SLOW if rows is None else len(made)))
-                for one in made:
-                    stream.write_batch(one)
         # How many entries is there even when none was chosen, so that the row is not taken for an unproven one.
-        head = np.array([[len(ids), 0], *runs], np.int64)
-        batches = sink.getvalue().to_pybytes() if (head[1:, 1] > 0).any() else b""  # the schema alone is a kilobyte
-        return np.concatenate([ids[:0], *slow]).tobytes(), head.tobytes(), batches
+        head = [(made.entries, 0)]
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, ENTRY_SCHEMA if self.entries is not None else self.columns.schema) as stream:
+            for ids, batches in made.runs:
+                if batches is None:
+                    slow.append(ids)
+                for one in batches or ():
+                    stream.write_batch(one)
+                head.append((len(ids), _SLOW if batches is None else len(batches)))
+        has_rows = any(count > 0 for _, count in head[1:])  # else there is the schema alone, a kilobyte
+        return _bytes_of(slow), np.array(head, np.int64).tobytes(), sink.getvalue().to_pybytes() if has_rows else b""
+
+    def made(self, places: Places, files: PlainFiles) -> MadeRuns | None:
+        """Return the rows of the entries at these places; None where the process with the store has to read them."""
+        if self.has_contents and places.bytes >= LARGE_BYTES:
+            return None
+        batch = PlacesReader(files, False, None).read_places(places)
+        if doubtful(batch, places).any():
+            return None
+        batch = self.columns.screened(batch if self.times is None else within(batch, self.times))
+        return MadeRuns(len(batch), self._runs(batch))
+
+    def _runs(self, batch: EntryBatch) -> Iterator[Run]:
+        ids = np.stack([batch.ledger_ids, batch.entry_ids], axis=1)
+        if self.entries is not None:
+            yield ids, [rows for rows in (entry_batch(batch, self.entries),) if len(rows)]
+            return
+        finish = self.columns.finisher()
+        for run, rows in message_runs(self.columns.unwrap(batch), schema_of(self.columns.names), self.columns.match):
+            yield ids[run], None if rows is None else [one for one in finish([rows]) if len(one)]
 
 
-class TopicWindow(NamedTuple):
-    """Entries of a topic, and what is made of them."""
+Run = tuple[Array, list[pa.RecordBatch] | None]
+"""The ids of entries, and their rows; None: the process with the store has to read them."""
 
-    found: WindowScan
-    work: MakeRows
+
+class MadeRuns(NamedTuple):
+    """How many entries were chosen, and their rows, run by run."""
+
+    entries: int
+    runs: Iterator[Run]
+
+
+def _bytes_of(ids: Sequence[Array]) -> bytes:
+    return b"".join(part.tobytes() for part in ids)
 
 
 class RowsOfTopics(Struct, PlacesOperation, frozen=True):
@@ -114,19 +146,116 @@ class RowsOfTopics(Struct, PlacesOperation, frozen=True):
         return self.works[self.of_ledgers[int(places.ledger_ids[0])]].values(places, files)
 
 
+class WriteRows(Struct, PlacesOperation, frozen=True):
+    """Rows of topics as ``MakeRows`` makes them, written into files by who makes them; in the place of batches come the files that end with
+    a run. A topic's file ends where entries follow that the process with the store has to read.
+
+    ``of_ledgers``: the ledger that a batch begins with → which of ``works`` it is for, and its topic.
+    """
+
+    works: Sequence[MakeRows]
+    of_ledgers: Mapping[int, tuple[int, str]]
+    to: WriteTo
+
+    COLUMNS = ("ids", "runs", "files")
+
+    def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
+        """Yield a row per batch of places; its files are whole then."""
+        from pulsar_admin.store.dump.files import DayFiles  # pyarrow.parquet
+
+        def path_of(topic: str, day: int, number: int) -> Path:  # another one where a slice is run again
+            return Path(self.to.directory, f"{uuid4().hex}.{self.to.form}")
+
+        days = DayFiles(self.to.form, self.to.clock, self.to.hidden, path_of)
+        try:
+            yield packed_rows(self.schema, [row.packed() for row in self._written(piece, days)])
+        except BaseException as error:
+            days.close(error)
+            raise
+        days.close()
+
+    def _written(self, piece: FileRange, days: DayFiles) -> list[_Row]:
+        rows: list[_Row] = []
+        last: _Row | None = None  # whose last run is the last in open files
+        undecoded = 0
+
+        def end_files() -> None:
+            nonlocal last, undecoded
+            if last is not None:
+                files = days.finish()
+                for file in files:
+                    file.host = platform.node()
+                files[0].undecoded, undecoded = undecoded, 0
+                last.files += files
+                last.head[-1] = last.head[-1][0], len(files)
+                last = None
+
+        topic = ""
+        for places, files in iter_batches(piece):
+            of, name = self.of_ledgers[int(places.ledger_ids[0])]
+            if name != topic:
+                end_files()
+                topic = name
+            made = self.works[of].made(places, files)
+            rows.append(row := _Row())
+            if made is None:
+                end_files()
+                continue
+            row.head.append((made.entries, 0))
+            for ids, batches in made.runs:
+                if batches is None:
+                    end_files()
+                    row.slow.append(ids)
+                row.head.append((len(ids), _SLOW if batches is None else 0))
+                for batch in batches or ():
+                    undecoded += undecoded_in(batch)
+                    days.add(topic, redact_batch(batch) if self.to.redact else batch)
+                    last = row
+        end_files()
+        return rows
+
+
+class _Row(Struct):
+    """A row of ``WriteRows``, which is empty for entries that the process with the store has to read."""
+
+    slow: list[Array] = field(default_factory=list)
+    head: list[tuple[int, int]] = field(default_factory=list)
+    files: list[WrittenFile] = field(default_factory=list)
+
+    def packed(self) -> tuple[bytes, bytes, bytes]:
+        return _bytes_of(self.slow), np.array(self.head, np.int64).tobytes(), encode(self.files) if self.files else b""
+
+
+def undecoded_in(batch: pa.RecordBatch) -> int:
+    """Return how many values cannot be decoded."""
+    return len(batch) - batch.column("valueError").null_count if "valueError" in batch.schema.names else 0
+
+
+class TopicWindow(NamedTuple):
+    """Entries of a topic, and what is made of them."""
+
+    found: WindowScan
+    work: MakeRows
+
+
 class WindowsAsOne:
     """Windows of topics without a common ledger that the reader's engine reads as one. ``placed`` gives each one's rows, in the order of
     the windows."""
 
     def __init__(
-        self, reader: EntryReader, windows: Mapping[TopicName, TopicWindow], ledgers: Mapping[int, TopicName]
+        self,
+        reader: EntryReader,
+        windows: Mapping[TopicName, TopicWindow],
+        ledgers: Mapping[int, TopicName],
+        to: WriteTo | None = None,
     ) -> None:
+        """``to``: whoever makes the rows writes them there, and the names of files come in their place."""
         self.windows = windows
         self._order = {name: index for index, name in enumerate(windows)}
         self._owners: deque[int] = deque()  # of the places that were handed out
         self._failed: dict[int, StoreError] = {}
         self._head: tuple[int, Places, dict[str, bytes] | None] | None = None
-        self._rows = self._run(reader, ledgers)
+        self._rows = self._run(reader, ledgers, to)
 
     def placed(self, name: TopicName) -> PlacedRows:
         """Yield (places, their row) of a topic; raises what finding its places raised. What is left of topics before it is dropped."""
@@ -144,7 +273,7 @@ class WindowsAsOne:
         self._rows.close()
 
     def _run(
-        self, reader: EntryReader, ledgers: Mapping[int, TopicName]
+        self, reader: EntryReader, ledgers: Mapping[int, TopicName], to: WriteTo | None
     ) -> Generator[tuple[int, Places, dict[str, bytes] | None], None, None]:
         works: list[MakeRows] = []
         of_topics: dict[TopicName, int] = {}
@@ -152,12 +281,14 @@ class WindowsAsOne:
             if work not in works[-1:]:
                 works.append(work)
             of_topics[name] = len(works) - 1
-        operation: Operation = works[0]
-        if len(works) > 1:
-            operation = RowsOfTopics(
-                works, {id_: of_topics[name] for id_, name in ledgers.items() if name in of_topics}
-            )
-        for places, row in _run_work(reader, works[0], self._groups(), operation):
+        of_ledgers = {id_: name for id_, name in ledgers.items() if name in of_topics}
+        operation: Operation | None = None
+        if to is not None:
+            named = {id_: (of_topics[name], str(name)) for id_, name in of_ledgers.items()}
+            operation = WriteRows(works, named, to)
+        elif len(works) > 1:
+            operation = RowsOfTopics(works, {id_: of_topics[name] for id_, name in of_ledgers.items()})
+        for places, row in _run_work(reader, works[0], self._groups(), operation, to):
             yield self._owners.popleft(), places, row
 
     def _groups(self) -> Iterator[Places]:
@@ -171,17 +302,28 @@ class WindowsAsOne:
 
 
 def _run_work(
-    reader: EntryReader, work: MakeRows, groups: Iterable[Places], operation: Operation | None = None
+    reader: EntryReader,
+    work: MakeRows,
+    groups: Iterable[Places],
+    operation: Operation | None = None,
+    to: WriteTo | None = None,
 ) -> PlacedRows:
-    """Yield (places, the row that ``work`` makes of them) by the reader's engine; ``operation`` in its place makes the same kind of row."""
+    """Yield (places, the row that ``work`` makes of them) by the reader's engine; ``operation`` in its place makes the same kind of row.
+
+    ``to``: where it writes them.
+    """
     assert reader.engine is not None
+    if to is not None:
+        return run_places(
+            reader.engine, operation or work, reader.files, groups, piece_bytes=PIECE_BYTES, beside=to.lock
+        )
     piece_bytes = CONTENT_PIECE_BYTES if work.has_contents else PIECE_BYTES
     return run_places(reader.engine, operation or work, reader.files, groups, work.weight, piece_bytes)
 
 
 def rows_on(
     window: TopicWindow, convert: Convert, slow: MessageColumns | None, placed: PlacedRows | None
-) -> Iterator[tuple[int, list[pa.RecordBatch]]]:
+) -> Iterator[tuple[int, list[Rows]]]:
     """Yield (entries, their rows) of the window as one process would make them, by the engine of the scan's reader."""
     found, work = window
     scan = found.scan
@@ -201,7 +343,7 @@ def rows_on(
             kept = 0
 
 
-def _rows_here(found: WindowScan, places: Places, convert: Convert) -> Iterator[tuple[int, list[pa.RecordBatch]]]:
+def _rows_here(found: WindowScan, places: Places, convert: Convert) -> Iterator[tuple[int, list[Rows]]]:
     """Yield (entries, their rows) at these places, read here. A function, so that a large entry is not kept beyond its end."""
     for batch in found.scan.read_here(places):
         entries = found.chosen(batch)
@@ -210,8 +352,12 @@ def _rows_here(found: WindowScan, places: Places, convert: Convert) -> Iterator[
 
 def _in_order(
     runs: list[list[int]], row: dict[str, bytes], slow: MessageColumns | None, finish: Finish
-) -> Iterator[pa.RecordBatch]:
-    batches = iter(pa.ipc.open_stream(row["batches"]) if row["batches"] else ())
+) -> Iterator[Rows]:
+    batches: Iterator[Rows]
+    if "files" in row:
+        batches = iter(decode(row["files"], type=list[WrittenFile]) if row["files"] else ())
+    else:
+        batches = iter(pa.ipc.open_stream(row["batches"]) if row["batches"] else ())
     ids = iter(np.frombuffer(row["ids"], np.int64).reshape(-1, 2).tolist())
     for entries, count in runs:
         if count != _SLOW:

@@ -322,7 +322,7 @@ def _check_files(there: Sequence[_Found], here: Sequence[tuple[str, str, str]]) 
             reason = others[0].has["files"][number][0] or "it is another file there"
             raise NotOnWorkers(
                 f"{path}: {reason} (on {_hosts(others)})",
-                hint="every machine that reads has to see it: name a path that they share, or a URL; "
+                hint="every machine that reads or writes has to see it: name a path that they share, or a URL; "
                 "--spark-local-fallback reads it on this machine instead",
                 path=path,
                 host=others[0].host,

@@ -550,15 +550,16 @@ def run_places(
     groups: Iterable[Places],
     weight: Callable[[Places], int] = len,
     piece_bytes: int = PIECE_BYTES,
+    beside: str = "",
 ) -> Iterator[tuple[Places, dict[str, bytes] | None]]:  # Any: EntryFiles, or what has its ``path_of``
     """Yield (places, the operation's row for them) of every group, in order; None if the engine failed twice.
 
     ``weight``: about how many entries' heads a group's row takes on the driver. ``piece_bytes``: bytes of entries per
-    slice.
+    slice. ``beside``: a file that who runs a slice has to see, too.
     """
     pieces: list[EntryPlaces] = []
     entries = 0
-    for piece in _pieces(files, groups, min(piece_bytes, slice_bytes(engine.memory_bytes))):
+    for piece in _pieces(files, groups, min(piece_bytes, slice_bytes(engine.memory_bytes)), beside):
         pieces.append(piece)
         entries += sum(weight(places) for places in piece.batches)
         if entries >= ROUND_ENTRIES:
@@ -568,20 +569,20 @@ def run_places(
         yield from _run_round(engine, operation, pieces)
 
 
-def _pieces(files: Any, groups: Iterable[Places], target_bytes: int) -> Iterator[EntryPlaces]:
+def _pieces(files: Any, groups: Iterable[Places], target_bytes: int, beside: str) -> Iterator[EntryPlaces]:
     batches: list[Places] = []
     size_bytes = 0
     for places in groups:
         batches.append(places)
         size_bytes += int(places.sizes.sum(dtype=np.int64))
         if size_bytes >= target_bytes:
-            yield _piece(files, batches, size_bytes)
+            yield _piece(files, batches, size_bytes, beside)
             batches, size_bytes = [], 0
     if batches:
-        yield _piece(files, batches, size_bytes)
+        yield _piece(files, batches, size_bytes, beside)
 
 
-def _piece(files: Any, batches: list[Places], size_bytes: int) -> EntryPlaces:
+def _piece(files: Any, batches: list[Places], size_bytes: int, beside: str) -> EntryPlaces:
     ids = np.unique(np.concatenate([places.files for places in batches])).tolist()
     first = int(batches[0].offsets[0])
     try:
@@ -591,9 +592,9 @@ def _piece(files: Any, batches: list[Places], size_bytes: int) -> EntryPlaces:
         return EntryPlaces(
             str(error.context.get("path")), FileKind.ENTRY_LOG, ids[0], first, first + size_bytes, batches=batches
         )
-    return EntryPlaces(
-        paths[ids[0]], FileKind.ENTRY_LOG, ids[0], first, first + size_bytes, batches=batches, files=paths
-    )
+    kind, end = FileKind.ENTRY_LOG, first + size_bytes
+    there = paths | {-1: beside} if beside else paths
+    return EntryPlaces(paths[ids[0]], kind, ids[0], first, end, batches=batches, files=there)
 
 
 def _run_round(

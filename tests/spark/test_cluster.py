@@ -91,7 +91,9 @@ def test_files_that_workers_do_not_see(cli: Cli, cluster: Cluster, folder: Path)
     here = cli.on(store, "ledgers verify -o jsonl")
     error, hint = _one_error(_on(cluster, store, "ledgers", "verify"))
     assert error.endswith(f".log: No such file or directory (on {os.uname().nodename})")
-    assert hint.startswith("hint: every machine that reads has to see it: name a path that they share, or a URL; ")
+    assert hint.startswith(
+        "hint: every machine that reads or writes has to see it: name a path that they share, or a URL; "
+    )
     there = _on(cluster, store, "ledgers", "verify", "-o", "jsonl", "--spark-local-fallback")
     assert (there.returncode, there.stdout) == (0, here.stdout), there.stderr
     assert "read on this machine instead" in there.stderr
