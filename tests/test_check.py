@@ -27,6 +27,7 @@ from pulsar_admin.store.model.ledgers import Ledger
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.names import Position, parse_topic
 from tests.conftest import Cli
+from tests.deep import deep_but_for
 from tests.stores import copied, imported, lose_nodes
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import STATES, WORLD_NAMES, scratch_copy
@@ -44,7 +45,7 @@ def codes(path: Path, *, deep: bool = False) -> set[str]:
 
 
 @pytest.mark.parametrize("name", WORLD_NAMES)
-@pytest.mark.parametrize("state", STATES)
+@deep_but_for((2,), "state", STATES)
 def test_recorded_worlds_have_no_problem(name: str, state: str) -> None:
     found = findings(imported(name, state), deep=True)
     assert {finding.code for finding in found} == {"ledgers-unreferenced", "ledgers-gone"}

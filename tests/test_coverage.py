@@ -23,6 +23,7 @@ from pulsar_admin.store.model.coverage import count_unseen, iter_entry_gaps, rea
 from pulsar_admin.store.model.ledgers import Ledger, iter_ledger_ids, missing_ranges, read_ledger
 from tests.conftest import Cli
 from tests.cures.curing import diagnoses, run_printed
+from tests.deep import deep_but_for
 from tests.encoders import encode_entry
 from tests.reference_index import bodies
 from tests.stores import imported
@@ -75,7 +76,7 @@ def assert_coverage_is_right(txn: Txn, held: Held, imported_bookies: Iterable[st
     return short
 
 
-@pytest.mark.parametrize("state", STATES)
+@deep_but_for((1,), "state", STATES)
 def test_a_sound_cluster_lacks_no_copy(state: str, cli: Cli) -> None:
     path = imported("cluster", state)
     answer = cli("--store", path, "ledgers", "underreplicated", "-o", "json")
@@ -262,7 +263,7 @@ def test_engines_find_the_same_copies(tmp_path: Path, cli: Cli) -> None:
         assert list(iter_all_copies(txn)) == list(iter_all_copies(there))
 
 
-@pytest.mark.parametrize("absent", [("bk1test",), ("bk0test", "bk2test")])
+@deep_but_for((1,), "absent", [("bk1test",), ("bk0test", "bk2test")])
 def test_bookies_that_were_not_imported(
     absent: tuple[str, ...], disks: Path, tmp_path: Path, cli: Cli, damages_stores: None
 ) -> None:
@@ -305,7 +306,8 @@ def one_of_three(disks: Path, tmp_path: Path, cli: Cli, damages_stores: None) ->
     return _import(disks, tmp_path / "s", cli)
 
 
-@pytest.mark.parametrize(
+@deep_but_for(
+    (0, 1),
     "words",
     [
         "topics stats public/default/plain",

@@ -19,6 +19,7 @@ import pytest
 
 from pulsar_admin.store.db.environment import open_store
 from tests.conftest import Cli
+from tests.deep import deep_but_for
 from tests.soundness import bytes_of_store
 from tests.stores import copied, imported
 from tests.worlds import copy_tree, world
@@ -59,8 +60,8 @@ def assert_full(done: subprocess.CompletedProcess[str]) -> None:
     assert hint.startswith("hint: free")
 
 
-@pytest.mark.parametrize(
-    ("limit_bytes", "options"), [(1, ()), (30_000, ()), (200_000, ()), (400_000, ("--copy",))], ids=str
+@deep_but_for(
+    (1, 3), ("limit_bytes", "options"), [(1, ()), (30_000, ()), (200_000, ()), (400_000, ("--copy",))], ids=str
 )
 def test_import_when_files_cannot_grow(limit_bytes: int, options: tuple[str, ...], tmp_path: Path, cli: Cli) -> None:
     path = tmp_path / "s"

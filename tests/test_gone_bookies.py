@@ -18,6 +18,7 @@ from pulsar_admin.store.model.coverage import gone_quorum, read_disks, read_held
 from pulsar_admin.store.model.ledgers import find_metadata, iter_ledger_ids, read_ledger
 from pulsar_admin.store.recovery.ledgers import name_bookies
 from tests.conftest import Cli
+from tests.deep import deep_but_for
 from tests.moved_bookies import change_ledgers, renamed
 from tests.stores import copied
 from tests.test_placement import ledger, upstream_write_set
@@ -90,7 +91,8 @@ def _payloads(path: Path, topic: str, cli: Cli) -> list[Any]:
     return [(row["ledgerId"], row["entryId"], row["sha1"]) for row in rows]
 
 
-@pytest.mark.parametrize(
+@deep_but_for(
+    (0, 2),
     ("name", "count", "state"),
     [("small", 1, "crashed"), ("cluster", 1, "clean"), ("cluster", 2, "crashed"), ("cluster", 3, "clean")],
 )

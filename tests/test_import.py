@@ -34,6 +34,7 @@ from pulsar_admin.store.transfer.exports import plan_export
 from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.conftest import Cli
 from tests.cures.curing import diagnoses, run_printed
+from tests.deep import deep_but_for
 from tests.locking import locked
 from tests.stores import apply_values, copied, import_standalone, imported
 from tests.worlds import GOLDEN, STATES, WORLD_NAMES, assert_unchanged, copy_tree, scratch_copy, world
@@ -391,7 +392,8 @@ def _modes(path: Path) -> set[tuple[bool, int]]:
     return {(found.is_dir(), found.stat().st_mode & 0o777) for found in (path, *path.rglob("*"))}
 
 
-@pytest.mark.parametrize(
+@deep_but_for(
+    (1, 3, 4),
     ("what", "mode", "directory", "file"),
     [
         ("", 0o755, 0o755, 0o644),

@@ -17,6 +17,7 @@ from pulsar_admin.store.names import parse_topic
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from pulsar_admin.store.search.by_index import find_by_index
 from tests.conftest import Cli
+from tests.deep import deep_but_for
 from tests.stores import imported
 from tests.synthetic import Made, MadeTopic, make_store
 from tests.worlds import oracle
@@ -87,7 +88,7 @@ def _raw(index: int | None) -> bytes:
     return encode_message_entry(metadata, b"x", broker=None if index is None else BrokerEntry(None, index))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@deep_but_for((0, 1), "seed", range(6))
 def test_lost_counts_gaps_and_entries_without_index(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     indexes: list[int | None] = []

@@ -9,6 +9,7 @@ import pytest
 
 from pulsar_admin import verify_logs
 from tests.conftest import Cli
+from tests.deep import deep_but_for
 from tests.worlds import copy_tree, oracle, world
 
 DIRECTORIES = (
@@ -31,7 +32,7 @@ def _imported(cli: Cli, tmp_path: Path, clean: Path, bookies: tuple[int, ...]) -
     return store
 
 
-@pytest.mark.parametrize("bookies", [(0,), (1,), (2,), (0, 1, 2)])
+@deep_but_for((0, 3), "bookies", [(0,), (1,), (2,), (0, 1, 2)])
 def test_every_kind_of_bookie_has_what_clients_read(bookies: tuple[int, ...], tmp_path: Path, cli: Cli) -> None:
     store = _imported(cli, tmp_path, world("kinds") / "clean", bookies)
     keys = ("ledgerId", "entryId", "batchIndex", "publishTime", "sha1", "producer")
@@ -90,7 +91,8 @@ def test_an_index_in_a_directory_of_its_own_is_followed_to_the_logs_of_all(tmp_p
     assert [row["where"] for row in found if row["code"] == "index-file-wrong"] == ["ledger 1"]
 
 
-@pytest.mark.parametrize(
+@deep_but_for(
+    (0, 2, 3),
     ("location", "words"),
     [
         (1028, "entry 1:3: 0.log @ 0x400 is not one of its records"),

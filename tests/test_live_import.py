@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Cli
+from tests.deep import deep_but_for
 from tests.fake_zookeeper import FakeZooKeeper
 from tests.stores import copied
 from tests.test_ensemble_export import CHANGES, change, export, nodes_of, state, values
@@ -38,7 +39,7 @@ def served(server: FakeZooKeeper) -> dict[str, bytes]:
     return {path: value for path, (value, _) in state(server).items() if path != "/"}
 
 
-@pytest.mark.parametrize("at", [1, 2, 3, 4, 6])
+@deep_but_for((0, 2, 4), "at", [1, 2, 3, 4, 6])
 def test_an_import_that_is_dropped_goes_on_from_nothing(
     at: int, server: FakeZooKeeper, tmp_path: Path, cli: Cli
 ) -> None:

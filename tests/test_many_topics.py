@@ -20,6 +20,7 @@ from pulsar_admin.store.reports import overview, subscriptions
 from pulsar_admin.store.reports.overview import Largest
 from pulsar_admin.store.reports.subscriptions import Asked
 from tests.conftest import Cli
+from tests.deep import deep_but_for
 from tests.rules.test_quiet import damage_drawn
 from tests.stores import copied, imported
 
@@ -41,7 +42,7 @@ def _spread_over_processes(monkeypatch: pytest.MonkeyPatch) -> list[PackedCells]
     return found
 
 
-@pytest.mark.parametrize("options", [(), ("--quick", "-o", "csv"), ("--tz", "Europe/Berlin")])
+@deep_but_for((1,), "options", [(), ("--quick", "-o", "csv"), ("--tz", "Europe/Berlin")])
 def test_processes_make_the_same_table(options: tuple[str, ...], cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     store = imported("small", "clean")
     alone = _said(cli, store, *options)
@@ -50,7 +51,7 @@ def test_processes_make_the_same_table(options: tuple[str, ...], cli: Cli, monke
     assert len(packed) > 3
 
 
-@pytest.mark.parametrize("seed", range(2))
+@deep_but_for((0,), "seed", range(2))
 def test_processes_tell_the_same_of_damaged_rows(
     seed: int, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,7 +64,7 @@ def test_processes_tell_the_same_of_damaged_rows(
 
 
 @pytest.mark.parametrize("screen", [("overview", "--top", "3"), ("metrics",), ("metrics", "--top", "4", "--no-check")])
-@pytest.mark.parametrize("seed", [None, 1])
+@deep_but_for((1,), "seed", [None, 1])
 def test_processes_count_the_same(
     screen: tuple[str, ...], seed: int | None, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

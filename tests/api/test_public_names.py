@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
@@ -44,6 +45,7 @@ def test_opening_a_store_and_planning_needs_no_command_line(demo_store: Path) ->
     assert not loaded_by(code) & {"click", "rich", "commands", "pyspark", "numpy", "pandas", "numba"}
 
 
+@cache
 def names_of(module: ModuleType) -> dict[str, Any]:
     """What the names in the annotations of MODULE are, those that only type checkers import, too."""
     names = dict(vars(module))

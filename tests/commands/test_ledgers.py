@@ -20,6 +20,7 @@ from pulsar_admin.store.names import Position, parse_topic
 from tests.commands.changing import check_undo, rows_of
 from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry
 from tests.conftest import Cli
+from tests.deep import deep_but_for
 from tests.stores import copied, imported, lose_nodes, put_node
 from tests.synthetic import Made, MadeCompacted, MadeTopic, make_store
 from tests.worlds import oracle, scratch_copy
@@ -270,7 +271,7 @@ def ledgers_of(path: Path, topic: str) -> list[int]:
 
 
 @pytest.mark.parametrize("topic", [PLAIN, "public/default/batched", "acme/iot/skewed"])
-@pytest.mark.parametrize("state", ["clean", "crashed"])
+@deep_but_for((1,), "state", ["clean", "crashed"])
 def test_what_is_left_is_what_it_was(topic: str, state: str, tmp_path: Path, cli: Cli) -> None:
     path = copied("small", state, tmp_path)
     rows, ids, before = rows_of(path), ledgers_of(path, topic), backlogs(path, topic)

@@ -15,6 +15,7 @@ import pytest
 import pulsar_admin
 from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli
+from tests.deep import deep_but_for
 from tests.stores import imported
 from tests.synthetic import Made, MadeTopic, make_store
 from tests.why.planted import TOPIC, Planted, plant, put
@@ -60,7 +61,8 @@ QUESTIONS: list[tuple[tuple[str, ...], Callable[[Row], bool]]] = [
 ]
 
 
-@pytest.mark.parametrize(
+@deep_but_for(
+    (0, 3),
     ("world", "engine", "chosen"),
     [
         ("small", (), slice(None)),
@@ -103,7 +105,8 @@ def payloads() -> list[tuple[tuple[Any, ...], bytes]]:
     return found
 
 
-@pytest.mark.parametrize(
+@deep_but_for(
+    (0, 2, 4, 5),
     ("question", "pattern"),
     [
         (("--text", "item-5"), b"item-5"),

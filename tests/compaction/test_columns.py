@@ -13,6 +13,7 @@ from pulsar_admin.store.names import Position
 from tests import shapes
 from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry
 from tests.conftest import Cli
+from tests.deep import deep_but_for
 from tests.stores import imported
 from tests.synthetic import Made, MadeCompacted, MadeTopic, make_store
 
@@ -92,7 +93,7 @@ VIEWS = ("--pattern", "acme/*/compacted*")
 WITHOUT_A_VIEW = ("public/default/txn-out", "public/default/chunked", "public/default/avro")
 
 
-@pytest.mark.parametrize("words", PARTS, ids=" ".join)
+@deep_but_for((1, 3), "words", PARTS, ids=" ".join)
 def test_columns_are_the_messages_read_one_by_one(words: tuple[str, ...], cli: Cli, made: Path, request: Any) -> None:
     """Of topics without a view, all are read once, with everything that is shown of a message; else three of them."""
     all_topics = ("--all-topics",)

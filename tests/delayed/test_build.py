@@ -24,6 +24,7 @@ from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
+from tests.deep import deep_but_for
 from tests.delayed.world import NOW_MS, TOPIC, build, held, index_of, sent, waiting
 from tests.stores import copied
 from tests.synthetic import Made, MadeTopic, make_store
@@ -54,7 +55,7 @@ def check_world(name: str, store: Store, subscription: str) -> int:
     return len(found)
 
 
-@pytest.mark.parametrize(("name", "state"), [("small", "clean"), ("nometa", "mutated"), ("small", "crashed")])
+@deep_but_for((1, 2), ("name", "state"), [("small", "clean"), ("nometa", "mutated"), ("small", "crashed")])
 def test_worlds(name: str, state: str, tmp_path: Path) -> None:
     with open_store(copied(name, state, tmp_path), writable=True) as store:
         for subscription in ("workers", "audit"):

@@ -15,6 +15,7 @@ from pulsar_admin.store.db.owners import iter_owners
 from pulsar_admin.store.errors import Refused
 from pulsar_admin.store.model.ledgers import find_metadata
 from pulsar_admin.store.model.reader import EntryReader, open_reader
+from tests.deep import deep_but_for
 from tests.stores import imported
 from tests.worlds import CLUSTER, STATES, WORLD_NAMES
 
@@ -29,7 +30,7 @@ def of_closed(reader: EntryReader) -> dict[int, tuple[LedgerMetadata, LedgerMeta
 
 
 @pytest.mark.parametrize("name", WORLD_NAMES)
-@pytest.mark.parametrize("state", STATES)
+@deep_but_for((2,), "state", STATES)
 def test_every_ledger_of_the_recorded_worlds(name: str, state: str) -> None:
     with open_store(imported(name, state)) as store, open_reader(store) as reader:
         found = of_closed(reader)
@@ -38,7 +39,7 @@ def test_every_ledger_of_the_recorded_worlds(name: str, state: str) -> None:
         assert restored == metadata, ledger_id
 
 
-@pytest.mark.parametrize("state", STATES)
+@deep_but_for((2,), "state", STATES)
 def test_every_ledger_of_the_recorded_cluster(state: str) -> None:
     """Three bookies, write quorum 2: equal, but for the order of bookies that too few entries tell."""
     with open_store(imported(CLUSTER, state)) as store, open_reader(store) as reader:

@@ -21,6 +21,7 @@ from pulsar_admin.store.model.topics import Topic, iter_topics, read_topic
 from pulsar_admin.store.names import parse_topic
 from pulsar_admin.store.recovery.from_ledgers import HOLDING
 from tests.conftest import Cli
+from tests.deep import deep_but_for
 from tests.stores import copied, imported, lose_nodes
 from tests.worlds import CLUSTER
 
@@ -55,7 +56,8 @@ def shape(topic: Topic) -> list[tuple[int, int, int]]:
     return [(one.ledger_id, one.entries, one.size_bytes) for one in topic.ledgers]
 
 
-@pytest.mark.parametrize(
+@deep_but_for(
+    (1, 2, 4),
     ("name", "state"),
     [("small", "mutated"), ("small", "crashed"), ("nometa", "clean"), (CLUSTER, "clean"), (CLUSTER, "crashed")],
 )

@@ -21,6 +21,7 @@ from pulsar_admin.store.names import parse_topic
 from pulsar_admin.store.recovery.chains import LOST_AND_FOUND
 from pulsar_admin.store.recovery.closing import fit_ensembles
 from tests.conftest import Cli
+from tests.deep import deep_but_for
 from tests.plans.test_restoring import holders_of
 from tests.stores import apply_values, copied, imported, put_back
 from tests.worlds import CLUSTER, copy_tree, world
@@ -53,7 +54,8 @@ def rolled(state: str, zxid: int, tmp_path: Path, cli: Cli, folder: str = "store
     return store, then
 
 
-@pytest.mark.parametrize(
+@deep_but_for(
+    (1, 4),
     ("state", "zxid"),
     [("clean", 0xF0), ("clean", 0x1E0), ("clean", 0x2A0), ("crashed", 0x35D), ("crashed", 0x4B4), ("crashed", 0x500)],
 )

@@ -22,6 +22,7 @@ from pulsar_admin.store.recovery.deleted_nodes import PastCursor, read_past
 from pulsar_admin.store.recovery.restore import Restoring, Undelete, keep_of, read_topic_at
 from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.conftest import Cli
+from tests.deep import deep_but_for
 from tests.recovery.written import entries_of, writes_of
 from tests.stores import NOW_MS, apply_values, copied, import_standalone, lose_nodes
 from tests.worlds import CLUSTER, oracle, scratch_copy, world
@@ -246,7 +247,7 @@ def lists_of(topic: str) -> list[tuple[int, list[int]]]:
     return [(time_ms, list(sizes)) for time_ms, sizes in sizes_of(topic)]
 
 
-@pytest.mark.parametrize("version", [2, 4, 5])
+@deep_but_for((0, 1), "version", [2, 4, 5])
 def test_a_topic_as_it_was(cli: Cli, tmp_path: Path, version: int) -> None:
     """As of three of its versions: 115 and 117; all five, none trimmed yet; trimmed."""
     store = copied(CLUSTER, "crashed", tmp_path)
@@ -382,7 +383,7 @@ def test_by_what_entries_say(cli: Cli, tmp_path: Path) -> None:
     assert [messages_of(cli, store, name) for name in (DOOMED, f"{TRIMMED}-restored")] == expected
 
 
-@pytest.mark.parametrize("words", [(), ("--copy",)])
+@deep_but_for((1,), "words", [(), ("--copy",)])
 def test_a_plan_is_applied_as_it_was_shown(cli: Cli, tmp_path: Path, words: tuple[str, ...]) -> None:
     store, file = copied(CLUSTER, "crashed", tmp_path), tmp_path / "undelete.plan"
     assert cli("--store", store, "topics", "undelete", DOOMED, *words, "--plan", file).exit_code == 0

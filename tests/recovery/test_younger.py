@@ -6,8 +6,6 @@ import json
 import shutil
 from pathlib import Path
 
-import pytest
-
 from pulsar_admin.store.codec.ledgermetadata import LedgerState
 from pulsar_admin.store.codec.schema import decode_schema_locator
 from pulsar_admin.store.db.environment import open_store
@@ -19,6 +17,7 @@ from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import parse_topic
 from pulsar_admin.store.recovery.chains import LOST_AND_FOUND
 from tests.conftest import Cli
+from tests.deep import deep_but_for
 from tests.plans.test_restoring import holders_of
 from tests.recovery.test_rolling import rolled, state_of
 from tests.stores import imported, put_back
@@ -27,7 +26,7 @@ from tests.worlds import CLUSTER, world
 BOOKIES = tuple(f"bookkeeper{number}" for number in range(3))
 
 
-@pytest.mark.parametrize(("state", "zxid"), [("clean", 0xF0), ("crashed", 0x35D)])
+@deep_but_for((1,), ("state", "zxid"), [("clean", 0xF0), ("crashed", 0x35D)])
 def test_no_bookie_deletes_a_ledger_that_was_listed(state: str, zxid: int, tmp_path: Path, cli: Cli) -> None:
     """What the forecast has deleted on the result is what it has deleted on the metadata of the end, or less."""
     store, _ = rolled(state, zxid, tmp_path, cli)

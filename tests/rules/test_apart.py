@@ -12,6 +12,7 @@ import pytest
 from pulsar_admin.store.codec.zookeeper import ZooKeeperNode
 from pulsar_admin.store.db.environment import open_store
 from tests.conftest import Cli
+from tests.deep import deep_but_for
 from tests.sources.test_roots import of_cluster, write_files
 from tests.stores import apply_values, imported
 from tests.test_clusters import bookie, disks  # noqa: F401 - a fixture
@@ -87,7 +88,7 @@ def of_two_pulsars() -> list[ZooKeeperNode]:
     return [*nodes, *(node._replace(path=f"/b{node.path[2:]}") for node in nodes if node.path == "/a/admin/clusters")]
 
 
-@pytest.mark.parametrize(("chroot", "other"), [("/a", "/b"), ("/b", "/a")])
+@deep_but_for((0,), ("chroot", "other"), [("/a", "/b"), ("/b", "/a")])
 def test_ledgers_of_another_pulsar_on_the_same_bookkeeper_are_not_leaked(
     chroot: str,
     other: str,
@@ -155,7 +156,7 @@ def test_the_pulsar_with_bookkeepers_metadata_does_not_give_up_ledgers_of_the_on
     assert not [row for row in found if row["code"].startswith("leaked")]
 
 
-@pytest.mark.parametrize("has_layout", [False, True], ids=["no BookKeeper", "a BookKeeper of its own"])
+@deep_but_for((1,), "has_layout", [False, True], ids=["no BookKeeper", "a BookKeeper of its own"])
 def test_the_pulsar_without_gives_up_no_ledger_of_its_own(
     has_layout: bool,
     disks: Path,  # noqa: F811

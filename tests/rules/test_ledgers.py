@@ -18,6 +18,7 @@ from pulsar_admin.store.names import Position, parse_topic
 from tests.agreeing import check_agreement
 from tests.conftest import Cli
 from tests.cures.curing import put_values
+from tests.deep import deep_but_for
 from tests.fake_zookeeper import FakeZooKeeper
 from tests.stores import apply_values, copied
 from tests.test_ensemble_export import nodes_of
@@ -138,7 +139,7 @@ def test_a_ledger_of_the_future_without_entries_has_nothing_to_roll_forward_over
     assert not left & {"metadata-older", "cursor-ledger-lost"}
 
 
-@pytest.mark.parametrize("kind", ["cut", "mixed"])
+@deep_but_for((1,), "kind", ["cut", "mixed"])
 def test_the_printed_command_cures_it(kind: str, request: pytest.FixtureRequest, cli: Cli, tmp_path: Path) -> None:
     store = tmp_path / "s"
     assert cli("--store", store, "store", "import", "standalone", request.getfixturevalue(kind)).exit_code == 1
@@ -165,7 +166,7 @@ def test_a_refresh_with_newer_metadata_cures_it_and_one_of_newer_bookies_tells(
     assert "metadata-older" not in {row["code"] for row in told_of(cli, store)}
 
 
-@pytest.mark.parametrize("state", STATES)
+@deep_but_for((2,), "state", STATES)
 @pytest.mark.parametrize("name", ["small", "nometa", CLUSTER])
 def test_no_false_alarm(name: str, state: str, cli: Cli, tmp_path: Path) -> None:
     """A recorded world's generator is ahead of every ledger on its disks; all that has no node was deleted."""
@@ -181,7 +182,7 @@ def changed_counter(tmp_path: Path, value: bytes | None) -> Path:
     return source
 
 
-@pytest.mark.parametrize("value", [None, b"short"])
+@deep_but_for((1,), "value", [None, b"short"])
 def test_where_the_generator_is_not_known_nothing_is_called_deleted(
     value: bytes | None, cli: Cli, tmp_path: Path
 ) -> None:
@@ -236,7 +237,7 @@ def test_an_import_of_an_earlier_moment_tells_it_too(cli: Cli, tmp_path: Path) -
     assert "it is older than the bookies" in done.stderr
 
 
-@pytest.mark.parametrize("given", [True, False])
+@deep_but_for((0,), "given", [True, False])
 def test_ledgers_made_while_an_ensemble_is_read_do_not_make_it_older(given: bool, cli: Cli, tmp_path: Path) -> None:
     """Its counter is read again behind the bookies: what it gave meanwhile was made meanwhile, and only that."""
     nodes = nodes_of(copied("small", "clean", tmp_path))

@@ -16,6 +16,7 @@ from pulsar_admin.store.db.tree import find_node, put_nodes
 from pulsar_admin.store.model.ledgers import find_metadata
 from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli
+from tests.deep import deep_but_for
 from tests.stores import apply_values, copied, imported, lose_nodes
 from tests.worlds import CLUSTER, copy_tree, world
 
@@ -113,7 +114,7 @@ def check_cured(cli: Cli, store: Path, names: tuple[str, ...]) -> None:
         assert entries_of(cli, store, name) == entries_of(cli, imported("small", "clean"), name)
 
 
-@pytest.mark.parametrize("names", [NAMES[:1], NAMES])
+@deep_but_for((1,), "names", [NAMES[:1], NAMES])
 def test_of_rocksdb(names: tuple[str, ...], cli: Cli, tmp_path: Path) -> None:
     store = tmp_path / "s"
     assert cli("--store", store, "store", "import", "standalone", without_nodes(tmp_path, *names)).exit_code == 0
@@ -145,7 +146,7 @@ def test_a_topic_that_was_deleted_as_brokers_do_is_none(cli: Cli, tmp_path: Path
 
 
 @pytest.mark.usefixtures("damages_stores")
-@pytest.mark.parametrize("name", ["small", CLUSTER])
+@deep_but_for((0,), "name", ["small", CLUSTER])
 def test_a_schema_whose_node_is_gone_is_lost_not_leaked(name: str, cli: Cli, tmp_path: Path) -> None:
     store = copied(name, "clean", tmp_path)
     topic = "persistent://public/default/avro"
@@ -173,7 +174,7 @@ def view_rows(cli: Cli, store: Path, topic: str) -> list[Json]:
 
 
 @pytest.mark.usefixtures("damages_stores")
-@pytest.mark.parametrize("name", ["small", CLUSTER])
+@deep_but_for((0,), "name", ["small", CLUSTER])
 def test_a_view_that_a_truncate_dropped_is_attached_again(name: str, cli: Cli, tmp_path: Path) -> None:
     """The keys that are only in it are told, and the printed command brings back what readers got of it, and no more."""
     store, topic = copied(name, "clean", tmp_path), "persistent://acme/orders/compacted-single"
@@ -262,7 +263,7 @@ def ledgers_of(cli: Cli, store: Path, name: str) -> list[int]:
 
 
 @pytest.mark.parametrize("with_cursors", [False, True], ids=["cursors are there", "cursors are gone"])
-@pytest.mark.parametrize("name", NAMES)
+@deep_but_for((0,), "name", NAMES)
 def test_of_a_topic_that_is_gone_with_its_ledgers_nothing_says_deleted(
     name: str, with_cursors: bool, cli: Cli, tmp_path: Path
 ) -> None:
@@ -302,7 +303,7 @@ def test_of_a_topic_that_is_gone_with_its_ledgers_nothing_says_deleted(
 
 
 @pytest.mark.usefixtures("damages_stores")
-@pytest.mark.parametrize("world_name", ["small", CLUSTER])
+@deep_but_for((1,), "world_name", ["small", CLUSTER])
 def test_what_asks_of_all_topics_goes_on_beside_one_of_which_subscriptions_alone_are_left(
     world_name: str, cli: Cli, tmp_path: Path
 ) -> None:

@@ -26,6 +26,7 @@ from pulsar_admin.store.scan.source_options import CONNECTOR_OPTIONS, OPTIONS, i
 from pulsar_admin.store.scan.topic_reads import plan_topic_pieces, topics_operation
 from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.connector import Recorded, as_here, readings, recorded, written
+from tests.deep import deep_but_for
 from tests.stores import import_standalone, imported
 from tests.worlds import oracle, world
 
@@ -44,7 +45,7 @@ def _ids(table: pa.Table) -> list[str]:
     return [b64encode(data).decode() for data in table.column("__messageId").to_pylist()]
 
 
-@pytest.mark.parametrize("slice_bytes", ["64m", "4096"])
+@deep_but_for((1,), "slice_bytes", ["64m", "4096"])
 @pytest.mark.parametrize("world", ["small", "shapes"])
 def test_rows_of_topics(world: str, slice_bytes: str) -> None:
     for one in readings(world):

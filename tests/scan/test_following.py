@@ -27,6 +27,7 @@ from pulsar_admin.store.scan.following import (
     pieces_without,
 )
 from pulsar_admin.store.scan.operations import ReadEntries
+from tests.deep import deep_but_for
 from tests.growing import Bookie, Id, ids, record
 
 ALL = Limit()
@@ -92,7 +93,7 @@ def test_each_entry_once(tmp_path: Path, journals: bool, seed: int) -> None:
 
 
 @pytest.mark.parametrize("unwritten", [False, True])
-@pytest.mark.parametrize("files", [1, 100])
+@deep_but_for((1,), "files", [1, 100])
 def test_a_flush_of_several_logs_that_a_killed_bookie_writes_again(tmp_path: Path, unwritten: bool, files: int) -> None:
     """As a real one did: lastMark moves when all of the flush is written. UNWRITTEN: the last log's bytes were in memory still."""
     bookie = Bookie(tmp_path, log_bytes=4000)
@@ -229,7 +230,8 @@ def test_lost_pages_of_a_log_that_nothing_is_appended_to(tmp_path: Path) -> None
     assert _drain(Follower(followed), followed, offset)[0] == [(1, 2), (2, 1)]
 
 
-@pytest.mark.parametrize(
+@deep_but_for(
+    (1, 3),
     ("limit", "entries"),
     [(Limit(files=1), 200), (Limit(files=7), 200), (Limit(size_bytes=3000), 200), (Limit(size_bytes=1), 80)],
 )

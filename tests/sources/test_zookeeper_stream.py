@@ -12,6 +12,7 @@ from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path
 from pulsar_admin.store.errors import MetadataCorrupt
 from pulsar_admin.store.sources.zookeeper import ServerFiles
 from pulsar_admin.store.sources.zookeeper_stream import ZooKeeperStream
+from tests.deep import deep_but_for
 from tests.worlds import GOLDEN, STATES, world
 from tests.zookeeper_files import read_zookeeper_nodes
 
@@ -36,7 +37,7 @@ def test_as_at_once(state: str) -> None:
     check(world("cluster") / state / "zookeeper" / "version-2")
 
 
-@pytest.mark.parametrize("packed", [False, True])
+@deep_but_for((1,), "packed", [False, True])
 def test_a_snapshot_alone(tmp_path: Path, packed: bool) -> None:
     """What is told of ids by the count of nodes ever made below ``idgen``, which the logs tell, too."""
     source = world("cluster") / "crashed" / "zookeeper" / "version-2"

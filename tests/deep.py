@@ -1,0 +1,21 @@
+"""Parameters of tests that ``make test`` leaves out: those that stand for no branch of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import pytest
+
+
+def deep_but_for(places: Collection[int], names: str | tuple[str, ...], cases: Iterable[Any], **options: Any) -> Any:
+    """Return ``pytest.mark.parametrize`` of CASES, where all but those at PLACES are ``deep``.
+
+    Any: what parametrize takes and returns.
+    """
+    is_one = isinstance(names, str) and "," not in names
+    marked = [
+        pytest.param(*([case] if is_one else case), marks=[] if place in places else pytest.mark.deep)
+        for place, case in enumerate(cases)
+    ]
+    return pytest.mark.parametrize(names, marked, **options)
