@@ -26,6 +26,7 @@ from pulsar_admin.store.codec.value import ValueSchema
 from pulsar_admin.store.model.schemas import Encoded, TopicSchemas, ValueReader
 from pulsar_admin.store.scan.typed_values import VersionedValues
 from tests.conftest import Cli
+from tests.deep import deep_but_for
 from tests.stores import NOW_MS, imported
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import oracle, world
@@ -376,7 +377,7 @@ def test_what_cannot_be_searched_for(store: pa.Store, wanted: dict[str, Any], sa
 _WHOLE = (*COLUMNS, "topic", "payload", "marker_type")
 
 
-@pytest.mark.parametrize("name", sorted(oracle("small")["topics"]))
+@deep_but_for((0, 3, 4, 5, 6, 8, 14, 17, 18, 19, 20, 21, 24, 25), "name", sorted(oracle("small")["topics"]))
 def test_rows_records_and_columns_agree_few_or_many(
     store: pa.Store, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

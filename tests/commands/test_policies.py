@@ -17,7 +17,7 @@ from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.upstream_list import upstream_commands
 from tests.conftest import Cli
 from tests.live.policy_commands import LINES, STORED, commands_of, stored_policies
-from tests.stores import copied
+from tests.stores import narrow_copy
 
 RECORDED: dict[str, Any] = json.loads(STORED.read_text())
 IGNORED = {"is_allow_auto_update_schema", "dispatcherPauseOnAckStatePersistentEnabled"}
@@ -43,8 +43,8 @@ def _blocks() -> Iterator[tuple[str, str, str, int]]:
 
 @pytest.fixture
 def prepared(tmp_path: Path) -> Path:
-    """The store of the small world with the recorded nodes in it."""
-    path = copied("small", "clean", tmp_path)
+    """The narrow store with the recorded nodes in it."""
+    path = narrow_copy(tmp_path)
     with open_store(path, writable=True) as store:
         with store.read() as txn:
             nodes = {name: bytes.fromhex(value) for name, value in RECORDED["nodes"].items()}
