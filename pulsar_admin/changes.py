@@ -85,6 +85,8 @@ def _head(report: plan.ChangeReport, plan_file: Path | None) -> str:
 
 def _action(report: plan.ChangeReport) -> str:
     """Return what the change does and to what: a name where there is one, else how many."""
+    if "{" not in report.words:
+        return report.words
     parts = report.parts
     places = [place for place in map(_place, parts) if place]
     cursors = [(part.topic, part.subscription) for part in parts if part.subscription]
@@ -125,7 +127,8 @@ def _changes(part: plan.ChangePart) -> bool:
 def _body(report: plan.ChangeReport, part: plan.ChangePart) -> Iterator[str]:
     yield from _sides(part) if _changes(part) else ["nothing to change"]
     yield from _amounts(report, part)
-    yield from _details(part)
+    if isinstance(part, plan.CursorPart):
+        yield from _details(part)
     if not report.plan_warnings:
         yield from (f"warning: {clean_text(typable(text))}" for text in part.warnings)
 
@@ -176,7 +179,7 @@ def _extent(extent: Extent, again: str = "") -> str:
     return f"{messages} ({counted(extent.bytes, 'byte')}{hidden})"
 
 
-def _details(part: plan.ChangePart) -> Iterator[str]:
+def _details(part: plan.CursorPart) -> Iterator[str]:
     """Yield what a moved or removed cursor's report says beyond before and after."""
     for row in part.ledgers[:_SHOWN_LEDGERS]:
         yield f"ledger {row.ledger_id}: {_extent(row.extent)}"

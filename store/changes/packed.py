@@ -31,6 +31,11 @@ class Packed(Sequence[Record]):
 
     def extend(self, records: Iterable[Record]) -> None:
         """Add records at the end."""
+        if isinstance(records, Packed):
+            start = len(self._bytes)
+            self._bytes += records._bytes
+            self._ends.extend(array("q", (start + end for end in records._ends)))
+            return
         for record in records:
             self.append(record)
 

@@ -9,6 +9,7 @@ later. Until its journals are replayed an index also lacks what was written last
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from enum import StrEnum
@@ -226,7 +227,11 @@ def find_collected(txn: Txn, ledger_ids: Iterable[int]) -> list[int]:
     A ledger is left out where the index of such a bookie is unknown.
     """
     indexed, disks, found = read_indexed(txn.store.info), coverage.read_disks(txn), list[int]()
-    for ledger_id in sorted(set(ledger_ids)):
+    wanted = np.unique(np.fromiter(ledger_ids, np.int64))
+    known = [ids for ids in indexed.values() if ids is not None]
+    if known and len(known) == len(indexed):  # what every index has is collected nowhere
+        wanted = np.setdiff1d(wanted, functools.reduce(np.intersect1d, known))
+    for ledger_id in wanted.tolist():
         held = coverage.read_held(txn, ledger_id, disks) or {}
         indexes = {bookie: indexed.get(bookie) for bookie in held}
         knowing = [bookie for bookie, ids in indexes.items() if ids is None or ledger_id in ids[_at(ids, ledger_id)]]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.engine.operation import Engine, FailedSlice
 
 
+_KEPT_DIGESTS = 1024
 NOTED = "noted"
 """Where in a transaction's memo a dictionary is that is told which entries are read, and where they lie."""
 
@@ -113,6 +114,8 @@ class EntryReader:
         if found is None:
             metadata = find_metadata(self.txn, ledger_id)
             found = (metadata.digest_type, metadata.password or b"") if metadata else (None, b"")
+            if len(self._digests) >= _KEPT_DIGESTS:
+                self._digests.clear()
             self._digests[ledger_id] = found
         return found
 

@@ -560,7 +560,8 @@ def find_names(reader: EntryReader, evidence: Iterable[LedgerEvidence], chains: 
     entries = iter_schema_entries(reader, [one.ledger_id for one in by_ledger.values() if one.kind == SCHEMA])
     schemas = [_Schema(f"{_PERSISTENT}{entry.schema_id}", entry) for _, entry in entries if not entry.deleted]
     for group in chains.groups:
-        if group.kind == MESSAGES:
+        # Clients of the broker's own topics send with a schema (``SystemTopicClientBase``).
+        if group.kind == MESSAGES and any(by_ledger[ledger].schema_version >= 0 for ledger in group.ledger_ids):
             _name_by_keys(names, group, _Sample(reader, group), schemas)
     _name_by_schema(names, reader, chains, by_ledger, schemas)
     return names.taken()

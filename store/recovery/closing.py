@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import islice, permutations
+from functools import lru_cache
+from itertools import chain, islice, permutations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -61,7 +62,7 @@ def close_ledger(reader: EntryReader, ledger_id: int, custom: Mapping[str, bytes
 def _end_of(reader: EntryReader, ledger_id: int, last: int, payload_bytes: int) -> tuple[int, DigestType]:
     """Return (payload bytes up to the last entry, which it says itself, digest type of a readable entry)."""
     length = None
-    for entry_id in (last, *iter_entry_ids(reader.txn, ledger_id)) if last >= 0 else ():
+    for entry_id in chain([last], iter_entry_ids(reader.txn, ledger_id)) if last >= 0 else ():
         try:
             entry = reader.read(ledger_id, entry_id)
         except StoreError:
@@ -101,7 +102,7 @@ def _ensembles(txn: Txn, ledger_id: int, held: Mapping[str, Array], last: int) -
     if not any(holders):
         members = tuple(sorted(held))
         return len(members), (Segment(0, members),)
-    best = sorted(explain_holders(ledger_id, holders), key=lambda fit: fit.deviating)
+    best = sorted(explain_holders(holders), key=lambda fit: fit.deviating)
     # A few entries fit nearly every quorum.
     if len(best) > 1 and len(holders) < _ROUNDS * len(held):
         usual = _usual_quorum(txn)
@@ -121,12 +122,22 @@ def _ensembles(txn: Txn, ledger_id: int, held: Mapping[str, Array], last: int) -
     return quorum, tuple(segments)
 
 
-def explain_holders(ledger_id: int, holders: Sequence[frozenset[str]]) -> list[EnsembleFit]:
+def explain_holders(holders: Sequence[frozenset[str]]) -> list[EnsembleFit]:
     """Return the fewest ensembles by which round robin explains the holders, for each number of copies that does with as few."""
+    # Short ledgers are many and alike.
+    return [*(_explain_few(tuple(holders)) if len(holders) <= _FEW else _explain(holders))]
+
+
+@lru_cache(maxsize=1024)
+def _explain_few(holders: tuple[frozenset[str], ...]) -> list[EnsembleFit]:
+    return _explain(holders)
+
+
+def _explain(holders: Sequence[frozenset[str]]) -> list[EnsembleFit]:
     counts = Counter(map(len, holders))
     if len(counts) == 1:
         with suppress(Refused):
-            return [EnsembleFit(*find_ensembles(ledger_id, _held_of(holders), len(holders) - 1, None), 0)]
+            return [EnsembleFit(*find_ensembles(0, _held_of(holders), len(holders) - 1, None), 0)]
         return []
     bookies = sorted({bookie for one in holders for bookie in one})
     found, most = list[EnsembleFit](), SEGMENTS_MAX
@@ -142,6 +153,8 @@ def explain_holders(ledger_id: int, holders: Sequence[frozenset[str]]) -> list[E
     return sorted(best.values(), key=lambda fit: -fit.write_quorum)
 
 
+_FEW = 16
+"""Entries of a ledger up to which what explains its holders is kept for others that have the same."""
 SEGMENTS_MAX = 100
 """Ensembles that are looked for at most: a ledger has one more for each time that a bookie of it was replaced."""
 
@@ -212,7 +225,7 @@ def _usual_quorum(txn: Txn) -> int:
             if held and "" not in held:
                 last = min(int(max(entries[-1] for entries in held.values())), _SHOWING)
                 if last + 1 >= _ROUNDS * len(held):
-                    fits = explain_holders(ledger_id, holders_of(held, last))
+                    fits = explain_holders(holders_of(held, last))
                     found.update(fit.write_quorum for fit in sorted(fits, key=lambda fit: fit.deviating)[:1])
         txn.memo[_usual_quorum] = found.most_common(1)[0][0] if found else 0
     usual: int = txn.memo[_usual_quorum]
@@ -239,7 +252,7 @@ def _repeating(ledger_id: int, held: Mapping[str, Array], last: int) -> Ensemble
     size = next((one for one in range(1, len(held) + 1) if (codes[one:] == codes[:-one]).all()), None)
     if size is None or not codes.all():
         return None
-    fits = explain_holders(ledger_id, holders_of(held, 2 * size - 1))
+    fits = explain_holders(holders_of(held, 2 * size - 1))
     fits = [fit for fit in fits if len(fit.segments) == 1 and len(fit.segments[0].members) % size == 0]
     return min(fits, key=lambda fit: fit.deviating, default=None)
 

@@ -49,7 +49,7 @@ _NO_TXNS: Mapping[tuple[int, int], frozenset[str]] = {}
 """One for all: there may be millions of ledgers that say nothing of the kind."""
 
 
-class Producer(Struct, frozen=True, order=True):
+class Producer(Struct, frozen=True, gc=False, order=True):
     """Who sent messages: the name, and the cluster that they were replicated from ("": sent to this one)."""
 
     name: str
@@ -59,7 +59,7 @@ class Producer(Struct, frozen=True, order=True):
         return f"{self.name} from {self.replicated_from}" if self.replicated_from else self.name
 
 
-class ProducerRun(Struct, frozen=True):
+class ProducerRun(Struct, frozen=True, gc=False):
     """The messages of one producer in one ledger, in order. ``jumps``: where a number does not follow the one before.
 
     ``first``, ``last``: sequence ids of its first and its last message; ``low``, ``high``: the bounds of all.
@@ -78,7 +78,7 @@ class ProducerRun(Struct, frozen=True):
     last_entry: int
 
 
-class LedgerEvidence(Struct, frozen=True):
+class LedgerEvidence(Struct, frozen=True, gc=False):
     """What the entries of one ledger say about their origin. ``kind``: ``MESSAGES`` or another of these constants.
 
     ``index``: broker index before the first message, of the first entry, and of the last one. ``broker_ms``: broker

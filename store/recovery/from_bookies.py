@@ -12,9 +12,10 @@ from __future__ import annotations
 import csv
 import io
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,7 @@ from pulsar_admin.store.facts.indexes import NOT_INDEXED, find_collected, read_i
 from pulsar_admin.store.files import create_file, read_file
 from pulsar_admin.store.model.coverage import read_disks, read_held
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, LOG_CURSOR, PENDING_ACK_CURSOR, read_cursor_ledger
+from pulsar_admin.store.model.ledgers import read_ledger
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.references import COMPACTED_LEDGER
 from pulsar_admin.store.model.resources import CLUSTER, TENANT, cluster_path, tenant_path
@@ -107,9 +109,10 @@ def find_ledgers(reader: EntryReader, given: GivenNames, cluster: str = "", *, p
 
     ``probable``: one witness joins ledgers.
     """
-    collected = find_collected(reader.txn, iter_unlisted(reader.txn))
+    unlisted = [*iter_unlisted(reader.txn)]
+    collected = find_collected(reader.txn, unlisted)
     left_apart = {*collected}
-    evidence = {one.ledger_id: one for one in read_evidence(reader, iter_unlisted(reader.txn))}
+    evidence = {one.ledger_id: one for one in read_evidence(reader, unlisted)}
     known = {ledger: str(name) for ledger, name in given.topics.items() if name.namespace != LOST_AND_FOUND}
     for ledger in (*known, *given.subscriptions):
         if ledger in left_apart:
@@ -154,15 +157,15 @@ def plan_from_bookies(sources: from_ledgers.Sources, named: NamedLedgers) -> Pla
     claims = work.claims()
     work.close_ledgers(claims)
     del claims
-    plan = from_ledgers.plan_from_ledgers(sources, work.survey)
-    work.steps.extend(plan.steps)
+    plan = from_ledgers.plan_from_ledgers(sources, work.survey, work.steps, work.shown)
     cluster_nodes = {tree_key(path): (path, value) for path, value in _cluster_nodes(txn, cluster, work)}
-    for key in [step.key for step in plan.steps if step.key in cluster_nodes]:
+    for key in [step.key for step in work.steps if step.key in cluster_nodes]:
         del cluster_nodes[key]
     for path, value in cluster_nodes.values():
         if find_node(txn, path) is None:
             work.put(path, value)
-    parts = Packed(ChangePart, (work.shown(part) for part in plan.parts))
+    parts = Packed(ChangePart)
+    parts.extend(plan.parts)
     parts.extend(work.parts)
     for join in named.chains.refused:
         after = {"apart": join.refused, "witnesses": list(join.witnesses)}
@@ -190,41 +193,43 @@ class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
         for number, join in enumerate(self.named.chains.joins):
             self.joins.setdefault(join.ledger_id, []).append((number, join))
 
-    def claims(self) -> dict[int, dict[str, bytes]]:
-        """Fill the survey; return the custom metadata of each ledger, as its creator wrote it."""
-        claims: dict[int, dict[str, bytes]] = {}
+    def claims(self) -> dict[int, Callable[[], dict[str, bytes]]]:
+        """Fill the survey; return of each ledger what makes its custom metadata, as its creator wrote it."""
+        claims: dict[int, Callable[[], dict[str, bytes]]] = {}
         for group in self.named.chains.groups:
             name = self.named.name_of(group)
             self.groups[name] = group
             self.survey.data[name] = sorted({*self.survey.data.get(name, ()), *group.ledger_ids})
-            claims |= dict.fromkeys(group.ledger_ids, topic_claims(name))
+            claims |= dict.fromkeys(group.ledger_ids, partial(topic_claims, name))
             if group.kind == TRANSACTIONS:
                 most = {most for ledger in group.ledger_ids for most, _ in self.named.evidence[ledger].txns}
                 self.coordinators = max(self.coordinators, *(one + 1 for one in most))
             for subscription, ledgers in _subscriptions(self.sources.reader, self.named, group):
                 self.survey.cursors.setdefault(name, {})[subscription] = ledgers
-                claims |= {one: cursor_claims(name, subscription) for one in ledgers}
+                claims |= dict.fromkeys(ledgers, partial(cursor_claims, name, subscription))
             for ledger in [one for one in group.beside if self.named.evidence[one].kind == COMPACTED][-1:]:
                 # The horizon of a compacted ledger is at least the last entry that it holds.
                 horizon = Position(*max((one, last) for one, (_, last) in self.named.evidence[ledger].points.items()))
                 self.survey.compacted.setdefault(name, []).append(from_ledgers.CompactedClaim(ledger, horizon))
-                claims[ledger] = compacted_claims(name, horizon)
+                claims[ledger] = partial(compacted_claims, name, horizon)
         for one in self.named.evidence.values():
             for schema in one.topics if one.kind == SCHEMA and len(one.topics) == 1 else ():
-                claims[one.ledger_id] = {COMPONENT: b"schema", SCHEMA_KEY: schema.encode()}
+                claims[one.ledger_id] = partial(dict, {COMPONENT: b"schema", SCHEMA_KEY: schema.encode()})
                 try:
                     self.survey.schemas.setdefault(parse_topic(f"persistent://{schema}"), []).append(one.ledger_id)
                 except StoreError:
                     continue
         return claims
 
-    def close_ledgers(self, claims: Mapping[int, Mapping[str, bytes]]) -> None:
+    def close_ledgers(self, claims: Mapping[int, Callable[[], Mapping[str, bytes]]]) -> None:
         """Give every ledger metadata: a bookie deletes the entries of one that has none."""
         for ledger_id in self.named.evidence:
-            custom = {**APPLICATION, **claims[ledger_id]} if ledger_id in claims else {}
+            custom = {**APPLICATION, **claims[ledger_id]()} if ledger_id in claims else {}
             closed = close_ledger(self.sources.reader, ledger_id, custom)
-            end = closed.metadata.last_entry_id, closed.metadata.length
-            self.survey.closed[ledger_id] = from_ledgers.ClosedEnd(*end)
+            end = from_ledgers.ClosedEnd(closed.metadata.last_entry_id, closed.metadata.length)
+            ledger = read_ledger(self.txn, ledger_id)
+            if end != (ledger.last_entry_id, ledger.size_bytes):
+                self.survey.closed[ledger_id] = end
             self.missing.update({ledger_id: closed.missing} if closed.missing else {})
             self.behind += closed.behind
             self.put(ledger_path(ledger_id), encode_ledger_metadata(closed.metadata))

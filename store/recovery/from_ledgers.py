@@ -7,7 +7,7 @@ where there is one, gives what no ledger says.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -156,7 +156,7 @@ class LedgerSurvey(Struct):
     left_out: list[str] = field(default_factory=list)
     """What is not made although it is lost, as sentences."""
     closed: dict[int, ClosedEnd] = field(default_factory=dict)
-    """Where ledgers end of which the store has no metadata, and the plan has."""
+    """Where ledgers end of which the store has no metadata, and the plan has, where the entries here do not end there."""
 
     def add(self, ledger_id: int, metadata: LedgerMetadata) -> None:
         """Note the claims of a ledger."""
@@ -220,24 +220,37 @@ def newest_known(txn: Txn) -> int:
 
 
 class _Made(Remade):
-    """What ledgers say of themselves is in ``survey``. ``bare``: topics of which no subscription is known."""
+    """What ledgers say of themselves is in ``survey``. ``shown`` returns what is told of a topic.
+
+    ``bare``: topics of which no subscription is known; ``defaults``: whether a namespace has a broker's default policies.
+    """
 
     survey: LedgerSurvey = field(default_factory=LedgerSurvey)
+    shown: Callable[[ChangePart], ChangePart] = lambda part: part
     topics: set[TopicName] = field(default_factory=set)
     bare: int = 0
+    defaults: bool = False
 
 
-def plan_from_ledgers(sources: Sources, survey: LedgerSurvey) -> Plan:
-    """Plan the missing nodes of topics, cursors, schemas, partitions, namespaces and tenants; raises Refused, MetadataCorrupt."""
-    made = _Made(sources, survey=survey)
+def plan_from_ledgers(
+    sources: Sources,
+    survey: LedgerSurvey,
+    steps: Packed[Step] | None = None,
+    shown: Callable[[ChangePart], ChangePart] = lambda part: part,
+) -> Plan:
+    """Plan the missing nodes of topics, cursors, schemas, partitions, namespaces and tenants; raises Refused, MetadataCorrupt.
+
+    They go behind ``steps``; ``shown`` returns what is told of a topic.
+    """
+    made = _Made(sources, survey=survey, steps=Packed(Step) if steps is None else steps, shown=shown)
     for name in sorted(survey.data):
         if find_node(made.txn, name.path) is None:
-            steps, parts = len(made.steps), len(made.parts)
+            planned, told = len(made.steps), len(made.parts)
             try:
                 _make_topic(made, name)
             except MetadataCorrupt as error:
-                made.steps.cut(steps)  # all of a topic, or nothing
-                made.parts.cut(parts)
+                made.steps.cut(planned)  # all of a topic, or nothing
+                made.parts.cut(told)
                 made.topics.discard(name)
                 survey.passed_over[name.path] = error.message
     _make_partitioned(made)
@@ -273,7 +286,7 @@ def _make_topic(made: _Made, name: TopicName) -> None:
         "entries": topic.number_of_entries,
         "witness": f"custom metadata of {counted(len(survey.data[name]), 'ledger')}",
     }
-    made.parts.append(ChangePart(topic=str(name), after=after, warnings=tuple(lost)))
+    made.parts.append(made.shown(ChangePart(topic=str(name), after=after, warnings=tuple(lost))))
     for cursor in _cursors(sources, survey, topic):
         made.bare += cursor.name == HOLDING
         made.put(name.cursor_path(cursor.name), cursor.value)
@@ -521,7 +534,7 @@ def _make_namespaces(made: _Made) -> None:
     earlier = made.sources.earlier
     if earlier is not None and not any(node.value for node in iter_nodes(txn, TENANTS_PATH + "/")):
         # All of /admin but the partitioned topics, which ledgers tell more exactly.
-        known = {step.key for step in made.steps}
+        known = _admin_keys(made)
         nodes = [node for node in iter_nodes(earlier.txn, "/admin/") if node.path.encode() not in known]
         for node in nodes:
             if find_node(txn, node.path) is None:
@@ -529,7 +542,7 @@ def _make_namespaces(made: _Made) -> None:
         if nodes:
             shown = {"nodes": len(nodes), "witness": "the earlier state"}
             made.parts.append(ChangePart(resource="/admin", after=shown))
-    copied = {step.key for step in made.steps}
+    copied = _admin_keys(made)
     spaces = sorted({name.namespace for name in made.survey.data if not name.namespace.cluster}, key=str)
     bare = [one for one in spaces if _is_missing(txn, one.policies_path, copied)]
     tenants = dict.fromkeys(one.tenant for one in spaces)
@@ -553,6 +566,10 @@ def _make_namespaces(made: _Made) -> None:
         made.parts.append(ChangePart(resource=f"tenant {tenant}", after=after))
     for namespace in bare:
         _make_policies(made, namespace, cluster)
+
+
+def _admin_keys(made: _Made) -> set[bytes]:
+    return {step.key for step in made.steps if step.key.startswith(b"/admin/")}
 
 
 def _is_missing(txn: Txn, path: str, copied: set[bytes]) -> bool:
@@ -585,6 +602,7 @@ def _make_policies(made: _Made, namespace: NamespaceName, cluster: str) -> None:
         made.parts.append(ChangePart(namespace=str(namespace), after={"witness": "the earlier state"}))
         return
     made.put(namespace.policies_path, encode_json_object(default_policies(cluster)))
+    made.defaults = True
     after = {
         "replication_clusters": [cluster],
         "numBundles": DEFAULT_BUNDLES,
@@ -617,7 +635,7 @@ def _warnings(made: _Made) -> Iterator[str]:
         )
     if made.topics and made.sources.earlier is None:
         yield "properties of topics and subscriptions, terminated topics and ledgers in tiered storage are in no ledger's metadata"
-    if any(part.namespace and (part.after or {}).get("witness") == "defaults" for part in made.parts):
+    if made.defaults:
         yield (
             "policies, permissions and roles are in no ledger: namespaces and tenants have a broker's defaults and keep all messages: set"
             " them again"

@@ -323,9 +323,12 @@ def _named(names: Sequence[object]) -> str:
 
 def _summed(plan: Plan, level: str, condition: MetadataCondition, survey: LedgerSurvey) -> Plan:
     """Return the plan with a first part that counts the others, and with the next steps."""
-    of = Counter(_kind(part) for part in plan.parts)
+    counts = Counter[str]()
+    for part in plan.parts:
+        counts.update(_sums(part))
     after = {"level": level, "listedLedgers": condition.listed, "youngerLedgers": len(condition.younger)}
-    made = {"nodes": len(plan.steps), **{kind: of[kind] for kind in _KINDS if of[kind]}, **_sums(plan)}
+    sums = {key: counts[key] for key in (*_KINDS, *_SUMS) if counts[key]}
+    made = {"nodes": len(plan.steps), **sums}
     left = _left(condition, survey, level)
     parts = Packed(ChangePart, (ChangePart(resource=_METADATA, after={**after, **made, **left}),))
     parts.extend(plan.parts)
@@ -333,17 +336,20 @@ def _summed(plan: Plan, level: str, condition: MetadataCondition, survey: Ledger
     return replace(plan, parts=parts, warnings=(*plan.warnings, *_left_out(condition, survey, level), *again, NEXT))
 
 
-def _sums(plan: Plan) -> dict[str, int]:
-    """Return how many topics have no name, the entries that topics get, those that are lost before the ends of ledgers, and the ledgers
-    left apart since no index has them."""
-    topics = [part for part in plan.parts if part.topic and _kind(part) == "topics"]
-    nameless = sum(parse_topic(part.topic).namespace == LOST_AND_FOUND for part in topics if part.topic)
-    now = sum((part.after or {}).get("entries", 0) for part in topics)
-    before = sum((part.before or {}).get("entries", 0) for part in topics)
-    missing = sum(sum((part.after or {}).get("missing", {}).values()) for part in topics)
-    apart = sum((part.after or {}).get("apart") == NOT_INDEXED for part in plan.parts)
-    counts = {"lostAndFound": nameless, "entries": now - before, "missing": missing, "leftApart": apart}
-    return {key: count for key, count in counts.items() if count}
+def _sums(part: ChangePart) -> dict[str, int]:
+    """Return of what kind a part is, and of a topic whether it has no name, the entries that it gets, those that are lost before the ends
+    of its ledgers; and whether a ledger is left apart since no index has it."""
+    kind, before, after = _kind(part), part.before or {}, part.after or {}
+    if after.get("apart") == NOT_INDEXED:
+        return {kind: 1, "leftApart": 1}
+    if not part.topic or kind != "topics":
+        return {kind: 1}
+    return {
+        kind: 1,
+        "lostAndFound": int(parse_topic(part.topic).namespace == LOST_AND_FOUND),
+        "entries": after.get("entries", 0) - before.get("entries", 0),
+        "missing": sum(after.get("missing", {}).values()),
+    }
 
 
 def _kind(part: ChangePart) -> str:
@@ -359,6 +365,7 @@ _NAMED = 10
 _METADATA = "the metadata"
 _BY_KEY = (("ledgers", "topics"), ("partitions", "partitionedTopics"), ("schemaVersions", "schemas"))
 _KINDS = ("topics", "partitionedTopics", "subscriptions", "schemas", "namespaces", "others")
+_SUMS = ("lostAndFound", "entries", "missing", "leftApart")
 _AGAIN = "{} of entries are younger than any that is listed: run the same command again after this one, for level B"
 NEXT = (
     "look at it with: pulsar-admin store check; then give it to ZooKeeper, which must not run: pulsar-admin store export"

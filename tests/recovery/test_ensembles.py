@@ -23,7 +23,7 @@ def test_copies_that_are_lost_here_and_there(ensemble: int, quorum: int, entries
     """Long ledgers too: of one in which every fiftieth copy is lost no other quorum is looked for to the end."""
     draw = Random(5)
     held = [{bookie for bookie in one if draw.random() > 0.02} for one in written(entries, ensemble, quorum)]
-    (fit,) = explain_holders(7, [*map(frozenset, held)])
+    (fit,) = explain_holders([*map(frozenset, held)])
     assert (fit.write_quorum, len(fit.segments)) == (quorum, 1)
     assert fit.deviating == sum(len(one) != quorum for one in held)
     members = fit.segments[0].members
@@ -34,7 +34,7 @@ def test_copies_that_are_lost_here_and_there(ensemble: int, quorum: int, entries
 def test_a_bookie_that_is_gone() -> None:
     """Two thirds of the entries have one copy left: they are not of a ledger with one."""
     held = [frozenset(one - {"b0"}) for one in written(300, 3, 2)]
-    (fit,) = explain_holders(7, held)
+    (fit,) = explain_holders(held)
     assert (fit.write_quorum, len(fit.segments), fit.deviating) == (2, 1, 200)
 
 
@@ -43,7 +43,7 @@ def test_a_fragment_that_was_copied_whole(ensemble: int, quorum: int) -> None:
     """``bookkeeper shell recover`` gives the bookie that replaces another all entries of a fragment: most may have one copy more."""
     held = written(300, ensemble, quorum)
     replaced = [frozenset(one - {"b0"} | {"new"}) for one in held]
-    fits = {fit.write_quorum: fit for fit in explain_holders(7, replaced)}
+    fits = {fit.write_quorum: fit for fit in explain_holders(replaced)}
     expected = tuple("new" if bookie == "b0" else bookie for bookie in BOOKIES[:ensemble])
     assert fits[quorum].segments[0].members == expected
     assert fits[quorum].deviating == sum("b0" not in one for one in held)
