@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import socket
@@ -9,7 +10,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from importlib.metadata import distribution
 from pathlib import Path
 from shlex import quote
@@ -50,16 +52,22 @@ def server_of(*module: str) -> Iterator[int]:
         server.wait()
 
 
-@contextmanager
-def s3_bucket(name: str) -> Iterator[str]:
-    """Give the URL of a new bucket on a server of its own on loopback; ``{}`` stands for the object."""
+@cache
+def _s3_server() -> int:
+    """Return the port of a server like S3's, which runs until the tests of this process end: it takes seconds to start."""
+    server = ExitStack()
+    atexit.register(server.close)
+    return server.enter_context(server_of("moto.server", "-H", "127.0.0.1", "-p"))
+
+
+def s3_bucket(name: str) -> str:
+    """Return the URL of a new bucket on loopback; ``{}`` stands for the object."""
     from pyarrow import fs
 
-    with server_of("moto.server", "-H", "127.0.0.1", "-p") as port:
-        url = f"s3://key:secret@{name}/{{}}?endpoint_override=127.0.0.1%3A{port}&scheme=http&region=us-east-1"
-        system, _ = fs.FileSystem.from_uri(url.format("x") + "&allow_bucket_creation=true")
-        system.create_dir(name)
-        yield url
+    url = f"s3://key:secret@{name}/{{}}?endpoint_override=127.0.0.1%3A{_s3_server()}&scheme=http&region=us-east-1"
+    system, _ = fs.FileSystem.from_uri(url.format("x") + "&allow_bucket_creation=true")
+    system.create_dir(name)
+    return url
 
 
 def bare_python(folder: Path) -> str:

@@ -63,6 +63,21 @@ def _index(path: Path) -> dict[str, list[tuple[bytes, bytes]]]:
         return {name: [(key, bytes(row)) for key, row in txn.items(name)] for name in DATABASES if name != "logs"}
 
 
+def _index_of_cluster(path: Path, options: ImportOptions) -> dict[str, list[tuple[bytes, bytes]]]:
+    """Import two bookies at once, the third one later."""
+    folder = world("cluster") / "crashed"
+    given = [GivenBookie("", "", (folder / f"bookkeeper{number}",)) for number in range(3)]
+    import_layout(make_layout(open_metadata(str(folder / "zookeeper")), given[:2]), path, options, lambda _: None)
+    with open_store(path, writable=True) as store:
+        add_sources(store, make_layout(None, given[2:]), options, lambda _: None)
+    return _index(path)
+
+
+@pytest.fixture(scope="session")
+def cluster_index(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[bytes, bytes]]]:
+    return _index_of_cluster(tmp_path_factory.mktemp("cluster") / "here", ImportOptions())
+
+
 @pytest.mark.parametrize(("cores", "answer_bytes", "together"), [(2, 10, 16), (400, 10, 200), (400, 4 << 20, 16)])
 def test_jobs_at_once_are_as_many_as_keep_a_cluster_busy(
     cores: int, answer_bytes: int, together: int, monkeypatch: pytest.MonkeyPatch
@@ -125,16 +140,10 @@ class EngineContract:
         import_standalone(source, tmp_path / "engine", ImportOptions(engine=engine), lambda _: None)
         assert _index(tmp_path / "engine") == _index(tmp_path / "here")
 
-    def test_an_import_of_a_cluster_writes_the_same_bytes(self, engine: Engine, tmp_path: Path) -> None:
-        """Two bookies at once, the third one later."""
-        folder = world("cluster") / "crashed"
-        given = [GivenBookie("", "", (folder / f"bookkeeper{number}",)) for number in range(3)]
-        for name, options in (("here", ImportOptions()), ("engine", ImportOptions(engine=engine))):
-            metadata = open_metadata(str(folder / "zookeeper"))
-            import_layout(make_layout(metadata, given[:2]), tmp_path / name, options, lambda _: None)
-            with open_store(tmp_path / name, writable=True) as store:
-                add_sources(store, make_layout(None, given[2:]), options, lambda _: None)
-        assert _index(tmp_path / "engine") == _index(tmp_path / "here")
+    def test_an_import_of_a_cluster_writes_the_same_bytes(
+        self, engine: Engine, cluster_index: dict[str, list[tuple[bytes, bytes]]], tmp_path: Path
+    ) -> None:
+        assert _index_of_cluster(tmp_path / "engine", ImportOptions(engine=engine)) == cluster_index
 
     def test_a_slice_that_cannot_be_read_is_listed(self, engine: Engine, tmp_path: Path) -> None:
         log = tmp_path / "1.log"

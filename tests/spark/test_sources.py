@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -104,14 +104,14 @@ def test_a_truncated_object_is_one_failed_slice(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def bucket() -> Iterator[str]:
-    """The URL of a bucket with the entry logs, on a server of its own on loopback; ``{}`` stands for the object."""
-    with s3_bucket("logs") as url:
-        system, _ = fs.FileSystem.from_uri(url.format("x"))
-        for log in FOLDER.glob("*.log"):
-            with system.open_output_stream(f"logs/current/{log.name}") as out:
-                out.write(log.read_bytes())
-        yield url
+def bucket() -> str:
+    """The URL of a bucket with the entry logs; ``{}`` stands for the object."""
+    url = s3_bucket("logs")
+    system, _ = fs.FileSystem.from_uri(url.format("x"))
+    for log in FOLDER.glob("*.log"):
+        with system.open_output_stream(f"logs/current/{log.name}") as out:
+            out.write(log.read_bytes())
+    return url
 
 
 def test_a_bookies_disk_is_fetched(bucket: str, tmp_path: Path) -> None:
@@ -273,19 +273,19 @@ def test_gs(tmp_path: Path) -> None:
 
 def test_nothing_in_a_key_is_decoded() -> None:
     """As in Hadoop, where new Path("s3a://keys/a%20b/1.log").toUri().getPath() is /a%20b/1.log."""
-    with s3_bucket("keys") as url:
-        system, _ = fs.FileSystem.from_uri(url.format("x"))
-        for number, key in enumerate(("a%20b", "a b", "a+b"), 1):
-            with system.open_output_stream(f"keys/{key}/{number}.log") as out:
-                out.write(bytes([number]) * number)
-        for number, key in enumerate(("a%20b", "a b", "a+b"), 1):
-            one = url.format(f"{key}/{number}.log")
-            for pattern in (one, url.format(key), url.format(f"{key}/*.log"), url.format(f"{key[:2]}*/{number}.log")):
-                assert source_files(pattern) == [(one, -1, number)]
-            assert read_bytes(one, 0, 9) == bytes([number]) * number
-        Folder.of(url.format("tables")).replace("topics/cluster=eu%2F1/part", b"rows")
-        assert system.get_file_info("keys/tables/topics/cluster=eu%2F1/part").size == 4
-        assert Folder.of(url.format("tables")).names("topics") == ["cluster=eu%2F1"]
+    url = s3_bucket("keys")
+    system, _ = fs.FileSystem.from_uri(url.format("x"))
+    for number, key in enumerate(("a%20b", "a b", "a+b"), 1):
+        with system.open_output_stream(f"keys/{key}/{number}.log") as out:
+            out.write(bytes([number]) * number)
+    for number, key in enumerate(("a%20b", "a b", "a+b"), 1):
+        one = url.format(f"{key}/{number}.log")
+        for pattern in (one, url.format(key), url.format(f"{key}/*.log"), url.format(f"{key[:2]}*/{number}.log")):
+            assert source_files(pattern) == [(one, -1, number)]
+        assert read_bytes(one, 0, 9) == bytes([number]) * number
+    Folder.of(url.format("tables")).replace("topics/cluster=eu%2F1/part", b"rows")
+    assert system.get_file_info("keys/tables/topics/cluster=eu%2F1/part").size == 4
+    assert Folder.of(url.format("tables")).names("topics") == ["cluster=eu%2F1"]
 
 
 def test_s3(bucket: str) -> None:

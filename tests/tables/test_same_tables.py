@@ -64,8 +64,11 @@ def test_a_table_is_the_same(sides: Sides) -> None:
 
 def test_a_column_alone_is_the_same(sides: Sides) -> None:
     """What is read for one column is not what is read for all. Messages are of one bookie, the other tables of three."""
-    for table in ("messages",) if sides.world == "small" else ("entries", "ledgers", "cursors"):
+    tables = {"acme/*": f"{sides.files_of('messages')} where topic like 'persistent://acme/%'"}
+    if sides.world != "small":
+        tables = {table: sides.files_of(table) for table in ("entries", "ledgers", "cursors")}
+    for table, files in tables.items():
         for name, *_ in [*sides.database.run(f'describe "{table}"')]:
-            found = Counter(map(repr, sides.database.run(f'select "{name}" from {table}')))
-            rows = sides.plain.execute(f'select "{name}" from {sides.files_of(table)}').fetchall()
-            assert found == Counter(map(repr, rows)), f"{table}.{name}"
+            found = Counter(map(repr, sides.database.run(f'select "{name}" from "{table}"')))
+            assert found == Counter(map(repr, sides.plain.execute(f'select "{name}" from {files}').fetchall())), name
+            assert found.total() > 0
