@@ -29,7 +29,7 @@ from tests.reference_index import bodies
 from tests.stores import imported
 from tests.test_kinds import DIRECTORIES, KINDS
 from tests.test_placement import upstream_write_set
-from tests.worlds import copy_tree, scratch_copy, world
+from tests.worlds import copy_tree, digest_of_file, scratch_copy, world
 
 deep = partial(pytest.param, marks=pytest.mark.deep)
 Served = dict[tuple[str, int], set[int]]  # (bookie, ledger) → entries
@@ -61,14 +61,29 @@ def _states(logs: Iterable[LogFile]) -> tuple[Served, Served]:
         mark = decode_last_mark((path.parent / "lastMark").read_bytes(), "")
         if path.parent not in rows:
             rows[path.parent] = {struct.unpack(">qq", row) for row in _rows(path.parent)}
-        for offset, body in bodies(log, path.read_bytes()):
-            key, entry = (log.bookie, int.from_bytes(body[:8], "big")), int.from_bytes(body[8:16], "big")
+        for offset, ledger, entry in _records_of(log):
+            key = (log.bookie, ledger)
             held[key].add(entry)
             if log.kind == "entry-log":
                 served[key].update({entry} if (key[1], entry) in rows[path.parent] else ())
             elif LogMark(log.log_id, offset) >= mark:
                 served[key].add(entry)
     return served, held
+
+
+_known_records: dict[tuple[str, bytes], list[tuple[int, int, int]]] = {}
+
+
+def _records_of(log: LogFile) -> list[tuple[int, int, int]]:
+    """Return offset, ledger and entry of each record of a file; copies of one are read once."""
+    path = Path(log.origin)
+    key = (str(log.kind), digest_of_file(path))
+    if key not in _known_records:
+        _known_records[key] = [
+            (offset, int.from_bytes(body[:8], "big"), int.from_bytes(body[8:16], "big"))
+            for offset, body in bodies(log, path.read_bytes())
+        ]
+    return _known_records[key]
 
 
 def _rows(current: Path) -> list[bytes]:
