@@ -18,6 +18,7 @@ from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.model.copy_age import AsOf, find_as_of
 from pulsar_admin.store.transfer import imports
 from tests.conftest import Cli
+from tests.deep import deep_but_for
 from tests.reading_zookeeper import last_time_of
 from tests.stores import apply_values, copied, imported
 from tests.worlds import scratch_copy, world
@@ -101,7 +102,7 @@ def test_a_file_of_the_future_does_not(cli: Cli, small: Path, tmp_path: Path) ->
     assert bring(cli, small, tmp_path / "s") == AsOf(SMALL_MS, "metadata")
 
 
-@pytest.mark.parametrize("state", ["mutated", "crashed"])
+@deep_but_for((1,), "state", ["mutated", "crashed"])
 def test_zookeepers_last_transaction_tells_it(cli: Cli, state: str, tmp_path: Path) -> None:
     disks = tmp_path / "disks"
     shutil.copytree(world("cluster") / state, disks, copy_function=shutil.copyfile)

@@ -21,6 +21,7 @@ def test_every_bench_is_there_and_described(name: str) -> None:
     assert f"| `{name}` |" in (REPOSITORY / "docs" / "benchmarks.md").read_text()
 
 
+@pytest.mark.deep
 def test_what_a_command_takes_is_that_of_processes_forked_for_it_too(tmp_path: Path) -> None:
     script = tmp_path / "forks.py"
     script.write_text(

@@ -321,7 +321,7 @@ def test_many_lost_ledgers_are_one_finding_and_asked_for_once(
 
 
 @pytest.mark.usefixtures("damages_stores")
-@pytest.mark.parametrize("is_damaged", [False, True])
+@deep_but_for((1,), "is_damaged", [False, True])
 def test_a_deep_check_beside_a_writer_checks_what_is_at_rest(is_damaged: bool, cli: Cli, tmp_path: Path) -> None:
     """A log that is written to is read to where the import ended, its ledgers are left out, and all else is compared."""
     source, path = scratch_copy("cluster", "clean", tmp_path), tmp_path / "s"

@@ -154,7 +154,7 @@ def _deny_writing(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setattr(os, "access", access)
 
 
-@pytest.mark.parametrize("arguments", [_READS[1], *_WRITES[:2]], ids=" ".join)
+@deep_but_for((0, 1), "arguments", [_READS[1], *_WRITES[:2]], ids=" ".join)
 def test_read_only_disk(arguments: tuple[str, ...], tmp_path: Path) -> None:
     """A real one, where a mount is to be had; else as below."""
     path = tmp_path / "disk" / "s"

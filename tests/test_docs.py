@@ -141,13 +141,14 @@ class Emitted:
         return emits
 
 
-def test_examples_in_every_format(cli: Cli, demo_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each runs once, as JSON, what changes a store dry, and leaves no other rows behind; the first
+@pytest.mark.parametrize("each", [False, pytest.param(True, marks=pytest.mark.deep)])
+def test_examples_in_every_format(each: bool, cli: Cli, demo_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of each command, or EACH, runs once, as JSON, what changes a store dry, and leaves no other rows behind; the first
     example of what emits nothing, but writes, once a format."""
     offences, shown = [], set[str]()
     monkeypatch.chdir(demo_copy)
     data = demo_copy / "pulsar-store" / "meta" / "data.mdb"
-    for name, example in EXAMPLES:
+    for name, example in EXAMPLES if each else {name: (name, example) for name, example in EXAMPLES[::-1]}.values():
         dry = ["--dry-run"] if _changes(name) else []
         rows = data.read_bytes()
         with pytest.MonkeyPatch.context() as patch:

@@ -73,6 +73,7 @@ def test_the_wheel_has_every_module_and_data_file(wheel: Path) -> None:
     assert [name for name in names if name.endswith("py.typed")] == ["pulsar_admin/py.typed"]
 
 
+@pytest.mark.deep
 def test_the_source_archive_holds_each_file_once_and_makes_the_same_wheel(tmp_path: Path, wheel: Path) -> None:
     with tarfile.open(_built(tmp_path / "archive", "sdist")) as archive:
         listed = [name.partition("/")[2] for name in archive.getnames()]

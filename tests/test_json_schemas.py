@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 import jsonschema  # type: ignore[import-untyped,unused-ignore]
+import pytest
 
 from pulsar_admin.schemas import schema_of, unit_of
 from tests.conftest import Cli
@@ -73,6 +74,7 @@ def test_a_unit_is_that_of_the_command() -> None:
 
 
 @deep_but_for((1,), ("name", "state"), WORLDS)
+@pytest.mark.deep
 def test_other_worlds_are_as_it_says(name: str, state: str, cli: Cli) -> None:
     found = []
     for line in LINES:

@@ -11,6 +11,8 @@ import pytest
 
 from tests.test_docs import COMMANDS, DOCS
 
+pytestmark = pytest.mark.deep
+
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -18,6 +18,7 @@ from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.reports.overview import Largest, Overview, Wanted, read_overview
 from tests.conftest import Cli
+from tests.deep import deep_but_for
 from tests.reference_index import reference_index
 from tests.stores import NOW_MS, imported
 from tests.test_cli_output import on_terminal
@@ -151,7 +152,7 @@ def test_largest_keeps_the_first_of_those_alike() -> None:
 # -- the command ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("height", [24, 40])
+@deep_but_for((0,), "height", [24, 40])
 def test_it_fits_one_screen(height: int) -> None:
     variables = {"PULSAR_ADMIN_STORE": str(imported("small", "crashed"))}  # lines that name no store are short
     lines = on_terminal(

@@ -15,6 +15,7 @@ import pulsar_admin
 from pulsar_admin.store import pace as pacing
 from pulsar_admin.store.pace import PACE, ColdPages, Pace, _resident
 from tests.conftest import Cli
+from tests.deep import deep_but_for
 from tests.worlds import scratch_copy, world
 
 MEGA = 1 << 20
@@ -101,7 +102,7 @@ def test_bytes_before_the_part_that_is_read(ours: bool, disk: Path) -> None:
         assert hot(path) == before
 
 
-@pytest.mark.parametrize("how", [["--copy"], ["--jobs", "2"]])
+@deep_but_for((0,), "how", [["--copy"], ["--jobs", "2"]])
 def test_an_import_leaves_the_page_cache_as_it_was(how: list[str], disk: Path, cli: Cli) -> None:
     current = scratch_copy("small", "clean", disk) / "bookkeeper" / "current"
     files = [*current.glob("*.log"), *current.glob("*.txn")]

@@ -59,7 +59,7 @@ def _here(reader: EntryReader) -> list[tuple[int, int]]:
     return [_rows(reader, part)[:2] for part in _PARTS]
 
 
-@pytest.mark.parametrize("processes", [0, 1, 3])
+@deep_but_for((0, 2), "processes", [0, 1, 3])
 def test_answers_come_in_order(processes: int, reader: EntryReader) -> None:
     with Spread(reader, _rows, _PARTS, processes) as results:
         found = list(results)

@@ -68,6 +68,7 @@ def test_decoded_messages(store: Path) -> None:
     assert printed == [row["value"]["item"] for row in oracle("small")["sent"] if row["topic"] == name]
 
 
+@pytest.mark.deep
 def test_fifty_resets_and_back(tmp_path: Path) -> None:
     path, file = copied("small", "clean", tmp_path), tmp_path / "resets.csv"
     names = [f"reader-{index}" for index in range(50)]
@@ -86,6 +87,7 @@ def test_storage_and_findings(store: Path) -> None:
     assert lines[5:] == [""]  # nothing critical
 
 
+@pytest.mark.deep
 def test_tests_of_an_application(store: Path) -> None:
     line = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_my_topics.py"]
     done = subprocess.run(line, cwd=PROGRAMS, env={**os.environ, "STORE": str(store)}, capture_output=True, text=True)
@@ -101,6 +103,7 @@ def test_late_messages_as_a_frame(store: Path) -> None:
     assert found < slow
 
 
+@pytest.mark.deep
 def test_a_web_endpoint_under_twenty_requests(store: Path) -> None:
     """At once, each answered with what the broker said; what is not there is 404, and the server goes on."""
     line = [sys.executable, str(PROGRAMS / "web_endpoint.py"), str(store), "0"]
@@ -156,6 +159,7 @@ def test_a_notebook_shows_each_cell(store: Path, monkeypatch: pytest.MonkeyPatch
     opened.close()
 
 
+@pytest.mark.deep
 def test_new_findings_alone(tmp_path: Path) -> None:
     path, saved = imported("small", "clean"), tmp_path / "findings.json"
     first = run("new_findings", path, saved)

@@ -625,7 +625,7 @@ def test_a_kill_leaves_the_old_rows_or_the_new_ones(when: str, old: Path) -> Non
 @pytest.mark.parametrize("key", [b"bookies", b"index-states", b"journal-marks", b"as-of"])
 def test_a_row_of_the_state_that_is_no_such_row_is_told(key: bytes, tmp_path: Path, cli: Cli) -> None:
     """As a bit makes it that turns where rows have no digests: what is read of it, or that it is damaged; never an end of the program."""
-    path = shutil.copytree(imported("small", "clean"), tmp_path / "store")
+    path = narrow_copy(tmp_path)
     with open_store(path) as opened, opened.read() as txn:
         whole = txn.get("state", key) or b""
     readers = (find_absent_bookies, find_unknown_bookies, read_journal_marks, read_index_states, find_as_of)
@@ -652,7 +652,7 @@ def test_a_row_of_the_state_that_is_no_such_row_is_told(key: bytes, tmp_path: Pa
 
 @pytest.mark.usefixtures("damages_stores")
 def test_every_bit_of_a_row_counts(tmp_path: Path) -> None:
-    path = shutil.copytree(imported("small", "clean"), tmp_path / "store")
+    path = narrow_copy(tmp_path)
     row = next(row for row in raw_rows(path) if row.database == "times")
     for place, bit in product(range(len(row.value)), range(8)):
         alter(path, row, place, bit)

@@ -20,7 +20,7 @@ from pulsar_admin.store.proto import managed_ledger_pb2, schema_pb2
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from tests.conftest import Cli
 from tests.deep import deep_but_for
-from tests.stores import copied
+from tests.stores import copied, narrow_copy
 from tests.synthetic import Made, MadeTopic, make_store
 
 FIELD = b"\xa2\x06\x04ever"
@@ -123,7 +123,7 @@ def codes(cli: Cli, path: Path, *words: str) -> Iterator[tuple[str, str, str]]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_is_named_once_and_is_no_damage(kind: str, tmp_path: Path, cli: Cli) -> None:
     name, make, words = KINDS[kind]
-    path = copied("small", "clean", tmp_path)
+    path = narrow_copy(tmp_path)
     before = set(codes(cli, path, "store", "check"))
     change(path, (name, make))
     found = set(codes(cli, path, "store", "check", "--deep"))
@@ -137,7 +137,7 @@ def test_it_is_named_once_and_is_no_damage(kind: str, tmp_path: Path, cli: Cli) 
 
 
 def test_many_of_one_structure_are_one_finding(tmp_path: Path, cli: Cli) -> None:
-    path = copied("small", "clean", tmp_path)
+    path = narrow_copy(tmp_path)
     change(path, (PLAIN, appended), (JSON, in_first_ledger))
     (found,) = [row for row in codes(cli, path, "store", "check") if row[1] == "unknown-value"]
     words = "ManagedLedgerInfo: LedgerInfo field 100 and ManagedLedgerInfo field 100 not known here, in 2 nodes, kept as they are"
@@ -163,7 +163,7 @@ def test_it_stays_when_what_is_beside_it_changes(kind: str, tmp_path: Path, cli:
 
 
 def test_it_stays_when_the_node_itself_changes(tmp_path: Path, cli: Cli) -> None:
-    path = copied("small", "clean", tmp_path)
+    path = narrow_copy(tmp_path)
     kinds = ("topic", "cursor", "version of a schema", "policies", "ledger of a topic")
     change(path, *(KINDS[kind][:2] for kind in kinds))
     for words in (
@@ -182,7 +182,7 @@ def test_it_stays_when_the_node_itself_changes(tmp_path: Path, cli: Cli) -> None
 def test_a_schema_keeps_what_its_versions_have(tmp_path: Path, cli: Cli) -> None:
     from pulsar_admin.store.codec.schema import decode_schema_locator, encode_schema_locator
 
-    path = copied("small", "clean", tmp_path)
+    path = narrow_copy(tmp_path)
     value = in_first_version(appended(value_of(path, SCHEMA)))
     locator = decode_schema_locator(value, "test")
     made = encode_schema_locator(locator, value)
@@ -229,7 +229,7 @@ def test_a_ledger_of_a_node_that_is_known_completely_is_judged_as_ever(tmp_path:
 
 def test_the_ledgers_of_a_topic_that_cannot_be_read_are_its(tmp_path: Path, cli: Cli) -> None:
     """Of a topic in a compression of the future no row says which ledgers it lists."""
-    path = copied("small", "clean", tmp_path)
+    path = narrow_copy(tmp_path)
     with open_store(path) as store, store.read() as txn:
         ledgers = {
             info.ledgerId
@@ -257,7 +257,7 @@ def test_metadata_of_a_newer_version_is_not_judged(tmp_path: Path, cli: Cli) -> 
 
 
 def test_a_ledger_of_a_component_that_is_not_known_needs_force(tmp_path: Path, cli: Cli) -> None:
-    path = copied("small", "clean", tmp_path)
+    path = narrow_copy(tmp_path)
     change(path, (ledger_path(SCHEMA_ORPHAN), lambda value: value.replace(b"pulsar/schemaId", b"pulsar/sagaId01")))
     assert "other programs may use it" in refused(cli, path, "delete", SCHEMA_ORPHAN)
 
@@ -274,7 +274,7 @@ def test_owners_of_an_older_version_delete_nothing(tmp_path: Path, cli: Cli, dam
 @deep_but_for((0, 3), "kind", ["topic", "version of ledger metadata", "compression", "policies"])
 def test_a_bundle_finds_the_same(kind: str, tmp_path: Path, cli: Cli) -> None:
     name, make, _ = KINDS[kind]
-    path = copied("small", "clean", tmp_path)
+    path = narrow_copy(tmp_path)
     change(path, (name, make))
     assert cli("--store", path, "store", "bundle", tmp_path / "b", "--names", tmp_path / "names.json").exit_code == 0
     made = cli("--store", tmp_path / "there", "store", "import", "bundle", tmp_path / "b", "-o", "json")

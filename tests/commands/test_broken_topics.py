@@ -14,7 +14,7 @@ from pulsar_admin.store.db.tree import Node, put_nodes, tree_key
 from pulsar_admin.store.names import parse_topic
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
-from tests.stores import copied, imported, put_node
+from tests.stores import copied, imported, narrow_copy, put_node
 from tests.worlds import STATES, WORLD_NAMES
 
 PLAIN = "public/default/plain"
@@ -46,7 +46,7 @@ def change(path: Path, work: object, ledger_id: int) -> Path:
 @pytest.fixture
 def broken(tmp_path: Path, damages_stores: None) -> Path:
     """Ledger 18, the second of ``plain``, has no metadata; the first one is whole."""
-    return change(copied("small", "clean", tmp_path), lose_metadata, 18)
+    return change(narrow_copy(tmp_path), lose_metadata, 18)
 
 
 @pytest.mark.parametrize("name", WORLD_NAMES)
@@ -89,7 +89,7 @@ def test_an_answer_that_no_broker_reads_is_said(broken: Path, cli: Cli) -> None:
 
 
 def test_the_last_ledger_is_what_a_broker_drops(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
-    path = copied("small", "clean", tmp_path)
+    path = narrow_copy(tmp_path)
     last = cli.json(path, f"topics info-internal {PLAIN}")["ledgers"][-1]["ledgerId"]
     change(path, lose_metadata, last)
     answer = cli.on(path, f"topics stats {PLAIN}")
@@ -142,7 +142,7 @@ def test_ledgers_info_and_missing_agree(tmp_path: Path, cli: Cli, damages_stores
 
 def test_a_topic_that_cannot_be_read_is_deleted_with_force(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
     """Its ledgers stay: nobody knows them. Undo brings the same bytes back."""
-    path, node = copied("small", "clean", tmp_path), parse_topic(PLAIN).path
+    path, node = narrow_copy(tmp_path), parse_topic(PLAIN).path
     put_node(path, node, b"\xff\xff")
     before = rows_of(path)
     assert cli.on(path, f"topics delete {PLAIN}").exit_code == 6
@@ -164,7 +164,7 @@ def second_of_events(cli: Cli, path: Path) -> int:
 
 
 def test_a_topic_is_deleted_though_policies_cannot_be_read(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
-    path = copied("small", "clean", tmp_path)
+    path = narrow_copy(tmp_path)
     ledger = second_of_events(cli, path)
     with open_store(path, writable=True) as store:
         store.write(lambda txn: (txn.delete("entries", block_key(ledger, 0)), txn.delete("times", ledger_key(ledger))))
@@ -176,7 +176,7 @@ def test_a_topic_is_deleted_though_policies_cannot_be_read(tmp_path: Path, cli: 
 
 def test_a_namespace_whose_events_are_lost(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
     """No topic of it loads: said first by a check."""
-    path = copied("small", "clean", tmp_path)
+    path = narrow_copy(tmp_path)
     ledger = second_of_events(cli, path)
     change(change(path, lose_metadata, ledger), lose_metadata, 9)
     first, *rest = cli.json(path, "store check")

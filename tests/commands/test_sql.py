@@ -189,7 +189,8 @@ def _busy_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-@pytest.mark.parametrize(
+@deep_but_for(
+    (0,),
     "statement",
     [
         "select count(*) n from range(10000000000000) t(x) where x % 7 = 3",

@@ -9,6 +9,7 @@ import pytest
 
 from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.nacks import sizes as calculator
+from tests.deep import deep_but_for
 
 MIB = 2**20
 
@@ -104,7 +105,7 @@ MEASURED_IN_JAVA = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("load", MEASURED_IN_JAVA)
+@deep_but_for((0, 1), "load", MEASURED_IN_JAVA)
 def test_the_java_clients_heap_as_measured(load: tuple[int, int, int]) -> None:
     entries, acknowledged_every, per_ms = load
     index = np.arange(entries)

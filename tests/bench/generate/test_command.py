@@ -36,6 +36,7 @@ def _program(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.deep
 def test_the_program(tmp_path: Path) -> None:
     done = _program(tmp_path / "made", "--entries", 10)
     assert (done.returncode, done.stderr) == (0, "")
@@ -46,6 +47,7 @@ def test_the_program(tmp_path: Path) -> None:
     assert (_program().returncode, _program("--help").returncode) == (2, 0)
 
 
+@pytest.mark.deep
 def test_the_commands_of_the_how_to_page_work(cli: Cli) -> None:
     page = (ROOT / "docs" / "howto" / "generate.md").read_text()
     (topics,) = re.findall(r"^```json\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from bench.generate.spec import CLOCKS, Clock, ClusterSpec, Span, TopicSpec
 from pulsar_admin.store.codec import compression
 from pulsar_admin.store.codec.interceptors import parse_interceptors
@@ -18,6 +16,7 @@ from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, TopicName, parse_topic
 from tests.bench.generate import model
 from tests.bench.generate.conftest import Make
+from tests.deep import deep_but_for
 
 ALL_CODECS = tuple(range(5))
 
@@ -86,7 +85,7 @@ def _rows(store: Path, topic: TopicName) -> Iterator[model.Row]:
             )
 
 
-@pytest.mark.parametrize("name", CLUSTERS)
+@deep_but_for((0,), "name", CLUSTERS)
 def test_every_message_is_the_plans(name: str, make: Make) -> None:
     spec = CLUSTERS[name]
     _, store, result, imported = make(spec)
