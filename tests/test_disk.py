@@ -61,7 +61,7 @@ def assert_full(done: subprocess.CompletedProcess[str]) -> None:
 
 
 @deep_but_for(
-    (1, 3), ("limit_bytes", "options"), [(1, ()), (30_000, ()), (200_000, ()), (400_000, ("--copy",))], ids=str
+    (1, 2, 3), ("limit_bytes", "options"), [(1, ()), (30_000, ()), (200_000, ()), (400_000, ("--copy",))], ids=str
 )
 def test_import_when_files_cannot_grow(limit_bytes: int, options: tuple[str, ...], tmp_path: Path, cli: Cli) -> None:
     path = tmp_path / "s"

@@ -257,7 +257,7 @@ def test_changes_behind_stopped_exports(
     assert cli("--store", store, "store", "check").exit_code == 0
 
 
-@deep_but_for((0, 2), "words", ["", "store undo 1", f"{COMPACT} | store undo 2"])
+@pytest.mark.parametrize("words", ["", "store undo 1", f"{COMPACT} | store undo 2"])
 def test_a_refresh_behind_a_stopped_export_takes_nothing_back(
     words: str, source: Path, store: Path, cli: Cli, stopped_export: Callable[[], None]
 ) -> None:

@@ -91,8 +91,7 @@ def test_an_index_in_a_directory_of_its_own_is_followed_to_the_logs_of_all(tmp_p
     assert [row["where"] for row in found if row["code"] == "index-file-wrong"] == ["ledger 1"]
 
 
-@deep_but_for(
-    (0, 2, 3),
+@pytest.mark.parametrize(
     ("location", "words"),
     [
         (1028, "entry 1:3: 0.log @ 0x400 is not one of its records"),

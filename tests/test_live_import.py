@@ -39,7 +39,7 @@ def served(server: FakeZooKeeper) -> dict[str, bytes]:
     return {path: value for path, (value, _) in state(server).items() if path != "/"}
 
 
-@deep_but_for((0, 2, 4), "at", [1, 2, 3, 4, 6])
+@deep_but_for((0, 1, 4), "at", [1, 2, 3, 4, 6])
 def test_an_import_that_is_dropped_goes_on_from_nothing(
     at: int, server: FakeZooKeeper, tmp_path: Path, cli: Cli
 ) -> None:

@@ -153,7 +153,7 @@ def test_a_vanished_log_is_named_and_forgotten_only_when_told(tmp_path: Path, cl
         assert [log.log_id for log in iter_logs(txn) if log.kind == "entry-log"] == [1]
 
 
-@deep_but_for((0,), "is_cut_before", [True, False], ids=["cut before the import", "changed since"])
+@pytest.mark.parametrize("is_cut_before", [True, False], ids=["cut before the import", "changed since"])
 def test_lost_is_what_no_other_file_has(is_cut_before: bool, tmp_path: Path, cli: Cli) -> None:
     """The journal has a part of the entries whose log is gone: the others are lost, as a new import says."""
     source = scratch_copy("small", "clean", tmp_path)

@@ -32,7 +32,6 @@ from pulsar_admin.store.model.coverage import find_absent_bookies, find_unknown_
 from tests.altering import RawRow, alter, alter_branch_keys, raw_rows
 from tests.conftest import Cli
 from tests.crash.killing import killing
-from tests.deep import deep_but_for
 from tests.soundness import assert_sound
 from tests.stores import imported, narrow_copy
 from tests.worlds import GOLDEN, assert_unchanged, world
@@ -204,8 +203,7 @@ def test_what_suppresses_an_altered_row_fails_at_its_end(new: Path) -> None:
 
 
 @pytest.mark.usefixtures("damages_stores")
-@deep_but_for(
-    (0, 1, 2, 5),
+@pytest.mark.parametrize(
     ("database", "in_key"),
     [("tree", False), ("tree", True), ("entries", False), ("times", True), ("owners", False), ("state", False)],
 )

@@ -143,7 +143,7 @@ _CASES = [
 ]
 
 
-@deep_but_for((0, 2, 4), ("destroy", "lost"), _CASES)
+@pytest.mark.parametrize(("destroy", "lost"), _CASES)
 def test_rows_are_those_that_bookkeeper_had(
     bookie: Path, salvage: Callable[..., Any], destroy: Callable[[Path], None], lost: tuple[str, ...]
 ) -> None:

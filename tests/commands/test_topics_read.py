@@ -370,7 +370,7 @@ def test_columns_are_the_messages_read_one_by_one(words: tuple[str, ...], cli: C
     assert any(text for _, text in expected)
 
 
-@deep_but_for((0, 1), "form", ["table", "csv", "json", "plain"])
+@pytest.mark.parametrize("form", ["table", "csv", "json", "plain"])
 def test_every_format_is_the_same(form: str, cli: Cli, request: Any) -> None:
     words = ("public/default/batched", "public/default/txn-out", "public/default/chunked", "--payload", "-o", form)
     expected = read(cli, imported("small", "clean"), *words)

@@ -16,7 +16,6 @@ from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.rules import topics
 from tests.conftest import Cli
 from tests.cures.curing import check_told, diagnoses, run_printed, told
-from tests.deep import deep_but_for
 from tests.stores import copied
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import scratch_copy
@@ -73,7 +72,7 @@ FAULTS = {
 }
 
 
-@deep_but_for((0, 1, 2, 3, 4), "code", FAULTS)
+@pytest.mark.parametrize("code", FAULTS)
 def test_a_file_that_is_not_as_it_was(code: str, tmp_path: Path, whole_cli: Cli) -> None:
     """The file that is whole comes, or comes back; the printed command leaves a store that an import of it would have made."""
     fault, source = FAULTS[code], scratch_copy("small", "clean", tmp_path)

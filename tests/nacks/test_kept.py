@@ -88,7 +88,7 @@ def pop(store: Store, model: Model, now: int) -> None:
         model.rows -= set(expected)
 
 
-@deep_but_for((0,), "seed", range(4))
+@deep_but_for((0, 1), "seed", range(4))
 def test_against_a_list(tmp_path: Path, seed: int) -> None:
     create_store(tmp_path / "store", now_ms=0)
     model = Model(seed)

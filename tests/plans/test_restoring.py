@@ -39,7 +39,7 @@ def test_every_ledger_of_the_recorded_worlds(name: str, state: str) -> None:
         assert restored == metadata, ledger_id
 
 
-@deep_but_for((2,), "state", STATES)
+@deep_but_for((0, 2), "state", STATES)
 def test_every_ledger_of_the_recorded_cluster(state: str) -> None:
     """Three bookies, write quorum 2: equal, but for the order of bookies that too few entries tell."""
     with open_store(imported(CLUSTER, state)) as store, open_reader(store) as reader:

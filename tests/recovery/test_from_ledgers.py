@@ -21,7 +21,6 @@ from pulsar_admin.store.model.topics import Topic, iter_topics, read_topic
 from pulsar_admin.store.names import parse_topic
 from pulsar_admin.store.recovery.from_ledgers import HOLDING
 from tests.conftest import Cli
-from tests.deep import deep_but_for
 from tests.stores import copied, imported, lose_nodes
 from tests.worlds import CLUSTER
 
@@ -56,8 +55,7 @@ def shape(topic: Topic) -> list[tuple[int, int, int]]:
     return [(one.ledger_id, one.entries, one.size_bytes) for one in topic.ledgers]
 
 
-@deep_but_for(
-    (1, 2, 4),
+@pytest.mark.parametrize(
     ("name", "state"),
     [("small", "mutated"), ("small", "crashed"), ("nometa", "clean"), (CLUSTER, "clean"), (CLUSTER, "crashed")],
 )

@@ -21,7 +21,6 @@ from pulsar_admin.store.recovery.metadata_index import read_known
 from pulsar_admin.store.recovery.preflight import LedgerShare, LogShare, read_preflight
 from pulsar_admin.store.sources.rocksdb import create_database
 from tests.conftest import Cli
-from tests.deep import deep_but_for
 from tests.growing import record
 from tests.worlds import scratch_copy, world
 from tests.zookeeper_files import read_zookeeper_nodes
@@ -203,7 +202,7 @@ def test_an_empty_metadata_store_under_the_bookies_of_a_store(cli: Cli, tmp_path
     assert "name the metadata of these bookies" in given.stderr
 
 
-@deep_but_for((1,), "state", ["clean", "crashed"])
+@pytest.mark.parametrize("state", ["clean", "crashed"])
 def test_an_entry_log_that_the_index_names_and_that_is_not_there_is_named(cli: Cli, tmp_path: Path, state: str) -> None:
     """The bookie starts, deletes nothing, and does not serve what the log had, but for what a start reads of journals."""
     root = scratch_copy("cluster", state, tmp_path)
@@ -230,7 +229,7 @@ def test_an_entry_log_that_the_index_names_and_that_is_not_there_is_named(cli: C
     assert "is not there" in answer.stderr
 
 
-@deep_but_for((1,), "database", ["ledgers", "locations"])
+@pytest.mark.parametrize("database", ["ledgers", "locations"])
 def test_a_bookie_whose_index_does_not_open_is_told_with_the_others(cli: Cli, tmp_path: Path, database: str) -> None:
     cluster, store = scratch_copy("cluster", "crashed", tmp_path), tmp_path / "store"
     current = cluster / "bookkeeper0" / "current"

@@ -55,7 +55,7 @@ def rolled(state: str, zxid: int, tmp_path: Path, cli: Cli, folder: str = "store
 
 
 @deep_but_for(
-    (1, 4),
+    (0, 1, 4, 5),
     ("state", "zxid"),
     [("clean", 0xF0), ("clean", 0x1E0), ("clean", 0x2A0), ("crashed", 0x35D), ("crashed", 0x4B4), ("crashed", 0x500)],
 )

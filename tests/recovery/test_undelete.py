@@ -383,7 +383,7 @@ def test_by_what_entries_say(cli: Cli, tmp_path: Path) -> None:
     assert [messages_of(cli, store, name) for name in (DOOMED, f"{TRIMMED}-restored")] == expected
 
 
-@deep_but_for((1,), "words", [(), ("--copy",)])
+@pytest.mark.parametrize("words", [(), ("--copy",)])
 def test_a_plan_is_applied_as_it_was_shown(cli: Cli, tmp_path: Path, words: tuple[str, ...]) -> None:
     store, file = copied(CLUSTER, "crashed", tmp_path), tmp_path / "undelete.plan"
     assert cli("--store", store, "topics", "undelete", DOOMED, *words, "--plan", file).exit_code == 0

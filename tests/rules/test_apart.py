@@ -156,7 +156,7 @@ def test_the_pulsar_with_bookkeepers_metadata_does_not_give_up_ledgers_of_the_on
     assert not [row for row in found if row["code"].startswith("leaked")]
 
 
-@deep_but_for((1,), "has_layout", [False, True], ids=["no BookKeeper", "a BookKeeper of its own"])
+@pytest.mark.parametrize("has_layout", [False, True], ids=["no BookKeeper", "a BookKeeper of its own"])
 def test_the_pulsar_without_gives_up_no_ledger_of_its_own(
     has_layout: bool,
     disks: Path,  # noqa: F811

@@ -237,7 +237,7 @@ def test_an_import_of_an_earlier_moment_tells_it_too(cli: Cli, tmp_path: Path) -
     assert "it is older than the bookies" in done.stderr
 
 
-@deep_but_for((0,), "given", [True, False])
+@pytest.mark.parametrize("given", [True, False])
 def test_ledgers_made_while_an_ensemble_is_read_do_not_make_it_older(given: bool, cli: Cli, tmp_path: Path) -> None:
     """Its counter is read again behind the bookies: what it gave meanwhile was made meanwhile, and only that."""
     nodes = nodes_of(copied("small", "clean", tmp_path))
