@@ -73,7 +73,7 @@ def test_a_bit_flipped_in_our_rows(database: str, tmp_path: Path, cli: Cli, dama
 
 @pytest.mark.parametrize("database", ["tree", "logs", "entries", "times", "owners", "changes", "damage"])
 @deep_but_for(
-    (0, 1, 4),
+    (0, 1, 2, 4),
     ("key", "row"),
     [(None, b""), (None, b"[]"), (None, b"\xff" * 40), (b"x", bytes(100)), (b"/\xff\xfe", bytes(100))],
     ids=str,

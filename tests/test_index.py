@@ -141,7 +141,7 @@ def store(tmp_path: Path, damages_stores: None) -> Iterator[Store]:
         yield opened
 
 
-@deep_but_for((0, 1, 2, 3), "seed", SEEDS)
+@deep_but_for((0, 1, 2, 8), "seed", SEEDS)
 def test_places_and_time_rows(store: Store, seed: int) -> None:
     world = _world(seed)
     _index(store, world, seed)
