@@ -334,8 +334,15 @@ def test_time_rows_are_read_by_hand(count: int, columns: int) -> None:
 
 def test_payloads_of_some_entries_of_a_block() -> None:
     source = random.Random(0)
-    for entries, first_slot in ((1024, 0), (300, 0), (5, 9)):
-        sizes = [source.choice((20, 90, 200)) for _ in range(entries)]  # 20: less than what goes before a payload
+    some = 20, 90, 200  # 20: less than what goes before a payload
+    for entries, first_slot, possible in (
+        (1024, 0, some),
+        (300, 0, some),
+        (5, 9, some),
+        (1024, 0, (20,)),
+        (9, 1, (90,)),
+    ):
+        sizes = [source.choice(possible) for _ in range(entries)]
         payload = sum(max(size - 36, 0) for size in sizes)
         value = blocks.BLOCK_HEADER.pack(entries, 0, 1, entries, payload, 0, 0, 0, 0, 0, 0, 0, 4, 0, first_slot)
         found = Block(block_key(7, 4), value + b"".join(one.to_bytes(4, "little") for one in [0] * entries + sizes))

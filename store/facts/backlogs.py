@@ -308,14 +308,18 @@ def read_contents(reader: EntryReader, topic: Topic, intervals: Intervals, now_m
     scan = EntryScan(
         reader, (part for start, end in spans for part in iter_ledger_parts(topic, start, end)), heads=True
     )
-    edges = np.fromiter(chain.from_iterable(intervals), np.int64) if whole else None
+    asked = None
+    if isinstance(intervals, RankBits) and whole:
+        start, end = spans[0]
+        asked = np.zeros(end - start, np.bool_)
+        asked[np.frombuffer(intervals.bits.to_array(), np.uint32) - start] = True
     ids, ranks, chunks = np.array(topic.ids), np.array(topic.ranks), _chunks_of(reader, topic)
     entries = messages = markers = parts = delayed = waiting = 0
     times: list[int] = []
     for batch in scan.batches():
-        if edges is not None:
+        if asked is not None:
             places = ranks[np.searchsorted(ids, batch.ledger_ids)] + batch.entry_ids
-            batch = batch.take(np.searchsorted(edges, places, "right") % 2 == 1)
+            batch = batch.take(asked[places - start])
         entries += len(batch.rows)
         messages += int(np.maximum(batch.rows["messages"], 0).sum(dtype=np.int64))
         markers += int(batch.are_markers.sum())
