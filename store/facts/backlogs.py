@@ -317,19 +317,19 @@ def read_contents(reader: EntryReader, topic: Topic, intervals: Intervals, now_m
     entries = messages = markers = parts = delayed = waiting = 0
     times: list[int] = []
     for batch in scan.batches():
+        chosen = np.ones(len(batch), np.bool_)
         if asked is not None:
-            places = ranks[np.searchsorted(ids, batch.ledger_ids)] + batch.entry_ids
-            batch = batch.take(asked[places - start])
-        entries += len(batch.rows)
-        messages += int(np.maximum(batch.rows["messages"], 0).sum(dtype=np.int64))
-        markers += int(batch.are_markers.sum())
-        due_ms = batch.rows["deliver_at_ms"]
-        delayed += int((due_ms > 0).sum())
+            chosen = asked[ranks[np.searchsorted(ids, batch.ledger_ids)] + batch.entry_ids - start]
+        entries += int(np.count_nonzero(chosen))
+        messages += int(np.maximum(batch.rows["messages"], 0).sum(dtype=np.int64, where=chosen))
+        markers += int(np.count_nonzero(batch.are_markers & chosen))
+        due_ms = batch.rows["deliver_at_ms"][chosen & (batch.rows["deliver_at_ms"] > 0)]
+        delayed += len(due_ms)
         due_ms = due_ms[due_ms > now_ms]
         if len(due_ms):
             waiting += len(due_ms)
             times += [int(due_ms.min()), int(due_ms.max())]
-        for index in np.flatnonzero(batch.are_chunks).tolist():
+        for index in np.flatnonzero(batch.are_chunks & chosen).tolist():
             position = Position(int(batch.ledger_ids[index]), int(batch.entry_ids[index]))
             chunk = chunks.at(topic.rank(position))
             parts += chunk is not None and not chunk.is_last
