@@ -408,7 +408,7 @@ DERIVED_DAMAGE: dict[str, set[str]] = {
 # -- our own rows ---------------------------------------------------------------------------------------------------------
 
 
-@deep_but_for((1, 2), "damage", DERIVED_DAMAGE)
+@pytest.mark.parametrize("damage", DERIVED_DAMAGE)
 def test_damage_of_our_rows_is_found_and_healed(
     damage: str, tmp_path: Path, cli: Cli, whole_cli: Cli, damages_stores: None
 ) -> None:

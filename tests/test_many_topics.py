@@ -51,7 +51,7 @@ def test_processes_make_the_same_table(options: tuple[str, ...], cli: Cli, monke
     assert len(packed) > 3
 
 
-@deep_but_for((0,), "seed", range(2))
+@pytest.mark.parametrize("seed", range(2))
 def test_processes_tell_the_same_of_damaged_rows(
     seed: int, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

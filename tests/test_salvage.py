@@ -433,7 +433,7 @@ _POISONS = {
 }
 
 
-@deep_but_for((0, 2), "poison", _POISONS.values(), ids=_POISONS)
+@pytest.mark.parametrize("poison", _POISONS.values(), ids=_POISONS)
 def test_a_poisoned_journal_is_cut_and_what_stood_behind_is_kept(
     bookie: Path, salvage: Callable[..., Any], poison: bytes
 ) -> None:

@@ -112,7 +112,19 @@ def test_what_annotations_name_is_found() -> None:
     assert found == {"Finding", "Why", "Plan", "Usage"}
 
 
-_OF_ANY = {"answers", "as_json", "decoded", "documents", "policies", "policy", "report", "reports", "rows", "to_json"}
+_OF_ANY = {
+    "answers",
+    "as_json",
+    "decoded",
+    "documents",
+    "iter_documents",
+    "policies",
+    "policy",
+    "report",
+    "reports",
+    "rows",
+    "to_json",
+}
 """Rows of columns that callers name, JSON, and what has any key that a broker or an older version stored."""
 
 

@@ -356,7 +356,7 @@ def read(cli: Cli, store: Path, *words: str) -> tuple[int, str]:
     return result.exit_code, result.stdout
 
 
-@deep_but_for((1, 2, 3, 6, 9, 10), "words", PARTS, ids=" ".join)
+@deep_but_for((1, 2, 3, 6, 7, 8, 9, 10, 11), "words", PARTS, ids=" ".join)
 def test_columns_are_the_messages_read_one_by_one(words: tuple[str, ...], cli: Cli, request: Any) -> None:
     """``nometa`` has no times of a broker: it is read whole, and by each clock that would take them; ``shapes`` has every schema."""
     stores = [imported("small", "clean")]
