@@ -8,6 +8,7 @@ usual. The nodes of a plain topic say all there is, to who looks for something t
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -24,10 +25,10 @@ from pulsar_admin.store.errors import IndexCorrupt
 from pulsar_admin.store.facts.processes import MANY_NODES
 from pulsar_admin.store.model.coverage import find_lone_bookie
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR
-from pulsar_admin.store.model.ledgers import LoneLedgers
+from pulsar_admin.store.model.ledgers import LoneLedgers, find_ledger_of_key, iter_ledger_ids
 from pulsar_admin.store.model.nodes import unknown_in
 from pulsar_admin.store.model.references import NAMING_PREFIXES, References
-from pulsar_admin.store.names import INT_MAX
+from pulsar_admin.store.names import INT_MAX, LEDGERS
 from pulsar_admin.store.wording import counted, listed
 
 _NODE = re.compile(
@@ -38,6 +39,7 @@ _KEY_MAX_BYTES = 400
 _KEPT_KEYS = 100_000
 _ENCODING = frozenset("/%+")
 """Letters that say that a name is encoded, or that its key is of something below."""
+_LEDGERS = f"{LEDGERS}/".encode()
 _COMPACTION = b"/" + COMPACTION_CURSOR.encode()
 _NAMING = tuple(prefix.encode() for prefix in NAMING_PREFIXES)
 
@@ -77,8 +79,8 @@ def find_usual(key: bytes, row: bytes) -> Usual | None:
 def iter_unusual(txn: Txn) -> Iterator[tuple[bytes, bytes]]:
     """Yield (key, row) of the nodes of the tree that are not usual, in order.
 
-    A snapshot keeps which these are, if they are not many, what all nodes name, for ``find_references``, what the metadata of
-    ledgers says, for ``store.model.coverage.read_shortfalls``, and plain topics where other processes would not look at these.
+    A snapshot keeps which these are, if they are not many, what all nodes name, for ``find_references``, which ledgers there are, what
+    their metadata says, for ``store.model.coverage.read_shortfalls``, and plain topics where other processes would not look at these.
     """
     kept: list[bytes] | None = txn.memo.get(iter_unusual)
     if kept is not None:
@@ -87,7 +89,7 @@ def iter_unusual(txn: Txn) -> Iterator[tuple[bytes, bytes]]:
             if row is not None:
                 yield key, row
         return
-    found, altered = list[bytes](), list[bytes]()
+    found, altered, ledger_ids = list[bytes](), list[bytes](), array("q")
     references: References | None = References()
     lone_bookie = ""
     with suppress(IndexCorrupt):  # the rules of the catalogue tell
@@ -99,6 +101,7 @@ def iter_unusual(txn: Txn) -> Iterator[tuple[bytes, bytes]]:
         for key, row in txn.items("tree"):
             usual = find_usual(key, row)
             if usual is not None and isinstance(usual.said, UsualLedger):
+                ledger_ids.append(usual.ledger_id)
                 if usual.said.lone is not None:
                     lone.add(usual.ledger_id, usual.said.lone)
                 continue
@@ -107,6 +110,12 @@ def iter_unusual(txn: Txn) -> Iterator[tuple[bytes, bytes]]:
             if keeps_topics and key.startswith(_TOPICS):
                 topics.add(key.decode(errors="replace"), usual)
             if usual is None:
+                try:
+                    ledger_id = find_ledger_of_key(txn, key) if key.startswith(_LEDGERS) else None
+                except IndexCorrupt:
+                    altered.append(key)  # who lists ledgers is told
+                else:
+                    ledger_ids.extend(() if ledger_id is None else (ledger_id,))
                 if len(found) <= _KEPT_KEYS:
                     found.append(key)
                 yield key, row
@@ -114,6 +123,7 @@ def iter_unusual(txn: Txn) -> Iterator[tuple[bytes, bytes]]:
         txn.memo[iter_unusual] = found
     if txn.is_snapshot and not altered:
         txn.memo[LoneLedgers] = lone
+        txn.memo[iter_ledger_ids] = ledger_ids
         if references is not None:
             txn.memo[References] = references
     if keeps_topics and not altered:

@@ -6,7 +6,8 @@ import re
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
+from itertools import islice
+from operator import gt
 from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
@@ -382,7 +383,7 @@ def iter_ledger_ids(txn: Txn) -> Iterator[int]:
     found, altered = array("q"), list[bytes]()
     with txn.noting_altered(altered):
         for key in txn.keys("tree", b"/ledgers/"):
-            ledger_id = _ledger_of_tree_key(txn, key)
+            ledger_id = find_ledger_of_key(txn, key)
             if ledger_id is not None:
                 found.append(ledger_id)
                 yield ledger_id
@@ -390,7 +391,8 @@ def iter_ledger_ids(txn: Txn) -> Iterator[int]:
         txn.memo[iter_ledger_ids] = found
 
 
-def _ledger_of_tree_key(txn: Txn, key: bytes) -> int | None:
+def find_ledger_of_key(txn: Txn, key: bytes) -> int | None:
+    """Return the id of the ledger whose node has a key of the tree, None for that of another node; raises IndexCorrupt."""
     usual = re.fullmatch(_USUAL_KEY, key)
     if usual is not None:
         return int(b"".join(usual.groups()))
@@ -431,7 +433,7 @@ def sorted_ledger_ids(txn: Txn) -> array[int]:
     if kept is not None:
         return kept
     found = array("q", iter_ledger_ids(txn))
-    if any(before > after for before, after in pairwise(found)):
+    if any(map(gt, found, islice(found, 1, None))):
         found = array("q", sorted(found))
     if iter_ledger_ids in txn.memo:  # they are those of a snapshot, and whole
         txn.memo[sorted_ledger_ids] = found

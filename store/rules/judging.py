@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import groupby
@@ -12,6 +13,7 @@ from pulsar_admin.store.facts.cluster import ClusterFacts, UnreadableTopic
 from pulsar_admin.store.facts.deep import DeepFacts
 from pulsar_admin.store.facts.quiet import FoundQuiet, QuietTopics
 from pulsar_admin.store.facts.topics import ReadBudget, TopicFacts
+from pulsar_admin.store.facts.values import iter_unusual
 from pulsar_admin.store.names import EVENTS, PERSISTENT, SEGMENT, TopicName
 from pulsar_admin.store.rules.backlogs import BACKLOGS_LEFT_OUT
 from pulsar_admin.store.rules.copies import LEDGERS_DELETED, LEDGERS_GONE, LEDGERS_UNREFERENCED
@@ -78,6 +80,7 @@ def judge_store(
 def _judge_data(
     facts: ClusterFacts, now_ms: int | None, budget: ReadBudget, visit: Callable[[], None], beside: Beside
 ) -> Iterator[Finding]:
+    deque(iter_unusual(facts.reader.txn), 0)  # what it keeps, several rules ask for
     for rule in RULES:
         yield from to_the_end(rule.judge(facts), f"rule {rule.code}")
     quiet = beside.quiet if beside.is_used else QuietTopics(facts.reader.txn, now_ms)
