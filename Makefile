@@ -92,6 +92,8 @@ test-spark: setup
 
 test-deep: setup
 	$(BIN)/python -m pytest -m deep
+	$(BIN)/python -m pytest -p tests.doctor.agreeing_everywhere tests/cures tests/doctor tests/nacks tests/rules tests/test_check.py \
+		tests/test_copies.py tests/test_scalable.py tests/test_starts.py
 
 fuzz: setup
 	-$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuzz]'

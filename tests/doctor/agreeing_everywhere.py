@@ -7,6 +7,7 @@ A test fails whose store has screens that contradict each other.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Generator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from pulsar_admin import open_store
 from pulsar_admin.store.db.file import DATA_FILE
 from pulsar_admin.store.errors import StoreError
 from tests.agreeing import check_agreement
+from tests.stores import NOW_MS
 
 _agreed: set[str] = set()
 
@@ -23,11 +25,13 @@ _agreed: set[str] = set()
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Function) -> Generator[None, object, object]:
     result = yield
-    where = item.funcargs.get("tmp_path")
-    for file in sorted(where.rglob(f"meta/{DATA_FILE}")) if isinstance(where, Path) else ():
+    if isinstance(patches := item.funcargs.get("monkeypatch"), pytest.MonkeyPatch):
+        patches.undo()
+    places = {place for place in item.funcargs.values() if isinstance(place, Path) and place.is_dir()}
+    for file in sorted({file for place in places for file in place.rglob(f"meta/{DATA_FILE}")}):
         path = file.parent.parent
         try:
-            with open_store(path) as store:
+            with warnings.catch_warnings(action="ignore"), open_store(path, now=NOW_MS) as store:
                 codes = {one.code for one in store.doctor(each=1)}
         except StoreError:  # no screen shows anything of it
             continue
