@@ -405,7 +405,7 @@ def read_coverage(txn: Txn, ledger: Ledger, last_entry_id: int | None = None) ->
     ensemble = {*ensemble_bookies(ledger.metadata)}
     if not has_copies(txn) and not disks.own and len(ensemble) == 1 and {*disks.by_file.values()} == ensemble:
         return _count_alone(txn, ledger, ledger.metadata, last)
-    damaged = _read_damaged(txn).get(ledger.ledger_id, ())
+    damaged = read_damaged(txn).get(ledger.ledger_id, ())
     is_plain = has_copies(txn) and not damaged and not has_unserved(txn, ledger.ledger_id)
     bitmaps = _read_bitmaps(txn, ledger.ledger_id, disks) if is_plain else None
     if bitmaps is not None and disks.imported.issuperset(ensemble_bookies(ledger.metadata)):
@@ -459,7 +459,7 @@ def _count_alone(txn: Txn, ledger: Ledger, metadata: LedgerMetadata, last: int) 
     (bookie,) = ensemble_bookies(metadata)
     gaps = [pair for pair in missing_ranges(txn, ledger) if pair[0] <= last]
     missing = sum(min(end, last) - start + 1 for start, end in gaps)
-    rows = _read_damaged(txn).get(ledger.ledger_id, ())
+    rows = read_damaged(txn).get(ledger.ledger_id, ())
     bad = {entry for whose, entry, differs in rows if whose == bookie and not differs}
     damaged = sum(any(start <= entry <= min(end, last) for start, end in gaps) for entry in bad)
     outside = sum(entries.rank(last) for _, entries in iter_unserved(txn, ledger.ledger_id)) if last >= 0 else 0
@@ -790,16 +790,16 @@ def _read_bitmaps(txn: Txn, ledger_id: int, disks: Disks) -> dict[str, BitMap64]
     return found
 
 
-def _read_damaged(txn: Txn) -> dict[int, list[tuple[str, int, bool]]]:
+def read_damaged(txn: Txn) -> dict[int, list[tuple[str, int, bool]]]:
     """Return ledger → (bookie, entry, whether it only differs from another copy) of the records that are not as they should be."""
-    if _read_damaged not in txn.memo:
+    if read_damaged not in txn.memo:
         disks, found = read_disks(txn), dict[int, list[tuple[str, int, bool]]]()
         for damage in iter_damage(txn):
             if damage.ledger_id >= 0 and damage.file_id in disks.by_file:
                 row = (disks.by_file[damage.file_id], damage.entry_id, damage.reason.startswith(DIFFERS))
                 found.setdefault(damage.ledger_id, []).append(row)
-        txn.memo[_read_damaged] = found
-    damaged: dict[int, list[tuple[str, int, bool]]] = txn.memo[_read_damaged]
+        txn.memo[read_damaged] = found
+    damaged: dict[int, list[tuple[str, int, bool]]] = txn.memo[read_damaged]
     return damaged
 
 
@@ -836,7 +836,7 @@ def read_open_end(txn: Txn, ledger: Ledger) -> OpenEnd | None:
     if held is None:
         return OpenEnd(confirmed, confirmed, ledger.last_entry_id, "unknown")
     claims: dict[str, set[int]] = {}
-    for bookie, entry_id, _ in _read_damaged(txn).get(ledger.ledger_id, ()):
+    for bookie, entry_id, _ in read_damaged(txn).get(ledger.ledger_id, ()):
         claims.setdefault(bookie, set()).add(entry_id)
     served = read_served(txn, ledger.ledger_id, disks, held)
     found = {bookie: set(entries[entries > confirmed].tolist()) for bookie, entries in served.items()}
@@ -892,7 +892,7 @@ def gone_quorum(metadata: LedgerMetadata, gone: Collection[str]) -> tuple[str, .
 def is_final(txn: Txn, ledger_id: int) -> bool:
     """Whether a ledger is whole, as far as is known, and ``read_open_end`` has it closed, or closed after its last entry for certain."""
     try:
-        return find_whole(txn, ledger_id) is not None and ledger_id not in _read_damaged(txn)
+        return find_whole(txn, ledger_id) is not None and ledger_id not in read_damaged(txn)
     except StoreError:
         return False
 
@@ -925,7 +925,7 @@ def read_shortfalls(txn: Txn) -> Shortfalls:
         all_whole, bookie = WholeLedgers(), find_lone_bookie(txn)
         times, damaged = _TimeRows(txn), None
         with suppress(StoreError):
-            damaged = _read_damaged(txn)
+            damaged = read_damaged(txn)
         for ledger_id, lone in _iter_lone(txn):
             if (
                 lone is not None

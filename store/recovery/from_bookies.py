@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -86,13 +88,14 @@ from pulsar_admin.store.wording import counted, listed, plural
 _OWN_CURSORS = {TRANSACTIONS: LOG_CURSOR, PENDING_ACKS: PENDING_ACK_CURSOR}
 _EMPTY_NODES = ("available", "available/readonly", "cookies")
 _ID_DIGITS = 19
+_PROPOSED = re.compile(r"recovered-\d+")
 _BUILT_IN = (NamespaceName("public", "default"), NamespaceName("pulsar", "system"))
 
 
 class NamedLedgers(Struct, frozen=True):
     """The evidence of ledgers, and the names that it and the operator give them."""
 
-    evidence: Mapping[int, LedgerEvidence]
+    evidence: dict[int, LedgerEvidence]
     chains: Chains
     names: Mapping[LedgerGroup, GroupName]
     given: GivenNames
@@ -144,7 +147,10 @@ def _without(chains: Chains, left_apart: Container[int]) -> Chains:
 
 
 def plan_from_bookies(sources: from_ledgers.Sources, named: NamedLedgers) -> Plan:
-    """Plan all metadata of a cluster again; raises Refused, Unsupported."""
+    """Plan all metadata of a cluster again; raises Refused, Unsupported, InvalidValue.
+
+    The evidence of ``named`` is forgotten on the way: beside that of millions of ledgers their plan would have no room.
+    """
     txn = sources.reader.txn
     cluster = sources.cluster or likely_cluster(named.evidence.values())
     if not cluster:
@@ -157,6 +163,7 @@ def plan_from_bookies(sources: from_ledgers.Sources, named: NamedLedgers) -> Pla
     claims = work.claims()
     work.close_ledgers(claims)
     del claims
+    named.evidence.clear()
     plan = from_ledgers.plan_from_ledgers(sources, work.survey, work.steps, work.shown)
     cluster_nodes = {tree_key(path): (path, value) for path, value in _cluster_nodes(txn, cluster, work)}
     for key in [step.key for step in work.steps if step.key in cluster_nodes]:
@@ -204,8 +211,15 @@ class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
             if group.kind == TRANSACTIONS:
                 most = {most for ledger in group.ledger_ids for most, _ in self.named.evidence[ledger].txns}
                 self.coordinators = max(self.coordinators, *(one + 1 for one in most))
+            cursors = self.survey.cursors.setdefault(name, {})
             for subscription, ledgers in _subscriptions(self.sources.reader, self.named, group):
-                self.survey.cursors.setdefault(name, {})[subscription] = ledgers
+                if subscription in cursors:
+                    raise InvalidValue(
+                        f"the file of names calls two subscriptions of {name} {subscription!r}: those of ledgers"
+                        f" {cursors[subscription][-1]} and {ledgers[-1]}",
+                        hint="each stands at its own position: give each row of a topic's subscriptions a name of its own",
+                    )
+                cursors[subscription] = ledgers
                 claims |= dict.fromkeys(ledgers, partial(cursor_claims, name, subscription))
             for ledger in [one for one in group.beside if self.named.evidence[one].kind == COMPACTED][-1:]:
                 # The horizon of a compacted ledger is at least the last entry that it holds.
@@ -330,9 +344,14 @@ def _subscriptions(reader: EntryReader, named: NamedLedgers, group: LedgerGroup)
         return
     newest = own[-1:] if own and own[-1].last.properties[COMPACTED_LEDGER] in named.evidence else []
     yield from ((COMPACTION_CURSOR, [one.ledger_id]) for one in newest)
-    for number, chain in enumerate(chains, 1):
-        given = [named.given.subscriptions[one] for one in chain if one in named.given.subscriptions]
-        yield given[-1] if given else f"recovered-{number}", chain
+    given = named.given.subscriptions
+    names = [next((given[one] for one in reversed(chain) if one in given), "") for chain in chains]
+    for number, chain in enumerate(chains):
+        # Two topics that are one now have proposals of one name.
+        if not names[number] or (_PROPOSED.fullmatch(names[number]) and names[number] in names[:number]):
+            proposals = (f"recovered-{one}" for one in count(number + 1))
+            names[number] = next(one for one in proposals if one not in names)
+        yield names[number], chain
 
 
 def _cursor_chains(ledgers: Sequence[_CursorLedger]) -> Iterator[list[int]]:

@@ -160,11 +160,13 @@ def plan_renaming(sources: Sources, names: Path, *, probable: bool = False) -> P
     txn = sources.reader.txn
     before: dict[bytes, bytes | None] = {}
     made: dict[bytes, bytes | None] = {}
-    for change in _standing_changes(txn):
+    changes, last = _standing_changes(txn), 0
+    for change in changes:
         if change.command == RECOVER.command and change.reports and _level_of(change) == "C":
             for step in change.steps:
                 before.setdefault(step.key, step.before)
                 made[step.key] = step.after
+            last = change.change
     if not made:
         raise Refused(
             "this store has no recovery of bookies alone, whose topics could get other names",
@@ -175,6 +177,14 @@ def plan_renaming(sources: Sources, names: Path, *, probable: bool = False) -> P
         raise Refused(
             f"{counted(len(changed), 'node')} of the recovery changed since, the first is {changed[0].decode(errors='replace')}",
             hint="undo these changes first: pulsar-admin store log",
+        )
+    exported = [change for change in changes if change.change > last and change.command.startswith("store export ")]
+    if exported:
+        raise Refused(
+            f"what the recovery made was exported since, by change {exported[-1].change} ({exported[-1].command}): a cluster that runs"
+            " on it has the earlier names",
+            hint="names are given before the export; a new store of the bookies alone can be recovered with --names FILE",
+            change=exported[-1].change,
         )
     is_there = names.exists()
     reader = sources.reader.seeing(txn.with_rows("tree", before))
@@ -187,7 +197,10 @@ def plan_renaming(sources: Sources, names: Path, *, probable: bool = False) -> P
         if _value(key, value := made.get(key)) != _value(key, after.get(key, before.get(key)))
     )
     # A file just written has proposals: no name that was given before goes for them.
-    return replace(plan, txn_id=txn.id, steps=tuple(steps) if is_there else ())
+    renamed = tuple(steps) if is_there else ()
+    return replace(
+        plan, txn_id=txn.id, steps=renamed, warnings=(*plan.warnings, _EXPORTED) if renamed else plan.warnings
+    )
 
 
 def _standing_changes(txn: Txn) -> list[Change]:
@@ -245,9 +258,10 @@ def _from_bookies(sources: Sources, names: Path | None, *, probable: bool) -> Pl
     is_there = names is not None and names.exists()
     given = read_names(names) if names is not None and is_there else GivenNames({}, {})
     named = find_ledgers(sources.reader, given, sources.cluster or "", probable=probable)
+    rows = [*name_rows(sources.reader, named)] if names is not None and not is_there else []
     plan = plan_from_bookies(sources, named)
     if names is not None and not is_there:
-        write_names(names, name_rows(sources.reader, named))
+        write_names(names, rows)
     return plan
 
 
@@ -290,7 +304,7 @@ def _left_out(condition: MetadataCondition, survey: LedgerSurvey, level: str | N
             f"not rebuilt at level B: the policies of {counted(len(bare), 'namespace')}: {_named(bare)}. To restore "
             "them: pulsar-admin store recover --level A"
         )
-    if condition.unsure:
+    if condition.unsure and level in (None, "A"):  # the other levels look at them
         yield (
             f"{counted(condition.unsure, 'ledger')} of bookies have ids above all that the metadata lists, and it does not say which ids"
             " it gave: they were deleted, or it is older than the bookies. Then: --level B"
@@ -366,6 +380,7 @@ _METADATA = "the metadata"
 _BY_KEY = (("ledgers", "topics"), ("partitions", "partitionedTopics"), ("schemaVersions", "schemas"))
 _KINDS = ("topics", "partitionedTopics", "subscriptions", "schemas", "namespaces", "others")
 _SUMS = ("lostAndFound", "entries", "missing", "leftApart")
+_EXPORTED = "a snapshot that was exported before this has the earlier names: make it again, no store knows of those that were written"
 _AGAIN = "{} of entries are younger than any that is listed: run the same command again after this one, for level B"
 NEXT = (
     "look at it with: pulsar-admin store check; then give it to ZooKeeper, which must not run: pulsar-admin store export"

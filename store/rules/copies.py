@@ -21,6 +21,7 @@ from pulsar_admin.store.model.coverage import (
     ensemble_bookies,
     is_final,
     read_confirmed,
+    read_damaged,
     read_disks,
     read_open_end,
     read_shortfalls,
@@ -296,10 +297,12 @@ def _check_ledger(txn: Txn, ledger: Ledger) -> Iterator[Finding]:
         )
     if end is not None and ledger.metadata is not None and end.verdict == "final" and end.bookies:
         next_id, absent = end.last_entry_id + 1, listed(end.bookies)
-        lacking = read_disks(txn).imported.intersection(write_set(ledger.metadata, next_id))
+        bad = {bookie for bookie, entry_id, _ in read_damaged(txn).get(ledger.ledger_id, ()) if entry_id == next_id}
+        lacking = read_disks(txn).imported.intersection(write_set(ledger.metadata, next_id)) - bad
+        damaged = f" ({listed(sorted(bad))} {plural(len(bad), 'has', 'have')} a damaged record of it)" if bad else ""
         yield RECOVERY_DROPS.at(
             where,
-            f"it was never closed, and {listed(sorted(lacking))} {plural(len(lacking), 'lacks', 'lack')} entry {next_id}, but"
+            f"it was never closed, and {listed(sorted(lacking))} {plural(len(lacking), 'lacks', 'lack')} entry {next_id}{damaged}, but"
             f" {counted(end.entries_beyond, 'entry')} after it {plural(end.entries_beyond, 'is', 'are')} here: a recovery may close it"
             f" after entry {end.last_entry_id}, also where {absent}, not imported, has entry {next_id}",
             f"see: pulsar-admin ledgers info {ledger.ledger_id}",

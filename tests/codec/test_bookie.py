@@ -29,6 +29,13 @@ def test_cookie_versions() -> None:
         assert codec.encode_cookie(codec.decode_cookie(data, "VERSION")) == data
 
 
+def test_an_empty_cookie_is_called_empty() -> None:
+    with pytest.raises(
+        MetadataCorrupt, match="VERSION: first line of a cookie: expected a layout version, found an empty file"
+    ):
+        codec.decode_cookie(b"", "VERSION")
+
+
 @pytest.mark.parametrize("version", [b"0", b"2", b"6"])
 def test_unknown_cookies_are_unsupported(version: bytes) -> None:
     with pytest.raises(Unsupported):

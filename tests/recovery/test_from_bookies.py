@@ -13,11 +13,13 @@ import pytest
 
 from pulsar_admin.cli import run
 from pulsar_admin.store.codec.ledgermetadata import LedgerState, Segment
+from pulsar_admin.store.db.changes import append_change
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import find_node, iter_nodes
 from pulsar_admin.store.facts.indexes import read_master_keys
 from pulsar_admin.store.model.ledgers import find_metadata, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.model.topics import iter_topics, read_topic
+from pulsar_admin.store.transfer.ensemble_export import COMMAND
 from tests.agreeing import check_agreement
 from tests.conftest import Cli
 from tests.recovery.test_undelete import damage
@@ -54,6 +56,7 @@ def test_every_ledger_comes_back_as_it_was(cli: Cli, bare: Path, tmp_path: Path)
     result = cli("--store", bare, "store", "recover", "--yes", "-o", "json")
     assert result.exit_code == 0, result.stderr
     assert result.json[0]["after"]["level"] == "C"
+    assert not any("Then: --level B" in text for text in result.json[0]["warnings"])  # they are recovered
     with open_store(whole) as right, right.read() as truth, open_store(bare) as made, made.read() as txn:
         for ledger_id in sorted_ledger_ids(truth):
             was, now = find_metadata(truth, ledger_id), find_metadata(txn, ledger_id)
@@ -262,8 +265,21 @@ def test_names_of_the_operator(cli: Cli, bare: Path, tmp_path: Path) -> None:
     assert cli("--store", later, "store", "recover", "--rename", tmp_path / "mistyped.csv", "--yes").exit_code == 0
     assert values_of(later) == named
     assert cli("--store", later, "store", "check").exit_code == cli("--store", bare, "store", "check").exit_code
-    assert cli("--store", later, "store", "recover", "--rename", proposed, "--yes").exit_code == 0
+    back = cli("--store", later, "store", "recover", "--rename", proposed, "--yes")
+    assert "a snapshot that was exported before this has the earlier names" in back.stdout
     assert values_of(later) == nameless
+    joined = tmp_path / "joined.csv"
+    text, topic = proposed.read_text(), "persistent://public/default/joined"
+    for ledger_id in (8, 9):
+        text = text.replace(f"persistent://lost-and-found/ledgers/from-{ledger_id},", f"{topic},")
+    joined.write_text(text)
+    # Both topics have proposals of one name, which is no reason to refuse them as one topic.
+    assert cli("--store", later, "store", "recover", "--rename", joined, "--yes").exit_code == 0
+    with open_store(later, writable=True) as opened:
+        opened.write(lambda txn: append_change(txn, 0, COMMAND, ({"target": "zk1:2181"},)))
+    exported = cli("--store", later, "store", "recover", "--rename", names, "--yes")
+    assert exported.exit_code == 3
+    assert "was exported since, by change" in exported.stderr
     assert cli("--store", later, "namespaces", "delete", "lost-and-found/ledgers", "--force", "--yes").exit_code == 0
     changed = cli("--store", later, "store", "recover", "--rename", names, "--yes")
     assert changed.exit_code == 3
@@ -297,6 +313,10 @@ def test_master_keys_are_those_of_no_password(bare: Path) -> None:
         (
             "kind,ledger,name\ntopic,8,persistent://a/b/c\ntopic,8,persistent://a/b/d\n",
             "line 3: ledger 8 has the name 'persistent://a/b/c' in a line before",
+        ),
+        (
+            "kind,ledger,name\nsubscription,101,a\nsubscription,104,a\n",
+            "calls two subscriptions of persistent://lost-and-found/ledgers/from-8 'a': those of ledgers 101 and 104",
         ),
         ("\xff", "is not CSV in UTF-8"),
     ],
