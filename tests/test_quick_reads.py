@@ -24,12 +24,13 @@ from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import decode_node
 from pulsar_admin.store.doctor.diagnosing import diagnose
 from pulsar_admin.store.errors import IndexCorrupt, MetadataCorrupt, StoreError
-from pulsar_admin.store.facts.values import find_usual, iter_unusual
+from pulsar_admin.store.facts import values
+from pulsar_admin.store.facts.values import find_usual, iter_unusual, look_at_nodes, parts_of_nodes
 from pulsar_admin.store.model.coverage import look_at_ledgers_one_by_one, read_open_end, read_shortfalls
 from pulsar_admin.store.model.cursors import iter_cursor_names, read_cursor, read_each_cursor
-from pulsar_admin.store.model.ledgers import find_ledger, find_whole, iter_ledger_ids, missing_ranges
+from pulsar_admin.store.model.ledgers import LoneLedgers, find_ledger, find_whole, iter_ledger_ids, missing_ranges
 from pulsar_admin.store.model.nodes import decode_structure, unknown_in
-from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.references import References, find_references
 from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import topic_of_path
@@ -180,6 +181,24 @@ def test_references_of_a_pass_over_all_nodes_are_those_of_each(state: str) -> No
         assert sum(1 for _ in iter_unusual(txn)) < txn.count("tree") // 2
         assert References in txn.memo
         assert list(find_references(store, txn).rows()) == expected
+
+
+def test_a_pass_in_parts_keeps_what_one_over_all_nodes_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    def kept(reader: EntryReader) -> tuple[object, ...]:
+        memo = reader.txn.memo
+        return memo[iter_unusual], list(memo[iter_ledger_ids]), list(memo[LoneLedgers]), list(memo[References].rows())
+
+    with open_store(imported("small", "clean")) as store:
+        with open_reader(store) as reader:
+            list(iter_unusual(reader.txn))
+            expected = kept(reader)
+        monkeypatch.setattr(values, "others_that_pay", lambda txn, most: most)
+        monkeypatch.setattr(values, "parts_of_nodes", lambda txn: parts_of_nodes(txn, 7))
+        with open_reader(store) as reader:
+            assert len(parts_of_nodes(reader.txn, 7)) > 3
+            look_at_nodes(reader, 1)
+            assert kept(reader) == expected
+    assert all(expected)
 
 
 def test_rules_that_need_a_fact_hold_nowhere_without_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from array import array
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -20,14 +22,16 @@ from pulsar_admin.store.codec.ledgermetadata import UsualLedger, find_usual_ledg
 from pulsar_admin.store.codec.managedledger import PlainLedger, UsualLedgers, find_plain_ledgers, find_usual_ledgers
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.owners import OwnerKind
-from pulsar_admin.store.db.tree import decode_node, plain_value, tree_key
+from pulsar_admin.store.db.tree import decode_node, iter_children, plain_value, tree_key
 from pulsar_admin.store.errors import IndexCorrupt
-from pulsar_admin.store.facts.processes import MANY_NODES
+from pulsar_admin.store.facts.processes import MANY_NODES, Spread, others_that_pay
 from pulsar_admin.store.model.coverage import find_lone_bookie
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR
 from pulsar_admin.store.model.ledgers import LoneLedgers, find_ledger_of_key, iter_ledger_ids
 from pulsar_admin.store.model.nodes import unknown_in
+from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.references import NAMING_PREFIXES, References
+from pulsar_admin.store.model.topics import iter_topics
 from pulsar_admin.store.names import INT_MAX, LEDGERS
 from pulsar_admin.store.wording import counted, listed
 
@@ -37,6 +41,8 @@ _NODE = re.compile(
 """A topic whose name is encoded as it is, a cursor (group 1), or a ledger (groups 2 to 4)."""
 _KEY_MAX_BYTES = 400
 _KEPT_KEYS = 100_000
+_PART_DIRECTORIES = 5
+"""Of up to 10,000 ledgers each."""
 _ENCODING = frozenset("/%+")
 """Letters that say that a name is encoded, or that its key is of something below."""
 _LEDGERS = f"{LEDGERS}/".encode()
@@ -76,6 +82,70 @@ def find_usual(key: bytes, row: bytes) -> Usual | None:
     return None if ledger is None or ledger_id >= INT_MAX else Usual(ledger, ledger_id)
 
 
+class _Seen:
+    """What a pass over the nodes of a snapshot, or over a part of them, keeps for who asks next."""
+
+    def __init__(self, txn: Txn) -> None:
+        self._unusual, self._altered, self._ledger_ids = list[bytes](), list[bytes](), array("q")
+        self._references: References | None = References()
+        lone_bookie = ""
+        with suppress(IndexCorrupt):  # the rules of the catalogue tell
+            lone_bookie = find_lone_bookie(txn)
+        self._lone = LoneLedgers(lone_bookie)
+        self._topics = _PlainNodesByPath() if txn.is_snapshot and txn.count("tree") < MANY_NODES else None
+
+    def iter_unusual(self, txn: Txn, first: bytes = b"", end: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """Yield (key, row) of the nodes from the key ``first`` to ``end`` (excluded, b"": to the last) that are not usual, in order."""
+        with txn.noting_altered(self._altered):
+            for key, row in txn.items("tree", start=first or None):
+                if end and key >= end:
+                    return
+                usual = find_usual(key, row)
+                if usual is not None and isinstance(usual.said, UsualLedger):
+                    self._ledger_ids.append(usual.ledger_id)
+                    if usual.said.lone is not None:
+                        self._lone.add(usual.ledger_id, usual.said.lone)
+                    continue
+                if self._references is not None and not _note(self._references, key, row, usual):
+                    self._references = None
+                if self._topics is not None and key.startswith(_TOPICS):
+                    self._topics.add(key.decode(errors="replace"), usual)
+                if usual is None:
+                    try:
+                        ledger_id = find_ledger_of_key(txn, key) if key.startswith(_LEDGERS) else None
+                    except IndexCorrupt:
+                        self._altered.append(key)  # who lists ledgers is told
+                    else:
+                        self._ledger_ids.extend(() if ledger_id is None else (ledger_id,))
+                    if len(self._unusual) <= _KEPT_KEYS:
+                        self._unusual.append(key)
+                    yield key, row
+
+    def add(self, later: _Seen) -> None:
+        """Add what was seen of the nodes after these."""
+        self._unusual += later._unusual
+        self._altered += later._altered
+        self._ledger_ids += later._ledger_ids
+        self._lone.extend(later._lone)
+        if self._references is None or later._references is None:
+            self._references = None
+        else:
+            self._references.extend(later._references)
+
+    def keep(self, txn: Txn) -> None:
+        """Keep in a snapshot which nodes are unusual, if these are not many, and of unaltered ones what all say."""
+        if len(self._unusual) <= _KEPT_KEYS:
+            txn.memo[iter_unusual] = self._unusual
+        if self._altered:
+            return
+        txn.memo[LoneLedgers] = self._lone
+        txn.memo[iter_ledger_ids] = self._ledger_ids
+        if self._references is not None:
+            txn.memo[References] = self._references
+        if self._topics is not None:
+            txn.memo[_PlainNodesByPath] = self._topics
+
+
 def iter_unusual(txn: Txn) -> Iterator[tuple[bytes, bytes]]:
     """Yield (key, row) of the nodes of the tree that are not usual, in order.
 
@@ -89,45 +159,47 @@ def iter_unusual(txn: Txn) -> Iterator[tuple[bytes, bytes]]:
             if row is not None:
                 yield key, row
         return
-    found, altered, ledger_ids = list[bytes](), list[bytes](), array("q")
-    references: References | None = References()
-    lone_bookie = ""
-    with suppress(IndexCorrupt):  # the rules of the catalogue tell
-        lone_bookie = find_lone_bookie(txn)
-    lone = LoneLedgers(lone_bookie)
-    topics = _PlainNodesByPath()
-    keeps_topics = txn.is_snapshot and txn.count("tree") < MANY_NODES
-    with txn.noting_altered(altered):
-        for key, row in txn.items("tree"):
-            usual = find_usual(key, row)
-            if usual is not None and isinstance(usual.said, UsualLedger):
-                ledger_ids.append(usual.ledger_id)
-                if usual.said.lone is not None:
-                    lone.add(usual.ledger_id, usual.said.lone)
-                continue
-            if references is not None and not _note(references, key, row, usual):
-                references = None
-            if keeps_topics and key.startswith(_TOPICS):
-                topics.add(key.decode(errors="replace"), usual)
-            if usual is None:
-                try:
-                    ledger_id = find_ledger_of_key(txn, key) if key.startswith(_LEDGERS) else None
-                except IndexCorrupt:
-                    altered.append(key)  # who lists ledgers is told
-                else:
-                    ledger_ids.extend(() if ledger_id is None else (ledger_id,))
-                if len(found) <= _KEPT_KEYS:
-                    found.append(key)
-                yield key, row
-    if txn.is_snapshot and len(found) <= _KEPT_KEYS:
-        txn.memo[iter_unusual] = found
-    if txn.is_snapshot and not altered:
-        txn.memo[LoneLedgers] = lone
-        txn.memo[iter_ledger_ids] = ledger_ids
-        if references is not None:
-            txn.memo[References] = references
-    if keeps_topics and not altered:
-        txn.memo[_PlainNodesByPath] = topics
+    seen = _Seen(txn)
+    yield from seen.iter_unusual(txn)
+    if txn.is_snapshot:
+        seen.keep(txn)
+
+
+class NodesPart(Struct, frozen=True):
+    """The nodes from the key ``first`` to ``end``, excluded; b"": from the first one, to the last one."""
+
+    first: bytes
+    end: bytes
+
+
+def look_at_nodes(reader: EntryReader, processes: int) -> None:
+    """Have the snapshot of ``reader`` keep what ``iter_unusual`` keeps; ``processes`` may be used for many nodes (0: one a core)."""
+    txn = reader.txn
+    others = others_that_pay(txn, processes)
+    if not others:
+        deque(iter_unusual(txn), 0)
+        return
+    seen = _Seen(txn)
+    with Spread(reader, _see_part, parts_of_nodes(txn), others) as parts:
+        for part in parts:
+            seen.add(part)
+    seen.keep(txn)
+
+
+def parts_of_nodes(txn: Txn, topics: int = 20_000) -> list[NodesPart]:
+    """Return all nodes in parts of about a second, cut at each so many ``topics`` and at directories of ledgers."""
+    cuts = {tree_key(name.path) for name in islice(iter_topics(txn), topics, None, topics)}
+    for name in filter(str.isdecimal, iter_children(txn, LEDGERS)):
+        directories = islice(iter_children(txn, f"{LEDGERS}/{name}"), None, None, _PART_DIRECTORIES)
+        cuts.update(tree_key(f"{LEDGERS}/{name}/{one}") for one in directories)
+    return [NodesPart(first, end) for first, end in pairwise([b"", *sorted(cuts), b""])]
+
+
+def _see_part(reader: EntryReader, part: NodesPart) -> _Seen:
+    seen = _Seen(reader.txn)
+    with reader.txn.passing_altered():  # the rules tell of them
+        deque(seen.iter_unusual(reader.txn, part.first, part.end), 0)
+    return seen
 
 
 def _note(references: References, key: bytes, row: bytes, usual: Usual | None) -> bool:

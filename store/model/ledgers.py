@@ -121,6 +121,13 @@ class LoneLedgers:
             self._lengths.append(found.length)
             self._closed.append(found.is_closed)
 
+    def extend(self, later: LoneLedgers) -> None:
+        """Add those of the same bookie whose nodes are after these."""
+        self._ids += later._ids
+        self._last_entry_ids += later._last_entry_ids
+        self._lengths += later._lengths
+        self._closed += later._closed
+
     def __iter__(self) -> Iterator[tuple[int, ledgermetadata.LoneLedger]]:
         columns = zip(self._ids, self._closed, self._last_entry_ids, self._lengths, strict=True)
         return (

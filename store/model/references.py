@@ -85,6 +85,20 @@ class References:
         self._topics.extend((len(self._ends) - 1,) * count)
         self._cursors.extend((self._cursor_numbers.setdefault(cursor, len(self._cursor_numbers)),) * count)
 
+    def extend(self, later: References) -> None:
+        """Add what nodes after these name."""
+        topics, end = len(self._ends), len(self._names)
+        kinds = [self._kind_numbers.setdefault(one, len(self._kind_numbers)) for one in later._kind_numbers]
+        cursors = [self._cursor_numbers.setdefault(one, len(self._cursor_numbers)) for one in later._cursor_numbers]
+        self._ledgers += later._ledgers
+        self._kinds.extend(map(kinds.__getitem__, later._kinds))
+        self._topics.extend(map(topics.__add__, later._topics))
+        self._cursors.extend(map(cursors.__getitem__, later._cursors))
+        self._names += later._names
+        self._ends.extend(map(end.__add__, later._ends))
+        self._last = later._last
+        self._compactions += later._compactions
+
     def rows(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield the rows of ``owners`` in the order of their keys; references to one ledger as they were added."""
         kinds = [encode_text(kind) for kind in self._kind_numbers]

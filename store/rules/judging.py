@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import groupby
@@ -13,7 +12,7 @@ from pulsar_admin.store.facts.cluster import ClusterFacts, UnreadableTopic
 from pulsar_admin.store.facts.deep import DeepFacts
 from pulsar_admin.store.facts.quiet import FoundQuiet, QuietTopics
 from pulsar_admin.store.facts.topics import ReadBudget, TopicFacts
-from pulsar_admin.store.facts.values import iter_unusual
+from pulsar_admin.store.facts.values import look_at_nodes
 from pulsar_admin.store.names import EVENTS, PERSISTENT, SEGMENT, TopicName
 from pulsar_admin.store.rules.backlogs import BACKLOGS_LEFT_OUT
 from pulsar_admin.store.rules.copies import LEDGERS_DELETED, LEDGERS_GONE, LEDGERS_UNREFERENCED
@@ -67,20 +66,18 @@ def judge_store(
     Without ``now_ms`` not what topics are judged for where nothing is damaged (scope "use"): ages and due messages are of a time.
     ``processes`` may be used, this one among them; 0: one a core.
     """
-    with (
-        facts.reader.txn.passing_altered(),
-        Beside(facts, now_ms, processes) as beside,
-    ):  # the rules tell of altered rows
-        budget = budget or ReadBudget()
-        found = _judge_data(facts, now_ms, budget, visit, beside)
-        yield from found if now_ms is None else _with_uses(facts, found)
-        yield from BACKLOGS_LEFT_OUT.judge(budget)
+    with facts.reader.txn.passing_altered():  # the rules tell of altered rows
+        look_at_nodes(facts.reader, processes)  # what it keeps, several rules ask for
+        with Beside(facts, now_ms, processes) as beside:
+            budget = budget or ReadBudget()
+            found = _judge_data(facts, now_ms, budget, visit, beside)
+            yield from found if now_ms is None else _with_uses(facts, found)
+            yield from BACKLOGS_LEFT_OUT.judge(budget)
 
 
 def _judge_data(
     facts: ClusterFacts, now_ms: int | None, budget: ReadBudget, visit: Callable[[], None], beside: Beside
 ) -> Iterator[Finding]:
-    deque(iter_unusual(facts.reader.txn), 0)  # what it keeps, several rules ask for
     for rule in RULES:
         yield from to_the_end(rule.judge(facts), f"rule {rule.code}")
     quiet = beside.quiet if beside.is_used else QuietTopics(facts.reader.txn, now_ms)
