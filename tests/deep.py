@@ -14,8 +14,8 @@ def deep_but_for(places: Collection[int], names: str | tuple[str, ...], cases: I
     Any: what parametrize takes and returns.
     """
     is_one = isinstance(names, str) and "," not in names
-    marked = [
-        pytest.param(*([case] if is_one else case), marks=[] if place in places else pytest.mark.deep)
-        for place, case in enumerate(cases)
-    ]
+    marked = []
+    for place, case in enumerate(cases):
+        values, marks, name = case if isinstance(case, type(pytest.param())) else ([case] if is_one else case, (), None)
+        marked.append(pytest.param(*values, marks=[*marks, *([] if place in places else [pytest.mark.deep])], id=name))
     return pytest.mark.parametrize(names, marked, **options)

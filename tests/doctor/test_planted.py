@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -23,7 +24,7 @@ from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.rules import storage, topics
 from tests.conftest import Cli
-from tests.doctor.test_checked import told, told_of_clean
+from tests.doctor.test_checked import told
 from tests.stores import NOW_MS, copied, imported
 from tests.worlds import oracle
 
@@ -64,6 +65,12 @@ def the_one(found: list[Finding]) -> Finding:
 @pytest.fixture
 def store_path(tmp_path: Path) -> Path:
     return copied("small", "clean", tmp_path)
+
+
+@cache
+def told_of_clean() -> list[Finding]:
+    """What is told of every copy of the clean store that nothing was planted in."""
+    return told(imported("small", "clean"))
 
 
 @pytest.fixture
