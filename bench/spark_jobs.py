@@ -21,9 +21,12 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from bench.memory import JAVA, Seen, watch
 from pulsar_admin.store.db.environment import open_store
@@ -100,15 +103,27 @@ def most_at_once(tasks: Iterable[Task]) -> int:
 
 
 def answer_of(stdout: Path, written: Path) -> str:
-    """Return a digest of what a command answered: of stdout without what differs from run to run, and of the files that it wrote."""
+    """Return a digest of what a command answered: of stdout without what differs from run to run, and of the files that it wrote.
+
+    Of a dump's Parquet files it is of their rows: these are in more files where several processes write them.
+    """
     text = re.sub(
-        r'"(seconds|elapsed|durationMs|directory|target|path)": ?("[^"]*"|[\d.]+)',
+        r'"(seconds|elapsed|durationMs|directory|target|path)": ?("[^"]*"|[\d.]+)|in [\d,]+ files?, [\d,]+ bytes',
         "",
         stdout.read_text(errors="replace"),
     )
     digest = hashlib.sha256(text.replace(str(written), "").encode())
-    for path in sorted(path for path in written.rglob("*") if path.is_file()):
-        digest.update(str(path.relative_to(written)).encode() + path.read_bytes())
+    parts = sorted(written.glob("topic=*/day=*/part-*.parquet"))
+    for folder, files in groupby(parts, lambda path: path.parent):
+        rows = pa.concat_tables(pq.read_table(path, partitioning=None) for path in files).combine_chunks()
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema) as stream:
+            stream.write_table(rows)
+        digest.update(str(folder.relative_to(written)).encode() + sink.getvalue())
+    names = {"_manifest.json"} if parts else set()
+    for path in sorted(path for path in written.rglob("*") if path.is_file() and path.name not in names):
+        if path not in parts:
+            digest.update(str(path.relative_to(written)).encode() + path.read_bytes())
     return digest.hexdigest()
 
 

@@ -84,7 +84,7 @@ def test_a_python_without_packages(cluster: Cluster, demo_store: Path, tmp_path:
     assert "pip install numpy==" in hint
 
 
-def test_files_that_workers_do_not_see(cli: Cli, cluster: Cluster, folder: Path) -> None:
+def test_files_that_workers_do_not_see(cli: Cli, cluster: Cluster, folder: Path, demo_store: Path) -> None:
     source, store = folder / "hidden" / "standalone", folder / "hidden-store"
     generate(source, "--topics", "2", "--entries", "2000")
     assert cli.on(store, f"store import standalone {source}").exit_code == 0
@@ -94,6 +94,11 @@ def test_files_that_workers_do_not_see(cli: Cli, cluster: Cluster, folder: Path)
     assert hint.startswith(
         "hint: every machine that reads or writes has to see it: name a path that they share, or a URL; "
     )
+    target = folder / "hidden" / "dumped"
+    error, hint = _one_error(_on(cluster, demo_store, "topics", "dump", "--all-topics", "--directory", target))
+    assert error.endswith(f"{target}.unfinished/.lock: No such file or directory (on {os.uname().nodename})")
+    assert hint.startswith("hint: every machine that reads or writes has to see it: name a path that they share")
+    assert [*target.parent.iterdir()] == [source]
     there = _on(cluster, store, "ledgers", "verify", "-o", "jsonl", "--spark-local-fallback")
     assert (there.returncode, there.stdout) == (0, here.stdout), there.stderr
     assert "read on this machine instead" in there.stderr
