@@ -105,7 +105,7 @@ def test_jobs_at_once_are_as_many_as_keep_a_cluster_busy(
     pieces = [FileRange("/x", FileKind.ENTRY_LOG, number // 4, 0, 1) for number in range(4 * (16 + 2 * together))]
     found = engine_on_spark.SparkEngine(None, _sums=[]).run(ReadEntries(), pieces, lambda piece: None)  # type: ignore[arg-type]
     assert len(list(found)) == len(pieces)
-    assert most == together
+    assert together <= most <= together + 2  # two more may begin before those that waited for each other have ended
 
 
 class EngineContract:
