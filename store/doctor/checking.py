@@ -63,15 +63,15 @@ def sum_up(findings: Iterable[Finding]) -> Iterator[Finding]:
         if len(found) <= EACH_MOST or kind[-1] == found[0].where:
             yield from found
             continue
-        first = found[0]
+        first, listing = found[0], list_of(found[0].code)
         yield replace(
             first,
             where=place_of(first.where, f"{len(found):,} ledgers"),
             message=message_of(first.message, first.where),
             at_stake_bytes=sum(one.at_stake_bytes for one in found),
             at_stake_messages=sum(one.at_stake_messages for one in found),
-            mend=first.mend if {one.mend for one in found} == {first.mend} else list_of(first.code),
-            hint="list them with: pulsar-admin ledgers missing",
+            mend=first.mend if all(one.mend == first.mend for one in found) else listing,
+            hint=first.hint if all(one.hint == first.hint for one in found) else f"list them with: {listing}",
             evidence={"ledgers": len(found)}
             | {key: value for key, value in first.evidence.items() if key == "ledgerId"},
         )
