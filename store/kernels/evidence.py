@@ -18,11 +18,13 @@ SENT = np.dtype(
         ("last_sequence_id", np.int64),  # of its last message
         ("messages", np.int64),
         ("broker_index", np.int64),  # of its last message; −1: none
-        ("schema_version", np.int64),  # −1: none
+        ("schema_version", np.int64),  # −1: none, or one that is no number
         ("txn_most", np.int64),
         ("txn_least", np.int64),  # −1: in no transaction
         ("is_marker", np.int64),
         ("is_chunk", np.int64),
+        ("key_start", np.int64),
+        ("key_size", np.int64),  # −1: none
     ]
 )
 """Who sent an entry; places are offsets into the batch's bytes."""
@@ -39,7 +41,7 @@ def read_sent(data, starts, ends, sent):
 @part()
 def _read_one(data, start, end, fields, out):
     out.framed = 0
-    out.producer_size = out.replicated_size = -1
+    out.producer_size = out.replicated_size = out.key_size = -1
     out.broker_index = out.schema_version = out.txn_least = -1
     front, _, at, stop = frame(data, start, end)
     if at < 0:
@@ -67,6 +69,7 @@ def _read_one(data, start, end, fields, out):
         out.txn_most, out.txn_least = fields[METADATA.txnid_most_bits], fields[METADATA.txnid_least_bits]
     out.is_marker = has(seen, METADATA.marker_type)
     out.is_chunk = has(seen, METADATA.num_chunks_from_msg)
+    out.key_start, out.key_size = _span(fields, seen, METADATA.partition_key)
 
 
 @part(forceinline=True)

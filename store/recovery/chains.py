@@ -42,6 +42,7 @@ from pulsar_admin.store.recovery.evidence import (
     LedgerEvidence,
     Producer,
     ProducerRun,
+    is_topic_key,
     iter_schema_entries,
 )
 from pulsar_admin.store.wording import counted
@@ -560,8 +561,10 @@ def find_names(reader: EntryReader, evidence: Iterable[LedgerEvidence], chains: 
     entries = iter_schema_entries(reader, [one.ledger_id for one in by_ledger.values() if one.kind == SCHEMA])
     schemas = [_Schema(f"{_PERSISTENT}{entry.schema_id}", entry) for _, entry in entries if not entry.deleted]
     for group in chains.groups:
-        # Clients of the broker's own topics send with a schema (``SystemTopicClientBase``).
-        if group.kind == MESSAGES and any(by_ledger[ledger].schema_version >= 0 for ledger in group.ledger_ids):
+        # The broker's own clients send with a schema, whose version another storage of schemas may number otherwise, and without batches.
+        if group.kind == MESSAGES and any(
+            by_ledger[one].schema_version >= 0 or by_ledger[one].is_keyed for one in group.ledger_ids
+        ):
             _name_by_keys(names, group, _Sample(reader, group), schemas)
     _name_by_schema(names, reader, chains, by_ledger, schemas)
     return names.taken()
@@ -642,7 +645,7 @@ def _name_by_keys(names: _NamesSaid, group: LedgerGroup, sample: _Sample, schema
     """Name topics of the broker's own, whose keys are names of topics: policies, and snapshots of transaction buffers."""
     first = next(sample.messages(_VALUES), None)
     key = "" if first is None or first.encrypted else (first.key or "")
-    if not key.removeprefix(GLOBAL_PREFIX).startswith(_PERSISTENT):
+    if not is_topic_key(key):
         return
     namespaces: set[NamespaceName] = set()
     kinds: set[str] = set()

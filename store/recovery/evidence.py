@@ -18,6 +18,7 @@ from msgspec import Struct, field
 from pulsar_admin.store.codec.compactedentry import decode_compacted_entry
 from pulsar_admin.store.codec.cursor import decode_position_info
 from pulsar_admin.store.codec.delayedbucket import decode_snapshot_metadata, decode_snapshot_segment
+from pulsar_admin.store.codec.policyevent import GLOBAL_PREFIX
 from pulsar_admin.store.codec.schema import SchemaEntry, decode_schema_entry
 from pulsar_admin.store.codec.transactions import decode_log_entry, decode_pending_ack
 from pulsar_admin.store.db.environment import Txn
@@ -84,7 +85,7 @@ class LedgerEvidence(Struct, frozen=True, gc=False):
     ``index``: broker index before the first message, of the first entry, and of the last one. ``broker_ms``: broker
     time of the first and the last entry that has one; ``publish_ms``: earliest and latest. ``points``: ledger → lowest
     and highest entry that positions name. ``topics``: the topics it claims to belong to. ``txns``: transactions, with
-    their recorded states.
+    their recorded states. ``is_keyed``: some batch of its entries begins with a message whose key is the name of a topic.
     """
 
     ledger_id: int
@@ -102,6 +103,7 @@ class LedgerEvidence(Struct, frozen=True, gc=False):
     points: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     topics: frozenset[str] = frozenset()
     txns: Mapping[tuple[int, int], frozenset[str]] = field(default_factory=dict)
+    is_keyed: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -210,6 +212,11 @@ def sum_batch(batch: EntryBatch) -> list[Json]:
     return sums
 
 
+def is_topic_key(key: str) -> bool:
+    """Whether a key is the name of a topic, as keys of the broker's own topics are."""
+    return key.removeprefix(GLOBAL_PREFIX).startswith("persistent://")
+
+
 def _number_producers(batch: EntryBatch, sent: Array) -> tuple[Array, list[list[str]]]:
     """Return (number of each entry's producer, −1: none; the producers by number)."""
     import numpy as np
@@ -297,6 +304,12 @@ def _sum_messages(batch: EntryBatch, sent: Array, of: Array, sums: list[Json]) -
             first, last = runs.ends(sent["broker_index"])
             put(name, runs, first - runs.ends(sent["messages"])[0], last)
             put("index_first", runs, first)
+    data = chosen(is_data)
+    for ledger, start, size in zip(
+        data.groups.tolist(), *(data.ends(sent[name])[0].tolist() for name in ("key_start", "key_size")), strict=True
+    ):
+        if size > 0 and is_topic_key(bytes(batch.data[start : start + size]).decode("utf-8", "replace")):
+            sums[ledger]["is_keyed"] = True
     dated = chosen(is_data & (publish_ms > 0))
     if len(dated.rows):
         put("publish", dated, dated.reduced(np.minimum, publish_ms), dated.reduced(np.maximum, publish_ms))
@@ -379,6 +392,7 @@ class _LedgerSums(Struct):
     bounds: dict[str, list[int]] = field(default_factory=dict)
     index_first: int = -1
     schema: int = -1
+    is_keyed: bool = False
     kinds: dict[str, list[Any]] | None = None  # Any: JSON; None: every entry so far is a message
     txns: dict[tuple[int, int], set[str]] = field(default_factory=dict)
 
@@ -388,6 +402,7 @@ class _LedgerSums(Struct):
         self.framed += part["framed"]
         self.messages += part.get("messages", 0)
         self.schema = max(self.schema, part.get("schema", -1))
+        self.is_keyed |= "is_keyed" in part
         for name in ("index", "broker", "publish"):
             if name in part:
                 low, high = part[name]
@@ -443,6 +458,7 @@ class _LedgerSums(Struct):
             points=points or _NO_POINTS,
             topics=frozenset(said[1]) if said[1] else _NO_TOPICS,
             txns={txn: frozenset(says) for txn, says in self.txns.items()} or _NO_TXNS,
+            is_keyed=self.is_keyed,
         )
 
     def _pair(self, name: str) -> tuple[int, int] | None:

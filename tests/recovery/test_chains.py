@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from pulsar_admin.store.db.blocks import ledger_of_key
 from pulsar_admin.store.db.environment import open_store
@@ -221,6 +222,8 @@ def test_names_are_those_of_the_world(name: str) -> None:
         evidence = list(read_evidence(reader, [ledger_of_key(key) for key in reader.txn.keys("times", b"")]))
         chains = find_chains(evidence)
         names = find_names(reader, evidence, chains)
+        # As if another storage numbered schemas by something else than eight bytes: the broker's own topic is known by its keys.
+        foreign = find_names(reader, [replace(one, schema_version=-1) for one in evidence], chains)
     topics = topics_of(store, evidence)
     found = {
         str(naming.topic): {topics[one] for one in group.ledger_ids if one in topics} for group, naming in names.items()
@@ -231,3 +234,6 @@ def test_names_are_those_of_the_world(name: str) -> None:
         *("__transaction_buffer_snapshot", "avro", "json"),
     }
     assert all(len(naming.witnesses) >= 2 for naming in names.values())
+    assert {str(one.topic) for one in foreign.values()} == {
+        name for name in found if not name.endswith(("/avro", "/json"))
+    }
