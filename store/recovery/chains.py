@@ -418,9 +418,9 @@ def _nearby(by_ledger: Mapping[int, LedgerEvidence]) -> dict[tuple[int, int], st
                 ends[one.index[2], producer].append((one.broker_ms[1], one.ledger_id))
                 if one.index[0] >= 0:
                     starts[one.index[0], producer].append((one.broker_ms[0], one.ledger_id))
-    found = {}
-    for key in ends.keys() & starts.keys():
-        befores, afters = sorted(ends[key]), sorted(starts[key])
+    found: dict[tuple[int, int], str] = {}
+    for key in ends:  # in the same order in every process: a plan is compared with what it comes to when it is applied
+        befores, afters = sorted(ends[key]), sorted(starts.get(key, ()))
         index, producer = key
         for end_ms, before in befores:
             at = bisect_left(afters, (end_ms, -1))
@@ -430,7 +430,7 @@ def _nearby(by_ledger: Mapping[int, LedgerEvidence]) -> dict[tuple[int, int], st
                 is_told = producer is not None or len(befores) == len(afters) == 1
                 if before < after and nearest == before and is_told:
                     more = "" if producer is None else f", and of producer {producer} no other ledger is nearer in time"
-                    found[before, after] = f"the broker's index continues after {index}{more}"
+                    found.setdefault((before, after), f"the broker's index continues after {index}{more}")
     return found
 
 

@@ -153,6 +153,14 @@ class TestOneWitness:
         a, b = _messages(1, {"x-0-1": _run(0, 9)}, (0, 9)), _messages(2, {"x-0-2": _run(0, 9)}, (10, 19))
         assert _groups(a, b) == [(1,), (2,)]
 
+    def test_an_index_that_says_it_alone_and_with_each_of_many_producers(self) -> None:
+        """What is said is the same in every process, whatever the order of its sets."""
+        names = [f"app-{number}" for number in range(20)]
+        a = replace(_messages(1, dict.fromkeys(names, _run(0, 1)), (20, 59)), broker_ms=(1000, 1001))
+        b = replace(_messages(2, dict.fromkeys(names, _run(8, 9)), (60, 99)), broker_ms=(1008, 1009))
+        (apart,) = find_chains([a, b]).refused
+        assert apart.witnesses == ("the broker's index continues after 59",)
+
     def test_an_index_that_is_the_number_of_the_producer(self) -> None:
         """The second may be of another topic that is trimmed, with one producer of this name as well."""
         a, b = _messages(1, {"app": _run(0, 9)}, (0, 9)), _messages(2, {"app": _run(10, 19)}, (10, 19))
