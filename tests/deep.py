@@ -18,4 +18,5 @@ def deep_but_for(places: Collection[int], names: str | tuple[str, ...], cases: I
     for place, case in enumerate(cases):
         values, marks, name = case if isinstance(case, type(pytest.param())) else ([case] if is_one else case, (), None)
         marked.append(pytest.param(*values, marks=[*marks, *([] if place in places else [pytest.mark.deep])], id=name))
+    assert set(places) < set(range(len(marked))), f"{names}: of {len(marked)} cases {places}"
     return pytest.mark.parametrize(names, marked, **options)

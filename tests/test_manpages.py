@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import runpy
 import shutil
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from tests.test_docs import COMMANDS, DOCS
-
-pytestmark = pytest.mark.deep
 
 
 @pytest.fixture(scope="module")
@@ -21,14 +21,34 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def dashed(name: str) -> str:
+    return f"pulsar-admin-{name.replace(' ', '-')}"
+
+
+def unnamed(name: str, page: str) -> list[str]:
+    """Return the options of the command NAME that its PAGE does not have."""
+    options = [option.opts[0] for option in COMMANDS[name].params if not getattr(option, "hidden", True)]
+    assert options
+    return [option for option in options if option not in page.replace("\\-", "-")]
+
+
+def test_the_page_of_the_program_names_all_and_the_first_command_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (program, whole), (first, page) = islice(runpy.run_path(str(DOCS / "manpages.py"))["pages"](), 2)
+    names = {f"{dashed(name)}.1": name for name in COMMANDS}
+    assert program == "pulsar-admin.1"
+    assert all(f"{dashed(name)}(1)" in whole.replace("\\-", "-") for name in COMMANDS)
+    assert page.startswith(f'.TH "{dashed(names[first]).upper()}" "1"')
+    assert unnamed(names[first], page) == []
+
+
+@pytest.mark.deep
 def test_every_command_has_a_page_with_its_options(pages: Path) -> None:
-    expected = {f"pulsar-admin-{name.replace(' ', '-')}.1" for name in COMMANDS}
-    assert {path.name for path in pages.iterdir()} == expected | {"pulsar-admin.1"}
-    for name, command in COMMANDS.items():
-        text = (pages / f"pulsar-admin-{name.replace(' ', '-')}.1").read_text().replace("\\-", "-")
-        assert all(option.opts[0] in text for option in command.params if not getattr(option, "hidden", True))
+    assert {path.name for path in pages.iterdir()} == {f"{dashed(name)}.1" for name in COMMANDS} | {"pulsar-admin.1"}
+    assert [name for name in COMMANDS if unnamed(name, (pages / f"{dashed(name)}.1").read_text())] == []
 
 
+@pytest.mark.deep
 @pytest.mark.skipif(shutil.which("mandoc") is None, reason="mandoc")
 def test_mandoc_finds_no_error(pages: Path) -> None:
     done = subprocess.run(
@@ -37,6 +57,7 @@ def test_mandoc_finds_no_error(pages: Path) -> None:
     assert (done.returncode, done.stdout) == (0, b"")
 
 
+@pytest.mark.deep
 @pytest.mark.skipif(shutil.which("man") is None, reason="man")
 def test_man_shows_lines_as_the_help_has_them(pages: Path) -> None:
     done = subprocess.run(

@@ -168,7 +168,13 @@ def test_files_that_change_while_an_import_is_stopped(run: Start, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("where", "left", "engine"), [("inside a transaction", 4, []), ("before the last", 0, []), ("owners", 0, [])]
+    ("where", "left", "engine"),
+    [
+        ("inside a transaction", 4, []),
+        ("before the last", 0, []),
+        ("owners", 0, []),
+        pytest.param("inside a transaction", 4, PROCESSES, marks=pytest.mark.deep),
+    ],
 )
 def test_refresh(
     where: str,
