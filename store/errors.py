@@ -6,6 +6,7 @@ A message says what happened, where, what was expected and found; ``hint`` says 
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import ClassVar, Self, get_args
 
@@ -317,12 +318,8 @@ def reason_of(error: Exception) -> str:
         return f"{error.args[0]} is missing" if error.args else "a key is missing"
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
-    if isinstance(error, struct.error) and (needed := next(filter(str.isdigit, str(error).split()), "")):
-        return (
-            f"it ends too early: {needed} bytes are needed"
-            if "_from" in str(error)
-            else f"it is not {needed} bytes long"
-        )
+    if isinstance(error, struct.error) and (size := re.match(r"unpack(_from)? requires .*?([0-9]+) bytes", str(error))):
+        return f"it ends too early: {size[2]} bytes are needed" if size[1] else f"it is not {size[2]} bytes long"
     if isinstance(error, EOFError):
         return f"it ends too early{f' ({error})' if str(error) else ''}"
     if str(error).startswith("Exceeds the limit"):  # of int()

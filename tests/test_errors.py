@@ -6,6 +6,7 @@ import importlib
 import json
 import pkgutil
 import re
+import struct
 import traceback
 from collections.abc import Callable
 
@@ -101,6 +102,9 @@ def test_context_becomes_json_values() -> None:
         (lambda: json_value(b'"\xf5"'), "byte 1 is not UTF-8: 0xf5"),
         (lambda: {}["steps"], "steps is missing"),
         (lambda: int("x" * 2, 16), "invalid literal for int() with base 16: 'xx'"),
+        (lambda: struct.unpack_from(">q", b"1234", 3), "it ends too early: 11 bytes are needed"),
+        (lambda: struct.unpack(">q", b"1234"), "it is not 8 bytes long"),
+        (lambda: struct.pack(">qq", 1), "pack expected 2 items for packing (got 1)"),
         (lambda: avro_decoder(b'"string"')(b"\x64a"), "it ends too early (Expected 50 bytes, read 1)"),
     ],
 )

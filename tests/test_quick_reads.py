@@ -6,16 +6,20 @@ import random
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from pulsar_admin.store.codec.cursor import CursorInfo, UsualCursor
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.ledgermetadata import (
     LedgerMetadata,
     LedgerState,
+    LoneLedger,
     Segment,
+    UsualLedger,
     decode_ledger_metadata,
     encode_ledger_metadata,
     find_lone_ledger,
+    find_usual_ledger,
     ledger_id_of_path,
 )
 from pulsar_admin.store.codec.managedledger import ManagedLedger, UsualLedgers
@@ -40,7 +44,10 @@ from pulsar_admin.store.rules.table import ALL_TOPIC_RULES
 from tests.stores import NOW_MS, imported
 from tests.worlds import STATES
 
-_CUSTOM = {"component": b"managed-ledger", "pulsar/managed-ledger": b"a/b/persistent/c"}
+_CUSTOM = {
+    "component": b"managed-ledger",
+    "pulsar/managed-ledger": b"a/b/persistent/a-name-with-which-the-value-has-as-many-bytes-as-nearly-all",
+}
 
 
 def _ledgers() -> Iterator[LedgerMetadata]:
@@ -80,6 +87,15 @@ def test_a_lone_ledger_is_what_its_metadata_says() -> None:
             assert (whole.ensemble_size, whole.write_quorum, whole.ack_quorum) == (1, 1, 1)
             assert whole.segments == (Segment(0, (lone.bookie,)),)
     assert found > 100
+
+
+def test_a_ledger_that_the_decoder_refuses_or_knows_in_part_is_not_usual() -> None:
+    usual = next(one for one in _ledgers() if one.state is LedgerState.CLOSED and one.ack_quorum == 1)
+    assert find_usual_ledger(encode_ledger_metadata(usual)) == UsualLedger(LoneLedger(True, 7, 700, "b:1"))
+    assert find_lone_ledger(encode_ledger_metadata(replace(usual, length=-1))) is None
+    negative = encode_ledger_metadata(replace(usual, ack_quorum=-1))
+    short = negative.replace(b"\xff" * 9 + b"\x01", b"\xff" * 4 + b"\x0f")  # the same for 32 bits
+    assert find_usual_ledger(short + b"r\x03abc") is None
 
 
 def test_sums_are_those_of_the_whole_time_row() -> None:

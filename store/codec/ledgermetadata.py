@@ -53,9 +53,10 @@ _ONE_SEGMENT = (
 """A usual value up to the first byte of its first segment: fields 1 to 5 are integers; the group is the segment's length."""
 _OF_PULSAR = (
     rb"(?s)BookieMetadataFormatVersion\t3\n([\x80-\xff])([\x01-\x7f])"
-    rb"(\x08[\x00-\x7f]\x10[\x00-\x7f])\x18(%b)(?:\x20(%b))?(\x28.*?)Z([\x00-\x7f])\n\x15pulsar/managed-ledger\x12([\x00-\x7f])"
+    rb"(\x08[\x00-\x7f]\x10[\x00-\x7f])\x18(?!\xff{9})(%b)(?:\x20(%b))?(\x28.*?)Z([\x00-\x7f])\n\x15pulsar/managed-ledger\x12([\x00-\x7f])"
 ) % (VARINT, VARINT)
-"""A value as Pulsar writes nearly all, up to the name of the topic: the numbers and that name are what tells ledgers apart."""
+"""A value as Pulsar writes nearly all, up to the name of the topic: the numbers and that name are what tells ledgers apart.
+No length is −1."""
 _PAIR_BYTES = 25  # of the tags, sizes and key before that name
 _IN_RECOVERY_V1: Final = -102
 _LONG_PATH_FROM = 2**31 - 1
@@ -252,14 +253,14 @@ def _find_of_pulsar(value: bytes) -> UsualLedger | None:
 
 @lru_cache(maxsize=1024)
 def _find_usual_parts(start: bytes, end: bytes) -> UsualLedger | None:
-    """Return what a message of these two parts says, None unless both are whole fields, all known, none there twice."""
+    """Return what a message of these two parts says, None unless both are whole fields as they would be written, all known."""
     try:
         parse_protobuf(LedgerMetadataFormat, start, "", MetadataCorrupt)
         message = parse_protobuf(LedgerMetadataFormat, start + end, "", MetadataCorrupt)
     except MetadataCorrupt:
         return None
     message.DiscardUnknownFields()
-    return UsualLedger(_lone_of(message)) if message.ByteSize() == len(start + end) else None
+    return UsualLedger(_lone_of(message)) if message.SerializeToString() == start + end else None
 
 
 def _lone_of(message: LedgerMetadataFormat) -> LoneLedger | None:

@@ -123,7 +123,8 @@ class _Seen:
 
     def add(self, later: _Seen) -> None:
         """Add what was seen of the nodes after these."""
-        self._unusual += later._unusual
+        if len(self._unusual) <= _KEPT_KEYS:
+            self._unusual += later._unusual
         self._altered += later._altered
         self._ledger_ids += later._ledger_ids
         self._lone.extend(later._lone)
