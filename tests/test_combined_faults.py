@@ -15,7 +15,14 @@ from pathlib import Path
 
 import google_crc32c
 import pytest
+from msgspec.structs import replace
 
+from pulsar_admin.store.codec.ledgermetadata import encode_ledger_metadata, ledger_path
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.files import Damage, iter_logs, put_damage
+from pulsar_admin.store.db.tree import Node, put_nodes, read_node
+from pulsar_admin.store.model.coverage import read_disks, read_open_end
+from pulsar_admin.store.model.ledgers import find_metadata, read_ledger
 from tests.conftest import Cli
 from tests.live.on_disk import iter_records
 from tests.stores import lived_bookie
@@ -138,6 +145,12 @@ def test_entries_after_a_gap_are_told(cli: Cli, tmp_path: Path) -> None:
         gone.rename(absent)
     assert len(beyond) > 2
     assert told == beyond
+    ledger_id = next(ledger_id for name, ledger_id in told if store.name.endswith(name))
+    old_id, other_id = damage_next(store, ledger_id, old.name)
+    rows = [row for row in cli.rows(store, "doctor --each 100") if row["code"] == "recovery-drops-entries"]
+    (said,) = (row["message"] for row in rows if row["where"] == f"ledger {ledger_id}")
+    assert f"and {old_id} lacks entry " in said
+    assert f" ({other_id} has a damaged record of it), but " in said
     words = [word for bookie in bookies_of(disks) for word in ("--bookie", lived_bookie(bookie))]
     cli("--store", tmp_path / "all", "store", "import", "cluster", "--zookeeper", disks / "zookeeper", *words)
     rows = [
@@ -147,6 +160,26 @@ def test_entries_after_a_gap_are_told(cli: Cli, tmp_path: Path) -> None:
     ]
     found = {row["ledgerId"]: row["entries"] for row in rows if row["ledgerId"] in last}  # of topics
     assert found == uncertain(disks, last)
+
+
+def damage_next(store: Path, ledger_id: int, old: str) -> list[str]:
+    """Damage the record after an open ledger's end on a bookie that is not OLD, and have it on all three; return the ids of both."""
+    with open_store(store, writable=True) as opened:
+
+        def work(txn: Txn) -> list[str]:
+            end, metadata = read_open_end(txn, read_ledger(txn, ledger_id)), find_metadata(txn, ledger_id)
+            assert end is not None
+            assert metadata is not None
+            logs = {f"/{old}/" in one.path: one for one in iter_logs(txn) if one.kind == "entry-log"}
+            log, next_id = logs[False], end.last_entry_id + 1
+            put_damage(txn, Damage(log.file_id, log.size_bytes - 1, 1, "wrong digest", ledger_id, next_id))
+            node = read_node(txn, ledger_path(ledger_id))
+            value = encode_ledger_metadata(replace(metadata, write_quorum=3, ack_quorum=3), node.value)
+            put_nodes(txn, [Node(node.path, node.stat, value)])
+            disks = read_disks(txn)
+            return [disks.by_file[logs[is_old].file_id] for is_old in (True, False)]
+
+        return opened.write(work)
 
 
 def uncertain(disks: Path, ledgers: set[int]) -> dict[int, int]:
