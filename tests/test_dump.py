@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 from base64 import b64decode
@@ -34,7 +36,7 @@ from pulsar_admin.store.dump.job import Dumped, dump_text
 from pulsar_admin.store.dump.options import DumpOptions
 from pulsar_admin.store.engine import starting
 from pulsar_admin.store.engine.local import LocalEngine
-from pulsar_admin.store.errors import AlreadyExists, DiskFull
+from pulsar_admin.store.errors import AlreadyExists
 from pulsar_admin.store.kernels import sha1_machine
 from pulsar_admin.store.kernels.sha1 import sha1_spans
 from pulsar_admin.store.model.reader import open_reader
@@ -268,16 +270,29 @@ def test_a_failed_dump_leaves_nothing(tmp_path: Path, cli: Cli, monkeypatch: pyt
     store = imported("small", "clean")
     written: list[int] = []
 
-    def full(self: Any, table: Any) -> None:
+    def full(self: Any, table: Any, row_group_size: int) -> None:
         written.append(len(table))
-        raise DiskFull("no space left")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(dump_files._Open, "write", full)
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
     result = cli("--store", store, "topics", "dump", "public/default/plain", "--directory", tmp_path / "d")
     assert (result.exit_code, written) == (8, [300])
+    assert re.match(r"error: no space left writing .*/day=.*/part-00000\.parquet: ", result.stderr)
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "d").mkdir()
     assert cli("--store", store, "topics", "dump", "public/default/plain", "--directory", tmp_path / "d").exit_code == 3
+
+
+def test_what_a_link_leads_to_is_kept(tmp_path: Path, cli: Cli) -> None:
+    """What a killed dump left under that name is removed; a link there is nobody's dump."""
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").touch()
+    (tmp_path / "d.unfinished").symlink_to(kept)
+    dump = ("topics", "dump", "public/default/plain", "--directory", tmp_path / "d")
+    result = cli("--store", imported("small", "clean"), *dump)
+    assert (result.exit_code, [*kept.iterdir()]) == (3, [kept / "file"])
+    assert result.stderr.startswith(f"error: {tmp_path / 'd.unfinished'} is a link\n")
 
 
 # -- round trips ------------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from pulsar_admin.store.db.clocks import Clock
 from pulsar_admin.store.dump.tables import day_name, json_text, known_text, split_by_day
 from pulsar_admin.store.dump.written import Format, WriteTo, WrittenFile
 from pulsar_admin.store.engine.memory import give_back
-from pulsar_admin.store.errors import AlreadyExists, NotFound, SourceBusy, SourceNotFound
+from pulsar_admin.store.errors import AlreadyExists, NotFound, SourceBusy, SourceNotFound, StoreError
 from pulsar_admin.store.files import (
     create_directory,
     create_file,
@@ -39,6 +39,7 @@ from pulsar_admin.store.files import (
     remove_tree,
     rename,
     replace_file,
+    writing,
 )
 
 DUMP_FORMAT = 1
@@ -164,19 +165,22 @@ class _Open:
         self._file = self._stack.enter_context(create_file(path, mode=PRIVATE_FILE))
         self._parquet: Any = None  # Any: pyarrow has no types
         if form == "parquet" and not large:
-            self._parquet = open_parquet(path, self._schema)
+            with writing(path):
+                self._parquet = open_parquet(path, self._schema)
 
     def write(self, table: pa.Table) -> None:
+        path = Path(self._written.path)
         self._written.rows += len(table)
-        if self._parquet is not None:
-            self._parquet.write_table(table, row_group_size=GROUP_ROWS)
-            return
-        if self._form == "parquet":
-            write_apart(Path(self._written.path), table.cast(self._schema))
-            return
-        for batch in table.to_batches():
-            pieces = known_text(batch) if self._is_known else json_text(self._topic, batch)
-            self._file.writelines(piece.encode() for piece in pieces)
+        with writing(path):
+            if self._parquet is not None:
+                self._parquet.write_table(table, row_group_size=GROUP_ROWS)
+                return
+            if self._form == "parquet":
+                write_apart(path, table.cast(self._schema))
+                return
+            for batch in table.to_batches():
+                pieces = known_text(batch) if self._is_known else json_text(self._topic, batch)
+                self._file.writelines(piece.encode() for piece in pieces)
 
     def close(self) -> None:
         with self._stack:
@@ -184,9 +188,10 @@ class _Open:
                 self._parquet.close()
         self._written.bytes = os.stat(self._written.path).st_size
 
-    def abandon(self, error: BaseException) -> None:
+    def abandon(self) -> None:
         """Remove the file."""
-        self._stack.__exit__(type(error), error, error.__traceback__)
+        with suppress(StoreError, OSError):  # closing it writes what waits, for which a full disk has no room
+            self._stack.__exit__(RuntimeError, RuntimeError(), None)
 
 
 class DayFiles:
@@ -239,12 +244,12 @@ class DayFiles:
         files, self._files = self._files, []
         return files
 
-    def close(self, error: BaseException | None = None) -> None:
+    def close(self) -> None:
         """Write nothing more; files that are not whole are removed."""
         self._pool.shutdown(wait=True, cancel_futures=True)
         for part in self._parts.values():
             if part.file is not None:
-                part.file.abandon(error or RuntimeError())
+                part.file.abandon()
 
     def _part(self, topic: str, day: int) -> _Part:
         part = self._parts.pop((topic, day), None) or _Part(topic, day)
@@ -362,11 +367,11 @@ class DumpDirectory(DayFiles):
         if error is None:
             try:
                 self._finish()
-            except BaseException as failed:
-                self._give_up(failed)
+            except BaseException:
+                self._give_up()
                 raise
         else:
-            self._give_up(error)
+            self._give_up()
 
     def _finish(self) -> None:
         self._files = self.finish()
@@ -393,8 +398,8 @@ class DumpDirectory(DayFiles):
             os.close(self._lock)
             self._lock = None
 
-    def _give_up(self, error: BaseException) -> None:
-        self.close(error)
+    def _give_up(self) -> None:
+        self.close()
         if self._lock is not None:
             self._remove_staging()
             remove_tree(self._unfinished)
@@ -409,11 +414,13 @@ def _check_new(path: Path) -> None:
 def _take_lock(path: Path, unfinished: Path) -> int:
     """Make the directory ``unfinished``, which becomes ``path``, ours, and return the descriptor that holds its lock.
 
-    Raises SourceBusy while another process writes there, AlreadyExists when it finished first.
+    Raises SourceBusy while another process writes there, AlreadyExists when it finished first or ``unfinished`` is a link.
     """
     while True:
         _check_new(path)
         create_directory(unfinished, exist_ok=True, mode=PRIVATE_DIRECTORY)
+        if unfinished.is_symlink():  # all that it leads to would be removed
+            raise AlreadyExists(f"{unfinished} is a link", hint="remove it, or name another directory", path=str(path))
         with suppress(FileNotFoundError, NotFound):  # who held the lock is done, and its directory went: look again
             return _lock(path, unfinished / LOCK)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import platform
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -166,13 +167,8 @@ class WriteRows(Struct, PlacesOperation, frozen=True):
         def path_of(topic: str, day: int, number: int) -> Path:  # another one where a slice is run again
             return Path(self.to.directory, f"{uuid4().hex}.{self.to.form}")
 
-        days = DayFiles(self.to.form, self.to.clock, self.to.hidden, path_of)
-        try:
+        with closing(DayFiles(self.to.form, self.to.clock, self.to.hidden, path_of)) as days:
             yield packed_rows(self.schema, [row.packed() for row in self._written(piece, days)])
-        except BaseException as error:
-            days.close(error)
-            raise
-        days.close()
 
     def _written(self, piece: FileRange, days: DayFiles) -> list[_Row]:
         rows: list[_Row] = []
