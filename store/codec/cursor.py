@@ -535,7 +535,7 @@ def _edges(words: Sequence[int]) -> list[int]:
         if changes:
             flags = f"{changes:b}".encode()[::-1].translate(_FLAGS)
             edges += compress(range(64 * start - 1, 64 * start - 1 + _CHUNK_BITS), flags)
-            if len(edges) > 2 * _FEW_RANGES:
+            if len(edges) > 2 * _FEW_RANGES + 1:  # the last range may go on in the next chunk
                 return edges
     if last:
         edges.append(64 * len(words) - 1)
