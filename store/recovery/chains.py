@@ -515,7 +515,12 @@ def name_of(group: LedgerGroup, names: Mapping[LedgerGroup, GroupName], taken: C
     naming = names.get(group)
     if naming is not None and naming.topic not in taken:
         return naming.topic
-    return TopicName(LOST_AND_FOUND, f"from-{group.ledger_ids[0]}")
+    return generated_name(group.ledger_ids[0])
+
+
+def generated_name(ledger_id: int) -> TopicName:
+    """Return the name of a topic that nothing names and whose first ledger this is."""
+    return TopicName(LOST_AND_FOUND, f"from-{ledger_id}")
 
 
 class _NamesSaid(Struct):

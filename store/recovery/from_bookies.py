@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -68,6 +68,7 @@ from pulsar_admin.store.recovery.chains import (
     LedgerGroup,
     find_chains,
     find_names,
+    generated_name,
     likely_cluster,
     name_of,
 )
@@ -116,7 +117,8 @@ def find_ledgers(reader: EntryReader, given: GivenNames, cluster: str = "", *, p
     collected = find_collected(reader.txn, unlisted)
     left_apart = {*collected}
     evidence = {one.ledger_id: one for one in read_evidence(reader, unlisted)}
-    known = {ledger: str(name) for ledger, name in given.topics.items() if name.namespace != LOST_AND_FOUND}
+    rows = Counter(given.topics.values())
+    known = {one: str(name) for one, name in given.topics.items() if rows[name] > 1 or name != generated_name(one)}
     for ledger in (*known, *given.subscriptions):
         if ledger in left_apart:
             raise InvalidValue(
@@ -273,7 +275,7 @@ class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
 
     def notes(self, cluster: str) -> Iterator[str]:
         """Yield sentences for the operator."""
-        nameless = sum(name.namespace == LOST_AND_FOUND for name in self.groups)
+        nameless = sum(name.namespace == LOST_AND_FOUND and not group.topic for name, group in self.groups.items())
         if nameless:
             yield (
                 f"nothing names {counted(nameless, 'group')} of ledgers: they are topics of {LOST_AND_FOUND}. Name them in a file and run"

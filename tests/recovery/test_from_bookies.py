@@ -269,12 +269,12 @@ def test_names_of_the_operator(cli: Cli, bare: Path, tmp_path: Path) -> None:
     assert "a snapshot that was exported before this has the earlier names" in back.stdout
     assert values_of(later) == nameless
     joined = tmp_path / "joined.csv"
-    text, topic = proposed.read_text(), "persistent://public/default/joined"
-    for ledger_id in (8, 9):
-        text = text.replace(f"persistent://lost-and-found/ledgers/from-{ledger_id},", f"{topic},")
-    joined.write_text(text)
+    mine = "persistent://lost-and-found/ledgers/from-"
+    joined.write_text(proposed.read_text().replace(f"{mine}9,", f"{mine}8,").replace(f"{mine}10,", f"{mine}my-own,"))
     # Both topics have proposals of one name, which is no reason to refuse them as one topic.
     assert cli("--store", later, "store", "recover", "--rename", joined, "--yes").exit_code == 0
+    listed = cli("--store", later, "topics", "list", "lost-and-found/ledgers").stdout
+    assert all((f"{mine}{name}\n" in listed) == (name in ("8", "my-own")) for name in ("8", "9", "10", "my-own"))
     with open_store(later, writable=True) as opened:
         opened.write(lambda txn: append_change(txn, 0, COMMAND, ({"target": "zk1:2181"},)))
     exported = cli("--store", later, "store", "recover", "--rename", names, "--yes")
