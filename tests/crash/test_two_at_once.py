@@ -18,7 +18,7 @@ from tests.worlds import world
 ENTRIES = 3346  # of the small world, crashed: as the import's own tests count them in the source
 
 
-@pytest.mark.parametrize("stride", [9, pytest.param(1, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("stride", [8, pytest.param(1, marks=pytest.mark.deep)])
 def test_two_imports_into_one_path(stride: int, tmp_path: Path, cli: Cli) -> None:
     """One makes the store, the other one is told who does, or that it is there; nothing finished is ever begun again."""
     for number in count(0, stride):

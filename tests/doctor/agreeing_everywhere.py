@@ -30,11 +30,13 @@ def pytest_runtest_call(item: pytest.Function) -> Generator[None, object, object
     places = {place for place in item.funcargs.values() if isinstance(place, Path) and place.is_dir()}
     for file in sorted({file for place in places for file in place.rglob(f"meta/{DATA_FILE}")}):
         path = file.parent.parent
-        try:
-            with warnings.catch_warnings(action="ignore"), open_store(path, now=NOW_MS) as store:
+        with warnings.catch_warnings(action="ignore"):
+            try:
+                store = open_store(path, now=NOW_MS)
+            except StoreError:  # no screen shows anything of it
+                continue
+            with store:
                 codes = {one.code for one in store.doctor(each=1)}
-        except StoreError:  # no screen shows anything of it
-            continue
         check_agreement(path)
         _agreed.update(codes)
     return result
