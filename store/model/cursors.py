@@ -123,13 +123,14 @@ def read_cursor(txn: Txn, reader: EntryReader, topic: Topic, name: str) -> Curso
 
 
 def read_damaged_cursor(txn: Txn, reader: EntryReader, topic: Topic, name: str) -> Cursor:
-    """Return the cursor ``name`` of ``topic`` to be replaced or removed: one that is damaged as one that has acknowledged nothing.
+    """Return the cursor ``name`` of ``topic`` to be replaced or removed: one that is damaged, or beyond a limit, as one that has
+    acknowledged nothing.
 
     Raises SubscriptionNotFound, and Unsupported for one that a newer Pulsar wrote.
     """
     try:
         return read_cursor(txn, reader, topic, name)
-    except (errors.MetadataCorrupt, errors.EntryCorrupt):
+    except (errors.MetadataCorrupt, errors.EntryCorrupt, errors.LimitExceeded):
         node = read_node(txn, topic.name.cursor_path(name))
         state = CursorState(topic.first_position)
         return Cursor(topic.name, name, node.stat, CursorInfo(-1), state, CursorSource.UNREADABLE)

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from pulsar_admin.store.codec.policies import Retention
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.errors import Corrupt, MetadataCorrupt, Unsupported
+from pulsar_admin.store.errors import Corrupt, LimitExceeded, MetadataCorrupt, Unsupported
 from pulsar_admin.store.model.cursors import iter_cursor_names, read_cursor
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, TopicLedger
@@ -49,7 +49,7 @@ def read_mark_deletes(reader: EntryReader, topic: Topic) -> dict[str, Position]:
     for name in iter_cursor_names(reader.txn, topic.name):
         try:
             found[name] = read_cursor(reader.txn, reader, topic, name).mark_delete
-        except (Corrupt, Unsupported):
+        except (Corrupt, LimitExceeded, Unsupported):
             found[name] = topic.first_position
     return found
 

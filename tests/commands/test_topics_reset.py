@@ -12,11 +12,14 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.changes.resets import bit_words
 from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
-from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.codec.wrapper import MAGIC
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.tree import put_nodes, read_node
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, read_cursor
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.proto.managed_ledger_pb2 import ManagedCursorInfoMetadata
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.plans.test_expiry import put_json
@@ -191,6 +194,25 @@ def test_the_ttl_is_warned_of(cli: Cli, made: Path) -> None:
     assert done["warnings"] == [
         "the TTL of 5 s (namespace policy) skips 3 of the 4 replayed entries as soon as a broker runs, up to 10:2: raise it first"
     ]
+
+
+def test_a_cursor_beyond_a_limit_is_reset_by_force_and_no_reason_to_refuse_others(cli: Cli, store: Path) -> None:
+    """Its value says that it has 2 GiB when it is decompressed."""
+    topic = parse_topic("acme/orders/compacted")
+    metadata = ManagedCursorInfoMetadata(compressionType=1, uncompressedSize=2**31 - 1).SerializeToString()
+    huge = MAGIC + len(metadata).to_bytes(4, "big") + metadata + b"x"
+
+    def put(txn: Txn) -> None:
+        other = read_node(txn, topic.cursor_path(COMPACTION_CURSOR))
+        put_nodes(txn, [other._replace(path=topic.cursor_path("huge"), value=huge)])
+
+    with open_store(store, writable=True) as opened:
+        opened.write(put)
+    arguments = f"--store {store} topics reset-cursor {topic} --dry-run -o json -m earliest -s".split()
+    refused = cli(*arguments, "huge")
+    assert refused.error["code"] == "limit-exceeded"
+    assert cli(*arguments, "huge", "--force").exit_code == 0
+    assert cli(*arguments, COMPACTION_CURSOR, "--force").exit_code == 0
 
 
 def test_the_compaction_cursor(cli: Cli, store: Path) -> None:
