@@ -195,21 +195,27 @@ class _Open:
 
 
 class DayFiles:
-    """Writes rows, which come in topic order, into files of one topic and one day each, in the background."""
+    """Writes rows, which come in topic order, into files of one topic and one day each."""
 
     def __init__(
-        self, form: Format, clock: Clock, hidden: Sequence[str], path_of: Callable[[str, int, int], Path]
+        self,
+        form: Format,
+        clock: Clock,
+        hidden: Sequence[str],
+        path_of: Callable[[str, int, int], Path],
+        pool: ThreadPoolExecutor | None = None,
     ) -> None:
         """``hidden``: columns that say a row's day alone, and are not written; the others are another tool's.
 
-        ``path_of``: topic, day and number → where that file is to be.
+        ``path_of``: topic, day and number → where that file is to be. ``pool``: one thread, which writes; None: who adds rows. A thread
+        that is begun where a process's memory is bounded may never begin, and is waited for.
         """
         self._form: Format = form
         self._clock: Clock = clock
         self._hidden = list(hidden)
         self._path_of = path_of
         self._parts: dict[tuple[str, int], _Part] = {}
-        self._pool = ThreadPoolExecutor(1)
+        self._pool = pool
         self._running: list[Future[None]] = []
         self._files: list[WrittenFile] = []
 
@@ -246,7 +252,8 @@ class DayFiles:
 
     def close(self) -> None:
         """Write nothing more; files that are not whole are removed."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
         for part in self._parts.values():
             if part.file is not None:
                 part.file.abandon()
@@ -277,6 +284,9 @@ class DayFiles:
 
     def _in_background(self, work: Callable[[], None]) -> None:
         """Run ``work`` after what was given before; waits while two are still running."""
+        if self._pool is None:
+            work()
+            return
         while len(self._running) >= 2:
             self._running.pop(0).result()
         self._running.append(self._pool.submit(work))
@@ -326,7 +336,7 @@ class DumpDirectory(DayFiles):
 
     def __init__(self, path: Path, form: Format, clock: Clock, level: str, hidden: Sequence[str] = ()) -> None:
         """``hidden``: as in ``DayFiles``."""
-        super().__init__(form, clock, hidden, self._place)
+        super().__init__(form, clock, hidden, self._place, ThreadPoolExecutor(1))
         _check_new(path)
         self._path = path
         self._lock: int | None = None
