@@ -47,7 +47,7 @@ _KEYS = {
 _CLASSES = {
     *("BETWEEN", "CASE", "CAST", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION", "OPERATOR", "TYPE"),
 }  # no COLLATE: a column of parts has lost it
-_FUNCTIONS = "SELECT function_name FROM duckdb_functions() GROUP BY 1 HAVING bool_and({})"
+_FUNCTIONS = "SELECT function_name FROM duckdb_functions() GROUP BY 1 HAVING {}"
 _BEYOND_VALUES = {"age", "alias", "can_cast_implicitly", "current_localtime", "typeof"}
 _FIRST_MOST = 10_000
 _EXACT_AVERAGES = (
@@ -119,7 +119,9 @@ def _functions(condition: str) -> frozenset[str]:
 
 def _scalars() -> frozenset[str]:
     """Return the functions that give the same of the same arguments, everywhere: neither of how these are written nor of another clock."""
-    return _functions("function_type = 'scalar' AND stability = 'CONSISTENT'") - _BEYOND_VALUES | {*NOW}
+    # DuckDB 2.0.1 says CONSISTENT_WITHIN_QUERY of those that read the time zone: it is the same in all connections.
+    constant = "bool_and(function_type = 'scalar' AND stability <> 'VOLATILE') AND bool_or(stability = 'CONSISTENT')"
+    return _functions(constant) - _BEYOND_VALUES | {*NOW}
 
 
 class _Splitter:
@@ -329,7 +331,7 @@ def adds_up(tree: Any) -> bool:  # Any: JSON
     """Whether a statement looks as if it might be split."""
     kinds = {node.get("type") for node in nodes_of(tree)}
     grouped = any(node.get("group_expressions") for node in nodes_of(tree))
-    names = {_name_of(node) for node in nodes_of(tree)} & _functions("function_type = 'aggregate'")
+    names = {_name_of(node) for node in nodes_of(tree)} & _functions("bool_and(function_type = 'aggregate')")
     return grouped or bool(names) or "DISTINCT_MODIFIER" in kinds or kinds >= {"ORDER_MODIFIER", "LIMIT_MODIFIER"}
 
 
