@@ -159,9 +159,7 @@ def message_runs(
     sizes = np.where(heads["compression"] != 0, np.maximum(heads["uncompressed_size"], 0), 0)
     groups = (np.cumsum(sizes) - sizes) // PLAIN_BYTES_MAX
     for low, high in pairwise([0, *(np.flatnonzero(groups[1:] != groups[:-1]) + 1).tolist(), len(heads)]):
-        part = np.zeros(len(entries), bool)
-        part[low:high] = True
-        for run, batch in _part_runs(entries.take(part), heads[low:high], schema, keep):
+        for run, batch in _part_runs(entries.take(np.s_[low:high]), heads[low:high], schema, keep):
             yield slice(low + run.start, low + run.stop), batch
 
 

@@ -79,15 +79,15 @@ class EntryBatch(Struct):
         sizes: Array = self.rows["size"].astype(np.int64) - _ENTRY_HEADER_BYTES - self.rows["digest_bytes"]
         return np.maximum(sizes, 0)
 
-    def take(self, mask: Array) -> EntryBatch:
-        """Return the entries where ``mask`` is true; ``data`` is shared."""
+    def take(self, chosen: Any) -> EntryBatch:  # Any: what numpy takes as an index
+        """Return the entries that a mask or slice selects; ``data`` is shared, and of a slice the columns."""
         return EntryBatch(
-            self.ledger_ids[mask],
-            self.entry_ids[mask],
+            self.ledger_ids[chosen],
+            self.entry_ids[chosen],
             self.data,
-            self.offsets[mask],
-            self.held[mask],
-            self.rows[mask],
+            self.offsets[chosen],
+            self.held[chosen],
+            self.rows[chosen],
         )
 
     def producer_spans(self) -> Array:
