@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.changes import resets as resetting
     from pulsar_admin.store.changes import subscriptions as subscription_changes
     from pulsar_admin.store.changes.plan import ChangeKind
+    from pulsar_admin.store.changes.plan import Plan as StorePlan
     from pulsar_admin.store.changes.resets import Reset, ResetRequest, ResetRule
     from pulsar_admin.store.codec.cursor import CursorState
     from pulsar_admin.store.delayed.expiries import Forecast
@@ -291,14 +292,17 @@ class Cursors(Planner):
         """Plan creating the subscription at ``start`` in all topics; raises AlreadyExists, LedgerNotFound, EntryNotFound, InvalidValue."""
         first = position_of(start)
         self._check_named()
-        with self._session.reader() as reader:
+
+        def make(reader: EntryReader, now_ms: int) -> StorePlan:
             topics = list(self._session.read_topics(reader, self._selection))
             if first not in (EARLIEST, LATEST) and len(topics) > 1:
                 raise InvalidValue(f"position {first} is in one of {len(topics)} topics", hint="use earliest or latest")
             for topic in topics:
                 resetting.check_position(topic, first, "")
             made = subscription_changes.NewSubscription(self._name, first, replicated, properties or {})
-            return plan_of(subscription_changes.plan_create(reader, topics, made, self._session.clock_ms), reader.txn)
+            return subscription_changes.plan_create(reader, topics, made, now_ms)
+
+        return self._planned(make)
 
     def delete(self, *, force: bool = False) -> Plan:
         """Plan removing the subscription, from all partitions."""
@@ -310,10 +314,9 @@ class Cursors(Planner):
 
     def set_properties(self, properties: Mapping[str, str]) -> Plan:
         """Plan setting the properties of the subscription in place of those it has; raises InvalidValue."""
-        found = properties
         return self._planned(
             lambda reader, now_ms: subscription_changes.plan_subscription_properties(
-                reader, self._cursors(reader), found, now_ms
+                reader, self._cursors(reader), properties, now_ms
             )
         )
 
@@ -380,12 +383,12 @@ class Cursors(Planner):
         return []
 
     def _plan(self, kind: ChangeKind, moved: Moved, *, force: bool) -> Plan:
+        def make(reader: EntryReader, now_ms: int) -> StorePlan:
+            cursors = self._cursors(reader)
+            moves = [cursor_moves.CursorMove(*one, moved(one[0], one[1].state), force=force) for one in cursors]
+            return cursor_moves.plan_moves(reader, kind, moves, now_ms)
 
-        moves = []
-        with self._session.reader() as reader:
-            for topic, cursor in self._cursors(reader):
-                moves.append(cursor_moves.CursorMove(topic, cursor, moved(topic, cursor.state), force=force))
-            return plan_of(cursor_moves.plan_moves(reader, kind, moves, self._session.clock_ms), reader.txn)
+        return self._planned(make)
 
     def _cursors(
         self, reader: EntryReader, *, by_time: bool = False, is_replaced: bool = False, verb: str = "move"
@@ -452,7 +455,6 @@ def reset_request(
     force: bool,
 ) -> resetting.ResetRequest:
     """Return how to reset, with the arguments of ``Cursors.reset``; raises InvalidValue."""
-
     return resetting.ResetRequest(
         session.clock_ms, rule, clock, _broker(session, broker_version, max_clock_skew, session.clock_ms), force
     )
@@ -614,9 +616,9 @@ class Cursor(Cursors):
         """
         from pulsar_admin.store.changes.log_writer import plan_mark_delete
 
-        forced, place = force, position_of(position)
+        place = position_of(position)
         return self._planned(
-            lambda reader, now_ms: plan_mark_delete(reader, self._topic, self._name, place, now_ms, force=forced)
+            lambda reader, now_ms: plan_mark_delete(reader, self._topic, self._name, place, now_ms, force=force)
         )
 
     def nacks(self) -> Nacks:

@@ -277,7 +277,6 @@ def log_records(
     ``verify`` checks digests. ``jobs`` and ``spark`` are those of ``open_store``. Raises SourceNotFound,
     SourceChanged, EntryLogCorrupt, InvalidValue.
     """
-
     return records_of(session_of(jobs=jobs, spark=spark), log_place(path), verify=verify)
 
 
@@ -289,7 +288,6 @@ def verify_logs(path: Path | str, *, jobs: int = 1, spark: SparkSession | None =
     ``jobs`` and ``spark`` are those of ``open_store``. Raises SourceNotFound, SourceChanged, EntryLogCorrupt,
     InvalidValue.
     """
-
     return tuple(verdicts_of(session_of(jobs=jobs, spark=spark), log_place(path)))
 
 

@@ -14,7 +14,6 @@ from pulsar_admin.api.session import (
     Session,
     Time,
     checked,
-    given_flag,
     given_ledgers,
     given_object,
     given_path,
@@ -31,6 +30,7 @@ from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
     from pulsar_admin.store.changes import ledger_references as ledger_references
+    from pulsar_admin.store.changes.plan import Plan as StorePlan
     from pulsar_admin.store.facts.starts import StartFault
     from pulsar_admin.store.history.differences import Changed
     from pulsar_admin.store.model.ledger_owners import LedgerOwners
@@ -81,8 +81,8 @@ class Recoveries(Planner):
         """
         from pulsar_admin.store.history.stores import compare_stores
 
-        found = given_object("other", other, Recoveries)
-        with self._session.reader() as one, found._session.reader() as second:
+        given_object("other", other, Recoveries)
+        with self._session.reader() as one, other._session.reader() as second:
             return tuple(compare_stores(one, second, passing=passing))
 
     def recover(
@@ -114,7 +114,6 @@ class Recoveries(Planner):
             raise InvalidValue("rename is for what level C made before: leave out level, earlier and names")
         if earlier is not None:
             given_object("earlier", earlier, Recoveries)
-        accepted = accept_unknown_tree
         with (
             self._session.reader() as reader,
             nullcontext() if earlier is None else earlier._session.reader() as before,
@@ -123,7 +122,7 @@ class Recoveries(Planner):
             sources = Sources(scanning, self._session.clock_ms, before, cluster)
             if rename is not None:
                 return plan_of(plan_renaming(sources, Path(rename), probable=probable), reader.txn)
-            return plan_of(plan_recovery(sources, level, place, accepted, probable=probable), reader.txn)
+            return plan_of(plan_recovery(sources, level, place, accept_unknown_tree, probable=probable), reader.txn)
 
     def undelete(
         self,
@@ -216,12 +215,12 @@ class Recoveries(Planner):
         ``accept_unknown_tree`` is that of ``recover``. Raises LedgerNotFound, and Refused for an unreferenced ledger
         or, without ``force``, a complete one.
         """
-        given, accepted = given_ledgers(ledgers), accept_unknown_tree
-        with self._session.reader() as reader:
-            return plan_of(
-                ledger_references.plan_forget(reader, given, self._session.clock_ms, force=force, accepted=accepted),
-                reader.txn,
+        given = given_ledgers(ledgers)
+        return self._planned(
+            lambda reader, now_ms: ledger_references.plan_forget(
+                reader, given, now_ms, force=force, accepted=accept_unknown_tree
             )
+        )
 
     def unmark_ledgers(self, *ledgers: int, force: bool = False) -> Plan:
         """Plan removing under-replication marks from ledgers, without any named from all that are deleted or
@@ -230,9 +229,8 @@ class Recoveries(Planner):
         Raises NotFound for a ledger without a mark, and without ``force`` Refused for one that lacks copies or cannot
         be judged.
         """
-        given = given_ledgers(ledgers) if ledgers else ()
-        with self._session.read() as txn:
-            return plan_of(ledger_references.plan_unmark(txn, given, force=force), txn)
+        given = given_ledgers(ledgers)
+        return self._planned_rows(lambda txn, _: ledger_references.plan_unmark(txn, given, force=force))
 
     def restore_ledgers(self, *ledgers: int) -> Plan:
         """Plan rebuilding the lost metadata of ledgers from their entries, the bookies that hold them, and their
@@ -267,12 +265,12 @@ class Recoveries(Planner):
         from pulsar_admin.store.recovery.deleted_nodes import is_ledger
 
         given = given_ledgers(ledgers)
-        with self._session.reader() as reader:
+
+        def make(reader: EntryReader, now_ms: int) -> StorePlan:
             past = _read_past(reader, zookeeper, lambda path, _: is_ledger(path))
-            return plan_of(
-                lost_ledgers.plan_restore_deleted(reader, given, past, self._session.clock_ms, with_gaps=with_gaps),
-                reader.txn,
-            )
+            return lost_ledgers.plan_restore_deleted(reader, given, past, now_ms, with_gaps=with_gaps)
+
+        return self._planned(make)
 
     def delete_ledgers(self, *ledgers: int, force: bool = False, accept_unknown_tree: Sequence[str] = ()) -> Plan:
         """Plan deleting the metadata of unreferenced ledgers, so that bookies free their entries.
@@ -280,11 +278,12 @@ class Recoveries(Planner):
         ``accept_unknown_tree`` is that of ``recover``. Raises LedgerNotFound, and Refused for a ledger that is
         referenced or, without ``force``, may be.
         """
-        given, accepted = given_ledgers(ledgers), accept_unknown_tree
-        with self._session.reader() as reader:
-            return plan_of(
-                ledger_references.plan_delete_orphans(reader, given, force=force, accepted=accepted), reader.txn
+        given = given_ledgers(ledgers)
+        return self._planned(
+            lambda reader, _: ledger_references.plan_delete_orphans(
+                reader, given, force=force, accepted=accept_unknown_tree
             )
+        )
 
 
 @checked
@@ -317,7 +316,6 @@ def _check_topics(empty: bool, asked: object) -> None:
 
 def parts_of_store(session: Session, *, empty: bool = False) -> ClusterParts:
     """Return the parts for a forecast: the store's metadata, or with ``empty`` none, and its bookies."""
-
     with session.opened() as store, session.read() as txn:
         return preflights.read_store_parts(store, txn, empty=empty)
 
@@ -329,13 +327,11 @@ def parts_given(
     wanted: Wanted | None = None,
 ) -> ClusterParts:
     """Return the parts for a forecast from metadata (None: an empty one) and bookies."""
-
     return preflights.read_parts(*given_parts(metadata, bookies, client, wanted))
 
 
 def forecast_of(session: Session, parts: ClusterParts, brokers: bool, broker_conf: Path | str | None) -> Preflight:
     """Return what bookies would delete; without bookies, what brokers would."""
-
     found = _with_cures(preflights.read_preflight(parts.known, parts.bookies, parts.servers))
     with session.warnings() as warn:
         for text in (*parts.known.problems, *(text for one in found.bookies for text in one.problems)):
@@ -371,7 +367,7 @@ def _with_cures(found: Preflight) -> Preflight:
 
 def _read_past(reader: EntryReader, zookeeper: Sequence[str], keep: Keep, *, by_evidence: bool = False) -> Past:
     """Return earlier metadata from the store's and the given ZooKeeper files, or with ``by_evidence`` from entries."""
-    if given_flag("by_evidence", by_evidence):
+    if by_evidence:
         from pulsar_admin.store.recovery.missing_topics import read_past_by_evidence
 
         return read_past_by_evidence(reader)

@@ -772,13 +772,11 @@ def timeline_table(
 
 def missing_texts(name: TopicName, missing: int) -> list[str]:
     """Return the warning about a topic's missing entries, empty if none are."""
-
     return [f"{name}: {counted(missing, 'entry is', 'entries are')} in no imported file"] if missing else []
 
 
 def damaged_texts(name: TopicName, damaged: int) -> list[str]:
     """Return the warning about a topic's damaged entries, empty if none are."""
-
     return [f"{name}: {counted(damaged, 'entry is', 'entries are')} damaged and skipped"] if damaged else []
 
 
@@ -1020,7 +1018,6 @@ class Dumps(Checked):
 
 
 def _options(session: Session, wanted: DumpWanted) -> DumpOptions:
-
     check_keywords(wanted, DumpWanted)
     level, profile, redact = wanted.get("level", "messages"), wanted.get("columns"), wanted.get("redact", False)
     check_choice("level", level, Level)

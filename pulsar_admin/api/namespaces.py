@@ -124,8 +124,7 @@ class Resources(Planner):
         self, name: str, *, admin_roles: Sequence[str] = (), allowed_clusters: Sequence[str] = ()
     ) -> Plan:
         """Plan creating a tenant with its allowed clusters (default: all); raises AlreadyExists, InvalidValue, Refused."""
-        roles, clusters = admin_roles, allowed_clusters
-        return self._planned_rows(resource_changes.plan_create_tenant, name, roles, clusters)
+        return self._planned_rows(resource_changes.plan_create_tenant, name, admin_roles, allowed_clusters)
 
     def update_tenant(
         self, name: str, *, admin_roles: Sequence[str] = (), allowed_clusters: Sequence[str] = ()
@@ -134,8 +133,7 @@ class Resources(Planner):
 
         Raises TenantNotFound, InvalidValue, Refused.
         """
-        roles, clusters = admin_roles, allowed_clusters
-        return self._planned_rows(resource_changes.plan_update_tenant, name, roles, clusters)
+        return self._planned_rows(resource_changes.plan_update_tenant, name, admin_roles, allowed_clusters)
 
     def delete_tenant(self, name: str, *, force: bool = False) -> Plan:
         """Plan deleting a tenant, with ``force`` also its namespaces and their topics; raises TenantNotFound, Refused."""
@@ -188,9 +186,7 @@ class Resources(Planner):
 
     def set_bookie_rack(self, bookie: str, rack: str, *, group: str = "default", hostname: str | None = None) -> Plan:
         """Plan setting the rack and group of a bookie, ``host:port``; raises InvalidValue."""
-        host = hostname
-        place = {"rack": rack, "hostname": host}
-        return self._planned_rows(resource_changes.plan_set_rack, bookie, group, place)
+        return self._planned_rows(resource_changes.plan_set_rack, bookie, group, {"rack": rack, "hostname": hostname})
 
     def delete_bookie_rack(self, bookie: str) -> Plan:
         """Plan removing a bookie from its rack; raises ResourceNotFound."""
@@ -228,7 +224,6 @@ class Resources(Planner):
 
     def resource_groups(self) -> tuple[str, ...]:
         """Return the names of the resource groups."""
-
         return tuple(self._session.ask(list_resource_groups))
 
     def resource_group(self, name: str) -> ResourceGroup:
@@ -248,13 +243,12 @@ class Resources(Planner):
         return self._plan_group(resource_changes.UPDATE_GROUP, name, rates)
 
     def _plan_group(self, kind: ChangeKind, name: str, rates: Mapping[str, int | None]) -> Plan:
-
         if unknown := rates.keys() - _RATES.keys():
             raise InvalidValue(
                 f"a resource group has no {', '.join(sorted(unknown))}", hint=f"rates: {', '.join(_RATES)}"
             )
         given = {_RATES[key]: None if rate is None else whole_number(key, rate) for key, rate in rates.items()}
-        return self._planned_rows(resource_changes.plan_group, kind, given_text("resource group", name), given)
+        return self._planned_rows(resource_changes.plan_group, kind, name, given)
 
     def delete_resource_group(self, name: str) -> Plan:
         """Plan deleting a resource group; raises ResourceNotFound, Refused while namespaces are in it."""
@@ -301,12 +295,11 @@ class Resources(Planner):
 
 
 def _bundle(txn: Txn, namespace: str | None, bundle: str | None) -> Bundle | None:
-
     if namespace is None and bundle is None:
         return None
     if namespace is None or bundle is None:
         raise InvalidValue("namespace and bundle must be provided together.")
-    return read_bundle(txn, parse_namespace(namespace), given_text("bundle", bundle))
+    return read_bundle(txn, parse_namespace(namespace), bundle)
 
 
 def _pair(what: str, values: Any) -> list[float]:  # Any: what callers give
@@ -405,9 +398,7 @@ class Cluster(Planner):
         return self._plan_domain(resource_changes.UPDATE_DOMAIN, name, brokers)
 
     def _plan_domain(self, kind: ChangeKind, name: str, brokers: Sequence[str]) -> Plan:
-
-        given = given_text("domain", name), given_texts("brokers", brokers)
-        return self._planned_rows(resource_changes.plan_domain, kind, self._name, *given)
+        return self._planned_rows(resource_changes.plan_domain, kind, self._name, name, brokers)
 
     def delete_failure_domain(self, name: str) -> Plan:
         """Plan deleting a failure domain; raises ResourceNotFound."""
@@ -426,13 +417,12 @@ class Cluster(Planner):
 
     def anti_affinity_namespaces(self, tenant: str, group: str) -> tuple[str, ...]:
         """Return a tenant's namespaces in an anti-affinity group; raises ResourceNotFound, TenantNotFound."""
-        wanted = group
         with self._session.read() as txn:
             check_cluster(txn, self._name)
             return tuple(
                 str(name)
                 for name in list_namespaces(txn, tenant)
-                if find_local_policies(txn, name).get("namespaceAntiAffinityGroup") == wanted
+                if find_local_policies(txn, name).get("namespaceAntiAffinityGroup") == group
             )
 
     # -- isolation policies -------------------------------------------------------------------------------------------
@@ -473,9 +463,7 @@ class Cluster(Planner):
         the change. Raises InvalidValue.
         """
         lists = {"namespaces": namespaces, "primary": primary, "secondary": secondary}
-        policy = resource_changes.isolation_of(
-            {key: given_texts(key, one) for key, one in lists.items()}, failover_type, failover, unload_scope
-        )
+        policy = resource_changes.isolation_of(lists, failover_type, failover, unload_scope)
         return self._planned_rows(resource_changes.plan_set_isolation, self._name, name, policy)
 
     def delete_isolation_policy(self, name: str) -> Plan:
@@ -485,7 +473,6 @@ class Cluster(Planner):
 
 def given_settings(settings: Json, file: Path | str | None) -> dict[str, Any]:  # Any: JSON values
     """Return a cluster's settings merged over those in a file (JSON or lines of ``key: value``); raises InvalidValue."""
-
     found = {} if file is None else resource_changes.read_cluster_file(given_path("file", file))
     for key, value in given_mapping("settings", settings).items():
         if key not in CLUSTER.defaults:
@@ -591,10 +578,12 @@ class Namespace(PolicyPlans):
         """
         from pulsar_admin.store.changes.cursors import CLEAR_NAMESPACE, CursorMove, cleared, plan_moves
 
-        with self._session.reader() as reader:
+        def make(reader: EntryReader, now_ms: int) -> StorePlan:
             cursors = self._cursors(reader, subscription, bundle, "topics clear-backlog")
             moves = [CursorMove(topic, cursor, cleared(topic, cursor.state)) for topic, cursor in cursors]
-            return plan_of(plan_moves(reader, CLEAR_NAMESPACE, moves, self._session.clock_ms), reader.txn)
+            return plan_moves(reader, CLEAR_NAMESPACE, moves, now_ms)
+
+        return self._planned(make)
 
     def unsubscribe(self, subscription: str, *, bundle: str | None = None) -> Plan:
         """Plan removing a subscription from every topic that has it, or from those in a bundle; raises as ``clear_backlog``."""
@@ -622,7 +611,7 @@ class Namespace(PolicyPlans):
         """Return a test whether a topic is in a bundle (None: in any); raises InvalidValue."""
         if bundle is None:
             return lambda name: True
-        found = parse_bundle(self._name, given_text("bundle", bundle))
+        found = parse_bundle(self._name, bundle)
         return lambda name: found.holds(topic_hash(name))
 
     # -- plans of policies --------------------------------------------------------------------------------------------
@@ -655,7 +644,6 @@ class Namespace(PolicyPlans):
         return self._planned_rows(policy_changes.plan_disable, self._name)
 
     def _plan_policy(self, job: PolicyJob) -> Plan:
-
         return self._planned_rows(resource_changes.plan_job, self._name, job)
 
     # -- bundles ------------------------------------------------------------------------------------------------------
@@ -677,30 +665,24 @@ class Namespace(PolicyPlans):
         ``algorithm`` may also be ``topic_count_equally_divide``, or ``specified_positions_divide`` at the hashes
         ``boundaries``. Raises InvalidValue, NeedsBroker (for choices that depend on load).
         """
-        text, kind = (
-            None if one is None else given_text(what, one)
-            for what, one in (("bundle", bundle), ("bundle_type", bundle_type))
-        )
-        name = algorithm
 
         def make(txn: Txn, now_ms: int) -> StorePlan:
-            chosen = resource_changes.choose_bundle(txn, self._name, text, kind)
+            chosen = resource_changes.choose_bundle(txn, self._name, bundle, bundle_type)
             places = [whole_number("boundary", one) for one in given_items("boundaries", boundaries)]
-            return resource_changes.plan_split(txn, self._name, chosen, name, places, now_ms)
+            return resource_changes.plan_split(txn, self._name, chosen, algorithm, places, now_ms)
 
         return self._planned_rows(make)
 
     def topic_hashes(self, bundle: str, topics: Sequence[str] = ()) -> BundleTopics:
         """Return the hashes of topics (default: all) in a bundle, partitions one by one; raises TopicNotFound, InvalidValue."""
-        wanted = topics
         with self._session.read() as txn:
-            for topic in map(parse_topic, wanted):
+            for topic in map(parse_topic, topics):
                 if topic.namespace != self._name:
                     raise InvalidValue(f"{topic} is not in the namespace {self._name}", value=str(topic))
                 expand_topic(txn, topic)
             chosen = read_bundle(txn, self._name, bundle)
             found = bundle_topics(txn, chosen)
-        bases = {name if "://" in name else f"persistent://{name}" for name in wanted}
+        bases = {name if "://" in name else f"persistent://{name}" for name in topics}
         positions = {
             name: value
             for name, value in found.items()
@@ -716,19 +698,16 @@ class Namespace(PolicyPlans):
 
     def set_property(self, key: str, value: str) -> Plan:
         """Plan setting a property."""
-        given = {key: value}
-        return self._plan_properties(resource_changes.SET_PROPERTY, lambda found: {**found, **given})
+        return self._plan_properties(resource_changes.SET_PROPERTY, lambda found: {**found, key: value})
 
     def set_properties(self, properties: Mapping[str, str]) -> Plan:
         """Plan setting properties and keeping the others."""
-        given = properties
-        return self._plan_properties(resource_changes.SET_PROPERTIES, lambda found: {**found, **given})
+        return self._plan_properties(resource_changes.SET_PROPERTIES, lambda found: {**found, **properties})
 
     def remove_property(self, key: str) -> Plan:
         """Plan removing a property."""
-        gone = key
         return self._plan_properties(
-            resource_changes.REMOVE_PROPERTY, lambda found: {name: one for name, one in found.items() if name != gone}
+            resource_changes.REMOVE_PROPERTY, lambda found: {name: one for name, one in found.items() if name != key}
         )
 
     def clear_properties(self) -> Plan:
@@ -760,13 +739,11 @@ class Namespace(PolicyPlans):
 
     def grant_subscription_permission(self, subscription: str, roles: Sequence[str]) -> Plan:
         """Plan that only ``roles`` may use subscriptions with this name."""
-        name, given = subscription, roles
-        return self._planned_rows(resource_changes.plan_grant_subscription, self._name, name, given)
+        return self._planned_rows(resource_changes.plan_grant_subscription, self._name, subscription, roles)
 
     def revoke_subscription_permission(self, subscription: str, role: str) -> Plan:
         """Plan revoking a role's right to a subscription; raises ResourceNotFound if no role has it."""
-        given = subscription, role
-        return self._planned_rows(resource_changes.plan_revoke_subscription, self._name, *given)
+        return self._planned_rows(resource_changes.plan_revoke_subscription, self._name, subscription, role)
 
     # -- clusters and affinity ----------------------------------------------------------------------------------------
 

@@ -476,7 +476,6 @@ class Nacks(KeptNacks):
             return self._plan(reader, found, precision_bits)
 
     def _read_topics(self, reader: EntryReader, *, known: bool = True) -> list[Topic]:
-
         topics = [read_topic(reader.txn, name) for name in expand_topic(reader.txn, self._name)]
         for topic in topics if known else ():
             read_cursor(reader.txn, reader, topic, self._subscription)  # raises that it is not there
@@ -507,8 +506,7 @@ class NackSizes(Answer, frozen=True):
         most = self.precisions[-1].precision_bits
         if precision is not None:
             return min((delay_ms(precision) + 1).bit_length() - 1, most)
-        room = memory_bytes
-        fitting = [sizing.precision_bits for sizing in self.precisions if sizing.java_bytes <= room]
+        fitting = [sizing.precision_bits for sizing in self.precisions if sizing.java_bytes <= memory_bytes]
         return next((bits for bits in fitting if bits >= DEFAULT_PRECISION_BITS), most)
 
 
@@ -538,8 +536,7 @@ def nack_sizes(
         if found is None or found.nacked_entries_per_second is None:
             raise InvalidValue("how many nacks a second?", hint="give rate, or measured, of entries of several times")
         rate = found.nacked_entries_per_second * per_entry
-    every = acknowledged_every
-    load = NackLoad(rate, delay_ms(delay), per_entry, per_ledger, every)
+    load = NackLoad(rate, delay_ms(delay), per_entry, per_ledger, acknowledged_every)
     if found is None:
         return NackSizes(load, None, tuple(size_table(load)))
     return NackSizes(load, found, tuple(size_sample(load, (found.ledger_ids, found.entry_ids), found.times_ms)))
@@ -567,10 +564,9 @@ class Transactions(Planner):
 
     def internal_stats(self, coordinator: int, *, metadata: bool = False) -> LogStats:
         """Return the ledgers and cursors of a coordinator's log; ``metadata`` is that of ``Topic.internal_stats``."""
-        number, wanted = coordinator, metadata
         with self._session.reader() as reader:
-            read_coordinator(reader, number)
-            return reports.log_stats(reader, log_topic(number), metadata=wanted)
+            read_coordinator(reader, coordinator)
+            return reports.log_stats(reader, log_topic(coordinator), metadata=metadata)
 
     def transaction(self, most: int, least: int) -> TransactionMetadata:
         """Return the topics and subscriptions of an open transaction, by coordinator (``most``) and number
@@ -578,9 +574,8 @@ class Transactions(Planner):
 
         Raises NotFound if it is not open.
         """
-        txn_id = _txn_id(most, least)
         with self._session.reader() as reader:
-            return reports.transaction_metadata(reader, read_transaction(reader, txn_id))
+            return reports.transaction_metadata(reader, read_transaction(reader, TxnId(most, least)))
 
     def open(
         self, *, coordinator: int | None = None, timeout_above: Delay | None = None
@@ -613,17 +608,15 @@ class TopicTransactions(Named):
         """Return an open transaction's start (None: it is not open here), and whether it was aborted, by coordinator (``most``) and number
         (``least``).
         """
-        txn_id = _txn_id(most, least)
         with self._session.reader() as reader:
-            return reports.in_buffer(read_buffer(reader, self._name), txn_id)
+            return reports.in_buffer(read_buffer(reader, self._name), TxnId(most, least))
 
     def snapshot_stats(self, *, metadata: bool = False) -> LogStats:
         """Return the ledgers and cursors of the namespace's snapshot topic; ``metadata`` is that of ``Topic.internal_stats``."""
-        wanted = metadata
         with self._session.reader() as reader:
             read_topic(reader.txn, self._name)
             log = TopicName(self._name.namespace, _SNAPSHOT)
-            return reports.log_stats(reader, log, _SNAPSHOT, metadata=wanted)
+            return reports.log_stats(reader, log, _SNAPSHOT, metadata=metadata)
 
 
 class CursorTransactions(Named):
@@ -646,15 +639,13 @@ class CursorTransactions(Named):
         """Return the position that an open transaction acknowledged cumulatively (None: none), by coordinator (``most``) and number
         (``least``).
         """
-        txn_id = _txn_id(most, least)
         with self._reader() as reader:
-            return reports.in_pending_ack(reader, self._name, self._subscription, txn_id)
+            return reports.in_pending_ack(reader, self._name, self._subscription, TxnId(most, least))
 
     def internal_stats(self, *, metadata: bool = False) -> LogStats:
         """Return the ledgers and cursors of the log; ``metadata`` is that of ``Topic.internal_stats``."""
-        wanted = metadata
         with self._reader() as reader:
-            return reports.log_stats(reader, self._name.pending_ack(self._subscription), metadata=wanted)
+            return reports.log_stats(reader, self._name.pending_ack(self._subscription), metadata=metadata)
 
     @contextmanager
     def _reader(self) -> Iterator[EntryReader]:
@@ -664,8 +655,4 @@ class CursorTransactions(Named):
 
 
 def _coordinators(reader: EntryReader, coordinator: int | None) -> list[int]:
-    return coordinator_ids(reader.txn) if coordinator is None else [whole_number("coordinator", coordinator)]
-
-
-def _txn_id(most: int, least: int) -> TxnId:
-    return TxnId(whole_number("most", most), whole_number("least", least))
+    return coordinator_ids(reader.txn) if coordinator is None else [coordinator]

@@ -151,7 +151,6 @@ class Plan(Struct, frozen=True):
 
 def plan_of(plan: StorePlan | WritingPlan, txn: Txn) -> Plan:
     """Return a store's plan as the object that callers get."""
-
     return Plan(plan, store_plans.state_of(txn))
 
 
@@ -168,7 +167,6 @@ def shown_by(plan: Plan) -> tuple[Report, ...]:
 
 def check_planned_on(plan: Plan, store: StoreFile) -> None:
     """Raise StalePlan unless a plan without steps was made on this store in its present state."""
-
     store_plans.check_state(store, plan._plan.txn_id, plan._state)
 
 
@@ -186,7 +184,6 @@ def save_plan(plan: Plan, reports: tuple[Report, ...], path: Path) -> None:
 
 def file_of(plan: Plan, reports: tuple[Report, ...]) -> PlanFile:
     """Return a plan's file content; raises ValueError for an open stream."""
-
     assert plan._request is not None  # each method that plans notes its call
     return store_plans.plan_file(plan._plan, plan._state, reports, plan._request.as_json())
 
@@ -373,7 +370,6 @@ def _tuple(value: object) -> tuple[Any, ...]:  # Any: as above
 
 def read_again(session: Session, path: Path) -> Plan:
     """Return the plan in a file, made anew; raises NotFound, InvalidValue, and StalePlan if it differs now."""
-
     kept = store_plans.read_plan(path)
     with session.opened() as store:
         kept.check_store(store)

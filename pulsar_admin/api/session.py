@@ -697,6 +697,13 @@ class Session:
         for problem in problems:
             self._host.lacks(problem)
 
+    @contextmanager
+    def reporting(self) -> Iterator[list[StoreError]]:
+        """Report at the end of the block what an answer lacks, which is put into the list."""
+        problems: list[StoreError] = []
+        yield problems
+        self.partial(problems)
+
     def warn(self, texts: Iterable[str]) -> None:
         """Report what callers should know of an answer that lacks nothing else."""
         for text in texts:

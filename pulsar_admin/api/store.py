@@ -31,7 +31,6 @@ from pulsar_admin.api.session import (
     given_path,
     given_places,
     given_rate,
-    given_texts,
     session_of,
     warn_partial,
     whole_number,
@@ -363,11 +362,10 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         from pulsar_admin.store.doctor.overview import read_checked_metrics
         from pulsar_admin.store.reports.metrics import Chosen
 
-        name = pattern
-        chosen = Chosen(whole_number("top", top, 0), name, delayed)
+        chosen = Chosen(whole_number("top", top, 0), pattern, delayed)
         label = "topics, ledgers and rows", "metrics"
-        if name is not None:
-            self._session.ask(check_pattern, name)
+        if pattern is not None:
+            self._session.ask(check_pattern, pattern)
         with self._session.opened() as store, self._session.progress(None, *label) as advance:
             return read_checked_metrics(
                 store, self._session.now, chosen, check=check, advance=advance, processes=self._session.processes
@@ -709,7 +707,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
 
         with self._session.read() as txn:
             whole = change_numbers(txn)
-            asked = [whole_number("change", number) for number in numbers] or whole
+            asked = numbers or whole
             undone: dict[int, int] = {}
             for number in whole:
                 with suppress(IndexCorrupt):  # told where it is listed
@@ -749,7 +747,7 @@ def compare_findings(
     from pulsar_admin.store.doctor.since import LISTED, compare, read_saved
     from pulsar_admin.store.facts.starts import read_registered
 
-    asked, path = _options(deep, each, codes, severities), given_path("since", since)
+    asked, path = _options(deep, each, codes, severities), Path(since)
     listed = replace(asked, each=max(asked.each, LISTED), severities=())
     if path.resolve() == session.path.resolve():
         raise InvalidValue(
@@ -795,10 +793,9 @@ def _options(deep: bool, each: int, codes: Sequence[str], severities: Sequence[s
     from pulsar_admin.store.doctor.diagnosing import DoctorOptions
     from pulsar_admin.store.rules.table import check_codes
 
-    wanted, chosen = check_codes(given_texts("codes", codes)), given_texts("severities", severities)
-    for severity in chosen:
+    for severity in severities:
         check_choice("severity", severity, Literal["critical", "warning", "note"])
-    return DoctorOptions(deep, whole_number("each", each, 1), wanted, chosen)
+    return DoctorOptions(deep, whole_number("each", each, 1), check_codes(codes), tuple(severities))
 
 
 @contextmanager

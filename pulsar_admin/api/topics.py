@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
@@ -16,7 +16,6 @@ from pulsar_admin.api.session import (
     Session,
     Time,
     duration_ms,
-    given_flag,
     given_ledgers,
     given_path,
     given_properties,
@@ -65,6 +64,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.changes import schemas as schema_changes
     from pulsar_admin.store.changes import topics as topic_changes
     from pulsar_admin.store.changes.plan import ChangeKind, ChangeReport
+    from pulsar_admin.store.changes.plan import Plan as StorePlan
     from pulsar_admin.store.changes.policies import PolicyJob
     from pulsar_admin.store.changes.resources import Grant
     from pulsar_admin.store.changes.schemas import NewSchema
@@ -193,7 +193,6 @@ class PolicyPlans(Planner, ABC):
         return self._plan_policy(job)
 
     def _set(self, name: str, options: Options) -> Plan:
-
         return self._plan_policy(policy_changes.policy_job(f"{self._group} set-{name}", name, options))
 
 
@@ -293,10 +292,10 @@ class TopicPolicies(PolicyPlans):
         """Plan removing all policies, those that all clusters share, too, also of topics that are not there any more."""
         from pulsar_admin.store.changes.topic_policies import plan_delete
 
-        with self._session.read() as txn:
-            names = self._selection.topics or self._names(txn)
-            now_ms, broker = self._session.clock_ms, self._session.interceptors
-            return plan_of(plan_delete(txn, names, now_ms, broker), txn)
+        broker = self._session.interceptors
+        return self._planned_rows(
+            lambda txn, now_ms: plan_delete(txn, self._selection.topics or self._names(txn), now_ms, broker)
+        )
 
     def _plan_policy(self, job: PolicyJob) -> Plan:
         from pulsar_admin.store.changes.topic_policies import plan_changes
@@ -485,6 +484,16 @@ class Topic(PolicyPlans):
 
         return search_of(self._session, lambda txn: expand_topic(txn, self._name), wanted, self.name)
 
+    @contextmanager
+    def _reporting(self, *, partitions: bool = False) -> Iterator[tuple[EntryReader, list[StoreError]]]:
+        """Open a reader, and a list for what the answer lacks: at the end that is reported, and broken ledgers of the topic, or of
+        its partitions.
+        """
+        with self._session.reporting() as problems, self._session.reader() as reader:
+            yield reader, problems
+            names = existing_partitions(reader.txn, self._name) if partitions else [self._name]
+            self._session.warn_of_broken(reader.txn, names)
+
     def stats(self, *, earliest_time: bool = False, backlog_size: bool = True, newer_keys: bool = False) -> TopicStats:
         """Return sizes, backlogs and subscriptions with upstream's names (``backlog_size``,
         ``subscriptions[name].msg_backlog`` …).
@@ -495,13 +504,9 @@ class Topic(PolicyPlans):
         """
         from pulsar_admin.store.reports.stats import StatsOptions, read_topic_stats
 
-        problems: list[StoreError] = []
-        with self._session.reader() as reader:
-            wanted = StatsOptions(backlog_size, earliest_time, newer_keys)
-            found = read_topic_stats(reader, self._name, wanted, problems=problems)
-            self._session.warn_of_broken(reader.txn, [self._name])
-        self._session.partial(problems)
-        return found
+        wanted = StatsOptions(backlog_size, earliest_time, newer_keys)
+        with self._reporting() as (reader, problems):
+            return read_topic_stats(reader, self._name, wanted, problems=problems)
 
     def last_message_id(self) -> Position:
         """Return the position of the last message, with its index inside a batch; entry −1 for a topic without one.
@@ -515,12 +520,8 @@ class Topic(PolicyPlans):
         """Return what ``last_message_id`` does with upstream's names, and those of the batch that it is in."""
         from pulsar_admin.store.model.messages import read_last_id
 
-        problems: list[StoreError] = []
-        with self._session.reader() as reader:
-            found = read_last_id(reader, self._name, problems)
-            self._session.warn_of_broken(reader.txn, [self._name])
-        self._session.partial(problems)
-        return found
+        with self._reporting() as (reader, problems):
+            return read_last_id(reader, self._name, problems)
 
     def partitioned_stats(
         self, *, per_partition: bool = False, earliest_time: bool = False, backlog_size: bool = True
@@ -532,14 +533,10 @@ class Topic(PolicyPlans):
         """
         from pulsar_admin.store.reports.stats import StatsOptions, read_partitioned_stats
 
-        problems: list[StoreError] = []
-        with self._session.reader() as reader:
-            wanted = StatsOptions(backlog_size, earliest_time)
+        wanted = StatsOptions(backlog_size, earliest_time)
+        with self._reporting(partitions=True) as (reader, problems):
             name = check_partitioned(reader.txn, self._name)
-            found = read_partitioned_stats(reader, name, wanted, per_partition=per_partition, problems=problems)
-            self._session.warn_of_broken(reader.txn, existing_partitions(reader.txn, self._name))
-        self._session.partial(problems)
-        return found
+            return read_partitioned_stats(reader, name, wanted, per_partition=per_partition, problems=problems)
 
     def internal_stats(self, *, metadata: bool = False, publish_times: bool = True) -> InternalStats:
         """Return ledgers, cursors, schema and compacted ledgers with upstream's names, positions as text.
@@ -549,14 +546,10 @@ class Topic(PolicyPlans):
         """
         from pulsar_admin.store.reports.internal_stats import read_internal_stats
 
-        problems: list[StoreError] = []
-        with self._session.reader() as reader:
-            found = read_internal_stats(
+        with self._reporting() as (reader, problems):
+            return read_internal_stats(
                 reader, self._name, metadata=metadata, publish_times=publish_times, problems=problems
             )
-            self._session.warn_of_broken(reader.txn, [self._name])
-        self._session.partial(problems)
-        return found
 
     def partitioned_internal_stats(
         self, *, metadata: bool = False, publish_times: bool = True
@@ -567,15 +560,11 @@ class Topic(PolicyPlans):
         """
         from pulsar_admin.store.reports.internal_stats import read_partitioned_internals
 
-        problems: list[StoreError] = []
-        with self._session.reader() as reader:
+        with self._reporting(partitions=True) as (reader, problems):
             name = check_partitioned(reader.txn, self._name)
-            found = read_partitioned_internals(
+            return read_partitioned_internals(
                 reader, name, metadata=metadata, publish_times=publish_times, problems=problems
             )
-            self._session.warn_of_broken(reader.txn, existing_partitions(reader.txn, self._name))
-        self._session.partial(problems)
-        return found
 
     def describe(self, *, quick: bool = False) -> TopicDescription:
         """Return size, times, policies with their origins, schema, compaction, facts of every subscription, and
@@ -587,12 +576,10 @@ class Topic(PolicyPlans):
         from pulsar_admin.store.reports.describe import describe_topic
         from pulsar_admin.store.reports.subscriptions import Asked
 
-        problems: list[StoreError] = []
-        with self._session.scan() as reader:
+        with self._session.reporting() as problems, self._session.scan() as reader:
             found = describe_topic(reader, self._name, Asked.of(self._session.now_ms, quick=quick), problems)
             self._session.warn_of_broken(reader.txn, [self._name])
-        self._session.partial(problems)
-        return found
+            return found
 
     def internal_info(self, *, publish_times: bool = True) -> InternalInfo:
         """Return the stored metadata of the topic and its cursors with upstream's names; a cursor's actual position
@@ -602,11 +589,8 @@ class Topic(PolicyPlans):
         """
         from pulsar_admin.store.reports.internal_info import read_internal_info
 
-        times, problems = publish_times, list[StoreError]()
-        with self._session.read() as txn:
-            found = read_internal_info(txn, self._name, publish_times=times, problems=problems)
-        self._session.partial(problems)
-        return found
+        with self._session.reporting() as problems, self._session.read() as txn:
+            return read_internal_info(txn, self._name, publish_times=publish_times, problems=problems)
 
     def backlog_size(self, position: Place = EARLIEST) -> int:
         """Return the bytes after a position, estimated as the broker does: 0 after the end. Raises InvalidValue, MetadataCorrupt."""
@@ -623,10 +607,9 @@ class Topic(PolicyPlans):
 
     def schema(self, version: int | None = None) -> SchemaVersion:
         """Return a version of the topic's schema, None: the newest; raises NothingMatches if it does not exist, and as ``schemas``."""
-        wanted = version
-        found = [one for one in self.schemas() if wanted in (None, one.version)]
+        found = [one for one in self.schemas() if version in (None, one.version)]
         if not found:
-            what = "none" if wanted is None else f"no version {wanted}"
+            what = "none" if version is None else f"no version {version}"
             raise NothingMatches(f"Schema not found: {self._name} has {what}", topic=self.name)
         return found[-1]
 
@@ -673,8 +656,7 @@ class Topic(PolicyPlans):
 
         with self._session.reader() as reader:
             topic = read_topic(reader.txn, self._name)
-            name = subscription
-            cursor = None if name is None else read_cursor(reader.txn, reader, topic, name)
+            cursor = None if subscription is None else read_cursor(reader.txn, reader, topic, subscription)
             return read_topic_nacks(reader.txn, topic, cursor)
 
     def transactions(self) -> TopicTransactions:
@@ -713,13 +695,11 @@ class Topic(PolicyPlans):
         """
         from pulsar_admin.store.reports.subscriptions import Asked, iter_subscription_facts
 
-        problems: list[StoreError] = []
-        with self._session.scan() as reader:
+        with self._session.reporting() as problems, self._session.scan() as reader:
             names, asked = expand_topic(reader.txn, self._name), Asked.of(self._session.now_ms, quick=quick)
             found = tuple(iter_subscription_facts(reader, names, asked, problems.append))
             self._session.warn_of_broken(reader.txn, names)
-        self._session.partial(problems)
-        return found
+            return found
 
     def cursor(self, name: str) -> Cursor:
         """Return the cursor of a subscription, of a partitioned topic those of all partitions together.
@@ -753,17 +733,14 @@ class Topic(PolicyPlans):
         ``after`` of the plan's parts has the end, ``terminatedPosition``. Raises TopicNotFound (also for a topic without
         partitions if ``partitioned``, and for one with some if not), Refused (a topic without a ledger).
         """
-        with self._session.reader() as reader:
-            if not partitioned:
-                return plan_of(
-                    deleting.plan_terminate(reader, deleting.TERMINATE, [self._name], self._session.clock_ms),
-                    reader.txn,
-                )
+        if not partitioned:
+            return self._planned(deleting.plan_terminate, deleting.TERMINATE, [self._name])
+
+        def make(reader: EntryReader, now_ms: int) -> StorePlan:
             names = existing_partitions(reader.txn, check_partitioned(reader.txn, self._name))
-            return plan_of(
-                deleting.plan_terminate(reader, deleting.TERMINATE_PARTITIONED, names, self._session.clock_ms),
-                reader.txn,
-            )
+            return deleting.plan_terminate(reader, deleting.TERMINATE_PARTITIONED, names, now_ms)
+
+        return self._planned(make)
 
     def _plan_policy(self, job: PolicyJob) -> Plan:
         return TopicPolicies(self._session, TopicSelection((self._name.base,)))._plan_policy(job)
@@ -810,8 +787,7 @@ class Topic(PolicyPlans):
         """
         from pulsar_admin.store.changes.log_writer import plan_forget_ledgers
 
-        ids = [whole_number("ledger", one) for one in ledgers]
-        return self._planned_rows(plan_forget_ledgers, self._name, ids)
+        return self._planned_rows(plan_forget_ledgers, self._name, ledgers)
 
     # -- schema --------------------------------------------------------------------------------------------------------
 
@@ -832,9 +808,8 @@ class Topic(PolicyPlans):
 
         Raises MetadataCorrupt, and Refused if a topic of a newer Pulsar has the same schema.
         """
-        everything = force
         return self._planned_rows(
-            lambda txn, now_ms: schema_changes.plan_delete_schema(txn, self._name, force=everything, now_ms=now_ms)
+            lambda txn, now_ms: schema_changes.plan_delete_schema(txn, self._name, force=force, now_ms=now_ms)
         )
 
     # -- properties and permissions -----------------------------------------------------------------------------------
@@ -947,11 +922,8 @@ class Compaction(Planner):
         """
         from pulsar_admin.store.compaction.last_id import find_last_id
 
-        problems: list[StoreError] = []
-        with self._session.reader() as reader:
-            found = find_last_id(reader, read_topic(reader.txn, self._name), verify=verify, problems=problems)
-        self._session.partial(problems)
-        return found
+        with self._session.reporting() as problems, self._session.reader() as reader:
+            return find_last_id(reader, read_topic(reader.txn, self._name), verify=verify, problems=problems)
 
     def find(self, time: Time, *, rule: ViewRule = "first-at-or-after") -> FoundInView | None:
         """Return the first entry of the compacted ledger published at or after ``time``; ``position`` None if there
@@ -962,14 +934,11 @@ class Compaction(Planner):
         """
         from pulsar_admin.store.model.compacted_view import open_view
 
-        problems: list[StoreError] = []
         wanted_ms = self._session.time_ms(time)
-        with self._session.scan(problems) as reader:
+        with self._session.reporting() as problems, self._session.scan(problems) as reader:
             topic = read_topic(reader.txn, self._name)
             view = open_view(reader, topic, problems)
-            found = None if view is None else _find_in(reader, topic, view, wanted_ms, rule)
-        self._session.partial(problems)
-        return found
+            return None if view is None else _find_in(reader, topic, view, wanted_ms, rule)
 
     def verify(self) -> Verification | None:
         """Compare the compacted ledger with the entries that it was made from; None if the topic was never
@@ -1091,7 +1060,6 @@ class Compactions(Planner):
 
         flags = {"retain_null_key": retain_null_key, "by_key": by_key, "from_start": from_start}
         flags |= {"skip_damaged": skip_damaged, "everything": everything}
-        flags = {name: given_flag(name, flag) for name, flag in flags.items()}
         session, names, job = self._session, self._names, CompactionJob(command, form, rule, **flags)
 
         def compact(store: StoreFile, *, previews: bool) -> tuple[ChangeReport, ...]:

@@ -29,7 +29,7 @@ from pulsar_admin.api.session import (
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.later import later
 from pulsar_admin.store.db.storeinfo import check_new_store
-from pulsar_admin.store.errors import InvalidValue, StoreError, check_choice
+from pulsar_admin.store.errors import InvalidValue, check_choice
 from pulsar_admin.store.names import Profile, parse_topic
 from pulsar_admin.store.pace import PACE
 from pulsar_admin.store.wording import Answer
@@ -215,7 +215,6 @@ def layout_of(
     wanted: Wanted | None = None,
 ) -> Layout:
     """Return the parts of a cluster that are named; raises InvalidValue where none is."""
-
     return clusters.make_layout(*given_parts(metadata, bookies, client, wanted))
 
 
@@ -254,7 +253,6 @@ def source_of(
 
 def given_bookie(bookie: str | given_bookies.GivenBookie) -> given_bookies.GivenBookie:
     """Return the bookie that a text names; raises InvalidValue."""
-
     return (
         given_bookies.parse_bookie(bookie)
         if isinstance(bookie, str)
@@ -297,7 +295,6 @@ def preview_import(source: Path | str, path: Path | str) -> ImportPreview:
 
 def preview_parts(session: Session, layout: Layout, path: Path, at: Time | Moment | None = None) -> ImportPreview:
     """Return what ``import_parts`` would read."""
-
     return importing.preview_import(layout_then(session, layout, at), path)
 
 
@@ -716,17 +713,13 @@ class Transfers(Checked):
 
         chosen = given_texts("only", only)
         place = str(directory)
-        if cluster is not None:
-            given_object("cluster", cluster, str)
         if columns is not None:
             check_choice("columns", columns, Profile)
-        problems: list[StoreError] = []
-        with self._session.reader(unindexed=True) as reader:
+        with self._session.reporting() as problems, self._session.reader(unindexed=True) as reader:
             tables = choose_tables(chosen, messages=messages, state=reader.txn.store.info.state)
-            if columns is not None and "messages" not in tables:
-                raise InvalidValue("columns are of the table messages", hint="pass messages=True")
-            if payload and "messages" not in tables:
-                raise InvalidValue("payload is of the table messages", hint="pass messages=True")
+            for what, is_given in (("columns are", columns is not None), ("payload is", payload)):
+                if is_given and "messages" not in tables:
+                    raise InvalidValue(f"{what} of the table messages", hint="pass messages=True")
             if catalog is not None and not iceberg:
                 raise InvalidValue("catalog is for iceberg alone", hint="pass iceberg=True")
             if iceberg:
@@ -739,6 +732,4 @@ class Transfers(Checked):
                 self._session.engine([], size_bytes) as engine,
                 self._session.progress(size_bytes, "bytes", "export") as advance,
             ):
-                done = export(reader, request, self._session.clock_ms, problems.append, engine, advance)
-        self._session.partial(problems)
-        return done
+                return export(reader, request, self._session.clock_ms, problems.append, engine, advance)

@@ -120,7 +120,6 @@ def _kept(database: Path) -> Path:
 
 def _exchange(one: Path, other: Path) -> bool:
     """Exchange the names of two paths in one directory, atomically and durably; return False if the file system cannot."""
-
     swap = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if swap is None:
         return False
