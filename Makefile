@@ -88,7 +88,7 @@ test-live: setup
 	$(BIN)/python -m pytest -m live -n auto --maxprocesses 2 --dist loadfile --no-loadscope-reorder tests/live
 
 test-spark: setup
-	$(BIN)/python -m pytest -m cluster $(if $(ALL),,-k "killed or packages") tests/spark/test_cluster.py
+	$(BIN)/python -m pytest -m cluster $(if $(ALL),tests/spark/test_equal_answers.py,-k "killed or packages") tests/spark/test_cluster.py
 
 test-deep: setup
 	$(BIN)/python -m pytest -m deep

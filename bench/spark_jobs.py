@@ -61,6 +61,7 @@ COMMANDS = (
     "compaction read {topic} -o jsonl",
     "compaction run {topic} --dry-run -o json",
     "compaction verify {topic} -o json",
+    "delayed build {topic} --dry-run -o json",
     "delayed histogram {topic} -o json",
     "store check --deep -o json",
     "store index -o json",
@@ -105,7 +106,8 @@ def most_at_once(tasks: Iterable[Task]) -> int:
 def answer_of(stdout: Path, written: Path) -> str:
     """Return a digest of what a command answered: of stdout without what differs from run to run, and of the files that it wrote.
 
-    Of a dump's Parquet files it is of their rows: these are in more files where several processes write them.
+    Of Parquet files it is of their rows: these are in more files where several processes write them, and tables have a number in
+    their names.
     """
     text = re.sub(
         r'"(seconds|elapsed|durationMs|directory|target|path)": ?("[^"]*"|[\d.]+)|in [\d,]+ files?, [\d,]+ bytes',
@@ -113,14 +115,14 @@ def answer_of(stdout: Path, written: Path) -> str:
         stdout.read_text(errors="replace"),
     )
     digest = hashlib.sha256(text.replace(str(written), "").encode())
-    parts = sorted(written.glob("topic=*/day=*/part-*.parquet"))
+    parts = sorted(written.rglob("part-*.parquet"))
     for folder, files in groupby(parts, lambda path: path.parent):
         rows = pa.concat_tables(pq.read_table(path, partitioning=None) for path in files).combine_chunks()
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, rows.schema) as stream:
             stream.write_table(rows)
         digest.update(str(folder.relative_to(written)).encode() + sink.getvalue())
-    names = {"_manifest.json"} if parts else set()
+    names = {"_manifest.json", "tables.json"} if parts else set()
     for path in sorted(path for path in written.rglob("*") if path.is_file() and path.name not in names):
         if path not in parts:
             digest.update(str(path.relative_to(written)).encode() + path.read_bytes())

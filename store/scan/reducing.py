@@ -265,6 +265,8 @@ class Reductions:
         if not numbers:
             return self._reduction.close(self._reduction.joined([]))
         parts = self._parts.get(numbers.start, [])
+        if parts and parts[0].is_whole:
+            return parts[0].row
         for number in numbers:
             batch = self._left.pop(number, None)
             if batch is not None:
