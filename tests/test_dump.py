@@ -658,6 +658,25 @@ def test_a_dump_leaves_the_directory_of_another_alone(cli: Cli, tmp_path: Path) 
     assert not (target / "left").exists()
 
 
+def test_executors_of_a_dump_that_was_killed_write_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They find no directory by the name that they know while the next dump removes what they wrote."""
+    staging = tmp_path / "d.unfinished" / dump_files.STAGING
+    staging.mkdir(parents=True)
+    (staging / "written").write_bytes(b"x")
+    remove, removed = dump_files.remove_tree, []
+
+    def remove_beside(path: Path) -> None:
+        with pytest.raises(FileNotFoundError):
+            (staging / "late").write_bytes(b"x")
+        removed.append(path)
+        remove(path)
+
+    monkeypatch.setattr(dump_files, "remove_tree", remove_beside)
+    with dump_files.DumpDirectory(tmp_path / "d", "jsonl", "publish", "entries"):
+        assert len(removed) == 1
+    assert sorted(path.name for path in (tmp_path / "d").iterdir()) == [dump_files.MANIFEST]
+
+
 def test_a_dump_that_another_finished_first(tmp_path: Path) -> None:
     target = tmp_path / "d"
     with pytest.raises(AlreadyExists), dump_files.DumpDirectory(target, "jsonl", "publish", "entries"):

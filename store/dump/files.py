@@ -369,8 +369,9 @@ class DumpDirectory(DayFiles):
     def __enter__(self) -> DumpDirectory:
         self._lock = _take_lock(self._path, self._unfinished)
         for left in self._unfinished.iterdir():  # of a dump that was killed
-            if left.name != LOCK:
+            if left.name not in (LOCK, STAGING):
                 remove_tree(left) if left.is_dir() and not left.is_symlink() else remove_file(left)
+        self._remove_staging()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
