@@ -175,6 +175,7 @@ def split_reduced(operation: Reducing, table: pa.Table) -> tuple[pa.Table, pa.Ta
 
 
 def _widened(operation: Reducing, table: pa.Table) -> pa.Table:
+    table = table.combine_chunks()  # it travels batch by batch, and there may be one for each row
     for field in _FAILURE:
         table = table.append_column(field, pa.nulls(len(table), field.type))
     return table.cast(reduced_schema(operation))

@@ -213,8 +213,9 @@ class ReduceEntries(Struct, frozen=True):
         """Yield the parts in a table."""
         names = self.reduction.COLUMNS
         for batch in table.to_batches():
-            for row in batch.to_pylist():
-                yield Part._make([*(row[name] for name in _KEYS), {name: row[name] for name in names}])
+            keys = [batch.column(name).to_pylist() for name in _KEYS]
+            columns = [batch.column(name).to_pylist() for name in names]
+            yield from map(Part, *keys, [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)])
 
     def _rows_of(self, parts: Sequence[Part]) -> pa.RecordBatch:
         import pyarrow as pa

@@ -8,7 +8,7 @@ that must go for the clock to run forward, over windows of ``WINDOW_ENTRIES`` en
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import msgspec
@@ -223,7 +223,10 @@ class SumClocks(Struct, Reduction, frozen=True):
         offsets, shift = _offsets_of(row)
         medians = dict(zip(offsets[:, 0].tolist(), (offsets[:, 1] << shift).tolist(), strict=True))
         sums = np.frombuffer(row["sums"], SUMS)
-        found = [_producer(name, sums[number], medians.get(number)) for number, name in enumerate(_names_of(row))]
+        found = [
+            _producer(name, dict(zip(SUMS.fields or (), one, strict=True)), medians.get(number))
+            for number, (name, one) in enumerate(zip(_names_of(row), sums.tolist(), strict=True))
+        ]
         found.sort(key=lambda row: (-(row.future + row.late), -row.furthest_ms, -row.inversions, row.producer))
         # Without a broker's stamp one wrong clock makes the others look wrong: of these the worst alone is certain.
         found = [
@@ -315,20 +318,20 @@ def _join(sums: Array, edges: Array, places: Array, more: Array, following: Arra
         edges["last"], edges["latest"] = following["last"], np.maximum(edges["latest"], following["latest"])
 
 
-def _producer(name: bytes, sums: np.void, median_ms: int | None) -> ProducerSkew:
+def _producer(name: bytes, sums: Mapping[str, int], median_ms: int | None) -> ProducerSkew:
     timed = sums["timed"] > 0
     return ProducerSkew(
         producer=name.decode("utf-8", "backslashreplace"),
-        entries=int(sums["entries"]),
-        messages=int(sums["messages"]),
-        broker_times=int(sums["timed"]),
-        offset_min_ms=int(sums["lowest"]) if timed else None,
+        entries=sums["entries"],
+        messages=sums["messages"],
+        broker_times=sums["timed"],
+        offset_min_ms=sums["lowest"] if timed else None,
         offset_median_ms=median_ms,
-        offset_max_ms=int(sums["highest"]) if timed else None,
-        inversions=int(sums["inversions"]),
-        max_backwards_ms=int(sums["backwards"]),
-        future=int(sums["future"]),
-        late=int(sums["late"]),
+        offset_max_ms=sums["highest"] if timed else None,
+        inversions=sums["inversions"],
+        max_backwards_ms=sums["backwards"],
+        future=sums["future"],
+        late=sums["late"],
         blamed=bool(sums["undue"] or (timed and sums["future"] + sums["late"])),
     )
 
