@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import zlib
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar, overload
 
 from msgspec import Struct, msgpack
 
 Record = TypeVar("Record", bound=Struct)
+_BLOCK = 1024
+"""Records that are compressed together: their keys, and most of their values, are alike."""
 
 
 class Packed(Sequence[Record]):
@@ -17,34 +21,59 @@ class Packed(Sequence[Record]):
     What is a tuple in a value of JSON is a list afterwards.
     """
 
-    __slots__ = ("_bytes", "_decoder", "_encoder", "_ends")
+    __slots__ = ("_blocks", "_decoder", "_encoder", "_ends", "_read", "_rest")
 
     def __init__(self, kind: type[Record], records: Iterable[Record] = ()) -> None:
-        self._bytes, self._ends = bytearray(), array("q")
+        self._blocks: list[bytes] = []
+        self._ends = array("q")  # how many records there are up to the end of each block
+        self._rest: list[bytes] = []  # records that come after all blocks
+        self._read: tuple[bytes, list[bytes]] = b"", []  # the block read last, and its records
         self._encoder, self._decoder = msgpack.Encoder(), msgpack.Decoder(kind)
         self.extend(records)
 
     def append(self, record: Record) -> None:
         """Add a record at the end."""
-        self._encoder.encode_into(record, self._bytes, -1)
-        self._ends.append(len(self._bytes))
+        self._append(self._encoder.encode(record))
+
+    def put_first(self, record: Record) -> None:
+        """Add a record at the beginning."""
+        self._blocks.insert(0, _compressed([self._encoder.encode(record)]))
+        self._ends = array("q", (1, *(end + 1 for end in self._ends)))
 
     def extend(self, records: Iterable[Record]) -> None:
         """Add records at the end."""
         if isinstance(records, Packed):
-            start = len(self._bytes)
-            self._bytes += records._bytes
-            self._ends.extend(array("q", (start + end for end in records._ends)))
+            for one in records._iter_bytes():
+                self._append(one)
             return
         for record in records:
             self.append(record)
 
     def cut(self, length: int) -> None:
         """Forget the records from this place on."""
-        del self._bytes[self._ends[length - 1] if length else 0 :], self._ends[length:]
+        while length < self._in_blocks:
+            self._rest = _decompressed(self._blocks.pop())
+            self._ends.pop()
+        del self._rest[length - self._in_blocks :]
+
+    @property
+    def _in_blocks(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def _append(self, encoded: bytes) -> None:
+        self._rest.append(encoded)
+        if len(self._rest) == _BLOCK:
+            self._blocks.append(_compressed(self._rest))
+            self._ends.append(self._in_blocks + _BLOCK)
+            self._rest = []
+
+    def _iter_bytes(self) -> Iterator[bytes]:
+        for block in self._blocks:
+            yield from _decompressed(block)
+        yield from self._rest
 
     def __len__(self) -> int:
-        return len(self._ends)
+        return self._in_blocks + len(self._rest)
 
     @overload
     def __getitem__(self, index: int) -> Record: ...
@@ -56,10 +85,20 @@ class Packed(Sequence[Record]):
         if isinstance(index, slice):
             return [self[at] for at in range(len(self))[index]]
         at = range(len(self))[index]
-        return self._decoder.decode(self._bytes[self._ends[at - 1] if at else 0 : self._ends[at]])
+        if at >= self._in_blocks:
+            return self._decoder.decode(self._rest[at - self._in_blocks])
+        number = bisect_right(self._ends, at)
+        if self._read[0] is not self._blocks[number]:
+            self._read = self._blocks[number], _decompressed(self._blocks[number])
+        return self._decoder.decode(self._read[1][at - self._ends[number]])  # counted from the block's end
 
     def __iter__(self) -> Iterator[Record]:
-        start = 0
-        for end in self._ends:
-            yield self._decoder.decode(self._bytes[start:end])
-            start = end
+        return map(self._decoder.decode, self._iter_bytes())
+
+
+def _compressed(records: list[bytes]) -> bytes:
+    return zlib.compress(msgpack.encode(records), 1)
+
+
+def _decompressed(block: bytes) -> list[bytes]:
+    return msgpack.decode(zlib.decompress(block), type=list[bytes])

@@ -173,14 +173,14 @@ def plan_from_bookies(sources: from_ledgers.Sources, named: NamedLedgers) -> Pla
     for path, value in cluster_nodes.values():
         if find_node(txn, path) is None:
             work.put(path, value)
-    parts = Packed(ChangePart)
-    parts.extend(plan.parts)
+    parts = plan.parts
+    assert isinstance(parts, Packed)
     parts.extend(work.parts)
     for join in named.chains.refused:
         after = {"apart": join.refused, "witnesses": list(join.witnesses)}
         parts.append(ChangePart(resource=f"ledgers {join.ledger_id} and {join.next_id}", after=after))
     parts.extend(ChangePart(resource=f"ledger {one}", after={"apart": NOT_INDEXED}) for one in named.collected)
-    return Plan(from_ledgers.RECOVER, txn.id, work.steps, parts, warnings=(*work.notes(cluster), *plan.warnings))
+    return replace(plan, warnings=(*work.notes(cluster), *plan.warnings))
 
 
 class _MadeOfBookies(from_ledgers.Remade, kw_only=True):

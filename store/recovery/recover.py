@@ -344,10 +344,10 @@ def _summed(plan: Plan, level: str, condition: MetadataCondition, survey: Ledger
     sums = {key: counts[key] for key in (*_KINDS, *_SUMS) if counts[key]}
     made = {"nodes": len(plan.steps), **sums}
     left = _left(condition, survey, level)
-    parts = Packed(ChangePart, (ChangePart(resource=_METADATA, after={**after, **made, **left}),))
-    parts.extend(plan.parts)
+    assert isinstance(plan.parts, Packed)  # not copied: of millions of ledgers it is the most of a plan
+    plan.parts.put_first(ChangePart(resource=_METADATA, after={**after, **made, **left}))
     again = (_AGAIN.format(counted(len(condition.younger), "ledger")),) if level == "A" and condition.younger else ()
-    return replace(plan, parts=parts, warnings=(*plan.warnings, *_left_out(condition, survey, level), *again, NEXT))
+    return replace(plan, warnings=(*plan.warnings, *_left_out(condition, survey, level), *again, NEXT))
 
 
 def _sums(part: ChangePart) -> dict[str, int]:
