@@ -346,6 +346,7 @@ _VERDICT_COLUMNS = (
     Column("BYTES", "bytes", "bytes", drop=2, sums=True),
     Column("DAMAGED", "damaged_entries", "number", tone=alarm, sums=True),
     Column("MISSING", "missing_entries", "number", tone=alarm, sums=True),
+    Column("NOT SERVED", "unserved", "number", drop=1, tone=alarm, sums=True),
     Column("UNVERIFIED", "unverified", "number", drop=1),
     Column(
         "PROBLEMS", lambda row: "; ".join((*row.metadata_problems, *(text for _, text in row.damaged[:3]))) or "none"
@@ -356,7 +357,8 @@ _VERDICT_COLUMNS = (
 @command(
     "verify",
     examples=["pulsar-admin ledgers verify 9", "pulsar-admin ledgers verify -o jsonl"],
-    output="One row per ledger: entries read, damaged and missing ones, contradictions with its metadata. Exit code 1 for any.",
+    output="One row per ledger: entries read, damaged and missing ones, those that files have and clients do not get, contradictions "
+    "with its metadata. Exit code 1 for any.",
     errors=[LedgerNotFound, MetadataCorrupt],
     uses=["spark"],
 )

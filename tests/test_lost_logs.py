@@ -265,7 +265,7 @@ def test_rows_of_the_index_of_the_only_bookie(name: str, state: str, tmp_path: P
     (row,) = _findings(path, cli)
     assert row["code"] == "entries-not-served"
     assert (row["context"]["entries"], row["context"]["offIndex"]) == (outside, outside)
-    assert "in its entry logs, without an index row" in row["message"]
+    assert "in its entry logs, where its index does not lead" in row["message"]
     critical, *_ = _criticals(path, cli)
     _mend(path, critical["mend"], cli)
     assert _criticals(path, cli) == []

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from pyroaring import BitMap64
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.entrylog import log_file_name
 from pulsar_admin.store.names import FileKind
-from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Records, Slice, has_good_digest
+from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Problem, Records, Slice, has_good_digest
 from pulsar_admin.store.sources.bookies import read_bookie_directory
 from pulsar_admin.store.sources.storage import Storage
 
@@ -82,31 +83,45 @@ class LogSurvey(Struct, frozen=True):
     records: int
     held: Entries
     damaged: Entries
-    lost_bytes: int
+    bad: Mapping[int, Sequence[Problem]]
+    """By log number: what is no good record, in the order of the offsets."""
     strays: int
     """Records of ledgers that are another ledger directory's."""
+
+    @property
+    def lost_bytes(self) -> int:
+        """How many bytes are not even a damaged record."""
+        return sum(one.length_bytes for problems in self.bad.values() for one in problems if one.ledger_id < 0)
+
+    def is_bad(self, log_id: int, offset: int) -> bool:
+        """Whether an offset in a log is in something that is no good record."""
+        problems = self.bad.get(log_id, ())
+        before = bisect_right(problems, offset, key=lambda one: one.offset) - 1
+        return before >= 0 and offset < problems[before].offset + problems[before].length_bytes
 
     def holds(self, ledger_id: int) -> bool:
         """Whether there is a good record of a ledger."""
         return ledger_id in self.held.by_ledger
 
 
-def iter_batches(storage: Storage, digests: LedgerDigests, lost: list[int] | None = None) -> Iterator[LogBatch]:
-    """Yield the records of a storage's logs, oldest log first; ``lost`` gets the sizes of ranges that are not records."""
+def iter_batches(
+    storage: Storage, digests: LedgerDigests, bad: dict[int, list[Problem]] | None = None
+) -> Iterator[LogBatch]:
+    """Yield the records of a storage's logs, oldest log first; ``bad`` gets what is no good record, by log number."""
     for log_id, path in read_bookie_directory(storage.logs).logs:
         scan = FileScan(Slice(str(path), FileKind.ENTRY_LOG, 0, path.stat().st_size), digests)
         for rows in scan.batches():
             yield LogBatch(log_id, rows)
-        if lost is not None:
-            lost += [problem.length_bytes for problem in scan.problems if problem.ledger_id < 0]
+        if bad is not None and scan.problems:
+            bad[log_id] = sorted(scan.problems, key=lambda one: one.offset)
 
 
 def survey_logs(storage: Storage, digests: LedgerDigests, number: int, storages: int) -> LogSurvey:
     """Read every byte of the logs of a storage, the ``number``-th of ``storages``."""
     held, bad = Entries(), Entries()
-    lost: list[int] = []
+    problems: dict[int, list[Problem]] = {}
     records = strays = 0
-    for batch in iter_batches(storage, digests, lost):
+    for batch in iter_batches(storage, digests, problems):
         good = batch.is_good
         records += len(batch.rows)
         strays += int((batch.rows["ledger_id"][good] % storages != number).sum())
@@ -115,7 +130,7 @@ def survey_logs(storage: Storage, digests: LedgerDigests, number: int, storages:
     damaged = Entries()
     damaged.by_ledger = {ledger_id: rest for ledger_id, entries in bad if (rest := entries - held.of(ledger_id))}
     logs = len(read_bookie_directory(storage.logs).logs)
-    return LogSurvey(storage, logs, records, held, damaged, sum(lost), strays)
+    return LogSurvey(storage, logs, records, held, damaged, problems, strays)
 
 
 def log_path(storage: Storage, log_id: int) -> Path:

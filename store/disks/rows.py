@@ -118,8 +118,10 @@ def _take(old: OldLedgers, key: bytes, value: bytes, problems: list[str]) -> Non
     old.rows.setdefault(ledger_id, data)
 
 
-def read_old_locations(storage: Storage) -> OldLocations:
-    """Follow every row of a storage's ``locations`` database to its record."""
+def read_old_locations(survey: LogSurvey) -> OldLocations:
+    """Follow every row of a storage's ``locations`` database to its record; one that leads to a damaged record is wrong where there is
+    a good one."""
+    storage = survey.storage
     directory, old = storage.index / "locations", OldLocations()
     if not directory.is_dir():
         old.problem = "it does not exist"
@@ -130,6 +132,8 @@ def read_old_locations(storage: Storage) -> OldLocations:
             for key, value in pairs:
                 row = dbledger.decode_location_row(key, value, str(directory))
                 leads = logs.leads(row)
+                if leads and survey.is_bad(row.log_id, row.pos - 4):
+                    leads = row.entry_id not in survey.held.of(row.ledger_id)
                 if leads:
                     old.right.add(row.ledger_id, row.entry_id)
                 elif leads is None:

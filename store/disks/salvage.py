@@ -421,7 +421,7 @@ def _storage(
     told = journals.fences | journals.replayed_fences | journals.keyless
     with_rows = {ledger_id for ledger_id in told if mine.has(ledger_id)} | set(rescued) | set(gaps.found.by_ledger)
     rows = make_rows(ledgers_with_rows(survey, with_rows, old, known, collected=collected), old, known)
-    return StorageSalvage(survey.storage, survey, read_old_locations(survey.storage), old, rows, rescued, gaps)
+    return StorageSalvage(survey.storage, survey, read_old_locations(survey), old, rows, rescued, gaps)
 
 
 class _Mine(Struct, frozen=True):

@@ -17,15 +17,17 @@ from pulsar_admin.store.db.blocks import BLOCK_HEADER, FILES, Block, ledger_key,
 from pulsar_admin.store.db.bookies import iter_imported_bookies
 from pulsar_admin.store.db.copies import has_copies, iter_copies, iter_copy_keys
 from pulsar_admin.store.db.environment import Store, Txn
-from pulsar_admin.store.db.files import FileMode, LogFile, iter_logs
+from pulsar_admin.store.db.files import DIFFERS, FileMode, LogFile, iter_damage, iter_logs
 from pulsar_admin.store.db.tree import iter_paths
 from pulsar_admin.store.errors import IndexCorrupt, StoreError
 from pulsar_admin.store.names import FileKind
-from pulsar_admin.store.sources.index_places import index_state, read_located, read_misled
+from pulsar_admin.store.sources.index_places import index_state, read_led_to_damage, read_located, read_misled
 from pulsar_admin.store.sources.journals import iter_entry_ids
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
+
+    from pulsar_admin.store.aliases import Array
 
     Found = tuple[int, int, BitMap64]
     """Ledger id, file id, entries."""
@@ -80,7 +82,8 @@ def _index_states(store: Store) -> dict[str, str]:
 def _located(store: Store, txn: Txn, logs: Collection[LogFile], *, verify: bool) -> Located:
     """Return disk → ledger with metadata → entries to which the index of the disk's bookie points, for each disk whose index was read.
 
-    Without a journal it is unknown what a start replays. Indexes are read after the files: a running bookie's index
+    An entry whose row leads to a damaged record is none of these, although an older log may have a good one: a bookie reads
+    where its index points. Without a journal it is unknown what a start replays. Indexes are read after the files: a running bookie's index
     has every record that was read, or a start would replay it.
     """
     journals = {log.disk for log in logs if log.kind == FileKind.JOURNAL}
@@ -89,20 +92,41 @@ def _located(store: Store, txn: Txn, logs: Collection[LogFile], *, verify: bool)
         if log.kind == FileKind.ENTRY_LOG and log.disk in journals:
             records[log.disk] = records.get(log.disk, 0) + log.records
     found = {}
+    damaged = _damaged_places(txn, logs)
     doubted, misled = unserved.read_misled_bookies(txn), set[str]()
     for bookie in iter_imported_bookies(store.info, whole=True):
         if records.get(bookie.bookie_id):
             ids = (ledger_id_of_path(path) for path in iter_paths(txn, f"{LEDGERS_ROOT}/"))
             with suppress(OSError, StoreError):  # not at hand, or damaged: nobody knows
                 is_doubted = verify or bookie.bookie_id in doubted
-                count = -1 if is_doubted else records[bookie.bookie_id]
+                broken = damaged.get(bookie.bookie_id, {})
+                count = -1 if is_doubted or broken else records[bookie.bookie_id]
                 rows = read_located(bookie, (one for one in ids if one is not None), count)
                 if rows is not None:
                     found[bookie.bookie_id] = rows
                     for ledger_id, entries in (read_misled(bookie, rows) if is_doubted else {}).items():
                         misled.add(bookie.bookie_id)
                         rows[ledger_id] -= entries
+                    for ledger_id, entries in read_led_to_damage(bookie, rows, broken).items():
+                        rows[ledger_id] -= entries
     unserved.put_misled_bookies(txn, misled)
+    return found
+
+
+def _damaged_places(txn: Txn, logs: Collection[LogFile]) -> dict[str, dict[Path, Array]]:
+    """Return disk → entry log → (first, end) of its damaged stretches, in the form of ``read_led_to_damage``."""
+    by_id = {log.file_id: log for log in logs if log.kind == FileKind.ENTRY_LOG and log.problems}
+    stretches: dict[int, list[tuple[int, int]]] = {}
+    for damage in iter_damage(txn) if by_id else ():
+        if damage.file_id in by_id and not damage.reason.startswith(DIFFERS):
+            stretches.setdefault(damage.file_id, []).append((damage.offset, damage.offset + damage.length_bytes))
+    found: dict[str, dict[Path, Array]] = {}
+    if stretches:
+        import numpy as np
+
+        for file_id, rows in stretches.items():
+            log = by_id[file_id]
+            found.setdefault(log.disk, {})[Path(log.origin).resolve()] = np.array(rows, np.int64)
     return found
 
 

@@ -17,6 +17,7 @@ from pulsar_admin.store.codec.message import decode_entry_times
 from pulsar_admin.store.db.blocks import Block
 from pulsar_admin.store.db.files import find_log
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, StoreError
+from pulsar_admin.store.model.coverage import find_outside
 from pulsar_admin.store.model.ledgers import iter_blocks, missing_ranges, read_ledger
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.wording import Answer, one_line
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 
 class LedgerVerdict(Struct):
-    """The result of reading a whole ledger. ``damaged``: (entry id, the reason); ``unverified``: no digest to check (DUMMY)."""
+    """The result of reading a whole ledger. ``damaged``: (entry id, the reason); ``unverified``: no digest to check (DUMMY);
+    ``unserved``: entries that files have and clients do not get."""
 
     __repr__ = one_line
 
@@ -35,6 +37,7 @@ class LedgerVerdict(Struct):
     bytes: int = 0
     missing_entries: int = 0
     missing: tuple[tuple[int, int], ...] = ()
+    unserved: int = 0
     damaged_entries: int = 0
     damaged: list[tuple[int, str]] = field(default_factory=list)
     unverified: int = 0
@@ -43,7 +46,7 @@ class LedgerVerdict(Struct):
     @property
     def problems(self) -> int:
         """How much is wrong."""
-        return self.damaged_entries + self.missing_entries + len(self.metadata_problems)
+        return self.damaged_entries + self.missing_entries + self.unserved + len(self.metadata_problems)
 
 
 class EntryRow(Answer, frozen=True):
@@ -130,6 +133,8 @@ def verify_ledger(reader: EntryReader, ledger_id: int, chains: LedgerChains | No
     verdict = LedgerVerdict(ledger_id, chain.entries, chain.bytes)
     verdict.missing = missing_ranges(reader.txn, ledger) if ledger.metadata else ()
     verdict.missing_entries = sum(last - first + 1 for first, last in verdict.missing)
+    outside = find_outside(reader.txn, ledger)
+    verdict.unserved = outside.entries if outside else 0
     verdict.damaged_entries, verdict.damaged = chain.damaged_entries, chain.damaged
     verdict.unverified = chain.unverified
     last_id, last_length = chain.last or (-1, 0)

@@ -103,7 +103,7 @@ def _unserved(facts: ClusterFacts, *, is_database: bool) -> Iterator[Evidence]:
         entries, in_logs = sum(one.outside_entries for one in ledgers), facts.bookies.off_index(bookie, ledgers)
         in_journals = entries - in_logs
         counts = (
-            (in_logs, "in its entry logs, without an index row"),
+            (in_logs, "in its entry logs, where its index does not lead"),
             (in_journals, "only in its old journals, which no start reads"),
         )
         where = " or ".join(
@@ -128,9 +128,10 @@ BOOKIE_RULES.append(
         "entries-not-served",
         Severity.CRITICAL,
         "A bookie has entries that it does not serve",
-        "Its entry logs have them, but its index has no row for them: part of the index is lost or outdated. Or only "
+        "Its entry logs have them, but its index has no row for them, or one that leads to a damaged record while an older "
+        "log has a good one: part of the index is lost or outdated, or a log is damaged. Or only "
         "its journals have them, before the mark: an entry log, or part of one, is lost. In neither case does a start read them again.",
-        f"It answers that it has no such entry. {_ASKED}",
+        f"It answers that it has no such entry, or with the damaged record, which clients refuse. {_ASKED}",
         "pulsar-admin store salvage {disks}",
         "Salvage the bookie while it is stopped, which rebuilds its index and writes entries that only journals have "
         "into an entry log, then run `store refresh`.",

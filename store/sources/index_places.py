@@ -240,6 +240,30 @@ def read_misled(bookie: Bookie, ledgers: Collection[int]) -> dict[int, BitMap64]
     return found
 
 
+def read_led_to_damage(bookie: Bookie, ledgers: Collection[int], damaged: Mapping[Path, Array]) -> dict[int, BitMap64]:
+    """Return, per ledger, the entries for which the bookie's index points to damaged bytes of a log.
+
+    ``damaged``: resolved path → (first, end) of each damaged stretch, i64 (n, 2), ascending and apart. Raises StoreError, OSError.
+    """
+    import numpy as np
+    from pyroaring import BitMap64
+
+    found: dict[int, BitMap64] = {}
+    for logs, rows in _iter_rows(bookie) if damaged else ():
+        ids = rows[:, 2] >> 32
+        for log_id, path in logs.items():
+            stretches = damaged.get(path.resolve())
+            if stretches is not None:
+                of_log = rows[ids == log_id]
+                starts = (of_log[:, 2] & 0xFFFFFFFF) - _SIZE_BYTES
+                before = np.searchsorted(stretches[:, 0], starts, "right") - 1
+                is_in = (before >= 0) & (starts < stretches[before, 1])
+                for ledger_id, entry_id, _ in of_log[is_in].tolist():
+                    if ledger_id in ledgers:
+                        found.setdefault(ledger_id, BitMap64()).add(entry_id)
+    return found
+
+
 def _iter_rows(bookie: Bookie) -> Iterator[tuple[Logs, Array]]:
     """Yield (entry logs by id, rows of ledger, entry and location) of the index, part by part."""
     import numpy as np

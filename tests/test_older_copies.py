@@ -1,0 +1,115 @@
+"""A record that is damaged where a bookie's index points, and good in an older log: clients do not get it from that bookie.
+
+The records are copied to a log of their own, their copies are damaged, and the index leads there.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.model.ledgers import iter_ledger_ids
+from pulsar_admin.store.sources.rocksdb import apply_changes, open_for_reading
+from tests.conftest import Cli
+from tests.test_lost_logs import _mend
+from tests.worlds import scratch_copy
+
+Places = dict[tuple[int, int], tuple[int, int]]
+"""Ledger and entry → number of the log and offset of the record's ids."""
+_HEADER_BYTES, _SIZE_BYTES = 1024, 4
+
+
+def _places(current: Path) -> Places:
+    """Where the index of a ledger directory leads."""
+    with open_for_reading(current / "locations") as pairs:
+        rows = [(struct.unpack(">qq", key), struct.unpack(">q", value)[0]) for key, value in pairs]
+    return {key: (place >> 32, place & 0xFFFFFFFF) for key, place in rows}
+
+
+def _record(current: Path, place: tuple[int, int]) -> bytes:
+    """The record at a place, from its size on."""
+    data = (current / f"{place[0]:x}.log").read_bytes()
+    start, size = place[1] - _SIZE_BYTES, int.from_bytes(data[place[1] - _SIZE_BYTES : place[1]], "big")
+    return data[start : place[1] + size]
+
+
+def _plant(current: Path, every: int, *, size: bool = False) -> set[tuple[int, int]]:
+    """Let EVERY so-many-th row of the index lead to a damaged copy in a new log, of another SIZE or payload; return the entries."""
+    places, logs = _places(current), sorted(current.glob("*.log"), key=lambda log: int(log.stem, 16))
+    number, header = int(logs[-1].stem, 16) + 1, logs[0].read_bytes()[:_HEADER_BYTES]
+    data, changes = bytearray(header[:8] + bytes(12) + header[20:]), {}  # of a log that was not sealed
+    for key in sorted(places)[::every]:
+        record = bytearray(_record(current, places[key]))
+        record[0 if size else -1] ^= 0x40
+        changes[struct.pack(">qq", *key)] = struct.pack(">q", number << 32 | len(data) + _SIZE_BYTES)
+        data += record
+    (current / f"{number:x}.log").write_bytes(data)
+    apply_changes(current / "locations", lambda: sorted(changes.items()))
+    return {(ledger, entry) for ledger, entry in (struct.unpack(">qq", key) for key in changes)}
+
+
+def _records(current: Path) -> dict[tuple[int, int], bytes]:
+    """What a bookie reads: entry → the record to which its index leads."""
+    return {key: _record(current, place) for key, place in _places(current).items()}
+
+
+def _import(path: Path, source: Path, cli: Cli) -> None:
+    assert cli("--store", path, "store", "import", "standalone", source, "-q").exit_code == 1  # it tells the damage
+
+
+def _told(path: Path, cli: Cli) -> Counter[int]:
+    """Ledger → how many of its entries are in files and not served."""
+    rows = cli("--store", path, "ledgers", "missing", "-o", "json").json
+    ranges = {row["ledgerId"]: (row["outside"] or {"ranges": []})["ranges"] for row in rows}
+    return Counter({ledger: sum(last - first + 1 for first, last in found) for ledger, found in ranges.items()})
+
+
+def _listed(path: Path) -> set[int]:
+    with open_store(path) as store, store.read() as txn:
+        return {*iter_ledger_ids(txn)}
+
+
+@pytest.mark.parametrize("size", [False, True])
+def test_the_only_bookie_serves_what_its_index_leads_to(size: bool, tmp_path: Path, cli: Cli) -> None:
+    """Everything tells what clients get, also after a refresh and a rebuild; the printed command brings the older copies back."""
+    source, path = scratch_copy("small", "clean", tmp_path), tmp_path / "s"
+    current = source / "bookkeeper" / "current"
+    right = _records(current)
+    planted = _plant(current, 9, size=size)
+    now = _records(current)
+    assert {key for key, record in right.items() if now[key] != record} == planted
+    _import(path, source, cli)
+    unserved = Counter(ledger for ledger, _ in planted if ledger in _listed(path))
+    assert len(unserved) > 50
+    assert _told(path, cli) == unserved
+    ledger, count = unserved.most_common(1)[0]
+    info = cli("--store", path, "ledgers", "info", ledger, "-o", "json").json
+    assert (info["lost"], info["coverage"]["bookies"][0]["unserved"]) == ("not-served", count)
+    verified = cli("--store", path, "ledgers", "verify", ledger, "-o", "json")
+    assert (verified.exit_code, verified.json[0]["unserved"], verified.json[0]["damagedEntries"]) == (1, count, 0)
+    (row,) = (one for one in cli("--store", path, "doctor", "-o", "json").json if one["code"] == "entries-not-served")
+    assert row["severity"] == "critical"
+    for words in (("refresh",), ("index", "--rebuild")):
+        cli("--store", path, "store", *words, "-q")
+        assert _told(path, cli) == unserved
+    _mend(path, row["mend"], cli)
+    assert _told(path, cli) == Counter()
+    assert _records(current) == right
+
+
+def test_of_several_bookies_another_serves_it(tmp_path: Path, cli: Cli) -> None:
+    """With Qw 2 a copy of each is left where one bookie's index leads to damage, and none of some where two bookies' do."""
+    source, path = scratch_copy("cluster", "clean", tmp_path), tmp_path / "s"
+    first = _plant(source / "bookkeeper0" / "current", 3)
+    _import(path, source, cli)
+    short = cli("--store", path, "ledgers", "underreplicated", "-o", "json").json
+    assert sum(row["short"] for row in short) == sum(ledger in _listed(path) for ledger, _ in first) > 50
+    assert _told(path, cli) == Counter()
+    both = first & _plant(source / "bookkeeper1" / "current", 2)
+    cli("--store", path, "store", "refresh", "-q")
+    assert _told(path, cli) == Counter(ledger for ledger, _ in both if ledger in _listed(path))
+    assert both
