@@ -134,7 +134,23 @@ def find_ledgers(reader: EntryReader, given: GivenNames, cluster: str = "", *, p
     chains = _without(find_chains(evidence.values(), known, cluster, probable=probable), left_apart)
     for ledger in left_apart:
         del evidence[ledger]
-    return NamedLedgers(evidence, chains, find_names(reader, evidence.values(), chains), given, tuple(collected))
+    named = NamedLedgers(evidence, chains, find_names(reader, evidence.values(), chains), given, tuple(collected))
+    _check_apart(named)
+    return named
+
+
+def _check_apart(named: NamedLedgers) -> None:
+    """Raise InvalidValue where a row has the name that a topic without a row gets, which would be one topic without anybody's word."""
+    givers = {name: ledger for ledger, name in named.given.topics.items()}
+    for group in named.chains.groups:
+        name = named.name_of(group)
+        giver = givers.get(name)
+        if not group.topic and giver is not None and giver not in group.ledger_ids:
+            first = group.ledger_ids[0]
+            raise InvalidValue(
+                f"the file of names gives ledger {giver} the name {name}, which ledger {first} gets: the file has no row of it",
+                hint=f"add a row of ledger {first}: with the same name they become one topic, with another they stay two",
+            )
 
 
 def _without(chains: Chains, left_apart: Container[int]) -> Chains:

@@ -291,6 +291,21 @@ def test_names_of_the_operator(cli: Cli, bare: Path, tmp_path: Path) -> None:
     assert "--names gives names to what level C finds" in ignored.stderr
 
 
+def test_a_name_that_a_topic_without_a_row_gets_is_refused(cli: Cli, bare: Path, tmp_path: Path) -> None:
+    proposed, given = tmp_path / "proposed.csv", tmp_path / "given.csv"
+    recover = ("--store", bare, "store", "recover", "--level", "C", "--dry-run", "--names")
+    assert cli(*recover, proposed).exit_code == 0
+    mine = "persistent://lost-and-found/ledgers/from-"
+    lines = proposed.read_text().replace(f"{mine}9,", f"{mine}8,").splitlines(keepends=True)
+    given.write_text("".join(line for line in lines if not line.startswith("topic,8,")))
+    refused = cli(*recover, given)
+    assert refused.exit_code == 2
+    assert f"gives ledger 9 the name {mine}8, which ledger 8 gets: the file has no row of it" in refused.stderr
+    assert "add a row of ledger 8" in refused.stderr
+    given.write_text("".join(lines))
+    assert cli(*recover, given).exit_code == 0
+
+
 def test_master_keys_are_those_of_no_password(bare: Path) -> None:
     with open_store(bare) as opened, opened.read() as txn:
         found = read_master_keys(txn)
