@@ -53,6 +53,7 @@ def messages_of(record: Any, key: str = "messages") -> int | None:  # Any: the r
     return AtLeast(number) if uncounted and number is not None else number
 
 
+_NAMES_SHOWN = 3
 _ABSENT = object()
 """What no record has."""
 _FIRST_TIME_MS = 10**11
@@ -68,7 +69,8 @@ _ID_KEY = "(?i)(ids?|version|change|undoes|undoneby|index|offset|partition|ledge
 class Column(Struct, frozen=True):
     """A table column: header, how to get the value (attribute, JSON key, or function of the record), and its kind.
 
-    Kinds: ``text``; ``prose``, words that may be folded; ``number``, with thousands separated; ``id``, digits as they are
+    Kinds: ``text``; ``prose``, words that may be folded; ``names``, a list of which people see
+    the first and how many more; ``number``, with thousands separated; ``id``, digits as they are
     (ledgers, entries, offsets); ``size`` (bytes, with a unit); ``bytes``, a size in a terminal and else a number;
     ``duration`` (ms) and ``seconds``, as ``1h30m``; ``age`` (ms), to two units, one that lies ahead ``in 2h``; ``offset`` (ms), with
     its sign; ``time`` (epoch ms), ISO 8601 in the zone of ``times_shown_in``. ``drop``: a narrow terminal leaves out the column
@@ -110,7 +112,7 @@ class Column(Struct, frozen=True):
 
     @property
     def is_right(self) -> bool:
-        return self.kind not in ("text", "prose", "time")
+        return self.kind not in ("text", "prose", "names", "time")
 
     @property
     def in_terminal(self) -> Column:
@@ -147,6 +149,9 @@ def render_cell(value: object, kind: str = "text", *, bare: bool = False) -> str
         return ""
     if isinstance(value, str):
         return clean_text(str.__str__(value))  # of an enumeration its value
+    if kind == "names" and isinstance(value, list):
+        shown = value if bare else value[:_NAMES_SHOWN]
+        return clean_text(", ".join(shown)) + f" and {len(value) - len(shown):,} more" * (len(shown) < len(value))
     if type(value) is int and kind == "number":
         return str(value) if bare else f"{value:,}"
     if type(value) in (int, float):

@@ -23,8 +23,9 @@ _COLUMNS = (
     Column("CHANGE", "change", "id"),
     Column("TIME", "time", "time"),
     Column("COMMAND", "command"),
-    Column("TOPICS", lambda row: _names(row, "topic", "namespace", "resource")),  # of what is no topic, its own name
-    Column("SUBSCRIPTIONS", lambda row: _names(row, "subscription"), drop=2),
+    # Of what is no topic, its own name.
+    Column("TOPICS", lambda row: _names(row, "topic", "namespace", "resource"), "names"),
+    Column("SUBSCRIPTIONS", lambda row: _names(row, "subscription"), "names", drop=2),
     Column("ENTRIES", lambda row: _total(row, "entries"), "number", drop=1),
     Column("UNDONE BY", "undoneBy", "id"),
 )
@@ -35,7 +36,8 @@ _LAST = 10
     "log",
     examples=[],
     elsewhere=["pulsar-admin store log", "pulsar-admin store log 17 --steps -o json"],
-    output="One row per change, oldest first: when, by which command, what it did to which topic, and what undid it.",
+    output="One row per change, oldest first: when, by which command, what it did to which topics (as text the "
+    "first three), and what undid it.",
     errors=[errors.StoreNotFound, errors.ChangeNotFound],
 )
 @click.argument("changes", metavar="[CHANGE]...", type=whole(1), nargs=-1)
@@ -74,10 +76,10 @@ def _row(change: Change, steps: bool) -> dict[str, Any]:  # Any: JSON
     return row
 
 
-def _names(row: dict[str, Any], *keys: str) -> str:  # Any: JSON
+def _names(row: dict[str, Any], *keys: str) -> list[str]:  # Any: JSON
     """Return what the reports of ``row`` name, each once: of every report the first of ``keys`` that it has."""
     names = (next((str(report[key]) for key in keys if report.get(key)), "") for report in row["reports"])
-    return ", ".join(dict.fromkeys(name for name in names if name))
+    return [*dict.fromkeys(name for name in names if name)]
 
 
 def _total(row: dict[str, Any], key: str) -> int | None:  # Any: JSON
