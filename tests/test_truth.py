@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,19 @@ def test_a_compacted_ledger_without_metadata(tmp_path: Path, cli: Cli, damages_s
     rows = cli("--store", path, "store", "check", "-o", "json").json
     (row,) = (row for row in rows if row["code"] == "compacted-ledger-without-metadata")
     assert "3 entries can be read" in row["message"]
+
+
+def test_a_compacted_ledger_of_which_nothing_is_left(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    """As Pulsar 4.2.4 leaves one without entries: it compacts messages without keys, and then deletes the ledger that its cursor names."""
+    raw = entry(Batch([Slot("k", b"v")], alone=True))
+    made = MadeCompacted(77, [], Position(10, 4))
+    path = make_store(
+        tmp_path / "s", {"public/default/t": MadeTopic([[Made(PUBLISH_MS, raw=raw)] * 10], compacted=made)}
+    )
+    _delete(path, ledger_path(77))
+    (row,) = cli("--store", path, "doctor", "--code", "compacted-ledger-without-metadata", "-o", "json").json
+    assert cli("--store", path, *shlex.split(row["mend"])[1:], "--yes").exit_code == 0
+    assert cli("--store", path, "doctor", "--code", "compacted-ledger-without-metadata", "-o", "json").json == []
 
 
 @pytest.mark.parametrize("words", ["read", "last-id", "find-by-time --time @0"])

@@ -339,6 +339,7 @@ def _judge_compacted(txn: Txn, cursor: Cursor, where: str) -> Iterator[Finding]:
         f"BookKeeper's metadata of the compacted ledger {ledger_id} is gone: a broker cannot open it; {there}",
         "restore the ledger, or compact the topic here; until then compacted reads hang or fail",
         ledgerId=ledger_id,
+        **({} if times else {MEND: f"pulsar-admin ledgers forget {ledger_id}"}),
     )
 
 
