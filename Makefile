@@ -12,13 +12,14 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo "make demo       the main jobs on small real data, step by step; make demo-spark: the bulk work on Spark"
-	@echo "make test       the whole test suite, on all cores (one test: .venv/bin/python -m pytest tests/FILE -k NAME)"
+	@echo "make test       the test suite but for what starts Spark, on all cores (one test: .venv/bin/python -m pytest tests/FILE -k NAME)"
 	@echo "make check      make lint (lint, format, types), architecture, generated docs and protos"
 	@echo "make docs       write the generated pages of docs/ again"
 	@echo "make site       the documentation as a site, into site/; make man: as manual pages, into man/"
 	@echo "make screenshots  draws the pictures of docs/images again, and screens and pages into build/pictures (it says what it needs)"
 	@echo "make test-live  against a real Pulsar (needs Maven and Java); ALL=1: and every rule of the doctor that is tried on one"
-	@echo "make test-spark  on a Spark cluster whose workers do not see the checkout (needs Java, and root for unshare); ALL=1: all of it"
+	@echo "make test-spark  on Spark (needs Java): here, and on a cluster whose workers do not see the checkout (root, for unshare);"
+	@echo "                ALL=1: all of the cluster's"
 	@echo "make test-deep  the slow properties, and every fault at every step (hours)"
 	@echo "make fuzz       fuzz every decoder and reader, SECONDS=60 each; ONLY=journal,avro for some (docs/fuzzing.md)"
 	@echo "make fuzz-lines run LINES=20000 hostile command lines on a small store"
@@ -49,7 +50,7 @@ $(VENV)/.base: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 test: setup
-	$(BIN)/python -m pytest -m "not live and not deep and not cluster" -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not live and not deep and not cluster and not spark" -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 lint: setup
 	$(BIN)/python -m ruff check .
@@ -88,7 +89,9 @@ test-live: setup
 	$(BIN)/python -m pytest -m live -n auto --maxprocesses 2 --dist loadfile --no-loadscope-reorder tests/live
 
 test-spark: setup
-	$(BIN)/python -m pytest -m cluster $(if $(ALL),tests/spark/test_equal_answers.py,-k "killed or packages") tests/spark/test_cluster.py
+	$(BIN)/python -m pytest -m "spark and not deep" tests/spark
+	@unshare -m true 2>/dev/null || { echo "not tested on a cluster: unshare needs root" >&2; exit 0; }; \
+		set -x; $(BIN)/python -m pytest -m cluster $(if $(ALL),tests/spark/test_equal_answers.py,-k "killed or packages") tests/spark/test_cluster.py
 
 test-deep: setup
 	$(BIN)/python -m pytest -m deep

@@ -33,7 +33,6 @@ run_kernels_both_ways()
 settings.register_profile("untimed", deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
-_SPARK = "spark"
 _WORLDS = "live worlds"
 _OF_WORLDS = {f"tests/live/test_{name}.py" for name in ("cluster", "reading", "round_trip", "time_rules")}
 """What takes the worlds of ``tests/live/conftest.py``, which are made once a process."""
@@ -43,13 +42,6 @@ _LONG = (
     *("tests/test_machine_code.py", "tests/test_disk.py", "tests/sources/", "tests/recovery/", "tests/scan/"),
 )
 """Files, and those of folders, that take long and begin early, so that no process is at one when the others have ended."""
-_WITHOUT_JVM = (
-    "tests/spark/test_compaction.py::TestInThisProcess",
-    "tests/spark/test_engines.py::TestLocalEngine",
-    "tests/spark/test_engines.py::test_messages_are",
-    "tests/spark/test_sources.py",
-    "tests/spark/test_even_tasks.py",
-)
 _GARBAGE_THRESHOLD = 50_000
 _MEMORY = Path("/dev/shm")
 _MEMORY_BYTES = 8 << 30
@@ -86,9 +78,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
     if "PYTEST_XDIST_WORKER" in os.environ:  # what takes longest must not begin last
-        items.sort(
-            key=lambda item: (_share_of(item.nodeid) not in (_SPARK, _WORLDS), not item.nodeid.startswith(_LONG))
-        )
+        items.sort(key=lambda item: (_share_of(item.nodeid) != _WORLDS, not item.nodeid.startswith(_LONG)))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -105,11 +95,9 @@ def pytest_unconfigure() -> None:
 
 
 def _share_of(nodeid: str) -> str:
-    """Return what a test goes to a process with: its file, for the fixtures; all of Spark's, so that one JVM is up at a time."""
+    """Return what a test goes to a process with: its file, for the fixtures."""
     file = nodeid.partition("::")[0]
-    if file in _OF_WORLDS:
-        return _WORLDS
-    return _SPARK if file.startswith("tests/spark/") and not nodeid.startswith(_WITHOUT_JVM) else file
+    return _WORLDS if file in _OF_WORLDS else file
 
 
 class _Shares(LoadFileScheduling):

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-pytestmark = pytest.mark.spark
-
-
 class Source:
     """``read.load(…)`` reads ``pulsar_entries`` with no option but those that are named."""
 

@@ -266,6 +266,7 @@ def test_no_pyspark(stripped: Stripped) -> None:
     assert stripped.run("--jobs", "2").returncode == 0
 
 
+@pytest.mark.spark
 def test_a_session_starts_with_the_python_that_is_named(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,8 +14,6 @@ from pulsar_admin.store import urls
 from pulsar_admin.store.scan import sources
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 
-pytestmark = pytest.mark.spark
-
 SLICE_BYTES = 32_768
 SHARE_BYTES = 3 * SLICE_BYTES // 2
 """A file is cut into equal slices, as many as are nearest to what was asked for: none has more than half as much again."""

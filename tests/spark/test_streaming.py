@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import DataStreamReader
 
-pytestmark = pytest.mark.spark
-
 
 def _stream(spark: SparkSession, folder: Path, **options: str) -> DataStreamReader:
     from pulsar_admin.store.scan.datasource import register
