@@ -444,17 +444,35 @@ def test_an_entry_log_of_a_bookie_of_every_storage(kind: str, tmp_path: Path, cl
     assert sum(row["short"] for row in short) == expected > 10
 
 
-def test_rows_of_the_indexes_of_every_storage(tmp_path: Path, cli: Cli) -> None:
-    """A ledger that no index leads to: its ``.idx`` files are gone, and its rows."""
+def _past_the_end(place: bytes) -> bytes:
+    """Return a row's place in the same log, past its end."""
+    return place[:4] + b"\x7f\xff\xff\xff" if any(place) else place
+
+
+@pytest.mark.parametrize("past", [False, True])
+def test_rows_of_the_indexes_of_every_storage(past: bool, tmp_path: Path, cli: Cli) -> None:
+    """A ledger that no index leads to: its ``.idx`` files and its rows are gone, or lead PAST the ends of the logs."""
     clean = _kinds(tmp_path, 0, 1, 2)
     sizes: dict[int, list[Path]] = {}
     for path in clean.glob("bookie[01]/*/current/*/*/*.idx"):
         sizes.setdefault(int(path.stem, 16), []).append(path)
     ledger = max(one for one, paths in sizes.items() if len(paths) == 2 and paths[0].stat().st_size > 1024 + 8 * 10)
     for path in sizes[ledger]:
-        path.unlink()
+        if past:
+            data = path.read_bytes()
+            slots = (_past_the_end(data[at : at + 8]) for at in range(1024, len(data), 8))
+            path.write_bytes(data[:1024] + b"".join(slots))
+        else:
+            path.unlink()
     for locations in clean.glob("bookie2/*/current/locations"):
-        _drop_rows(locations.parent, 1 << 40, ledger)
+        if past:
+            with open_for_reading(locations) as pairs:
+                rows = [
+                    (key, _past_the_end(place)) for key, place in pairs if key.startswith(ledger.to_bytes(8, "big"))
+                ]
+            apply_changes(locations, partial(iter, rows))
+        else:
+            _drop_rows(locations.parent, 1 << 40, ledger)
     path = _import_kinds(clean, tmp_path / "s", cli)
     found = {row["where"]: row for row in _findings(path, cli) if "not-served" in row["code"]}
     codes = {where.removeprefix("bookie "): row["code"] for where, row in found.items()}

@@ -21,6 +21,10 @@ from tests.worlds import scratch_copy
 Places = dict[tuple[int, int], tuple[int, int]]
 """Ledger and entry → number of the log and offset of the record's ids."""
 _HEADER_BYTES, _SIZE_BYTES = 1024, 4
+_FLIPPED = {"size": 0, "payload": -1}
+"""Harm → the byte of each record that is another one."""
+_KEPT = {"gone": 0, "empty": 0, "header": _HEADER_BYTES, "cut": 20_000, "zeros": 20_000}
+"""Harm → how many bytes of the log are left."""
 
 
 def _places(current: Path) -> Places:
@@ -37,19 +41,25 @@ def _record(current: Path, place: tuple[int, int]) -> bytes:
     return data[start : place[1] + size]
 
 
-def _plant(current: Path, every: int, *, size: bool = False) -> set[tuple[int, int]]:
-    """Let EVERY so-many-th row of the index lead to a damaged copy in a new log, of another SIZE or payload; return the entries."""
+def _plant(current: Path, every: int, harm: str = "payload") -> set[tuple[int, int]]:
+    """Let EVERY so-many-th row of the index lead to a copy in a new log, and HARM that one; return the entries that lost theirs."""
     places, logs = _places(current), sorted(current.glob("*.log"), key=lambda log: int(log.stem, 16))
     number, header = int(logs[-1].stem, 16) + 1, logs[0].read_bytes()[:_HEADER_BYTES]
-    data, changes = bytearray(header[:8] + bytes(12) + header[20:]), {}  # of a log that was not sealed
+    data, changes, lost = bytearray(header[:8] + bytes(12) + header[20:]), {}, set()  # of a log that was not sealed
     for key in sorted(places)[::every]:
         record = bytearray(_record(current, places[key]))
-        record[0 if size else -1] ^= 0x40
+        if harm in _FLIPPED:
+            record[_FLIPPED[harm]] ^= 0x40
         changes[struct.pack(">qq", *key)] = struct.pack(">q", number << 32 | len(data) + _SIZE_BYTES)
         data += record
-    (current / f"{number:x}.log").write_bytes(data)
+        if harm in _FLIPPED or len(data) > _KEPT[harm]:
+            lost.add(key)
+    log, kept = current / f"{number:x}.log", _KEPT.get(harm, len(data))
+    log.write_bytes(data[:kept] + bytes((len(data) - kept) * (harm == "zeros")))
+    if harm == "gone":
+        log.unlink()
     apply_changes(current / "locations", lambda: sorted(changes.items()))
-    return {(ledger, entry) for ledger, entry in (struct.unpack(">qq", key) for key in changes)}
+    return lost
 
 
 def _records(current: Path) -> dict[tuple[int, int], bytes]:
@@ -58,7 +68,7 @@ def _records(current: Path) -> dict[tuple[int, int], bytes]:
 
 
 def _import(path: Path, source: Path, cli: Cli) -> None:
-    assert cli("--store", path, "store", "import", "standalone", source, "-q").exit_code == 1  # it tells the damage
+    cli("--store", path, "store", "import", "standalone", source, "-q")
 
 
 def _told(path: Path, cli: Cli) -> Counter[int]:
@@ -73,15 +83,13 @@ def _listed(path: Path) -> set[int]:
         return {*iter_ledger_ids(txn)}
 
 
-@pytest.mark.parametrize("size", [False, True])
-def test_the_only_bookie_serves_what_its_index_leads_to(size: bool, tmp_path: Path, cli: Cli) -> None:
+@pytest.mark.parametrize("harm", ["payload", "size", "gone", "empty", "header", "cut", "zeros"])
+def test_the_only_bookie_serves_what_its_index_leads_to(harm: str, tmp_path: Path, cli: Cli) -> None:
     """Everything tells what clients get, also after a refresh and a rebuild; the printed command brings the older copies back."""
     source, path = scratch_copy("small", "clean", tmp_path), tmp_path / "s"
     current = source / "bookkeeper" / "current"
     right = _records(current)
-    planted = _plant(current, 9, size=size)
-    now = _records(current)
-    assert {key for key, record in right.items() if now[key] != record} == planted
+    planted = _plant(current, 9, harm)
     _import(path, source, cli)
     unserved = Counter(ledger for ledger, _ in planted if ledger in _listed(path))
     assert len(unserved) > 50
@@ -91,7 +99,8 @@ def test_the_only_bookie_serves_what_its_index_leads_to(size: bool, tmp_path: Pa
     assert (info["lost"], info["coverage"]["bookies"][0]["unserved"]) == ("not-served", count)
     verified = cli("--store", path, "ledgers", "verify", ledger, "-o", "json")
     assert (verified.exit_code, verified.json[0]["unserved"], verified.json[0]["damagedEntries"]) == (1, count, 0)
-    (row,) = (one for one in cli("--store", path, "doctor", "-o", "json").json if one["code"] == "entries-not-served")
+    code = "entry-log-missing" if harm in ("empty", "gone") else "entries-not-served"
+    (row,) = (one for one in cli("--store", path, "doctor", "-o", "json").json if one["code"] == code)
     assert row["severity"] == "critical"
     for words in (("refresh",), ("index", "--rebuild")):
         cli("--store", path, "store", *words, "-q")

@@ -21,13 +21,11 @@ from pulsar_admin.store.db.files import DIFFERS, FileMode, LogFile, iter_damage,
 from pulsar_admin.store.db.tree import iter_paths
 from pulsar_admin.store.errors import IndexCorrupt, StoreError
 from pulsar_admin.store.names import FileKind
-from pulsar_admin.store.sources.index_places import index_state, read_led_to_damage, read_located, read_misled
+from pulsar_admin.store.sources.index_places import ScannedLog, index_state, read_located, read_misled
 from pulsar_admin.store.sources.journals import iter_entry_ids
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
-
-    from pulsar_admin.store.aliases import Array
 
     Found = tuple[int, int, BitMap64]
     """Ledger id, file id, entries."""
@@ -82,8 +80,7 @@ def _index_states(store: Store) -> dict[str, str]:
 def _located(store: Store, txn: Txn, logs: Collection[LogFile], *, verify: bool) -> Located:
     """Return disk → ledger with metadata → entries to which the index of the disk's bookie points, for each disk whose index was read.
 
-    An entry whose row leads to a damaged record is none of these, although an older log may have a good one: a bookie reads
-    where its index points. Without a journal it is unknown what a start replays. Indexes are read after the files: a running bookie's index
+    Without a journal it is unknown what a start replays. Indexes are read after the files: a running bookie's index
     has every record that was read, or a start would replay it.
     """
     journals = {log.disk for log in logs if log.kind == FileKind.JOURNAL}
@@ -92,42 +89,36 @@ def _located(store: Store, txn: Txn, logs: Collection[LogFile], *, verify: bool)
         if log.kind == FileKind.ENTRY_LOG and log.disk in journals:
             records[log.disk] = records.get(log.disk, 0) + log.records
     found = {}
-    damaged = _damaged_places(txn, logs)
+    scanned = _scanned_logs(txn, logs)
+    broken = {log.disk for log in logs if log.kind == FileKind.ENTRY_LOG and log.problems}
     doubted, misled = unserved.read_misled_bookies(txn), set[str]()
     for bookie in iter_imported_bookies(store.info, whole=True):
         if records.get(bookie.bookie_id):
             ids = (ledger_id_of_path(path) for path in iter_paths(txn, f"{LEDGERS_ROOT}/"))
             with suppress(OSError, StoreError):  # not at hand, or damaged: nobody knows
                 is_doubted = verify or bookie.bookie_id in doubted
-                broken = damaged.get(bookie.bookie_id, {})
-                count = -1 if is_doubted or broken else records[bookie.bookie_id]
-                rows = read_located(bookie, (one for one in ids if one is not None), count)
+                count = -1 if is_doubted or bookie.bookie_id in broken else records[bookie.bookie_id]
+                rows = read_located(bookie, (one for one in ids if one is not None), count, scanned)
                 if rows is not None:
                     found[bookie.bookie_id] = rows
                     for ledger_id, entries in (read_misled(bookie, rows) if is_doubted else {}).items():
                         misled.add(bookie.bookie_id)
                         rows[ledger_id] -= entries
-                    for ledger_id, entries in read_led_to_damage(bookie, rows, broken).items():
-                        rows[ledger_id] -= entries
     unserved.put_misled_bookies(txn, misled)
     return found
 
 
-def _damaged_places(txn: Txn, logs: Collection[LogFile]) -> dict[str, dict[Path, Array]]:
-    """Return disk → entry log → (first, end) of its damaged stretches, in the form of ``read_led_to_damage``."""
-    by_id = {log.file_id: log for log in logs if log.kind == FileKind.ENTRY_LOG and log.problems}
-    stretches: dict[int, list[tuple[int, int]]] = {}
-    for damage in iter_damage(txn) if by_id else ():
-        if damage.file_id in by_id and not damage.reason.startswith(DIFFERS):
-            stretches.setdefault(damage.file_id, []).append((damage.offset, damage.offset + damage.length_bytes))
-    found: dict[str, dict[Path, Array]] = {}
-    if stretches:
-        import numpy as np
-
-        for file_id, rows in stretches.items():
-            log = by_id[file_id]
-            found.setdefault(log.disk, {})[Path(log.origin).resolve()] = np.array(rows, np.int64)
-    return found
+def _scanned_logs(txn: Txn, logs: Collection[LogFile]) -> dict[Path, ScannedLog]:
+    """Return what scans found in the entry logs, by resolved path; of a scan that was stopped nothing is known."""
+    by_id = {log.file_id: log for log in logs if log.kind == FileKind.ENTRY_LOG and not log.unfinished}
+    damaged: dict[int, list[tuple[int, int]]] = {}
+    for one in iter_damage(txn) if any(log.problems for log in by_id.values()) else ():
+        if one.file_id in by_id and one.offset < by_id[one.file_id].next_offset and not one.reason.startswith(DIFFERS):
+            damaged.setdefault(one.file_id, []).append((one.offset, one.offset + one.length_bytes))
+    return {
+        Path(log.origin).resolve(): ScannedLog(log.size_bytes, log.mtime_ns, log.next_offset, damaged.get(file_id, ()))
+        for file_id, log in by_id.items()
+    }
 
 
 def _start(log: LogFile, marks: unserved.Marks) -> int | None:

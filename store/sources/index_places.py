@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from hashlib import blake2b
-from itertools import chain, islice, pairwise
+from itertools import chain, islice, pairwise, repeat
 from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,7 @@ from pulsar_admin.store.codec.ledgerindex import (
     ledger_id_of_index,
 )
 from pulsar_admin.store.db.bookies import Bookie
+from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.files import open_regular, read_file
 from pulsar_admin.store.names import LONG_MAX
 from pulsar_admin.store.sources.bookies import read_bookie_directory
@@ -55,8 +56,23 @@ _IN_MEMORY = ("active-mem-table", "imm-mem-tables")
 Logs = Mapping[int, Path]
 
 
-def read_located(bookie: Bookie, ledgers: Iterable[int], records: int) -> dict[int, BitMap64] | None:
-    """Return, for each ledger, the entries that the bookie's index points to.
+class ScannedLog(Struct, frozen=True):
+    """What a scan found in an entry log of this size and time: no good record in the ``damaged`` stretches (first, end), nor from ``end``
+    on."""
+
+    size_bytes: int
+    mtime_ns: int
+    end: int
+    damaged: Sequence[tuple[int, int]]
+
+
+Scanned = Mapping[Path, ScannedLog]
+"""Resolved path → what a scan found there."""
+
+
+def read_located(bookie: Bookie, ledgers: Iterable[int], records: int, scanned: Scanned) -> dict[int, BitMap64] | None:
+    """Return, for each ledger, the entries that the bookie's index points to; those in logs that do not exist, beyond the end of
+    one, or in what is no good record, are none of these: the bookie reads nowhere else, even if an older log has a good one.
 
     None if the answer would be useless: the index is not imported or incomplete, or it got as many rows as its entry
     logs have ``records`` and no row was ever deleted, so that no key need be read. A lost database has no rows: a
@@ -67,9 +83,10 @@ def read_located(bookie: Bookie, ledgers: Iterable[int], records: int) -> dict[i
     databases = [path for index in indexes if is_rocksdb(path := index / LOCATIONS)]
     lost = sum(map(lost_locations, indexes))
     if not databases and not lost:
-        return _read_files(indexes, ledgers)
+        return _read_files(bookie, ledgers, scanned)
     if len(databases) + lost < len(indexes):
         return None
+    before = {storage.index / LOCATIONS: _list_logs([storage.logs]) for storage in _given_storages(bookie)}
     with ExitStack() as stack:
         problems: list[str] = []
         opened = [stack.enter_context(open_links(database, problems)) for database in databases]
@@ -78,7 +95,60 @@ def read_located(bookie: Bookie, ledgers: Iterable[int], records: int) -> dict[i
         from pyroaring import BitMap64  # 15 ms
 
         found = {ledger_id: BitMap64() for ledger_id in ledgers}
-        return found if all(_read_keys(one, found) for one in opened) else None
+        sound = [_sound_places(before[database], scanned) for database in databases]
+        return found if all(map(_read_rows, opened, sound, repeat(found))) else None
+
+
+def _given_storages(bookie: Bookie) -> list[Storage]:
+    """Return the storages of a bookie, also of one of which not all directories were given."""
+    indexes = bookie.index_dirs or bookie.ledger_dirs
+    try:
+        return storages_of(bookie)
+    except InvalidValue:
+        if len(indexes) != len(bookie.ledger_dirs):
+            raise
+        return list(map(Storage, bookie.ledger_dirs, indexes))
+
+
+def _list_logs(directories: Iterable[Path]) -> dict[int, Path]:
+    return {log_id: path for directory in directories for log_id, path in read_bookie_directory(directory).logs}
+
+
+def _sound_places(before: Logs, scanned: Scanned) -> Array:
+    """Return the (first, end) of the locations where good records may be, i64 (n, 2), ascending. Asked once the index is open: a running
+    bookie flushes a log before the rows that lead there, and deletes one (``before``: those there were) after them.
+    """
+    import numpy as np
+
+    logs = {**before, **_list_logs({path.parent for path in before.values()})}
+    rows: list[tuple[int, int]] = []
+    for log_id, path in sorted(logs.items()):
+        first, known = log_id << 32, scanned.get(path.resolve())
+        end = start = first + _SIZE_BYTES
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            end += 1 << 31
+            known = None
+        else:
+            is_same = known is not None and (status.st_size, status.st_mtime_ns) == (known.size_bytes, known.mtime_ns)
+            end += known.end if known is not None and is_same else status.st_size
+        for low, high in () if known is None else known.damaged:
+            rows.append((start, first + _SIZE_BYTES + low))
+            start = first + _SIZE_BYTES + high
+        rows.append((start, end))
+    return np.array([row for row in rows if row[0] < row[1]], np.int64).reshape(-1, 2)
+
+
+def _are_sound(locations: Array, sound: Array) -> Array:
+    """Return which locations are in stretches of ``_sound_places`` (bool each)."""
+    import numpy as np
+
+    if not len(sound):
+        return np.zeros(len(locations), bool)
+    before = np.searchsorted(sound[:, 0], locations, "right") - 1
+    are: Array = (before >= 0) & (locations < sound[before, 1])
+    return are
 
 
 def _count_rows(opened: Any) -> float:  # Any: rocksdict has no stubs
@@ -90,21 +160,21 @@ def _count_rows(opened: Any) -> float:  # Any: rocksdict has no stubs
     return nan if deletions else sum(table["num_entries"] for table in tables) + in_memory
 
 
-def _read_files(indexes: Collection[Path], ledgers: Iterable[int]) -> dict[int, BitMap64] | None:
+def _read_files(bookie: Bookie, ledgers: Iterable[int], scanned: Scanned) -> dict[int, BitMap64] | None:
     """Return the entries in ``.idx`` files, None if there are none."""
     import numpy as np
     from pyroaring import BitMap64
 
-    paths = list(_index_files(indexes))
+    before = _list_logs(bookie.ledger_dirs)
+    read = [(ledger_id, _read_index(path)) for ledger_id, path in _index_files(bookie.index_dirs or bookie.ledger_dirs)]
+    sound = _sound_places(before, scanned)
     found = {ledger_id: BitMap64() for ledger_id in ledgers}
-    for ledger_id, path in paths:
-        entries = found.get(ledger_id)
-        if entries is not None:
-            data = _read_index(path)
+    for ledger_id, data in read:
+        if (entries := found.get(ledger_id)) is not None:
             slots = data[HEADER_BYTES:]
             rows = np.frombuffer(slots[: len(slots) // _SLOT_BYTES * _SLOT_BYTES], ">i8")
-            entries.update(array("Q", np.flatnonzero(rows).astype("<u8").tobytes()))
-    return found if paths else None
+            entries.update(array("Q", np.flatnonzero(_are_sound(rows, sound)).astype("<u8").tobytes()))
+    return found if read else None
 
 
 def _index_files(indexes: Iterable[Path]) -> Iterator[tuple[int, Path]]:
@@ -121,16 +191,17 @@ def _read_index(path: Path) -> bytes:
     return data
 
 
-def _read_keys(opened: Any, found: dict[int, BitMap64]) -> bool:  # Any: rocksdict has no stubs
-    """Add the entries in the keys of an open database to ``found``; return whether every key could be read."""
+def _read_rows(opened: Any, sound: Array, found: dict[int, BitMap64]) -> bool:  # Any: rocksdict has no stubs
+    """Add the entries of an open database whose locations are sound to ``found``; return whether every row could be read."""
     import numpy as np
 
-    keys, last = iter(opened.keys()), b""
-    while chunk := b"".join(islice(keys, _CHUNK_KEYS)):
-        if len(chunk) % _KEY_BYTES:
+    items, last = iter(opened.items()), b""
+    while chunk := b"".join(chain.from_iterable(islice(items, _CHUNK_KEYS))):
+        if len(chunk) % _ROW_BYTES:
             return False
-        last = chunk[-_KEY_BYTES:]
-        rows = np.frombuffer(chunk, ">i8").reshape(-1, 2)
+        last = chunk[-_ROW_BYTES:-_SLOT_BYTES]
+        rows = np.frombuffer(chunk, ">i8").reshape(-1, 3).astype(np.int64)
+        rows = rows[_are_sound(rows[:, 2], sound)]
         starts = np.flatnonzero(np.diff(rows[:, 0], prepend=-1)).tolist()
         for start, end in pairwise([*starts, len(rows)]):
             entries = found.get(int(rows[start, 0]))
@@ -141,7 +212,7 @@ def _read_keys(opened: Any, found: dict[int, BitMap64]) -> bool:  # Any: rocksdi
                     entries.add_range(first, final + 1)
                 else:
                     entries.update(array("Q", ids.astype("<u8").tobytes()))
-    position = opened.iter()  # the keys end without a word at a block that is damaged
+    position = opened.iter()  # the rows end without a word at a block that is damaged
     position.seek_to_last()
     position.status()
     return bool(position.key() == last if position.valid() else not last)
@@ -237,30 +308,6 @@ def read_misled(bookie: Bookie, ledgers: Collection[int]) -> dict[int, BitMap64]
         for ledger_id in {*wrong[:, 0].tolist()} & {*ledgers}:
             entries = wrong[wrong[:, 0] == ledger_id, 1]
             found.setdefault(ledger_id, BitMap64()).update(array("Q", entries.astype("<u8").tobytes()))
-    return found
-
-
-def read_led_to_damage(bookie: Bookie, ledgers: Collection[int], damaged: Mapping[Path, Array]) -> dict[int, BitMap64]:
-    """Return, per ledger, the entries for which the bookie's index points to damaged bytes of a log.
-
-    ``damaged``: resolved path → (first, end) of each damaged stretch, i64 (n, 2), ascending and apart. Raises StoreError, OSError.
-    """
-    import numpy as np
-    from pyroaring import BitMap64
-
-    found: dict[int, BitMap64] = {}
-    for logs, rows in _iter_rows(bookie) if damaged else ():
-        ids = rows[:, 2] >> 32
-        for log_id, path in logs.items():
-            stretches = damaged.get(path.resolve())
-            if stretches is not None:
-                of_log = rows[ids == log_id]
-                starts = (of_log[:, 2] & 0xFFFFFFFF) - _SIZE_BYTES
-                before = np.searchsorted(stretches[:, 0], starts, "right") - 1
-                is_in = (before >= 0) & (starts < stretches[before, 1])
-                for ledger_id, entry_id, _ in of_log[is_in].tolist():
-                    if ledger_id in ledgers:
-                        found.setdefault(ledger_id, BitMap64()).add(entry_id)
     return found
 
 
