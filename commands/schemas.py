@@ -6,9 +6,10 @@ from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
 from pulsar_admin.context import App, Printed, Result, Shown
-from pulsar_admin.gson import gson_text
+from pulsar_admin.gson import gson_text, parsed
 from pulsar_admin.store import errors
 from pulsar_admin.store.codec.java import in_hash_map_order
+from pulsar_admin.store.codec.value import ValueSchema
 from pulsar_admin.store.names import TopicName
 from pulsar_admin.upstream import mirrored
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from pulsar_admin.store.codec.schema import IndexEntry
 
 _NOTHING = "Nothing, like pulsar-admin; the change and its undo command are on stderr."
+_STRUCTURED = ("AVRO", "JSON", "PROTOBUF")
 _FILE = {"filename": 'A file such as {"type": "AVRO", "schema": "{\\"type\\": …}", "properties": {}}.'}
-_OBJECTS = ("AVRO", "JSON", "PROTOBUF", "PROTOBUF_NATIVE")
 
 
 @mirrored(
@@ -30,7 +31,7 @@ _OBJECTS = ("AVRO", "JSON", "PROTOBUF", "PROTOBUF_NATIVE")
     ],
     output="`version` and `schemaInfo`, with -v the content of `schemaInfo`; with --all-version every version, "
     "definitions in base64 and as text.",
-    errors=[errors.NothingMatches, errors.InvalidValue, errors.MetadataCorrupt],
+    errors=[errors.NothingMatches, errors.InvalidValue, errors.MetadataCorrupt, errors.EntryCorrupt],
     helps={
         "all_version": "Every version, oldest first, since the last deletion.",
         "version": "This version; default: the newest.",
@@ -54,28 +55,51 @@ def get(app: App, topic: TopicName, all_version: bool, version: int | None) -> S
 
 
 def _gson(found: SchemaVersion, shown: dict[str, Any], *, alone: bool) -> str:  # Any: JSON
-    # Upstream's gson writes the definition of a primitive type, which some clients fill with "null", in base64.
-    is_text = found.type in (*_OBJECTS, "KEY_VALUE")
-    info = {
-        "name": shown["name"],
-        "schema": found.definition.decode("utf-8", "replace") if is_text else shown["schema"],
-        "type": found.type,
-        "timestamp": found.timestamp_ms,
-        "properties": dict(sorted(found.properties.items())),
+    info = _as_gson(shown["name"], ValueSchema(found.type, found.definition, found.properties), found.timestamp_ms)
+    return gson_text(info if alone else {"version": found.version, "schemaInfo": info}) + "\n"
+
+
+def _as_gson(name: str, schema: ValueSchema, timestamp_ms: int = 0) -> dict[str, Any]:  # Any: JSON
+    """Return a schema as upstream's ``SchemaUtils.jsonifySchemaInfo`` writes it."""
+    text = schema.definition.decode("utf-8", "replace")
+    shown: object = b64encode(schema.definition).decode()  # of a primitive type some clients fill it with "null"
+    if schema.type_name == "KEY_VALUE":
+        shown = _key_and_value(schema)
+    elif schema.type_name in _STRUCTURED:
+        shown = parsed(text)
+    elif schema.type_name == "PROTOBUF_NATIVE":
+        shown = text
+    properties = dict(sorted(schema.properties.items()))
+    return {
+        "name": name,
+        "schema": shown,
+        "type": schema.type_name,
+        "timestamp": timestamp_ms,
+        "properties": properties,
     }
-    parsed = ("schema",) if found.type in _OBJECTS else ()
-    return gson_text(info if alone else {"version": found.version, "schemaInfo": info}, parsed=parsed) + "\n"
+
+
+def _key_and_value(schema: ValueSchema) -> dict[str, Any]:  # Any: JSON
+    names = (schema.properties.get(f"{part}.schema.name", "") for part in ("key", "value"))
+    key, value = (_as_gson(name, part) for name, part in zip(names, schema.key_and_value, strict=True))
+    return {"key": key, "value": value}
 
 
 def _info(topic: TopicName, found: SchemaVersion) -> dict[str, Any]:  # Any: JSON
     """Return a version as Jackson writes upstream's ``SchemaInfo``."""
+    text = encoded = b64encode(found.definition).decode()
+    if found.type == "KEY_VALUE":
+        pair = _key_and_value(ValueSchema(found.type, found.definition, found.properties))
+        text = gson_text(pair, pretty=False)
+    elif found.type in (*_STRUCTURED, "PROTOBUF_NATIVE"):
+        text = found.definition.decode("utf-8", "replace")
     return {
         "name": topic.local_name,
-        "schema": b64encode(found.definition).decode(),
+        "schema": encoded,
         "type": found.type,
         "timestamp": found.timestamp_ms,
         "properties": in_hash_map_order(found.properties),
-        "schemaDefinition": found.definition.decode("utf-8", "replace"),
+        "schemaDefinition": text,
     }
 
 

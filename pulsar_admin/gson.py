@@ -14,15 +14,22 @@ class _Number(str):
     """A number as the text had it."""
 
 
-def gson_text(value: object, parsed: tuple[str, ...] = ()) -> str:
-    """Return a value as JSON; texts under the keys in ``parsed`` are JSON themselves, unless damaged, and are laid out as such."""
-    return "".join(_parts(value, "", parsed))
+def parsed(text: str) -> Any:  # Any: JSON
+    """Return the JSON in a text, numbers as they are written; a damaged text as it is."""
+    with suppress(ValueError, RecursionError):
+        return json.loads(text, parse_float=_Number, parse_int=_Number)
+    return text
 
 
-def _parts(value: Any, margin: str, parsed: tuple[str, ...]) -> Iterator[str]:  # Any: JSON
-    inner = margin + "  "
+def gson_text(value: object, *, pretty: bool = True) -> str:
+    """Return a value as JSON; without ``pretty`` in one line, without blanks."""
+    return "".join(_parts(value, "\n" if pretty else "", "  " if pretty else "", ": " if pretty else ":"))
+
+
+def _parts(value: Any, margin: str, step: str, colon: str) -> Iterator[str]:  # Any: JSON
+    inner = margin + step
     if isinstance(value, Mapping):
-        kept = [(key, one) for key, one in value.items() if one is not None]
+        kept = [(f"{_text(key)}{colon}", one) for key, one in value.items() if one is not None]
         opening, closing = "{", "}"
     elif isinstance(value, list):
         kept = [("", one) for one in value]
@@ -31,15 +38,10 @@ def _parts(value: Any, margin: str, parsed: tuple[str, ...]) -> Iterator[str]:  
         yield str(value) if isinstance(value, _Number) else _text(value)
         return
     yield opening
-    for place, (key, one) in enumerate(kept):
-        yield f"{',' if place else ''}\n{inner}"
-        if opening == "{":
-            yield f"{_text(key)}: "
-        inside = one
-        with suppress(ValueError, RecursionError):
-            inside = json.loads(one, parse_float=_Number, parse_int=_Number) if key in parsed else one
-        yield from _parts(inside, inner, () if key in parsed else parsed)
-    yield f"\n{margin}{closing}" if kept else closing
+    for place, (name, one) in enumerate(kept):
+        yield f"{',' if place else ''}{inner}{name}"
+        yield from _parts(one, inner, step, colon)
+    yield f"{margin}{closing}" if kept else closing
 
 
 def _text(value: object) -> str:

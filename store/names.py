@@ -328,12 +328,16 @@ class TopicName(Answer, frozen=True, order=True):
             "__" not in self.local_name and self.namespace.tenant != "pulsar"
         ):  # nearly all; there may be a million topics
             return False
-        local = self.base.local_name
-        if str(self.namespace) == "pulsar/system" and local.startswith(
+        return self.is_of_transactions or self.base.local_name.startswith((EVENTS, "__transaction_buffer_snapshot"))
+
+    @property
+    def is_of_transactions(self) -> bool:
+        """Whether ``topics list`` hides it even among system topics (upstream ``isTransactionInternalName``)."""
+        if str(self.namespace) == "pulsar/system" and self.local_name.startswith(
             (TRANSACTION_LOG_PREFIX, "transaction_coordinator_assign")
         ):
             return True
-        return local.startswith((EVENTS, "__transaction_buffer_snapshot")) or local.endswith(PENDING_ACK_SUFFIX)
+        return self.local_name.endswith(PENDING_ACK_SUFFIX)
 
 
 _SEGMENT = re.compile(r"([0-9a-f]{1,4})-([0-9a-f]{1,4})-([0-9]{1,18})", re.IGNORECASE)

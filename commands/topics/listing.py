@@ -22,7 +22,7 @@ from pulsar_admin.store.model.cursors import is_subscription, iter_cursor_names
 from pulsar_admin.store.model.ledgers import find_whole_extent
 from pulsar_admin.store.model.scalable import read_scalable
 from pulsar_admin.store.model.topics import iter_all_namespaces, partition_count, select_partitioned
-from pulsar_admin.store.names import SCALABLE, NamespaceName, TopicName, in_hash_order
+from pulsar_admin.store.names import SCALABLE, NamespaceName, TopicName, in_hash_order, parse_topic
 from pulsar_admin.store.timespec import format_age_ms
 from pulsar_admin.store.wording import counted, counted_messages, shown_zone
 from pulsar_admin.visible import clean_text
@@ -367,8 +367,8 @@ class ListOptions(Struct, frozen=True):
     type=click.Choice(["persistent", "non_persistent", "non-persistent"], case_sensitive=False),
     help="Only this domain; nothing of a non-persistent topic is on disk.",
 )
-@click.option("-b", "--bundle", metavar="0xLOW_0xHIGH", help="Only topics that hash into this bundle.")
-@click.option("-ist", "--include-system-topic", is_flag=True, help="Also system topics.")
+@click.option("-b", "--bundle", metavar="0xLOW_0xHIGH", help="Only topics of this bundle of the namespace.")
+@click.option("-ist", "--include-system-topic", is_flag=True, help="Also system topics, except those of transactions.")
 @gather(ListOptions)
 @pass_app
 def list_topics(app: App, namespace: NamespaceName | None, options: ListOptions) -> Iterator[Shown]:
@@ -384,7 +384,10 @@ def list_topics(app: App, namespace: NamespaceName | None, options: ListOptions)
     with app.session.read() as txn:
         namespaces = iter_all_namespaces(txn) if namespace is None else (namespace,)
         found = (app.namespace(one).topics(system=system, bundle=bundle, domain=domain) for one in namespaces)
-        yield Lines((name for names in found for name in in_hash_order(names)), "TOPIC")
+        names = (name for names in found for name in in_hash_order(names))
+        yield Lines(
+            (name for name in names if "transaction" not in name or not parse_topic(name).is_of_transactions), "TOPIC"
+        )
 
 
 @command(

@@ -51,6 +51,7 @@ from pulsar_admin.store.model.resources import (
     check_cluster,
     current_cluster,
     find_local_policies,
+    iter_bundles,
     list_bookies,
     list_clusters,
     list_namespaces,
@@ -520,15 +521,17 @@ class Namespace(PolicyPlans):
     ) -> tuple[str, ...]:
         """Return the names of the namespace's topics, partitions one by one.
 
-        ``system`` adds system topics; ``bundle``, ``0xLOW_0xHIGH``, selects those in it. The ``domain``
-        ``non-persistent`` has none: such topics are not on disk. Raises InvalidValue.
+        ``system`` adds system topics; ``bundle``, ``0xLOW_0xHIGH``, selects those in it, none if the
+        namespace has another. The ``domain`` ``non-persistent`` has none: such topics are not on disk. Raises InvalidValue.
         """
         with self._session.read() as txn:
             check_namespace(txn, self._name)
             within = self._within(bundle)
-            return tuple(
-                filter(within, iter_topic_texts(txn, self._name, system=system) if domain == "persistent" else ())
-            )
+            if domain != "persistent" or (
+                bundle is not None and parse_bundle(self._name, bundle) not in iter_bundles(txn, self._name)
+            ):
+                return ()
+            return tuple(filter(within, iter_topic_texts(txn, self._name, system=system)))
 
     def partitioned_topics(self, *, system: bool = False) -> tuple[str, ...]:
         """Return the names of its partitioned topics, without partition numbers; ``system`` adds system topics."""

@@ -37,9 +37,10 @@ from pulsar_admin.store.codec.schema import (
     encode_schema_entry,
     encode_schema_locator,
 )
+from pulsar_admin.store.codec.value import join_pair
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.tree import find_node
-from pulsar_admin.store.errors import EntryCorrupt, InvalidValue, Refused
+from pulsar_admin.store.errors import EntryCorrupt, InvalidValue, Refused, reason_of
 from pulsar_admin.store.model.nodes import other_path
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.schemas import find_locator, live_versions
@@ -57,7 +58,7 @@ class NewSchema(Struct, frozen=True):
     """A schema to register: upstream's ``PostSchemaPayload``."""
 
     type: str
-    definition: str
+    definition: bytes
     properties: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -81,12 +82,28 @@ def parse_schema(data: bytes | Mapping[str, Any], where: str) -> NewSchema:  # A
         )
     if kind not in TYPE_NUMBERS:
         raise InvalidValue(f"No enum constant org.apache.pulsar.common.schema.SchemaType.{kind}", value=kind)
-    new = NewSchema(kind, definition, properties)
+    new = NewSchema(kind, _pair(definition) if kind == "KEY_VALUE" else definition.encode(), properties)
     if kind in _STRUCTURED:
-        _parsed(new.definition.encode(), kind)
+        _parsed(new.definition, kind)
     elif definition and kind not in ("KEY_VALUE", "PROTOBUF_NATIVE", "NONE", "BYTES"):
         raise InvalidValue(f"Invalid schema definition data for {kind.lower()} schema : '{definition}'", value=kind)
     return new
+
+
+def _pair(definition: str) -> bytes:
+    """Return the definitions of key and value as they are stored (upstream ``convertKeyValueDataStringToSchemaInfoSchema``)."""
+    try:
+        found = json.loads(definition)
+        key, value = (
+            json.dumps(found[part], separators=(",", ":"), ensure_ascii=False).encode() if found[part] != "" else b""
+            for part in ("key", "value")
+        )
+        return join_pair(key, value)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InvalidValue(
+            f"Invalid schema definition data for KEY_VALUE schema: {reason_of(error)}",
+            hint='write {"key": DEFINITION, "value": DEFINITION} as a text in quotes; "" for a primitive type',
+        ) from error
 
 
 def _parsed(definition: bytes, kind: str) -> Any:  # Any: a definition of AVRO
@@ -152,13 +169,13 @@ def plan_upload(reader: EntryReader, name: TopicName, new: NewSchema, now_ms: in
             shown = {"version": version, "type": new.type}
             return Plan(_UPLOAD, reader.txn.id, (), (ChangePart(topic=str(name), before=shown, after=shown),))
     check_compatible(reader, name, new)
-    entry = SchemaEntry("", "", new.number, new.definition.encode(), now_ms, False, new.properties)
+    entry = SchemaEntry("", "", new.number, new.definition, now_ms, False, new.properties)
     return _plan_version(reader.txn, _UPLOAD, name, entry, now_ms)
 
 
 def _same_definition(entry: SchemaEntry, new: NewSchema) -> bool:
     if new.type not in _STRUCTURED:
-        return entry.definition == new.definition.encode()
+        return entry.definition == new.definition
     return bool(json.loads(entry.definition) == json.loads(new.definition))
 
 

@@ -84,6 +84,11 @@ def split_pair(data: bytes) -> tuple[bytes | None, bytes | None]:
     return parts[0], parts[1]
 
 
+def join_pair(key: bytes, value: bytes) -> bytes:
+    """Return two parts as ``split_pair`` reads them."""
+    return b"".join(struct.pack(">i", len(part)) + part for part in (key, value))
+
+
 def decoder_of(schema: ValueSchema) -> Decode:
     """Return a decoder for values of a schema, KEY_VALUE excepted; raises Unsupported for a type that is not decoded.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -141,14 +142,103 @@ def test_upload_and_delete(cli: Cli, store: Path, given: Path) -> None:
 
 def test_a_definition_of_a_primitive_is_base64(cli: Cli, store: Path) -> None:
     """``schemas get`` of a STRING schema of the Python client, which sends ``null``, by the real pulsar-admin 4.0.8."""
-    topic = parse_topic("public/default/plain")
+    register(store, NewSchema("STRING", b"null"))
+    shown = json.loads(cli.on(store, "schemas get public/default/plain").stdout)
+    assert (shown["schemaInfo"]["type"], shown["schemaInfo"]["schema"]) == ("STRING", "bnVsbA==")
+
+
+ORDER = (
+    '{"type":"record","name":"Order","fields":[{"name":"id","type":"long"},'
+    '{"name":"item","type":["null","string"],"default":null}]}'
+)
+PAIR_PROPERTIES = {
+    "key.schema.properties": "{}",
+    "value.schema.properties": "{}",
+    "value.schema.type": "AVRO",
+    "key.schema.name": "String",
+    "value.schema.name": "Order",
+    "kv.encoding.type": "INLINE",
+    "key.schema.type": "STRING",
+}
+SHOWN_PAIR = """    "key": {
+      "name": "String",
+      "schema": "",
+      "type": "STRING",
+      "timestamp": 0,
+      "properties": {}
+    },
+    "value": {
+      "name": "Order",
+      "schema": {
+        "type": "record",
+        "name": "Order",
+        "fields": [
+          {
+            "name": "id",
+            "type": "long"
+          },
+          {
+            "name": "item",
+            "type": [
+              "null",
+              "string"
+            ]
+          }
+        ]
+      },
+      "type": "AVRO",
+      "timestamp": 0,
+      "properties": {}
+    }
+"""
+PAIR_DEFINITION = (
+    '{"key":{"name":"String","schema":"","type":"STRING","timestamp":0,"properties":{}},"value":{"name":"Order","schema":{"type":'
+    '"record","name":"Order","fields":[{"name":"id","type":"long"},{"name":"item","type":["null","string"]}]},"type":"AVRO",'
+    '"timestamp":0,"properties":{}}}'
+)
+"""As pulsar-admin 4.0.8 shows a schema that the Java client registered at 4.2.4."""
+
+
+def register(store: Path, new: NewSchema) -> None:
+    """Register a schema of public/default/plain."""
     with open_store(store) as opened, open_reader(opened) as reader:
-        plan = plan_upload(reader, topic, NewSchema("STRING", "null"), now_ms=1)
+        plan = plan_upload(reader, parse_topic("public/default/plain"), new, now_ms=1)
     assert isinstance(plan, WritingPlan)
     with open_store(store, writable=True) as opened:
         plan.made(opened)
-    shown = json.loads(cli.on(store, f"schemas get {topic}").stdout)
-    assert (shown["schemaInfo"]["type"], shown["schemaInfo"]["schema"]) == ("STRING", "bnVsbA==")
+
+
+def test_a_pair_is_uploaded_and_shown_as_two_schemas(tmp_path: Path, cli: Cli, store: Path) -> None:
+    stored, file = bytes(7) + bytes([len(ORDER)]) + ORDER.encode(), tmp_path / "pair.json"
+    pair = json.dumps({"key": "", "value": json.loads(ORDER)})
+    file.write_text(json.dumps({"type": "KEY_VALUE", "schema": pair, "properties": PAIR_PROPERTIES}))
+    assert cli("--store", store, "schemas", "upload", "public/default/plain", "-f", file).exit_code == 0
+    shown = cli.on(store, "schemas get public/default/plain -v 0").stdout
+    assert shown.startswith('{\n  "name": "plain",\n  "schema": {\n' + SHOWN_PAIR + '  },\n  "type": "KEY_VALUE",\n')
+    one = cli.on(store, "schemas get public/default/plain -a").json
+    assert (one["schemaDefinition"], one["schema"]) == (PAIR_DEFINITION, b64encode(stored).decode())
+    again = cli("--store", store, "schemas", "upload", "public/default/plain", "-f", file)
+    assert again.stderr.startswith("no change")
+
+
+@pytest.mark.parametrize("definition", ["", "[]", '{"key": ""}', "{"])
+def test_what_is_no_pair_is_refused(definition: str, tmp_path: Path, cli: Cli, store: Path) -> None:
+    file = tmp_path / "pair.json"
+    file.write_text(json.dumps({"type": "KEY_VALUE", "schema": definition}))
+    said = cli("--store", store, "schemas", "upload", "public/default/plain", "-f", file)
+    assert (said.exit_code, "Invalid schema definition data for KEY_VALUE schema" in said.stderr) == (2, True)
+
+
+def test_a_damaged_pair_is_an_error(cli: Cli, store: Path) -> None:
+    register(store, NewSchema("KEY_VALUE", b"\0\0\0\7", PAIR_PROPERTIES))
+    said = cli.on(store, "schemas get public/default/plain")
+    assert (said.exit_code, "the definition of a KEY_VALUE schema" in said.stderr) == (6, True)
+
+
+def test_a_native_protobuf_definition_is_text(cli: Cli, store: Path) -> None:
+    text = '{"fileDescriptorSet":"Cg==","rootMessageTypeName":"a.B","rootFileDescriptorName":"a.proto"}'
+    register(store, NewSchema("PROTOBUF_NATIVE", text.encode()))
+    assert json.loads(cli.on(store, "schemas get public/default/plain -v 0").stdout)["schema"] == text
 
 
 def test_delete_of_nothing_is_a_version(cli: Cli, store: Path) -> None:

@@ -36,8 +36,9 @@ def test_system_topics(cli: Cli, demo_store: Path) -> None:
         "persistent://acme/iot/__transaction_buffer_snapshot",
     }
     assert cli.on(demo_store, "topics list pulsar/system").stdout == ""
-    system = cli.on(demo_store, "topics list pulsar/system -ist").stdout
-    assert "persistent://pulsar/system/__transaction_log_0\n" in system
+    for command, listed in (("topics list", False), ("namespaces topics", True)):
+        system = cli.on(demo_store, f"{command} pulsar/system -ist").stdout
+        assert ("persistent://pulsar/system/__transaction_log_0\n" in system) is listed
 
 
 def test_domains(cli: Cli, demo_store: Path) -> None:
@@ -58,6 +59,9 @@ def test_bundles_share_the_topics_out(cli: Cli, demo_store: Path) -> None:
         assert sorted(found) == sorted(name for name in everything if low <= crc32(name.encode()) >> 28 < high)
         seen += found
     assert sorted(seen) == sorted(everything)
+    assert cli.on(demo_store, "topics list public/default -b 0x00000000_0x80000000").stdout == "", (
+        "two bundles are none"
+    )
 
 
 def test_the_order_of_a_hash_map() -> None:
