@@ -107,3 +107,18 @@ def _assert_unloaded(arguments: list[str], unneeded: set[str]) -> None:
     loaded = set(done.stderr.splitlines()[-1].split())
     assert "pulsar_admin.store.kernels.compiled" in loaded or "numpy" in unneeded
     assert not unneeded & loaded
+
+
+def test_what_an_executor_answers_is_packed_without_pandas() -> None:
+    """Executors that have it would load it, for each of their cores."""
+    code = """
+import sys
+from pulsar_admin.store.engine.operation import Packed, row_of, rows_of
+rows = [row_of(3, Packed(b"found")), row_of(4, Packed(None, "gone", True))]
+assert "pandas" not in sys.modules
+(first, found), (second, failed) = [answer for row in rows for answer in rows_of(row)]
+assert (first, bytes(found.result), found.reason, found.out_of_memory) == (3, b"found", None, False)
+assert (second, *failed) == (4, None, "gone", True)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -126,12 +126,26 @@ def unpack_slice(operation: Operation, result: bytes | pa.Buffer) -> pa.Table:
 
 
 def row_of(index: int, packed: Packed) -> pa.RecordBatch:
-    """Return the answer of the slice with this index as a row of ``PACKED``; the result's memory is used, not copied."""
-    result = pa.nulls(1, pa.binary())
-    if packed.result is not None:
-        ends = pa.py_buffer(np.array([0, len(packed.result)], np.int32))
-        result = pa.Array.from_buffers(pa.binary(), 1, [None, ends, pa.py_buffer(packed.result)])
-    return pa.RecordBatch.from_arrays([[index], result, [packed.reason], [packed.out_of_memory]], schema=PACKED)
+    """Return the answer of the slice with this index as a row of ``PACKED``; the result's memory is used, not copied.
+
+    From buffers: ``pyarrow.array`` imports pandas where it is installed, which takes longer than many a slice.
+    """
+    result, reason = packed.result, packed.reason
+    columns = [
+        _value(pa.int64(), np.array([index])),
+        pa.nulls(1, pa.binary()) if result is None else _value(pa.binary(), *_bytes(result)),
+        pa.nulls(1, pa.string()) if reason is None else _value(pa.string(), *_bytes(reason.encode())),
+        _value(pa.bool_(), bytes([packed.out_of_memory])),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=PACKED)
+
+
+def _value(kind: pa.DataType, *buffers: object) -> pa.Array:
+    return pa.Array.from_buffers(kind, 1, [None, *map(pa.py_buffer, buffers)])
+
+
+def _bytes(data: bytes | pa.Buffer) -> tuple[object, object]:
+    return np.array([0, len(data)], np.int32), data
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[int, Packed]]:

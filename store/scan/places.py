@@ -138,6 +138,8 @@ class Places(Struct):
     @staticmethod
     def joined(parts: list[Places]) -> Places:
         """Return the places of several parts in their order."""
+        if len(parts) == 1:
+            return parts[0]
         return Places(*(np.concatenate([getattr(part, name) for part in parts]) for name in Places.__struct_fields__))
 
     @staticmethod
