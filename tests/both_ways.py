@@ -12,9 +12,9 @@ from pulsar_admin.store.kernels.compiled import Kernel
 from pulsar_admin.store.kernels.producers import number_spans
 
 _MOST_ROWS = 500
-"""What a kernel runs both ways in one test; beyond these it is only compiled, so that tests of much data or many calls stay fast."""
-_MOST_ROWS_OF_A_FILE = 5000
-"""The same for all tests of a file, which mostly look at the same data."""
+"""What a kernel runs both ways in the tests of a file, which mostly look at the same data; beyond these it is only compiled."""
+_OF_KERNELS = ("tests/test_kernels.py", "tests/scan/", "tests/compaction/")
+"""Where each test has as many rows of its own: these are about kernels."""
 _rows: Counter[tuple[str, str]] = Counter()
 """Rows that ran both ways, by kernel and test or file of tests."""
 
@@ -29,11 +29,10 @@ def run_kernels_both_ways() -> None:
 def _both(kernel: Kernel, *arguments: Any) -> Any:
     rows = kernel.rows_in(*arguments)
     test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
-    of_test, of_file = (kernel.__name__, test), (kernel.__name__, test.partition("::")[0])
-    if rows + _rows[of_test] > _MOST_ROWS or rows + _rows[of_file] > _MOST_ROWS_OF_A_FILE:
+    counted = kernel.__name__, test if test.startswith(_OF_KERNELS) else test.partition("::")[0]
+    if rows + _rows[counted] > _MOST_ROWS:
         return kernel.compiled(*arguments)
-    _rows[of_test] += rows
-    _rows[of_file] += rows
+    _rows[counted] += rows
     return run_both_ways(kernel, *arguments)
 
 

@@ -34,20 +34,23 @@ def _places(current: Path) -> Places:
     return {key: (place >> 32, place & 0xFFFFFFFF) for key, place in rows}
 
 
-def _record(current: Path, place: tuple[int, int]) -> bytes:
-    """The record at a place, from its size on."""
-    data = (current / f"{place[0]:x}.log").read_bytes()
-    start, size = place[1] - _SIZE_BYTES, int.from_bytes(data[place[1] - _SIZE_BYTES : place[1]], "big")
-    return data[start : place[1] + size]
+def _records(current: Path) -> dict[tuple[int, int], bytes]:
+    """What a bookie reads: entry → the record to which its index leads, from its size on."""
+    logs = {int(log.stem, 16): log.read_bytes() for log in current.glob("*.log")}
+    found = {}
+    for key, (number, offset) in _places(current).items():
+        size = int.from_bytes(logs[number][offset - _SIZE_BYTES : offset], "big")
+        found[key] = logs[number][offset - _SIZE_BYTES : offset + size]
+    return found
 
 
 def _plant(current: Path, every: int, harm: str = "payload") -> set[tuple[int, int]]:
     """Let EVERY so-many-th row of the index lead to a copy in a new log, and HARM that one; return the entries that lost theirs."""
-    places, logs = _places(current), sorted(current.glob("*.log"), key=lambda log: int(log.stem, 16))
+    records, logs = _records(current), sorted(current.glob("*.log"), key=lambda log: int(log.stem, 16))
     number, header = int(logs[-1].stem, 16) + 1, logs[0].read_bytes()[:_HEADER_BYTES]
     data, changes, lost = bytearray(header[:8] + bytes(12) + header[20:]), {}, set()  # of a log that was not sealed
-    for key in sorted(places)[::every]:
-        record = bytearray(_record(current, places[key]))
+    for key in sorted(records)[::every]:
+        record = bytearray(records[key])
         if harm in _FLIPPED:
             record[_FLIPPED[harm]] ^= 0x40
         changes[struct.pack(">qq", *key)] = struct.pack(">q", number << 32 | len(data) + _SIZE_BYTES)
@@ -60,11 +63,6 @@ def _plant(current: Path, every: int, harm: str = "payload") -> set[tuple[int, i
         log.unlink()
     apply_changes(current / "locations", lambda: sorted(changes.items()))
     return lost
-
-
-def _records(current: Path) -> dict[tuple[int, int], bytes]:
-    """What a bookie reads: entry → the record to which its index leads."""
-    return {key: _record(current, place) for key, place in _places(current).items()}
 
 
 def _import(path: Path, source: Path, cli: Cli) -> None:
@@ -91,7 +89,8 @@ def test_the_only_bookie_serves_what_its_index_leads_to(harm: str, tmp_path: Pat
     right = _records(current)
     planted = _plant(current, 9, harm)
     _import(path, source, cli)
-    unserved = Counter(ledger for ledger, _ in planted if ledger in _listed(path))
+    listed = _listed(path)
+    unserved = Counter(ledger for ledger, _ in planted if ledger in listed)
     assert len(unserved) > 50
     assert _told(path, cli) == unserved
     ledger, count = unserved.most_common(1)[0]
@@ -116,9 +115,10 @@ def test_of_several_bookies_another_serves_it(tmp_path: Path, cli: Cli) -> None:
     first = _plant(source / "bookkeeper0" / "current", 3)
     _import(path, source, cli)
     short = cli("--store", path, "ledgers", "underreplicated", "-o", "json").json
-    assert sum(row["short"] for row in short) == sum(ledger in _listed(path) for ledger, _ in first) > 50
+    listed = _listed(path)
+    assert sum(row["short"] for row in short) == sum(ledger in listed for ledger, _ in first) > 50
     assert _told(path, cli) == Counter()
     both = first & _plant(source / "bookkeeper1" / "current", 2)
     cli("--store", path, "store", "refresh", "-q")
-    assert _told(path, cli) == Counter(ledger for ledger, _ in both if ledger in _listed(path))
+    assert _told(path, cli) == Counter(ledger for ledger, _ in both if ledger in listed)
     assert both

@@ -8,6 +8,7 @@ states), ``keys/`` (key pair of its encrypted topics) and ``oracle.json`` (what 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -21,6 +22,8 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
+
+import google_crc32c
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
 CACHE = Path(__file__).resolve().parent.parent / ".cache" / "worlds"
@@ -94,8 +97,7 @@ def copy_tree(source: Path, target: Path) -> None:
         if path.is_dir():
             copy_tree(path, target / path.name)
         else:
-            with path.open("rb") as stream, (target / path.name).open("wb") as out:
-                _copy_sparse(stream, out)
+            _copy_written(path, target / path.name)
             _copy_times(path, target / path.name)
     _copy_times(source, target)
 
@@ -120,8 +122,11 @@ def digest_of_file(path: Path) -> bytes:
     key = (status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns)
     if key in _digests:
         return _digests[key]
+    crc = 0  # twenty times as fast as a hash
     with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).digest()
+        while chunk := stream.read(_CHUNK_BYTES):
+            crc = google_crc32c.extend(crc, chunk)
+    digest = b"%d %d" % (status.st_size, crc)
     if abs(time.time_ns() - status.st_ctime_ns) > _STEADY_NS:
         _digests[key] = digest
     return digest
@@ -174,6 +179,25 @@ def _copy_sparse(stream: IO[bytes], out: IO[bytes]) -> None:
         else:
             out.write(chunk)
     out.truncate()
+
+
+def _copy_written(source: Path, target: Path) -> None:
+    """Copy what was written of a file, and leave the rest a hole: of a journal of 16 MiB most is preallocated."""
+    with source.open("rb") as stream, target.open("wb") as out:
+        size = os.fstat(stream.fileno()).st_size
+        out.truncate(size)
+        end = 0
+        while end < size:
+            try:
+                start = os.lseek(stream.fileno(), end, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno != errno.ENXIO:
+                    raise
+                return  # only a hole is left
+            end = os.lseek(stream.fileno(), start, os.SEEK_HOLE)
+            stream.seek(start)
+            out.seek(start)
+            out.write(stream.read(end - start))
 
 
 def _copy_times(source: Path, target: Path) -> None:

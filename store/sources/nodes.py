@@ -94,7 +94,9 @@ def _iter_marks(file: BinaryIO) -> Iterator[bool]:
     before = b""
     for chunk in iter(partial(file.read, _CHUNK_BYTES), b""):
         data = before + chunk
-        for mark in _MARK.finditer(data):
+        for mark in (
+            _MARK.finditer(data) if b"/" in data else ()
+        ):  # what was preallocated has none, and is most of a log
             if mark.end() > len(before):
                 yield _AT_ROOT.search(data, max(0, mark.end() - _OVERLAP), mark.end()) is not None
         before = data[-_OVERLAP:]
