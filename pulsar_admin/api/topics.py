@@ -352,7 +352,9 @@ class Topic(PolicyPlans):
 
     def shadow_source(self) -> str | None:
         """Return the topic whose entries it shows, None: it is no shadow topic. Raises TopicNotFound."""
-        return self.properties().get(topic_changes.SHADOW_SOURCE)
+        from pulsar_admin.store.codec.managedledger import SHADOW_SOURCE
+
+        return self.properties().get(SHADOW_SOURCE)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 

@@ -180,7 +180,8 @@ def _dropped_view(reader: EntryReader, topic: Topic, ledger_id: int) -> str:
 def _cut(
     reader: EntryReader, topic: Topic, gone: tuple[TopicLedger, ...], now_ms: int
 ) -> tuple[tuple[Step, ...], ChangePart]:
-    """Return the steps and the report of deleting ``gone``, the first ledgers of a topic."""
+    """Return the steps and the report of deleting ``gone``, the first ledgers of a topic; those of a shadow topic are its source's."""
+    gone = () if topic.is_shadow else gone
     ids = [ledger.ledger_id for ledger in gone]
     kept = topic.ids[len(ids) :]
     extent = extent_of_messages(reader, topic, ((0, topic.ranks[len(ids)]),)) if ids else Extent()

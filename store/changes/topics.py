@@ -19,6 +19,7 @@ from pulsar_admin.store.changes.subscriptions import REPLICATED_PROPERTY, shown_
 from pulsar_admin.store.codec.cursor import CursorState, encode_cursor_info
 from pulsar_admin.store.codec.java import in_hash_map_order
 from pulsar_admin.store.codec.managedledger import (
+    SHADOW_SOURCE,
     LedgerInfo,
     ManagedLedger,
     decode_managed_ledger,
@@ -37,7 +38,6 @@ from pulsar_admin.store.model.transactions import ASSIGN
 from pulsar_admin.store.names import PARTITION_SUFFIX, Position, TopicName, shell_word
 from pulsar_admin.store.wording import counted, listed, plural
 
-SHADOW_SOURCE = "PULSAR.SHADOW_SOURCE"
 Properties = Mapping[str, str]
 _SHOWN = 10
 """Partitions and subscriptions that a warning names."""

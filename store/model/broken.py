@@ -21,9 +21,9 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.unserved import has_unserved
 from pulsar_admin.store.errors import MetadataCorrupt, StoreError, Unsupported
 from pulsar_admin.store.model import coverage
-from pulsar_admin.store.model.ledgers import Ledger, find_ledger, find_metadata, missing_ranges, read_ledger
-from pulsar_admin.store.model.topics import Topic, TopicLedger, is_whole
-from pulsar_admin.store.names import EVENTS, Position, shell_word
+from pulsar_admin.store.model.ledgers import Ledger, find_ledger, find_metadata, has_node, missing_ranges, read_ledger
+from pulsar_admin.store.model.topics import Topic, TopicLedger, is_whole, read_topic
+from pulsar_admin.store.names import EVENTS, Position, parse_topic, shell_word
 from pulsar_admin.store.wording import Answer, counted, plural
 
 if TYPE_CHECKING:
@@ -93,7 +93,21 @@ def find_missing(txn: Txn, ledger_id: int) -> Missing | None:
     """
     from pulsar_admin.store.db.owners import find_owners  # few questions meet a broken ledger
 
-    return _find_missing(txn, ledger_id, find_owners(txn, ledger_id))
+    owners = find_owners(txn, ledger_id)
+    if owners and not has_node(txn, ledger_id):
+        owners = tuple(owner for owner in owners if not _is_left_behind(txn, owner, ledger_id))
+    return _find_missing(txn, ledger_id, owners)
+
+
+def _is_left_behind(txn: Txn, owner: Owner, ledger_id: int) -> bool:
+    """Whether only the stored list of a shadow topic names the ledger, which a broker replaces by its source's."""
+    if owner.kind != "managed-ledger":
+        return False
+    try:
+        topic = read_topic(txn, parse_topic(owner.topic))
+    except StoreError:
+        return False
+    return topic.is_shadow and topic.ledger(ledger_id) is None
 
 
 def _find_missing(txn: Txn, ledger_id: int, owners: tuple[Owner, ...], *, is_listed: bool = False) -> Missing | None:

@@ -14,12 +14,18 @@ from itertools import accumulate, islice, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
-from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_ledger, find_plain_ledgers
+from pulsar_admin.store.codec.managedledger import (
+    SHADOW_SOURCE,
+    LedgerInfo,
+    ManagedLedger,
+    decode_managed_ledger,
+    find_plain_ledgers,
+)
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db import tree
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.unserved import has_unserved
-from pulsar_admin.store.errors import LedgerNotFound, NamespaceNotFound, StoreError, TopicNotFound
+from pulsar_admin.store.errors import InvalidValue, LedgerNotFound, NamespaceNotFound, StoreError, TopicNotFound
 from pulsar_admin.store.model.ledgers import find_end, find_metadata, find_sums, find_whole, read_ledger
 from pulsar_admin.store.names import (
     PARTITION_SUFFIX,
@@ -33,6 +39,7 @@ from pulsar_admin.store.names import (
     decode_name,
     encode_name,
     is_encoded,
+    parse_topic,
     shell_word,
     topic_of_path,
 )
@@ -74,6 +81,11 @@ class Topic:
         self.ids = [ledger.info.ledger_id for ledger in ledgers]
         # ranks[i]: entries before ledger i; one more element for the end.
         self.ranks = list(accumulate([ledger.entries for ledger in ledgers], initial=0))
+
+    @property
+    def is_shadow(self) -> bool:
+        """Whether its ledgers are those of another topic, its source."""
+        return SHADOW_SOURCE in self.managed.properties
 
     @property
     def number_of_entries(self) -> int:
@@ -238,15 +250,35 @@ def list_partitions(txn: Txn, name: TopicName) -> list[TopicName]:
 def _is_current(txn: Txn, topic: Topic) -> bool:
     """Whether the open ledger of ``topic``, whose node is the same, is so too: a transaction that writes may have changed it."""
     last = topic.ledgers[-1:]
+    if topic.is_shadow and not txn.is_snapshot:
+        return False
     return not last or not last[0].is_open or _open_ledger(txn, last[0].info) == last[0]
 
 
 def _decode_topic(txn: Txn, name: TopicName, node: tree.Node) -> Topic:
     managed = decode_managed_ledger(node.value, name.path)
+    if SHADOW_SOURCE in managed.properties:
+        managed = _of_source(txn, name, managed)
     ledgers = [TopicLedger(info, info.entries, info.size_bytes, False) for info in managed.ledgers]
     if ledgers and not ledgers[-1].info.timestamp_ms:
         ledgers[-1] = _open_ledger(txn, ledgers[-1].info)
     return Topic(name, node.stat, managed, tuple(ledgers))
+
+
+def _of_source(txn: Txn, name: TopicName, managed: ManagedLedger) -> ManagedLedger:
+    """Return what a shadow topic has once a broker loads it: the ledgers of its source (upstream ``ShadowManagedLedgerImpl``), which its
+    own list may lag behind; its own, if the source is gone."""
+    try:
+        source = parse_topic(managed.properties[SHADOW_SOURCE])
+    except InvalidValue:
+        return managed
+    node = tree.find_node(txn, source.path)
+    if node is None and name.partition_index >= 0:
+        node = tree.find_node(txn, source.partition(name.partition_index).path)
+    if node is None:
+        return managed
+    found = decode_managed_ledger(node.value, node.path)
+    return ManagedLedger(found.ledgers, found.terminated, managed.properties)
 
 
 def _open_ledger(txn: Txn, info: LedgerInfo) -> TopicLedger:

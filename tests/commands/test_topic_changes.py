@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pulsar_admin.store.changes.plan import ChangeKind, Plan, apply_plan, put_value_step
 from pulsar_admin.store.codec.cursor import decode_cursor_info
-from pulsar_admin.store.codec.managedledger import decode_managed_ledger
+from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import find_node, iter_nodes, tree_key
+from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.names import parse_topic
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
@@ -169,6 +171,27 @@ def test_a_shadow_topic_does_not_take_the_ledgers_of_its_source_along(cli: Cli, 
     assert not report["unreferencedLedgers"]
     assert not report.get("entries")
     assert managed_of(store, PLAIN).ledgers
+
+
+def test_a_shadow_topic_has_the_ledgers_of_its_source(cli: Cli, store: Path) -> None:
+    """A broker takes the source's list when it loads one, and the stored list lags behind (``ShadowManagedLedgerImpl``): that of a real
+    4.2.4 named a ledger without entries that the source had dropped. Ledger 146 is gone."""
+    shadow = parse_topic("public/default/shadow")
+    cli.on(store, f"topics create-shadow-topic {shadow} -s {PLAIN}")
+    keys = ("numberOfEntries", "totalSize", "lastConfirmedEntry", "ledgers")
+    expected = [cli.json(store, f"topics stats-internal {PLAIN}")[key] for key in keys]
+    assert [cli.json(store, f"topics stats-internal {shadow}")[key] for key in keys] == expected
+    shown, plain = (cli.rows(store, f"topics read {name} --columns ledgerId,entryId,sha1") for name in (shadow, PLAIN))
+    assert shown == plain
+    lagging = replace(managed_of(store, str(shadow)), ledgers=(LedgerInfo(146, 0, 0, 1),))
+    put_node(store, shadow.path, encode_managed_ledger(lagging, b""))
+    with open_store(store, writable=True) as opened:
+        opened.write(lambda txn: index_owners(opened, txn))
+    listed = cli.on(store, f"topics stats-internal {shadow}")
+    assert (listed.exit_code, listed.json["ledgers"]) == (0, expected[-1])
+    assert cli.rows(store, "doctor --code ledger-missing") == cli.rows(store, "ledgers missing") == []
+    truncated = cli.json(store, f"topics truncate {shadow} --dry-run")
+    assert truncated.get("before") == truncated.get("after")
 
 
 def test_a_short_name_has_one_part_or_three(cli: Cli, store: Path) -> None:
