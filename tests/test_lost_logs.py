@@ -336,7 +336,7 @@ def test_rows_of_one_of_several_bookies_that_lead_to_other_records(tmp_path: Pat
 def test_rows_of_healthy_bookies_lead_to_their_records(name: str, state: str, cli: Cli) -> None:
     with open_store(imported(name, state)) as store, store.read() as txn:
         for bookie in iter_imported_bookies(store.info, whole=True):
-            assert read_misled(bookie, [*iter_ledger_ids(txn)]) == {}
+            assert read_misled(bookie, [*iter_ledger_ids(txn)], {}) == {}
 
 
 def _lose_locations(current: Path, *, directory: bool) -> None:

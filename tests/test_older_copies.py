@@ -122,3 +122,25 @@ def test_of_several_bookies_another_serves_it(tmp_path: Path, cli: Cli) -> None:
     cli("--store", path, "store", "refresh", "-q")
     assert _told(path, cli) == Counter(ledger for ledger, _ in both if ledger in listed)
     assert both
+
+
+def test_rows_into_damaged_bytes_stay_where_nothing_better_is(tmp_path: Path, cli: Cli) -> None:
+    """A bookie without such a row says that it never had the entry, and a recovery closes the ledger before it."""
+    source, path = scratch_copy("small", "clean", tmp_path), tmp_path / "s"
+    current = source / "bookkeeper" / "current"
+    for journal in (*current.glob("*.txn"), current / "lastMark"):
+        journal.unlink()
+    places = _places(current)
+    log = bytearray((current / "0.log").read_bytes())
+    log[30_000:38_192] = b"\xaa" * 8_192
+    (current / "0.log").write_bytes(log)
+    hit = {key for key, (number, at) in places.items() if number == 0 and 30_000 <= at < 38_192}
+    assert len(hit) >= 10
+    _import(path, source, cli)
+    codes = {row["code"] for row in cli("--store", path, "store", "check", "--deep", "-o", "json").json}
+    assert "index-rows-wrong" not in codes
+    apply_changes(current / "locations", lambda: [(struct.pack(">qq", *max(places)), None)])
+    assert cli("--store", path, "store", "salvage", source / "bookkeeper", "--yes", "-q").exit_code == 0
+    assert _places(current) == places
+    again = cli("--store", path, "store", "salvage", source / "bookkeeper", "--dry-run", "-o", "json").json
+    assert not again["needed"]

@@ -26,6 +26,7 @@ from pulsar_admin.store.codec import dbledger
 from pulsar_admin.store.codec.dbledger import LedgerData
 from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType, master_key
 from pulsar_admin.store.codec.entry import decode_entry
+from pulsar_admin.store.codec.entrylog import encode_location
 from pulsar_admin.store.codec.ledgermetadata import LedgerState
 from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import Txn
@@ -70,9 +71,10 @@ class OldLedgers(Struct):
 
 class OldLocations(Struct):
     """What ``locations`` says: ``right`` rows lead to a record of their entry, ``wrong`` ones and ``gone`` ones, whose log is not there,
-    do not."""
+    do not. ``damaged``: (ledger, entry, location) of those right ones that lead into damaged bytes, as no log has a good record."""
 
     right: Entries = field(default_factory=Entries)
+    damaged: list[tuple[int, int, int]] = field(default_factory=list)
     wrong: int = 0
     gone: int = 0
     problem: str = ""
@@ -119,8 +121,8 @@ def _take(old: OldLedgers, key: bytes, value: bytes, problems: list[str]) -> Non
 
 
 def read_old_locations(survey: LogSurvey) -> OldLocations:
-    """Follow every row of a storage's ``locations`` database to its record; one that leads to a damaged record is wrong where there is
-    a good one."""
+    """Follow every row of a storage's ``locations`` database to its record; one that leads into damaged bytes is wrong where there is
+    a good record."""
     storage = survey.storage
     directory, old = storage.index / "locations", OldLocations()
     if not directory.is_dir():
@@ -132,8 +134,10 @@ def read_old_locations(survey: LogSurvey) -> OldLocations:
             for key, value in pairs:
                 row = dbledger.decode_location_row(key, value, str(directory))
                 leads = logs.leads(row)
-                if leads and survey.is_bad(row.log_id, row.pos - 4):
+                if leads is not None and survey.is_bad(row.log_id, row.pos - 4):
                     leads = row.entry_id not in survey.held.of(row.ledger_id)
+                    if leads:
+                        old.damaged.append((row.ledger_id, row.entry_id, encode_location(row.log_id, row.pos)))
                 if leads:
                     old.right.add(row.ledger_id, row.entry_id)
                 elif leads is None:

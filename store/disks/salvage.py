@@ -533,10 +533,14 @@ def _make_index(part: StorageSalvage, digests: LedgerDigests) -> None:
 def _put_locations(part: StorageSalvage, digests: LedgerDigests, rows: Locations) -> int:
     """Put a row for every entry of the ledgers with rows, that of its newest good record; return how many entries they are.
 
-    An entry of which every record is damaged keeps its row: without one the bookie would say that it never had the entry.
+    An entry of which every record is damaged keeps its row, also where nothing tells any more that it was a record: without one the
+    bookie would say that it never had the entry.
     """
     kept = np.array(sorted(part.rows.rows), np.int64)
     seen = Entries()
+    old = np.array([row for row in part.locations.damaged if row[0] in part.rows.rows], np.int64).reshape(-1, 3).T
+    rows.add(*old)  # first, as of several rows of an entry the last one counts
+    seen.add_columns(*old[:2])
     for batch in iter_batches(part.storage, digests):
         ledgers, entries = batch.rows["ledger_id"], batch.rows["entry_id"]
         good = batch.is_good

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from pulsar_admin.store.db.bookies import iter_imported_bookies
 from pulsar_admin.store.db.environment import Store
+from pulsar_admin.store.db.files import iter_damage, iter_logs
 from pulsar_admin.store.db.unserved import read_misled_bookies
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts.cluster import ClusterFacts
@@ -48,15 +49,16 @@ class DeepFacts(ClusterFacts):
         """Yield the bookies whose database of places leads astray; of those that are not at hand, or known for it, nothing is said."""
         import numpy as np
 
-        from pulsar_admin.store.sources.index_places import read_misled
+        from pulsar_admin.store.sources.index_places import read_misled, scanned_logs
 
         txn = self.reader.txn
         listed, known = sorted_ledger_ids(txn), read_misled_bookies(txn)
+        scanned = scanned_logs(iter_logs(txn), iter_damage(txn))
         for bookie in iter_imported_bookies(self.store.info, whole=True):
             ledgers, entries, elsewhere = list[int](), 0, 0
             with suppress(StoreError, OSError):
                 if bookie.bookie_id not in known and has_database(bookie):
-                    for ledger_id, rows in sorted(read_misled(bookie, listed).items()):
+                    for ledger_id, rows in sorted(read_misled(bookie, listed, scanned).items()):
                         ids = np.array(rows.to_array(), np.int64)
                         ledgers.append(ledger_id)
                         entries += len(ids)

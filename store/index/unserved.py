@@ -17,11 +17,11 @@ from pulsar_admin.store.db.blocks import BLOCK_HEADER, FILES, Block, ledger_key,
 from pulsar_admin.store.db.bookies import iter_imported_bookies
 from pulsar_admin.store.db.copies import has_copies, iter_copies, iter_copy_keys
 from pulsar_admin.store.db.environment import Store, Txn
-from pulsar_admin.store.db.files import DIFFERS, FileMode, LogFile, iter_damage, iter_logs
+from pulsar_admin.store.db.files import FileMode, LogFile, iter_damage, iter_logs
 from pulsar_admin.store.db.tree import iter_paths
 from pulsar_admin.store.errors import IndexCorrupt, StoreError
 from pulsar_admin.store.names import FileKind
-from pulsar_admin.store.sources.index_places import ScannedLog, index_state, read_located, read_misled
+from pulsar_admin.store.sources.index_places import index_state, read_located, read_misled, scanned_logs
 from pulsar_admin.store.sources.journals import iter_entry_ids
 
 if TYPE_CHECKING:
@@ -89,8 +89,8 @@ def _located(store: Store, txn: Txn, logs: Collection[LogFile], *, verify: bool)
         if log.kind == FileKind.ENTRY_LOG and log.disk in journals:
             records[log.disk] = records.get(log.disk, 0) + log.records
     found = {}
-    scanned = _scanned_logs(txn, logs)
     broken = {log.disk for log in logs if log.kind == FileKind.ENTRY_LOG and log.problems}
+    scanned = scanned_logs(logs, iter_damage(txn) if broken else ())
     doubted, misled = unserved.read_misled_bookies(txn), set[str]()
     for bookie in iter_imported_bookies(store.info, whole=True):
         if records.get(bookie.bookie_id):
@@ -101,24 +101,11 @@ def _located(store: Store, txn: Txn, logs: Collection[LogFile], *, verify: bool)
                 rows = read_located(bookie, (one for one in ids if one is not None), count, scanned)
                 if rows is not None:
                     found[bookie.bookie_id] = rows
-                    for ledger_id, entries in (read_misled(bookie, rows) if is_doubted else {}).items():
+                    for ledger_id, entries in (read_misled(bookie, rows, scanned) if is_doubted else {}).items():
                         misled.add(bookie.bookie_id)
                         rows[ledger_id] -= entries
     unserved.put_misled_bookies(txn, misled)
     return found
-
-
-def _scanned_logs(txn: Txn, logs: Collection[LogFile]) -> dict[Path, ScannedLog]:
-    """Return what scans found in the entry logs, by resolved path; of a scan that was stopped nothing is known."""
-    by_id = {log.file_id: log for log in logs if log.kind == FileKind.ENTRY_LOG and not log.unfinished}
-    damaged: dict[int, list[tuple[int, int]]] = {}
-    for one in iter_damage(txn) if any(log.problems for log in by_id.values()) else ():
-        if one.file_id in by_id and one.offset < by_id[one.file_id].next_offset and not one.reason.startswith(DIFFERS):
-            damaged.setdefault(one.file_id, []).append((one.offset, one.offset + one.length_bytes))
-    return {
-        Path(log.origin).resolve(): ScannedLog(log.size_bytes, log.mtime_ns, log.next_offset, damaged.get(file_id, ()))
-        for file_id, log in by_id.items()
-    }
 
 
 def _start(log: LogFile, marks: unserved.Marks) -> int | None:

@@ -31,9 +31,10 @@ from pulsar_admin.store.codec.ledgerindex import (
     ledger_id_of_index,
 )
 from pulsar_admin.store.db.bookies import Bookie
+from pulsar_admin.store.db.files import DIFFERS, Damage, LogFile
 from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.files import open_regular, read_file
-from pulsar_admin.store.names import LONG_MAX
+from pulsar_admin.store.names import LONG_MAX, FileKind
 from pulsar_admin.store.sources.bookies import read_bookie_directory
 from pulsar_admin.store.sources.rocksdb import is_rocksdb, open_for_reading, open_ranges
 from pulsar_admin.store.sources.rocksopen import open_links
@@ -68,6 +69,19 @@ class ScannedLog(Struct, frozen=True):
 
 Scanned = Mapping[Path, ScannedLog]
 """Resolved path → what a scan found there."""
+
+
+def scanned_logs(logs: Iterable[LogFile], damage: Iterable[Damage]) -> Scanned:
+    """Return what scans found in those files that are entry logs, ``damage`` included; of a scan that was stopped nothing is known."""
+    by_id = {log.file_id: log for log in logs if log.kind == FileKind.ENTRY_LOG and not log.unfinished}
+    damaged: dict[int, list[tuple[int, int]]] = {}
+    for one in damage:
+        if one.file_id in by_id and one.offset < by_id[one.file_id].next_offset and not one.reason.startswith(DIFFERS):
+            damaged.setdefault(one.file_id, []).append((one.offset, one.offset + one.length_bytes))
+    return {
+        Path(log.origin).resolve(): ScannedLog(log.size_bytes, log.mtime_ns, log.next_offset, damaged.get(file_id, ()))
+        for file_id, log in by_id.items()
+    }
 
 
 def read_located(bookie: Bookie, ledgers: Iterable[int], records: int, scanned: Scanned) -> dict[int, BitMap64] | None:
@@ -140,14 +154,14 @@ def _sound_places(before: Logs, scanned: Scanned) -> Array:
     return np.array([row for row in rows if row[0] < row[1]], np.int64).reshape(-1, 2)
 
 
-def _are_sound(locations: Array, sound: Array) -> Array:
-    """Return which locations are in stretches of ``_sound_places`` (bool each)."""
+def _are_inside(numbers: Array, stretches: Array) -> Array:
+    """Return which numbers are in a stretch (bool each); ``stretches``: (first, end), ascending."""
     import numpy as np
 
-    if not len(sound):
-        return np.zeros(len(locations), bool)
-    before = np.searchsorted(sound[:, 0], locations, "right") - 1
-    are: Array = (before >= 0) & (locations < sound[before, 1])
+    if not len(stretches):
+        return np.zeros(len(numbers), bool)
+    before = np.searchsorted(stretches[:, 0], numbers, "right") - 1
+    are: Array = (before >= 0) & (numbers < stretches[before, 1])
     return are
 
 
@@ -173,7 +187,7 @@ def _read_files(bookie: Bookie, ledgers: Iterable[int], scanned: Scanned) -> dic
         if (entries := found.get(ledger_id)) is not None:
             slots = data[HEADER_BYTES:]
             rows = np.frombuffer(slots[: len(slots) // _SLOT_BYTES * _SLOT_BYTES], ">i8")
-            entries.update(array("Q", np.flatnonzero(_are_sound(rows, sound)).astype("<u8").tobytes()))
+            entries.update(array("Q", np.flatnonzero(_are_inside(rows, sound)).astype("<u8").tobytes()))
     return found if read else None
 
 
@@ -201,7 +215,7 @@ def _read_rows(opened: Any, sound: Array, found: dict[int, BitMap64]) -> bool:  
             return False
         last = chunk[-_ROW_BYTES:-_SLOT_BYTES]
         rows = np.frombuffer(chunk, ">i8").reshape(-1, 3).astype(np.int64)
-        rows = rows[_are_sound(rows[:, 2], sound)]
+        rows = rows[_are_inside(rows[:, 2], sound)]
         starts = np.flatnonzero(np.diff(rows[:, 0], prepend=-1)).tolist()
         for start, end in pairwise([*starts, len(rows)]):
             entries = found.get(int(rows[start, 0]))
@@ -292,8 +306,9 @@ def _iter_gone_rows(storage: Storage, ledgers: list[int]) -> Iterator[tuple[Path
 # -- other bytes than the entry ---------------------------------------------------------------------------------------
 
 
-def read_misled(bookie: Bookie, ledgers: Collection[int]) -> dict[int, BitMap64]:
-    """Return, per ledger, the entries for which the bookie's index points to something else in an existing log.
+def read_misled(bookie: Bookie, ledgers: Collection[int], scanned: Scanned) -> dict[int, BitMap64]:
+    """Return, per ledger, the entries for which the bookie's index points to something else in an existing log: not into bytes where
+    a scan found damage, which may have been the entry.
 
     Raises StoreError, OSError if the disks are not available, or the index cannot be read.
     """
@@ -303,7 +318,7 @@ def read_misled(bookie: Bookie, ledgers: Collection[int]) -> dict[int, BitMap64]
     found: dict[int, BitMap64] = {}
     for logs, rows in _iter_rows(bookie):
         ids = rows[:, 2] >> 32
-        parts = [_wrong_in(logs[one], rows[ids == one]) for one in np.unique(ids).tolist() if one in logs]
+        parts = [_wrong_in(logs[one], rows[ids == one], scanned) for one in np.unique(ids).tolist() if one in logs]
         wrong = np.concatenate([np.zeros((0, 3), np.int64), *parts])
         for ledger_id in {*wrong[:, 0].tolist()} & {*ledgers}:
             entries = wrong[wrong[:, 0] == ledger_id, 1]
@@ -333,9 +348,12 @@ def _iter_rows(bookie: Bookie) -> Iterator[tuple[Logs, Array]]:
         yield logs, np.array(rows, np.int64).reshape(-1, 3)
 
 
-def _wrong_in(path: Path, rows: Array) -> Array:
+def _wrong_in(path: Path, rows: Array, scanned: Scanned) -> Array:
     import numpy as np
 
+    known = scanned.get(path.resolve())
+    if known is not None and known.damaged:
+        rows = rows[~_are_inside(rows[:, 2] & 0xFFFFFFFF, np.array(known.damaged) + _SIZE_BYTES)]
     rows = rows[np.argsort(rows[:, 2], kind="stable")]
     starts = (rows[:, 2] & 0xFFFFFFFF) - _SIZE_BYTES
     good = np.zeros(len(rows), bool)
