@@ -32,7 +32,7 @@ HEAD_BYTES = 512  # holds broker metadata and message metadata of nearly every e
 LARGE_BYTES = 32 << 20  # this much is not an ordinary batch
 HEADS_BYTES = 4096  # entries of this size and more are read head by head where heads are enough
 _HMAC_BYTES = DIGEST_SIZE[DigestType.HMAC]
-_GAP_BYTES = 1 << 14  # what lies between two records is read as well when it is no more than this
+_GAP_BYTES = 1 << 12  # what lies between two records is read as well when it is no more than a page
 _ENTRY_HEADER_BYTES = 32
 _SMALL_ENTRIES, _SMALL_BYTES = 256, 1 << 20
 """Of a block that is read with others."""
