@@ -182,9 +182,15 @@ def _copy_sparse(stream: IO[bytes], out: IO[bytes]) -> None:
 
 
 def _copy_written(source: Path, target: Path) -> None:
-    """Copy what was written of a file, and leave the rest a hole: of a journal of 16 MiB most is preallocated."""
+    """Copy what was written of a large file, and leave the rest a hole: of a journal of 16 MiB most is preallocated.
+
+    A small one may be reserved on purpose, as LMDB's table of readers.
+    """
     with source.open("rb") as stream, target.open("wb") as out:
         size = os.fstat(stream.fileno()).st_size
+        if size <= _CHUNK_BYTES:
+            out.write(stream.read())
+            return
         out.truncate(size)
         end = 0
         while end < size:

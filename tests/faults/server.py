@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import gc
 import json
 import os
 import select
@@ -157,6 +158,7 @@ def _warm() -> None:
     import_commands()
     load_kernels()
     import_module("tests.faults.states")
+    gc.freeze()  # a fork that looks through all of it for garbage copies it
 
 
 def _run_here(arguments: list[str]) -> int:
