@@ -549,10 +549,10 @@ def as_admin_shows(reader: EntryReader, message: Message) -> Message:
     """Return ``message`` with the properties that upstream's admin client (``TopicsImpl``, 4.0.8) shows.
 
     For a message in a batch these are the event time and index of the entry, and one map of properties for all
-    messages: the entry's, those of every message, and two of the REST interface.
+    messages: the entry's, those of every message unless encrypted, and two of the REST interface.
     """
     position = message.position.entry
-    if not message.batch_size or message.encrypted:
+    if not message.batch_size:
         return message
     shown = reader.txn.memo.get("as admin shows")
     if shown is None or shown[0] != position:
@@ -562,9 +562,9 @@ def as_admin_shows(reader: EntryReader, message: Message) -> Message:
 
 def _shown_of_batch(reader: EntryReader, position: Position) -> dict[str, object]:
     entry = reader.read(position.ledger_id, position.entry_id)
-    header = opened(reader, decode_message_entry(entry.payload, f"entry {position}"), position)
+    header = decode_message_entry(entry.payload, f"entry {position}")
     found = {pair.key: pair.value for pair in header.metadata.properties}
-    for each in explode(header, position):
+    for each in explode(opened(reader, header, position), position):
         found |= each.properties
     found |= {
         "X-Pulsar-batch-size": str(len(entry.payload) - header.metadata.ByteSize()),

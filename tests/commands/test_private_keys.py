@@ -13,7 +13,7 @@ pytest.importorskip("cryptography")
 from tests.commands.test_topics_read import as_recorded
 from tests.conftest import Cli
 from tests.stores import imported
-from tests.worlds import CLUSTER, asked_topics, world
+from tests.worlds import CLUSTER, asked_topics, oracle, world
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "encrypted"
 SECRET = "acme/secure/secret"
@@ -91,3 +91,16 @@ def test_entries_are_dumped_as_they_are(cli: Cli) -> None:
     key = ("--private-key", GOLDEN / "rsa.priv.pem")
     result = cli("--store", imported("small", "clean"), "topics", "dump", SECRET, "--level", "entries", *key)
     assert result.exit_code == 2
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["closed", "opened"])
+def test_properties_of_an_encrypted_batch_are_those_that_the_broker_said(given: bool, cli: Cli) -> None:
+    key = ("--private-key", world("small") / "keys" / "priv.pem") if given else ()
+    asked = oracle("small")["topics"][SECRET]["peek"]
+    assert asked
+    for one in asked:
+        place = ("-l", one["ledger"], "-e", one["entry"])
+        said = cli("--store", imported("small", "clean"), "topics", "get-message-by-id", SECRET, *place, *key).stdout
+        expected = {name: one["headers"][name] for name in ("X-Pulsar-batch-size", "X-Pulsar-num-batch-message")}
+        shown = [line.split("    ") for line in said.splitlines() if line.startswith("X-Pulsar-")]
+        assert dict(shown) == expected
