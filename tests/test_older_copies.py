@@ -124,6 +124,20 @@ def test_of_several_bookies_another_serves_it(tmp_path: Path, cli: Cli) -> None:
     assert both
 
 
+def test_a_recovery_of_a_bookie_alone_tells_what_it_does_not_serve(tmp_path: Path, cli: Cli) -> None:
+    """As before a refresh, so after it, and once the index was made again."""
+    source, path = scratch_copy("small", "clean", tmp_path), tmp_path / "s"
+    planted = _plant(source / "bookkeeper" / "current", 9)
+    cli("--store", path, "store", "import", "cluster", "--bookie", source / "bookkeeper", "-q")
+    assert cli("--store", path, "store", "recover", "--level", "C", "--yes", "-q").exit_code == 0
+    unserved = Counter(ledger for ledger, _ in planted if ledger in _listed(path))
+    assert len(unserved) > 50
+    assert _told(path, cli) == unserved
+    for words in (("refresh",), ("index", "--rebuild")):
+        cli("--store", path, "store", *words, "-q")
+        assert _told(path, cli) == unserved
+
+
 def test_rows_into_damaged_bytes_stay_where_nothing_better_is(tmp_path: Path, cli: Cli) -> None:
     """A bookie without such a row says that it never had the entry, and a recovery closes the ledger before it."""
     source, path = scratch_copy("small", "clean", tmp_path), tmp_path / "s"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Found = tuple[int, int, BitMap64]
     """Ledger id, file id, entries."""
     Located = Mapping[str, Mapping[int, BitMap64]]
-    """Disk → ledger id → entries that the index leads to; ledgers without metadata are left out."""
+    """Disk → ledger id → entries that the index leads to; ledgers that neither it nor the metadata has are left out."""
 
 
 def index_unserved(store: Store, txn: Txn, marks: unserved.Marks | None = None, *, verify: bool = False) -> None:
@@ -78,8 +78,9 @@ def _index_states(store: Store) -> dict[str, str]:
 
 
 def _located(store: Store, txn: Txn, logs: Collection[LogFile], *, verify: bool) -> Located:
-    """Return disk → ledger with metadata → entries to which the index of the disk's bookie points, for each disk whose index was read.
+    """Return disk → ledger → entries to which the index of the disk's bookie points, for each disk whose index was read.
 
+    A ledger without metadata counts where the index has it: a recovery may make its metadata.
     Without a journal it is unknown what a start replays. Indexes are read after the files: a running bookie's index
     has every record that was read, or a start would replay it.
     """

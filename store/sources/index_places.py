@@ -85,8 +85,9 @@ def scanned_logs(logs: Iterable[LogFile], damage: Iterable[Damage]) -> Scanned:
 
 
 def read_located(bookie: Bookie, ledgers: Iterable[int], records: int, scanned: Scanned) -> dict[int, BitMap64] | None:
-    """Return, for each ledger, the entries that the bookie's index points to; those in logs that do not exist, beyond the end of
-    one, or in what is no good record, are none of these: the bookie reads nowhere else, even if an older log has a good one.
+    """Return, for each of these ledgers and each in the bookie's index, the entries that it points to; those in logs that do not
+    exist, beyond the end of one, or in what is no good record, are none of these: the bookie reads nowhere else, even if an older
+    log has a good one.
 
     None if the answer would be useless: the index is not imported or incomplete, or it got as many rows as its entry
     logs have ``records`` and no row was ever deleted, so that no key need be read. A lost database has no rows: a
@@ -180,15 +181,21 @@ def _read_files(bookie: Bookie, ledgers: Iterable[int], scanned: Scanned) -> dic
     from pyroaring import BitMap64
 
     before = _list_logs(bookie.ledger_dirs)
-    read = [(ledger_id, _read_index(path)) for ledger_id, path in _index_files(bookie.index_dirs or bookie.ledger_dirs)]
-    sound = _sound_places(before, scanned)
+    sound, doubted = _sound_places(before, scanned), list[tuple[BitMap64, Array, Array]]()
     found = {ledger_id: BitMap64() for ledger_id in ledgers}
-    for ledger_id, data in read:
-        if (entries := found.get(ledger_id)) is not None:
-            slots = data[HEADER_BYTES:]
-            rows = np.frombuffer(slots[: len(slots) // _SLOT_BYTES * _SLOT_BYTES], ">i8")
-            entries.update(array("Q", np.flatnonzero(_are_inside(rows, sound)).astype("<u8").tobytes()))
-    return found if read else None
+    is_there = False
+    for ledger_id, path in _index_files(bookie.index_dirs or bookie.ledger_dirs):
+        entries, slots, is_there = found.setdefault(ledger_id, BitMap64()), _read_index(path)[HEADER_BYTES:], True
+        rows = np.frombuffer(slots[: len(slots) // _SLOT_BYTES * _SLOT_BYTES], ">i8")
+        are_sound = _are_inside(rows, sound)
+        entries.update(array("Q", np.flatnonzero(are_sound).astype("<u8").tobytes()))
+        ids = np.flatnonzero((rows != 0) & ~are_sound)
+        if len(ids):
+            doubted.append((entries, ids, rows[ids]))
+    sound = _sound_places(before, scanned) if doubted else sound  # a running bookie wrote logs meanwhile
+    for entries, ids, rows in doubted:
+        entries.update(array("Q", ids[_are_inside(rows, sound)].astype("<u8").tobytes()))
+    return found if is_there else None
 
 
 def _index_files(indexes: Iterable[Path]) -> Iterator[tuple[int, Path]]:
@@ -208,6 +215,7 @@ def _read_index(path: Path) -> bytes:
 def _read_rows(opened: Any, sound: Array, found: dict[int, BitMap64]) -> bool:  # Any: rocksdict has no stubs
     """Add the entries of an open database whose locations are sound to ``found``; return whether every row could be read."""
     import numpy as np
+    from pyroaring import BitMap64
 
     items, last = iter(opened.items()), b""
     while chunk := b"".join(chain.from_iterable(islice(items, _CHUNK_KEYS))):
@@ -215,17 +223,15 @@ def _read_rows(opened: Any, sound: Array, found: dict[int, BitMap64]) -> bool:  
             return False
         last = chunk[-_ROW_BYTES:-_SLOT_BYTES]
         rows = np.frombuffer(chunk, ">i8").reshape(-1, 3).astype(np.int64)
-        rows = rows[_are_inside(rows[:, 2], sound)]
+        are_sound = _are_inside(rows[:, 2], sound)
         starts = np.flatnonzero(np.diff(rows[:, 0], prepend=-1)).tolist()
         for start, end in pairwise([*starts, len(rows)]):
-            entries = found.get(int(rows[start, 0]))
-            if entries is not None:
-                ids = rows[start:end, 1]
-                first, final = int(ids[0]), int(ids[-1])
-                if final - first == len(ids) - 1:
-                    entries.add_range(first, final + 1)
-                else:
-                    entries.update(array("Q", ids.astype("<u8").tobytes()))
+            entries = found.setdefault(int(rows[start, 0]), BitMap64())
+            ids = rows[start:end, 1][are_sound[start:end]]
+            if len(ids) and int(ids[-1]) - int(ids[0]) == len(ids) - 1:
+                entries.add_range(int(ids[0]), int(ids[-1]) + 1)
+            else:
+                entries.update(array("Q", ids.astype("<u8").tobytes()))
     position = opened.iter()  # the rows end without a word at a block that is damaged
     position.seek_to_last()
     position.status()
