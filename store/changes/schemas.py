@@ -37,7 +37,7 @@ from pulsar_admin.store.codec.schema import (
     encode_schema_entry,
     encode_schema_locator,
 )
-from pulsar_admin.store.codec.value import join_pair
+from pulsar_admin.store.codec.value import ValueSchema, join_pair
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import EntryCorrupt, InvalidValue, Refused, reason_of
@@ -83,11 +83,20 @@ def parse_schema(data: bytes | Mapping[str, Any], where: str) -> NewSchema:  # A
     if kind not in TYPE_NUMBERS:
         raise InvalidValue(f"No enum constant org.apache.pulsar.common.schema.SchemaType.{kind}", value=kind)
     new = NewSchema(kind, _pair(definition) if kind == "KEY_VALUE" else definition.encode(), properties)
-    if kind in _STRUCTURED:
-        _parsed(new.definition, kind)
-    elif definition and kind not in ("KEY_VALUE", "PROTOBUF_NATIVE", "NONE", "BYTES"):
-        raise InvalidValue(f"Invalid schema definition data for {kind.lower()} schema : '{definition}'", value=kind)
+    whole = ValueSchema(kind, new.definition, properties)
+    for part in whole.key_and_value if kind == "KEY_VALUE" else (whole,):
+        _check_definition(part)
     return new
+
+
+def _check_definition(schema: ValueSchema) -> None:
+    """Raise InvalidValue for a definition that its type does not have (upstream ``SchemaDataValidator``)."""
+    kind = schema.type_name
+    if kind in _STRUCTURED:
+        _parsed(schema.definition, kind)
+    elif schema.definition and kind not in ("KEY_VALUE", "PROTOBUF_NATIVE", "NONE", "BYTES"):
+        text = schema.definition.decode()
+        raise InvalidValue(f"Invalid schema definition data for {kind.lower()} schema : '{text}'", value=kind)
 
 
 def _pair(definition: str) -> bytes:
