@@ -677,6 +677,19 @@ def test_executors_of_a_dump_that_was_killed_write_on(tmp_path: Path, monkeypatc
     assert sorted(path.name for path in (tmp_path / "d").iterdir()) == [dump_files.MANIFEST]
 
 
+@pytest.mark.parametrize("leads_to", ["kept", "nowhere", ""])
+def test_a_link_or_file_where_executors_would_write_goes(leads_to: str, tmp_path: Path) -> None:
+    """And what the link leads to stays."""
+    kept, left = tmp_path / "kept", tmp_path / "d.unfinished" / dump_files.STAGING
+    kept.mkdir()
+    left.parent.mkdir()
+    left.symlink_to(tmp_path / leads_to) if leads_to else left.write_bytes(b"x")
+    with dump_files.DumpDirectory(tmp_path / "d", "jsonl", "publish", "entries"):
+        pass
+    assert kept.is_dir()
+    assert [path.name for path in (tmp_path / "d").iterdir()] == [dump_files.MANIFEST]
+
+
 def test_a_dump_that_another_finished_first(tmp_path: Path) -> None:
     target = tmp_path / "d"
     with pytest.raises(AlreadyExists), dump_files.DumpDirectory(target, "jsonl", "publish", "entries"):

@@ -369,8 +369,9 @@ class DumpDirectory(DayFiles):
     def __enter__(self) -> DumpDirectory:
         self._lock = _take_lock(self._path, self._unfinished)
         for left in self._unfinished.iterdir():  # of a dump that was killed
-            if left.name not in (LOCK, STAGING):
-                remove_tree(left) if left.is_dir() and not left.is_symlink() else remove_file(left)
+            is_directory = left.is_dir() and not left.is_symlink()
+            if left.name != LOCK and not (is_directory and left.name == STAGING):
+                remove_tree(left) if is_directory else remove_file(left)
         self._remove_staging()
         return self
 
