@@ -5,6 +5,7 @@ The records are copied to a log of their own, their copies are damaged, and the 
 
 from __future__ import annotations
 
+import shutil
 import struct
 from collections import Counter
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.model.ledgers import iter_ledger_ids
-from pulsar_admin.store.sources.rocksdb import apply_changes, open_for_reading
+from pulsar_admin.store.sources.rocksdb import apply_changes, create_database, open_for_reading
 from tests.conftest import Cli
 from tests.test_lost_logs import _mend
 from tests.worlds import scratch_copy
@@ -122,6 +123,29 @@ def test_of_several_bookies_another_serves_it(tmp_path: Path, cli: Cli) -> None:
     cli("--store", path, "store", "refresh", "-q")
     assert _told(path, cli) == Counter(ledger for ledger, _ in both if ledger in listed)
     assert both
+
+
+@pytest.mark.parametrize("harm", ["gone", "header"])
+def test_a_deep_check_finds_what_the_number_of_rows_hides(harm: str, tmp_path: Path, cli: Cli) -> None:
+    """An index that has as many rows as the logs that are left have records, so that an import does not read it."""
+    source, path = scratch_copy("small", "clean", tmp_path), tmp_path / "s"
+    current = source / "bookkeeper" / "current"
+    right, planted = _records(current), _plant(current, 9, harm)
+    with open_for_reading(current / "locations") as pairs:
+        rows = [*pairs]
+    shutil.rmtree(current / "locations")
+    create_database(current / "locations", rows)
+    _import(path, source, cli)
+    deep = cli("--store", path, "store", "check", "--deep", "-o", "json").json
+    (row,) = (row for row in deep if row["code"] == "index-rows-wrong")
+    assert row["context"]["entries"] == sum(ledger in _listed(path) for ledger, _ in planted) > 50
+    cli("--store", path, "store", "index", "--rebuild", "-q")
+    assert _told(path, cli) == Counter(ledger for ledger, _ in planted if ledger in _listed(path))
+    _mend(path, row["hint"][row["hint"].index("pulsar-admin") :], cli)
+    assert _records(current) == right
+    assert "index-rows-wrong" not in {
+        row["code"] for row in cli("--store", path, "store", "check", "--deep", "-o", "json").json
+    }
 
 
 def test_a_recovery_of_a_bookie_alone_tells_what_it_does_not_serve(tmp_path: Path, cli: Cli) -> None:

@@ -15,12 +15,15 @@ from pulsar_admin.store.db.files import iter_damage, iter_logs
 from pulsar_admin.store.db.unserved import read_misled_bookies
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts.cluster import ClusterFacts
-from pulsar_admin.store.model.coverage import served_elsewhere
+from pulsar_admin.store.model.coverage import served_elsewhere, served_of
 from pulsar_admin.store.model.ledgers import read_ledger, sorted_ledger_ids
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.sources.index_places import has_database
 
 if TYPE_CHECKING:
+    from pyroaring import BitMap64
+
+    from pulsar_admin.store.aliases import Array
     from pulsar_admin.store.engine.operation import Engine
     from pulsar_admin.store.facts.starts import StartFault
 
@@ -46,10 +49,13 @@ class DeepFacts(ClusterFacts):
         self.engine = engine
 
     def iter_misled(self) -> Iterator[Misled]:
-        """Yield the bookies whose database of places leads astray; of those that are not at hand, or known for it, nothing is said."""
+        """Yield the bookies whose database of places leads astray; of those that are not at hand, or known for it, nothing is said.
+
+        Rows that lead to a log that is gone count where the entry is believed to be served, as an older log has it.
+        """
         import numpy as np
 
-        from pulsar_admin.store.sources.index_places import read_misled, scanned_logs
+        from pulsar_admin.store.sources.index_places import read_led_to_gone_logs, read_misled, scanned_logs
 
         txn = self.reader.txn
         listed, known = sorted_ledger_ids(txn), read_misled_bookies(txn)
@@ -58,8 +64,12 @@ class DeepFacts(ClusterFacts):
             ledgers, entries, elsewhere = list[int](), 0, 0
             with suppress(StoreError, OSError):
                 if bookie.bookie_id not in known and has_database(bookie):
-                    for ledger_id, rows in sorted(read_misled(bookie, listed, scanned).items()):
-                        ids = np.array(rows.to_array(), np.int64)
+                    found = {one: _ids(rows) for one, rows in read_misled(bookie, listed, scanned).items()}
+                    for ledger_id, rows in read_led_to_gone_logs(bookie, listed).items():
+                        ids = served_of(txn, ledger_id, bookie.bookie_id, _ids(rows))
+                        if len(ids):
+                            found[ledger_id] = np.union1d(found.get(ledger_id, ids), ids)
+                    for ledger_id, ids in sorted(found.items()):
                         ledgers.append(ledger_id)
                         entries += len(ids)
                         elsewhere += len(served_elsewhere(txn, read_ledger(txn, ledger_id), bookie.bookie_id, ids))
@@ -70,3 +80,9 @@ class DeepFacts(ClusterFacts):
     def deep_start_faults(self) -> tuple[StartFault, ...]:
         """Of ``start_faults`` those that only a look into databases, journals and snapshots finds."""
         return tuple(one for one in self._iter_start_faults(thorough=True) if one not in self.start_faults)
+
+
+def _ids(entries: BitMap64) -> Array:
+    import numpy as np
+
+    return np.array(entries.to_array(), np.int64)

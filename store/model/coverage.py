@@ -652,6 +652,17 @@ def lacking_of(txn: Txn, ledger: Ledger, bookie: str, entry_ids: Array) -> Array
     return lacking
 
 
+def served_of(txn: Txn, ledger_id: int, bookie: str, entry_ids: Array) -> Array:
+    """Return those of ``entry_ids`` (i64, ascending) that ``bookie`` serves, as far as this store knows."""
+    import numpy as np
+
+    disks = read_disks(txn)
+    held = read_held(txn, ledger_id, disks)
+    served = {} if held is None else read_served(txn, ledger_id, disks, held)
+    found: Array = np.intersect1d(entry_ids, served.get(bookie, np.empty(0, np.int64)), assume_unique=True)
+    return found
+
+
 def served_elsewhere(txn: Txn, ledger: Ledger, bookie: str, entry_ids: Array) -> Array:
     """Return those of ``entry_ids`` (i64, ascending) up to ``ledger``'s end that clients get of another of its bookies than ``bookie``."""
     import numpy as np

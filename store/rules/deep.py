@@ -62,8 +62,9 @@ INDEX_ROWS_WRONG: Rule[Any] = Rule(
     "index-rows-wrong",
     Severity.CRITICAL,
     "A bookie's index points entries to other records",
-    "Rows of its `locations` point to bytes in its entry logs that are not their entry's record: the index belongs to "
-    "other logs, or is damaged. Only a deep check reads every row. Critical if clients get no other copy, otherwise a warning.",
+    "Rows of its `locations` point to bytes in its entry logs that are not their entry's record, or to a log that is gone "
+    "while an older one has the entry: the index belongs to other logs, or is damaged. Only a deep check reads every row. "
+    "Critical if clients get no other copy, otherwise a warning.",
     "The bookie compares the ids at the start of what it reads and answers with an I/O error; clients ask the entry's "
     "other bookies. If none has it the reader is stuck.",
     "pulsar-admin store salvage {disks}",

@@ -319,17 +319,31 @@ def read_misled(bookie: Bookie, ledgers: Collection[int], scanned: Scanned) -> d
     Raises StoreError, OSError if the disks are not available, or the index cannot be read.
     """
     import numpy as np
-    from pyroaring import BitMap64
 
     found: dict[int, BitMap64] = {}
     for logs, rows in _iter_rows(bookie):
         ids = rows[:, 2] >> 32
         parts = [_wrong_in(logs[one], rows[ids == one], scanned) for one in np.unique(ids).tolist() if one in logs]
-        wrong = np.concatenate([np.zeros((0, 3), np.int64), *parts])
-        for ledger_id in {*wrong[:, 0].tolist()} & {*ledgers}:
-            entries = wrong[wrong[:, 0] == ledger_id, 1]
-            found.setdefault(ledger_id, BitMap64()).update(array("Q", entries.astype("<u8").tobytes()))
+        _put_rows(np.concatenate([np.zeros((0, 3), np.int64), *parts]), ledgers, found)
     return found
+
+
+def read_led_to_gone_logs(bookie: Bookie, ledgers: Collection[int]) -> dict[int, BitMap64]:
+    """Return, per ledger, the entries for which the bookie's index points to a log that does not exist; raises as ``read_misled``."""
+    import numpy as np
+
+    found: dict[int, BitMap64] = {}
+    for logs, rows in _iter_rows(bookie):
+        _put_rows(rows[~np.isin(rows[:, 2] >> 32, [*logs])], ledgers, found)
+    return found
+
+
+def _put_rows(rows: Array, ledgers: Collection[int], found: dict[int, BitMap64]) -> None:
+    from pyroaring import BitMap64
+
+    for ledger_id in {*rows[:, 0].tolist()} & {*ledgers}:
+        entries = rows[rows[:, 0] == ledger_id, 1]
+        found.setdefault(ledger_id, BitMap64()).update(array("Q", entries.astype("<u8").tobytes()))
 
 
 def _iter_rows(bookie: Bookie) -> Iterator[tuple[Logs, Array]]:
