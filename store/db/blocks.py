@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -144,6 +144,13 @@ class Block:
         if self._slots is None:
             return min(max(slot - self.header.first_slot, 0), self.header.entries)
         return bisect_left(self._slots, slot)
+
+    def indexes_from(self, before: int, ranks: Iterable[int]) -> list[int]:
+        """Return ``index_of`` each entry at ``ranks`` of a topic in which ``before`` others precede the ledger."""
+        if self._slots is not None:
+            return [self.index_of(rank - before) for rank in ranks]
+        first, end = before + self._first + self.header.first_slot, self.header.entries
+        return [min(max(rank - first, 0), end) for rank in ranks]
 
     def indexes_of(self, slots: Sequence[int]) -> Sequence[int]:
         """Return the indexes of those entries at ``slots`` that the block has."""

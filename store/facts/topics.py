@@ -385,7 +385,12 @@ class SubscriptionFacts:
         """The entries of the backlog that wait for their time, none where delayed delivery is disabled; reads all of its headers."""
         if not self.holds_messages or not self.pending:
             return NotDue(0, None, None)
-        in_force = Unknown.unless(lambda: find_delivery(self.of.reader.txn, self.of.topic.name))
+        policies = self.of.policies
+        in_force = (
+            Unknown.unless(lambda: find_delivery(self.of.reader.txn, self.of.topic.name))
+            if isinstance(policies, Unknown)  # perhaps of something else
+            else policies.delayed_delivery
+        )
         if isinstance(in_force, Unknown):
             return in_force
         if in_force is not None and not in_force.delivery.active:

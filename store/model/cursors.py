@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from itertools import pairwise
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, final, overload
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -236,7 +236,7 @@ def normal_ranges(topic: Topic, state: CursorState) -> Intervals:
     """Return the individually deleted entries after the mark-delete position as merged, half-open rank intervals (see Topic.rank)."""
     if not state.ranges:
         return ()
-    if isinstance(state.ranges, RangeColumns) and topic.number_of_entries <= _MOST_BITS:
+    if type(state.ranges) is RangeColumns and topic.number_of_entries <= _MOST_BITS:
         found = _bits(())
         for ledger_id, bits in state.ranges.parts:
             index = bisect_left(topic.ids, ledger_id)
@@ -363,8 +363,12 @@ def _iter_meant(
 # -- how much lies in a part of a topic, from the location index alone ------------------------------------------------
 
 
+@final
 class RankBits(Sequence[tuple[int, int]]):
-    """Very many intervals as a bitmap, equal to a tuple of them: a hundred thousand tuples cost more than all that is done with them."""
+    """Very many intervals as a bitmap, equal to a tuple of them: a hundred thousand tuples cost more than all that is done with them.
+
+    Told apart by ``type``: ``isinstance`` asks an abstract class in Python, several times a cursor.
+    """
 
     __slots__ = ("_edges", "bits")
 
@@ -389,7 +393,7 @@ class RankBits(Sequence[tuple[int, int]]):
         return self._edges[2 * index], self._edges[2 * index + 1]
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, RankBits):
+        if type(other) is RankBits:
             return bool(self.bits == other.bits)
         return isinstance(other, tuple) and len(self) == len(other) and tuple(self) == other
 
@@ -405,7 +409,7 @@ _MOST_BITS = 2**32 - 1
 
 
 def _bits(intervals: Intervals) -> BitMap:
-    if isinstance(intervals, RankBits):
+    if type(intervals) is RankBits:
         return intervals.bits
     from pyroaring import BitMap  # cold questions about few intervals need none
 
@@ -446,7 +450,7 @@ def pending_intervals(topic: Topic, state: CursorState, ranges: Intervals | None
 
 def count_ranks(intervals: Sequence[tuple[int, int]]) -> int:
     """Return how many ranks are in ``intervals``."""
-    return len(intervals.bits) if isinstance(intervals, RankBits) else sum(end - start for start, end in intervals)
+    return len(intervals.bits) if type(intervals) is RankBits else sum(end - start for start, end in intervals)
 
 
 def union(intervals: Iterable[tuple[int, int]]) -> Intervals:
@@ -464,7 +468,7 @@ def union(intervals: Iterable[tuple[int, int]]) -> Intervals:
 
 def subtract(left: Intervals, right: Intervals) -> Intervals:
     """Return the ranks in ``left`` that are not in ``right``."""
-    if isinstance(left, RankBits) or isinstance(right, RankBits):
+    if type(left) is RankBits or type(right) is RankBits:
         return _packed(_bits(left) - _bits(right))
     found = []
     for start, end in left:
@@ -482,7 +486,7 @@ def subtract(left: Intervals, right: Intervals) -> Intervals:
 def extent_of(txn: Txn, topic: Topic, intervals: Iterable[tuple[int, int]]) -> Extent:
     """Return how much lies in ``intervals`` of ``topic``, ascending and disjoint; reads index rows only."""
     by_ledger: dict[int, Sequence[tuple[int, int]]] = {}
-    if isinstance(intervals, RankBits):
+    if type(intervals) is RankBits:
         for index, whole in enumerate(pairwise(topic.ranks)):
             if bits := intervals.bits & _bits((whole,)):
                 by_ledger[index] = RankBits(bits)
@@ -533,14 +537,14 @@ def _ledger_extent(
     if wanted == end - first and first <= sums.first_entry and end > sums.last_entry:
         return sums.entries, sums.messages, sums.payload_bytes
     here, messages, size_bytes = 0, 0, 0
-    starts, ends = ([], []) if isinstance(ranks, RankBits) else zip(*ranks, strict=True)
+    starts, ends = ([], []) if type(ranks) is RankBits else zip(*ranks, strict=True)
     done = 0
     for block in iter_blocks_of(txn, ledger_id, first, end - 1):
         start = before + block.entry_id(0)
         if start - before >= end:
             break
         counts = block.message_counts()
-        if isinstance(ranks, RankBits):
+        if type(ranks) is RankBits:
             start -= block.entry_id(0) % BLOCK_ENTRIES
             slots = (ranks.bits & _bits(((start, start + BLOCK_ENTRIES),))).shift(-start).to_array()
             indexes = block.indexes_of(slots)
@@ -551,8 +555,7 @@ def _ledger_extent(
         else:
             done = bisect_right(ends, start, done)
             after = bisect_right(starts, before + block.entry_id(len(block) - 1), done)
-            lows = [block.index_of(rank - before) for rank in starts[done:after]]
-            highs = [block.index_of(rank - before) for rank in ends[done:after]]
+            lows, highs = block.indexes_from(before, starts[done:after]), block.indexes_from(before, ends[done:after])
             found = sum(highs) - sum(lows)
             if 0 < found < len(block):
                 messages += (

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from operator import itemgetter
 from typing import TypeVar
 
 from msgspec import Struct, field
@@ -154,19 +155,16 @@ def iter_facts_of(
 
 
 def _topic_facts(reader: EntryReader, topic: Topic, asked: Asked) -> TopicFacts:
-    # Without a look at headers, ``messages`` is what the index says.
-    budget = ReadBudget(edges_left=0) if asked.delayed_ms is None else ReadBudget(unlimited=True)
-    return TopicFacts(reader, topic, None, asked.delayed_ms or 0, budget)
+    return TopicFacts(reader, topic, None, asked.delayed_ms or 0, ReadBudget(unlimited=True))
 
 
 def iter_facts(found: TopicFacts, asked: Asked, fail: Callable[[StoreError], None]) -> Iterator[SubscriptionFacts]:
     """Yield the facts of every subscription of a topic, whose own are let go; see ``iter_subscription_facts``."""
-    readings = sorted((name for name, _ in found.cursor_readings if is_subscription(name)))
+    readings = sorted((reading for reading in found.cursor_readings if is_subscription(reading[0])), key=itemgetter(0))
     if readings:
         _known(found.policies, fail)
-    by_name, facts = dict(found.cursor_readings), {one.cursor.name: one for one in found.subscriptions}
-    for name in readings:
-        cursor = by_name[name]
+    facts = {one.cursor.name: one for one in found.subscriptions}
+    for name, cursor in readings:
         if isinstance(cursor, StoreError):
             fail(cursor)
             continue
@@ -189,6 +187,7 @@ def _known(fact: _Fact | Unknown, fail: Callable[[StoreError], None]) -> _Fact |
 def _facts_of(facts: Facts, asked: Asked, fail: Callable[[StoreError], None]) -> SubscriptionFacts:
     cursor, policies = facts.cursor, facts.of.policies
     is_compaction = cursor.name == COMPACTION_CURSOR  # which no TTL expires
+    counted = facts.backlog if asked.delayed_ms is None else facts  # without a look at headers: what the index says
     return SubscriptionFacts(
         topic=facts.of.topic.name,
         subscription=cursor.name,
@@ -196,8 +195,8 @@ def _facts_of(facts: Facts, asked: Asked, fail: Callable[[StoreError], None]) ->
         stored_mark_delete=facts.ahead,
         backlog_entries=facts.pending_entries,
         backlog_bytes=backlog_size_bytes(facts.of.topic, cursor.mark_delete),
-        backlog_messages=facts.messages if asked.messages else None,
-        uncounted_entries=facts.uncounted_entries if asked.messages else None,
+        backlog_messages=counted.messages if asked.messages else None,
+        uncounted_entries=counted.uncounted_entries if asked.messages else None,
         oldest_position=facts.oldest,
         oldest_publish_ms=_publish_ms(facts) if asked.oldest else None,
         ack_ranges=len(cursor.state.ranges),
