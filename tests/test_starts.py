@@ -94,6 +94,26 @@ def test_indexes_and_journals_of_bookies(
     assert starts(cli, store)["bk2test"] == (True, [])
 
 
+def test_an_index_that_opens_and_cannot_be_read_whole(
+    cli: Cli, tmp_path: Path, disks: tuple[Path, Path], damages_stores: None
+) -> None:
+    """Its bookie starts, and fails to read the rows of the block that is damaged."""
+    source, store = disks
+    locations = source / "bookkeeper0" / "current" / "locations"
+    apply_changes(
+        locations, lambda: [(bytes(16), bytes(8)), *[(b"\xff" * 8 + bytes(8), bytes(8))]]
+    )  # a table, if there is none
+    table = max(locations.glob("*.sst"), key=lambda path: path.stat().st_size)
+    flip(table, 20)
+    assert starts(cli, store)["bk0test"] == (True, ["bookie-index-unreadable"])
+    assert "bookie-index-unreadable" not in cli("--store", store, "doctor").stdout
+    told = {row["code"]: row for row in cli("--store", store, "-o", "json", "doctor", "--deep").json}
+    assert "opens, and not all of it can be read" in told["bookie-index-unreadable"]["message"]
+    words = shlex.split(told["bookie-index-unreadable"]["mend"].replace(",JOURNAL-DIR", ""))
+    assert cli("--store", store, *words[1:], "--yes").exit_code == 0
+    assert starts(cli, store)["bk0test"] == (True, [])
+
+
 def test_cookies_of_bookies(cli: Cli, tmp_path: Path, disks: tuple[Path, Path], damages_stores: None) -> None:
     source, store = disks
     cookies = [source / f"bookkeeper{number}" / "current" / "VERSION" for number in range(3)]

@@ -10,6 +10,7 @@ import os
 import shutil
 import struct
 import zlib
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -132,9 +133,12 @@ def _index_faults(bookie: Bookie, thorough: bool) -> Iterator[StartFault]:
         return  # it may have been copied without: that is unknown
     for index, log in zip(indexes, bookie.ledger_dirs, strict=False):
         for database in (index / name for name in DATABASES):
-            why = _why_closed(database, thorough)
+            why, starts = _why_closed(database), False
+            if not why and thorough and is_rocksdb(database):
+                why, starts = _why_unreadable(database)
             if why:
-                yield bookie_fault(bookie, "bookie-index-unreadable", database, f"{database} does not open: {why}")
+                text = f"{database} opens, and not all of it can be read" if starts else f"{database} does not open"
+                yield bookie_fault(bookie, "bookie-index-unreadable", database, f"{text}: {why}", starts=starts)
             elif not is_rocksdb(database) and logs.get(log):
                 what = EMPTY_LEDGERS if database.name == LEDGERS else _EMPTY_LOCATIONS
                 text = f"{database} is no database: {what}"
@@ -149,7 +153,7 @@ _EMPTY_LOCATIONS = (
 )
 
 
-def _why_closed(database: Path, thorough: bool) -> str:
+def _why_closed(database: Path) -> str:
     """Return why RocksDB does not open a database, "" if nothing shows that: it creates one that is not there."""
     if not is_rocksdb(database):
         left = next(database.glob("*.log"), None)
@@ -160,14 +164,20 @@ def _why_closed(database: Path, thorough: bool) -> str:
     manifest = database / os.fsdecode(named.strip())
     if not manifest.is_file():
         return f"{manifest.name}, which CURRENT names, is gone"
-    with suppress(StoreError, OSError):
-        if thorough:
-            try:
-                with open_for_reading(database, []):
-                    pass
-            except MetadataCorrupt as error:
-                return error.message
     return ""
+
+
+def _why_unreadable(database: Path) -> tuple[str, bool]:
+    """Return why RocksDB cannot read all of a database, "" if it can or nobody knows, and whether it opens it all the same."""
+    opens = False
+    with suppress(StoreError, OSError):
+        try:
+            with open_for_reading(database, []) as pairs:
+                opens = True
+                deque(pairs, maxlen=0)
+        except MetadataCorrupt as error:
+            return error.message, opens
+    return "", True
 
 
 def _journal_faults(bookie: Bookie, thorough: bool) -> Iterator[StartFault]:

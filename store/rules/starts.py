@@ -60,9 +60,10 @@ _add(
 _add(
     "bookie-index-unreadable",
     Severity.CRITICAL,
-    "A bookie's index cannot be opened",
-    "A file of the RocksDB in `ledgers` or `locations` is empty, damaged or gone.",
-    "The bookie does not start (`RocksDBException`). Without the database it starts with an empty one, and deletes its entry logs.",
+    "A bookie's index cannot be opened or read",
+    "A file of the RocksDB in `ledgers` or `locations` is empty, damaged or gone. Only a deep check reads every row.",
+    "The bookie does not start (`RocksDBException`), or answers with an I/O error where a part of a file is damaged. Without the database "
+    "it starts with an empty one, and deletes its entry logs.",
     _SALVAGE,
     "Do not delete it. While the bookie is stopped, salvage makes the index again from its entry logs and journals.",
 )
