@@ -88,17 +88,37 @@ class SparkOnDemand:
         self, operation: Operation, pieces: Sequence[FileRange], finished: Finished
     ) -> Iterator[tuple[FileRange, pa.Table]]:
         """Yield (slice, its result); see ``SparkEngine.run``."""
-        if pieces:
+        there, copies = self._apart(pieces)
+        if there:
             with self._noting():
-                yield from self._open_for(pieces).run(operation, pieces, finished)
+                yield from self._open_for(there).run(operation, there, finished)
+        yield from self._here().run(operation, copies, finished)
 
     def reduce(
         self, operation: Reducing, pieces: Sequence[FileRange], finished: Finished, merged_by: Mapping[str, int]
     ) -> Iterator[pa.Table]:
         """Yield the rows of all slices; see ``SparkEngine.reduce``."""
-        if pieces:
+        there, copies = self._apart(pieces)
+        if there:
             with self._noting():
-                yield from self._open_for(pieces).reduce(operation, pieces, finished, merged_by)
+                yield from self._open_for(there).reduce(operation, there, finished, merged_by)
+        yield from self._here().reduce(operation, copies, finished, merged_by)
+
+    def _apart(self, pieces: Sequence[FileRange]) -> tuple[list[FileRange], list[FileRange]]:
+        """Return the slices for Spark, and those of files that the store has of URLs, such as journals: no executor need see the store."""
+        from pulsar_admin.store.db.storeinfo import REMOTE
+        from pulsar_admin.store.engine.slices import files_of
+
+        folders = tuple(f"{path / REMOTE}/" for path in (self.settings.store.absolute(), self.settings.store.resolve()))
+        found: tuple[list[FileRange], list[FileRange]] = [], []
+        for piece in pieces:
+            found[any(path.startswith(folders) for path in files_of(piece))].append(piece)
+        return found
+
+    def _here(self) -> LocalEngine:
+        from pulsar_admin.store.engine.local import LocalEngine
+
+        return LocalEngine(1, self.settings.memory_bytes, self.failed)
 
     def _open_for(self, pieces: Sequence[FileRange]) -> SparkEngine | LocalEngine:
         """Return what runs slices: with ``--spark-local-fallback`` processes here from the first file on that a worker does not see."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ import pytest
 from pulsar_admin.config import Settings, build_settings
 from pulsar_admin.engine import PROCESSES_PAY_BYTES, SparkOnDemand, choose_engine, spark_advice, spark_note
 from pulsar_admin.store.engine.local import AHEAD, LocalEngine
-from pulsar_admin.store.engine.slices import Cut, plan_slices
+from pulsar_admin.store.engine.slices import Cut, FileRange, plan_slices
 from pulsar_admin.store.engine.spark_session import memory_settings
 from pulsar_admin.store.scan.operations import ReadEntries
 from pulsar_admin.store.scan.sources import source_files
@@ -92,6 +93,29 @@ def test_what_waiting_for_executors_logs_is_a_warning_like_others(monkeypatch: p
     assert said.warnings == ["no executor"]
     log.warning("nobody's")
     assert said.warnings == ["no executor"]
+
+
+def test_files_that_a_store_has_of_urls_are_read_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No worker of a cluster sees the store, which has the journals of a bookie whose logs stay at a URL."""
+    given: list[object] = []
+
+    def run(_: object, pieces: list[FileRange], finished: object) -> Iterator[object]:
+        given.extend(piece.path for piece in pieces)
+        yield from ()
+
+    engine = nullcontext(SimpleNamespace(failed=[], read=None, run=run))
+    monkeypatch.setattr("pulsar_admin.engine.open_engine", lambda settings: engine)
+    monkeypatch.chdir(tmp_path)
+    log = world("small") / "clean" / "bookkeeper" / "current" / "0.log"
+    copy = tmp_path / "store" / "remote" / "bucket" / "0" / "0.log"
+    copy.parent.mkdir(parents=True)
+    copy.write_bytes(log.read_bytes())
+    pieces = plan_slices(source_files([str(log), str(copy)]))
+    with choose_engine(_settings(spark=True, store="store"), 1000, [], Said()) as choice:
+        assert choice.engine is not None
+        found = choice.engine.run(ReadEntries(columns=("ledger_id", "entry_id")), pieces, lambda _: None)
+        assert [(piece.path, table.num_rows > 0) for piece, table in found] == [(str(copy), True)]
+    assert given == [str(log)]
 
 
 def test_runs_that_take_turns_have_no_more_processes_than_one() -> None:

@@ -47,6 +47,12 @@ class FileRange(Struct, frozen=True):
         return self.end - self.start
 
 
+def files_of(piece: FileRange) -> Iterable[str]:
+    """Return the paths or URLs that a slice lies in: entries of a topic may lie in several."""
+    files: dict[int, str] = getattr(piece, "files", {-1: piece.path})
+    return files.values()
+
+
 def kind_of(path: str) -> FileKind:
     """Return what a file's name, or its URL, says it is."""
     return FileKind.JOURNAL if path.partition("?")[0].endswith(".txn") else FileKind.ENTRY_LOG

@@ -25,7 +25,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql.functions import udf
 
-from pulsar_admin.store.engine.slices import FileRange
+from pulsar_admin.store.engine.slices import FileRange, files_of
 from pulsar_admin.store.engine.spark_session import (
     PACKED,
     core_count,
@@ -176,7 +176,7 @@ def _file_of_each_folder(pieces: Iterable[FileRange]) -> dict[str, tuple[str, in
     """Return one local file for each directory that slices are of, and where what is read of it ends."""
     ends: dict[str, tuple[str, int]] = {}
     for piece in pieces:
-        for path in getattr(piece, "files", {-1: piece.path}).values():  # entries of a topic may lie in several
+        for path in files_of(piece):
             folder = os.path.dirname(path)
             if "://" not in path and ends.get(folder, (path, 0))[0] == path:
                 ends[folder] = path, max(piece.end if path == piece.path else 0, ends.get(folder, (path, 0))[1])

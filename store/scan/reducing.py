@@ -157,7 +157,7 @@ class EntryBatches(FileRange, frozen=True, eq=False):
     """One slice: batches that follow each other, and the files they lie in."""
 
     batches: Sequence[Batch] = ()
-    paths: dict[int, str] = field(default_factory=dict)
+    files: dict[int, str] = field(default_factory=dict)
 
 
 class ReduceEntries(Struct, frozen=True):
@@ -186,7 +186,7 @@ class ReduceEntries(Struct, frozen=True):
 
         assert isinstance(piece, EntryBatches)
         METER.expect(sum(batch.places.entries for batch in piece.batches))
-        with closing(PlainFiles(piece.paths)) as files:
+        with closing(PlainFiles(piece.files)) as files:
             for _, batches in groupby(piece.batches, lambda batch: batch.scan):
                 parts: list[Part] = []
                 for batch in batches:
@@ -393,7 +393,7 @@ class Reductions:
 
 def _slice_of(batches: list[Batch], paths: dict[int, str], size_bytes: int) -> EntryBatches:
     file_id, path = next(iter(paths.items()))
-    return EntryBatches(path, FileKind.ENTRY_LOG, file_id, 0, size_bytes, batches=batches, paths=paths)
+    return EntryBatches(path, FileKind.ENTRY_LOG, file_id, 0, size_bytes, batches=batches, files=paths)
 
 
 def _in_windows(scan: EntryScan, window_entries: int) -> Iterator[tuple[int, Places]]:

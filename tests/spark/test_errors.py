@@ -24,8 +24,18 @@ from pulsar_admin.store.engine.spark_session import (
     job_error,
     open_session,
 )
-from pulsar_admin.store.engine.workers import _ask, _check_files, _check_python, _Found, answer, wait_for
+from pulsar_admin.store.engine.workers import (
+    _ask,
+    _check_files,
+    _check_python,
+    _file_of_each_folder,
+    _Found,
+    answer,
+    wait_for,
+)
 from pulsar_admin.store.errors import DiskFull, LimitExceeded, MissingComponent, NotOnWorkers, Refused, StoreError
+from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.scan.reducing import EntryBatches
 from tests.conftest import Cli
 from tests.spark.servers import bare_python
 
@@ -415,3 +425,10 @@ def test_workers_without_our_packages(
     assert said.startswith("error: a Spark worker lacks a package: ")
     assert f"no numpy, pyarrow, numba, cramjam, google-crc32c, msgspec, lmdb, protobuf in {python}, " in said
     assert "in the Python of every worker: pip install numpy==" in said
+
+
+def test_workers_are_asked_for_a_file_of_every_directory() -> None:
+    """Of a slice of entries that lie on several disks, too."""
+    files = {1: "/a/0.log", 2: "/b/0.log", 3: "/b/1.log"}
+    piece = EntryBatches("/a/0.log", FileKind.ENTRY_LOG, 1, 0, 10, files=files)
+    assert _file_of_each_folder([piece]) == {"/a": ("/a/0.log", 10), "/b": ("/b/0.log", 0)}
