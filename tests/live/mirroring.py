@@ -30,6 +30,7 @@ topics create mirror/one/ended
 topics create mirror/tp/topic
 topics create mirror/tp/other
 topics create mirror/tp/mirrored
+topics create-shadow-topic mirror/one/shadow -s mirror/one/plain
 topics create-subscription mirror/one/plain -s sub -m earliest
 topics create-subscription mirror/one/plain -s end
 topics create-subscription mirror/one/batch -s sub -m earliest -p x=y
@@ -166,6 +167,7 @@ TOPICS = (
     "mirror/one/empty",
     "mirror/one/delayed",
     "mirror/one/ended",
+    "mirror/one/shadow",
     "mirror/one/missing",
     "mirror/tp/topic",
     "mirror/tp/other",
