@@ -318,8 +318,12 @@ class TopicName(Answer, frozen=True, order=True):
         return f"{self.path}/{encode_name(cursor)}"
 
     def pending_ack(self, subscription: str) -> TopicName:
-        """The topic that logs what transactions acknowledge of ``subscription``."""
-        return TopicName(self.namespace, f"{self.local_name}-{subscription}{PENDING_ACK_SUFFIX}")
+        """The topic that logs what transactions acknowledge of ``subscription``, as a broker of 4.2 or newer names it."""
+        return self.pending_acks(subscription)[0]
+
+    def pending_acks(self, subscription: str) -> list[TopicName]:
+        """The topics that may log what transactions acknowledge of ``subscription``, that of the newest broker first."""
+        return [TopicName(self.namespace, name) for name in pending_ack_names(self.local_name, subscription)]
 
     @property
     def is_system(self) -> bool:
@@ -338,6 +342,12 @@ class TopicName(Answer, frozen=True, order=True):
         ):
             return True
         return self.local_name.endswith(PENDING_ACK_SUFFIX)
+
+
+def pending_ack_names(local: str, subscription: str) -> dict[str, None]:
+    """Return the names that brokers give the log of transactions' acknowledgements (``MLPendingAckStore``): from 4.2 on the subscription
+    is encoded in it."""
+    return dict.fromkeys(f"{local}-{one}{PENDING_ACK_SUFFIX}" for one in (encode_name(subscription), subscription))
 
 
 _SEGMENT = re.compile(r"([0-9a-f]{1,4})-([0-9a-f]{1,4})-([0-9]{1,18})", re.IGNORECASE)

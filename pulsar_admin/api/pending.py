@@ -30,7 +30,7 @@ from pulsar_admin.store.db.nacks import KeptGroup, KeptStats, iter_due, iter_tra
 from pulsar_admin.store.errors import InvalidValue, SubscriptionNotFound
 from pulsar_admin.store.model.cursors import is_consumed, iter_cursor_names, read_cursor
 from pulsar_admin.store.model.reader import EntryReader, open_reader
-from pulsar_admin.store.model.topics import Topic, expand_topic, read_topic
+from pulsar_admin.store.model.topics import Topic, expand_topic, find_pending_ack, read_topic
 from pulsar_admin.store.model.transactions import (
     coordinator_ids,
     log_topic,
@@ -645,7 +645,8 @@ class CursorTransactions(Named):
     def internal_stats(self, *, metadata: bool = False) -> LogStats:
         """Return the ledgers and cursors of the log; ``metadata`` is that of ``Topic.internal_stats``."""
         with self._reader() as reader:
-            return reports.log_stats(reader, self._name.pending_ack(self._subscription), metadata=metadata)
+            log = find_pending_ack(reader.txn, self._name, self._subscription)
+            return reports.log_stats(reader, log or self._name.pending_ack(self._subscription), metadata=metadata)
 
     @contextmanager
     def _reader(self) -> Iterator[EntryReader]:

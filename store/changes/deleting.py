@@ -348,7 +348,7 @@ def _without(part: ChangePart, kept: set[int]) -> ChangePart:
 def _with_pending_acks(txn: Txn, names: Iterable[TopicName]) -> dict[TopicName, None]:
     """Return each topic once, followed by the pending-ack logs of its subscriptions, which a broker deletes with it."""
     listed = dict.fromkeys(names)
-    logs = (name.pending_ack(cursor) for name in listed for cursor in iter_cursor_names(txn, name))
+    logs = (log for name in listed for cursor in iter_cursor_names(txn, name) for log in name.pending_acks(cursor))
     return listed | dict.fromkeys(log for log in logs if find_node(txn, log.path) is not None)
 
 

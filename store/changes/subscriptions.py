@@ -35,7 +35,7 @@ from pulsar_admin.store.model.cursors import (
 )
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
-from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.model.topics import Topic, find_pending_ack
 from pulsar_admin.store.names import Position, shell_word
 from pulsar_admin.store.policies.trimming import freed_ledgers, read_mark_deletes
 
@@ -125,9 +125,9 @@ def plan_unsubscribe(
 def _removal_part(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: int) -> ChangePart:
     before = read_mark_deletes(reader, topic)
     after = {name: position for name, position in before.items() if name != cursor.name}
-    pending_ack = topic.name.pending_ack(cursor.name)
+    pending_ack = find_pending_ack(reader.txn, topic.name, cursor.name)
     warnings: tuple[str, ...] = ()
-    if find_node(reader.txn, pending_ack.path) is not None:
+    if pending_ack is not None:
         warnings = (f"the topic {pending_ack} of its transactions stays; a broker would delete it too",)
     if is_unreadable(cursor):
         warnings += (unreadable_text(cursor),)

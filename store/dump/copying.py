@@ -46,7 +46,7 @@ from pulsar_admin.store.model.cursors import (
 from pulsar_admin.store.model.ledgers import find_metadata, find_times
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.resources import local_policies_path, tenant_path
-from pulsar_admin.store.model.topics import Topic, TopicLedger, expand_topic, read_topic
+from pulsar_admin.store.model.topics import Topic, TopicLedger, expand_topic, find_pending_ack, read_topic
 from pulsar_admin.store.names import NamespaceName, Position, TopicName, shell_word
 from pulsar_admin.store.policies.in_force import iter_stored
 from pulsar_admin.store.wording import counted
@@ -296,8 +296,8 @@ class _Copying:
                 )
             elif cursor.startswith(REPLICATOR_PREFIX):
                 left.append(f"the replicator's cursor {cursor}")
-            log = name.pending_ack(cursor)
-            if find_node(txn, log.path) is not None:
+            log = find_pending_ack(txn, name, cursor)
+            if log is not None:
                 left.append(f"acknowledgements of open transactions on {cursor} ({log})")
         for source, fields in iter_stored(txn, name):
             keys = [key for key, value in fields.items() if value not in (None, {}, []) and key not in _OWN_FIELDS]

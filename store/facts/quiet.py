@@ -30,7 +30,7 @@ from pulsar_admin.store.model.topics import (
     iter_topics_between,
     lacks_bookies,
 )
-from pulsar_admin.store.names import PENDING_ACK_SUFFIX, PERSISTENT, NamespaceName, TopicName, encode_name
+from pulsar_admin.store.names import PERSISTENT, NamespaceName, TopicName, encode_name, pending_ack_names
 from pulsar_admin.store.policies.in_force import find_common
 
 LEDGERS_MAX, RANGES_MAX = 100, 1000
@@ -133,7 +133,7 @@ class QuietTopics:
         assert self._logs is not None
         if not is_subscription(cursor):
             return False
-        return not self._logs or f"{local}-{cursor}{PENDING_ACK_SUFFIX}" not in self._logs
+        return not self._logs or self._logs.isdisjoint(pending_ack_names(local, cursor))
 
 
 class QuietPart(Struct, frozen=True):

@@ -11,14 +11,14 @@ from msgspec import Struct
 from pulsar_admin.store.codec.transactions import TxnId
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.next_ledger_id import find_next_ledger_id
-from pulsar_admin.store.db.tree import find_node, iter_children, tree_key
+from pulsar_admin.store.db.tree import find_node, iter_children
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model.broken import NO_LEDGER, NO_METADATA, BrokenLedger, find_broken
 from pulsar_admin.store.model.cursors import PENDING_ACK_CURSOR, read_cursor
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import Topic, find_pending_ack_logs, may_be_broken, read_topic
+from pulsar_admin.store.model.topics import Topic, find_pending_ack, find_pending_ack_logs, may_be_broken, read_topic
 from pulsar_admin.store.model.transactions import OpenTransaction, coordinator_ids, read_coordinator
-from pulsar_admin.store.names import PENDING_ACK_SUFFIX, SEGMENT, Position, TopicName
+from pulsar_admin.store.names import SEGMENT, Position, TopicName, pending_ack_names
 
 _SNAPSHOTS = ("__transaction_buffer_snapshot", "__transaction_buffer_snapshot_indexes")
 
@@ -93,10 +93,10 @@ def read_pending_ack_log(reader: EntryReader, name: TopicName, subscription: str
     Upstream ``MLPendingAckStore.PendingAckReplay`` (4.0.8) reads until it is at the log's last confirmed entry. Raises MetadataCorrupt.
     """
     logs = find_pending_ack_logs(reader.txn, name.namespace)
-    if logs is not None and f"{name.local_name}-{subscription}{PENDING_ACK_SUFFIX}" not in logs:
+    if logs is not None and logs.isdisjoint(pending_ack_names(name.local_name, subscription)):
         return None  # as of all but a few of what may be millions
-    log = name.pending_ack(subscription)
-    if reader.txn.view("tree", tree_key(log.path)) is None:
+    log = find_pending_ack(reader.txn, name, subscription)
+    if log is None:
         return None
     topic = read_topic(reader.txn, log)
     mark_delete = topic.first_position  # at which a broker makes the log's cursor

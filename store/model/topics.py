@@ -238,6 +238,11 @@ def _not_found(txn: Txn, name: TopicName) -> TopicNotFound:
     )
 
 
+def find_pending_ack(txn: Txn, name: TopicName, subscription: str) -> TopicName | None:
+    """Return the topic that logs what transactions acknowledge on a subscription, None where there is none."""
+    return next((log for log in name.pending_acks(subscription) if tree.find_node(txn, log.path) is not None), None)
+
+
 def list_partitions(txn: Txn, name: TopicName) -> list[TopicName]:
     """Return the topics that are named like partitions of ``name``, by their numbers, whatever its record says."""
     prefix = encode_name(f"{name.local_name}{PARTITION_SUFFIX}")

@@ -19,7 +19,7 @@ from pulsar_admin.store.db.files import WHOLE_METADATA, iter_metadata_damage
 from pulsar_admin.store.db.tree import Node, find_node, iter_children, iter_nodes
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, MetadataCorrupt, NotFound, NotSeen
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.model.topics import Topic, find_pending_ack, read_topic
 from pulsar_admin.store.names import (
     EARLIEST,
     SEGMENT,
@@ -234,7 +234,6 @@ def read_pending_acks(
     ``end``: the entry of the log at which a replay stops, None for after the last one. Returns None where there is no log of them.
     Raises EntryCorrupt, MetadataCorrupt, Unsupported.
     """
-    log = name.pending_ack(subscription)
     open_: dict[transactions.TxnId, Position | None] = {}
     if name.domain == SEGMENT:
         states = read_states(reader.txn)
@@ -247,7 +246,8 @@ def read_pending_acks(
             if state == transactions.OPEN:
                 open_[id_] = operation.position if operation.is_cumulative else open_.get(id_)
         return open_ or None
-    if find_node(reader.txn, log.path) is None:
+    log = find_pending_ack(reader.txn, name, subscription)
+    if log is None:
         return None
     for where, payload in _payloads(reader, read_topic(reader.txn, log), end):
         entry = transactions.decode_pending_ack(payload, where)

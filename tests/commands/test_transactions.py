@@ -13,13 +13,13 @@ from pulsar_admin.store.changes.plan import ChangeKind, Plan, put_value_step
 from pulsar_admin.store.codec import transactions as codec
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.db.tree import tree_key
+from pulsar_admin.store.db.tree import find_node, tree_key
 from pulsar_admin.store.errors import EntryCorrupt, Unsupported
 from pulsar_admin.store.model.transactions import log_topic
-from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.names import Position, encode_name, parse_topic
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
-from tests.stores import copied
+from tests.stores import copied, put_node
 from tests.worlds import oracle
 
 LOG = [
@@ -95,6 +95,26 @@ def store(tmp_path: Path) -> Path:
             plan = Plan(ChangeKind("test", "test"), txn.id, tuple(steps), ())
         apply_written(written, plan, 0)
     return made
+
+
+@pytest.mark.parametrize("named", ["s%2Fslash%3A1+%C3%BC", "s/slash:1 ü"], ids=["4.2", "4.0"])
+def test_a_log_of_a_subscription_whose_name_is_encoded(named: str, cli: Cli, store: Path) -> None:
+    """As brokers of 4.2.4 and 5.0.1 named it, and one of 4.0.8 by its classes: ``topics list`` of 4.2.4 said ``t2-s%2Fslash%3A1__…``."""
+    topic, subscription = parse_topic("tdo/one/txn"), "s/slash:1 ü"
+    with open_store(store) as opened, opened.read() as txn:
+        log, cursor = (find_node(txn, path) for path in (topic.pending_ack("sub").path, topic.cursor_path("sub")))
+    assert log is not None
+    assert cursor is not None
+    path = f"{topic.namespace.managed_ledgers_path}/{encode_name(f'txn-{named}__transaction_pending_ack')}"
+    put_node(store, path, log.value)
+    put_node(store, topic.cursor_path(subscription), cursor.value)
+    said = cli("--store", store, "transactions", "pending-ack-stats", "-t", str(topic), "-s", subscription)
+    assert said.json["ongoingTxnSize"] == 1
+    why = cli("--store", store, "topics", "why", str(topic), "-s", subscription).stdout
+    assert "1 open transaction ((0,2)) holds acknowledgements" in " ".join(why.split())
+    gone = cli("--store", store, "topics", "delete", str(topic), "-f", "-y", "-o", "json").stdout
+    with open_store(store) as opened, opened.read() as txn:
+        assert find_node(txn, path) is None, gone
 
 
 def test_log_entries() -> None:
