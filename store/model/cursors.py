@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from itertools import pairwise
-from typing import TYPE_CHECKING, final, overload
+from typing import TYPE_CHECKING, ParamSpec, final, overload
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -33,6 +33,7 @@ from pulsar_admin.store.wording import Answer
 if TYPE_CHECKING:
     from pyroaring import BitMap
 
+_Asked = ParamSpec("_Asked")
 COMPACTION_CURSOR = "__compaction"
 DEDUP_CURSOR = "pulsar.dedup"
 LOG_CURSOR, PENDING_ACK_CURSOR = "transaction.subscription", "__pending_ack_state"
@@ -147,24 +148,26 @@ def iter_cursor_nodes(txn: Txn, topic: TopicName) -> Iterator[tuple[str, Node]]:
 
 def read_each_cursor(txn: Txn, reader: EntryReader, topic: Topic) -> Iterator[tuple[str, Cursor | errors.StoreError]]:
     """Yield the name of each cursor of ``topic``, as ``iter_cursor_names``, with the result or error of ``read_cursor``."""
+    root = f"{topic.name.path}/"
     try:
-        nodes = list(iter_nodes(txn, f"{topic.name.path}/"))
+        nodes = list(iter_nodes(txn, root))
     except errors.StoreError:
         nodes = []  # one by one: a row that cannot be read is one cursor's
-    root_length = len(topic.name.path) + 1
-    names = [node.path[root_length:] for node in nodes]
+    names = [node.path[len(root) :] for node in nodes]
     if not nodes or any("/" in name for name in names):
         for name in iter_cursor_names(txn, topic.name):
-            yield name, _or_error(lambda name=name: read_cursor(txn, reader, topic, name))  # type: ignore[misc]  # binds this one
+            yield name, _or_error(read_cursor, txn, reader, topic, name)
         return
     for component, node in zip(names, nodes, strict=True):
         name = decode_name(component)
-        yield name, _or_error(lambda name=name, node=node: cursor_of(txn, reader, topic, name, node))  # type: ignore[misc]
+        yield name, _or_error(cursor_of, txn, reader, topic, name, node)
 
 
-def _or_error(read: Callable[[], Cursor]) -> Cursor | errors.StoreError:
+def _or_error(
+    read: Callable[_Asked, Cursor], *arguments: _Asked.args, **named: _Asked.kwargs
+) -> Cursor | errors.StoreError:
     try:
-        return read()
+        return read(*arguments, **named)
     except errors.StoreError as error:
         return error
 

@@ -261,7 +261,7 @@ def _is_current(txn: Txn, topic: Topic) -> bool:
 
 
 def _decode_topic(txn: Txn, name: TopicName, node: tree.Node) -> Topic:
-    managed = decode_managed_ledger(node.value, name.path)
+    managed = decode_managed_ledger(node.value, node.path)
     if SHADOW_SOURCE in managed.properties:
         managed = _of_source(txn, name, managed)
     ledgers = [TopicLedger(info, info.entries, info.size_bytes, False) for info in managed.ledgers]
