@@ -26,6 +26,8 @@ _FLIPPED = {"size": 0, "payload": -1}
 """Harm → the byte of each record that is another one."""
 _KEPT = {"gone": 0, "empty": 0, "header": _HEADER_BYTES, "cut": 20_000, "zeros": 20_000}
 """Harm → how many bytes of the log are left."""
+_HOLE_END = 300_000
+"""Before it, the log with a hole has zeros: a page that a file system lost."""
 
 
 def _places(current: Path) -> Places:
@@ -55,9 +57,12 @@ def _plant(current: Path, every: int, harm: str = "payload") -> set[tuple[int, i
         if harm in _FLIPPED:
             record[_FLIPPED[harm]] ^= 0x40
         changes[struct.pack(">qq", *key)] = struct.pack(">q", number << 32 | len(data) + _SIZE_BYTES)
+        begin = len(data)
         data += record
-        if harm in _FLIPPED or len(data) > _KEPT[harm]:
+        if begin < _HOLE_END if harm == "hole" else harm in _FLIPPED or len(data) > _KEPT[harm]:
             lost.add(key)
+    if harm == "hole":
+        data[_HEADER_BYTES:_HOLE_END] = bytes(_HOLE_END - _HEADER_BYTES)
     log, kept = current / f"{number:x}.log", _KEPT.get(harm, len(data))
     log.write_bytes(data[:kept] + bytes((len(data) - kept) * (harm == "zeros")))
     if harm == "gone":
@@ -82,7 +87,7 @@ def _listed(path: Path) -> set[int]:
         return {*iter_ledger_ids(txn)}
 
 
-@pytest.mark.parametrize("harm", ["payload", "size", "gone", "empty", "header", "cut", "zeros"])
+@pytest.mark.parametrize("harm", ["payload", "size", "gone", "empty", "header", "cut", "zeros", "hole"])
 def test_the_only_bookie_serves_what_its_index_leads_to(harm: str, tmp_path: Path, cli: Cli) -> None:
     """Everything tells what clients get, also after a refresh and a rebuild; the printed command brings the older copies back."""
     source, path = scratch_copy("small", "clean", tmp_path), tmp_path / "s"

@@ -40,6 +40,10 @@ BATCH_RECORDS = 1 << 18
 VAIN_TIMES = 4
 STOP_BYTES = 1 << 16
 LARGE_ENTRY_BYTES = 2048  # a file with many entries even of this size is not first read a window in Python
+_DAMAGE = {
+    logscan.GapReason.UNREADABLE: "unreadable bytes",
+    logscan.GapReason.ZEROS: "lost pages: zeros before more records",
+}
 ENTRY_ID_LIMIT = 1 << 31  # a flipped bit in an id that nothing verifies must not size an index row
 
 
@@ -397,8 +401,8 @@ class FileScan(Struct):
         if isinstance(item, logscan.TornTail):
             self.torn = True
             self.problems.append(Problem(item.offset, item.got, f"torn tail: {item.got} of {item.wanted} bytes"))
-        elif isinstance(item, logscan.Gap) and item.reason is logscan.GapReason.UNREADABLE:
-            self.problems.append(Problem(item.offset, item.length, "unreadable bytes"))
+        elif isinstance(item, logscan.Gap) and item.reason in _DAMAGE:
+            self.problems.append(Problem(item.offset, item.length, _DAMAGE[item.reason]))
         elif isinstance(item, logscan.Record):
             self.problems.append(Problem(item.offset, 4 + item.size, "digest mismatch", item.ledger_id, item.entry_id))
 
@@ -427,9 +431,7 @@ class FileScan(Struct):
         # The first bytes of its size field may be zero, too.
         entry = whole.find_journal_entry(max(start + 1, written - 3))
         reason = (
-            "a length of zero before bytes that are not a record"
-            if entry is None
-            else "lost pages: zeros before more records"
+            "a length of zero before bytes that are not a record" if entry is None else _DAMAGE[logscan.GapReason.ZEROS]
         )
         self.problems.append(Problem(start, (written_end if entry is None else entry) - start, reason))
         self.next_offset = start if entry is None else entry
