@@ -355,4 +355,3 @@ def test_the_script_for_cron(stores: tuple[Path, Path], tmp_path: Path) -> None:
     assert "last.json cannot be read" in night(stores[0])
     assert night(stores[0]) == ""
     assert "\nnew warning delay-beyond-ttl: " in night(stores[1])
-    assert night(stores[1]) == ""

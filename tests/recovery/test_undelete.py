@@ -129,14 +129,16 @@ def damage(folder: Path, lost: set[tuple[int, int]] = LOST) -> None:
     """Break every copy of these entries."""
     for bookie in bookies_of(folder):
         for file in (*(bookie / "current").glob("*.log"), *(bookie / "current").glob("*.txn")):
-            data = bytearray(file.read_bytes())
-            end = len(data.rstrip(b"\0"))  # most of a journal is zeros
+            data = bytearray(file.read_bytes().rstrip(b"\0"))  # most of a journal is zeros
+            broken = []
             for ledger_id, entry_id in lost:
-                offset = 0
-                while (offset := data.find(struct.pack(">qq", ledger_id, entry_id), offset, end)) >= 0:
-                    data[offset + 60] ^= 0xFF
-                    offset += 60
-            file.write_bytes(data)
+                offset = -60
+                while (offset := data.find(struct.pack(">qq", ledger_id, entry_id), offset + 60)) >= 0:
+                    broken.append(offset + 60)
+            with file.open("r+b") as stream:
+                for offset in broken:
+                    stream.seek(offset)
+                    stream.write(bytes([data[offset] ^ 0xFF]))
 
 
 def test_what_is_lost_is_said_range_by_range(cli: Cli, tmp_path: Path, damages_stores: None) -> None:
