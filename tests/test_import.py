@@ -22,8 +22,9 @@ from pulsar_admin.store.codec.rocksvalue import NodeStat, encode_value
 from pulsar_admin.store.db import environment as meta
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.files import iter_logs
+from pulsar_admin.store.db.storeinfo import check_new_store
 from pulsar_admin.store.db.tree import find_node, iter_nodes
-from pulsar_admin.store.errors import Unsupported
+from pulsar_admin.store.errors import AlreadyExists, Unsupported
 from pulsar_admin.store.model.coverage import index_absent_bookies
 from pulsar_admin.store.model.ledgers import find_place
 from pulsar_admin.store.model.references import index_owners
@@ -238,6 +239,14 @@ def test_never_into_something_else(tmp_path: Path, cli: Cli) -> None:
     source = world("small") / "clean"
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "precious").write_text("x")
+    (tmp_path / "begun" / "entries").mkdir(parents=True)
+    (tmp_path / "begun" / ".store.json.1.tmp").touch()
+    check_new_store(tmp_path / "begun")
+    for foreign in ("entries/own-1.log", "store.json.1.tmp", ".store.json.1"):
+        (tmp_path / "begun" / foreign).touch()
+        with pytest.raises(AlreadyExists):
+            check_new_store(tmp_path / "begun")
+        (tmp_path / "begun" / foreign).unlink()
     for path in (tmp_path / "full", imported("small", "clean"), source / "store", source):
         answer = cli("--store", path, "store", "import", "standalone", source, "-o", "json")
         assert (answer.exit_code, answer.error["code"]) == (3, "already-exists"), path

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pulsar_admin.store.codec.brokerentry import BrokerEntry
@@ -16,6 +17,7 @@ from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import parse_topic
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from pulsar_admin.store.search.by_index import find_by_index
+from pulsar_admin.store.search.index_cover import FindCover, Seen
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.stores import imported
@@ -132,3 +134,10 @@ def test_command(cli: Cli, demo_store: Path, tmp_path: Path) -> None:
     assert (nothing.exit_code, nothing.error["code"]) == (5, "nothing-matches")
     assert "AppendIndexMetadataInterceptor" in nothing.error["hint"]
     assert cli(*common, "public/default/batched", "--index", -1).exit_code == 2
+
+
+def test_of_rows_that_follow_each_other_the_least_index_above_is_kept() -> None:
+    find = FindCover(5)
+    seen = [Seen(2, True, (), (9, 1, 0)), Seen(3, False, (), (7, 2, 0)), Seen(1, False, (), (8, 3, 0))]
+    merged = find.merge([{"seen": msgspec.msgpack.encode(one)} for one in seen])
+    assert find.read(merged) == Seen(6, True, (), (7, 2, 0))

@@ -20,6 +20,7 @@ from pulsar_admin.store.facts.indexes import read_master_keys
 from pulsar_admin.store.model.ledgers import find_metadata, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.transfer.ensemble_export import COMMAND
+from tests import stores
 from tests.agreeing import check_agreement
 from tests.conftest import Cli
 from tests.recovery.test_undelete import damage
@@ -289,6 +290,10 @@ def test_names_of_the_operator(cli: Cli, bare: Path, tmp_path: Path) -> None:
     ignored = cli("--store", bare, "store", "recover", "--names", names)
     assert ignored.exit_code == 3
     assert "--names gives names to what level C finds" in ignored.stderr
+    for option in (("--names", names), ("--probable",)):
+        needless = cli("--store", stores.imported("small", "clean"), "store", "recover", *option)
+        assert needless.exit_code == 3
+        assert "this store lacks nothing" in needless.stderr
 
 
 def test_a_name_that_a_topic_without_a_row_gets_is_refused(cli: Cli, bare: Path, tmp_path: Path) -> None:
