@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pulsar_admin.store.codec.managedledger import LedgerInfo
+from pulsar_admin.store.history.differences import Difference, _part_words
 from pulsar_admin.store.history.words import entries_between
 from pulsar_admin.store.names import Position
 from tests.conftest import Cli
@@ -53,6 +54,15 @@ def test_two_stores(cli: Cli, tmp_path: Path) -> None:
     assert cli("--store", moved, "topics", "delete", "public/default/json", "--yes").exit_code == 0
     rows = cli("store", "diff", clean, moved, "-o", "json").json
     assert [row["change"] for row in rows if row["name"] == "persistent://public/default/json"] == ["deleted"]
+
+
+@pytest.mark.parametrize(("count", "shown"), [(1, "1"), (6, "1, 2, 3, 4, 5, 6"), (7, "1 to 7")])
+def test_six_ledgers_are_named_and_more_are_a_range(count: int, shown: str) -> None:
+    gone = [Difference(f"/ledgers/00/0000/L{number:04}", b"", None) for number in range(count, 0, -1)]
+    made = [Difference("/ledgers/00/0000/L0009", None, b"")]
+    ledgers = "1 ledger" if count == 1 else f"{count} ledgers"
+    wanted = ["1 ledger created in BookKeeper: 9", f"{ledgers} deleted in BookKeeper: {shown}"]
+    assert [*_part_words([*gone, *made])] == wanted
 
 
 @pytest.mark.parametrize("words", [(), ("one",), ("one", "./one"), ("one", "two", "--from", "0x1"), ("--to", "0x1")])
