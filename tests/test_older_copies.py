@@ -107,6 +107,10 @@ def test_the_only_bookie_serves_what_its_index_leads_to(harm: str, tmp_path: Pat
     code = "entry-log-missing" if harm in ("empty", "gone") else "entries-not-served"
     (row,) = (one for one in cli("--store", path, "doctor", "-o", "json").json if one["code"] == code)
     assert row["severity"] == "critical"
+    assert ("which is empty" in row["message"], "which does not exist" in row["message"]) == (
+        harm == "empty",
+        harm == "gone",
+    )
     for words in (("refresh",), ("index", "--rebuild")):
         cli("--store", path, "store", *words, "-q")
         assert _told(path, cli) == unserved

@@ -43,7 +43,7 @@ _NEEDED_FOR = {
 
 
 class LostLog(Struct, frozen=True):
-    """An entry log that is not there, of ``bookie``, and the entries that its index leads there and no start replays.
+    """An entry log that is not there, or empty, of ``bookie``, and the entries that its index leads there and no start replays.
 
     ``ledgers``: theirs; ``elsewhere``: entries that clients get of another bookie; ``outside``: that a file has; ``nowhere``: neither;
     ``is_database``: whether the index is DbLedgerStorage's.
@@ -57,6 +57,7 @@ class LostLog(Struct, frozen=True):
     outside: int
     nowhere: int
     is_database: bool
+    is_empty: bool
 
 
 class Unreadable(Struct, frozen=True):
@@ -195,7 +196,10 @@ class BookieFacts:
                 elsewhere += len(ids) - len(not_served)
                 outside += len(not_served & in_files)
         nowhere = entries - elsewhere - outside
-        return LostLog(bookie_id, log.path, tuple(ledgers), entries, elsewhere, outside, nowhere, log.is_database)
+        is_empty = log.path.exists()
+        return LostLog(
+            bookie_id, log.path, tuple(ledgers), entries, elsewhere, outside, nowhere, log.is_database, is_empty
+        )
 
 
 def _of(entry_ids: Sequence[int]) -> BitMap64:

@@ -34,7 +34,7 @@ def _logs(facts: ClusterFacts, *, is_database: bool) -> Iterator[Evidence]:
         yield Evidence(
             str(log.path),
             f"the index of bookie {log.bookie} points {counted(log.entries, 'entry')} of "
-            f"{counted(len(log.ledgers), 'ledger')} to this entry log, which does not exist: {rest}",
+            f"{counted(len(log.ledgers), 'ledger')} to this entry log, which {'is empty' if log.is_empty else 'does not exist'}: {rest}",
             {
                 "bookie": log.bookie,
                 "ledgers": len(log.ledgers),
