@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -437,31 +437,38 @@ class PlainFiles:
 
     def read(self, file_id: int, offset: int, length: int) -> bytes:
         """Return ``length`` bytes at ``offset``; raises SourceChanged for a file that is gone or cut."""
-        with self._reading(file_id, offset, length) as (opened, found):
-            raw = read_at(opened, length, offset)
-            found.append(len(raw))
+        try:
+            raw = read_at(self._opened(file_id), length, offset)
+        except OSError as error:
+            raise self._unreadable(file_id, offset, error) from error
+        if len(raw) < length:
+            raise self._cut(file_id, offset, length, len(raw))
         return raw
 
     def read_into(self, data: memoryview, file_id: int, offset: int) -> None:
         """Fill memory with the bytes at ``offset``; raises as ``read``."""
-        with self._reading(file_id, offset, len(data)) as (opened, found):
-            found.append(read_into(opened, data, offset))
-
-    @contextmanager
-    def _reading(self, file_id: int, offset: int, length: int) -> Iterator[tuple[Opened, list[int]]]:
-        """Give what is open, and a list that is told how many bytes were found."""
-        path = self._paths[file_id]
-        found: list[int] = []
         try:
-            if file_id not in self._open:
-                self._open[file_id] = open_bytes(path)
-            yield self._open[file_id], found
-        except FileNotFoundError as error:
-            raise SourceChanged(f"{path} is gone", hint="restore the file", path=path) from error
+            found = read_into(self._opened(file_id), data, offset)
         except OSError as error:
-            raise EntryLogCorrupt(f"{path} @ {offset:#x}: {error.strerror}", path=path, offset=offset) from error
-        if sum(found) < length:
-            raise SourceChanged(f"{path} @ {offset:#x}: expected {length} bytes, found {sum(found)}", path=path)
+            raise self._unreadable(file_id, offset, error) from error
+        if found < len(data):
+            raise self._cut(file_id, offset, len(data), found)
+
+    def _opened(self, file_id: int) -> Opened:
+        found = self._open.get(file_id)
+        if found is None:
+            found = self._open[file_id] = open_bytes(self._paths[file_id])
+        return found
+
+    def _unreadable(self, file_id: int, offset: int, error: OSError) -> StoreError:
+        path = self._paths[file_id]
+        if isinstance(error, FileNotFoundError):
+            return SourceChanged(f"{path} is gone", hint="restore the file", path=path)
+        return EntryLogCorrupt(f"{path} @ {offset:#x}: {error.strerror}", path=path, offset=offset)
+
+    def _cut(self, file_id: int, offset: int, expected: int, found: int) -> StoreError:
+        path = self._paths[file_id]
+        return SourceChanged(f"{path} @ {offset:#x}: expected {expected} bytes, found {found}", path=path)
 
     def close(self) -> None:
         for opened in self._open.values():
