@@ -128,6 +128,11 @@ def test_nothing_is_said_where_nothing_is_delayed(cli: Cli, tmp_path: Path) -> N
     assert cli.on(path, f"topics set-delayed-delivery {LIVED} --disable").exit_code == 0
     row = _expire(cli, path, now_ms, "--ttl", "--dry-run")
     assert (row["notDue"], row.get("warnings")) == (None, None)
+    ask = ("--store", path, "--now", f"@{now_ms - 650_000}", "topics", "expire-all-subscriptions", LIVED)
+    forecast = cli(*ask, "--forecast", "1h")
+    assert forecast.exit_code == 0
+    assert "due" not in forecast.stderr
+    assert "evicts" not in forecast.stderr
 
 
 @pytest.mark.parametrize("policy", [False, True])
