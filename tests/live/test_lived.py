@@ -40,7 +40,9 @@ class Revived:
     def __init__(self, folder: Path, disks: Path) -> None:
         names = oracle(WORLD)["bookies"]
         given = [replace(one, bookie_id=names.get(f"bookie{number}", "new.example")) for number, one in enumerate(FOUR)]
-        self.cluster = Cluster(folder, BROKER_SETTINGS, ({},) * len(given), given)
+        # With more threads a first load of transaction snapshots may time out (docs/howto/bring-a-cluster-back.md).
+        settings = {**BROKER_SETTINGS, "numTransactionReplayThreadPoolSize": "1"}
+        self.cluster = Cluster(folder, settings, ({},) * len(given), given)
         self.cookies: dict[str, bytes] = {}
         self.there = []
         for number, bookie in enumerate(self.cluster.bookies):
