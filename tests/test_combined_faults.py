@@ -162,6 +162,28 @@ def test_entries_after_a_gap_are_told(cli: Cli, tmp_path: Path) -> None:
     assert found == uncertain(disks, last)
 
 
+def test_a_recovery_that_needs_a_bookie_is_told(cli: Cli, tmp_path: Path) -> None:
+    """Of these disks, salvaged, a real broker (4.0.8) loads all topics but that of ledger 258: "Error while recovering ledger".
+
+    Its next entry is damaged on one bookie, and the other's disks are gone. Until then others have damaged last records, too.
+    """
+    disks, store = tmp_path / "disks", tmp_path / "store"
+    copy_tree(world(WORLD) / "clean", disks)
+    assert plant(disks, random.Random(14)) == [damage_two, lose_one]
+    words = [word for bookie in bookies_of(disks) for word in ("--bookie", lived_bookie(bookie))]
+    cli("--store", store, "store", "import", "cluster", "--zookeeper", disks / "zookeeper", *words)
+    assert len(cli.rows(store, "doctor --each 100 --code recovery-needs-bookie")) > 1
+    for bookie in bookies_of(disks):
+        cli("--store", store, "store", "salvage", lived_bookie(bookie), "--yes")
+    cli("--store", store, "store", "refresh")
+    rows = cli.rows(store, "doctor --each 100 --code recovery-needs-bookie")
+    assert [(row["where"], "127.0.0.1:13730, not imported, answers" in row["message"]) for row in rows] == [
+        ("ledger 258", True)
+    ]
+    (info,) = cli.rows(store, "ledgers info 258")
+    assert (info["openEnd"]["verdict"], info["openEnd"]["needs"]) == ("open", ["127.0.0.1:13730"])
+
+
 def damage_next(store: Path, ledger_id: int, old: str) -> list[str]:
     """Damage the record after an open ledger's end on a bookie that is not OLD, and have it on all three; return the ids of both."""
     with open_store(store, writable=True) as opened:

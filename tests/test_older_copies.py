@@ -191,3 +191,29 @@ def test_rows_into_damaged_bytes_stay_where_nothing_better_is(tmp_path: Path, cl
     assert _places(current) == places
     again = cli("--store", path, "store", "salvage", source / "bookkeeper", "--dry-run", "-o", "json").json
     assert not again["needed"]
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_ids_of_damaged_records_make_no_rows(is_lost: bool, tmp_path: Path, cli: Cli) -> None:
+    """A record whose own entry id is damaged stays where the index had it; without an index nobody believes that id.
+
+    A row of such an id would be its ledger's last: a recovery asks for that one, and does not take a damaged record for an answer.
+    """
+    source, path = scratch_copy("small", "clean", tmp_path), tmp_path / "s"
+    current = source / "bookkeeper" / "current"
+    before, logs = _places(current), {log: bytearray(log.read_bytes()) for log in current.glob("*.log")}
+    damaged = sorted(before)[::9]
+    for number, place in map(before.__getitem__, damaged):
+        logs[current / f"{number:x}.log"][place + 13] ^= 0x40  # 0x400000 in the entry id
+    for log, data in logs.items():
+        log.write_bytes(data)
+    for one in (*current.glob("*.txn"), current / "lastMark"):  # they have the entries again
+        one.unlink()
+    if is_lost:
+        shutil.rmtree(current / "locations")
+    else:
+        gone = sorted(before)[1]
+        apply_changes(current / "locations", lambda: [(struct.pack(">qq", *gone), None)])
+    _import(path, source, cli)
+    cli("--store", path, "store", "salvage", source / "bookkeeper", "--yes")
+    assert _places(current) == {key: place for key, place in before.items() if not is_lost or key not in damaged}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from itertools import permutations
 
 import numpy as np
@@ -186,6 +187,46 @@ def test_the_end_is_where_recoveries_end() -> None:
         if None not in possible:
             assert found.kept == min(certain)
     assert verdicts == {"final", "open", "damaged"}
+
+
+def last_confirmed_is_read(metadata: LedgerMetadata, silent: set[str]) -> bool:
+    """``ReadLastConfirmedOp`` with ``RoundRobinDistributionSchedule.getCoverageSet``: of no write set may an ack quorum be silent."""
+    first = metadata.segments[-1].first_entry_id
+    sets = (upstream_write_set(metadata, first + place) for place in range(metadata.ensemble_size))
+    return all(sum(bookie in silent for bookie in one) < metadata.ack_quorum for one in sets)
+
+
+def test_a_recovery_fails_without_the_bookies_that_it_needs() -> None:
+    """Bookies whose last record is damaged tell no last entry: over all of the others that are imported, or not and down."""
+    rng, seen = random.Random(7), Counter[str]()
+    for _ in range(3000):
+        metadata = random_ledger(rng)
+        confirmed = max(metadata.segments[-1].first_entry_id - 1, rng.randint(-1, 50))
+        names = metadata.segments[-1].members
+        answers = {name: dict[int, str]() for name in names}
+        for entry in range(confirmed + 1, confirmed + 4):
+            for name in upstream_write_set(metadata, entry):
+                answers[name][entry] = rng.choice(["good"] * 4 + ["none", "bad"])
+        imported = [name for name in names if rng.random() < 0.8]
+        mute = {name for name in imported if "bad" in [*answers[name].values(), ""][-1:] or rng.random() < 0.2}
+        held, damaged = (
+            {name: {e for e, answer in answers[name].items() if answer == kind} for name in imported}
+            for kind in ("good", "bad")
+        )
+        found: OpenEnd = find_open_end(metadata, confirmed, imported, held, damaged, (), mute)
+        down = {name: dict.fromkeys(range(confirmed + 1, confirmed + 9), "bad") for name in found.needs}
+        fails = not last_confirmed_is_read(metadata, {*mute, *found.needs})
+        if found.verdict == "damaged" and found.bookies:
+            assert fails
+            seen["mute"] += 1
+        elif found.needs:
+            assert fails or recoveries(metadata, confirmed, answers | down) >= {None}
+            seen["needs, to the last entry" if fails else "needs, to the next one"] += 1
+        elif len(imported) == len(names):
+            assert not fails
+            seen["all there"] += 1
+    assert min(seen.values()) > 20
+    assert len(seen) == 4
 
 
 def test_a_bookie_that_is_gone_does_not_say_that_it_lacks_an_entry() -> None:

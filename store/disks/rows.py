@@ -120,9 +120,9 @@ def _take(old: OldLedgers, key: bytes, value: bytes, problems: list[str]) -> Non
     old.rows.setdefault(ledger_id, data)
 
 
-def read_old_locations(survey: LogSurvey) -> OldLocations:
+def read_old_locations(survey: LogSurvey, doubted: Entries) -> OldLocations:
     """Follow every row of a storage's ``locations`` database to its record; one that leads into damaged bytes is wrong where there is
-    a good record."""
+    a good record, and where it was made by a damaged record's own id, which is among ``doubted``."""
     storage = survey.storage
     directory, old = storage.index / "locations", OldLocations()
     if not directory.is_dir():
@@ -135,7 +135,8 @@ def read_old_locations(survey: LogSurvey) -> OldLocations:
                 row = dbledger.decode_location_row(key, value, str(directory))
                 leads = logs.leads(row)
                 if leads is not None and survey.is_bad(row.log_id, row.pos - 4):
-                    leads = row.entry_id not in survey.held.of(row.ledger_id)
+                    no_row = survey.held.of(row.ledger_id), doubted.of(row.ledger_id)
+                    leads = not any(row.entry_id in entries for entries in no_row)
                     if leads:
                         old.damaged.append((row.ledger_id, row.entry_id, encode_location(row.log_id, row.pos)))
                 if leads:

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
+from pyroaring import BitMap64
 
 from pulsar_admin.store.codec.bookie import COOKIE_FILE
 from pulsar_admin.store.codec.dbledger import LedgerData, encode_ledgers_row
@@ -42,8 +43,10 @@ from pulsar_admin.store.disks.rows import (
     read_old_ledgers,
     read_old_locations,
 )
-from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, Refused, StalePlan, Unsupported
+from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, Refused, StalePlan, StoreError, Unsupported
 from pulsar_admin.store.files import create_file, cut_file, open_file, read_file, remove_file, replace_like
+from pulsar_admin.store.model.coverage import believable_end
+from pulsar_admin.store.model.ledgers import find_ledger
 from pulsar_admin.store.scan.files import LedgerDigests
 from pulsar_admin.store.sources.bookies import find_strangers, read_bookie_directory
 from pulsar_admin.store.sources.locations_writer import Locations
@@ -148,10 +151,12 @@ class StorageSalvage(Struct):
     """A ledger directory of the bookie: the content of its logs, its present index, and its new index.
 
     ``rescued``: entries that only journals have, and no start replays; they are written into a new log, with the gaps.
+    ``doubted``: entries of damaged records, by ids of theirs that cannot be right.
     """
 
     storage: Storage
     survey: LogSurvey
+    doubted: Entries
     locations: OldLocations
     ledgers: OldLedgers
     rows: LedgerRows
@@ -421,7 +426,26 @@ def _storage(
     told = journals.fences | journals.replayed_fences | journals.keyless
     with_rows = {ledger_id for ledger_id in told if mine.has(ledger_id)} | set(rescued) | set(gaps.found.by_ledger)
     rows = make_rows(ledgers_with_rows(survey, with_rows, old, known, collected=collected), old, known)
-    return StorageSalvage(survey.storage, survey, read_old_locations(survey), old, rows, rescued, gaps)
+    doubted = _doubted(txn, survey)
+    return StorageSalvage(
+        survey.storage, survey, doubted, read_old_locations(survey, doubted), old, rows, rescued, gaps
+    )
+
+
+def _doubted(txn: Txn, survey: LogSurvey) -> Entries:
+    """Return the entries of damaged records that are too far after the last good one of their ledger."""
+    doubted = Entries()
+    for ledger_id, entries in survey.damaged:
+        held = survey.held.of(ledger_id)
+        last, members = held.max() if held else -1, 1
+        with suppress(StoreError):
+            ledger = find_ledger(txn, ledger_id)
+            if ledger is not None:
+                last = max(last, ledger.last_entry_id)
+                members = 1 if ledger.metadata is None else len(ledger.metadata.segments[-1].members)
+        doubted.by_ledger[ledger_id] = far = BitMap64(entries)
+        far.remove_range(0, believable_end(last, members, len(entries)) + 1)
+    return doubted
 
 
 class _Mine(Struct, frozen=True):
@@ -541,13 +565,20 @@ def _put_locations(part: StorageSalvage, digests: LedgerDigests, rows: Locations
     old = np.array([row for row in part.locations.damaged if row[0] in part.rows.rows], np.int64).reshape(-1, 3).T
     rows.add(*old)  # first, as of several rows of an entry the last one counts
     seen.add_columns(*old[:2])
+    told, places_before = set(zip(*old[:2].tolist(), strict=True)), set(old[2].tolist())
     for batch in iter_batches(part.storage, digests):
         ledgers, entries = batch.rows["ledger_id"], batch.rows["entry_id"]
-        good = batch.is_good
+        good, places = batch.is_good, batch.locations
         for at in np.flatnonzero(~good).tolist():
-            good[at] = int(entries[at]) in part.survey.damaged.of(int(ledgers[at]))
+            entry = int(ledgers[at]), int(entries[at])
+            good[at] = (
+                int(places[at]) not in places_before
+                and entry not in told
+                and entry[1] in part.survey.damaged.of(entry[0])
+                and entry[1] not in part.doubted.of(entry[0])
+            )
         good &= np.isin(ledgers, kept)
-        rows.add(ledgers[good], entries[good], batch.locations[good])
+        rows.add(ledgers[good], entries[good], places[good])
         seen.add_columns(ledgers[good], entries[good])
     return len(seen)
 

@@ -814,6 +814,11 @@ def read_damaged(txn: Txn) -> dict[int, list[tuple[str, int, bool]]]:
     return damaged
 
 
+def believable_end(last_entry_id: int, ensemble_size: int, records: int) -> int:
+    """Return the last entry that ``records`` damaged records after the last good one can be: their ids may be damaged, too."""
+    return last_entry_id + ensemble_size * records
+
+
 # -- where nobody closed a ledger -------------------------------------------------------------------------------------
 
 
@@ -823,9 +828,11 @@ class OpenEnd(Answer, frozen=True):
     ``last_add_confirmed``: certainly acknowledged, up to there; ``kept``: up to there any recovery finds every entry;
     ``last_entry_id``: the farthest that one may get: entries between are dropped when the bookies without them answer first.
     ``verdict``: "final": nothing after it was acknowledged, if no disk is an old copy; "damaged": a recovery fails at the damaged entry
-    after it; "gone": it fails, as ``bookies``, which are not of the cluster, do not answer; "open": ``bookies``, not imported, may have
-    more; "unknown": this store does not know which bookies have what. ``entries_beyond``: how many entries bookies have after the next
-    one, which a recovery that ends there drops; where there are any of "final", ``bookies``, not imported, may have that next one.
+    after it, or, where there are ``bookies``, at their damaged last records; "gone": it fails, as ``bookies``, which are not of the
+    cluster, do not answer; "open": ``bookies``, not imported, may have more; "unknown": this store does not know which bookies have what.
+    ``entries_beyond``: how many entries bookies have after the next one, which a recovery that ends there drops; where there are any of
+    "final", ``bookies``, not imported, may have that next one. ``needs``: bookies, not imported, without which a recovery fails, since
+    another one has a damaged record.
     """
 
     last_add_confirmed: int
@@ -834,6 +841,7 @@ class OpenEnd(Answer, frozen=True):
     verdict: str
     bookies: tuple[str, ...] = ()
     entries_beyond: int = 0
+    needs: tuple[str, ...] = ()
 
 
 def read_open_end(txn: Txn, ledger: Ledger) -> OpenEnd | None:
@@ -851,7 +859,13 @@ def read_open_end(txn: Txn, ledger: Ledger) -> OpenEnd | None:
         claims.setdefault(bookie, set()).add(entry_id)
     served = read_served(txn, ledger.ledger_id, disks, held)
     found = {bookie: set(entries[entries > confirmed].tolist()) for bookie, entries in served.items()}
-    return find_open_end(metadata, confirmed, disks.imported, found, claims, disks.gone)
+    mute = set()
+    for bookie, entry_ids in claims.items():
+        end = believable_end(ledger.last_entry_id, len(metadata.segments[-1].members), len(entry_ids))
+        last = int(served[bookie][-1]) if bookie in served and len(served[bookie]) else -1
+        if any(last < entry_id <= end for entry_id in entry_ids):
+            mute.add(bookie)
+    return find_open_end(metadata, confirmed, disks.imported, found, claims, disks.gone, mute)
 
 
 def find_open_end(
@@ -861,13 +875,15 @@ def find_open_end(
     held: Mapping[str, Collection[int]],
     damaged: Mapping[str, Collection[int]],
     gone: Collection[str] = (),
+    mute: Collection[str] = (),
 ) -> OpenEnd:
     """Return where a recovery that knows ``confirmed`` to be acknowledged would close a ledger.
 
     Upstream (BookKeeper 4.17): ``LedgerRecoveryOp`` reads one entry after the other from its whole write set; ``PendingReadOp`` ends it
     as soon as write quorum − ack quorum + 1 bookies said that they have none, even if another one would have answered with it. Before that
-    ``ReadLastConfirmedOp`` asks the last ensemble, and fails where as many bookies as the ack quorum of any write set do not answer.
-    ``held``, ``damaged``: bookie → entries after ``confirmed`` that it has a good, a bad record of; ``gone``: bookies that never answer.
+    ``ReadLastConfirmedOp`` asks the last ensemble for the last record of each, of which a damaged one is no answer, and fails where as many
+    bookies as the ack quorum of any write set do not answer. ``held``, ``damaged``: bookie → entries after ``confirmed`` that it has a
+    good, a bad record of; ``gone``: bookies that never answer; ``mute``: those whose last record is damaged.
     """
     enough = metadata.write_quorum - metadata.ack_quorum + 1
     anywhere = set().union(*held.values())
@@ -879,20 +895,27 @@ def find_open_end(
         if kept == end - 1 and there and metadata.write_quorum - len({*there, *claimed}) < enough:
             kept = end
     next_set = write_set(metadata, end + 1)
-    silent = gone_quorum(metadata, gone)
+    silent = gone_quorum(metadata, {*gone, *mute})
     if silent:
-        return OpenEnd(confirmed, kept, end, "gone", silent)
+        lost = tuple(bookie for bookie in silent if bookie in gone)
+        return OpenEnd(confirmed, kept, end, "gone" if lost else "damaged", lost or silent)
     missing = [b for b in next_set if b in imported and end + 1 not in damaged.get(b, ())]
     absent = tuple(bookie for bookie in next_set if bookie not in imported and bookie not in gone)
     lacking = tuple(bookie for bookie in next_set if bookie in gone)
     verdict = "final" if len(missing) >= enough else "open" if absent else "gone" if lacking else "damaged"
     beyond = sum(1 for entry in anywhere if entry > end)
     bookies = {"open": absent, "gone": lacking, "final": absent if beyond else ()}.get(verdict, ())
-    return OpenEnd(confirmed, kept, end, verdict, bookies, beyond)
+    needs = absent if verdict == "open" and any(end + 1 in damaged.get(bookie, ()) for bookie in next_set) else ()
+    others = {bookie for bookie in metadata.segments[-1].members if bookie not in imported}
+    if mute and not gone_quorum(metadata, others):
+        needs = (
+            tuple(bookie for bookie in gone_quorum(metadata, {*others, *mute}) if bookie in others - {*gone}) or needs
+        )
+    return OpenEnd(confirmed, kept, end, verdict, bookies, beyond, needs)
 
 
 def gone_quorum(metadata: LedgerMetadata, gone: Collection[str]) -> tuple[str, ...]:
-    """Return the ``gone`` bookies of the last ensemble for which a recovery fails, none where enough others answer."""
+    """Return the bookies of the last ensemble, of those that do not answer (``gone``), for which a recovery fails, none where enough do."""
     members = metadata.segments[-1].members
     sets = (write_set(metadata, metadata.segments[-1].first_entry_id + place) for place in range(len(members)))
     if any(sum(bookie in gone for bookie in one) >= metadata.ack_quorum for one in sets):

@@ -165,6 +165,20 @@ RECOVERY_FAILS: Rule[Any] = Rule(
 )
 
 
+RECOVERY_NEEDS: Rule[Any] = Rule(
+    "recovery-needs-bookie",
+    Severity.WARNING,
+    "A ledger is open, and its recovery fails unless a bookie that is not imported answers",
+    "A damaged record is no answer to a recovery, neither an entry nor that there is none, and the only other bookie that it can ask"
+    " is not imported.",
+    "Opens the topic if that bookie runs and has a good record. Else each load tries to recover the ledger and fails.",
+    "pulsar-admin ledgers info {ledgerId}",
+    "Start the bookies of `needs` before the broker, or add their disks to look. If one is gone for good, delete its cookie"
+    " (`bookkeeper shell cookie_delete`) and run `store refresh`: `ledgers missing` then names the ledger, and what saves its entries.",
+    KEEP_COPIES,
+)
+
+
 _REFERENCES = {
     OwnerKind.SCHEMA: (
         SCHEMA_LEDGER_WITHOUT_METADATA,
@@ -212,6 +226,7 @@ def _check_references(facts: ClusterFacts) -> Iterator[Finding]:
     RECOVERY_DROPS,
     OPEN_END_UNCERTAIN,
     RECOVERY_FAILS,
+    RECOVERY_NEEDS,
 )
 def _check_ledgers(facts: ClusterFacts) -> Iterator[Finding]:
     """Check each ledger's metadata and copies, more of those that belong to no topic's list; note unreferenced and deleted ones."""
@@ -289,9 +304,22 @@ def _check_ledger(txn: Txn, ledger: Ledger) -> Iterator[Finding]:
             yield COPIES_DAMAGED.at(where, text, _HINT, ledgerId=ledger.ledger_id, bookies=bookies)
     end = read_open_end(txn, ledger)
     if end is not None and end.verdict == "damaged":
+        why = f"no bookie has a good record of entry {end.last_entry_id + 1}: its recovery fails there"
+        if end.bookies:
+            what = plural(len(end.bookies), "the last record of it is", "the last records of it are")
+            why = f"{what} damaged on {listed(end.bookies)}: its recovery, which asks for them, fails"
         yield RECOVERY_FAILS.at(
             where,
-            f"it was never closed, and no bookie has a good record of entry {end.last_entry_id + 1}: its recovery fails there",
+            f"it was never closed, and {why}",
+            f"see: pulsar-admin ledgers info {ledger.ledger_id}",
+            ledgerId=ledger.ledger_id,
+        )
+    if end is not None and end.needs:
+        damaged = sorted({bookie for bookie, _, _ in read_damaged(txn).get(ledger.ledger_id, ())})
+        yield RECOVERY_NEEDS.at(
+            where,
+            f"it was never closed, and {listed(damaged)} {plural(len(damaged), 'has', 'have')} damaged records of it: its recovery fails"
+            f" unless {listed(end.needs)}, not imported, {plural(len(end.needs), 'answers', 'answer')}",
             f"see: pulsar-admin ledgers info {ledger.ledger_id}",
             ledgerId=ledger.ledger_id,
         )
