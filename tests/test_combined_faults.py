@@ -172,11 +172,12 @@ def test_a_recovery_that_needs_a_bookie_is_told(cli: Cli, tmp_path: Path) -> Non
     assert plant(disks, random.Random(14)) == [damage_two, lose_one]
     words = [word for bookie in bookies_of(disks) for word in ("--bookie", lived_bookie(bookie))]
     cli("--store", store, "store", "import", "cluster", "--zookeeper", disks / "zookeeper", *words)
-    assert len(cli.rows(store, "doctor --each 100 --code recovery-needs-bookie")) > 1
+    code = "recovery-needs-bookie"
+    assert len(cli.rows(store, f"doctor --each 100 --code {code}")) > 1
     for bookie in bookies_of(disks):
         cli("--store", store, "store", "salvage", lived_bookie(bookie), "--yes")
     cli("--store", store, "store", "refresh")
-    rows = cli.rows(store, "doctor --each 100 --code recovery-needs-bookie")
+    rows = cli.rows(store, f"doctor --each 100 --code {code}")
     assert [(row["where"], "127.0.0.1:13730, not imported, answers" in row["message"]) for row in rows] == [
         ("ledger 258", True)
     ]
