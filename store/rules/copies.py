@@ -315,10 +315,10 @@ def _check_ledger(txn: Txn, ledger: Ledger) -> Iterator[Finding]:
             ledgerId=ledger.ledger_id,
         )
     if end is not None and end.needs:
-        damaged = sorted({bookie for bookie, _, _ in read_damaged(txn).get(ledger.ledger_id, ())})
+        having = sorted({bookie for bookie, _, _ in read_damaged(txn).get(ledger.ledger_id, ())})
         yield RECOVERY_NEEDS.at(
             where,
-            f"it was never closed, and {listed(damaged)} {plural(len(damaged), 'has', 'have')} damaged records of it: its recovery fails"
+            f"it was never closed, and {listed(having)} {plural(len(having), 'has', 'have')} damaged records of it: its recovery fails"
             f" unless {listed(end.needs)}, not imported, {plural(len(end.needs), 'answers', 'answer')}",
             f"see: pulsar-admin ledgers info {ledger.ledger_id}",
             ledgerId=ledger.ledger_id,
