@@ -16,23 +16,15 @@ import pytest
 SLOWLY = """
 import sys
 if any(word in " ".join(sys.orig_argv) for word in ("pulsar-admin", "forkserver", "pyspark")):
-    import os
     import time
     import pulsar_admin.store.engine.operation as packed
     pack = packed.pack_slice
     def pack_slowly(*arguments):
         time.sleep(0.7)
-        try:
-            os.mkdir(os.path.join(os.path.dirname(__file__), "first"))
-        except FileExistsError:
-            time.sleep(10)
         return pack(*arguments)
     packed.pack_slice = pack_slowly
 """
-"""All processes that import this take long with every slice but the first of all, so that there is a middle.
-
-The first one takes more than the half second after which progress is shown.
-"""
+"""Every process that imports this takes its time with a slice, so that there is a middle."""
 
 
 def _session_of(pid: int) -> list[str]:
