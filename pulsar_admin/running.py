@@ -514,7 +514,7 @@ class Running(Results):
         """Add to the hint of an error about an unknown name when it was deleted, or similar names."""
         if self._store is None or not isinstance(error, NotFound) or "near" in error.context:
             return
-        is_usual = error.hint.startswith("list the existing ones")  # another hint knows more
+        is_usual = error.hint.startswith("list the existing ")  # another hint knows more
         if isinstance(error, TopicNotFound) and "topic" in error.context and is_usual and not self._failed:
             from pulsar_admin.deleted import deletion_hint
 

@@ -109,7 +109,10 @@ def test_code_that_calls_what_was_changed_in_another_file_is_compiled_again(tmp_
     (package / "__init__.py").touch()
     decorated = "from pulsar_admin.store.kernels.compiled import part\n{}\n@part()\ndef {}(value):\n    return {}\n"
     (package / "outer.py").write_text(decorated.format("from made.inner import step", "outer", "step(value) + 1"))
-    for factor, wanted in ((2, "21"), (10, "101")):  # of other lengths: in one second Python tells files apart by that alone
+    for factor, wanted in (
+        (2, "21"),
+        (10, "101"),
+    ):  # of other lengths: in one second Python tells files apart by that alone
         (package / "inner.py").write_text(decorated.format("", "step", f"value * {factor}"))
         ask = "from made.outer import outer\nprint(outer(10))"
         assert _python(tmp_path, ask, XDG_CACHE_HOME=str(tmp_path / "caches")) == wanted

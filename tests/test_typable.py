@@ -207,7 +207,7 @@ def test_where_a_store_is_not_named_lines_stay_short(
     monkeypatch.chdir(tmp_path)
     done = cli("topics", "skip", PLAIN, "-s", "half", "-n", "3")
     assert done.stderr.splitlines()[-1] == "  undo: pulsar-admin store undo 1"
-    assert cli("topics", "stats", "a/b/c").stderr.splitlines()[-1].endswith(": pulsar-admin topics list a/b")
+    assert cli("topics", "stats", "a/b/c").stderr.splitlines()[-1].endswith(": pulsar-admin tenants list")
 
 
 def test_everywhere_it_is_said(store: Path, cli: Cli, tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_a_store_behind_a_link(store: Path, tmp_path: Path, cli: Cli, monkeypatc
     monkeypatch.chdir(tmp_path)
     for given, shown in (("link/../s", store), ("newest", tmp_path / "newest"), ("far/../newest", tmp_path / "newest")):
         hint = cli("--store", given, "topics", "stats", "a/b/c", "-o", "json").error["hint"]
-        assert hint == f"list the existing ones with: pulsar-admin --store {shell_word(shown)} topics list a/b"
+        assert hint == f"list the existing tenants with: pulsar-admin --store {shell_word(shown)} tenants list"
 
 
 def test_a_working_directory_that_is_gone(
@@ -296,7 +296,7 @@ def test_what_stands_already_and_what_is_no_command_stays() -> None:
 
 def test_the_other_name_of_the_program(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--store", str(store), "topics", "stats", "a/b/c"], program="pulsar-admin-offline") == 5
-    assert f": pulsar-admin-offline --store {shell_word(store)} topics list a/b\n" in capsys.readouterr().err
+    assert f": pulsar-admin-offline --store {shell_word(store)} tenants list\n" in capsys.readouterr().err
 
 
 def test_data_is_left_as_it_is(tmp_path: Path, cli: Cli) -> None:

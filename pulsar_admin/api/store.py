@@ -688,9 +688,15 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         """Plan restoring the exact bytes from before a change; raises ChangeNotFound, UndoConflict, Refused."""
         return self._planned(lambda reader, now_ms: store_plans.plan_undo(reader.txn, number))
 
-    def undo(self, number: int) -> ChangeReport:
-        """Undo a change, as a change that can be undone itself; raises as ``plan_undo`` and ``apply``."""
-        return self.apply(self.plan_undo(number))
+    def undo(self, number: int | Change | ChangeReport) -> ChangeReport:
+        """Undo the change with this number, or the one that ``apply`` or ``changes`` returned; undoing is a change of its own.
+
+        Raises as ``plan_undo`` and ``apply``, and InvalidValue for a report of nothing that was written.
+        """
+        given = getattr(number, "number", number)
+        if given is None:
+            raise InvalidValue("nothing was written, so there is nothing to undo")
+        return self.apply(self.plan_undo(given))
 
     def load_plan(self, path: Path | str) -> Plan:
         """Return the plan in a file, made anew; raises NotFound, InvalidValue, and StalePlan if it differs now."""

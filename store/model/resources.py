@@ -265,6 +265,9 @@ def find_json(txn: Txn, path: str) -> JsonObject | None:
 # -- tenants ----------------------------------------------------------------------------------------------------------
 
 
+_TENANTS = "list the existing ones with: pulsar-admin tenants list"
+
+
 def tenant_path(tenant: str) -> str:
     """Return the metadata path of a tenant."""
     return f"{TENANTS_PATH}/{tenant}"
@@ -279,7 +282,7 @@ def list_namespaces(txn: Txn, tenant: str) -> list[NamespaceName]:
     """Return the namespaces of ``tenant``, in order; raises TenantNotFound with upstream's words where there is no such tenant."""
     names = list(iter_namespaces(txn, tenant)) if tenant else []  # below no name are all tenants
     if not names and find_node(txn, tenant_path(tenant)) is None:
-        raise TenantNotFound("Tenant not found", hint=f"tenants: {', '.join(list_tenants(txn))}", tenant=tenant)
+        raise TenantNotFound("Tenant not found", hint=_TENANTS, tenant=tenant)
     return names
 
 
@@ -287,7 +290,7 @@ def read_tenant(txn: Txn, tenant: str) -> JsonObject:
     """Return a tenant as stored; raises TenantNotFound, MetadataCorrupt."""
     found = find_json(txn, tenant_path(tenant))
     if found is None:
-        raise TenantNotFound("Tenant does not exist", tenant=tenant)
+        raise TenantNotFound("Tenant does not exist", hint=_TENANTS, tenant=tenant)
     return found
 
 

@@ -233,7 +233,8 @@ def _not_found(txn: Txn, name: TopicName) -> TopicNotFound:
         )
     return TopicNotFound(
         f"no topic {name}",
-        hint=f"list the existing ones with: pulsar-admin topics list {shell_word(name.namespace)}",
+        hint=_listing(txn, name.namespace)
+        or f"list the existing ones with: pulsar-admin topics list {shell_word(name.namespace)}",
         topic=str(name),
     )
 
@@ -523,15 +524,20 @@ def iter_all_namespaces(txn: Txn) -> Iterator[NamespaceName]:
 
 def check_namespace(txn: Txn, namespace: NamespaceName) -> None:
     """Raise NamespaceNotFound unless ``namespace`` has policies or topics."""
+    if hint := _listing(txn, namespace):
+        raise NamespaceNotFound(f"no namespace {namespace}", hint=hint, namespace=str(namespace))
+
+
+def _listing(txn: Txn, namespace: NamespaceName) -> str:
+    """Return what lists the namespaces beside one that does not exist, or the tenants if its tenant does not either; "" if it exists."""
     if (
-        tree.find_node(txn, namespace.policies_path) is None
-        and next(tree.iter_children(txn, namespace.managed_ledgers_path), None) is None
+        tree.find_node(txn, namespace.policies_path) is not None
+        or next(tree.iter_children(txn, namespace.managed_ledgers_path), None) is not None
     ):
-        raise NamespaceNotFound(
-            f"no namespace {namespace}",
-            hint=f"list the existing ones with: pulsar-admin namespaces list {shell_word(namespace.tenant)}",
-            namespace=str(namespace),
-        )
+        return ""
+    if namespace.tenant in list_all_tenants(txn):
+        return f"list the existing namespaces with: pulsar-admin namespaces list {shell_word(namespace.tenant)}"
+    return "list the existing tenants with: pulsar-admin tenants list"
 
 
 # -- whether all is there ---------------------------------------------------------------------------------------------

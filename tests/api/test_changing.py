@@ -48,8 +48,9 @@ def test_a_reset_from_plan_to_undo(path: Path, cli: Cli) -> None:
         (part,) = change.parts
         assert part.after["markDeletePosition"] == mark_after(recorded)
         assert change.skipped.entries == before.backlog_entries - cursor.state().backlog_entries
-        assert change.number is not None
-        undone = store.undo(change.number)
+        with pytest.raises(pa.InvalidValue, match="nothing to undo"):
+            store.undo(preview)
+        undone = store.undo(change)
         assert cursor.state() == before
         log = store.changes()
         assert [(row.command, row.undoes, row.undone_by) for row in log] == [
@@ -260,7 +261,7 @@ def test_policies_of_a_topic_from_plan_to_undo(store: pa.Store) -> None:
     assert (policies.message_ttl_seconds, policies.retention, policies.backlog_quotas) == (None, None, {})
     last = store.changes()[-1]
     assert last.command == "topics remove-message-ttl"
-    store.undo(last.number)
+    store.undo(last)
     assert topic.policies().message_ttl_seconds == 3 * 86_400
     assert topic.policy("message-ttl") == 3 * 86_400
     store.apply(topic.set_policy("max-producers", 5))

@@ -22,9 +22,8 @@ def main(path: str, file: str) -> None:
         preview: pa.ChangeReport = plan.preview()
         print(len(preview.parts), "cursors would move")
         change = store.apply(plan)
-        assert change.number is not None
         print("change", change.number, "moved", sum(a != b for a, b in zip(before, places(store, rows), strict=True)))
-        store.undo(change.number)
+        store.undo(change)
         print("undone:", places(store, rows) == before)
 
 
