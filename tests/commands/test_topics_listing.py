@@ -158,8 +158,15 @@ def test_policies_equal_the_broker(world: str, cli: Cli) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["topics stats acme/iot/none", "topics stats acme/none/t", "topics list acme/none", "topics stats nobody/ns/t"]
-    + ["namespaces policies nobody/ns", "namespaces list nobody", "tenants get nobody"],
+    [
+        "topics stats acme/iot/none",
+        "topics stats acme/none/t",
+        "topics list acme/none",
+        "topics stats nobody/ns/t",
+        "namespaces policies nobody/ns",
+        "namespaces list nobody",
+        "tenants get nobody",
+    ],
 )
 def test_what_does_not_exist_is_told_with_what_lists_what_does(line: str, cli: Cli, demo_store: Path) -> None:
     """The command of the hint shows names: it is not one that fails, too."""
