@@ -693,7 +693,9 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
 
         Raises as ``plan_undo`` and ``apply``, and InvalidValue for a report of nothing that was written.
         """
-        given = getattr(number, "number", number)
+        from pulsar_admin.api.reports import Change, ChangeReport
+
+        given = number.number if isinstance(number, Change | ChangeReport) else number
         if given is None:
             raise InvalidValue("nothing was written, so there is nothing to undo")
         return self.apply(self.plan_undo(given))
