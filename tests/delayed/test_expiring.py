@@ -135,16 +135,21 @@ def test_nothing_is_said_where_nothing_is_delayed(cli: Cli, tmp_path: Path) -> N
     assert "evicts" not in forecast.stderr
 
 
-@pytest.mark.parametrize("policy", [False, True])
+@pytest.mark.parametrize(
+    "policies",
+    [None, {"delayed_delivery_policies": {"tickTime": 1, "active": True}}, []],
+    ids=["none", "delay", "damaged"],
+)
 def test_many_entries_are_looked_through_where_a_policy_delays(
-    policy: bool, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    policies: object, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pulsar_admin.store.delayed.expiries.LOOKED_AT_MAX", 2)
     entries = [_delayed(CREATED_MS, CREATED_MS + 9000, None) for _ in range(3)]
     topic = MadeTopic([entries, [Made(CREATED_MS)]], cursors={"sub": CursorInfo(-1, Position(10, -1))})
     path = make_store(tmp_path / "s", {"a/b/t": topic})
+    policy = policies is not None
     if policy:
-        put_json(path, "/admin/policies/a/b", {"delayed_delivery_policies": {"tickTime": 1, "active": True}})
+        put_json(path, "/admin/policies/a/b", policies)
     ask = ("--store", path, "--now", f"@{CREATED_MS + 5000}", "topics", "expire", "a/b/t", "-s", "sub", "-t", "1s")
     row = cli(*ask, "--dry-run", "-o", "json").json
     assert (row["notDue"] or {}).get("messages") == (3 if policy else None)

@@ -136,6 +136,10 @@ def test_a_bookie_that_has_no_index_loses_its_logs(cli: Cli, tmp_path: Path) -> 
         shutil.rmtree(root / "bookkeeper1" / "current" / name)
     rows = {row["bookie"]: row for row in preflight(cli, root, "--zookeeper", root / "zookeeper")["bookies"]}
     logs = [log for log in (root / "bookkeeper1" / "current").glob("*.log") if log.stat().st_size]
+    sizes = [row for log in logs for row in record_sizes(log).items()]
+    loses = {"ledgers": len(dict(sizes)), "entries": None, "bytes": sum(size for _, size in sizes)}
+    assert rows["bk1test"]["loses"] == loses
+    assert "and no index beside them" in rows["bk1test"]["problems"][0]
     assert rows["bk1test"]["percent"] == 100.0
     assert rows["bk1test"]["logsAtOnce"]["logs"] == len(logs)
     assert rows["bk1test"]["reasons"].keys() == {"noIndex"}

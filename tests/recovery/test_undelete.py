@@ -96,7 +96,9 @@ def test_without_topics_what_is_gone_is_listed(cli: Cli, tmp_path: Path) -> None
 
 def test_in_place_it_is_what_it_was(cli: Cli, tmp_path: Path) -> None:
     store = copied(CLUSTER, "crashed", tmp_path)
-    cli("--store", store, "topics", "undelete", DOOMED, "--in-place", "--hold", "")
+    none = cli("--store", store, "-o", "json", "topics", "undelete", "--namespace", "acme/secure", "--in-place")
+    assert (none.exit_code, none.error["code"]) == (5, "namespace-not-found")
+    cli("--store", store, "topics", "undelete", "--namespace", "public/default", "--in-place", "--hold", "")
     assert len(messages_of(cli, store, DOOMED)) == 300
     claims = cli("--store", store, "-o", "json", "ledgers", "info", "124").json["metadata"]["customMetadata"]
     assert claims["pulsar/managed-ledger"] == "public/default/persistent/doomed"
