@@ -84,6 +84,13 @@ class SparkOnDemand:
         """How many slices it runs at once."""
         return self._open().slots
 
+    def meet(self, pieces: Sequence[FileRange]) -> None:
+        """Start Spark, and see that its executors can read slices."""
+        there, _ = self._apart(pieces)
+        if there:
+            with self._noting():
+                self._open_for(there).meet(there)
+
     def run(
         self, operation: Operation, pieces: Sequence[FileRange], finished: Finished
     ) -> Iterator[tuple[FileRange, pa.Table]]:

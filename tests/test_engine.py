@@ -16,6 +16,7 @@ from pulsar_admin.engine import PROCESSES_PAY_BYTES, SparkOnDemand, choose_engin
 from pulsar_admin.store.engine.local import AHEAD, LocalEngine
 from pulsar_admin.store.engine.slices import Cut, FileRange, plan_slices
 from pulsar_admin.store.engine.spark_session import memory_settings
+from pulsar_admin.store.errors import MissingComponent
 from pulsar_admin.store.scan.operations import ReadEntries
 from pulsar_admin.store.scan.sources import source_files
 from tests.conftest import Cli
@@ -116,6 +117,24 @@ def test_files_that_a_store_has_of_urls_are_read_here(tmp_path: Path, monkeypatc
         found = choice.engine.run(ReadEntries(columns=("ledger_id", "entry_id")), pieces, lambda _: None)
         assert [(piece.path, table.num_rows > 0) for piece, table in found] == [(str(copy), True)]
     assert given == [str(log)]
+
+
+@pytest.mark.parametrize("command", ["store check", "doctor"])
+def test_executors_are_asked_before_this_process_works(
+    command: str, cli: Cli, demo_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What keeps them from reading is said at once, not after the databases of each bookie were read."""
+
+    def meet(pieces: list[FileRange]) -> None:
+        raise MissingComponent(f"slices to read: {len(pieces) > 0}", hint="do something")
+
+    engine = nullcontext(SimpleNamespace(failed=[], read=None, meet=meet))
+    monkeypatch.setattr("pulsar_admin.engine.open_engine", lambda settings: engine)
+    for name in ("checking.check_store", "diagnosing.diagnose"):
+        monkeypatch.setattr(f"pulsar_admin.store.doctor.{name}", lambda *_, **__: pytest.fail("this process worked"))
+    result = cli.on(demo_store, f"{command} --deep --spark")
+    assert result.exit_code == 7
+    assert "error: slices to read: True\n" in result.stderr
 
 
 def test_runs_that_take_turns_have_no_more_processes_than_one() -> None:

@@ -808,12 +808,16 @@ def _options(deep: bool, each: int, codes: Sequence[str], severities: Sequence[s
 
 @contextmanager
 def _looking(session: Session, label: str, *, deep: bool) -> Iterator[tuple[Engine | None, Callable[[int], None]]]:
-    from pulsar_admin.store.db.files import catalogued_bytes
+    from pulsar_admin.store.db.files import catalogued_bytes, iter_logs
+    from pulsar_admin.store.engine.slices import Cut, plan_slices
 
     with session.read() as txn, txn.passing_altered():  # what looks tells of them
         size_bytes = catalogued_bytes(txn) if deep else 0
         what = (size_bytes, "bytes") if deep else (count_topics(txn), "topics")
+        logs = [(log.place(session.path), log.file_id, log.size_bytes) for log in iter_logs(txn)] if deep else []
     with session.engine([], size_bytes) as engine, session.progress(*what, label) as advance:
+        if deep and engine is not None:
+            engine.meet(plan_slices(logs, Cut(slices=1)))
         yield engine, advance
 
 

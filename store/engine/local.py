@@ -57,6 +57,9 @@ class LocalEngine(Struct):
         """Processes to use at most."""
         return self.jobs or len(os.sched_getaffinity(0))
 
+    def meet(self, pieces: Sequence[FileRange]) -> None:
+        """Do nothing: processes here see what this one sees."""
+
     def run(self, operation: Operation, pieces: Sequence[FileRange], finished: Finished) -> Results:
         """Yield (slice, its result) as slices end; ``finished`` is told each slice that ended, well or not.
 

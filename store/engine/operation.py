@@ -69,6 +69,9 @@ class Engine(Protocol):
     def slots(self) -> int:
         """How many slices it runs at once."""
 
+    def meet(self, pieces: Sequence[FileRange]) -> None:
+        """See that what runs slices is there and sees their files, before work that takes long and would be lost if not."""
+
     def run(self, operation: Operation, pieces: Sequence[FileRange], finished: Finished) -> Results:
         """Yield (slice, its result) in any order."""
 

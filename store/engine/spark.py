@@ -63,6 +63,10 @@ class SparkEngine(Struct):
     about: str = ""
     _sums: list[Accumulator[int]] | None = None
 
+    def meet(self, pieces: Sequence[FileRange]) -> None:
+        """See that the executors can read slices; raises what ``prepare_workers`` does."""
+        prepare_workers(self.session, pieces)
+
     def run(self, operation: Operation, pieces: Sequence[FileRange], finished: Finished) -> Results:
         """Yield (slice, its result) as small jobs end; ``finished`` is told each slice that ended, well or not.
 
