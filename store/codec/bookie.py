@@ -22,7 +22,7 @@ import struct
 
 from msgspec import Struct
 
-from pulsar_admin.store.codec.prototext import parse_text, render_text
+from pulsar_admin.store.codec.protobuf import parse_text, render_text
 from pulsar_admin.store.codec.strict_values import parse_integer
 from pulsar_admin.store.errors import MetadataCorrupt, Unsupported
 from pulsar_admin.store.proto.bookkeeper_pb2 import CookieFormat

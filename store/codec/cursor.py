@@ -21,8 +21,14 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, overload
 from msgspec import Struct, field
 
 from pulsar_admin.store.codec.buffer import VARINT, compiled, number_of
-from pulsar_admin.store.codec.protobuf import parse_protobuf, parse_protobuf_or_text, replace_pairs, text_of
-from pulsar_admin.store.codec.unknown import loses_unknown_fields, unknown_fields
+from pulsar_admin.store.codec.protobuf import (
+    loses_unknown_fields,
+    parse_protobuf,
+    parse_protobuf_or_text,
+    replace_pairs,
+    text_of,
+    unknown_fields,
+)
 from pulsar_admin.store.codec.wrapper import PLAIN, Wrapping, unwrap, wrap
 from pulsar_admin.store.errors import Corrupt, EntryCorrupt, LimitExceeded, MetadataCorrupt, StoreError, Unsupported
 from pulsar_admin.store.names import Position

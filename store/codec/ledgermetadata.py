@@ -31,8 +31,7 @@ from msgspec import field
 
 from pulsar_admin.store.codec.buffer import VARINT, Reader, compiled, encode_varint, number_of
 from pulsar_admin.store.codec.digest import DigestType
-from pulsar_admin.store.codec.protobuf import parse_protobuf, text_of
-from pulsar_admin.store.codec.unknown import loses_unknown_fields, unknown_fields
+from pulsar_admin.store.codec.protobuf import loses_unknown_fields, parse_protobuf, text_of, unknown_fields
 from pulsar_admin.store.errors import MetadataCorrupt, Unsupported
 from pulsar_admin.store.names import LONG_MAX
 from pulsar_admin.store.proto.bookkeeper_pb2 import LedgerMetadataFormat
@@ -351,7 +350,7 @@ def ledger_id_of_path(path: str) -> int | None:
 
 def _parse_message(version: int, rest: bytes, where: str) -> LedgerMetadataFormat:
     if version == 2:
-        from pulsar_admin.store.codec.prototext import parse_text  # of few stores
+        from pulsar_admin.store.codec.protobuf import parse_text  # of few stores
 
         return parse_text(LedgerMetadataFormat, rest, where)
     packed: bytes | memoryview = rest[2:]

@@ -18,8 +18,13 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from msgspec import Struct, field
 
 from pulsar_admin.store.codec.buffer import VARINT, compiled, encode_varint, number_of, signed
-from pulsar_admin.store.codec.protobuf import parse_protobuf_or_text, properties_of, replace_pairs
-from pulsar_admin.store.codec.unknown import loses_unknown_fields, unknown_fields
+from pulsar_admin.store.codec.protobuf import (
+    loses_unknown_fields,
+    parse_protobuf_or_text,
+    properties_of,
+    replace_pairs,
+    unknown_fields,
+)
 from pulsar_admin.store.codec.wrapper import PLAIN, Wrapping, unwrap, wrap
 from pulsar_admin.store.errors import MetadataCorrupt, StoreError
 from pulsar_admin.store.names import Position

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct, field
 
-from pulsar_admin.store.codec.protobuf import parse_protobuf, properties_of, text_of
-from pulsar_admin.store.codec.unknown import unknown_fields
+from pulsar_admin.store.codec.protobuf import parse_protobuf, properties_of, text_of, unknown_fields
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.proto import schema_pb2

@@ -24,8 +24,15 @@ from pulsar_admin.store import files
 from pulsar_admin.store.db import storeinfo
 from pulsar_admin.store.db.backups import back_up, damaged_store
 from pulsar_admin.store.db.file import DATA_FILE, CommitRecord, is_as_committed, read_commit
-from pulsar_admin.store.db.locks import may_register, take_reader_lock, take_writer_lock, try_reader_lock, writer_lock
-from pulsar_admin.store.db.mounts import check_local
+from pulsar_admin.store.db.locks import (
+    check_local,
+    clear_dead_readers,
+    may_register,
+    take_reader_lock,
+    take_writer_lock,
+    try_reader_lock,
+    writer_lock,
+)
 from pulsar_admin.store.db.rows import DIGEST_BYTES, NAME_ENDING, WHOLE, altered_row, crc32c, sealed
 from pulsar_admin.store.errors import DiskFailed, DiskFull, IndexCorrupt, NotWritable, StoreBusy, StoreError
 
@@ -493,8 +500,6 @@ class Store:
         self._close_environment()
         library = getattr(sys.modules.get("lmdb.cpython"), "__file__", None)
         if library is not None:
-            from pulsar_admin.store.db.readers import clear_dead_readers  # ctypes; hardly any table is full
-
             clear_dead_readers(self.path / "meta", library)
         try:
             self._open_lmdb(map_bytes, registers=True)

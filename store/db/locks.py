@@ -1,4 +1,8 @@
-"""The lock of a store, file ``lock``: its one writer holds it, and readers that cannot enter themselves in LMDB's table share it."""
+"""The locks of a store: file ``lock``, which its one writer holds, and LMDB's table of readers, ``meta/lock.mdb``.
+
+Readers that cannot enter themselves in the table share the file. Neither holds between machines, and most network file systems do
+not promise either between processes of one ("Do not use LMDB databases on remote filesystems", lmdb.h): no store is made there.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pulsar_admin.store.db.mounts import check_local
-from pulsar_admin.store.errors import NotWritable, StoreBusy, StoreError
+from pulsar_admin.store.errors import NotWritable, StoreBusy, StoreError, Unsupported
 from pulsar_admin.store.files import (
     PRIVATE_DIRECTORY,
     create_directory,
@@ -20,6 +23,18 @@ from pulsar_admin.store.files import (
 )
 
 _AGAIN_SECONDS = 0.05
+MOUNTINFO = Path("/proc/self/mountinfo")
+NETWORK = frozenset(
+    {
+        *("9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs"),
+        *("nfs", "nfs4", "ocfs2", "orangefs", "smb2", "smb3", "smbfs"),
+    }
+)
+_LOCAL_FUSE = frozenset({"fuseblk", "fuse.bindfs", "fuse.mergerfs", "fuse.fuse-overlayfs", "fuse.ntfs-3g", "fuse.zfs"})
+_LMDB_PREFIXES = ("mdb09_", "mdb_")
+"""What begins the names of LMDB 0.9's functions: py-lmdb from 3.0 on has those of LMDB 1.0 in the same library."""
+_READ_ONLY, _NO_TLS = 0x20000, 0x200000  # MDB_RDONLY, MDB_NOTLS
+_MODE = 0o600
 
 
 @contextmanager
@@ -142,3 +157,60 @@ def try_reader_lock(path: Path) -> int | None:
         os.close(descriptor)
         return None
     return descriptor
+
+
+def is_network(kind: str) -> bool:
+    """Whether a kind of file system, by the kernel's name, is on a network; for FUSE, all but those known to be local."""
+    return kind in NETWORK or (kind.startswith("fuse") and kind not in _LOCAL_FUSE)
+
+
+def check_local(path: Path) -> None:
+    """Raise Unsupported if a path, or its nearest existing parent, is on a network file system."""
+    there = path.absolute()
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    device = there.stat().st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}".encode()
+    try:
+        lines = MOUNTINFO.read_bytes().splitlines()
+    except OSError:
+        return  # no Linux
+    for line in lines:
+        # "36 35 98:0 /root /mount/point options … - type source options", proc_pid_mountinfo(5)
+        before, _, after = line.partition(b" - ")
+        kind = after.partition(b" ")[0].decode("ascii", "replace")
+        if before.split(b" ", 3)[2] == wanted and is_network(kind):
+            raise Unsupported(
+                f"{path} is on a network file system ({kind}): a store's index is mapped into memory and locked, which holds on one"
+                " machine's own disk only",
+                hint="keep the store on a local disk; the data that it is imported from may be where it is",
+                path=str(path),
+                fileSystem=kind,
+            )
+
+
+def clear_dead_readers(directory: Path, library: str) -> None:
+    """Free the slots of killed readers in an environment that this process has not open; ``library``: py-lmdb's own.
+
+    A reader that is killed leaves its slot in the table. LMDB takes it for dead once somebody asks (``mdb_reader_check``), but py-lmdb
+    asks only for an environment that is open, and to open one it takes a slot itself. So a full table is emptied by LMDB's own
+    function, called directly: it holds the table's lock, and lets alone who is alive. Nothing happens if the library does not export it.
+    """
+    import ctypes  # hardly any table is full
+
+    functions = ctypes.CDLL(library)
+    prefix = next((name for name in _LMDB_PREFIXES if hasattr(functions, f"{name}reader_check")), None)
+    if prefix is None:
+        return
+    create, open_, check, close = (
+        getattr(functions, f"{prefix}{name}") for name in ("env_create", "env_open", "reader_check", "env_close")
+    )
+    close.restype = None
+    environment, dead = ctypes.c_void_p(), ctypes.c_int()
+    if create(ctypes.byref(environment)):
+        return
+    try:
+        if not open_(environment, os.fsencode(directory), ctypes.c_uint(_READ_ONLY | _NO_TLS), ctypes.c_uint(_MODE)):
+            check(environment, ctypes.byref(dead))
+    finally:
+        close(environment)

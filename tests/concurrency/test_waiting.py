@@ -101,7 +101,7 @@ def test_network_file_systems_are_refused(kind: str, cli: Cli, tmp_path: Path, m
     mounts = tmp_path / "mountinfo"
     line = f"36 35 {os.major(device)}:{os.minor(device)} / /with\\040space rw,noatime shared:1 - {kind} server:/export rw\n"
     mounts.write_text(f"21 1 0:0 / / rw - ext4 /dev/none rw\n{line}")
-    monkeypatch.setattr("pulsar_admin.store.db.mounts.MOUNTINFO", mounts)
+    monkeypatch.setattr("pulsar_admin.store.db.locks.MOUNTINFO", mounts)
     for store, command in ((path, SKIP), (path, ("store", "log")), (tmp_path / "a" / "b", ("store", "init"))):
         refused = cli("--store", store, *command, "-o", "json")
         assert (refused.exit_code, refused.error["code"], refused.error["context"]["fileSystem"]) == (
