@@ -15,8 +15,17 @@ from pulsar_admin.columns import Column, alarm, caution, time_text, zone_name
 from pulsar_admin.context import App, Result, Shown
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.numbers import NUMBER
-from pulsar_admin.options import TIME, AliasedOption, TopicSelection, command, gather, pass_app, topics_argument
-from pulsar_admin.pictures import picture_option, require_plot
+from pulsar_admin.options import (
+    TIME,
+    AliasedOption,
+    TopicSelection,
+    command,
+    gather,
+    pass_app,
+    picture_option,
+    require_plot,
+    topics_argument,
+)
 from pulsar_admin.progress import Progress
 from pulsar_admin.store.errors import (
     AlreadyExists,

@@ -16,8 +16,18 @@ from pulsar_admin.commands.topics.moving import read_lines, shown_path
 from pulsar_admin.context import App, Result, Table
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.numbers import INTEGER, NUMBER, whole
-from pulsar_admin.options import DURATION, POSITION, SIZE, TOPIC, command, gather, pass_app, subscription_option
-from pulsar_admin.pictures import picture_option, require_plot
+from pulsar_admin.options import (
+    DURATION,
+    POSITION,
+    SIZE,
+    TOPIC,
+    command,
+    gather,
+    pass_app,
+    picture_option,
+    require_plot,
+    subscription_option,
+)
 from pulsar_admin.plot import Chart, line_chart, save_chart
 from pulsar_admin.store.errors import (
     AlreadyExists,

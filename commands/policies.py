@@ -13,8 +13,8 @@ import click
 from pulsar_admin.api.topics import TopicPolicies
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App, Printed, Result, Shown
+from pulsar_admin.lookup import find_policy_row, policy_of
 from pulsar_admin.options import Command, TopicSelection
-from pulsar_admin.policy_rows import find_policy_row, policy_of
 from pulsar_admin.store.errors import (
     InvalidValue,
     MetadataCorrupt,

@@ -6,7 +6,7 @@ from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
 from pulsar_admin.context import App, Printed, Result, Shown
-from pulsar_admin.gson import gson_text, parsed
+from pulsar_admin.jsonify import dump_schema, parse_schema_text
 from pulsar_admin.store import errors
 from pulsar_admin.store.codec.java import in_hash_map_order
 from pulsar_admin.store.codec.value import ValueSchema
@@ -56,7 +56,7 @@ def get(app: App, topic: TopicName, all_version: bool, version: int | None) -> S
 
 def _gson(found: SchemaVersion, shown: dict[str, Any], *, alone: bool) -> str:  # Any: JSON
     info = _as_gson(shown["name"], ValueSchema(found.type, found.definition, found.properties), found.timestamp_ms)
-    return gson_text(info if alone else {"version": found.version, "schemaInfo": info}) + "\n"
+    return dump_schema(info if alone else {"version": found.version, "schemaInfo": info}) + "\n"
 
 
 def _as_gson(name: str, schema: ValueSchema, timestamp_ms: int = 0) -> dict[str, Any]:  # Any: JSON
@@ -66,7 +66,7 @@ def _as_gson(name: str, schema: ValueSchema, timestamp_ms: int = 0) -> dict[str,
     if schema.type_name == "KEY_VALUE":
         shown = _key_and_value(schema)
     elif schema.type_name in _STRUCTURED:
-        shown = parsed(text)
+        shown = parse_schema_text(text)
     elif schema.type_name == "PROTOBUF_NATIVE":
         shown = text
     properties = dict(sorted(schema.properties.items()))
@@ -90,7 +90,7 @@ def _info(topic: TopicName, found: SchemaVersion) -> dict[str, Any]:  # Any: JSO
     text = encoded = b64encode(found.definition).decode()
     if found.type == "KEY_VALUE":
         pair = _key_and_value(ValueSchema(found.type, found.definition, found.properties))
-        text = gson_text(pair, pretty=False)
+        text = dump_schema(pair, pretty=False)
     elif found.type in (*_STRUCTURED, "PROTOBUF_NATIVE"):
         text = found.definition.decode("utf-8", "replace")
     return {

@@ -14,8 +14,7 @@ from msgspec import Struct
 
 from pulsar_admin.commands.topics.moving import read_text
 from pulsar_admin.context import FEW_MESSAGES, App, Lines, Result, Shown
-from pulsar_admin.options import command, gather, pass_app
-from pulsar_admin.pictures import picture_option, plot_option
+from pulsar_admin.options import command, gather, pass_app, picture_option, plot_option
 from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.errors import (
     BadSql,

@@ -201,7 +201,8 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "Query the store in SQL: a topic is a table, values are columns, and data that a condition rules out is not read.",
         ),
         "apply": Row(
-            "pulsar_admin.commands.apply:apply", "Apply a plan file, written by --plan FILE of any changing command."
+            "pulsar_admin.commands.store.history:apply",
+            "Apply a plan file, written by --plan FILE of any changing command.",
         ),
         "completion": Row(
             "pulsar_admin.commands.completion:completion",

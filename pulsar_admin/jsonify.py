@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import functools
 import json
-import re
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
+from contextlib import suppress
 from enum import Enum
 from pathlib import PurePath
 from typing import Any
@@ -22,6 +22,9 @@ from msgspec import Struct
 from pulsar_admin.store.names import MessagePosition, NamespaceName, Position, TopicName, parse_topic
 from pulsar_admin.store.wording import camel_case, json_keys
 from pulsar_admin.typable import OWN_TEXT, is_carrying, own_text
+
+_HTML = {ord(char): f"\\u{ord(char):04x}" for char in "<>&='\u2028\u2029"}
+"""What Gson escapes where it makes JSON that HTML may hold."""
 
 
 def position_json(position: Position, partition_index: int = -1) -> dict[str, int]:
@@ -110,8 +113,45 @@ def dump_json(value: object, *, pretty: bool) -> str:
 
 def dump_gson(value: object) -> str:
     """Return a value as Gson writes it, pretty and HTML-safe; fields in ``JSON_OPTIONAL`` without a value are left out."""
-    text = json.dumps(to_json(value), indent=2, ensure_ascii=False)
-    return re.sub("[<>&='\u2028\u2029]", lambda found: f"\\u{ord(found[0]):04x}", text)
+    return json.dumps(to_json(value), indent=2, ensure_ascii=False).translate(_HTML)
+
+
+class _Number(str):
+    """A number as the text had it."""
+
+
+def parse_schema_text(text: str) -> Any:  # Any: JSON
+    """Return the JSON in a text, numbers as they are written; a damaged text as it is."""
+    with suppress(ValueError, RecursionError):
+        return json.loads(text, parse_float=_Number, parse_int=_Number)
+    return text
+
+
+def dump_schema(value: object, *, pretty: bool = True) -> str:
+    """Return a value as pulsar-admin prints schemas: as Gson does, without nulls; not ``pretty``: in one line, without blanks."""
+    return "".join(_gson_parts(value, "\n" if pretty else "", "  " if pretty else "", ": " if pretty else ":"))
+
+
+def _gson_parts(value: Any, margin: str, step: str, colon: str) -> Iterator[str]:  # Any: JSON
+    inner = margin + step
+    if isinstance(value, Mapping):
+        kept = [(f"{_gson_string(key)}{colon}", one) for key, one in value.items() if one is not None]
+        opening, closing = "{", "}"
+    elif isinstance(value, list):
+        kept = [("", one) for one in value]
+        opening, closing = "[", "]"
+    else:
+        yield str(value) if isinstance(value, _Number) else _gson_string(value)
+        return
+    yield opening
+    for place, (name, one) in enumerate(kept):
+        yield f"{',' if place else ''}{inner}{name}"
+        yield from _gson_parts(one, inner, step, colon)
+    yield f"{margin}{closing}" if kept else closing
+
+
+def _gson_string(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False).translate(_HTML)
 
 
 def message_id_json(position: Position, partition_index: int) -> dict[str, int]:

@@ -1,11 +1,22 @@
-"""The members of a group: rows of the command table, and those generated from policies. Imports no command."""
+"""The members of a group: rows of the command table, and those that policies make. Imports no command.
+
+Policies and upstream's tree are imported where a group of policies is listed, or a name of theirs is in no other row.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pulsar_admin.command_table import COMMANDS, GROUPS, ROOT, Row
 
+if TYPE_CHECKING:
+    from pulsar_admin.store.policies.table import Policy
+
 OF_POLICIES = ("namespaces", "topics", "topicPolicies")
-"""Groups that policies make commands of; ``pulsar_admin.policy_rows`` has them."""
+"""Groups that policies make commands of."""
+_VERBS = {"set": "Set", "get": "Show", "remove": "Remove", "enable": "Enable", "disable": "Disable", "clear": "Remove"}
+_SET_NOWHERE_ELSE = ("resource-group", "shadow-topics")
+"""Policies without a default that applies once they are removed."""
 
 
 def rows_of(path: str) -> dict[str, Row]:
@@ -13,8 +24,6 @@ def rows_of(path: str) -> dict[str, Row]:
     rows = COMMANDS.get(path, {})
     if path not in OF_POLICIES:
         return rows
-    from pulsar_admin.policy_rows import policy_rows
-
     return {**rows, **policy_rows(path)}
 
 
@@ -44,6 +53,59 @@ def find_row(path: str, name: str) -> Row | None:
     found = rows.get(name) or next((row for row in rows.values() if name in row.aliases), None)
     if found is not None or path not in OF_POLICIES:
         return found
-    from pulsar_admin.policy_rows import find_policy_row
-
     return find_policy_row(path, name)
+
+
+# -- policies ---------------------------------------------------------------------------------------------------------
+
+
+def policy_of(path: str) -> tuple[str, Policy]:
+    """Return the verb and the policy of a command; raises KeyError for one that is no policy's."""
+    from pulsar_admin.store.policies.table import policies_by_name
+
+    verb, _, name = path.partition(" ")[2].partition("-")
+    if verb not in _VERBS:
+        raise KeyError(path)
+    return verb, policies_by_name()[name]
+
+
+def find_policy_row(group: str, name: str) -> Row | None:
+    """Return the row of a policy command of a group, or None."""
+    from pulsar_admin.upstream_list import upstream_commands
+
+    path = f"{group} {name}"
+    if group not in OF_POLICIES or path not in upstream_commands():
+        return None
+    try:
+        verb, policy = policy_of(path)
+    except KeyError:
+        return None
+    hidden = bool(upstream_commands()[path].get("hidden"))
+    return Row(f"pulsar_admin.commands.policies:{path}", _summary(group, name, verb, policy), hidden=hidden)
+
+
+def _summary(group: str, name: str, verb: str, policy: Policy) -> str:
+    of_namespace = group == "namespaces"
+    above = "broker" if of_namespace or policy.namespace is None else "namespace"
+    noun, _, unit = policy.what.partition(",")
+    if verb in ("enable", "disable"):
+        noun = policy.name
+    if noun.startswith("whether "):
+        return f"Let the {above} decide {noun}." if verb == "remove" else f"{_VERBS[verb]} {noun}."
+    if of_namespace and name.endswith("-per-topic"):
+        noun += " per topic"
+    what = f"{_VERBS[verb]} a {'namespace' if of_namespace else 'topic'}'s {noun}"
+    if verb not in ("remove", "clear"):
+        return f"{what}{unit if verb == 'get' else ''}."  # set takes any unit
+    if policy.name in _SET_NOWHERE_ELSE:
+        return f"{what}."
+    return f"{what}; the {above}'s {'apply' if noun.endswith('s') else 'applies'} again."
+
+
+def policy_rows(group: str) -> dict[str, Row]:
+    """Return the rows of a group's policies by name, in upstream's order."""
+    from pulsar_admin.upstream_list import upstream_commands
+
+    names = [path.partition(" ")[2] for path in upstream_commands() if path.startswith(f"{group} ")]
+    found = ((name, find_policy_row(group, name)) for name in names)
+    return {name: row for name, row in found if row is not None}

@@ -25,6 +25,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
@@ -44,6 +45,7 @@ from pulsar_admin.global_options import (
     TakesGlobals,
 )
 from pulsar_admin.store.errors import InvalidValue, Refused, StoreError
+from pulsar_admin.store.extras import require
 from pulsar_admin.store.names import TopicSelection as TopicSelection
 
 if TYPE_CHECKING:
@@ -494,3 +496,36 @@ max_rate = click.option(
     help="Read at most so many bytes a second, in this process alone, such as 100M: for disks that a bookie uses.",
 )
 """For commands that read the disks of bookies whole."""
+
+
+# -- pictures ---------------------------------------------------------------------------------------------------------
+
+
+def picture_option(form: str) -> Callable[[Any], Any]:  # Any: click's decorators
+    """Add the option ``--png FILE``, or another form; what draws is looked for before there is anything to draw (MissingComponent)."""
+    text = f"Also draw it into a new {form.upper()} file."
+    path = click.Path(path_type=Path)
+    return click.option(f"--{form}", type=path, callback=_check_picture, metavar="FILE", help=text)
+
+
+def plot_option(text: str) -> Callable[[Any], Any]:  # Any: click's decorators
+    """Add the flag ``--plot`` with the help ``text``; raises MissingComponent."""
+    return click.option("--plot", is_flag=True, callback=_check_plot, help=text)
+
+
+def require_plot(app: App | None = None) -> None:
+    """Raise MissingComponent if the answer has a plot in this format and no plotting library is installed."""
+    if app is None or app.writes_text:
+        require("plotext", "a plot", instead="ask for the numbers: -o json")
+
+
+def _check_plot(ctx: click.Context, parameter: click.Parameter, plot: bool) -> bool:
+    if plot:
+        require_plot()
+    return plot
+
+
+def _check_picture(ctx: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
+    if path is not None:
+        require("matplotlib", f"--{parameter.name}")
+    return path

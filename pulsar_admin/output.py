@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from io import StringIO
 from itertools import chain, islice
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TextIO, assert_never
+from typing import TYPE_CHECKING, Any, TextIO, assert_never, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -560,3 +561,48 @@ def _render_blocks(columns: Sequence[Column], rows: Rows, room: int) -> str:
             lines += (line.rstrip() for line in (*header, *(" " * indent + value for value in values)))
         lines.append("")
     return "".join(f"{line}\n" for line in lines)
+
+
+class Pager:
+    """The running pager of ``--pager`` as the stream that output goes to; it is the terminal still."""
+
+    encoding = "utf-8"
+
+    def __init__(self, command: str) -> None:
+        """Start the pager; raises OSError and ValueError if it cannot be started."""
+        import shlex
+        import subprocess
+
+        self._process = subprocess.Popen(
+            shlex.split(command), stdin=subprocess.PIPE, encoding=self.encoding, errors="backslashreplace"
+        )
+        assert self._process.stdin is not None
+        self._stdin = self._process.stdin
+
+    @property
+    def stream(self) -> TextIO:
+        """The stream to write to."""
+        return cast(TextIO, self)
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        return self._stdin.write(text)
+
+    def flush(self) -> None:
+        self._stdin.flush()
+
+    def fileno(self) -> int:
+        return self._stdin.fileno()
+
+    def close(self) -> None:
+        """Wait until the user has left the pager; Ctrl-C is the pager's."""
+        with suppress(BrokenPipeError):
+            self._stdin.close()
+        while self._process.returncode is None:
+            with suppress(KeyboardInterrupt):
+                self._process.wait()
+
+    def __getattr__(self, name: str) -> Any:  # Any: whatever else a stream has
+        return getattr(self._stdin, name)

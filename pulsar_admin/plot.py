@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from pulsar_admin.pictures import require_plot
+from pulsar_admin.options import require_plot
 from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.extras import require
 

@@ -16,8 +16,7 @@ from pulsar_admin.store.errors import InvalidValue, StoreError
 from pulsar_admin.typable import typable
 
 if TYPE_CHECKING:
-    from pulsar_admin.output import Column, Plain, Style, Writer
-    from pulsar_admin.pager import Pager
+    from pulsar_admin.output import Column, Pager, Plain, Style, Writer
     from pulsar_admin.query import Query
     from pulsar_admin.store.names import TopicName
 
@@ -387,7 +386,7 @@ class Results:
         """Return the stream of the pager that was asked for, in a terminal; None: output goes to stdout."""
         if self.settings.pager is None or not sys.stdout.isatty():
             return None
-        from pulsar_admin.pager import Pager
+        from pulsar_admin.output import Pager
 
         try:
             self._pager = Pager(self.settings.pager)

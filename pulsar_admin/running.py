@@ -209,7 +209,7 @@ class Running(Results):
         if self._store is None or self._told_incomplete:
             return
         self._told_incomplete = True
-        from pulsar_admin.incomplete import incomplete_text
+        from pulsar_admin.broken import incomplete_text
 
         if text := incomplete_text(self._store):
             self.warn(text)
@@ -218,7 +218,7 @@ class Running(Results):
     def tell_incomplete_tables(self, reason: str) -> None:
         """Warn about tables exported from incomplete metadata (``reason``); the exit code becomes 1."""
         if reason and not self._told_incomplete:
-            from pulsar_admin.incomplete import tables_text
+            from pulsar_admin.broken import tables_text
 
             self._told_incomplete = True
             self.warn(tables_text(reason))
@@ -226,10 +226,8 @@ class Running(Results):
 
     def _tell_now(self) -> None:
         if self._from_now and self._store is not None:
-            from pulsar_admin.now import now_text
-
             changes = getattr(click.get_current_context().command, "changes", False)
-            self.tell(now_text(self._from_now, self.clock_ms, self.as_of, changes=changes))
+            self.tell(_now_text(self._from_now, self.clock_ms, self.as_of, changes=changes))
             self._from_now = ""
 
     @property
@@ -571,3 +569,15 @@ class Running(Results):
         if self._misses:
             return NOT_FOUND if self._misses >= self._items else PROBLEMS
         return 0
+
+
+def _now_text(text: str, clock_ms: int, as_of: AsOf | None, *, changes: bool) -> str:
+    """Return the sentence for ``text``, a time that was counted from now: a command that ``changes`` counts from the clock's."""
+    from pulsar_admin.store.timespec import format_age_ms, format_time_ms
+
+    if as_of is None:
+        return f"{text} is counted back from now ({format_time_ms(clock_ms)}); the time of this copy is not known"
+    copy = f"{format_time_ms(as_of.time_ms)}, {format_age_ms(clock_ms - as_of.time_ms)} ago ({as_of.said_by})"
+    if changes:
+        return f"{text} is counted back from now ({format_time_ms(clock_ms)}), but this copy ends {copy}"
+    return f"{text} is counted back from the time of this copy, {copy}; --now now counts from the clock"

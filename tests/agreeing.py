@@ -13,7 +13,7 @@ import pytest
 from pulsar_admin import Store, open_store
 from pulsar_admin.page.collecting import collect_page
 from pulsar_admin.store.db.environment import open_store as open_raw
-from pulsar_admin.store.doctor.checking import EACH_MOST
+from pulsar_admin.store.doctor.diagnosing import EACH_MOST
 from pulsar_admin.store.doctor.overview import count_findings
 from pulsar_admin.store.errors import IndexCorrupt, MetadataCorrupt, Refused, SourceNotFound
 from pulsar_admin.store.model.reader import open_reader

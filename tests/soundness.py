@@ -16,7 +16,7 @@ import pytest
 
 from pulsar_admin.store.db.environment import Store, open_store
 from pulsar_admin.store.db.storeinfo import read_store_info
-from pulsar_admin.store.doctor.checking import check_store
+from pulsar_admin.store.doctor.diagnosing import check_store
 from tests.worlds import digest_of_file
 
 _sound: set[str] = set()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import Txn, open_store
-from pulsar_admin.store.db.next_ledger_id import put_next_ledger_id
+from pulsar_admin.store.db.ledger_ids import put_next_ledger_id
 from pulsar_admin.store.db.own_ledgers import largest_ledger_id
 from pulsar_admin.store.db.tree import Node, iter_nodes, put_nodes, row_of
 from pulsar_admin.store.disks.clone import CloneRequest, apply_clone, plan_clone

@@ -25,7 +25,7 @@ from pulsar_admin.store.codec.message import encode_message_entry
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import Txn, create_store, open_store
 from pulsar_admin.store.db.files import LogFile, fingerprint
-from pulsar_admin.store.db.next_ledger_id import put_next_ledger_id
+from pulsar_admin.store.db.ledger_ids import put_next_ledger_id
 from pulsar_admin.store.db.own_ledgers import largest_ledger_id
 from pulsar_admin.store.db.tree import Node, put_nodes
 from pulsar_admin.store.index.build import Scanning, index_files, ledger_digests

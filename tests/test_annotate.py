@@ -16,7 +16,7 @@ from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_le
 from pulsar_admin.store.codec.rocksvalue import decode_value
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import put_nodes, read_node
-from pulsar_admin.store.doctor.checking import check_store
+from pulsar_admin.store.doctor.diagnosing import check_store
 from pulsar_admin.store.model.publish_times import BEGIN, END, stated_times
 from pulsar_admin.store.names import parse_topic
 from pulsar_admin.store.proto.managed_ledger_pb2 import ManagedLedgerInfo

@@ -20,7 +20,7 @@ from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.compaction.last_id import check_indexes
 from pulsar_admin.store.db.rows import name_of_row
 from pulsar_admin.store.disks.live_records import LocationsIndex
-from pulsar_admin.store.doctor.checking import EACH_MOST, sum_up
+from pulsar_admin.store.doctor.diagnosing import EACH_MOST, sum_up
 from pulsar_admin.store.engine.operation import FailedSlice
 from pulsar_admin.store.errors import (
     EntryCorrupt,

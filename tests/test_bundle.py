@@ -25,11 +25,11 @@ from pulsar_admin.store.codec.managedledger import decode_managed_ledger, encode
 from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.delayed import find_index_ledgers
-from pulsar_admin.store.db.deleted_ledgers import ROW as DELETED_LEDGERS
-from pulsar_admin.store.db.deleted_ledgers import find_deleted
 from pulsar_admin.store.db.environment import Store, Txn, open_store
+from pulsar_admin.store.db.ledger_ids import DELETED as DELETED_LEDGERS
+from pulsar_admin.store.db.ledger_ids import find_deleted
 from pulsar_admin.store.db.tree import Node, find_node, iter_nodes, put_nodes
-from pulsar_admin.store.doctor.checking import check_store
+from pulsar_admin.store.doctor.diagnosing import check_store
 from pulsar_admin.store.errors import IndexCorrupt, StoreError
 from pulsar_admin.store.files import alone_at
 from pulsar_admin.store.model.ledgers import iter_entry_ids

@@ -25,7 +25,7 @@ from pulsar_admin.store.db.own_ledgers import (
     largest_ledger_id,
     sequence_after_export,
 )
-from pulsar_admin.store.doctor.checking import check_store
+from pulsar_admin.store.doctor.diagnosing import check_store
 from pulsar_admin.store.errors import DiskFull, LimitExceeded, StalePlan
 from pulsar_admin.store.index.own_logs import LogWriter
 from pulsar_admin.store.model.ledgers import iter_ledger_ids, read_ledger

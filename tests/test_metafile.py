@@ -21,7 +21,7 @@ from pulsar_admin.store.db.backups import iter_backups, keep_hint
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.file import check_file
 from pulsar_admin.store.db.locks import take_writer_lock
-from pulsar_admin.store.doctor.checking import check_store
+from pulsar_admin.store.doctor.diagnosing import check_store
 from pulsar_admin.store.errors import DiskFailed, DiskFull, IndexCorrupt, StoreBusy
 from tests.conftest import Cli
 from tests.deep import deep_but_for

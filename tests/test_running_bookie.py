@@ -18,9 +18,9 @@ from pulsar_admin.store.codec.logscan import Record, iter_records
 from pulsar_admin.store.db.blocks import Block
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.files import Damage, FileMode
-from pulsar_admin.store.db.next_ledger_id import find_next_ledger_id
+from pulsar_admin.store.db.ledger_ids import find_next_ledger_id
 from pulsar_admin.store.db.tree import Row
-from pulsar_admin.store.doctor.checking import check_store
+from pulsar_admin.store.doctor.diagnosing import check_store
 from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
 from pulsar_admin.store.model.ledgers import iter_indexed_ids
 from pulsar_admin.store.model.reader import open_reader

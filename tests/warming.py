@@ -13,7 +13,7 @@ from tests.worlds import world
 
 _OF_MANY = (
     "rocksdict",
-    "pulsar_admin.store.doctor.checking",
+    "pulsar_admin.store.doctor.diagnosing",
     "pulsar_admin.store.transfer.imports",
     "pulsar_admin.store.transfer.refresh",
     "pulsar_admin.store.index.rebuild",

@@ -1,8 +1,9 @@
-"""``store log``, ``undo`` and ``annotate``."""
+"""``store log``, ``undo`` and ``annotate``; ``apply PLAN``."""
 
 from __future__ import annotations
 
 from collections import deque
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -149,3 +150,25 @@ def annotate(app: App, selection: TopicSelection, form: Form) -> None:
     the entries.
     """
     app.change(app.api.annotate(*map(str, selection.topics), pattern=selection.pattern, form=form))
+
+
+@command(
+    "apply",
+    changes=True,
+    no_plan="PLAN is already a plan",
+    examples=[],
+    elsewhere=["pulsar-admin apply reset.plan", "pulsar-admin apply reset.plan --dry-run"],
+    output="The same as the command that made the plan.",
+    errors=[errors.InvalidValue, errors.StalePlan, errors.StoreBusy],
+)
+@click.argument("file", metavar="PLAN", type=click.Path(path_type=Path))
+@pass_app
+def apply(app: App, file: Path) -> None:
+    """Apply a plan file, written by --plan FILE of any changing command.
+
+    Makes the plan anew, and refuses it if the store has changed since, if the new plan differs, or if the file was edited:
+    write a new plan and review it.
+    """
+    from pulsar_admin.api.plan import read_again
+
+    app.change(read_again(app.session, file))

@@ -144,7 +144,7 @@ def diff_of(
     session: Session, servers: Sequence[ServerFiles], since: Moment, until: Moment | None, *, passing: bool
 ) -> tuple[Changed, ...]:
     """Return the differences that ``diff`` returns, from servers' files."""
-    from pulsar_admin.store.history.stores import compare_moments
+    from pulsar_admin.store.history.differences import compare_moments
 
     problems: list[str] = []
     found = tuple(compare_moments(servers, since, until, problems, passing=passing))

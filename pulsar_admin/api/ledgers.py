@@ -79,7 +79,7 @@ class Recoveries(Planner):
         Subscriptions are compared by their actual positions. ``passing`` includes load reports, bundle ownership and
         assigned numbers. Raises MetadataCorrupt.
         """
-        from pulsar_admin.store.history.stores import compare_stores
+        from pulsar_admin.store.history.differences import compare_stores
 
         given_object("other", other, Recoveries)
         with self._session.reader() as one, other._session.reader() as second:

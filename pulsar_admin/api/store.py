@@ -37,7 +37,7 @@ from pulsar_admin.api.session import (
 )
 from pulsar_admin.api.topics import Topic, TopicPolicies
 from pulsar_admin.api.transfers import Transfers
-from pulsar_admin.incomplete import incomplete_text
+from pulsar_admin.broken import incomplete_text
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.later import later
 from pulsar_admin.store.db.environment import open_store as open_store_file
@@ -728,7 +728,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
 
 def iter_check(session: Session, *, deep: bool) -> Iterator[Finding]:
     """Yield what ``Store.check`` returns."""
-    from pulsar_admin.store.doctor.checking import check_store
+    from pulsar_admin.store.doctor.diagnosing import check_store
 
     with session.opened() as store, _looking(session, "check", deep=deep) as (engine, advance):
         yield from check_store(store, deep=deep, advance=advance, engine=engine)

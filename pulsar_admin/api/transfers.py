@@ -408,7 +408,7 @@ def _of_bundles(findings: Iterable[FindingCount]) -> list[FindingCount]:
 
 def _findings(store: Store) -> tuple[FindingCount, ...]:
     """Return how many findings of each code there are, problems first."""
-    from pulsar_admin.store.doctor.checking import check_store
+    from pulsar_admin.store.doctor.diagnosing import check_store
 
     # A bundle has the content of rows and not their bytes: whether those of its store have digests is not found again.
     found = Counter(

@@ -1,6 +1,8 @@
-"""``doctor``: all that is found, ranked, each with what a broker will do and the command that repairs it.
+"""``doctor``: all that is found, ranked, each with what a broker will do and the command that repairs it; ``store check``, unranked.
 
-Reads only. Memory is bounded: of each code the worst findings are kept, and the rest is summed up.
+Reads only; ``store.rules`` judges. Scope "store": our own rows contradict each other or the files (``store index --rebuild`` derives
+them anew). Scope "data": what Pulsar left is damaged, incomplete or contradicts itself. Memory is bounded: of each code the worst
+findings are kept, and the rest is summed up.
 """
 
 from __future__ import annotations
@@ -20,16 +22,18 @@ from pulsar_admin.store.facts.deep import DeepFacts
 from pulsar_admin.store.facts.topics import ReadBudget
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.rules.finding import Finding, Severity, message_of, place_of
-from pulsar_admin.store.rules.judging import judge_deep, judge_store, refuse_bundle
+from pulsar_admin.store.rules.judging import judge_deep, judge_store, refuse_bundle, weight
 from pulsar_admin.store.rules.table import rule_of
 from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
     from pulsar_admin.store.engine.operation import Engine
 
-__all__ = ["DoctorOptions", "Finding", "Ranking", "Severity", "diagnose"]
+__all__ = ["DoctorOptions", "Finding", "Ranking", "Severity", "check_store", "diagnose"]
 
 EACH = 10
+EACH_MOST = 100
+"""So many findings of a kind are told one by one by ``check_store``."""
 _MORE, _ALIKE = "more", "alike"
 
 
@@ -201,3 +205,56 @@ def count_of(finding: Finding) -> int:
     """Return how many findings one stands for."""
     count = finding.evidence.get(_MORE if is_rest(finding) else _ALIKE, 1)
     return count if isinstance(count, int) else 1
+
+
+# -- check ------------------------------------------------------------------------------------------------------------
+
+
+def check_store(
+    store: Store,
+    *,
+    deep: bool = False,
+    advance: Callable[[int], None] = lambda count: None,
+    engine: Engine | None = None,
+) -> Iterator[Finding]:
+    """Yield every finding about a store, the worst first, those of a deep check as they are found; many of one kind as one.
+
+    ``deep`` reads every catalogued byte, on ``engine`` or in this process: all digests, index and metadata against the data.
+    A bad row or record is a finding, never an error; ``advance`` is given the bytes a deep check has read, by any other the topics.
+    """
+    if deep:
+        refuse_bundle(store)
+    with open_reader(store) as reader:
+        facts = DeepFacts(store, reader, advance, engine)
+        found = judge_store(facts, now_ms=None, visit=lambda: None if deep else advance(1))
+        yield from sum_up(sorted(found, key=weight))
+        if deep:
+            # In the same transaction: beside a writer, the catalogue of one and the index of another contradict each other.
+            yield from judge_deep(facts)
+
+
+def sum_up(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield ``findings`` in their order; those that differ in the ledger alone, of a topic or of none, as one where there are many.
+
+    It has what the first of them says, and how many there are (``ledgers`` in its context).
+    """
+    groups: dict[tuple[object, ...], list[Finding]] = {}
+    for finding in findings:
+        place = place_of(finding.where)
+        groups.setdefault((finding.is_problem, finding.code, finding.scope, place), []).append(finding)
+    for kind, found in groups.items():
+        if len(found) <= EACH_MOST or kind[-1] == found[0].where:
+            yield from found
+            continue
+        first, listing = found[0], list_of(found[0].code)
+        yield replace(
+            first,
+            where=place_of(first.where, f"{len(found):,} ledgers"),
+            message=message_of(first.message, first.where),
+            at_stake_bytes=sum(one.at_stake_bytes for one in found),
+            at_stake_messages=sum(one.at_stake_messages for one in found),
+            mend=first.mend if all(one.mend == first.mend for one in found) else listing,
+            hint=first.hint if all(one.hint == first.hint for one in found) else f"list them with: {listing}",
+            evidence={"ledgers": len(found)}
+            | {key: value for key, value in first.evidence.items() if key == "ledgerId"},
+        )

@@ -27,8 +27,8 @@ import pyarrow.parquet as pq
 from msgspec import Struct, field
 
 from pulsar_admin.store.db.clocks import Clock
-from pulsar_admin.store.dump.options import Format, WriteTo, WrittenFile
 from pulsar_admin.store.dump.tables import day_name, json_text, known_text, split_by_day
+from pulsar_admin.store.dump.written import Format, WriteTo, WrittenFile
 from pulsar_admin.store.engine.memory import give_back
 from pulsar_admin.store.errors import AlreadyExists, NotFound, SourceBusy, SourceNotFound, StoreError
 from pulsar_admin.store.files import (

@@ -14,9 +14,10 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.compaction.reading import CompactedReader
 from pulsar_admin.store.db.clocks import check_clock
-from pulsar_admin.store.dump.options import DumpOptions, Format, WriteTo, WrittenFile
+from pulsar_admin.store.dump.options import DumpOptions
 from pulsar_admin.store.dump.spread import MakeRows, PlacedRows, Rows, TopicWindow, WindowsAsOne, rows_on, undecoded_in
 from pulsar_admin.store.dump.tables import HELPERS, DumpColumns, EntryColumns, entry_batch, json_text, known_text
+from pulsar_admin.store.dump.written import Format, WriteTo, WrittenFile
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, StoreError
 from pulsar_admin.store.model.compacted_view import parts_of_view
 from pulsar_admin.store.model.cursors import Extent, extent_of, iter_ledger_parts

@@ -1,4 +1,4 @@
-"""What of topics to read or to dump, and the files that other processes write of it: known without the libraries that read columns."""
+"""What of topics to read or to dump: known without the libraries that read columns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 
-from pulsar_admin.store.db.clocks import Clock
 from pulsar_admin.store.model.messages import Window
 
 if TYPE_CHECKING:
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from pulsar_admin.store.scan.messages import Match
 
 Level = Literal["messages", "entries"]
-Format = Literal["parquet", "jsonl"]
 
 
 class DumpOptions(Struct, frozen=True):
@@ -49,29 +47,3 @@ class DumpOptions(Struct, frozen=True):
     batch_bytes: int | None = None
     as_one: WindowsAsOne | None = None
     lenient: bool = False
-
-
-class WrittenFile(Struct):
-    """A file of a dump: its day, rows and bytes, the machine that wrote it (here where there is none), and values in it that cannot be
-    decoded."""
-
-    path: str
-    day: int
-    rows: int = 0
-    bytes: int = 0
-    host: str = ""
-    undecoded: int = 0
-
-
-class WriteTo(Struct, frozen=True):
-    """Where other processes write files of a dump, a directory (absolute), and how; whoever sees it sees the file ``lock``.
-
-    ``hidden``: columns that say a row's day alone. ``redact``: as in ``DumpOptions``.
-    """
-
-    directory: str
-    lock: str
-    form: Format
-    clock: Clock
-    hidden: list[str]
-    redact: bool

@@ -21,8 +21,8 @@ from msgspec import Struct, field
 from msgspec.json import decode, encode
 
 from pulsar_admin.store.aliases import Array
-from pulsar_admin.store.dump.options import WriteTo, WrittenFile
 from pulsar_admin.store.dump.tables import ENTRY_SCHEMA, DumpColumns, EntryColumns, Finish, entry_batch
+from pulsar_admin.store.dump.written import WriteTo, WrittenFile
 from pulsar_admin.store.engine.memory import give_back
 from pulsar_admin.store.engine.operation import Operation
 from pulsar_admin.store.engine.slices import FileRange

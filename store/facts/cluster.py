@@ -13,7 +13,7 @@ from msgspec import Struct
 from pulsar_admin.store.db.bookies import UNFINISHED, iter_imported_bookies
 from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.db.files import LogFile, iter_log_ends, iter_not_needed
-from pulsar_admin.store.db.next_ledger_id import UNFINISHED_REFRESH
+from pulsar_admin.store.db.ledger_ids import UNFINISHED_REFRESH
 from pulsar_admin.store.errors import Refused, SourceNotFound, StoreError, Unsupported
 from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.trees import UnknownTree, lacks_ledgers, lacks_managed_ledgers, unknown_trees

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from pulsar_admin.store.codec.transactions import TxnId
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.db.next_ledger_id import find_next_ledger_id
+from pulsar_admin.store.db.ledger_ids import find_next_ledger_id
 from pulsar_admin.store.db.tree import find_node, iter_children
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model.broken import NO_LEDGER, NO_METADATA, BrokenLedger, find_broken

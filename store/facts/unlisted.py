@@ -18,10 +18,9 @@ from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path, ledger_pa
 from pulsar_admin.store.codec.managedledger import decode_managed_ledger
 from pulsar_admin.store.db.blocks import ledger_key, ledger_of_key
 from pulsar_admin.store.db.delayed import find_index_ledgers
-from pulsar_admin.store.db.deleted_ledgers import find_deleted
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_metadata_damage
-from pulsar_admin.store.db.next_ledger_id import find_given_meanwhile, find_next_ledger_id
+from pulsar_admin.store.db.ledger_ids import find_deleted, find_given_meanwhile, find_next_ledger_id
 from pulsar_admin.store.db.own_ledgers import find_own_ledgers
 from pulsar_admin.store.db.owners import Owner, OwnerKind, find_owners, has_owners
 from pulsar_admin.store.db.tree import find_node, tree_key

@@ -23,9 +23,9 @@ from pulsar_admin.store.codec.claims import (
 )
 from pulsar_admin.store.codec.ledgermetadata import LedgerState, ledger_path
 from pulsar_admin.store.codec.managedledger import decode_ledger_ids
-from pulsar_admin.store.db.deleted_ledgers import find_deleted
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_metadata_damage
+from pulsar_admin.store.db.ledger_ids import find_deleted
 from pulsar_admin.store.db.owners import OwnerKind, find_owners, has_owners
 from pulsar_admin.store.db.tree import find_node, tree_key
 from pulsar_admin.store.errors import MetadataCorrupt, Refused, SourceNotFound, StoreError

@@ -1,20 +1,27 @@
-"""What is another in two trees of metadata, by topic, namespace and tenant; what belongs to none of them by its path."""
+"""What differs in two trees of metadata, by topic, namespace and tenant; what belongs to none of them by its path.
+
+Of two stores cursors are compared where they really stand; of two moments of one store as far as ZooKeeper's files tell.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pulsar_admin.store import names
 from pulsar_admin.store.codec.cursor import NO_CURSOR_LEDGER, decode_cursor_head
 from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path
 from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger
-from pulsar_admin.store.db.tree import tree_key
+from pulsar_admin.store.db.tree import find_node, iter_values, tree_key
 from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.history.as_of import Moment, read_tree_at
 from pulsar_admin.store.history.events import is_passing, iter_claims
 from pulsar_admin.store.history.words import describe, entries_between, subject_of
+from pulsar_admin.store.model.cursors import read_cursor
 from pulsar_admin.store.model.nodes import cursor_of_path
-from pulsar_admin.store.sources.zookeeper import Tree
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.sources.zookeeper import ServerFiles, Tree, read_tree
 from pulsar_admin.store.wording import Answer, counted, one_line
 
 PositionOf = Callable[[str, bytes], names.Position | None]
@@ -214,3 +221,38 @@ def _cursor_words(found: Difference, ledgers: list[LedgerInfo], sides: tuple[Sid
     moved = f"mark-delete {was} → {now}"
     direction = " on" if passed > 0 else " back" if passed else ""
     return f"{moved}, {counted(abs(passed), 'entry')}{direction}" if known else moved
+
+
+# -- two stores, two moments -------------------------------------------------------------------------------------------
+
+
+def compare_stores(one: EntryReader, other: EntryReader, *, passing: bool = False) -> Iterator[Changed]:
+    """Yield what differs in the second store from the first, see ``find_changed``."""
+    differences = iter_differences(iter_values(one.txn, "/"), iter_values(other.txn, "/"))
+    return find_changed(differences, (_side_of(one), _side_of(other)), passing=passing)
+
+
+def compare_moments(
+    servers: Sequence[ServerFiles], since: Moment, until: Moment | None, problems: list[str], *, passing: bool = False
+) -> Iterator[Changed]:
+    """Yield what differs at ``until`` (None: now) from ``since`` by the servers; ``problems`` gets what their files lack."""
+    first = read_tree_at(servers, since, problems)
+    second = read_tree(servers, problems) if until is None else read_tree_at(servers, until, problems)
+    differences = iter_differences(values_of(first), values_of(second))
+    return find_changed(differences, (side_of(first), side_of(second)), passing=passing)
+
+
+def _side_of(reader: EntryReader) -> Side:
+    def position(path: str, value: bytes) -> names.Position | None:
+        named = cursor_of_path(path)
+        try:
+            assert named is not None
+            return read_cursor(reader.txn, reader, read_topic(reader.txn, named[0]), named[1]).mark_delete
+        except StoreError:
+            return known_position(path, value)
+
+    def value_at(path: str) -> bytes | None:
+        node = find_node(reader.txn, path)
+        return None if node is None else node.value
+
+    return Side(value_at, position)

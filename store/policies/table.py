@@ -19,7 +19,7 @@ from pulsar_admin.store.policies.rules import Check, Make, choice, fields, least
 
 class Policy(Struct, frozen=True):
     """One policy. ``names``: upstream's in any group, ours first; ``what``: its noun, with the unit after a comma,
-    or "whether …"; ``pulsar_admin.policy_rows`` makes the commands' summaries of it.
+    or "whether …"; ``pulsar_admin.lookup`` makes the commands' summaries of it.
 
     ``default``: what a broker that sets nothing does. ``unset``: what upstream shows of a namespace, and ``own_unset`` of a
     topic, that sets nothing. ``lists``: the group in which upstream prints an element a line.

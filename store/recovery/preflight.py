@@ -22,7 +22,7 @@ from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.db.environment import Store, Txn, create_store, open_store
 from pulsar_admin.store.db.files import Damage, iter_metadata_damage
-from pulsar_admin.store.db.next_ledger_id import NextLedgerId, find_given_meanwhile, find_next_ledger_id
+from pulsar_admin.store.db.ledger_ids import NextLedgerId, find_given_meanwhile, find_next_ledger_id
 from pulsar_admin.store.db.tree import Node, decode_node, iter_values, put_nodes
 from pulsar_admin.store.errors import InvalidValue, LimitExceeded, MetadataCorrupt, Refused, SourceNotFound, StoreError
 from pulsar_admin.store.facts.indexes import Disk, IndexKind, LogLedgers, count_entries, iter_log_ledgers, read_disks
@@ -45,8 +45,7 @@ from pulsar_admin.store.sources.journals import read_replayed_entries
 from pulsar_admin.store.sources.nodes import MetadataDirectory, Source
 from pulsar_admin.store.sources.rocksdb import is_rocksdb
 from pulsar_admin.store.sources.rocksopen import database_directory
-from pulsar_admin.store.sources.zookeeper import ServerFiles
-from pulsar_admin.store.sources.zookeeper_stream import ZooKeeperStream
+from pulsar_admin.store.sources.zookeeper import ServerFiles, ZooKeeperStream
 from pulsar_admin.store.wording import Answer, counted
 
 EMPTY, OTHER, NEWER, UNLISTED, UNTOLD, NO_INDEX, NOT_INDEXED = (

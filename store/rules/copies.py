@@ -1,4 +1,4 @@
-"""Rules about each ledger: who references it, and whether its entries have their copies."""
+"""Rules about each ledger: who references it, whether its entries have their copies, and marks of those that lack some."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ from pulsar_admin.store.model.ledger_owners import all_owners, iter_loose_owners
 from pulsar_admin.store.model.ledgers import Ledger, iter_ledger_ids, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.nodes import VALUE_UNDECODABLE
-from pulsar_admin.store.rules.rule import Rule, Sweeps
+from pulsar_admin.store.rules.rule import Evidence, Rule, Rules, Sweeps
 from pulsar_admin.store.rules.topic_data import NEWER_LEDGER_MISSING, judge_missing, repair_of
 from pulsar_admin.store.rules.words import KEEP_COPIES
 from pulsar_admin.store.wording import counted, listed, plural
 
+_NAMED = 10
 SCHEMA_LEDGER_WITHOUT_METADATA: Rule[Any] = Rule(
     "schema-ledger-without-metadata",
     Severity.CRITICAL,
@@ -349,3 +350,42 @@ def _check_ledger(txn: Txn, ledger: Ledger) -> Iterator[Finding]:
             ledgerId=ledger.ledger_id,
             entries=last - end.kept,
         )
+
+
+# -- under-replication marks ------------------------------------------------------------------------------------------
+
+MARK_RULES = Rules[ClusterFacts]()
+
+
+@MARK_RULES.row(
+    "marks-stale",
+    Severity.NOTE,
+    "Ledgers are marked as under-replicated without a reason",
+    "The node below `/ledgers/underreplication` exists, but the ledger was deleted, or each of its entries is on "
+    "as many bookies as its write quorum (bookkeeper#3316, pulsar#1886).",
+    "The mark stays while no autorecovery runs, or it is disabled, and tools that count marks report lost copies. "
+    "A running one finds nothing to replicate and removes the mark (BookKeeper 4.17; earlier ones were seen to "
+    "take it up again and again).",
+    "pulsar-admin ledgers unmark",
+    "Remove the marks, all in one change; the auditor marks a ledger again if it needs it.",
+)
+def _stale(facts: ClusterFacts) -> Iterator[Evidence]:
+    stale = [mark for mark in facts.marks if mark.is_stale]
+    if not stale:
+        return
+    ids = sorted(mark.ledger_id for mark in stale)
+    gone = sorted(mark.ledger_id for mark in stale if mark.is_gone)
+    complete = sorted(mark.ledger_id for mark in stale if mark.is_complete)
+    why = (f"{word} ({listed(some, _NAMED)})" for word, some in (("gone", gone), ("complete", complete)) if some)
+    yield Evidence(
+        f"{plural(len(ids), 'ledger')} {listed(ids, _NAMED)}",
+        f"{counted(len(ids), 'ledger is', 'ledgers are')} marked as under-replicated and {' and '.join(why)}:"
+        " there is nothing to replicate",
+        {
+            "ledgers": len(ids),
+            "ledgerIds": ids[:_NAMED],
+            "gone": len(gone),
+            "complete": len(complete),
+            "bookies": sorted({bookie for mark in stale for bookie in mark.bookies})[:_NAMED],
+        },
+    )

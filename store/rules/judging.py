@@ -18,7 +18,6 @@ from pulsar_admin.store.rules.backlogs import BACKLOGS_LEFT_OUT
 from pulsar_admin.store.rules.copies import LEDGERS_DELETED, LEDGERS_GONE, LEDGERS_UNREFERENCED
 from pulsar_admin.store.rules.deep import DEEP_SWEEPS
 from pulsar_admin.store.rules.finding import Finding
-from pulsar_admin.store.rules.leading import LEADING
 from pulsar_admin.store.rules.masking import NAMELESS
 from pulsar_admin.store.rules.other_processes import INDEX_SWEEP, Beside, to_the_end
 from pulsar_admin.store.rules.storage import CLOSING_RULES, DISK_RULES, LEAK_SWEEP
@@ -41,7 +40,7 @@ _WORST = (
 )
 """Codes of problems by what they keep from whom: whole namespaces and topics first, then messages, then positions and the rest."""
 _BY_NEED = [(needs, tuple(rules)) for needs, rules in groupby(ALL_TOPIC_RULES, key=lambda rule: rule.needs)]
-_LEADING = {rule.code for rule in LEADING}
+_LEADING = {rule.code for rule in RULES if rule.leads}
 _UNREFERENCED = {rule.code for rule in (LEDGERS_UNREFERENCED, LEDGERS_DELETED, LEDGERS_GONE)}
 
 

@@ -13,7 +13,7 @@ from pulsar_admin.store.rules.backlogs import BACKLOGS_LEFT_OUT, CHUNK_RULES, MA
 from pulsar_admin.store.rules.bookies import BOOKIE_RULES
 from pulsar_admin.store.rules.changes import CHANGE_SWEEPS
 from pulsar_admin.store.rules.cluster import CLUSTER_RULES
-from pulsar_admin.store.rules.copies import LEDGER_SWEEPS
+from pulsar_admin.store.rules.copies import LEDGER_SWEEPS, MARK_RULES
 from pulsar_admin.store.rules.deep import DEEP_SWEEPS
 from pulsar_admin.store.rules.files import FILE_SWEEPS
 from pulsar_admin.store.rules.finding import Severity
@@ -30,7 +30,6 @@ from pulsar_admin.store.rules.subscriptions import CURSOR_AHEAD, SUBSCRIPTION_RU
 from pulsar_admin.store.rules.topic_data import TOPIC_SWEEP
 from pulsar_admin.store.rules.topics import DEDUPLICATION_RULES, TOPIC_RULES
 from pulsar_admin.store.rules.transactions import TRANSACTION_RULES
-from pulsar_admin.store.rules.under_replication import MARK_RULES
 
 __all__ = [
     "ALL_TOPIC_RULES",

@@ -22,10 +22,9 @@ from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.errors import NotWritable, SourceChanged, StoreError
 from pulsar_admin.store.kernels.compiled import METER
 from pulsar_admin.store.names import FileKind
-from pulsar_admin.store.scan.byte_runs import PackedPlaces, pack_places
 from pulsar_admin.store.scan.entries import EntryScan
 from pulsar_admin.store.scan.files import LedgerDigests
-from pulsar_admin.store.scan.places import UNREADABLE, EntryBatch, Places, doubtful
+from pulsar_admin.store.scan.places import UNREADABLE, EntryBatch, PackedPlaces, Places, doubtful, pack_places
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -40,7 +40,7 @@ from pulsar_admin.store.codec.zookeeper_reads import (
     decode_answers,
     encode_reads,
 )
-from pulsar_admin.store.db.next_ledger_id import NextLedgerId
+from pulsar_admin.store.db.ledger_ids import NextLedgerId
 from pulsar_admin.store.db.tree import Node
 from pulsar_admin.store.files import read_file
 from pulsar_admin.store.sources.roots import ANY, Marks, Roots, Wanted, choose_roots

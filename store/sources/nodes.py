@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT
 from pulsar_admin.store.codec.rocksvalue import COUNTER_KEYS, NodeStat, decode_counter, decode_value, persistent_parts
 from pulsar_admin.store.db.files import LOG_END, METADATA_FILE_ID, NOT_NEEDED, WHOLE_METADATA, Damage
-from pulsar_admin.store.db.next_ledger_id import NextLedgerId
+from pulsar_admin.store.db.ledger_ids import NextLedgerId
 from pulsar_admin.store.db.tree import PATH_MAX_BYTES, Node, Row, row_of, row_of_packed
 from pulsar_admin.store.errors import MetadataCorrupt, Refused, SourceNotFound, StoreError
 from pulsar_admin.store.sources import zookeeper

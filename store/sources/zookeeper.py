@@ -11,17 +11,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from heapq import merge
+from math import gcd
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
 
 from msgspec import Struct
 
+from pulsar_admin.store.codec.buffer import written_end
+from pulsar_admin.store.codec.jute import HEADER
 from pulsar_admin.store.codec.ledger_ids import LedgerIds
 from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT
 from pulsar_admin.store.codec.zookeeper import (
     Salvaged,
     Snapshot,
+    SnapshotReader,
     ZooKeeperNode,
     decode_snapshot,
     iter_snappy,
@@ -31,12 +35,15 @@ from pulsar_admin.store.codec.zookeeper_log import BadRecord, Delete, Put, Trans
 from pulsar_admin.store.errors import LimitExceeded, MetadataCorrupt, SourceNotFound
 from pulsar_admin.store.files import raise_read_error, why_no_file
 from pulsar_admin.store.sources.roots import WHOLE, Roots
-from pulsar_admin.store.sources.zookeeper_log_ends import iter_lost_ends, iter_unsure_ends
 from pulsar_admin.store.wording import counted, plural
 
 _NAME = re.compile(r"(?:log|snapshot)\.([0-9a-fA-F]{1,16})(?:\.(.+))?")
 _EPOCH_BITS = 32
 _CHUNK_BYTES = 4 << 20
+_STEP_UNIT_BYTES = 1024  # of ``preAllocSize``
+_BATCH_BYTES = 1 << 20  # written after the last commit when a log is extended, which a loss of power takes back
+_CLOCKS_MS = 5 * 60 * 1000
+"""What the clocks of a leader, which times transactions, and of the machine that writes files may differ by."""
 _TRIES = 5
 Found = TypeVar("Found")
 
@@ -583,3 +590,134 @@ def _apply(nodes: dict[str, ZooKeeperNode], transaction: Transaction, *, is_part
             nodes[path] = ZooKeeperNode(path, change.data, change.version, created, now, ephemeral, zxid)
         elif before is None and is_partial:  # when it was created is not known
             nodes[change.path] = ZooKeeperNode(change.path, change.data, change.version, now, now, False, zxid)
+
+
+# -- the end of the newest log ----------------------------------------------------------------------------------------
+#
+# Zeros after the last record are what a sound log has: ``FilePadding`` extends it by ``zookeeper.preAllocSize`` (64 MiB) ahead of
+# use. The files tell more in these cases only: a log without zeros, one that was extended further than its records reach, one that
+# was written long after its last transaction.
+
+
+def iter_lost_ends(logs: Sequence[Path]) -> Iterator[str]:
+    """Yield the signs that the newest log had more than its records; ``logs``: the oldest first."""
+    if not logs:
+        return
+    *before, newest = logs
+    if newest.stat().st_size == 0:
+        yield f"{newest} is empty: transactions from its zxid on are lost, if there were any"
+        return
+    if not _is_extended(newest):
+        if any(map(_is_extended, before)):
+            yield f"{newest} ends with a record, without the zeros that ZooKeeper writes ahead: it may have been cut"
+        return
+    size = newest.stat().st_size
+    step = gcd(*(file.stat().st_size - HEADER.size for file in logs if _is_extended(file)))
+    reached = (
+        size - step - _BATCH_BYTES
+    )  # ``calculateFileSizeWithPadding``: from 4096 bytes in front of the size before
+    if step % _STEP_UNIT_BYTES == 0 and reached > HEADER.size and (end := _written_end(newest, size)) < reached:
+        yield (
+            f"{newest} was extended to {size} bytes, which ZooKeeper does when {reached} or more are written, and "
+            f"zeros begin at {end:#x}:"
+            " the records there are gone"
+        )
+
+
+def iter_unsure_ends(
+    log: Path | None, others: Sequence[Path], snapshots: Path, last: int, last_ms: int
+) -> Iterator[str]:
+    """Yield the signs that transactions may follow the last one (``last``, at ``last_ms``; 0: there is none): the
+    newest log was written long after it, or the snapshots' directory says that a newer epoch began. ``others``: the
+    files beside the log."""
+    written_ms = 0 if log is None else log.stat().st_mtime_ns // 1_000_000
+    kept_ms = min((file.stat().st_mtime_ns // 1_000_000 for file in others if file != log), default=written_ms)
+    # Times of files count where another one shows that copying kept them.
+    if last_ms and kept_ms <= last_ms + _CLOCKS_MS < written_ms:
+        from pulsar_admin.store.timespec import format_time_ms  # 1 ms; hardly any log is so
+
+        yield (
+            f"{log} was written at {format_time_ms(written_ms)}, and its last transaction is of {format_time_ms(last_ms)}:"
+            " it was copied without its time, or later ones, where zeros are now, are lost"
+        )
+    with suppress(OSError, ValueError):
+        epoch = int((snapshots / "currentEpoch").read_text())
+        if epoch > last >> 32:
+            yield (
+                f"{snapshots / 'currentEpoch'} says that epoch {epoch} began, and the last transaction here, {last:#x}, is of epoch"
+                f" {last >> 32}: the new one had none yet, or they are lost"
+            )
+
+
+def _is_extended(log: Path) -> bool:
+    """Whether a log ends in zeros, more of them than a record can begin with."""
+    with open(log, "rb") as file:
+        return os.pread(file.fileno(), 16, max(log.stat().st_size - 16, 0)) == bytes(16)
+
+
+def _written_end(log: Path, size: int) -> int:
+    """Return the position after the last byte of a log that is not zero."""
+    with open(log, "rb", buffering=0) as file:
+        for begin in range((size - 1) // _CHUNK_BYTES * _CHUNK_BYTES, -1, -_CHUNK_BYTES):
+            chunk = os.pread(file.fileno(), _CHUNK_BYTES, begin)
+            if end := written_end(memoryview(chunk), 0, len(chunk)):
+                return begin + end
+    return 0
+
+
+# -- one node after the other -----------------------------------------------------------------------------------------
+
+
+class ZooKeeperStream:
+    """The nodes of a ZooKeeper's ``version-2``, in memory that their number does not change; reads ``server`` once.
+
+    What the logs touch is kept and replayed; every other node of the snapshot is as it was. ``next_ledger_id`` is known after the last
+    node.
+    """
+
+    def __init__(self, server: ServerFiles, problems: list[str]) -> None:
+        self._ledger_ids = LedgerIds()
+        self._server = server
+        self._problems = problems
+        self._newest = 0
+
+    @property
+    def next_ledger_id(self) -> int | None:
+        """The next ledger id of this ZooKeeper, None if it is unknown."""
+        return self._ledger_ids.next_id(LEDGERS_ROOT, whole=not self._problems)
+
+    def nodes(self) -> Iterator[tuple[str, bytes]]:
+        """Yield path and value of each persistent node; raises SourceNotFound, MetadataCorrupt. Missing parts are added to the problems."""
+        files = [*iter_snapshot_files([self._server])]
+        if not files and not any(iter_log_files(self._server)):
+            raise SourceNotFound(f"{self._server.logs} holds neither a ZooKeeper log nor a snapshot")
+        newest_file = files[-1] if files else None
+        base = 0 if newest_file is None else newest_file.zxid
+        touched = {
+            change.path
+            for _, item in iter_merged([self._server], base + 1)
+            if isinstance(item, Transaction) and item.zxid > base
+            for change in item.changes
+        }
+        kept: dict[str, ZooKeeperNode] = {}
+        for node in self._snapshot_nodes(newest_file) if newest_file else ():
+            if node.path in touched:
+                kept[node.path] = node
+            elif not node.ephemeral:
+                yield node.path, node.data
+        replay = Replay(base, kept, self._problems, self._ledger_ids)
+        self._problems += iter_unread_logs(self._server.logs, base)
+        for file, item in iter_merged([self._server], base + 1):
+            replay.take(file, item)
+        replay.finish([self._server], self._newest, Notes())
+        yield from ((node.path, node.data) for node in replay.nodes.values() if not node.ephemeral)
+
+    def _snapshot_nodes(self, newest: SnapshotFile) -> Iterator[ZooKeeperNode]:
+        with open_snapshot(newest.path, newest.extension) as file:
+            snapshot = SnapshotReader(file, str(newest.path))
+            for node, children_made in snapshot.nodes():
+                path = node.path if newest.roots.is_whole else newest.roots.inner(node.path)
+                if path is not None:
+                    self._ledger_ids.see(path, children_made)
+                    yield node if path == node.path else node._replace(path=path)
+        self._newest = snapshot.newest_zxid

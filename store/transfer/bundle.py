@@ -65,7 +65,6 @@ from pulsar_admin.store.codec.schema import IndexEntry, decode_schema_locator, e
 from pulsar_admin.store.codec.wrapper import MAGIC
 from pulsar_admin.store.db.blocks import ledger_key
 from pulsar_admin.store.db.delayed import find_index_ledgers
-from pulsar_admin.store.db.deleted_ledgers import ROW as DELETED_LEDGERS
 from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import Store, Txn, create_store, open_store
 from pulsar_admin.store.db.files import (
@@ -78,6 +77,7 @@ from pulsar_admin.store.db.files import (
     put_damage,
     put_log,
 )
+from pulsar_admin.store.db.ledger_ids import DELETED as DELETED_LEDGERS
 from pulsar_admin.store.db.owners import Owner, OwnerKind, iter_owners, put_owners
 from pulsar_admin.store.db.storeinfo import StoreState
 from pulsar_admin.store.db.tree import Node, iter_nodes, put_nodes

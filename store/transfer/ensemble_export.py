@@ -21,7 +21,7 @@ from pulsar_admin.store.codec.rocksvalue import encode_value
 from pulsar_admin.store.db import export_intent, own_ledgers
 from pulsar_admin.store.db.changes import append_change
 from pulsar_admin.store.db.environment import Store, Txn
-from pulsar_admin.store.db.next_ledger_id import put_next_ledger_id
+from pulsar_admin.store.db.ledger_ids import put_next_ledger_id
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import Node, encode_node, find_node, tree_key
 from pulsar_admin.store.errors import LimitExceeded, MetadataCorrupt, Refused, StalePlan

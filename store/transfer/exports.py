@@ -24,7 +24,7 @@ from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.export_intent import Intent, delete_intent, find_intent, intended_node, put_intent
 from pulsar_admin.store.db.files import FileMode, find_log
-from pulsar_admin.store.db.next_ledger_id import put_next_ledger_id
+from pulsar_admin.store.db.ledger_ids import put_next_ledger_id
 from pulsar_admin.store.db.own_ledgers import SEQUENCE_KEY, OwnLedgers, find_own_ledgers, find_placed, put_own_ledgers
 from pulsar_admin.store.db.tree import Node, decode_node, encode_node, find_node, tree_key
 from pulsar_admin.store.errors import AlreadyExists, MetadataCorrupt, Refused, SourceNotFound, StalePlan, Unsupported

@@ -37,8 +37,8 @@ from pulsar_admin.store.db.files import (
     iter_logs,
     put_damage,
 )
+from pulsar_admin.store.db.ledger_ids import put_given_meanwhile, put_next_ledger_id
 from pulsar_admin.store.db.locks import writer_lock
-from pulsar_admin.store.db.next_ledger_id import put_given_meanwhile, put_next_ledger_id
 from pulsar_admin.store.db.own_ledgers import find_own_ledgers
 from pulsar_admin.store.db.storeinfo import StoreState, check_new_store, read_store_info
 from pulsar_admin.store.db.tree import Row, modified_ms, path_and_value
@@ -53,7 +53,8 @@ from pulsar_admin.store.model.copy_age import AsOf, find_as_of, put_as_of
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.references import NAMING_PREFIXES, References, make_owners
 from pulsar_admin.store.names import FileKind
-from pulsar_admin.store.rules.leading import LEADING
+from pulsar_admin.store.rules.cluster import CLUSTER_RULES
+from pulsar_admin.store.rules.ledgers import LEDGER_RULES
 from pulsar_admin.store.scan.files import LedgerDigests
 from pulsar_admin.store.sources.bookies import files_of, foreign_ids, journal_marks, size_of
 from pulsar_admin.store.sources.given_bookies import missing_directories
@@ -464,10 +465,10 @@ def count_entries(txn: Txn) -> int:
 
 
 def leading_findings(store: Store) -> dict[str, str]:
-    """Return code → sentences of each leading finding about a store."""
+    """Return code → sentences of each finding about a store of which others may come: cheap to judge, without the rest of the table."""
     with open_reader(store) as reader:
         facts = ClusterFacts(store, reader)
-        found = (finding for rule in LEADING for finding in rule.judge(facts))
+        found = (finding for rule in (*LEDGER_RULES, *CLUSTER_RULES) if rule.leads for finding in rule.judge(facts))
         return {one.code: f"{one.where}: {one.message}. {one.hint}" for one in found}
 
 

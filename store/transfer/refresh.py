@@ -42,7 +42,7 @@ from pulsar_admin.store.db.files import (
     iter_logs,
     put_damage,
 )
-from pulsar_admin.store.db.next_ledger_id import (
+from pulsar_admin.store.db.ledger_ids import (
     UNFINISHED_REFRESH,
     find_given_meanwhile,
     put_given_meanwhile,

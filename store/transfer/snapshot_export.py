@@ -19,7 +19,7 @@ from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT
 from pulsar_admin.store.codec.zookeeper import SnapshotNode, iter_snapshot
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import Damage, iter_metadata_damage
-from pulsar_admin.store.db.next_ledger_id import NextLedgerId
+from pulsar_admin.store.db.ledger_ids import NextLedgerId
 from pulsar_admin.store.db.own_ledgers import RESERVED_GAP, find_own_ledgers, largest_ledger_id
 from pulsar_admin.store.db.tree import Node, decode_node, find_node
 from pulsar_admin.store.errors import AlreadyExists, MetadataCorrupt, Refused, SourceNotFound, Unsupported

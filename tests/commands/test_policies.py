@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pulsar_admin import lookup
-from pulsar_admin.policy_rows import policy_rows
+from pulsar_admin.lookup import policy_rows
 from pulsar_admin.store.changes.plan import ChangeKind, Plan, apply_plan, put_value_step
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.upstream_list import upstream_commands

@@ -16,7 +16,7 @@ from pulsar_admin.store.changes.log_writer import WrittenLedgers
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.delayed import build as building
-from pulsar_admin.store.doctor.checking import Finding, check_store
+from pulsar_admin.store.doctor.diagnosing import Finding, check_store
 from pulsar_admin.store.index.own_logs import LogWriter
 from tests.commands.changing import rows_of
 from tests.conftest import Cli

@@ -9,7 +9,7 @@ import pytest
 
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.db.next_ledger_id import put_next_ledger_id
+from pulsar_admin.store.db.ledger_ids import put_next_ledger_id
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import parse_topic
 from tests.commands.changing import check_undo, rows_of

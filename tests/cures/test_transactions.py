@@ -12,7 +12,7 @@ from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
 from pulsar_admin.store.codec.ledgermetadata import LedgerState, encode_ledger_metadata, ledger_path
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.db.next_ledger_id import put_next_ledger_id
+from pulsar_admin.store.db.ledger_ids import put_next_ledger_id
 from pulsar_admin.store.model.cursors import PENDING_ACK_CURSOR
 from pulsar_admin.store.model.ledgers import find_metadata
 from pulsar_admin.store.model.reader import open_reader

@@ -45,7 +45,6 @@ from pulsar_admin.store.codec import (
     offload,
     policies,
     policyevent,
-    prototext,
     rocksvalue,
     schema,
     sequencefile,
@@ -55,6 +54,7 @@ from pulsar_admin.store.codec import (
     zookeeper_log,
 )
 from pulsar_admin.store.codec.digest import DigestType
+from pulsar_admin.store.codec.protobuf import parse_text
 from pulsar_admin.store.codec.strict_values import json_object
 from pulsar_admin.store.db import blocks as index
 from pulsar_admin.store.db import changes as change_rows
@@ -481,7 +481,7 @@ TARGETS: dict[str, Target] = {
     "plan": Target(_plan_file, json_text),
     "policies": Target(_json_policies, json_text),
     "policy-event": Target(_policy_event, two(json_text, any_bytes)),
-    "prototext": Target(lambda data: prototext.parse_text(LedgerMetadataFormat, data, "x")),
+    "prototext": Target(lambda data: parse_text(LedgerMetadataFormat, data, "x")),
     "resets": Target(_resets, json_lines),
     "rocks-value": Target(
         lambda data: each(lambda: rocksvalue.decode_value(data, "x"), lambda: rocksvalue.decode_counter(data, "x"))

@@ -9,7 +9,7 @@ import pytest
 
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import Txn, open_store
-from pulsar_admin.store.db.next_ledger_id import put_next_ledger_id
+from pulsar_admin.store.db.ledger_ids import put_next_ledger_id
 from pulsar_admin.store.db.tree import Node, put_nodes
 from tests.conftest import Cli
 from tests.deep import deep_but_for

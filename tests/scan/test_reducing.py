@@ -19,10 +19,9 @@ from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.model.cursors import iter_ledger_parts
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import iter_topics, read_topic
-from pulsar_admin.store.scan.byte_runs import pack_places
 from pulsar_admin.store.scan.entries import EntryScan
 from pulsar_admin.store.scan.operations import PlainFiles
-from pulsar_admin.store.scan.places import Places, PlacesReader
+from pulsar_admin.store.scan.places import Places, PlacesReader, pack_places
 from pulsar_admin.store.search.skew import SkewOfTopics, SkewOptions, SumClocks, read_skew
 from tests.deep import deep_but_for
 from tests.stores import imported

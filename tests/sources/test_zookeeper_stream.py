@@ -10,8 +10,7 @@ import pytest
 
 from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path
 from pulsar_admin.store.errors import MetadataCorrupt
-from pulsar_admin.store.sources.zookeeper import ServerFiles
-from pulsar_admin.store.sources.zookeeper_stream import ZooKeeperStream
+from pulsar_admin.store.sources.zookeeper import ServerFiles, ZooKeeperStream
 from tests.deep import deep_but_for
 from tests.worlds import GOLDEN, STATES, world
 from tests.zookeeper_files import read_zookeeper_nodes

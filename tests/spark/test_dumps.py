@@ -18,9 +18,9 @@ import pytest
 import pulsar_admin
 from pulsar_admin.store.dump import spread
 from pulsar_admin.store.dump.files import DumpDirectory
-from pulsar_admin.store.dump.options import WrittenFile
 from pulsar_admin.store.dump.source import EntryDump
 from pulsar_admin.store.dump.spread import WriteRows
+from pulsar_admin.store.dump.written import WrittenFile
 from pulsar_admin.store.engine.local import LocalEngine
 from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.engine.workers import _file_of_each_folder

@@ -1,20 +1,29 @@
-"""The ledger id that the imported metadata would give next: ids from there on it never gave, so it never deleted them.
+"""Which ledger ids the imported metadata has given, and which ledgers were shown to be deleted: rows of the database ``state``.
 
-Row (database ``state``): key ``next-ledger-id``, value the number as text. It is read with the tree, in the same pass, and replaced with
-it. Absent where the source has none, and in stores of before: then it is not known. Nor is it while ``unfinished-refresh`` is there, which
-a refresh writes before it takes in files that are newer than the tree, and removes with the tree that it read.
+Row ``next-ledger-id``, the number as text: ids from there on were never given, so never deleted. It is read with the tree, in the same
+pass, and replaced with it. Absent where the source has none, and in stores of before: then it is not known. Nor is it while
+``unfinished-refresh`` is there, which a refresh writes before it takes in files that are newer than the tree, and removes with the tree
+that it read.
 
 Row ``ledger-ids-meanwhile``: the same number, read again after the files, where these have entries of such ids: ids up to there were
 given while they were read. Absent otherwise.
+
+Row ``deleted-ledgers``, a JSON list of ids: ledgers whose deletion, or that of the node that they say to be of, ZooKeeper's logs or a
+change showed where an incident bundle was made. Only stores of bundles have it, as a bundle has neither.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Set
+
 from msgspec import Struct
 
 from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.errors import IndexCorrupt
 
 UNFINISHED_REFRESH = b"unfinished-refresh"
+DELETED = b"deleted-ledgers"
 _ROW = b"next-ledger-id"
 _MEANWHILE = b"ledger-ids-meanwhile"
 
@@ -53,3 +62,22 @@ def put_given_meanwhile(txn: Txn, next_id: int | None) -> None:
         txn.delete("state", _MEANWHILE)
     else:
         txn.put("state", _MEANWHILE, b"%d" % next_id)
+
+
+def find_deleted(txn: Txn) -> Set[int]:
+    """Return the ids of the ledgers that the store's bundle says were deleted; raises IndexCorrupt for a row that is none."""
+    row = txn.get("state", DELETED)
+    if row is None:
+        return frozenset()
+    try:
+        found = json.loads(row)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, list) or not all(
+        type(ledger_id) is int for ledger_id in found
+    ):  # a string or a map has items, too
+        raise IndexCorrupt(
+            "the row of ledgers whose deletion a bundle shows is damaged",
+            hint="have the bundle sent again, and import it",
+        )
+    return frozenset(found)

@@ -1,0 +1,37 @@
+"""Files of a dump that other processes write: what these are told, and what they say. Plain data, which travels."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from pulsar_admin.store.db.clocks import Clock
+
+Format = Literal["parquet", "jsonl"]
+
+
+class WrittenFile(Struct):
+    """A file of a dump: its day, rows and bytes, the machine that wrote it (here where there is none), and values in it that cannot be
+    decoded."""
+
+    path: str
+    day: int
+    rows: int = 0
+    bytes: int = 0
+    host: str = ""
+    undecoded: int = 0
+
+
+class WriteTo(Struct, frozen=True):
+    """Where other processes write files of a dump, a directory (absolute), and how; whoever sees it sees the file ``lock``.
+
+    ``hidden``: columns that say a row's day alone. ``redact``: as in ``DumpOptions``.
+    """
+
+    directory: str
+    lock: str
+    form: Format
+    clock: Clock
+    hidden: list[str]
+    redact: bool
