@@ -72,7 +72,7 @@ def sql(app: App, options: AnswerOptions, statement: str | None, file: Path | No
 
     The tables are messages, or a topic's name in double quotes; partitioned topics, namespaces and globs are tables
     too. Without STATEMENT, statements come from stdin, on a terminal one at a time, each ending with a semicolon.
-    Statements only read.
+    It is read-only.
     """
     if statement is not None and file is not None:
         raise click.UsageError("give a STATEMENT or --file, not both")

@@ -76,7 +76,7 @@ def subscription_history(
 
     The states are the entries of its cursor ledgers and what the metadata says. Entries have no time of their own: a
     state is not older than the publish time of the last acknowledged entry, and not newer than the next metadata; where
-    a journal has it, messages before and behind it there bound it to parts of a second. `reset-cursor --as-of` restores one.
+    a journal has it, messages before and after it there bound it to parts of a second. `reset-cursor --as-of` restores one.
     """
     with app.session.reader():
         zookeeper = tuple(map(str, options.directories))

@@ -163,7 +163,7 @@ class Recoveries(Planner):
                 raise
 
     def deleted_topics(self, *, zookeeper: Sequence[str] = (), by_evidence: bool = False) -> tuple[GoneTopic, ...]:
-        """Return the topics that ``undelete`` may bring back, and those that were trimmed: ``deleted_ms`` (None: it is there), how many
+        """Return the topics that ``undelete`` may restore, and those that were trimmed: ``deleted_ms`` (None: it exists), how many
         ``ledgers`` it no longer lists, how many are ``here``, and their ``entries``. What the history lacks is a PartialData warning.
         Raises Refused (no ZooKeeper files are known, and without ``by_evidence``), SourceNotFound.
         """

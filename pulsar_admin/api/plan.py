@@ -127,7 +127,7 @@ class Plan(Struct, frozen=True):
 
     @property
     def loses(self) -> str:
-        """What ``undo`` cannot bring back, in words; empty: nothing."""
+        """What ``undo`` cannot restore, in words; empty: nothing."""
         return self._plan.loses
 
     @checked

@@ -126,7 +126,7 @@ class PolicyPlans(Planner, ABC):
         return self._plan_policy(policy_changes.PolicyJob(f"{self._group} remove-{name}", policy_named(name)))
 
     def set_message_ttl(self, ttl: Duration | None) -> Plan:
-        """Plan setting how long messages live, in whole seconds, 0: for ever; or with None removing that. Raises InvalidValue."""
+        """Plan setting how long messages live, in whole seconds, 0: unlimited; or with None removing that. Raises InvalidValue."""
         return self.remove_policy("message-ttl") if ttl is None else self._set("message-ttl", {"ttl": duration_ms(ttl)})
 
     def set_retention(self, *, time: Duration | None, size: int | str | None) -> Plan:

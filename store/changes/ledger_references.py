@@ -367,7 +367,7 @@ def _cursor_part(topic: Topic, after: Topic, cursor: Cursor, state: CursorState,
             "uncompacted topic until the topic is compacted again"
         )
     if any(_is_lost_bucket(key, value, lost) for key, value in cursor.info.cursor_properties.items()):
-        warnings.append("an index of delayed messages is lost: a broker makes it again from the messages")
+        warnings.append("an index of delayed messages is lost: a broker rebuilds it from the messages")
     return plan.ChangePart(
         topic=str(topic.name),
         subscription=cursor.name,

@@ -79,7 +79,7 @@ class ChangeKind(Struct, frozen=True):
 class Plan(Struct, frozen=True):
     """A change that was computed on the store's transaction ``txn_id`` and is applied on exactly that state or not at all.
 
-    ``parts``: what it does to each topic, subscription or namespace that it concerns. ``loses``: what undo cannot bring back, in numbers.
+    ``parts``: what it does to each topic, subscription or namespace that it concerns. ``loses``: what undo cannot restore, in numbers.
     """
 
     kind: ChangeKind
@@ -846,7 +846,7 @@ class AnnotationPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class DeletedPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
-    """What goes for ever once a broker has it."""
+    """What is lost for good once a broker has the change."""
 
     VERB = "deletes"
 

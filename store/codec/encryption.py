@@ -1,7 +1,7 @@
 """Encrypted payloads, and the data keys beside them, as Pulsar's clients write them. Format: docs/formats/message.md.
 
 Upstream: ``MessageCryptoBc`` (4.0.8), the C++ client's ``MessageCrypto``. The payload, compressed first, is AES-GCM with
-``encryption_param`` for its nonce and its tag of 16 bytes behind it. The data key lies in ``encryption_keys`` once for each key
+``encryption_param`` for its nonce and its tag of 16 bytes after it. The data key lies in ``encryption_keys`` once for each key
 name: encrypted with RSA (OAEP, SHA-1, MGF1), or on an elliptic curve with BouncyCastle's ECIES without a cipher (``IESEngine`` in
 stream mode: KDF2 and HMAC of SHA-1, MAC key of 128 bits, no derivation and no encoding vector).
 

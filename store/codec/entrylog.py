@@ -71,7 +71,7 @@ MAP_BATCH_LEDGERS = 10_000
 LOG_LIMIT_BYTES = 1 << 30
 """BookKeeper's logSizeLimit: a log rolls before a record that would pass it."""
 SIZE_BYTES = 4
-"""Of a record's size, in front of it."""
+"""The size field before each record."""
 
 _HEADER = struct.Struct(
     ">4s"  # magic              b"BKLO"

@@ -1,4 +1,4 @@
-"""The chain that puts broker entry metadata in front of entries (PIP-70), wherever this toolkit writes entries.
+"""The chain that prepends broker entry metadata to entries (PIP-70), wherever this toolkit writes entries.
 
 Upstream: ``BrokerEntryMetadataInterceptor``, its two implementations ``AppendBrokerTimestampMetadataInterceptor`` and
 ``AppendIndexMetadataInterceptor``, and the setting ``brokerEntryMetadataInterceptors``. Others are found by entry point:

@@ -68,7 +68,7 @@ class JournalHeader(Struct, frozen=True):
 
 
 class JournalEntry(Struct, frozen=True):
-    """An entry: ``offset`` is that of the len field, ``size`` counts the body behind it."""
+    """An entry: ``offset`` is that of the len field, ``size`` counts the body after it."""
 
     offset: int
     size: int
@@ -120,7 +120,7 @@ class Padding(Struct, frozen=True):
 
 
 class Leftover(Struct, frozen=True):
-    """First to last non-zero byte behind the zero that ends the journal: lost pages, or a reused file.
+    """First to last non-zero byte after the zero that ends the journal: lost pages, or a reused file.
 
     BookKeeper never reads them. A record there starts up to 3 bytes before ``offset``.
     """

@@ -1,4 +1,4 @@
-"""The reference scan of an entry log's records: explains every byte behind the header, believes none unchecked.
+"""The reference scan of an entry log's records: explains every byte after the header, believes none unchecked.
 
 Source: record framing of ``EntryLogManagerBase`` and ``directentrylogger.DirectWriter``; BookKeeper's own scans
 (``DefaultEntryLogger.scanEntryLog``, ``LogReaderScan``) step byte by byte over what they do not understand and can
@@ -7,7 +7,7 @@ lose their place. Record:
 ======  =======  ======================================================================================
 offset  size     field
 ======  =======  ======================================================================================
-0       4        size i32: bytes behind this field
+0       4        size i32: bytes after this field
 4       8        ledgerId i64
 12      8        entryId i64
 20      size-16  rest of the entry (lastAddConfirmed i64, length i64, digest, payload)
@@ -22,7 +22,7 @@ Rules, in this order, at each position:
    good record (rule 4) starts inside it: then its size field is wrong, and its bytes are unreadable up to there.
 2. Ledger -1 records are stepped over by their size.
 3. Bytes 0xF0 are the direct logger's padding up to the next byte that differs.
-4. Zeros up to the end were never written. Zeros before other bytes are lost pages: the record behind them starts at
+4. Zeros up to the end were never written. Zeros before other bytes are lost pages: the record after them starts at
    the first of x-3, x-2, x-1, x (x: first byte not zero) that is *good*: framed, and its digest is right or a good
    end follows (end, framed record, start of padding).
 5. Anything else is unreadable up to the next good record; when there is none, and the bytes could be the head of a
@@ -65,7 +65,7 @@ _FIRST_CHUNK_BYTES, _CHUNK_BYTES = 1 << 12, 1 << 18
 class Record(NamedTuple):
     """Where one entry lies in its log; a tuple, not a record, because there is one per entry.
 
-    ``offset`` is that of the size field (index locations point 4 bytes further), ``size`` counts the body behind it.
+    ``offset`` is that of the size field (index locations point 4 bytes further), ``size`` counts the body after it.
     """
 
     offset: int
@@ -75,7 +75,7 @@ class Record(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Offset of the first byte behind the record."""
+        """Offset of the first byte after the record."""
         return self.offset + _SIZE_BYTES + self.size
 
     def body(self, view: bytes | memoryview) -> memoryview:
@@ -222,7 +222,7 @@ def _find_good(data: Bytes, start: int, stop: int, limit: int, proofs: Proofs) -
 
 
 def find_record(data: Bytes, start: int, stop: int, proofs: Proofs | None = None) -> int | None:
-    """Return the first position from ``start`` to ``stop`` where a record begins, in the middle of an undamaged log; None: there is none.
+    """Return the first position from ``start`` to ``stop`` where a record begins, in the middle of an undamaged log; None: nowhere.
 
     Its digest proves it; for an unknown digest type, the first one that starts a run of records counts.
     """

@@ -2,7 +2,7 @@
 
 ``[ 0x0e02 | u32 n | BrokerEntryMetadata(n) ]? [ 0x0e01 | u32 crc ]? u32 m | MessageMetadata(m) | payload``
 
-The checksum is CRC-32C over everything behind itself; old clients and internal writers leave it out. The payload is as
+The checksum is CRC-32C over everything after itself; old clients and internal writers leave it out. The payload is as
 stored: compressed first, then encrypted. Upstream: ``Commands`` and ``PulsarApi.proto`` (Pulsar 2.11 to 5.0). Entries
 of transaction logs, schema, cursor and delayed-bucket ledgers are not framed so.
 """
@@ -29,7 +29,7 @@ CHECKSUM_MAGIC = b"\x0e\x01"
 
 _CHECKSUM = struct.Struct(
     ">2s"  # magic
-    "I"  # CRC-32C of everything behind it
+    "I"  # CRC-32C of everything after it
 )
 _SIZE = struct.Struct(">I")
 _SEED_DELAYED = 18

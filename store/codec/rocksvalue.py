@@ -1,4 +1,4 @@
-"""The header in front of every node in Pulsar's RocksDB metadata store.
+"""The header before every node in Pulsar's RocksDB metadata store.
 
 Upstream: ``RocksdbMetadataStore.MetaValue`` (Pulsar 4.0.8), format version 1. The two keys
 ``__metadata_instanceId_key`` and ``__metadata_sequentialId_key`` hold a bare 8-byte number and no header; callers keep

@@ -6,7 +6,7 @@ Integers are big-endian; a string or buffer is i32 length (−1: null) and bytes
 ACL cache: i32 count × (id i64, vector of (perms i32, scheme, id)); then nodes: path, data, ACL id i64, czxid i64, mzxid i64,
 ctime i64, mtime i64, version i32, cversion i32, aversion i32, ephemeral owner i64, pzxid i64; the path ``/`` ends them. A seal follows:
 Adler-32 of all bytes before it as i64, string ``/``. Newer versions add the zxid and digest of the tree (i64, i32, i64) and the zxid
-processed last (i64), each with a seal of its own. Taken while transactions ran, it may hold some of those behind the zxid of its name.
+processed last (i64), each with a seal of its own. Taken while transactions ran, it may hold some of those after the zxid in its name.
 ``.gz`` is gzip of all that, ``.snappy`` the stream of snappy-java: 8 bytes of magic, two i32 versions, then i32 length × raw block.
 
 Sources: ``FileSnap``, ``SnapStream``, ``DataTree``. Logs: ``store.codec.zookeeper_log``.
@@ -212,7 +212,7 @@ def salvage_snapshot(data: bytes) -> Salvaged:
     nodes: dict[str, ZooKeeperNode] = {}
     newest = lost = 0
     found = _NODE_START.search(data, HEADER.size)
-    # Its sessions and ACLs, and the root, whose path is empty, are in front of the first node.
+    # Its sessions and ACLs, and the root, whose path is empty, precede the first node.
     offset = found.start() if found else len(data)
     while offset < len(data):
         node, zxid, end = _salvage_node(data, offset)

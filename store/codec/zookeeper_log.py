@@ -56,7 +56,7 @@ _Recent = deque[tuple[int, int]]
 _ZEROS = 24  # that the written part of a record may end with: fields that are null or small
 _CHUNK_BYTES = 4 << 20  # more than a transaction is long: jute.maxbuffer, by default 1 MiB
 _LONG_BYTES = 64 << 20  # a length that is damage, most likely
-_SEARCHED = 4  # times the bytes of a log that looking for whole records behind damage may sum up
+_SEARCHED = 4  # times the bytes of a log that looking for whole records after damage may sum up
 
 CLOSE_SESSION, ERROR, CREATE, DELETE, SET_DATA, MULTI, CREATE_2 = -11, -1, 1, 2, 5, 14, 15
 RECONFIG, CREATE_CONTAINER, DELETE_CONTAINER, CREATE_TTL = 16, 19, 20, 21

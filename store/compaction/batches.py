@@ -79,7 +79,7 @@ class MessageBatch(Struct):
 
 
 class MessageSource(Struct):
-    """The input of a compaction: the entries of the view's ledger (None: there is none), then parts of the topic.
+    """The input of a compaction: the entries of the view's ledger (None: no view), then parts of the topic.
 
     ``transactions`` gives the outcomes for the topic's part, if its entries need them; ``transactional``: they will.
     With ``skip_damaged`` unreadable entries are skipped and counted in ``damaged``; without it EntryCorrupt is raised

@@ -17,7 +17,7 @@ from pulsar_admin.store.scan.entries import EntryScan
 from pulsar_admin.store.scan.operations import PlacesOperation, PlainFiles, run_places
 from pulsar_admin.store.scan.places import EntryBatch, Places, PlacesReader, doubtful
 
-_BEFORE_BYTES = 4 + 32  # size field and header of an entry, which are in front of what is in it
+_BEFORE_BYTES = 4 + 32  # size field and header of an entry, which precede its content
 
 
 def unwrapped(entries: EntryBatch) -> EntryBatch:

@@ -6,7 +6,7 @@ between the two. 2.11.0 takes a batch for deleted that has one null value in it:
 compared by their places in the topic: 4.2 leaves the cursor at (next ledger, −1).
 
 Upstream (4.0.8): ``PersistentTopic`` takes the horizon of the view from the mark-delete position of ``__compaction`` and its ledger from
-the cursor's property, whatever both say. So the cursor has to stand where the ledger ends: in front of that readers get messages that
+the cursor's property, whatever both say. So the cursor has to stand where the ledger ends: before that readers get messages that
 were compacted out, and behind it they miss what the ledger has not.
 """
 

@@ -1,7 +1,7 @@
 """Ids for ledgers this toolkit writes: above every id the source knows, never given twice, and safe for the cluster.
 
 A managed ledger's list is ordered by ledger id, so a ledger that we add must have a smaller id than every ledger the broker adds
-later: a reserved range far up would put the broker's next ledger in front of ours. Ids therefore go on where the cluster's own
+later: a reserved range far up would put the broker's next ledger before ours. Ids therefore go on where the cluster's own
 sequence stands (RocksDB key ``__metadata_sequentialId_key`` of a standalone, the next id to give), after a gap of
 ``RESERVED_GAP``: a cluster that goes on running may create that many sequential nodes before its ids meet ours.
 ``store export`` then has to raise the target's sequence to ``next_id`` (upstream ``RocksdbMetadataStore`` gives the stored value

@@ -24,7 +24,7 @@ WHOLE = 0x48674BC7
 NAME_ENDING = ".crc32c"
 """What LMDB's name of a database ends with whose rows have digests: stores of format 1 have ``tree`` for ``tree.crc32c``."""
 DERIVED = ("entries", "times", "copies", "owners")
-"""The databases that ``store index --rebuild`` makes again."""
+"""The databases that ``store index --rebuild`` derives anew."""
 
 _NUMBERED = {
     "entries": ("ledger {}, block {}", struct.Struct(">qq")),

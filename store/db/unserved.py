@@ -1,4 +1,4 @@
-"""Entries that a file has and that its bookie does not serve after a start: they lie in journals in front of its mark, and nowhere else, or
+"""Entries that a file has and that its bookie does not serve after a start: they lie in journals before its mark, and nowhere else, or
 in an entry log to which its index does not lead.
 
 Rows (database ``state``):
@@ -12,7 +12,7 @@ key                                  value
 ``unserved`` ledger i64 file id u32  ids of the entries, a 64-bit Roaring bitmap in the portable format; big-endian key
 ===================================  ==================================================================================
 
-A bookie writes an entry to its journal, later to an entry log and its index, then moves the mark: what lies in front of the mark is
+A bookie writes an entry to its journal, later to an entry log and its index, then moves the mark: what lies before the mark is
 never read again (``Journal.checkpointComplete``, BookKeeper 4.17). So a record there counts only where an entry log has the entry, too, and
 one of an entry log where the index has a row of it.
 """

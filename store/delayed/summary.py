@@ -35,7 +35,7 @@ def due_counts(waiting: Waiting, now_ms: int) -> dict[str, int]:
 
 
 class Delivery(Struct, frozen=True):
-    """The waiting messages, and the policy that delays them (None: a broker's default). ``warning``: empty if there is none."""
+    """The waiting messages, and the policy that delays them (None: a broker's default). ``warning``: may be empty."""
 
     waiting: Waiting
     in_force: DeliveryInForce | None

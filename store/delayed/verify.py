@@ -232,7 +232,9 @@ def _index_findings(
         yield DelayedFinding("problem", "index-damaged", f"{error.message}; {again} --rebuild")
         return
     if not is_current(topic, cursor, index):
-        yield DelayedFinding("note", "index-behind", f"the index is behind the topic or its acknowledgements: {again}")
+        yield DelayedFinding(
+            "note", "index-behind", f"the index lags behind the topic or its acknowledgements: {again}"
+        )
         return
     absent = np.flatnonzero(~compared.held)
     surplus = len(compared.wrong), _text(compared.wrong)

@@ -68,7 +68,7 @@ class FoundEntry(Answer, frozen=True):
     not imported may hold an earlier one. Of rule ``broker``: whether a broker is certain to give this answer, whatever is lost before it;
     None: not known, as the last ledger may have more than is imported, on which its probes depend.
     ``doubts``: what is lost or not seen before the answer; ``unreadable``: damaged entries there.
-    ``ledgers_without_index``: ledgers before the answer of which no entry is here.
+    ``ledgers_without_index``: ledgers before the answer without a readable entry.
     ``scanned``: the files that were read because no index covers them. Of rule ``broker``: ``broker_version``; ``compacted_ledger``, the
     one that it searched; ``forgotten``, a ledger that loading the topic forgets. ``probes``: the entries that a broker looked at (rule
     ``broker``, and with a proof). The rest is the proof that is asked for: ``broker``, what one would answer and why; ``ledgers``,

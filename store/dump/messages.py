@@ -146,7 +146,7 @@ class EntryMessage(TopicMessages):
         return iter((self.message,))
 
 
-_WINDOW_MAX = 1 << 20  # entries in front of a match among which its neighbours are looked for at once
+_WINDOW_MAX = 1 << 20  # entries before a match among which its neighbours are looked for at once
 
 
 class FoundRow(MessageRow, frozen=True):

@@ -127,7 +127,7 @@ class BookieFacts:
         return count
 
     def has_database(self, bookie_id: str) -> bool:
-        """Whether the index of a bookie is DbLedgerStorage's, which a salvage makes again."""
+        """Whether the index of a bookie is DbLedgerStorage's, which a salvage rebuilds."""
         return bookie_id not in self.here or has_database(self.here[bookie_id])
 
     @cached_property

@@ -43,7 +43,7 @@ PART_TOPICS = 20_000
 class Quiet(NamedTuple):
     """A topic that needs no look, unless it ``has_backlog``, of a subscription, and entries of that may still be read.
 
-    Whether its last ledger is open, and if so, the time of the last write that is here, 0 where none is known.
+    Whether its last ledger is open, and if so, the time of its last known write, 0 where none is known.
     """
 
     is_open: bool

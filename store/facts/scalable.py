@@ -35,7 +35,7 @@ class SegmentFacts(Struct, frozen=True):
 
 
 class ScalableFacts(Struct, frozen=True):
-    """A scalable topic. ``record``: None where there is none, or where it cannot be read (``error``)."""
+    """A scalable topic. ``record``: None where it does not exist, or cannot be read (``error``)."""
 
     name: TopicName
     record: ScalableTopic | None

@@ -146,7 +146,7 @@ def _read_clocks(txn: Txn, topic: Topic, now_ms: int) -> Clocks:
 class BacklogLoss(Struct, frozen=True):
     """The first entries of a backlog that no broker can read, in the ledger ``broken``: the run from ``first`` to ``last``.
 
-    ``end``: the rank behind that run; ``entries``: all of the backlog that this ledger lost; ``entries_before``: of the backlog before it.
+    ``end``: the rank after that run; ``entries``: all of the backlog that this ledger lost; ``entries_before``: of the backlog before it.
     """
 
     broken: BrokenLedger

@@ -61,7 +61,7 @@ class Span(Struct, frozen=True):
         return self.since is None or _compare(self.since, zxid, time_ms) >= 0
 
     def is_over(self, zxid: int, time_ms: int) -> bool:
-        """Whether the transaction is behind ``until``."""
+        """Whether the transaction is after ``until``."""
         return self.until is not None and _compare(self.until, zxid, time_ms) > 0
 
 

@@ -129,7 +129,7 @@ def _iter_snapshots(
             yield Flaw(file.path, error.message)
             continue
         zxid = file.zxid
-        # It may show some transactions behind its name: the next snapshot shows them, if there is one in front of BEFORE.
+        # It may show some transactions after the zxid in its name: the next snapshot shows them, if there is one before ``before``.
         limit = min(before, zxid + 1 if following is not None and following.zxid < before else before)
         shown = (node for node in nodes if after < node.modified_zxid < limit and wanted(node.path))
         for node in sorted(shown, key=attrgetter("modified_zxid")):

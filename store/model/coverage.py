@@ -948,7 +948,7 @@ class Shortfalls(Struct, frozen=True):
     absent: Mapping[str, int]
 
     def settles(self, ledger_id: int) -> bool:
-        """Whether a ledger is closed, or final, and lacks no copy, as far as its bookies are here."""
+        """Whether a ledger is closed, or final, and lacks no copy, as far as its bookies were imported."""
         return ledger_id not in self.ledgers and ledger_id not in self.others
 
 

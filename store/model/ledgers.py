@@ -72,7 +72,7 @@ class WholeLedgers:
         self._publish_min, self._publish_max, self._off = array("q"), array("q"), array("q")
 
     def add(self, ledger_id: int, found: WholeLedger) -> None:
-        """Add a ledger after those that are here; one whose id is not larger than theirs is left out."""
+        """Add a ledger after those that were added; one whose id is not larger than theirs is left out."""
         if not self._ids or self._ids[-1] < ledger_id:
             self._ids.append(ledger_id)
             self._entries.append(found.entries)

@@ -42,7 +42,7 @@ class PublishTimes(NamedTuple):
 
 
 def find_publish_times(txn: Txn, info: LedgerInfo) -> PublishTimes | None:
-    """Return the publish times of a ledger: of its entries that are here, else what its LedgerInfo states; None: nothing does."""
+    """Return the publish times of a ledger: of its entries on disk, else what its LedgerInfo states; None: nothing does."""
     row = txn.view("times", ledger_key(info.ledger_id))
     found = None if row is None else decode_publish_bounds(info.ledger_id, row)
     return stated_times(info) if found is None else PublishTimes(*found, "entries")

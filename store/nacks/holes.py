@@ -75,7 +75,7 @@ class NackedEntries:
 
 
 def hole_intervals(topic: Topic, state: CursorState) -> Intervals:
-    """Return the holes in what was acknowledged, as ranks: not deleted, with an individually deleted entry behind them."""
+    """Return the holes in what was acknowledged, as ranks: not deleted, with an individually deleted entry after them."""
     deleted = normal_ranges(topic, state)
     if not deleted:
         return ()
@@ -92,7 +92,7 @@ _TAIL = 0.01  # of the entries, at each end: clocks that are far off say nothing
 class TopicNacks(Answer, frozen=True):
     """What a topic says about its nacks. ``entries_per_second`` is None when all entries have one time.
 
-    ``holes``: entries not acknowledged with an acknowledged one behind them; ``nacked_share``: their part of the entries
+    ``holes``: entries not acknowledged with an acknowledged one after them; ``nacked_share``: their part of the entries
     between the mark-delete and the last of those. Without holes the columns hold all entries and the share is 1.
     ``uncounted_entries``: those that are not here, whose messages are in no sum; None for none.
     """
@@ -112,7 +112,7 @@ class TopicNacks(Answer, frozen=True):
 
     @property
     def batch_size(self) -> int:
-        """Messages an entry, rounded, by the entries that are here."""
+        """Messages an entry, rounded, by the entries that can be read."""
         seen = self.entries - (self.uncounted_entries or 0)
         return max(1, round(self.messages / seen)) if seen else 1
 
@@ -139,7 +139,7 @@ def read_topic_nacks(txn: Txn, topic: Topic, cursor: Cursor | None) -> TopicNack
     count = sum(end - start for start, end in holes)
     share = 1.0
     if cursor is not None and holes:
-        # Behind the last hole there is a deleted entry, so the region ends behind it.
+        # After the last hole there is a deleted entry, so the region ends after it.
         last = max(topic.place(upper) for _, upper in cursor.state.ranges)
         share = count / max(last - topic.place(cursor.state.mark_delete), 1)
     # Of all but the outermost entries: clocks that are far off say nothing about a rate.

@@ -38,7 +38,7 @@ _HEADER = struct.Struct(
     "Q"  # groups               rows of the columns
     "Q"  # entries              sum of the bitmaps' cardinalities
     "Q"  # bitmaps size         bytes
-    "I"  # CRC-32C of everything behind the header
+    "I"  # CRC-32C of everything after the header
 )
 _CHECKSUM = struct.Struct("<I")  # CRC-32C of the header so far; at offset 44 in every version
 HEADER_SIZE_BYTES = _HEADER.size + _CHECKSUM.size
@@ -376,7 +376,7 @@ def merge_blocks(blocks: Sequence[Block]) -> list[Block]:
 
 
 def _in_order(blocks: Sequence[Block]) -> bool:
-    """Whether each block begins behind the end of the one before, and none is far too small to stay by itself."""
+    """Whether each block begins after the end of the one before, and none is far too small to stay by itself."""
     small = sum(len(block.buckets) < BLOCK_ROWS // 4 for block in blocks)
     if small > 1:
         return False

@@ -34,7 +34,7 @@ _KEPT_ROOTS = 2 * len(_SCOPES)
 
 
 class MessageTtl(Answer, frozen=True):
-    """How long messages live, in seconds (0: for ever), and where that is written: topic, global-topic or namespace."""
+    """How long messages live, in seconds (0: unlimited), and where that is written: topic, global-topic or namespace."""
 
     seconds: int
     source: str

@@ -242,7 +242,7 @@ class _StatesReader:
                 is_old = proof is not None and proof.by.startswith(_BROKER_TIME) and proof.time_ms > write.not_after_ms
                 is_old = is_old or (made is not None and made.time_ms > write.not_after_ms)
                 if not is_old and (earliest is None or write.not_after_ms < earliest.time_ms):
-                    earliest = TimeBound(write.not_after_ms, f"a message behind it in {write.place}")
+                    earliest = TimeBound(write.not_after_ms, f"a message after it in {write.place}")
             found.append(earliest)
         return found[::-1]
 

@@ -257,7 +257,7 @@ def _repeating(ledger_id: int, held: Mapping[str, Array], last: int) -> Ensemble
     return min(fits, key=lambda fit: fit.deviating, default=None)
 
 
-# -- in front of the first gap ----------------------------------------------------------------------------------------
+# -- before the first gap -------------------------------------------------------------------------------------------------
 
 
 class MadeLedger(Struct, frozen=True):

@@ -174,7 +174,7 @@ def plan_from_bookies(sources: from_ledgers.Sources, named: NamedLedgers) -> Pla
     if not cluster:
         raise Refused(
             "the name of the cluster is in no entry",
-            hint="name it as brokers have it (clusterName in broker.conf): pulsar-admin store recover --cluster NAME",
+            hint="use `clusterName` from broker.conf: pulsar-admin store recover --cluster NAME",
         )
     sources = replace(sources, cluster=cluster)
     work = _MadeOfBookies(sources, named=named)

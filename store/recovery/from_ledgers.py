@@ -590,7 +590,7 @@ def cluster_of(sources: Sources) -> str:
     if cluster is None:
         raise Refused(
             "the name of the cluster is gone with /admin, and the policies of namespaces need it",
-            hint="name it as brokers have it (clusterName in broker.conf): pulsar-admin store recover --cluster NAME",
+            hint="use `clusterName` from broker.conf: pulsar-admin store recover --cluster NAME",
         )
     return cluster
 

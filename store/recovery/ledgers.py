@@ -3,7 +3,7 @@
 Deleted ones (``--deleted``) come back with their last metadata: a broker deletes a ledger's metadata (``BookKeeper.asyncDeleteLedger``), a
 bookie its entries when it collects garbage, which frees disk a whole entry log at a time: until then they lie there (BookKeeper 4.17).
 
-Closed ones (``--extend``) may end in front of entries that were acknowledged, as a client that closes or recovers a ledger records it
+Closed ones (``--extend``) may end before entries that were acknowledged, as a client that closes or recovers a ledger records it
 (bookkeeper#4812). That one was acknowledged is proven by a later entry, which carries it as last add confirmed, or by as many copies as the
 ack quorum; a broker writes what was not acknowledged to the next ledger again, with the same producer and sequence id
 (``ManagedLedgerImpl``, Pulsar 4.0.8).

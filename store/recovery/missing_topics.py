@@ -80,7 +80,7 @@ def iter_gone(txn: Txn, past: Past) -> Iterator[GoneTopic]:
     for name in sorted(past.listed):
         deletion = find_deletion(past, name)
         unlisted = [ledger_id for ledger_id, listing in past.listed[name].items() if listing.gone_ms is not None]
-        # What something else references is not this topic's to bring back, though its entries are here.
+        # What something else references is not this topic's to restore, though its entries are on disk.
         here = [times for one in unlisted if not find_owners(txn, one) and (times := find_times(txn, one)) is not None]
         if here or deletion is not None:
             entries = sum(times.sums.entries for times in here)

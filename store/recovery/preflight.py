@@ -61,7 +61,7 @@ REASONS = {
     EMPTY: "the metadata lists no ledger at all",
     OTHER: "the metadata is of another instance",
     NEWER: "the metadata is older: it never gave their ids",
-    UNLISTED: "the metadata does not list them any more: deleted, or lost",
+    UNLISTED: "not in the metadata: deleted on purpose, or lost",
     UNTOLD: "the metadata does not list them, and does not say which ids it gave: deleted, lost, or newer",
     NO_INDEX: "the bookie's index is not there: it makes an empty one",
     NOT_INDEXED: "the bookie's index does not know them, the metadata has them on it: their entries go with their logs",

@@ -380,7 +380,7 @@ _METADATA = "the metadata"
 _BY_KEY = (("ledgers", "topics"), ("partitions", "partitionedTopics"), ("schemaVersions", "schemas"))
 _KINDS = ("topics", "partitionedTopics", "subscriptions", "schemas", "namespaces", "others")
 _SUMS = ("lostAndFound", "entries", "missing", "leftApart")
-_EXPORTED = "a snapshot that was exported before this has the earlier names: make it again, no store knows of those that were written"
+_EXPORTED = "a snapshot that was exported before this has the earlier names: export it again, as no store keeps a list of exports"
 _AGAIN = "{} of entries are younger than any that is listed: run the same command again after this one, for level B"
 NEXT = (
     "look at it with: pulsar-admin store check; then give it to ZooKeeper, which must not run: pulsar-admin store export"

@@ -192,9 +192,7 @@ def _roll_others(rolled: Rolled, world: _World, names: Mapping[str, TopicName]) 
 def _roll_topic(rolled: Rolled, world: _World, name: TopicName, ids: Iterable[int]) -> None:
     topic = read_topic(rolled.txn, name)
     last = topic.ids[-1] if topic.ids else -1
-    young = [
-        one for one in ids if one > last
-    ]  # a broker trims in front of the last one only, so these are not deleted ones
+    young = [one for one in ids if one > last]  # a broker trims before the last one only, so these are not deleted ones
     if topic.managed.terminated is not None and young:
         rolled.warnings.append(
             f"{name} is terminated: ledgers {listed(sorted(young))}, which seem to continue it, stay separate"

@@ -2,7 +2,7 @@
 
 Keys and their order: upstream ``ManagedLedgerInfo`` (Pulsar 4.0.8). Ours alone: ``beginPublishTimestamp`` and
 ``endPublishTimestamp`` of a ledger (PIP-345), left out where no message is known, and ``publishTimestampsFrom``: derived from
-its entries, or as stored (field, property) where none is here.
+its entries, or as stored (field, property) where none can be read.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Keys and their order: upstream ``PersistentTopicInternalStats`` (Pulsar 4.0.8). What only a running
 broker knows has the value that a broker shows just after it loaded the topic; docs/what-a-store-knows.md lists it. Ours alone:
 ``beginPublishTimestamp`` and ``endPublishTimestamp`` of a ledger (PIP-345), left out where no message is known, and
-``publishTimestampsFrom``: derived from its entries, or as stored (field, property) where none is here.
+``publishTimestampsFrom``: derived from its entries, or as stored (field, property) where none can be read.
 """
 
 from __future__ import annotations

@@ -32,4 +32,4 @@ HOLDERS: Mapping[str, str] = {
     JOURNAL: "journals",
     OVERHEAD: "headers and maps of entry logs, damage, unwritten space",
 }
-"""The meaning of each code, for ever."""
+"""The meaning of each code, which never changes."""

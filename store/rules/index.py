@@ -1,4 +1,4 @@
-"""Rules about the rows that ``store index --rebuild`` makes again: places, times, copies and owners."""
+"""Rules about the rows that ``store index --rebuild`` derives anew: places, times, copies and owners."""
 
 from __future__ import annotations
 

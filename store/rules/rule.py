@@ -48,7 +48,7 @@ def _swept(facts: object) -> Iterator[Evidence]:
 
 
 class Rule(Struct, Generic[Facts], frozen=True):
-    """One thing that can be wrong: a row of the table. ``code`` is for ever.
+    """One thing that can be wrong: a row of the table. ``code`` never changes.
 
     ``means``: what it is and what shows it; ``broker``: what Pulsar and BookKeeper do (4.0.8); ``how`` and ``prevent``: in words;
     ``mend``: the command, with ``{keys}`` of the evidence in it. ``leads``: other findings may come of it, so it is told first.
@@ -57,7 +57,7 @@ class Rule(Struct, Generic[Facts], frozen=True):
     ``holds``: facts → evidence, one for each place. ``loss``: what is lost as long as it holds, or by the cure; "" for nothing.
     ``scope``: "store" for our own rows, "data" for what Pulsar left damaged or inconsistent, "use" where nothing is damaged (a clock, a
     quota, an acknowledgement): ``store check`` tells the first two, ``doctor`` all. ``of_disks``: it looks at bookies' own files, which
-    an incident bundle has not. ``repair``: the derived databases that ``store index --rebuild`` makes again ("index"), or "". ``needs``:
+    an incident bundle has not. ``repair``: the derived databases that ``store index --rebuild`` derives anew ("index"), or "". ``needs``:
     a cheap fact of a topic, by name, without which it holds nowhere there: of what is wrong with few topics most are not asked.
     """
 

@@ -29,7 +29,7 @@ HOW_REBUILD = (
 
 
 def of_index(code: str, title: str, means: str) -> Rule[Any]:
-    """Return a rule of a ``Sweep`` about rows that ``store index --rebuild`` makes again."""
+    """Return a rule of a ``Sweep`` about rows that ``store index --rebuild`` derives anew."""
     return Rule(
         code, Severity.WARNING, title, means, UNSEEN, REBUILD, HOW_REBUILD, PREVENT, scope="store", repair="index"
     )

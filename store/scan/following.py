@@ -4,7 +4,7 @@
 - A log is complete when its ledgers map is there (``DefaultEntryLogger`` writes it when it rotates), or when it was last written an
   hour before the newest log of its folder: a killed bookie never appends to it, and with a log per ledger an idle one is sealed after
   five minutes (``entrylogMapAccessExpiryTimeInSeconds``). A journal is complete when there is a later one.
-- Of any other file only what ends with a good record is read: a torn tail waits, and so do zeros in front of other bytes, since the
+- Of any other file only what ends with a good record is read: a torn tail waits, and so do zeros before other bytes, since the
   direct logger's blocks may be written in any order. Damage that a good record follows is passed over.
 - Entries of files that grow are looked up in what came lately (``Recent``); complete logs of a backlog are not read here,
   unless something came lately, or a log close behind is not complete, or empty: only around a crash do entries come again.

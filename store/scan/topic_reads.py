@@ -6,8 +6,8 @@ there are, and what no topic has does not come. A message of several chunks is i
 the others. What a transaction wrote is there when its commit is: a piece of a topic that may have transactions is the whole topic.
 
 Upstream: ``PulsarHelper`` and ``PulsarRelation`` of streamnative/pulsar-spark 3.4.1. Times are the broker's, as a seek by time knows
-them: broker time where an entry has one, else publish time. Where the connector waits for ever, for a first message behind the
-topic's end, there is none here.
+them: broker time where an entry has one, else publish time. Where the connector waits without end, for a first message after the
+topic's end, this returns none.
 """
 
 from __future__ import annotations

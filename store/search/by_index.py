@@ -1,6 +1,6 @@
 """Message index → position (PIP-415), on the index that the broker's AppendIndexMetadataInterceptor put into entries (PIP-70).
 
-An entry carries the index of its last message; it covers the indexes behind the entry before it. Upstream
+An entry carries the index of its last message; it covers the indexes after those of the entry before it. Upstream
 (``PersistentTopicsBase.internalGetMessageIDByIndexAsync``) looks for the first entry whose index is not below the one asked for,
 by binary search over positions. That is right as long as the index grows with the position; it does not where the interceptor was
 switched off and lost its count. So what a binary search does not find is looked for in every entry.

@@ -1,6 +1,6 @@
 """Finds wrong clocks: publish times against the broker's, per producer, and entries at which a topic's time runs backwards.
 
-An *inversion* is an entry whose time is before that of the entry in front of it. The entry that shows it is not always the one
+An *inversion* is an entry whose time is before that of the preceding entry. The entry that shows it is not always the one
 at fault: behind one message from the future every honest one looks late. So the entries at fault are found otherwise: where
 the broker stamped an entry, by the distance of its publish time from that stamp; elsewhere by taking out the fewest entries
 that must go for the clock to run forward, over windows of ``WINDOW_ENTRIES`` entries.

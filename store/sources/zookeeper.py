@@ -241,7 +241,7 @@ class _Damaged(NamedTuple):
 
 
 class _Snapshots(NamedTuple):
-    """The newest ``whole`` snapshot, as of transaction ``base`` (None: there is none), and newer ``damaged`` ones, the oldest first."""
+    """The newest ``whole`` snapshot, as of transaction ``base`` (None: none is whole), newer ``damaged`` ones, the oldest first."""
 
     base: int
     whole: Snapshot | None
@@ -613,9 +613,7 @@ def iter_lost_ends(logs: Sequence[Path]) -> Iterator[str]:
         return
     size = newest.stat().st_size
     step = gcd(*(file.stat().st_size - HEADER.size for file in logs if _is_extended(file)))
-    reached = (
-        size - step - _BATCH_BYTES
-    )  # ``calculateFileSizeWithPadding``: from 4096 bytes in front of the size before
+    reached = size - step - _BATCH_BYTES  # ``calculateFileSizeWithPadding``: from 4096 bytes below the size before
     if step % _STEP_UNIT_BYTES == 0 and reached > HEADER.size and (end := _written_end(newest, size)) < reached:
         yield (
             f"{newest} was extended to {size} bytes, which ZooKeeper does when {reached} or more are written, and "
@@ -627,7 +625,7 @@ def iter_lost_ends(logs: Sequence[Path]) -> Iterator[str]:
 def iter_unsure_ends(
     log: Path | None, others: Sequence[Path], snapshots: Path, last: int, last_ms: int
 ) -> Iterator[str]:
-    """Yield the signs that transactions may follow the last one (``last``, at ``last_ms``; 0: there is none): the
+    """Yield the signs that transactions may follow the last one (``last``, at ``last_ms``; 0: no transaction): the
     newest log was written long after it, or the snapshots' directory says that a newer epoch began. ``others``: the
     files beside the log."""
     written_ms = 0 if log is None else log.stat().st_mtime_ns // 1_000_000

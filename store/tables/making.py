@@ -64,7 +64,7 @@ def plan_edges(folder: Folder, ledgers: Sequence[TableFile], range_entries: int 
     For a store without an index the sizes of open ledgers are unknown: a range may be larger by these.
     """
     found: list[Edges] = []
-    before = 0  # entries in front of a batch
+    before = 0  # entries before a batch
     for part in ledgers:
         with folder.open_input(part.path) as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
             for batch in file.iter_batches(columns=["ledger_id", "entries"]):

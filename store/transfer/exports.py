@@ -230,7 +230,7 @@ def plan_export(
         if target.exists() or target.is_symlink():
             raise AlreadyExists(
                 f"{target} exists",
-                hint="name a new directory, or write the changes into this one with --in-place",
+                hint="name a new directory, or use --in-place to write the changes into this one",
                 path=str(target),
             )
         if target.resolve().is_relative_to(source.resolve()):

@@ -101,7 +101,7 @@ class ImportResult(Answer, frozen=True):
     vanished_files: list[str]  # that a running bookie deleted meanwhile
     doubts: list[str]  # what may be missing because of that, or because it is no file
     findings: list[str] | None
-    """Codes of findings of which others may come; None: there is none."""
+    """Codes of findings of which others may come; None: no such findings."""
     seconds: float
     checksums: bool
     source_in_use_by: int | None

@@ -144,7 +144,7 @@ class RefreshResult(Struct):
     vanished_files: list[str] = field(default_factory=list)  # that a running bookie deleted meanwhile
     doubts: list[str] = field(default_factory=list)  # what may be missing because of that, or because it is no file
     findings: list[str] | None = None
-    """Codes of findings of which others may come; None: there is none."""
+    """Codes of findings of which others may come; None: no such findings."""
     damaged_places: int = 0
     seconds: float = 0.0
     checksums: bool = True
