@@ -129,8 +129,8 @@ def _body(report: plan.ChangeReport, part: plan.ChangePart) -> Iterator[str]:
     yield from _amounts(report, part)
     if isinstance(part, plan.CursorPart):
         yield from _details(part)
-    if not report.plan_warnings:
-        yield from (f"warning: {clean_text(typable(text))}" for text in part.warnings)
+    told = (text for text in part.warnings if text not in report.plan_warnings)
+    yield from (f"warning: {clean_text(typable(text))}" for text in told)
 
 
 def _amounts(report: plan.ChangeReport, part: plan.ChangePart) -> Iterator[str]:

@@ -25,6 +25,7 @@ from pulsar_admin.store.model.coverage import read_disks, read_open_end
 from pulsar_admin.store.model.ledgers import find_metadata, read_ledger
 from tests.conftest import Cli
 from tests.live.on_disk import iter_records
+from tests.moved_bookies import change_ledgers
 from tests.stores import lived_bookie
 from tests.test_recorded_lived import WORLD, rows_of
 from tests.worlds import copy_tree, oracle, world
@@ -183,6 +184,16 @@ def test_a_recovery_that_needs_a_bookie_is_told(cli: Cli, tmp_path: Path) -> Non
     ]
     (info,) = cli.rows(store, "ledgers info 258")
     assert (info["openEnd"]["verdict"], info["openEnd"]["needs"]) == ("open", ["127.0.0.1:13730"])
+
+    change_ledgers(store, lambda _, metadata: metadata, without_cookies=("127.0.0.1:13730",))  # it never answers
+    (missing,) = (row for row in cli.rows(store, "ledgers missing") if row["ledgerId"] == 258)
+    assert missing["reason"] == "gone-bookies"
+    assert "ledgers restore 258 --to-bookies" in cli("--store", store, "ledgers", "missing").stderr
+    told = cli("--store", store, "ledgers", "restore", "258", "--to-bookies")
+    assert "8 entries of ledger 258 after one that no imported bookie serves" in told.stdout
+    assert 258 not in {row["ledgerId"] for row in cli.rows(store, "ledgers missing")}
+    (info,) = cli.rows(store, "ledgers info 258")
+    assert (info["state"], info["lastEntryId"], info["openEnd"]) == ("CLOSED", 0, None)
 
 
 def damage_next(store: Path, ledger_id: int, old: str) -> list[str]:

@@ -265,6 +265,37 @@ def test_bookies_take_the_places_of_those_that_are_gone() -> None:
             assert len(segments) <= len(joined)
 
 
+def test_no_entry_is_left_out_that_a_bookie_has() -> None:
+    """Records lost at random: those of bookies that are not asked come in, whatever the ones that stay lack, and none goes."""
+    rng, came = random.Random(1), 0
+    for _ in range(300):
+        size, last = rng.randint(1, 3), rng.randint(0, 12)
+        quorum, names = rng.randint(1, size), ["b0", "b1", "b2", "b3"]
+        starts = sorted({0, rng.randint(0, last)})
+        written = ledger([(start, tuple(rng.sample(names, size))) for start in starts], quorum, quorum)
+        gone = frozenset(name for name in names if rng.random() < 0.25)
+        running = {name for name in names if name not in gone and rng.random() < 0.1}
+        found = {
+            name: {entry for entry in range(last + 1) if rng.random() < rng.choice([0.3, 0.9])}
+            for name in names
+            if name not in gone and name not in running
+        }
+        served = {name: entries for name, entries in found.items() if entries}
+        arrays = {name: np.array(sorted(entries), np.int64) for name, entries in served.items()}
+        write_quorum, segments = name_bookies(written, last, arrays, frozenset(found), gone)
+        after = replace(written, segments=segments, write_quorum=write_quorum, ensemble_size=len(segments[0].members))
+        before, gets = _gets(written, last, served), _gets(after, last, served)
+        known = {
+            entry
+            for entries in served.values()
+            for entry in entries
+            if running.isdisjoint(upstream_write_set(written, entry))
+        }
+        assert gets >= before | known
+        came += gets > before
+    assert came > 100
+
+
 def test_everything_on_one_bookie() -> None:
     """A ledger of three bookies, copied onto one: no place of an ensemble of three gets all entries, so that it becomes one of one."""
     written = ledger([(0, ("b0", "b1", "b2"))], 2, 2)

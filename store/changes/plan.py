@@ -918,7 +918,7 @@ class ChangeReport(Struct, frozen=True):
         document: dict[str, Any] = {"change": number, **part.as_json(), "dryRun": self.dry_run}
         document["undo"] = None if number is None else undo_command(number, self.store)
         if self.plan_warnings:
-            document["warnings"] = list(self.plan_warnings)
+            document["warnings"] = list(dict.fromkeys((*self.plan_warnings, *part.warnings)))
         return document
 
 

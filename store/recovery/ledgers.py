@@ -454,6 +454,11 @@ def plan_repoint(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) ->
         if repointed.after != repointed.before:
             steps.append(put_value_step(txn, node.path, encode_ledger_metadata(repointed.after, node.value), now_ms))
             parts.append(_repointed_part(repointed, ledger_id))
+    if not steps:
+        raise Refused(
+            f"no ensemble of the imported bookies serves more of {plural(len(chosen), 'ledger', 'ledgers')} {listed(chosen)}",
+            hint=f"see where the entries are: pulsar-admin ledgers info {chosen[0]}",
+        )
     bookies = sorted({one for part in parts if part.after for some in part.after["ensembles"].values() for one in some})
     text = f"{counted(len(parts), 'ledger')} {plural(len(parts), 'names', 'name')} {listed(bookies)} from the export on"
     return Plan(RESTORE_LEDGERS, txn.id, tuple(steps), tuple(parts), warnings=(text,))
@@ -484,6 +489,7 @@ class _Repointed(Struct, frozen=True):
     before: LedgerMetadata
     after: LedgerMetadata
     nowhere: int
+    later: int
 
 
 def _repointed(reader: EntryReader, disks: coverage.Disks, ledger_id: int) -> _Repointed:
@@ -491,13 +497,13 @@ def _repointed(reader: EntryReader, disks: coverage.Disks, ledger_id: int) -> _R
     metadata, held = ledger.metadata, coverage.read_held(txn, ledger.ledger_id, disks)
     assert metadata is not None
     assert held is not None
-    served = {
-        bookie: entries[entries <= ledger.last_entry_id]
-        for bookie, entries in coverage.read_served(txn, ledger.ledger_id, disks, held).items()
-        if bookie in disks.imported
-    }
+    everything = coverage.read_served(txn, ledger.ledger_id, disks, held)
+    everything = {bookie: entries for bookie, entries in everything.items() if bookie in disks.imported}
+    served = {bookie: entries[entries <= ledger.last_entry_id] for bookie, entries in everything.items()}
     # An open ledger whose bookies can still answer is closed by its next reader, with an end that it proves.
-    is_closed = metadata.state is LedgerState.CLOSED or not coverage.gone_quorum(metadata, disks.gone)
+    open_end = coverage.read_open_end(txn, ledger)
+    is_closed = open_end is None or open_end.verdict != "gone"
+    later = set[int]()
     if not is_closed:
         # A bookie that may run, and is not imported, may have more of a ledger that is to be closed.
         absent = coverage.absent_in(txn, metadata.segments[-1].members)
@@ -524,12 +530,13 @@ def _repointed(reader: EntryReader, disks: coverage.Disks, ledger_id: int) -> _R
                 hint=f"see where its entries are: pulsar-admin ledgers info {ledger.ledger_id}",
                 ledgerId=ledger.ledger_id,
             )
+        later = set().union(*(entries[entries > end].tolist() for entries in everything.values()))
         length = reader.read(ledger.ledger_id, end).length
         after = replace(after, state=LedgerState.CLOSED, last_entry_id=end, length=length)
         # A segment beyond the end would be an ensemble of no entry.
         after = replace(after, segments=tuple(one for one in segments if one.first_entry_id <= end))
     left = coverage.read_coverage(txn, replace(ledger, metadata=after, last_entry_id=after.last_entry_id))
-    return _Repointed(metadata, after, 0 if left is None else left.lost + left.outside)
+    return _Repointed(metadata, after, 0 if left is None else left.lost + left.outside, len(later))
 
 
 def _served_end(metadata: LedgerMetadata, last_entry_id: int, served: Mapping[str, Array]) -> int:
@@ -557,8 +564,8 @@ def name_bookies(
     """Return (write quorum, ensembles) with bookies that serve entries in the places of those that do not.
 
     ``served``: bookie → ids of the entries it serves (i64, ascending). A member of an ensemble keeps its place if it
-    serves an entry of the segment, or if it may run and is not imported. A place that no bookie fills keeps the lost
-    bookie, so that autorecovery sees the missing copies.
+    serves an entry of the segment and no entry is left out thereby, or if it may run and is not imported. A place that
+    no bookie fills keeps the lost bookie, so that autorecovery sees the missing copies.
     """
     import numpy as np
 
@@ -598,30 +605,34 @@ def _name_in(
         for place, bookie in enumerate(segment.members)
         if (bookie in has and (has[bookie] & asked[place]).any()) or (bookie not in imported and bookie not in gone)
     }
-    free = [place for place in range(size) if place not in kept]
-    others = sorted(
-        (one for one in has if one not in kept.values() and has[one].any()), key=lambda one: -has[one].sum()
-    )
+    running = {place: bookie for place, bookie in kept.items() if bookie not in imported}
     start, first = 0, segment.first_entry_id
     while start < len(entries) or first == segment.first_entry_id:
         best: tuple[int, int, int, tuple[str, ...]] | None = None
-        spare: list[str | None] = [*others, *([None] * len(free))]  # None: the place stays as it is
-        for chosen in islice(permutations(spare, len(free)), ORDERS_MAX) if free else [()]:
-            members = list(segment.members)
-            for place, bookie in zip(free, chosen, strict=True):
-                members[place] = bookie or members[place]
-            # A bookie twice in one ensemble would count as two copies.
-            if len(set(members)) < len(members) and len(set(segment.members)) == len(members):
-                continue
-            counts = np.zeros(len(entries) - start, np.int64)
-            for place, bookie in enumerate(members):
-                if bookie in has:
-                    counts += (has[bookie] & asked[place])[start:]
-            lost = np.flatnonzero(counts == 0)
-            prefix = int(lost[0]) if len(lost) else len(counts)
-            rank = (prefix, int(counts[:prefix].sum()), chosen.count(None), tuple(members))
-            best = rank if best is None or rank[:3] > best[:3] else best
-            if prefix == len(counts) and (counts == write_quorum).all():
+        # A bookie that is here gives up its place only where it would leave entries out.
+        for stay in (kept, running):
+            free = [place for place in range(size) if place not in stay]
+            others = sorted(
+                (one for one in has if one not in stay.values() and has[one].any()), key=lambda one: -has[one].sum()
+            )
+            spare: list[str | None] = [*others, *([None] * len(free))]  # None: the place stays as it is
+            for chosen in islice(permutations(spare, len(free)), ORDERS_MAX) if free else [()]:
+                members = list(segment.members)
+                for place, bookie in zip(free, chosen, strict=True):
+                    if bookie in members:  # twice in one ensemble it would count as two copies
+                        members[members.index(bookie)] = members[place]
+                    members[place] = bookie or members[place]
+                counts = np.zeros(len(entries) - start, np.int64)
+                for place, bookie in enumerate(members):
+                    if bookie in has:
+                        counts += (has[bookie] & asked[place])[start:]
+                lost = np.flatnonzero(counts == 0)
+                prefix = int(lost[0]) if len(lost) else len(counts)
+                rank = (prefix, int(counts[:prefix].sum()), chosen.count(None), tuple(members))
+                best = rank if best is None or rank[:3] > best[:3] else best
+                if prefix == len(counts) and (counts == write_quorum).all():
+                    break
+            if best is not None and best[0] == len(entries) - start:
                 break
         assert best is not None
         yield Segment(first, best[3])
@@ -640,8 +651,13 @@ def _repointed_part(repointed: _Repointed, ledger_id: int) -> ChangePart:
         )
     if repointed.before.state is not repointed.after.state:
         warnings.append(
-            f"ledger {ledger_id} is closed at its last entry on an imported bookie, {repointed.after.last_entry_id}: "
+            f"ledger {ledger_id} is closed at entry {repointed.after.last_entry_id}, the last up to which imported bookies serve all: "
             "entries after it that only lost bookies had are lost"
+        )
+    if repointed.later:
+        warnings.append(
+            f"{counted(repointed.later, 'entry')} of ledger {ledger_id} after one that no imported bookie serves "
+            f"{plural(repointed.later, 'is', 'are')} not in it any more: see them with `ledgers entries {ledger_id}`"
         )
     return ChangePart(
         resource=f"ledger {ledger_id}",
