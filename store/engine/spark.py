@@ -33,7 +33,7 @@ from pulsar_admin.store.engine.operation import (
 )
 from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.engine.spark_session import core_count, is_connect, job_error, name_jobs, text_of
-from pulsar_admin.store.engine.workers import needs_of, prepare_workers, spill_directories, wait_for
+from pulsar_admin.store.engine.workers import needs_of, prepare_workers, sending, spill_directories, wait_for
 from pulsar_admin.store.errors import LimitExceeded
 
 if TYPE_CHECKING:
@@ -141,9 +141,10 @@ class SparkEngine(Struct):
             yield from merge_reduced(operation, pa.Table.from_batches(batches, schema)).to_batches()
 
         columns = from_arrow_schema(schema)
-        frame = self.session.range(0, len(pieces), 1, len(pieces)).mapInArrow(work, columns)
-        for name, values in merged_by.items():
-            frame = frame.repartition(max(1, min(values, self.slots)), name).mapInArrow(merge, columns)
+        with sending(self.session):
+            frame = self.session.range(0, len(pieces), 1, len(pieces)).mapInArrow(work, columns)
+            for name, values in merged_by.items():
+                frame = frame.repartition(max(1, min(values, self.slots)), name).mapInArrow(merge, columns)
         rest = deque(pieces)
         again = pieces
         try:

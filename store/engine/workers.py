@@ -13,11 +13,14 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, redirect_stderr
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from inspect import getsource
+from io import StringIO
+from pickle import PicklingError
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -37,7 +40,7 @@ from pulsar_admin.store.engine.spark_session import (
     ship_code,
     text_of,
 )
-from pulsar_admin.store.errors import MissingComponent, NotOnWorkers
+from pulsar_admin.store.errors import DiskFull, MissingComponent, NotOnWorkers
 from pulsar_admin.store.secrets import hide_url
 
 if TYPE_CHECKING:
@@ -63,6 +66,7 @@ _LOOK_S = 0.5
 _SILENT_S = 15  # an executor starts within
 _GIVE_UP_S = 300  # pods and containers on machines that start themselves need minutes
 _TAG = "pulsar-admin-asks"
+_OF_SESSION = re.compile(r"/spark-[0-9a-f-]{36}[^,]*")
 _LOG = logging.getLogger(__name__)
 _PREPARED: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 """Sessions whose executors can run slices, and the directories that these see."""
@@ -165,11 +169,23 @@ def prepare_workers(
 
 def spill_directories(session: SparkSession) -> dict[str, str]:
     """Return host → the directories in which its executors keep what they have no memory for; "": of a host that is called otherwise."""
-    found = {
-        one.host: re.sub(r"/spark-[0-9a-f-]{36}[^,]*", "", one.has.get("spill", "")) for one in _THERE.get(session, ())
-    }
+    found = {one.host: _OF_SESSION.sub("", one.has.get("spill", "")) for one in _THERE.get(session, ())}
     everywhere = {*found.values()} or {session.conf.get("spark.local.dir", None) or ""}
     return {"": everywhere.pop() if len(everywhere) == 1 else ""} | found
+
+
+@contextmanager
+def sending(session: SparkSession) -> Iterator[None]:
+    """Raise DiskFull if a block that makes a frame finds no room on this machine's disk for what pyspark is to send to tasks."""
+    try:
+        with redirect_stderr(StringIO()):  # it prints a traceback
+            yield
+    except PicklingError as error:
+        here = _OF_SESSION.sub("", getattr(session.sparkContext, "_temp_dir", ""))
+        failure = job_error(str(error), {"": f"this machine, {here}"})
+        if not isinstance(failure, DiskFull):
+            raise
+        raise failure from None
 
 
 def _file_of_each_folder(pieces: Iterable[FileRange]) -> dict[str, tuple[str, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import subprocess
@@ -31,6 +32,7 @@ from pulsar_admin.store.engine.workers import (
     _file_of_each_folder,
     _Found,
     answer,
+    sending,
     wait_for,
 )
 from pulsar_admin.store.errors import DiskFull, LimitExceeded, MissingComponent, NotOnWorkers, Refused, StoreError
@@ -144,6 +146,24 @@ def test_a_full_disk_of_an_executor_is_told_with_its_place(spills: dict[str, str
     assert type(error) is DiskFull
     assert error.message.endswith(f"is full: IOException: No space left on device{where}")
     assert "spark.local.dir" not in job_error(_FULL_TARGET, spills).hint  # it is not Spark's directory that is full
+
+
+@pytest.mark.spark
+def test_a_full_disk_of_this_machine_is_told_with_its_place(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where pyspark writes what it sends to tasks if that is more than a megabyte; it prints a traceback, too."""
+
+    def dump(value: object, file: object, protocol: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    folder = tmp_path / "spark-0f0f0f0f-0f0f-0f0f-0f0f-0f0f0f0f0f0f" / "pyspark-1"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr("pyspark.core.broadcast.pickle.dump", dump)
+    monkeypatch.setattr(spark.sparkContext, "_temp_dir", str(folder))
+    with pytest.raises(DiskFull, match=f"No space left on device \\(on this machine, {tmp_path}\\)\n"), sending(spark):
+        spark.sparkContext.broadcast(b"")
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(("text", "kind", "says"), CAUSES.values(), ids=CAUSES)
