@@ -11,7 +11,7 @@ from concurrent.futures import Future, wait
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING, cast
 
 import pytest
 from py4j.protocol import Py4JError
@@ -154,7 +154,8 @@ def test_a_full_disk_of_this_machine_is_told_with_its_place(
 ) -> None:
     """Where pyspark writes what it sends to tasks if that is more than a megabyte; it prints a traceback, too."""
 
-    def dump(value: object, file: object, protocol: int) -> None:
+    def dump(value: object, file: IO[bytes], protocol: int) -> None:
+        file.close()  # which pyspark leaves to the collector
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     folder = tmp_path / "spark-0f0f0f0f-0f0f-0f0f-0f0f-0f0f0f0f0f0f" / "pyspark-1"
