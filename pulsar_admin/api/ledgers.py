@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from pulsar_admin.api.plan import Plan, Planner, plan_of
 from pulsar_admin.api.session import (
+    LedgerId,
     Session,
     Time,
     checked,
-    given_ledgers,
     given_object,
     given_path,
     given_places,
@@ -208,31 +208,29 @@ class Recoveries(Planner):
             past = read_past(servers, keep_of([name.namespace]), wanted.at_ms)
             return plan_of(plan_restore_at(reader, wanted, past, servers, self._session.clock_ms), reader.txn)
 
-    def forget_ledgers(self, *ledgers: int, force: bool = False, accept_unknown_tree: Sequence[str] = ()) -> Plan:
+    def forget_ledgers(self, *ledgers: LedgerId, force: bool = False, accept_unknown_tree: Sequence[str] = ()) -> Plan:
         """Plan removing every reference to ledgers, so that topics, cursors, compacted views and schemas continue
         without them.
 
         ``accept_unknown_tree`` is that of ``recover``. Raises LedgerNotFound, and Refused for an unreferenced ledger
         or, without ``force``, a complete one.
         """
-        given = given_ledgers(ledgers)
         return self._planned(
             lambda reader, now_ms: ledger_references.plan_forget(
-                reader, given, now_ms, force=force, accepted=accept_unknown_tree
+                reader, ledgers, now_ms, force=force, accepted=accept_unknown_tree
             )
         )
 
-    def unmark_ledgers(self, *ledgers: int, force: bool = False) -> Plan:
+    def unmark_ledgers(self, *ledgers: LedgerId, force: bool = False) -> Plan:
         """Plan removing under-replication marks from ledgers, without any named from all that are deleted or
         complete.
 
         Raises NotFound for a ledger without a mark, and without ``force`` Refused for one that lacks copies or cannot
         be judged.
         """
-        given = given_ledgers(ledgers)
-        return self._planned_rows(lambda txn, _: ledger_references.plan_unmark(txn, given, force=force))
+        return self._planned_rows(lambda txn, _: ledger_references.plan_unmark(txn, ledgers, force=force))
 
-    def restore_ledgers(self, *ledgers: int) -> Plan:
+    def restore_ledgers(self, *ledgers: LedgerId) -> Plan:
         """Plan rebuilding the lost metadata of ledgers from their entries, the bookies that hold them, and their
         references.
 
@@ -240,22 +238,22 @@ class Recoveries(Planner):
         """
         from pulsar_admin.store.changes.ledger_metadata import plan_restore
 
-        return self._planned(plan_restore, given_ledgers(ledgers))
+        return self._planned(plan_restore, ledgers)
 
-    def extend_ledgers(self, *ledgers: int) -> Plan:
+    def extend_ledgers(self, *ledgers: LedgerId) -> Plan:
         """Plan extending closed ledgers, or all, to the last acknowledged entry; raises LedgerNotFound, Refused."""
-        return self._planned(lost_ledgers.plan_extend, given_ledgers(ledgers))
+        return self._planned(lost_ledgers.plan_extend, ledgers)
 
-    def repoint_ledgers(self, *ledgers: int) -> Plan:
+    def repoint_ledgers(self, *ledgers: LedgerId) -> Plan:
         """Plan changing the ensembles of ledgers, or of all that need it, to the imported bookies that hold their
         entries.
 
         A ledger that cannot be closed because its bookies are gone is closed at its last entry. Raises LedgerNotFound,
         Refused.
         """
-        return self._planned(lost_ledgers.plan_repoint, given_ledgers(ledgers))
+        return self._planned(lost_ledgers.plan_repoint, ledgers)
 
-    def undelete_ledgers(self, *ledgers: int, zookeeper: Sequence[str] = (), with_gaps: bool = False) -> Plan:
+    def undelete_ledgers(self, *ledgers: LedgerId, zookeeper: Sequence[str] = (), with_gaps: bool = False) -> Plan:
         """Plan restoring the last metadata of ledgers that a broker deleted, or of all that have entries, so that
         bookies keep these.
 
@@ -264,24 +262,21 @@ class Recoveries(Planner):
         """
         from pulsar_admin.store.recovery.deleted_nodes import is_ledger
 
-        given = given_ledgers(ledgers)
-
         def make(reader: EntryReader, now_ms: int) -> StorePlan:
             past = _read_past(reader, zookeeper, lambda path, _: is_ledger(path))
-            return lost_ledgers.plan_restore_deleted(reader, given, past, now_ms, with_gaps=with_gaps)
+            return lost_ledgers.plan_restore_deleted(reader, ledgers, past, now_ms, with_gaps=with_gaps)
 
         return self._planned(make)
 
-    def delete_ledgers(self, *ledgers: int, force: bool = False, accept_unknown_tree: Sequence[str] = ()) -> Plan:
+    def delete_ledgers(self, *ledgers: LedgerId, force: bool = False, accept_unknown_tree: Sequence[str] = ()) -> Plan:
         """Plan deleting the metadata of unreferenced ledgers, so that bookies free their entries.
 
         ``accept_unknown_tree`` is that of ``recover``. Raises LedgerNotFound, and Refused for a ledger that is
         referenced or, without ``force``, may be.
         """
-        given = given_ledgers(ledgers)
         return self._planned(
             lambda reader, _: ledger_references.plan_delete_orphans(
-                reader, given, force=force, accepted=accept_unknown_tree
+                reader, ledgers, force=force, accepted=accept_unknown_tree
             )
         )
 
@@ -382,7 +377,7 @@ class Ledger(Planner):
 
     def __init__(self, session: Session, ledger_id: int) -> None:
         self._session = session
-        (self._ledger_id,) = given_ledgers([ledger_id])
+        self._ledger_id = whole_number("ledger", ledger_id, 0, LONG_MAX)
 
     @property
     def ledger_id(self) -> int:

@@ -728,8 +728,7 @@ def timelines_of(session: Session, names: Sequence[TopicName], options: Timeline
     def find(name: TopicName) -> Timeline:
         place = places.get(name)
         found = read_timeline(reader, read_topic(reader.txn, name), options) if place is None else lines.find(place)
-        session.warn(missing_texts(name, found.missing_entries))
-        session.partial(damaged_texts(name, found.unreadable_entries))
+        tell_unread(session, name, found.missing_entries, found.unreadable_entries)
         return found
 
     with session.scan() as reader:
@@ -770,14 +769,12 @@ def timeline_table(
     return pa.table({"start": timestamps(times), "entries": entries, "messages": messages, "bytes": size_bytes})
 
 
-def missing_texts(name: TopicName, missing: int) -> list[str]:
-    """Return the warning about a topic's missing entries, empty if none are."""
-    return [f"{name}: {counted(missing, 'entry is', 'entries are')} in no imported file"] if missing else []
-
-
-def damaged_texts(name: TopicName, damaged: int) -> list[str]:
-    """Return the warning about a topic's damaged entries, empty if none are."""
-    return [f"{name}: {counted(damaged, 'entry is', 'entries are')} damaged and skipped"] if damaged else []
+def tell_unread(session: Session, name: TopicName, missing: int, damaged: int) -> None:
+    """Say which entries of a topic an answer lacks; those in no imported file are no problem of the data."""
+    if missing:
+        session.warn([f"{name}: {counted(missing, 'entry is', 'entries are')} in no imported file"])
+    if damaged:
+        session.partial([f"{name}: {counted(damaged, 'entry is', 'entries are')} damaged and skipped"])
 
 
 class Columns(Checked):
@@ -794,47 +791,37 @@ class Columns(Checked):
 
         Columns and names are those of the files that ``store export tables`` writes. Raises InvalidValue for another name.
         """
-        return table_of(self._session, name)
+        from pulsar_admin.store.model.resources import find_cluster_name
+        from pulsar_admin.store.tables.rows import SMALL_TABLES, iter_table
+        from pulsar_admin.store.tables.schemas import TABLES
+
+        if name not in SMALL_TABLES:
+            raise InvalidValue(f"there is no table {name!r}", hint=f"tables: {', '.join(SMALL_TABLES)}", table=name)
+
+        def source(reader: EntryReader, problems: list[StoreError]) -> Generator[pa.RecordBatch, None, None]:
+            yield from iter_table(reader, name, find_cluster_name(reader.txn), problems.append)
+
+        return Batches(self._session, lambda: TABLES[name], source)
 
     def sql(self, statement: str) -> Batches:
         """Return the rows of one SELECT as Arrow batches, by DuckDB; ``docs/howto/sql.md`` has its tables. Each iteration runs it anew.
 
         Raises BadSql, Refused for a statement that does more than read, InvalidValue for several, MissingComponent.
         """
-        return rows_of(self._session, statement)
+        from pulsar_admin.store.extras import require
 
+        require("duckdb", "sql")
+        with self._session.reader() as reader, _opened(reader, [], self._session.now_ms) as database:
+            statements = database.split(statement)
+            if len(statements) != 1:
+                raise InvalidValue(f"{len(statements)} statements where one is wanted", hint="ask one after the other")
+            schema = database.schema(statements[0])
 
-def table_of(session: Session, name: str) -> Batches:
-    """Return a table; raises InvalidValue."""
-    from pulsar_admin.store.model.resources import find_cluster_name
-    from pulsar_admin.store.tables.rows import SMALL_TABLES, iter_table
-    from pulsar_admin.store.tables.schemas import TABLES
+        def source(reader: EntryReader, problems: list[StoreError]) -> Generator[pa.RecordBatch, None, None]:
+            with _opened(reader, problems, self._session.now_ms) as database:
+                yield from database.batches(statements[0])
 
-    if name not in SMALL_TABLES:
-        raise InvalidValue(f"there is no table {name!r}", hint=f"tables: {', '.join(SMALL_TABLES)}", table=name)
-
-    def source(reader: EntryReader, problems: list[StoreError]) -> Generator[pa.RecordBatch, None, None]:
-        yield from iter_table(reader, name, find_cluster_name(reader.txn), problems.append)
-
-    return Batches(session, lambda: TABLES[name], source)
-
-
-def rows_of(session: Session, statement: str) -> Batches:
-    """Return the rows of one SELECT; raises BadSql, Refused, MissingComponent."""
-    from pulsar_admin.store.extras import require
-
-    require("duckdb", "sql")
-    with session.reader() as reader, _opened(reader, [], session.now_ms) as database:
-        statements = database.split(statement)
-        if len(statements) != 1:
-            raise InvalidValue(f"{len(statements)} statements where one is wanted", hint="ask one after the other")
-        schema = database.schema(statements[0])
-
-    def source(reader: EntryReader, problems: list[StoreError]) -> Generator[pa.RecordBatch, None, None]:
-        with _opened(reader, problems, session.now_ms) as database:
-            yield from database.batches(statements[0])
-
-    return Batches(session, lambda: schema, source)
+        return Batches(self._session, lambda: schema, source)
 
 
 @contextmanager

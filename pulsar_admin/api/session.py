@@ -77,6 +77,7 @@ Duration = timedelta | str
 """A length of time: a timedelta, or ``5m``, ``3h``, ``2d`` and whatever else the command line takes."""
 Delay = Duration | int
 """So long: a length of time, or milliseconds as an int."""
+LedgerId = int
 Clock = Literal["auto", "publish", "broker", "event"]
 """Which time of a message counts: the broker's where the entry carries one, else the publish time (auto); or always one of them."""
 
@@ -203,11 +204,6 @@ def given_number(what: str, value: object) -> float:
     return number
 
 
-def given_ledgers(ledgers: Iterable[int]) -> tuple[int, ...]:
-    """Return ledger ids; raises InvalidValue for anything else."""
-    return tuple(whole_number("ledger", one, 0, LONG_MAX) for one in ledgers)
-
-
 def given_spark(
     what: str, value: Any
 ) -> Any:  # Any: what callers give; importing pyspark to look takes longer than most answers
@@ -235,6 +231,7 @@ _KINDS: Mapping[str, Callable[[str, Any], Any]] = {  # Any: what callers give
     "str": given_text,
     "bool": given_flag,
     "int": whole_number,
+    "LedgerId": lambda what, value: whole_number("ledger", value, 0, LONG_MAX),
     "float": given_number,
     "Path | str": _same_path,
     "Sequence[str]": given_texts,

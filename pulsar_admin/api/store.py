@@ -21,12 +21,12 @@ from pulsar_admin.api.plan import Plan, check_planned_on, plan_of, read_again, s
 from pulsar_admin.api.session import (
     Clock,
     Duration,
+    LedgerId,
     Session,
     Time,
     check_engine,
     checked,
     given_items,
-    given_ledgers,
     given_object,
     given_path,
     given_places,
@@ -269,7 +269,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         with self._session.reader() as reader:
             return tuple(iter_orphans(reader.txn, find_vanished(reader).foreign))
 
-    def missing(self, *ledgers: int) -> tuple[Missing, ...]:
+    def missing(self, *ledgers: LedgerId) -> tuple[Missing, ...]:
         """Return losses of ledgers, or of all: referenced ledgers that do not exist, ``ranges`` of entry ids that
         no file holds.
 
@@ -279,7 +279,6 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         from pulsar_admin.store.reports.ledgers import iter_missing, read_missing
         from pulsar_admin.store.transfer.cataloguing import find_gone
 
-        ledgers = given_ledgers(ledgers)
         with self._session.read() as txn:
             self._session.partial(
                 f"{path} is gone: {counted(count, 'entry')} of it {plural(count, 'is', 'are')} not counted as "
@@ -289,9 +288,9 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
             rows = self._session.each(ledgers, lambda ledger_id: read_missing(txn, ledger_id))
             return tuple(row for row in (rows if ledgers else iter_missing(txn)) if row is not None)
 
-    def verify_ledgers(self, *ledgers: int) -> Iterator[LedgerVerdict]:
+    def verify_ledgers(self, *ledgers: LedgerId) -> Iterator[LedgerVerdict]:
         """Yield the problems of ledgers, or of all, after reading every entry: see ``Ledger.verify``; raises LedgerNotFound."""
-        return verdicts_of(self._session, given_ledgers(ledgers))
+        return verdicts_of(self._session, ledgers)
 
     def underreplicated(self) -> tuple[UnderReplicated, ...]:
         """Return the ledgers with entries on fewer bookies than their write quorum, or perhaps, the worst first.

@@ -12,11 +12,11 @@ from pulsar_admin.api.plan import Plan, Planner, plan_of
 from pulsar_admin.api.session import (
     Clock,
     Duration,
+    LedgerId,
     Place,
     Session,
     Time,
     duration_ms,
-    given_ledgers,
     given_path,
     given_properties,
     given_text,
@@ -605,7 +605,13 @@ class Topic(PolicyPlans):
 
     def schemas(self) -> tuple[SchemaVersion, ...]:
         """Return the versions of its schema, oldest first, since the last deletion; raises MetadataCorrupt, EntryCorrupt."""
-        return read_versions(self._session, self._name)
+        from pulsar_admin.store.model.schemas import live_versions
+
+        with self._session.reader() as reader:
+            return tuple(
+                SchemaVersion(version, entry.type_name, entry.definition, entry.timestamp_ms, entry.properties)
+                for version, entry in live_versions(reader, self._name)
+            )
 
     def schema(self, version: int | None = None) -> SchemaVersion:
         """Return a version of the topic's schema, None: the newest; raises NothingMatches if it does not exist, and as ``schemas``."""
@@ -782,7 +788,7 @@ class Topic(PolicyPlans):
             read_topic(txn, self._name)
             return managed_ledger_text(read_node(txn, self._name.path).value, self._name.path)
 
-    def forget_ledgers(self, *ledgers: int) -> Plan:
+    def forget_ledgers(self, *ledgers: LedgerId) -> Plan:
         """Plan removing ledgers from the topic's list; they stay in BookKeeper. Raises LedgerNotFound.
 
         Cursors skip them; ``store.delete_ledgers`` deletes ledgers.
@@ -860,17 +866,6 @@ class SchemaVersion(Answer, frozen=True):
     definition: bytes
     timestamp_ms: int
     properties: Mapping[str, str]
-
-
-def read_versions(session: Session, name: TopicName) -> tuple[SchemaVersion, ...]:
-    """Return the versions of a topic's schema as ``Topic.schemas`` does."""
-    from pulsar_admin.store.model.schemas import live_versions
-
-    with session.reader() as reader:
-        return tuple(
-            SchemaVersion(version, entry.type_name, entry.definition, entry.timestamp_ms, entry.properties)
-            for version, entry in live_versions(reader, name)
-        )
 
 
 def given_schema(schema: Mapping[str, Any] | Path | str) -> NewSchema:  # Any: JSON
@@ -1011,14 +1006,13 @@ class Compaction(Planner):
         """Plan rewriting the compacted ledger as Pulsar 4.2 writes it, nothing dropped; raises as ``run``."""
         return Compactions(self._session, (self._name,)).plan("compaction upgrade", everything=True)
 
-    def attach(self, ledger_id: int) -> Plan:
+    def attach(self, ledger_id: LedgerId) -> Plan:
         """Plan attaching a ledger as the compacted view of a topic that lost it, as after a broker's truncate.
 
         Raises TopicNotFound, LedgerNotFound, MetadataCorrupt, EntryCorrupt, Refused.
         """
         from pulsar_admin.store.changes.compaction import plan_attach
 
-        (ledger_id,) = given_ledgers([ledger_id])
         return self._planned(plan_attach, self._name, ledger_id)
 
     def messages(
@@ -1120,7 +1114,7 @@ def skews_of(
     session: Session, names: Sequence[TopicName], tolerance: Duration, clock: Literal["publish", "broker"]
 ) -> Iterator[TopicSkew]:
     """Yield whose clock is wrong in each topic, see ``Topic.skew``; an engine reads all of them at once."""
-    from pulsar_admin.api.messages import damaged_texts, missing_texts, read_many
+    from pulsar_admin.api.messages import read_many, tell_unread
     from pulsar_admin.store.db.clocks import check_clock
     from pulsar_admin.store.search.skew import SkewOfTopics, SkewOptions, read_skew
 
@@ -1129,8 +1123,7 @@ def skews_of(
     def find(name: TopicName) -> TopicSkew:
         place = places.get(name)
         found = read_skew(reader, read_topic(reader.txn, name), options) if place is None else skew.find(place)
-        session.warn(missing_texts(name, found.missing))
-        session.partial(damaged_texts(name, found.unreadable))
+        tell_unread(session, name, found.missing, found.unreadable)
         return found
 
     with session.scan() as reader:

@@ -347,17 +347,6 @@ class BundleImported(Answer, frozen=True):
     same_findings: bool
 
 
-def bundle_of(session: Session, file: Path, names: Path) -> BundleReport:
-    """Write the store's bundle to a file, with pseudonyms that the file ``names`` maps back."""
-    from pulsar_admin.store.transfer.bundle import write_bundle
-
-    with session.opened() as store:
-        findings = _findings(store)
-        told = {**_versions(), "created": session.clock_ms, "findings": to_json(findings)}
-        result = write_bundle(store, file, names, told)
-    return BundleReport(bundle=str(file), names=str(names), findings=findings, **asdict(result))
-
-
 @checked
 def import_bundle(file: Path | str, path: Path | str, *, now: Time | None = None) -> BundleImported:
     """Create a store from an incident bundle; it answers what needs only metadata and the index.
@@ -661,13 +650,19 @@ class Transfers(Checked):
         contents, and ``findings`` by code. Raises AlreadyExists, InvalidValue, DiskFull, NotWritable, and StoreBusy
         while another bundle is written with these names.
         """
+        from pulsar_admin.store.transfer.bundle import write_bundle
+
         place = Path(file)
         if not place.name:
             raise InvalidValue(f"file {str(file)!r} has no name", value=str(file))
         beside = place.with_name(f"{place.name}.names.json") if names is None else Path(names)
         if beside == place:
             raise InvalidValue(f"{file} cannot be both the bundle and the file of its names", hint="name another file")
-        return bundle_of(self._session, place, beside)
+        with self._session.opened() as store:
+            findings = _findings(store)
+            told = {**_versions(), "created": self._session.clock_ms, "findings": to_json(findings)}
+            result = write_bundle(store, place, beside, told)
+        return BundleReport(bundle=str(place), names=str(beside), findings=findings, **asdict(result))
 
     def export_bookies(self, bookies: Iterable[str | GivenBookie], *, dry_run: bool = False) -> BookieExportReport:
         """Write the ledgers created here to stopped bookies, as of ``import_cluster``, with as many copies as the
