@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from operator import attrgetter
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -171,6 +172,14 @@ def render_cell(value: object, kind: str = "text", *, bare: bool = False) -> str
     if isinstance(plain, (dict, list)):
         return clean_text(dump_json(plain, pretty=False)) if plain else ""
     return clean_text(str(plain))
+
+
+def render_cells(values: Sequence[object], kind: str, *, bare: bool) -> list[str]:
+    """Return the cells of a column; names, texts and whole numbers, of which many are alike, are rendered once each."""
+    if all(one in (int, NoneType, TopicName) or issubclass(one, str) for one in {*map(type, values)}):
+        texts = {value: render_cell(value, kind, bare=bare) for value in {*values}}
+        return [*map(texts.__getitem__, values)]
+    return [render_cell(value, kind, bare=bare) for value in values]
 
 
 def _number_text(value: float, kind: str, bare: bool) -> str:

@@ -453,10 +453,13 @@ class Running(Results):
         listed = list(items)
         alone = len(listed) == 1 if alone is None else alone
         for item in listed:
-            results: list[Outcome] = []
-            with self.one_item(alone=alone):
-                results.append(work(item))
-            yield from results
+            try:
+                result = work(item)
+            except StoreError as error:
+                self._fail_one(error, alone=alone)
+                continue
+            self._items += 1
+            yield result
 
     @contextmanager
     def one_item(self, *, alone: bool) -> Iterator[None]:
@@ -464,11 +467,14 @@ class Running(Results):
         try:
             yield
         except StoreError as error:
-            if alone or (self._choice is not None and self._choice.broken is error):
-                raise
-            self.fail(error)
+            self._fail_one(error, alone=alone)
         else:
             self._items += 1
+
+    def _fail_one(self, error: StoreError, *, alone: bool) -> None:
+        if alone or (self._choice is not None and self._choice.broken is error):
+            raise error
+        self.fail(error)
 
     def count_items(self, count: int) -> None:
         """Count items that ``each`` would have yielded a result of, done elsewhere."""

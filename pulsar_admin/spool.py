@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pulsar_admin.columns import Column, render_cell
+from pulsar_admin.columns import Column, render_cells
 from pulsar_admin.store.files import raise_temporary_error
 
 if TYPE_CHECKING:
@@ -62,10 +62,7 @@ class CellSpool:
         while found := [*islice(rest, _PAGE_ROWS)]:  # a column at a time takes half of what a row at a time does
             values = [column.values(found) for column in columns]
             self._silent = [index for index in self._silent if all(value in _NOTHING for value in values[index])]
-            cells = [
-                [render_cell(value, column.kind, bare=bare) for value in each]
-                for column, each in zip(columns, values, strict=True)
-            ]
+            cells = [render_cells(each, column.kind, bare=bare) for column, each in zip(columns, values, strict=True)]
             self._rows += zip(*cells, strict=True)
             self.count += len(found)
             if len(self._rows) >= _PAGE_ROWS:

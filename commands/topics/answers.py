@@ -48,18 +48,18 @@ def selected(app: App, txn: Txn, selection: TopicSelection, *, broken: bool = Tr
     return names
 
 
-def choose(app: App, txn: Txn, selection: TopicSelection) -> ChosenTopics:
-    """Return the topics meant by ``selection``, partitioned ones as their partitions.
+def choose(app: App, txn: Txn, selection: TopicSelection, *, broken: bool = True) -> ChosenTopics:
+    """Return the topics meant by ``selection``, partitioned ones as their partitions; ``broken``: warns of broken ledgers.
 
-    Of several names one that is not there is reported and the rest go on; raises TopicNotFound when it is the only one. Warns of
-    broken ledgers.
+    Of several names one that is not there is reported and the rest go on; raises TopicNotFound when it is the only one.
     """
     if not selection.topics:
-        return ChosenTopics(selected(app, txn, selection), True)
+        return ChosenTopics(selected(app, txn, selection, broken=broken), True)
     names = tuple(
         name for names in _found(app, selection, lambda name: topics.expand_topic(txn, name)) for name in names
     )
-    app.session.warn_of_broken(txn, names)
+    if broken:
+        app.session.warn_of_broken(txn, names)
     return ChosenTopics(names, selection.single is None or len(names) > 1)
 
 
@@ -100,13 +100,9 @@ def size_of(reader: EntryReader, names: Sequence[TopicName]) -> int:
             if found is None:
                 topic = topics.read_topic(reader.txn, name)
                 found = topic.number_of_entries, topic.total_size_bytes
-            total += entry_bytes(*found)
+            entries, payload_bytes = found
+            total += payload_bytes + _HEADER_BYTES * entries
     return total
-
-
-def entry_bytes(entries: int, payload_bytes: int) -> int:
-    """Return how many bytes so many ``entries`` of ``payload_bytes`` have with their headers."""
-    return payload_bytes + _HEADER_BYTES * entries
 
 
 def answer(

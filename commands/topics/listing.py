@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +12,15 @@ import click
 from msgspec import Struct
 
 from pulsar_admin.columns import Column, messages_of, render_cell, size_text, telling, times_shown_in, words_of
-from pulsar_admin.commands.topics.answers import TOPIC_COLUMN, answers_of, choose, entry_bytes, size_of
+from pulsar_admin.commands.topics.answers import TOPIC_COLUMN, answers_of, choose, size_of
 from pulsar_admin.context import Answer, App, Lines, Result, Shown, Table
 from pulsar_admin.jsonify import dump_json, to_json
 from pulsar_admin.options import NAMESPACE, TopicSelection, command, gather, pass_app, topics_argument
 from pulsar_admin.spool import CellSpool, PackedCells
 from pulsar_admin.store.codec.scalable import HASH_MAX, ScalableTopic, Segment
+from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, StoreError, TopicNotFound
 from pulsar_admin.store.model.cursors import is_subscription, iter_cursor_names
-from pulsar_admin.store.model.ledgers import find_whole_extent
 from pulsar_admin.store.model.scalable import read_scalable
 from pulsar_admin.store.model.topics import iter_all_namespaces, partition_count, select_partitioned
 from pulsar_admin.store.names import SCALABLE, NamespaceName, TopicName, in_hash_order, parse_topic
@@ -41,6 +42,8 @@ _TOGETHER = 256
 _HELD_TOPICS = 20_000
 """Topics of which no JSON is written before all of it is known: that of more is written as it comes, as it would not fit into memory.
 What ``--sort`` asks for without ``--top`` is held all the same."""
+_MANY = 1_000
+"""Topics for which one look at all ledgers is cheaper than one at each of theirs, and all files are about as much as they have."""
 _PART = 8 * _TOGETHER
 """Topics that one process gets at once."""
 
@@ -94,6 +97,7 @@ def _spool(now_ms: int, *, bare: bool) -> CellSpool:
 
 def _make_cells(reader: EntryReader, part: _Part) -> PackedCells | None:
     """Return the cells of all subscriptions of ``part``, None where anything is to be told beside them."""
+    from pulsar_admin.broken import texts_of_broken
     from pulsar_admin.store.reports.subscriptions import iter_facts, prepare_facts
 
     problems: list[StoreError] = []
@@ -103,9 +107,10 @@ def _make_cells(reader: EntryReader, part: _Part) -> PackedCells | None:
             prepared = prepare_facts(reader, some, part.asked)
             try:
                 cells.add([one for name in some for one in iter_facts(prepared[name], part.asked, problems.append)])
+                doubtful = (one.topic for one in prepared.values() if not _is_whole(one))
+                if problems or any(texts_of_broken(reader.txn, topic) for topic in doubtful):
+                    return None
             except (StoreError, KeyError):  # who is not prepared is told of one by one
-                return None
-            if problems:
                 return None
         try:
             reader.txn.check_met()
@@ -138,7 +143,7 @@ def _add_cells(app: App, reader: EntryReader, names: Sequence[TopicName], cells:
 def _each_facts(
     app: App, reader: EntryReader, names: Sequence[TopicName], *, quick: bool
 ) -> Iterator[SubscriptionFacts]:
-    """Yield the facts of the subscriptions of topics; of several topics they are read for a part at once."""
+    """Yield the facts of the subscriptions of topics, and warn of broken ledgers; of several topics they are read for a part at once."""
     from pulsar_admin.store.reports.subscriptions import Asked, iter_facts, prepare_facts
 
     asked = Asked.of(app.now_ms, quick=quick)
@@ -151,8 +156,14 @@ def _each_facts(
         problems: list[StoreError] = []
         facts = [*iter_facts(found, asked, problems.append)]
         app.session.partial(problems)
+        if not _is_whole(found):
+            app.session.warn_of_broken(reader.txn, [name])
         return facts
 
+    if len(names) >= _MANY:
+        from pulsar_admin.store.model.coverage import find_whole_ledgers
+
+        find_whole_ledgers(reader.txn)
     for start in range(0, len(names), _TOGETHER):
         some = names[start : start + _TOGETHER]
         if len(some) > 1:
@@ -160,15 +171,25 @@ def _each_facts(
         yield from chain.from_iterable(app.each(some, read, alone=len(names) == 1))
 
 
-def _read_bytes(app: App, reader: EntryReader, names: Iterable[TopicName]) -> int:
-    """Return how many bytes at most are read: each subscription's backlog by itself; of very many topics, which are read together, about
-    what all ledgers have, and tells the kernels to expect that."""
-    extent = find_whole_extent(reader.txn)
-    if extent is not None:
+def _is_whole(found: TopicFacts) -> bool:
+    """Whether nothing is to be told of a topic's ledgers, nor of others that it needs."""
+    from pulsar_admin.store.model.broken_beside import find_lost_events
+
+    with suppress(StoreError):
+        return not (
+            found.broken or found.compaction_cursor is not None or find_lost_events(found.reader.txn, found.topic.name)
+        )
+    return False
+
+
+def _read_bytes(app: App, reader: EntryReader, names: Sequence[TopicName]) -> int:
+    """Return how many bytes at most are read: each subscription's backlog by itself; of very many topics, which are read together, all
+    files, and tells the kernels to expect an entry of each ledger."""
+    if len(names) >= _MANY:
         from pulsar_admin.store.kernels.compiled import METER
 
-        METER.expect(extent[0])
-        return entry_bytes(*extent)
+        METER.expect(reader.txn.count("entries"))
+        return sum(log.size_bytes for log in iter_logs(reader.txn))
     sizes = ((name, size_of(reader, [name])) for name in names)
     return sum(size * _count_subscriptions(app, reader, name) for name, size in sizes if size)
 
@@ -185,7 +206,7 @@ def show_subscriptions(app: App, selection: TopicSelection, *, quick: bool) -> I
     with _spool(app.now_ms, bare=not app.writes_table) as cells:
         facts: list[SubscriptionFacts] = []
         with app.session.reader() as reader:
-            chosen = choose(app, reader.txn, selection)
+            chosen = choose(app, reader.txn, selection, broken=False)
             with app.scan(reader, 0 if quick else _read_bytes(app, reader, chosen.names), "subscriptions") as scanning:
                 if app.query is not None or app.writes_json:
                     each = _each_facts(app, scanning, chosen.names, quick=quick)

@@ -82,11 +82,6 @@ class WholeLedgers:
             self._publish_max.append(found.publish_max_ms)
             self._off.append(_NOT_STAMPED if found.off_ms is None else found.off_ms)
 
-    @property
-    def extent(self) -> tuple[int, int]:
-        """How many entries and payload bytes all of them have."""
-        return sum(self._entries), sum(self._sizes)
-
     def find(self, ledger_id: int) -> WholeLedger | None:
         """Return the ledger, None where it is not known to be whole."""
         place = bisect_left(self._ids, ledger_id)
@@ -134,12 +129,6 @@ class LoneLedgers:
             (ledger_id, ledgermetadata.LoneLedger(bool(closed), last, length, self.bookie))
             for ledger_id, closed, last, length in columns
         )
-
-
-def find_whole_extent(txn: Txn) -> tuple[int, int] | None:
-    """Return how many entries and payload bytes the ledgers have that are known to be whole; None where nobody looked at all ledgers."""
-    kept: WholeLedgers | None = txn.memo.get(WholeLedgers)
-    return None if kept is None else kept.extent
 
 
 def find_whole(txn: Txn, ledger_id: int) -> WholeLedger | None:
