@@ -138,16 +138,23 @@ class _Chunk(NamedTuple):
 
 
 class _Chunks:
-    """The chunks among the entries of a topic."""
+    """The chunks and markers among the entries of a topic."""
 
     def __init__(self, reader: EntryReader, topic: Topic) -> None:
         self.topic = topic
         self._reader = reader
-        self._read: dict[int, _Chunk | None] = {}
+        self._read: dict[int, tuple[bool, _Chunk | None]] = {}
         self._unread: set[int] = set()
 
     def at(self, rank: int) -> _Chunk | None:
         """Return the chunk at a rank; None where there is none, or nothing can be read."""
+        return self._look(rank)[1]
+
+    def is_marker(self, rank: int) -> bool:
+        """Whether there is a marker at a rank."""
+        return self._look(rank)[0]
+
+    def _look(self, rank: int) -> tuple[bool, _Chunk | None]:
         if rank not in self._read:
             if len(self._read) >= _KEPT:
                 self._read.clear()
@@ -158,7 +165,7 @@ class _Chunks:
             elif is_chunk(header.metadata):
                 said = header.metadata
                 found = _Chunk(said.uuid, said.chunk_id, said.num_chunks_from_msg, said.producer_name)
-            self._read[rank] = found
+            self._read[rank] = header is not None and is_marker(header.metadata), found
         return self._read[rank]
 
     def around(self, rank: int) -> Mapping[str, Mapping[int, int]]:
@@ -281,11 +288,7 @@ def may_be_markers(reader: EntryReader, topic: Topic, pending: Intervals) -> boo
     for quarter in range(5):
         start, end = pending[(len(pending) - 1) * quarter // 4]
         ranks.add(start + (end - start - 1) * quarter // 4)
-    return any(
-        header is not None and is_marker(header.metadata)
-        for rank in ranks
-        for header in [read_header(reader, topic, rank)]
-    )
+    return any(map(_chunks_of(reader, topic).is_marker, ranks))
 
 
 def read_contents(reader: EntryReader, topic: Topic, intervals: Intervals, now_ms: int) -> Contents:
