@@ -15,10 +15,12 @@ import pytest
 import pulsar_admin as pa
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.entry import Entry, decode_entry
-from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState
+from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, ledger_path
+from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.copies import has_copies, iter_all_copies
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.files import LogFile, iter_logs
+from pulsar_admin.store.db.tree import Node, put_nodes
 from pulsar_admin.store.model.coverage import count_unseen, iter_entry_gaps, read_coverage, read_open_end
 from pulsar_admin.store.model.ledgers import Ledger, iter_ledger_ids, missing_ranges, read_ledger
 from tests.conftest import Cli
@@ -169,6 +171,12 @@ def test_a_removed_entry_log_of_one_bookie(disks: Path, tmp_path: Path, cli: Cli
         row["ledgerId"]: {"bk1test": row["short"]} for row in answer.json
     }
     assert all(row["severity"] == "problem" and "each has another copy" in row["message"] for row in rows)
+    first = min(row["ledgerId"] for row in answer.json)
+    with open_store(path, writable=True) as store:  # metadata that cannot be read hides no ledger behind it
+        unread = Node(ledger_path(first), NodeStat(1, 1, 1, 1, False), b"\xff\xff")
+        store.write(lambda txn: put_nodes(txn, [unread]))
+    rest = cli("--store", path, "ledgers", "underreplicated", "-o", "json").json
+    assert rest == [row for row in answer.json if row["ledgerId"] != first]
 
 
 def test_a_log_that_goes_after_the_import(disks: Path, tmp_path: Path, cli: Cli, damages_stores: None) -> None:

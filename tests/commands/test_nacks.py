@@ -205,6 +205,7 @@ def test_precision_changes_only_while_nothing_waits(nacks: At) -> None:
     assert nacks("add", PLAIN, "-s", "half", "--delay", "2s", "29:21").json["precisionBits"] == 0
     nacks("due", "--pop", now=NOW_MS + 5000)
     assert nacks("add", PLAIN, "-s", "half", "--delay", "1s", "29:21", "--bits", 10).json["precisionBits"] == 10
+    assert nacks("stats", PLAIN).json[0]["precisionBits"] == 10
 
 
 def test_undo_is_latest_first(nacks: At) -> None:

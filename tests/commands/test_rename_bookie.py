@@ -12,6 +12,7 @@ from pulsar_admin.store.codec.bookie import decode_cookie, encode_cookie
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import Node, find_node, put_nodes
+from pulsar_admin.store.facts.under_replication import MARKS
 from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.conftest import Cli
 from tests.recovery.written import writes_of
@@ -111,9 +112,15 @@ def test_bookies_whose_directories_have_the_same_names_are_not_mixed_up(cli: Cli
 
 def test_undo_and_what_is_refused(cli: Cli, tmp_path: Path) -> None:
     store = copied(CLUSTER, "crashed", tmp_path)
+    mark = f"{MARKS}0000/0000/0000/007b/urL0000000123"
+    with open_store(store, writable=True) as opened:
+        node = Node(mark, NodeStat(1, 1, 1, 1, False), f'replica: "{OLD}"\nreplica: "bk1test"\n'.encode())
+        opened.write(lambda txn: put_nodes(txn, [node]))
     tree = cli("--store", store, "ledgers", "list", "-o", "jsonl").stdout
     before = codes(cli, store)
-    assert cli("--store", store, "bookies", "rename", OLD, NEW).exit_code == 0
+    assert cli("--store", store, "-o", "json", "bookies", "rename", OLD, NEW).json["after"]["marks"] == 1
+    marked = cli("--store", store, "store", "cat", mark, "--raw").stdout
+    assert marked == f'replica: "{NEW}"\nreplica: "bk1test"\n'
     assert cli("--store", store, "store", "undo", "1").exit_code == 0
     assert cli("--store", store, "ledgers", "list", "-o", "jsonl").stdout == tree
     assert codes(cli, store) == before

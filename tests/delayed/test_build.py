@@ -24,6 +24,7 @@ from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
+from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.delayed.world import NOW_MS, TOPIC, build, held, index_of, sent, waiting
 from tests.stores import copied
@@ -292,8 +293,10 @@ def test_extreme_due_times(tmp_path: Path) -> None:
     assert found == [(0, 10, 0), (year_60000, 10, 1), ((2**63 - 1) // 1000 * 1000, 10, 2)]
 
 
-def test_batches_and_lost_entries(tmp_path: Path) -> None:
+def test_batches_and_lost_entries(tmp_path: Path, cli: Cli) -> None:
     path = made_store(tmp_path, message(1000, deliver_at=5000), Made(1, lost=True), Made(2, batch=3))
+    told = cli.on(path, "delayed build a/b/c -s s --dry-run").stderr
+    assert "persistent://a/b/c s: 1 waiting entry is lost or damaged" in told
     with open_store(path, writable=True) as store:
         result = build(store, "s", "persistent://a/b/c")
     assert (result.messages, result.missing) == (1, 1)

@@ -26,6 +26,7 @@ from pulsar_admin.store.changes.resets import (
     ttl_warnings,
 )
 from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
+from pulsar_admin.store.codec.policies import Retention
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.delayed.expiries import EXPIRE
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt
@@ -34,7 +35,7 @@ from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import EARLIEST, LATEST, Position, parse_topic
 from pulsar_admin.store.policies.in_force import MessageTtl, find_message_ttl, find_retention
-from pulsar_admin.store.policies.trimming import freed_ledgers
+from pulsar_admin.store.policies.trimming import count_let_go, freed_ledgers
 from pulsar_admin.store.search.broker import BrokerSearch
 from pulsar_admin.store.search.broker_setup import BrokerSetup
 from pulsar_admin.store.search.expiry import (
@@ -430,6 +431,8 @@ def test_deletable(tmp_path: Path) -> None:
         path, "/admin/policies/a/b", {"retention_policies": {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}}
     )
     assert _freed(path, {"a": start}, {"a": at(13, 1)}, now) == ([], [10, 11, 12], None)
+    # of three ledgers of 1 MB, the first leaves exactly the 2 MB that are kept
+    assert count_let_go([(1 << 20, None)] * 3, 3, Retention(time_minutes=-1, size_mb=2), now) == 1
     put_json(path, "/admin/policies/a/b", b"not json")
     assert _freed(path, {"a": start}, {"a": at(13, 1)}, now)[0] == []
 
