@@ -193,9 +193,10 @@ def test_rows_into_damaged_bytes_stay_where_nothing_better_is(tmp_path: Path, cl
     assert not again["needed"]
 
 
+@pytest.mark.parametrize(("byte", "flip"), [(13, 0x40), (8, 0x80), (0, 0x80)], ids=["far", "negative", "ledger"])
 @pytest.mark.parametrize("is_lost", [False, True])
-def test_ids_of_damaged_records_make_no_rows(is_lost: bool, tmp_path: Path, cli: Cli) -> None:
-    """A record whose own entry id is damaged stays where the index had it; without an index nobody believes that id.
+def test_ids_of_damaged_records_make_no_rows(is_lost: bool, byte: int, flip: int, tmp_path: Path, cli: Cli) -> None:
+    """A record whose own id is damaged stays where the index had it; without an index nobody believes that id, and no other is lost.
 
     A row of such an id would be its ledger's last: a recovery asks for that one, and does not take a damaged record for an answer.
     """
@@ -204,7 +205,7 @@ def test_ids_of_damaged_records_make_no_rows(is_lost: bool, tmp_path: Path, cli:
     before, logs = _places(current), {log: bytearray(log.read_bytes()) for log in current.glob("*.log")}
     damaged = sorted(before)[::9]
     for number, place in map(before.__getitem__, damaged):
-        logs[current / f"{number:x}.log"][place + 13] ^= 0x40  # 0x400000 in the entry id
+        logs[current / f"{number:x}.log"][place + byte] ^= flip
     for log, data in logs.items():
         log.write_bytes(data)
     for one in (*current.glob("*.txn"), current / "lastMark"):  # they have the entries again

@@ -24,7 +24,7 @@ Rules, in this order, at each position:
 3. Bytes 0xF0 are the direct logger's padding up to the next byte that differs.
 4. Zeros up to the end were never written. Zeros before other bytes are lost pages: the record after them starts at
    the first of x-3, x-2, x-1, x (x: first byte not zero) that is *good*: framed, and its digest is right or a good
-   end follows (end, framed record, start of padding).
+   end follows (end, framed record, start of padding) and no record with a right digest begins inside it.
 5. Anything else is unreadable up to the next good record; when there is none, and the bytes could be the head of a
    record that goes beyond the end, they are a torn tail.
 
@@ -181,7 +181,7 @@ def _explain(data: Bytes, pos: int, limit: int, proofs: Proofs) -> tuple[Gap | T
         stop = run_end(data, pos, limit, 0)
         if stop == limit:
             return Gap(pos, limit - pos, GapReason.UNWRITTEN), limit
-        behind = _find_behind_zeros(data, pos, stop, limit, proofs)
+        behind = _find_good(data, max(pos + 1, stop - 3), stop + 1, limit, proofs)  # its first bytes may be zeros, too
         if behind is not None:
             return Gap(pos, behind - pos, GapReason.ZEROS), behind
     good = _find_good(data, pos + 1, limit, limit, proofs)
@@ -194,31 +194,20 @@ def _explain(data: Bytes, pos: int, limit: int, proofs: Proofs) -> tuple[Gap | T
     return Gap(pos, stop - pos, GapReason.UNREADABLE), stop
 
 
-def _find_behind_zeros(data: Bytes, pos: int, stop: int, limit: int, proofs: Proofs) -> int | None:
-    """Return the start of a record whose first bytes may belong to the zeros from ``pos`` to ``stop`` (rule 4)."""
-    framed = [
-        record
-        for start in range(max(pos + 1, stop - 3), stop + 1)
-        if (record := _frame(data, start, limit)) is not None and record.ledger_id >= 0
-    ]
-    # Shifted by whole bytes a size and its ids often stay plausible; a digest does not.
-    for record in framed:
-        if _is_proved(record, proofs):
-            return record.offset
-    return next((record.offset for record in framed if _is_followed(data, record.end, limit)), None)
-
-
 def _find_good(data: Bytes, start: int, stop: int, limit: int, proofs: Proofs) -> int | None:
     """Return the first position from ``start`` to ``stop`` of a good record, or None."""
+    followed: Record | None = None  # by chance, where one that its digest proves begins inside it: sizes stay plausible when shifted
     for pos in iter_candidates(data, start, limit, proofs):
-        if pos >= stop:
-            return None
+        if pos >= (stop if followed is None else followed.end):
+            break
         record = _frame(data, pos, limit)
         if record is None or record.ledger_id < 0:
             continue
-        if _is_followed(data, record.end, limit) or _is_proved(record, proofs):
-            return pos
-    return None
+        if _is_proved(record, proofs):
+            return pos if pos < stop else None
+        if followed is None and _is_followed(data, record.end, limit):
+            followed = record
+    return None if followed is None else followed.offset
 
 
 def find_record(data: Bytes, start: int, stop: int, proofs: Proofs | None = None) -> int | None:
