@@ -154,17 +154,23 @@ def recoveries(metadata: LedgerMetadata, confirmed: int, answers: dict[str, dict
     return ends
 
 
+def random_answers(
+    rng: random.Random, entries: int, good: int
+) -> tuple[LedgerMetadata, int, dict[str, dict[int, str]], list[str]]:
+    """Return a ledger, its last confirmed entry, what each bookie says of the entries behind that, and the bookies that are imported."""
+    metadata = random_ledger(rng)
+    confirmed = max(metadata.segments[-1].first_entry_id - 1, rng.randint(-1, 50))
+    answers = {name: dict[int, str]() for name in metadata.segments[-1].members}
+    for entry in range(confirmed + 1, confirmed + 1 + entries):
+        for name in upstream_write_set(metadata, entry):
+            answers[name][entry] = rng.choice(["good"] * good + ["none", "bad"])
+    return metadata, confirmed, answers, [name for name in answers if rng.random() < 0.8]
+
+
 def test_the_end_is_where_recoveries_end() -> None:
     rng, verdicts = random.Random(31), set()
     for _ in range(1500):
-        metadata = random_ledger(rng)
-        confirmed = max(metadata.segments[-1].first_entry_id - 1, rng.randint(-1, 50))
-        names = metadata.segments[-1].members
-        answers = {name: dict[int, str]() for name in names}
-        for entry in range(confirmed + 1, confirmed + 6):
-            for name in upstream_write_set(metadata, entry):
-                answers[name][entry] = rng.choice(["good"] * 8 + ["none", "bad"])
-        imported = [name for name in names if rng.random() < 0.8]
+        metadata, confirmed, answers, imported = random_answers(rng, 5, 8)
         held, damaged = (
             {name: {e for e, answer in answers[name].items() if answer == kind} for name in imported}
             for kind in ("good", "bad")
@@ -174,7 +180,7 @@ def test_the_end_is_where_recoveries_end() -> None:
         certain = {end for end in possible if end is not None}
         assert all(end >= found.kept for end in certain)
         verdicts.add(found.verdict)
-        if len(imported) < len(names):
+        if len(imported) < len(answers):
             if found.verdict == "final":
                 behind = found.last_entry_id + 1
                 stored = sum(answers[name].get(behind) == "good" for name in upstream_write_set(metadata, behind))
@@ -200,14 +206,7 @@ def test_a_recovery_fails_without_the_bookies_that_it_needs() -> None:
     """Bookies whose last record is damaged tell no last entry: over all of the others that are imported, or not and down."""
     rng, seen = random.Random(7), Counter[str]()
     for _ in range(3000):
-        metadata = random_ledger(rng)
-        confirmed = max(metadata.segments[-1].first_entry_id - 1, rng.randint(-1, 50))
-        names = metadata.segments[-1].members
-        answers = {name: dict[int, str]() for name in names}
-        for entry in range(confirmed + 1, confirmed + 4):
-            for name in upstream_write_set(metadata, entry):
-                answers[name][entry] = rng.choice(["good"] * 4 + ["none", "bad"])
-        imported = [name for name in names if rng.random() < 0.8]
+        metadata, confirmed, answers, imported = random_answers(rng, 3, 4)
         mute = {name for name in imported if "bad" in [*answers[name].values(), ""][-1:] or rng.random() < 0.2}
         held, damaged = (
             {name: {e for e, answer in answers[name].items() if answer == kind} for name in imported}
@@ -222,7 +221,7 @@ def test_a_recovery_fails_without_the_bookies_that_it_needs() -> None:
         elif found.needs:
             assert fails or recoveries(metadata, confirmed, answers | down) >= {None}
             seen["needs, to the last entry" if fails else "needs, to the next one"] += 1
-        elif len(imported) == len(names):
+        elif len(imported) == len(answers):
             assert not fails
             seen["all there"] += 1
     assert min(seen.values()) > 20
