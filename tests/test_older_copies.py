@@ -119,6 +119,18 @@ def test_the_only_bookie_serves_what_its_index_leads_to(harm: str, tmp_path: Pat
     assert _records(current) == right
 
 
+def test_rows_of_negative_ids_are_no_entries(tmp_path: Path, cli: Cli) -> None:
+    """An import goes on where an index has keys that no entry has."""
+    source, path = scratch_copy("small", "clean", tmp_path), tmp_path / "s"
+    current = source / "bookkeeper" / "current"
+    (ledger, _), (number, at) = min(_places(current).items())
+    ids = [(-3, 4), (ledger, -1), (99_999, -7)]
+    rows = [(struct.pack(">qq", *one), struct.pack(">q", number << 32 | at)) for one in ids]
+    apply_changes(current / "locations", lambda: sorted(rows))
+    assert cli("--store", path, "store", "import", "standalone", source, "-q").exit_code == 0
+    assert not _told(path, cli)
+
+
 def test_of_several_bookies_another_serves_it(tmp_path: Path, cli: Cli) -> None:
     """With Qw 2 a copy of each is left where one bookie's index leads to damage, and none of some where two bookies' do."""
     source, path = scratch_copy("cluster", "clean", tmp_path), tmp_path / "s"

@@ -196,7 +196,9 @@ def _explain(data: Bytes, pos: int, limit: int, proofs: Proofs) -> tuple[Gap | T
 
 def _find_good(data: Bytes, start: int, stop: int, limit: int, proofs: Proofs) -> int | None:
     """Return the first position from ``start`` to ``stop`` of a good record, or None."""
-    followed: Record | None = None  # by chance, where one that its digest proves begins inside it: sizes stay plausible when shifted
+    followed: Record | None = (
+        None  # by chance, where one that its digest proves begins inside it: sizes stay plausible when shifted
+    )
     for pos in iter_candidates(data, start, limit, proofs):
         if pos >= (stop if followed is None else followed.end):
             break

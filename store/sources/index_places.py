@@ -223,6 +223,7 @@ def _read_rows(opened: Any, sound: Array, found: dict[int, BitMap64]) -> bool:  
             return False
         last = chunk[-_ROW_BYTES:-_SLOT_BYTES]
         rows = np.frombuffer(chunk, ">i8").reshape(-1, 3).astype(np.int64)
+        rows = rows[(rows[:, :2] >= 0).all(axis=1)]  # others are no entry's
         are_sound = _are_inside(rows[:, 2], sound)
         starts = np.flatnonzero(np.diff(rows[:, 0], prepend=-1)).tolist()
         for start, end in pairwise([*starts, len(rows)]):
