@@ -192,6 +192,25 @@ def test_a_bookie_that_is_not_here(has_cookie: bool, tmp_path: Path, cli: Cli) -
     assert "bookie-gone" not in {row["code"] for row in _diagnoses(path, cli)}
 
 
+def test_what_may_have_more_of_an_open_ledger_comes_in_before_it_is_closed(tmp_path: Path, cli: Cli) -> None:
+    """Two of three bookies have new ids, the third is not imported: the others' ledgers are mended, and of these the next step is told."""
+    path, cluster = tmp_path / "s", world("cluster") / "crashed"
+    given = [word for number in (0, 1) for word in ("--bookie", cluster / f"bookkeeper{number}")]
+    cli("--store", path, "store", "import", "cluster", "--zookeeper", cluster / "zookeeper", *given, "-q")
+    change_ledgers(path, renamed(dict(zip(BOOKIES["cluster"], OLD[:2], strict=False))))
+    with open_store(path) as store, store.read() as txn:
+        states = {one: find_metadata(txn, one).state for one in iter_ledger_ids(txn)}
+    told = cli("--store", path, "ledgers", "restore", "--to-bookies")
+    assert (told.exit_code, "left as it is: ledger 263 was never closed, and bk2test" in told.stdout) == (0, True)
+    rows = {row["ledgerId"]: row for row in cli("--store", path, "ledgers", "missing", "-o", "json").json}
+    assert "elsewhere" not in {row["reason"] for row in rows.values()}
+    assert {states[one] for one, row in rows.items() if row["reason"] == "gone-bookies"} == {LedgerState.OPEN}
+    refused = cli("--store", path, "ledgers", "forget", 249, "-o", "json").error["message"]
+    assert "bk2test, which is not imported, may have entries of it" in refused
+    assert "ledger-on-gone-bookies" not in {row["code"] for row in _diagnoses(path, cli)}
+    assert "store add bookie bk2test=DIR,DIR" in cli("--store", path, "ledgers", "missing").stderr
+
+
 def test_metadata_without_any_cookie_tells_of_no_bookie_that_it_is_gone(tmp_path: Path, cli: Cli) -> None:
     path = copied("small", "clean", tmp_path)
     change_ledgers(path, renamed({BOOKIES["small"][0]: OLD[0]}, ledgers={9}), without_cookies=BOOKIES["small"])

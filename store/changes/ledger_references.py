@@ -159,6 +159,13 @@ def _check(txn: Txn, ledger_id: int, *, force: bool) -> tuple[Owner, ...]:
             "--force to forget the entries anyway",
             ledgerId=ledger_id,
         )
+    if not force and missing is not None and missing.absent:
+        raise errors.Refused(
+            f"ledger {ledger_id} was never closed, and {', '.join(missing.absent)}, which {plural(len(missing.absent), 'is', 'are')} not"
+            " imported, may have entries of it",
+            hint=f"import its disks: {missing.cure}; or add --force to forget the ledger anyway",
+            ledgerId=ledger_id,
+        )
     if not force and missing is not None and missing.outside is not None:
         found, are = missing.outside, plural(missing.outside.entries, "is", "are")
         raise errors.Refused(

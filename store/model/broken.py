@@ -58,7 +58,8 @@ class Missing(Answer, frozen=True):
     recovery has to hear do not answer any more; "entries": they are nowhere; "not-served": bookies have them and do not serve them;
     "elsewhere": bookies have them that its ensemble does not name; "not-imported": only bookies may have them that were not imported.
     ``ranges``: entry ids, both ends included; ``unseen_entries``: how many of them ``bookies`` should have, which are not imported;
-    ``outside``: those that files have all the same; ``cure``: the command that brings them back.
+    ``outside``: those that files have all the same; ``cure``: the command that brings them back. ``absent``: bookies, not imported,
+    that may have more of one with "gone-bookies".
     """
 
     ledger_id: int
@@ -70,6 +71,7 @@ class Missing(Answer, frozen=True):
     bookies: tuple[str, ...] = ()
     outside: coverage.UnservedEntries | None = None
     cure: str = ""
+    absent: tuple[str, ...] = ()
 
     @property
     def may_be_forgotten(self) -> bool:
@@ -135,11 +137,15 @@ def _find_missing(txn: Txn, ledger_id: int, owners: tuple[Owner, ...], *, is_lis
             ranges=_joined([*ranges, *outside.ranges]),
             outside=outside,
         )
-    found = replace(found, reason=GONE, bookies=silent) if silent else found
-    return replace(found, cure=_cure(txn, found)) if outside is not None else found
+    if silent:
+        absent = coverage.absent_in(txn, ledger.metadata.segments[-1].members)
+        found = replace(found, reason=GONE, bookies=silent, absent=absent)
+    return replace(found, cure=_cure(txn, found)) if outside is not None or found.absent else found
 
 
 def _cure(txn: Txn, missing: Missing) -> str:
+    if missing.absent:
+        return f"pulsar-admin store add bookie {shell_word(missing.absent[0])}=DIR,DIR"
     if missing.is_astray:
         return f"pulsar-admin ledgers restore {missing.ledger_id} --to-bookies"
     asked = missing.outside.asked[0] if missing.outside is not None else ""

@@ -448,20 +448,33 @@ def plan_repoint(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) ->
         )
     steps: list[Step] = []
     parts: list[ChangePart] = []
+    refusals: list[Refused] = []
     for ledger_id in chosen:
-        repointed = _repointed(reader, disks, ledger_id)
+        try:
+            repointed = _repointed(reader, disks, ledger_id)
+        except Refused as refusal:
+            if ledger_ids:
+                raise
+            refusals.append(refusal)
+            continue
         node = read_node(txn, ledger_path(ledger_id))
         if repointed.after != repointed.before:
             steps.append(put_value_step(txn, node.path, encode_ledger_metadata(repointed.after, node.value), now_ms))
             parts.append(_repointed_part(repointed, ledger_id))
     if not steps:
+        if refusals:
+            raise refusals[0]
         raise Refused(
             f"no ensemble of the imported bookies serves more of {plural(len(chosen), 'ledger', 'ledgers')} {listed(chosen)}",
             hint=f"see where the entries are: pulsar-admin ledgers info {chosen[0]}",
         )
     bookies = sorted({one for part in parts if part.after for some in part.after["ensembles"].values() for one in some})
     text = f"{counted(len(parts), 'ledger')} {plural(len(parts), 'names', 'name')} {listed(bookies)} from the export on"
-    return Plan(RESTORE_LEDGERS, txn.id, tuple(steps), tuple(parts), warnings=(text,))
+    warnings = [text]
+    if refusals:
+        more = f", and so are {len(refusals) - 1:,} more" if len(refusals) > 1 else ""
+        warnings.append(f"left as it is: {refusals[0].message}{more}; {refusals[0].hint}")
+    return Plan(RESTORE_LEDGERS, txn.id, tuple(steps), tuple(parts), warnings=tuple(warnings))
 
 
 def _check_astray(txn: Txn, ledger_id: int) -> None:
@@ -527,7 +540,7 @@ def _repointed(reader: EntryReader, disks: coverage.Disks, ledger_id: int) -> _R
         if end < 0:
             raise Refused(
                 f"no imported bookie serves entry 0 of ledger {ledger.ledger_id}",
-                hint=f"see where its entries are: pulsar-admin ledgers info {ledger.ledger_id}",
+                hint=f"take it out of its topic, with the entries after that: pulsar-admin ledgers forget {ledger.ledger_id} --force",
                 ledgerId=ledger.ledger_id,
             )
         later = set().union(*(entries[entries > end].tolist() for entries in everything.values()))

@@ -223,7 +223,7 @@ def _gone(facts: ClusterFacts) -> Iterator[Evidence]:
     found: dict[str, list[Unreadable]] = {}
     thinned: dict[str, list[int]] = {}
     for one in facts.bookies.unreadable:
-        if _nowhere(one) or (_is_empty(one) and not one.missing.may_be_forgotten):
+        if _nowhere(one) or (_is_empty(one) and not _is_to_go(one)):
             for bookie in one.gone:
                 found.setdefault(bookie, []).append(one)
     for thin in facts.bookies.thinned:
@@ -258,6 +258,11 @@ def _is_empty(one: Unreadable) -> bool:
     return one.is_open and one.missing.outside is None
 
 
+def _is_to_go(one: Unreadable) -> bool:
+    """Whether the ledger can be taken out of its topic: a bookie that is not imported has nothing of it."""
+    return one.missing.may_be_forgotten and not one.missing.absent
+
+
 @BOOKIE_RULES.row(
     "ledger-on-gone-bookies",
     Severity.CRITICAL,
@@ -273,7 +278,7 @@ def _is_empty(one: Unreadable) -> bool:
 def _empty(facts: ClusterFacts) -> Iterator[Evidence]:
     found: dict[tuple[str, ...], list[Unreadable]] = {}
     for one in facts.bookies.unreadable:
-        if _is_empty(one) and one.missing.may_be_forgotten:
+        if _is_empty(one) and _is_to_go(one):
             found.setdefault(tuple(sorted(one.missing.bookies)), []).append(one)
     for bookies, ledgers in sorted(found.items()):
         ledgers.sort(key=lambda one: not one.needed)
