@@ -196,6 +196,26 @@ def test_a_recovery_that_needs_a_bookie_is_told(cli: Cli, tmp_path: Path) -> Non
     assert (info["state"], info["lastEntryId"], info["openEnd"]) == ("CLOSED", 0, None)
 
 
+def test_a_damaged_record_is_an_answer_whatever_ids_it_has(cli: Cli, tmp_path: Path) -> None:
+    """Of these disks, salvaged, a real broker (4.0.8) does not load the topic of ledger 258: both records of its entry 1 are damaged.
+
+    One is damaged in its ids. The bookie's index leads there all the same, and it does not answer that it has no such entry.
+    """
+    disks, store = tmp_path / "disks", tmp_path / "store"
+    copy_tree(world(WORLD) / "clean", disks)
+    assert damage_two in plant(disks, random.Random(5))
+    words = [word for bookie in bookies_of(disks) for word in ("--bookie", lived_bookie(bookie))]
+    cli("--store", store, "store", "import", "cluster", "--zookeeper", disks / "zookeeper", *words)
+    cli("--store", store, "store", "recover", "--level", "B")
+    for bookie in bookies_of(disks):
+        cli("--store", store, "store", "salvage", lived_bookie(bookie), "--yes")
+    cli("--store", store, "store", "refresh")
+    (info,) = cli.rows(store, "ledgers info 258")
+    assert (info["openEnd"]["verdict"], info["openEnd"]["lastEntryId"]) == ("damaged", 0)
+    rows = cli.rows(store, "doctor --each 100 --code recovery-fails")
+    assert 258 in {row["evidence"]["ledgerId"] for row in rows}
+
+
 def damage_next(store: Path, ledger_id: int, old: str) -> list[str]:
     """Damage the record after an open ledger's end on a bookie that is not OLD, and have it on all three; return the ids of both."""
     with open_store(store, writable=True) as opened:

@@ -10,6 +10,7 @@ key                                  value
 ``index-states``                     JSON: bookie → a digest of what its index's files were when it was read
 ``misled-bookies``                   JSON: ids of bookies whose index leads an entry to no record of it; absent where none is known
 ``unserved`` ledger i64 file id u32  ids of the entries, a 64-bit Roaring bitmap in the portable format; big-endian key
+``failing`` ledger i64 file id u32   the same of the entries that the index of the file's bookie leads to no good record of
 ===================================  ==================================================================================
 
 A bookie writes an entry to its journal, later to an entry log and its index, then moves the mark: what lies before the mark is
@@ -36,6 +37,7 @@ Marks = Mapping[str, tuple[int, int]]
 """Journal directory → journal id and offset from which on a start reads it."""
 
 UNSERVED = b"unserved"
+FAILING = b"failing"
 _MARKS = b"journal-marks"
 _INDEXES = b"index-states"
 _MISLED = b"misled-bookies"
@@ -89,13 +91,13 @@ def put_misled_bookies(txn: Txn, bookies: Iterable[str]) -> None:
         txn.delete("state", _MISLED)
 
 
-def put_unserved(txn: Txn, found: Iterable[tuple[int, int, BitMap64]]) -> None:
-    """Replace all rows by these, (ledger id, file id, entries)."""
-    for key in [key for key, _ in txn.items("state", UNSERVED)]:
+def put_rows(txn: Txn, kind: bytes, found: Iterable[tuple[int, int, BitMap64]]) -> None:
+    """Replace all rows of a kind, UNSERVED or FAILING, by these, (ledger id, file id, entries)."""
+    for key in [key for key, _ in txn.items("state", kind)]:
         txn.delete("state", key)
     for ledger_id, file_id, entries in found:
         entries.run_optimize()
-        txn.put("state", UNSERVED + _KEY.pack(ledger_id, file_id), entries.serialize())
+        txn.put("state", kind + _KEY.pack(ledger_id, file_id), entries.serialize())
     txn.memo.pop(has_unserved, None)
 
 
@@ -108,13 +110,17 @@ def has_unserved(txn: Txn, ledger_id: int) -> bool:
 
 def iter_unserved(txn: Txn, ledger_id: int) -> Iterator[tuple[int, BitMap64]]:
     """Yield (file id, its entries) of each file with entries of a ledger that its bookie does not serve; raises IndexCorrupt."""
-    if not has_unserved(txn, ledger_id):
-        return
-    from pyroaring import BitMap64
+    if has_unserved(txn, ledger_id):
+        yield from iter_rows(txn, UNSERVED, ledger_id)
 
-    for key, value in txn.items("state", UNSERVED + ledger_key(ledger_id)):
+
+def iter_rows(txn: Txn, kind: bytes, ledger_id: int) -> Iterator[tuple[int, BitMap64]]:
+    """Yield (file id, entries) of the rows of a kind, UNSERVED or FAILING, that a ledger has; raises IndexCorrupt."""
+    for key, value in txn.items("state", kind + ledger_key(ledger_id)):
+        from pyroaring import BitMap64
+
         try:
-            _, file_id = _KEY.unpack(key[len(UNSERVED) :])
+            _, file_id = _KEY.unpack(key[len(kind) :])
             yield file_id, BitMap64.deserialize(bytes(value))
         except (ValueError, IndexError, struct.error) as error:
             raise IndexCorrupt(

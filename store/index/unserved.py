@@ -61,7 +61,7 @@ def index_unserved(store: Store, txn: Txn, marks: unserved.Marks | None = None, 
         journals = [(log, starts[log.file_id]) for log in logs.values() if log.disk == disk and log.file_id in starts]
         with suppress(OSError, StoreError):  # a journal that is gone by now: what a start reads of it is not known
             kept += _without_replayed(store, rows, journals)
-    unserved.put_unserved(txn, kept)
+    unserved.put_rows(txn, unserved.UNSERVED, kept)
 
 
 def has_moved(store: Store, txn: Txn, marks: unserved.Marks) -> bool:
@@ -92,6 +92,11 @@ def _located(store: Store, txn: Txn, logs: Collection[LogFile], *, verify: bool)
     found = {}
     broken = {log.disk for log in logs if log.kind == FileKind.ENTRY_LOG and log.problems}
     scanned = scanned_logs(logs, iter_damage(txn) if broken else ())
+    first_logs: dict[str, int] = {}
+    for log in logs:
+        if log.kind == FileKind.ENTRY_LOG:
+            first_logs.setdefault(log.disk, log.file_id)
+    failed: list[Found] = []
     doubted, misled = unserved.read_misled_bookies(txn), set[str]()
     for bookie in iter_imported_bookies(store.info, whole=True):
         if records.get(bookie.bookie_id):
@@ -99,13 +104,16 @@ def _located(store: Store, txn: Txn, logs: Collection[LogFile], *, verify: bool)
             with suppress(OSError, StoreError):  # not at hand, or damaged: nobody knows
                 is_doubted = verify or bookie.bookie_id in doubted
                 count = -1 if is_doubted or bookie.bookie_id in broken else records[bookie.bookie_id]
-                rows = read_located(bookie, (one for one in ids if one is not None), count, scanned)
+                failing: dict[int, BitMap64] = {}
+                rows = read_located(bookie, (one for one in ids if one is not None), count, scanned, failing)
                 if rows is not None:
                     found[bookie.bookie_id] = rows
+                    failed += ((one, first_logs[bookie.bookie_id], entries) for one, entries in failing.items())
                     for ledger_id, entries in (read_misled(bookie, rows, scanned) if is_doubted else {}).items():
                         misled.add(bookie.bookie_id)
                         rows[ledger_id] -= entries
     unserved.put_misled_bookies(txn, misled)
+    unserved.put_rows(txn, unserved.FAILING, failed)
     return found
 
 

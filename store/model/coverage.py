@@ -48,7 +48,7 @@ from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import DIFFERS, FileMode, iter_damage, iter_logs
 from pulsar_admin.store.db.owners import Owner, find_owners
 from pulsar_admin.store.db.tree import iter_children, iter_values, plain_value, tree_key
-from pulsar_admin.store.db.unserved import has_unserved, iter_unserved
+from pulsar_admin.store.db.unserved import FAILING, has_unserved, iter_rows, iter_unserved
 from pulsar_admin.store.errors import StoreError, reason_of
 from pulsar_admin.store.model.ledgers import (
     Ledger,
@@ -857,6 +857,8 @@ def read_open_end(txn: Txn, ledger: Ledger) -> OpenEnd | None:
     claims: dict[str, set[int]] = {}
     for bookie, entry_id, _ in read_damaged(txn).get(ledger.ledger_id, ()):
         claims.setdefault(bookie, set()).add(entry_id)
+    for file_id, failing in iter_rows(txn, FAILING, ledger.ledger_id):  # these it does not say that it lacks
+        claims.setdefault(disks.by_file.get(file_id, ""), set()).update(one for one in failing if one > confirmed)
     served = read_served(txn, ledger.ledger_id, disks, held)
     found = {bookie: set(entries[entries > confirmed].tolist()) for bookie, entries in served.items()}
     mute = set()

@@ -84,10 +84,12 @@ def scanned_logs(logs: Iterable[LogFile], damage: Iterable[Damage]) -> Scanned:
     }
 
 
-def read_located(bookie: Bookie, ledgers: Iterable[int], records: int, scanned: Scanned) -> dict[int, BitMap64] | None:
+def read_located(
+    bookie: Bookie, ledgers: Iterable[int], records: int, scanned: Scanned, failing: dict[int, BitMap64]
+) -> dict[int, BitMap64] | None:
     """Return, for each of these ledgers and each in the bookie's index, the entries that it points to; those in logs that do not
-    exist, beyond the end of one, or in what is no good record, are none of these: the bookie reads nowhere else, even if an older
-    log has a good one.
+    exist, beyond the end of one, or in what is no good record, are none of these but ``failing``: the bookie reads nowhere else, even if an
+    older log has a good one, and answers with an error.
 
     None if the answer would be useless: the index is not imported or incomplete, or it got as many rows as its entry
     logs have ``records`` and no row was ever deleted, so that no key need be read. A lost database has no rows: a
@@ -98,7 +100,7 @@ def read_located(bookie: Bookie, ledgers: Iterable[int], records: int, scanned: 
     databases = [path for index in indexes if is_rocksdb(path := index / LOCATIONS)]
     lost = sum(map(lost_locations, indexes))
     if not databases and not lost:
-        return _read_files(bookie, ledgers, scanned)
+        return _read_files(bookie, ledgers, scanned, failing)
     if len(databases) + lost < len(indexes):
         return None
     before = {storage.index / LOCATIONS: _list_logs([storage.logs]) for storage in _given_storages(bookie)}
@@ -111,7 +113,7 @@ def read_located(bookie: Bookie, ledgers: Iterable[int], records: int, scanned: 
 
         found = {ledger_id: BitMap64() for ledger_id in ledgers}
         sound = [_sound_places(before[database], scanned) for database in databases]
-        return found if all(map(_read_rows, opened, sound, repeat(found))) else None
+        return found if all(map(_read_rows, opened, sound, repeat(found), repeat(failing))) else None
 
 
 def _given_storages(bookie: Bookie) -> list[Storage]:
@@ -175,13 +177,15 @@ def _count_rows(opened: Any) -> float:  # Any: rocksdict has no stubs
     return nan if deletions else sum(table["num_entries"] for table in tables) + in_memory
 
 
-def _read_files(bookie: Bookie, ledgers: Iterable[int], scanned: Scanned) -> dict[int, BitMap64] | None:
-    """Return the entries in ``.idx`` files, None if there are none."""
+def _read_files(
+    bookie: Bookie, ledgers: Iterable[int], scanned: Scanned, failing: dict[int, BitMap64]
+) -> dict[int, BitMap64] | None:
+    """Return the entries in ``.idx`` files, None if there are none; those whose places are not sound are ``failing``."""
     import numpy as np
     from pyroaring import BitMap64
 
     before = _list_logs(bookie.ledger_dirs)
-    sound, doubted = _sound_places(before, scanned), list[tuple[BitMap64, Array, Array]]()
+    sound, doubted = _sound_places(before, scanned), list[tuple[int, Array, Array]]()
     found = {ledger_id: BitMap64() for ledger_id in ledgers}
     is_there = False
     for ledger_id, path in _index_files(bookie.index_dirs or bookie.ledger_dirs):
@@ -191,10 +195,12 @@ def _read_files(bookie: Bookie, ledgers: Iterable[int], scanned: Scanned) -> dic
         entries.update(array("Q", np.flatnonzero(are_sound).astype("<u8").tobytes()))
         ids = np.flatnonzero((rows != 0) & ~are_sound)
         if len(ids):
-            doubted.append((entries, ids, rows[ids]))
+            doubted.append((ledger_id, ids, rows[ids]))
     sound = _sound_places(before, scanned) if doubted else sound  # a running bookie wrote logs meanwhile
-    for entries, ids, rows in doubted:
-        entries.update(array("Q", ids[_are_inside(rows, sound)].astype("<u8").tobytes()))
+    for ledger_id, ids, rows in doubted:
+        are_sound = _are_inside(rows, sound)
+        for where, some in ((found, ids[are_sound]), (failing, ids[~are_sound])):
+            where.setdefault(ledger_id, BitMap64()).update(array("Q", some.astype("<u8").tobytes()))
     return found if is_there else None
 
 
@@ -212,8 +218,14 @@ def _read_index(path: Path) -> bytes:
     return data
 
 
-def _read_rows(opened: Any, sound: Array, found: dict[int, BitMap64]) -> bool:  # Any: rocksdict has no stubs
-    """Add the entries of an open database whose locations are sound to ``found``; return whether every row could be read."""
+def _read_rows(
+    opened: Any,  # rocksdict has no stubs
+    sound: Array,
+    found: dict[int, BitMap64],
+    failing: dict[int, BitMap64],
+) -> bool:
+    """Add the entries of an open database whose locations are sound to ``found``, others to ``failing``; return whether every row could
+    be read."""
     import numpy as np
     from pyroaring import BitMap64
 
@@ -233,6 +245,8 @@ def _read_rows(opened: Any, sound: Array, found: dict[int, BitMap64]) -> bool:  
                 entries.add_range(int(ids[0]), int(ids[-1]) + 1)
             else:
                 entries.update(array("Q", ids.astype("<u8").tobytes()))
+        wrong = rows[~are_sound]
+        _put_rows(wrong, set(wrong[:, 0].tolist()), failing)
     position = opened.iter()  # the rows end without a word at a block that is damaged
     position.seek_to_last()
     position.status()

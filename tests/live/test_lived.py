@@ -98,8 +98,12 @@ def test_what_is_served_is_what_the_store_says(revived: list[Revived], tmp_path:
     run(store, "store", "refresh")
     found = run(store, "-o", "json", "ledgers", "missing")
     lost = [row["ledgerId"] for row in json.loads(found.stdout) if row["owners"]]
-    doubtful = json.loads(run(store, "-o", "json", "doctor", "--code", "recovery-needs-bookie", "--each", "100").stdout)
-    lost += [row["evidence"]["ledgerId"] for row in doubtful]  # their bookie is gone for good
+    for code in (
+        "recovery-needs-bookie",
+        "recovery-fails",
+    ):  # their bookie is gone for good, and nothing mends their records
+        doubtful = json.loads(run(store, "-o", "json", "doctor", "--code", code, "--each", "100").stdout)
+        lost += [row["evidence"]["ledgerId"] for row in doubtful]
     if lost:
         run_toolkit(store, "ledgers", "forget", *lost, "--force", "--yes")
     said: dict[str, list[list[Any]]] = {topic: [] for topic in oracle(WORLD)["rows"]}
