@@ -16,17 +16,19 @@ from pathlib import Path
 import google_crc32c
 import pytest
 from msgspec.structs import replace
+from pyroaring import BitMap64
 
 from pulsar_admin.store.codec.ledgermetadata import encode_ledger_metadata, ledger_path
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.files import Damage, iter_logs, put_damage
 from pulsar_admin.store.db.tree import Node, put_nodes, read_node
+from pulsar_admin.store.db.unserved import FAILING, put_rows
 from pulsar_admin.store.model.coverage import read_disks, read_open_end
 from pulsar_admin.store.model.ledgers import find_metadata, read_ledger
 from tests.conftest import Cli
 from tests.live.on_disk import iter_records
 from tests.moved_bookies import change_ledgers
-from tests.stores import lived_bookie
+from tests.stores import copied, lived_bookie
 from tests.test_recorded_lived import WORLD, rows_of
 from tests.worlds import copy_tree, oracle, world
 
@@ -214,6 +216,23 @@ def test_a_damaged_record_is_an_answer_whatever_ids_it_has(cli: Cli, tmp_path: P
     assert (info["openEnd"]["verdict"], info["openEnd"]["lastEntryId"]) == ("damaged", 0)
     rows = cli.rows(store, "doctor --each 100 --code recovery-fails")
     assert 258 in {row["evidence"]["ledgerId"] for row in rows}
+
+
+def test_the_one_bookie_of_a_ledger_answers_with_an_error(cli: Cli, tmp_path: Path) -> None:
+    """As above where a single bookie has every ledger, most of which are told from two rows of the store."""
+    path = copied("small", "crashed", tmp_path)
+    assert 272 not in {row["evidence"]["ledgerId"] for row in cli.rows(path, "doctor --each 100 --code recovery-fails")}
+    with open_store(path, writable=True) as opened:
+
+        def work(txn: Txn) -> int:
+            log = next(one for one in iter_logs(txn) if one.kind == "entry-log")
+            put_rows(txn, FAILING, [(272, log.file_id, BitMap64([25]))])
+            return read_ledger(txn, 272).last_entry_id
+
+        assert opened.write(work) == 24
+    (info,) = cli.rows(path, "ledgers info 272")
+    assert info["openEnd"]["verdict"] == "damaged"
+    assert 272 in {row["evidence"]["ledgerId"] for row in cli.rows(path, "doctor --each 100 --code recovery-fails")}
 
 
 def damage_next(store: Path, ledger_id: int, old: str) -> list[str]:

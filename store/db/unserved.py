@@ -98,14 +98,20 @@ def put_rows(txn: Txn, kind: bytes, found: Iterable[tuple[int, int, BitMap64]]) 
     for ledger_id, file_id, entries in found:
         entries.run_optimize()
         txn.put("state", kind + _KEY.pack(ledger_id, file_id), entries.serialize())
-    txn.memo.pop(has_unserved, None)
+    txn.memo.pop(has_rows, None)
+
+
+def has_rows(txn: Txn, kind: bytes, ledger_id: int) -> bool:
+    """Whether there are rows of a kind, UNSERVED or FAILING, of a ledger; of a store without any it is asked once."""
+    memo: dict[bytes, bool] = txn.memo.setdefault(has_rows, {})
+    if kind not in memo:
+        memo[kind] = next(txn.items("state", kind), None) is not None
+    return memo[kind] and next(txn.items("state", kind + ledger_key(ledger_id)), None) is not None
 
 
 def has_unserved(txn: Txn, ledger_id: int) -> bool:
     """Whether a file has entries of a ledger that its bookie does not serve."""
-    if has_unserved not in txn.memo:
-        txn.memo[has_unserved] = next(txn.items("state", UNSERVED), None) is not None
-    return bool(txn.memo[has_unserved]) and next(txn.items("state", UNSERVED + ledger_key(ledger_id)), None) is not None
+    return has_rows(txn, UNSERVED, ledger_id)
 
 
 def iter_unserved(txn: Txn, ledger_id: int) -> Iterator[tuple[int, BitMap64]]:

@@ -48,7 +48,7 @@ from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import DIFFERS, FileMode, iter_damage, iter_logs
 from pulsar_admin.store.db.owners import Owner, find_owners
 from pulsar_admin.store.db.tree import iter_children, iter_values, plain_value, tree_key
-from pulsar_admin.store.db.unserved import FAILING, has_unserved, iter_rows, iter_unserved
+from pulsar_admin.store.db.unserved import FAILING, has_rows, has_unserved, iter_rows, iter_unserved
 from pulsar_admin.store.errors import StoreError, reason_of
 from pulsar_admin.store.model.ledgers import (
     Ledger,
@@ -1068,7 +1068,7 @@ def _find_whole(
     txn: Txn, ledger_id: int, found: LoneLedger, find_times: Callable[[int], bytes | memoryview | None]
 ) -> WholeLedger | None:
     """Return what a ledger has whose one bookie has every entry and serves it, as most are; None of any other."""
-    if has_unserved(txn, ledger_id):
+    if has_unserved(txn, ledger_id) or (not found.is_closed and has_rows(txn, FAILING, ledger_id)):
         return None
     try:
         row = find_times(ledger_id)

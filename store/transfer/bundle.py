@@ -81,7 +81,7 @@ from pulsar_admin.store.db.ledger_ids import DELETED as DELETED_LEDGERS
 from pulsar_admin.store.db.owners import Owner, OwnerKind, iter_owners, put_owners
 from pulsar_admin.store.db.storeinfo import StoreState
 from pulsar_admin.store.db.tree import Node, iter_nodes, put_nodes
-from pulsar_admin.store.db.unserved import UNSERVED
+from pulsar_admin.store.db.unserved import FAILING, UNSERVED
 from pulsar_admin.store.errors import (
     InvalidValue,
     LimitExceeded,
@@ -227,8 +227,9 @@ def _iter_rows(store: Store, txn: Txn, names: Pseudonyms, result: BundleResult) 
         found = txn.get("state", name.encode())
         if found is not None:
             yield ["row", "state", _text(name.encode()), _text(_state(name, found, names))]
-    for key, value in txn.items("state", UNSERVED):
-        yield ["row", "state", _text(key), _text(value)]
+    for kind in (UNSERVED, FAILING):
+        for key, value in txn.items("state", kind):
+            yield ["row", "state", _text(key), _text(value)]
     deleted = [ledger_id for ledger_id, why in UnlistedLedgers(txn).iter_unowned() if why is Unlisted.DELETED]
     with EntryFiles(store, txn) as files:
         deleted += sorted(find_vanished(EntryReader(files, txn)).disowned)
