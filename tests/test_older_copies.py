@@ -5,6 +5,7 @@ The records are copied to a log of their own, their copies are damaged, and the 
 
 from __future__ import annotations
 
+import random
 import shutil
 import struct
 from collections import Counter
@@ -12,8 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from pulsar_admin.store.codec.logscan import Record, iter_records
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.model.ledgers import iter_ledger_ids
+from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Slice, has_good_digest
 from pulsar_admin.store.sources.rocksdb import apply_changes, create_database, open_for_reading
 from tests.conftest import Cli
 from tests.test_lost_logs import _mend
@@ -230,3 +234,31 @@ def test_ids_of_damaged_records_make_no_rows(is_lost: bool, byte: int, flip: int
     _import(path, source, cli)
     cli("--store", path, "store", "salvage", source / "bookkeeper", "--yes")
     assert _places(current) == {key: place for key, place in before.items() if not is_lost or key not in damaged}
+
+
+@pytest.mark.parametrize("first_seed", [0, 10])
+def test_a_record_of_a_wrong_size_costs_itself_alone(tmp_path: Path, first_seed: int) -> None:
+    """One bit of 100 records is flipped, of their sizes or anywhere: by chance many a size then leads to where another record begins."""
+    current = scratch_copy("small", "clean", tmp_path) / "bookkeeper" / "current"
+    log = current / "1.log"
+    places = {key: offset for key, (number, offset) in _places(current).items() if number == 1}
+    written, keys, wrong_sizes = log.read_bytes(), sorted(places), 0
+    for seed in range(first_seed, first_seed + 10):
+        rng, data, hit = random.Random(seed), bytearray(written), set()
+        for _ in range(100):
+            key = rng.choice(keys)
+            start = places[key] - _SIZE_BYTES
+            size = int.from_bytes(written[start : places[key]], "big")
+            data[start + rng.randrange(_SIZE_BYTES if seed % 2 else _SIZE_BYTES + size)] ^= 1 << rng.randrange(8)
+            hit.add(key)
+        log.write_bytes(data)
+        scan = FileScan(Slice(str(log), FileKind.ENTRY_LOG, 0, len(data)), LedgerDigests.of({}))
+        found: set[tuple[int, int]] = set()
+        for rows in scan.batches():
+            good = rows[has_good_digest(rows)]
+            found |= set(zip(good["ledger_id"].tolist(), good["entry_id"].tolist(), strict=True))
+        assert set(keys) - hit <= found
+        listed = {(one.ledger_id, one.entry_id) for one in iter_records(bytes(data), "") if isinstance(one, Record)}
+        assert set(keys) - hit <= listed
+        wrong_sizes += sum("unreadable" in problem.reason for problem in scan.problems)
+    assert wrong_sizes > 100

@@ -18,8 +18,9 @@ Ledger -1 marks what is not data: entry -2 a batch of the ledgers map, entry 0 t
 Rules, in this order, at each position:
 
 1. A *framed* record has 32 <= size <= min(256 MiB, bytes left), ledger and entry >= 0, lastAddConfirmed >= -1 and
-   length >= 0. It is believed, unless what follows is not a record, its digest (a map's count) does not prove it and a
-   good record (rule 4) starts inside it: then its size field is wrong, and its bytes are unreadable up to there.
+   length >= 0. It is believed, unless its digest (a map's count) does not prove it and a record that is proved starts inside it,
+   or, where what follows is not a record, a good one (rule 4) starts there: then its size field is wrong, and its bytes are
+   unreadable up to there.
 2. Ledger -1 records are stepped over by their size.
 3. Bytes 0xF0 are the direct logger's padding up to the next byte that differs.
 4. Zeros up to the end were never written. Zeros before other bytes are lost pages: the record after them starts at
@@ -134,8 +135,11 @@ def _iter_records(data: Bytes, pos: int, limit: int, proofs: Proofs) -> Iterator
     while pos < limit:
         record = _frame(data, pos, limit)
         # Rule 1: what nothing proves is no record where a good one begins inside it.
-        if record is None and held is not None and not _is_map(data, held) and not _is_proved(held, proofs):
-            good = _find_good(data, held.offset + 1, held.end, limit, proofs)
+        if held is not None and not _is_map(data, held) and not _is_proved(held, proofs):
+            if record is None:
+                good = _find_good(data, held.offset + 1, held.end, limit, proofs)
+            else:  # by chance its size may lead to another record's beginning
+                good = find_proved(data, held.offset + 1, held.end, proofs)
             if good is not None:
                 yield Gap(held.offset, good - held.offset, GapReason.UNREADABLE)
                 held, pos = None, good
@@ -196,9 +200,8 @@ def _explain(data: Bytes, pos: int, limit: int, proofs: Proofs) -> tuple[Gap | T
 
 def _find_good(data: Bytes, start: int, stop: int, limit: int, proofs: Proofs) -> int | None:
     """Return the first position from ``start`` to ``stop`` of a good record, or None."""
-    followed: Record | None = (
-        None  # by chance, where one that its digest proves begins inside it: sizes stay plausible when shifted
-    )
+    # By chance, where one that its digest proves begins inside it: sizes stay plausible when shifted.
+    followed: Record | None = None
     for pos in iter_candidates(data, start, limit, proofs):
         if pos >= (stop if followed is None else followed.end):
             break
@@ -210,6 +213,15 @@ def _find_good(data: Bytes, start: int, stop: int, limit: int, proofs: Proofs) -
         if followed is None and _is_followed(data, record.end, limit):
             followed = record
     return None if followed is None else followed.offset
+
+
+def find_proved(data: Bytes, start: int, stop: int, proofs: Proofs) -> int | None:
+    """Return the first position from ``start`` to ``stop`` where a record begins that its digest proves, or None."""
+    for pos in iter_candidates(data, start, min(stop + HEAD_BYTES - 1, len(data)), proofs):
+        record = _frame(data, pos, len(data))
+        if record is not None and record.ledger_id >= 0 and _is_proved(record, proofs):
+            return pos
+    return None
 
 
 def find_record(data: Bytes, start: int, stop: int, proofs: Proofs | None = None) -> int | None:

@@ -215,6 +215,9 @@ class FileScan(Struct):
             batch["offset"] += window.base
             self.next_offset = window.base + at
             self._note_bad_digests(batch, window)
+            whole_batch, batch = batch, self._until_wrong_size(batch, window)
+            if len(batch) < len(whole_batch):
+                why = kernel.FULL
             if why == kernel.END and self._ends_in_doubt(batch, window):
                 why = kernel.STRANGE
             if why == kernel.STRANGE:
@@ -378,6 +381,26 @@ class FileScan(Struct):
         return bool(
             kernel.scan_log(window.data, start, start + 1, behind, tuple(self.ledgers), False, row)[2] == kernel.STRANGE
         )
+
+    def _until_wrong_size(self, batch: Records, window: FileWindow) -> Records:
+        """Drop the records of a log from the first one on that is bad and has a good one inside, and go on from that.
+
+        Its size field is wrong, and led to where another record begins.
+        """
+        if self.slice.kind == FileKind.JOURNAL:
+            return batch
+        for index in np.flatnonzero(batch["flags"] & kernel.BAD_DIGEST).tolist():
+            offset, end = int(batch[index]["offset"]), int(batch[index]["offset"]) + 4 + int(batch[index]["size"])
+            whole = self._whole_of(window.file, window.file_bytes)
+            inside = logscan.find_proved(whole.data, offset + 1, end, whole.proofs)
+            if inside is not None:
+                self.problems = [problem for problem in self.problems if problem.offset < offset]
+                self._note(logscan.Gap(offset, inside - offset, logscan.GapReason.UNREADABLE))
+                self.vain_bytes += self.next_offset - inside
+                self.next_offset = inside
+                until: Records = batch[:index]
+                return until
+        return batch
 
     def _look_again(self, batch: Records) -> Records:
         """Drop the last record of a batch and go back to its start if its digest is bad: its size field may be wrong."""
