@@ -130,8 +130,10 @@ def test_executors_are_asked_before_this_process_works(
 
     engine = nullcontext(SimpleNamespace(failed=[], read=None, meet=meet))
     monkeypatch.setattr("pulsar_admin.engine.open_engine", lambda settings: engine)
-    for name in ("checking.check_store", "diagnosing.diagnose"):
-        monkeypatch.setattr(f"pulsar_admin.store.doctor.{name}", lambda *_, **__: pytest.fail("this process worked"))
+    for name in ("check_store", "diagnose"):
+        monkeypatch.setattr(
+            f"pulsar_admin.store.doctor.diagnosing.{name}", lambda *_, **__: pytest.fail("this process worked")
+        )
     result = cli.on(demo_store, f"{command} --deep --spark")
     assert result.exit_code == 7
     assert "error: slices to read: True\n" in result.stderr

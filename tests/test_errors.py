@@ -117,7 +117,7 @@ def test_reasons_are_about_the_data(decode: Callable[[], object], words: str) ->
 _CLEAR = ("namespaces", "clear-backlog", "public/default", "-s", "nobody")
 _SET_TTL = ("namespaces", "set-message-ttl", "public/default", "-ttl", "never", "--dry-run")
 NAMED: list[tuple[tuple[str, ...], str, str, list[str]]] = [
-    (("namespaces", "policies", "no/where"), "namespace", "no/where", ["pulsar-admin namespaces list no"]),
+    (("namespaces", "policies", "no/where"), "namespace", "no/where", ["pulsar-admin tenants list"]),
     (_CLEAR, "subscription", "nobody", ["topics subscriptions"]),
     (_SET_TTL, "value", "never", ["write an integer"]),
     (("store", "check", "--deep", "--memory", "1K"), "memory", "1024", ["512M"]),

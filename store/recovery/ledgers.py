@@ -464,9 +464,10 @@ def plan_repoint(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) ->
     if not steps:
         if refusals:
             raise refusals[0]
+        ledger_id = chosen[0]
         raise Refused(
             f"no ensemble of the imported bookies serves more of {plural(len(chosen), 'ledger', 'ledgers')} {listed(chosen)}",
-            hint=f"see where the entries are: pulsar-admin ledgers info {chosen[0]}",
+            hint=f"see where the entries are: pulsar-admin ledgers info {ledger_id}",
         )
     bookies = sorted({one for part in parts if part.after for some in part.after["ensembles"].values() for one in some})
     text = f"{counted(len(parts), 'ledger')} {plural(len(parts), 'names', 'name')} {listed(bookies)} from the export on"
