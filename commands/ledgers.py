@@ -280,8 +280,7 @@ def _next_steps(found: Iterable[Missing]) -> Iterator[tuple[str, str]]:
         bring = "pulsar-admin store add bookie ID=DIR,DIR"
         disks = f"import the disks of {', '.join(row.bookies)}"
         or_forget = "or take the ledger out of its topic"
-        is_whole = row.cure.endswith("--to-bookies")
-        closes = "name the bookies that have it" if is_whole else "import the disks that may have more of it"
+        closes = "import the disks that may have more of it" if row.absent else "name the bookies that have it"
         if not row.may_be_forgotten:
             forget, or_forget = (
                 f"pulsar-admin ledgers info {row.ledger_id}",
@@ -291,10 +290,7 @@ def _next_steps(found: Iterable[Missing]) -> Iterator[tuple[str, str]]:
             "no-metadata": ("no-metadata: rebuild the metadata", restore),
             "not-imported": (f"not-imported: {disks}", bring),
             "no-ledger": (f"no-ledger: restore ZooKeeper's copy and the bookies' disks, {or_forget}", forget),
-            "gone-bookies": (
-                f"gone-bookies: nobody can close it: {closes}",
-                row.cure,
-            )
+            "gone-bookies": (f"gone-bookies: nobody can close it: {closes}", row.cure)
             if row.cure
             else (f"gone-bookies: nobody can close it: {disks}: {bring}; {or_forget}", forget),
             "not-served": ("not-served: put the entries back, bookie by bookie", row.cure),

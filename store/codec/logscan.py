@@ -118,8 +118,8 @@ def iter_records(
 ) -> Iterator[Record | Gap | TornTail]:
     """Yield the items of a whole log, from the record at ``start`` to ``end``, in ascending order, without overlap.
 
-    Damage is yielded, not raised; only ``end`` beyond the view raises EntryLogCorrupt, naming ``where``. Digests are
-    checked only where the framing leaves a doubt. ``proofs``: of the view, kept from one call to the next.
+    Damage is yielded, not raised; only ``end`` beyond the view raises EntryLogCorrupt, naming ``where``. A record whose digest
+    does not prove it is yielded, too, unless one that is proved begins inside it. ``proofs``: of the view, kept from one call to the next.
     """
     data = memoryview(view) if isinstance(view, bytes) else view
     limit = len(data) if end is None else end

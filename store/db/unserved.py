@@ -115,16 +115,20 @@ def has_unserved(txn: Txn, ledger_id: int) -> bool:
 
 
 def iter_unserved(txn: Txn, ledger_id: int) -> Iterator[tuple[int, BitMap64]]:
-    """Yield (file id, its entries) of each file with entries of a ledger that its bookie does not serve; raises IndexCorrupt."""
-    if has_unserved(txn, ledger_id):
-        yield from iter_rows(txn, UNSERVED, ledger_id)
+    """Return an iterator of (file id, its entries) of each file with entries of a ledger that its bookie does not serve.
+
+    Raises IndexCorrupt when it is read.
+    """
+    return iter_rows(txn, UNSERVED, ledger_id)
 
 
 def iter_rows(txn: Txn, kind: bytes, ledger_id: int) -> Iterator[tuple[int, BitMap64]]:
     """Yield (file id, entries) of the rows of a kind, UNSERVED or FAILING, that a ledger has; raises IndexCorrupt."""
-    for key, value in txn.items("state", kind + ledger_key(ledger_id)):
-        from pyroaring import BitMap64
+    if not has_rows(txn, kind, ledger_id):
+        return
+    from pyroaring import BitMap64
 
+    for key, value in txn.items("state", kind + ledger_key(ledger_id)):
         try:
             _, file_id = _KEY.unpack(key[len(kind) :])
             yield file_id, BitMap64.deserialize(bytes(value))

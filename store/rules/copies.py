@@ -175,8 +175,8 @@ RECOVERY_NEEDS: Rule[Any] = Rule(
     "Opens the topic if that bookie runs and has a good record. Else each load tries to recover the ledger and fails.",
     "pulsar-admin ledgers info {ledgerId}",
     "Start the bookies of `needs` before the broker, or add their disks to look. If one is gone for good, delete its cookie"
-    " (`bookkeeper shell cookie_delete`) and run `store refresh`: `ledgers missing` then names the ledger, and `ledgers forget"
-    " LEDGER-ID --force` lets the topic load without its entries.",
+    " (`bookkeeper shell cookie_delete`) and run `store refresh`: `ledgers missing` then names the ledger, and the command that closes it"
+    " before the damaged entry.",
     KEEP_COPIES,
 )
 
