@@ -55,7 +55,7 @@ class DeepFacts(ClusterFacts):
         """
         import numpy as np
 
-        from pulsar_admin.store.sources.index_places import read_led_to_gone_logs, read_misled, scanned_logs
+        from pulsar_admin.store.sources.index_places import read_misled, scanned_logs
 
         txn = self.reader.txn
         listed, known = sorted_ledger_ids(txn), read_misled_bookies(txn)
@@ -64,8 +64,9 @@ class DeepFacts(ClusterFacts):
             ledgers, entries, elsewhere = list[int](), 0, 0
             with suppress(StoreError, OSError):
                 if bookie.bookie_id not in known and has_database(bookie):
-                    found = {one: _ids(rows) for one, rows in read_misled(bookie, listed, scanned).items()}
-                    for ledger_id, rows in read_led_to_gone_logs(bookie, listed).items():
+                    gone: dict[int, BitMap64] = {}
+                    found = {one: _ids(rows) for one, rows in read_misled(bookie, listed, scanned, gone).items()}
+                    for ledger_id, rows in gone.items():
                         ids = served_of(txn, ledger_id, bookie.bookie_id, _ids(rows))
                         if len(ids):
                             found[ledger_id] = np.union1d(found.get(ledger_id, ids), ids)

@@ -10,7 +10,6 @@ import os
 import shutil
 import struct
 import zlib
-from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -31,7 +30,8 @@ from pulsar_admin.store.scan.files import FileBytes
 from pulsar_admin.store.sources.bookies import find_cookie, identity_of, read_bookie_directory, read_cookie, read_marks
 from pulsar_admin.store.sources.index_places import iter_index_files
 from pulsar_admin.store.sources.journals import find_stop, is_first_journal_missing
-from pulsar_admin.store.sources.rocksdb import is_rocksdb, open_for_reading
+from pulsar_admin.store.sources.rocksdb import is_rocksdb
+from pulsar_admin.store.sources.rocksopen import check_pairs, open_links
 from pulsar_admin.store.sources.storage import DATABASES, LEDGERS, has_database
 from pulsar_admin.store.sources.zookeeper import ServerFiles, SnapshotFile, iter_log_files, iter_snapshot_files
 from pulsar_admin.store.wording import Answer, counted, listed, plural
@@ -172,9 +172,9 @@ def _why_unreadable(database: Path) -> tuple[str, bool]:
     opens = False
     with suppress(StoreError, OSError):
         try:
-            with open_for_reading(database, []) as pairs:
+            with open_links(database, []) as opened:
                 opens = True
-                deque(pairs, maxlen=0)
+                check_pairs(opened)
         except MetadataCorrupt as error:
             return error.message, opens
     return "", True

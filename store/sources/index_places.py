@@ -327,9 +327,11 @@ def _iter_gone_rows(storage: Storage, ledgers: list[int]) -> Iterator[tuple[Path
 # -- other bytes than the entry ---------------------------------------------------------------------------------------
 
 
-def read_misled(bookie: Bookie, ledgers: Collection[int], scanned: Scanned) -> dict[int, BitMap64]:
+def read_misled(
+    bookie: Bookie, ledgers: Collection[int], scanned: Scanned, gone: dict[int, BitMap64] | None = None
+) -> dict[int, BitMap64]:
     """Return, per ledger, the entries for which the bookie's index points to something else in an existing log: not into bytes where
-    a scan found damage, which may have been the entry.
+    a scan found damage, which may have been the entry. Those that it points to a log that does not exist are added to ``gone``.
 
     Raises StoreError, OSError if the disks are not available, or the index cannot be read.
     """
@@ -340,16 +342,8 @@ def read_misled(bookie: Bookie, ledgers: Collection[int], scanned: Scanned) -> d
         ids = rows[:, 2] >> 32
         parts = [_wrong_in(logs[one], rows[ids == one], scanned) for one in np.unique(ids).tolist() if one in logs]
         _put_rows(np.concatenate([np.zeros((0, 3), np.int64), *parts]), ledgers, found)
-    return found
-
-
-def read_led_to_gone_logs(bookie: Bookie, ledgers: Collection[int]) -> dict[int, BitMap64]:
-    """Return, per ledger, the entries for which the bookie's index points to a log that does not exist; raises as ``read_misled``."""
-    import numpy as np
-
-    found: dict[int, BitMap64] = {}
-    for logs, rows in _iter_rows(bookie):
-        _put_rows(rows[~np.isin(rows[:, 2] >> 32, [*logs])], ledgers, found)
+        if gone is not None:
+            _put_rows(rows[~np.isin(ids, [*logs])], ledgers, gone)
     return found
 
 
