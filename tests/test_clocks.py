@@ -16,13 +16,15 @@ import pytest
 
 from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.errors import LimitExceeded
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import parse_topic
+from pulsar_admin.store.reports import timeline
 from pulsar_admin.store.reports.timeline import TimelineOptions, choose_bucket_ms, read_timeline, usual_range
 from pulsar_admin.store.scan import entries as scan_entries
 from pulsar_admin.store.scan.entries import EntryScan
-from pulsar_admin.store.search.skew import ProducerSkew, SkewOptions, misplaced, read_skew
+from pulsar_admin.store.search.skew import ProducerSkew, SkewOptions, _OffsetTable, misplaced, read_skew
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.synthetic import Made, MadeTopic, make_store
@@ -197,7 +199,7 @@ def test_a_timeline_of_whole_blocks_reads_no_entry(tmp_path: Path, monkeypatch: 
         assert sum(read) == sum(straddling) < 3000
 
 
-def test_lost_and_damaged_entries_are_counted(tmp_path: Path) -> None:
+def test_lost_and_damaged_entries_are_counted(cli: Cli, tmp_path: Path) -> None:
     made = [Made(START_MS + number, lost=number % 10 == 3) for number in range(100)]
     path = make_store(tmp_path / "s", {"t/n/x": MadeTopic([made], open_last=False)})
     log = path / "entries" / "0.log"
@@ -212,14 +214,31 @@ def test_lost_and_damaged_entries_are_counted(tmp_path: Path) -> None:
         assert (found.entries, found.missing, found.unreadable) == (89, 10, 1)
         counted = read_timeline(reader, topic, TimelineOptions(7))
         assert (counted.entries, counted.missing_entries, counted.unreadable_entries) == (89, 10, 1)
+    answer = cli("--store", path, "topics", "skew", "t/n/x")
+    assert (answer.exit_code, "1 entry is damaged and skipped" in answer.stderr) == (1, True)
 
 
-def test_buckets_are_chosen_for_the_usual_range(tmp_path: Path) -> None:
+def test_offsets_that_others_have_rounded_are_rounded_here_too() -> None:
+    """Offsets of one producer, in two tables: one that kept each, and one that was full and keeps every eighth."""
+    for first, second in (((3, 0), (40, 3)), ((40, 3), (3, 0))):
+        table = _OffsetTable()
+        for offset, shift in (first, second):
+            table.join(np.array([[0, offset >> shift, 5]]), shift, np.array([0]))
+        assert (table.shift, table.rows().tolist()) == (3, [[0, 0, 5], [0, 5, 5]])
+
+
+def test_buckets_are_chosen_for_the_usual_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = [Made(START_MS + 60_000 * number) for number in range(60)]
     made[7] = Made(START_MS + 10**11)
     path = make_store(tmp_path / "s", {"t/n/x": MadeTopic([made])})
     with open_store(path) as store, open_reader(store) as reader:
-        first, last = usual_range(reader, read_topic(reader.txn, parse_topic("t/n/x")), "auto") or (0, 0)
+        topic = read_topic(reader.txn, parse_topic("t/n/x"))
+        first, last = usual_range(reader, topic, "auto") or (0, 0)
+        monkeypatch.setattr(timeline, "BUCKETS_MAX", 60)
+        assert len(read_timeline(reader, topic, TimelineOptions(60_000)).buckets) == 60
+        monkeypatch.setattr(timeline, "BUCKETS_MAX", 59)
+        with pytest.raises(LimitExceeded, match="more than 59 buckets of 60000 ms"):
+            read_timeline(reader, topic, TimelineOptions(60_000))
     assert (first, last) == (START_MS, START_MS + 59 * 60_000)
     assert choose_bucket_ms(first, last) == 60_000
     assert choose_bucket_ms(5, 5) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
@@ -345,6 +346,10 @@ def test_a_schema_is_uploaded_and_deleted(store: pa.Store) -> None:
         assert deleted is not None
         store.undo(deleted)
         assert topic.schemas() == (found,)
+    newer = json.loads(NEW["schema"])  # type: ignore[arg-type]  # a text
+    newer["fields"].append({"name": "note", "type": "string", "default": ""})
+    store.apply(topic.upload_schema({**NEW, "schema": json.dumps(newer)}))
+    assert [one.version for one in (topic.schema(), topic.schema(0), *topic.schemas())] == [1, 0, 0, 1]
 
 
 @pytest.mark.parametrize(

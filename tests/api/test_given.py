@@ -384,6 +384,7 @@ InvalidValue | 2,147,483,647 partitions of .*: expected at most 1,000,000 | stor
 InvalidValue | store.topic("plain").timeline(clock="event")
 InvalidValue | store.topic("plain").timeline("0s")
 InvalidValue | store.topic("plain").skew(tolerance="soon")
+InvalidValue | it is empty | store.set_bookie_rack("", "/rack-1")
 InvalidValue | top -1: a whole number of 0 or more is wanted | store.why_bytes(top=-1)
 InvalidValue | each 0 | store.doctor(each=0)
 InvalidValue | index -1 | store.topic("plain").find_by_index(-1)

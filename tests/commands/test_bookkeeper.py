@@ -15,7 +15,8 @@ import pytest
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import find_node
 from tests.conftest import Cli
-from tests.stores import copied, put_node
+from tests.stores import copied, imported, put_node
+from tests.worlds import CLUSTER
 
 RECORDED = (
     ("listledgers", 128, "1caa9df65a0292a1"),
@@ -72,6 +73,16 @@ def test_the_ledgers_of_a_log_are_those_of_the_shell_by_number(cli: Cli, demo_st
     ]
     assert "--------- Lid=9, TotalSizeOfEntriesOfLedger=4987  ---------" in lines
     assert "--------- Lid=71, TotalSizeOfEntriesOfLedger=402  ---------" in lines
+
+
+def test_a_number_of_several_files_is_refused_and_one_of_their_paths_is_read(cli: Cli) -> None:
+    store = imported(CLUSTER, "clean")
+    for command, word in (("readlog", "0"), ("readlogmetadata", "0.log")):
+        refused = cli("--store", store, "bookkeeper", command, word)
+        assert (refused.exit_code, refused.stdout) == (3, "")
+        paths = refused.stderr.partition("files are meant: ")[2].partition("\n")[0].split(", ")
+        assert len(paths) > 1
+        assert cli("--store", store, "bookkeeper", command, paths[0]).exit_code == 0
 
 
 def test_entries_have_the_size_of_the_ledger_so_far(cli: Cli, demo_store: Path) -> None:

@@ -102,6 +102,16 @@ def test_sums_of_subscriptions(cli: Cli, tmp_path: Path) -> None:
     assert len(found["partitions"]) == 2  # the third was never opened
 
 
+def test_a_replicated_subscription_is_told(cli: Cli, store: Path) -> None:
+    for flag, told in (("-e", ["half"]), ("-d", [])):
+        assert (
+            cli.on(store, f"topics set-replicated-subscription-status public/default/plain -s half {flag}").exit_code
+            == 0
+        )
+        found = ask(cli, store, "stats", "public/default/plain")["subscriptions"]
+        assert [name for name, one in found.items() if one["isReplicated"]] == told
+
+
 def test_quotas_and_epoch_come_from_what_is_stored(cli: Cli, store: Path) -> None:
     path = parse_namespace("acme/iot").policies_path
 

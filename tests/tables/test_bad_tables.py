@@ -239,6 +239,13 @@ def test_columns_that_are_not_there_are_named_or_null(cli: Cli, folder: Path) ->
         refused(ask(cli, folder, *words), 7, f"{name} has no column offset")
 
 
+def test_a_file_that_only_the_entries_name_is_named(cli: Cli, folder: Path) -> None:
+    rows = pq.read_table(part_of(folder, "entries")[0])
+    paths = pa.array(["/elsewhere/7.log", *rows["path"].to_pylist()[1:]], rows.schema.field("path").type)
+    rewritten(folder, "entries", rows.set_column(rows.schema.get_field_index("path"), rows.schema.field("path"), paths))
+    refused(ask(cli, folder), 6, "the table entries names /elsewhere/7.log, which the table rows does not know")
+
+
 def forged(folder: Path, edit: Edit) -> None:
     """EDIT the list as one who knows how: with a checksum that fits."""
     found = json.loads((folder / "tables.json").read_text())
