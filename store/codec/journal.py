@@ -234,14 +234,16 @@ def _record(data: Bytes, pos: int, size: int, where: str, proofs: Proofs) -> Jou
             raise _corrupt(where, pos, "length of an entry", f">= {ENTRY_HEADER_BYTES}", size)
         return _torn_by_zeros(data, pos, body, proofs) or JournalEntry(pos, size, ledger_id, entry_id)
     if entry_id == FENCE_ENTRY_ID:
+        if size != _IDS.size:
+            raise _corrupt(where, pos, "length of a fence record", _IDS.size, size)
         return Fence(pos, ledger_id)
     if entry_id in (MASTER_KEY_ENTRY_ID, EXPLICIT_LAC_ENTRY_ID):
         # The n bytes after the ids and the n of a meta record.
         start = _IDS.size + _LEN.size
         count = _LEN.unpack_from(body, _IDS.size)[0] if len(body) >= start else -1
-        if not 0 <= count <= len(body) - start:
-            raise _corrupt(where, pos, "count in a meta record", f"0 to {len(body) - start}", count)
-        value = bytes(body[start : start + count])
+        if count != len(body) - start:
+            raise _corrupt(where, pos, "count in a meta record", len(body) - start, count)
+        value = bytes(body[start:])
         if entry_id == MASTER_KEY_ENTRY_ID:
             return MasterKey(pos, ledger_id, value)
         return ExplicitLac(pos, ledger_id, value)

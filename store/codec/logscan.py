@@ -18,10 +18,10 @@ Ledger -1 marks what is not data: entry -2 a batch of the ledgers map, entry 0 t
 Rules, in this order, at each position:
 
 1. A *framed* record has 32 <= size <= min(256 MiB, bytes left), ledger and entry >= 0, lastAddConfirmed >= -1 and
-   length >= 0. It is believed, unless its digest (a map's count) does not prove it and a record that is proved starts inside it,
+   length >= 0. It is believed, unless its digest does not prove it and a record that is proved starts inside it,
    or, where what follows is not a record, a good one (rule 4) starts there: then its size field is wrong, and its bytes are
    unreadable up to there.
-2. Ledger -1 records are stepped over by their size.
+2. Ledger -1 records are stepped over by their size, which a map's count must confirm, and filler that is zeros.
 3. Bytes 0xF0 are the direct logger's padding up to the next byte that differs.
 4. Zeros up to the end were never written. Zeros before other bytes are lost pages: the record after them starts at
    the first of x-3, x-2, x-1, x (x: first byte not zero) that is *good*: framed, and its digest is right or a good
@@ -135,7 +135,7 @@ def _iter_records(data: Bytes, pos: int, limit: int, proofs: Proofs) -> Iterator
     while pos < limit:
         record = _frame(data, pos, limit)
         # Rule 1: what nothing proves is no record where a good one begins inside it.
-        if held is not None and not _is_map(data, held) and not _is_proved(held, proofs):
+        if held is not None and held.ledger_id >= 0 and not _is_proved(held, proofs):
             if record is None:
                 good = _find_good(data, held.offset + 1, held.end, limit, proofs)
             else:  # by chance its size may lead to another record's beginning
@@ -167,9 +167,17 @@ def _frame(data: Bytes, pos: int, limit: int) -> Record | None:
     if ledger_id >= 0:
         if entry_id < 0 or last_add_confirmed < -1 or length < 0:
             return None
-    elif ledger_id != -1 or entry_id not in (-2, 0):
+    elif ledger_id != -1 or not _is_sized(data, pos, size, entry_id):
         return None
     return Record(pos, size, ledger_id, entry_id)
+
+
+def _is_sized(data: Bytes, pos: int, size: int, entry_id: int) -> bool:
+    """Whether the content of a record of ledger -1 confirms its size."""
+    if entry_id == -2:
+        return size == 20 + 16 * int.from_bytes(data[pos + 20 : pos + 24], "big")
+    end = pos + _SIZE_BYTES + size
+    return entry_id == 0 and run_end(data, pos + 20, end, 0) == end
 
 
 def _is_proved(record: Record, proofs: Proofs) -> bool:
@@ -290,13 +298,6 @@ def _is_followed(data: Bytes, pos: int, limit: int) -> bool:
         return True
     # Only where padding starts: any wrong size is likely to end somewhere inside a long one.
     return data[pos] == _PADDING and data[pos - 1] != _PADDING
-
-
-def _is_map(data: Bytes, record: Record) -> bool:
-    if (record.ledger_id, record.entry_id) != (-1, -2):
-        return False
-    count = int.from_bytes(data[record.offset + 20 : record.offset + 24], "big")
-    return record.size == 20 + 16 * count
 
 
 def _torn_bytes(data: Bytes, pos: int, limit: int) -> int | None:

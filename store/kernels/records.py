@@ -223,6 +223,19 @@ def _ahead(window: Any, at: int, stop: int, behind: int) -> int:
     return 2 * count if behind and 2 * count > LITTLE_ROWS else count
 
 
+@part(forceinline=True)
+def _is_zero(data, start, end):
+    for at in range(start, end):  # noqa: SIM110 (numba compiles no generator expressions here)
+        if data[at] != 0:
+            return False
+    return True
+
+
+@_is_zero.plain_form
+def _is_plain_zero(data, start, end):
+    return not np.asarray(data[start:end]).any()
+
+
 @kernel(lambda window, start, stop, behind, *_: _ahead(window, start, stop, behind))
 def scan_log(window, start, stop, behind, ledgers, verify, out):
     """Read entry-log records from window[start]; return (records, next offset in the window, why it stopped).
@@ -239,7 +252,7 @@ def scan_log(window, start, stop, behind, ledgers, verify, out):
     while at < stop:
         if count == out.shape[0]:
             return count, at, FULL
-        if at + 20 > here:
+        if at + 24 > here:
             return count, at, MORE if behind > 0 else STRANGE
         size = np.int64(i32(window, at))
         if size < 20 or size > here + behind - at - 4:
@@ -251,8 +264,13 @@ def scan_log(window, start, stop, behind, ledgers, verify, out):
             return count, at, STRANGE
         if not special and size < 32:
             return count, at, STRANGE
+        # A wrong size must not swallow records: a map's count tells the same, and filler is zeros.
+        if special and i64(window, at + 12) == -2 and size != 20 + 16 * np.int64(i32(window, at + 20)):
+            return count, at, STRANGE
         if at + 4 + size > here:
             return count, at, MORE
+        if special and i64(window, at + 12) == 0 and not _is_zero(window, at + 20, at + 4 + size):
+            return count, at, STRANGE
         if not special:
             if ledger_id != owner:
                 owner, digest_bytes = ledger_id, _kind_of(ledger_id, known, kinds)
@@ -262,19 +280,6 @@ def scan_log(window, start, stop, behind, ledgers, verify, out):
             count += 1
         at += 4 + size
     return count, at, END
-
-
-@part(forceinline=True)
-def _is_zero(data, start, end):
-    for at in range(start, end):  # noqa: SIM110 (numba compiles no generator expressions here)
-        if data[at] != 0:
-            return False
-    return True
-
-
-@_is_zero.plain_form
-def _is_plain_zero(data, start, end):
-    return not np.asarray(data[start:end]).any()
 
 
 @kernel(lambda window, start, behind, *_: _ahead(window, start, len(window), behind))
@@ -311,7 +316,11 @@ def scan_journal(window, start, behind, ledgers, verify, out):
                 return count, at, STRANGE
         elif i64(window, at + 12) < 0:
             kind = i64(window, at + 12)
-            if kind != -0x1000 and kind != -0x2000 and kind != -0x8000:
+            # A wrong length must not swallow entries: the count in the record tells the same.
+            if kind == -0x2000:
+                if size != 16:
+                    return count, at, STRANGE
+            elif (kind != -0x1000 and kind != -0x8000) or size < 20 or size != 20 + np.int64(i32(window, at + 20)):
                 return count, at, STRANGE
         else:
             ledger_id = i64(window, at + 4)

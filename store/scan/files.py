@@ -129,6 +129,7 @@ class FileScan(Struct):
     window: FileWindow | None = None  # where the bytes of the batch lie that was yielded last
     _whole: WholeFile | None = None
     _ends: bool = False  # no record follows in a journal
+    _looked_back: int = -1  # from there, which is done once, so that a scan moves on
 
     def batches(self) -> Iterator[Records]:
         """Yield arrays of records in file order; each is overwritten by the next, so copy what is kept.
@@ -285,12 +286,20 @@ class FileScan(Struct):
         """Yield (offset, size) of the entries of a journal, and note what lies between them."""
         while self.next_offset < len(whole.data):
             held: journal.JournalEntry | None = None  # nothing proves it: what follows must
+            inside: int | None = None
             for item in self._sound_items(whole):
                 if held is not None:
+                    inside = self._find_journal_entry(whole, held.offset, held.offset + 4 + held.size)
+                    if inside is not None:
+                        break
                     yield held.offset, held.size
                 held = item if isinstance(item, journal.JournalEntry) and not self._is_proved(item, whole) else None
                 if isinstance(item, journal.JournalEntry) and held is None:
                     yield item.offset, item.size
+            if held is not None and inside is not None:
+                self._note(_gap(held.offset, inside))
+                self.next_offset = inside
+                continue
             if held is not None:
                 self.next_offset = held.offset
             if held is not None or not self._ends:
@@ -383,24 +392,35 @@ class FileScan(Struct):
         )
 
     def _until_wrong_size(self, batch: Records, window: FileWindow) -> Records:
-        """Drop the records of a log from the first one on that is bad and has a good one inside, and go on from that.
+        """Drop the records from the first one on that is bad and has a good one inside, and go on from that.
 
         Its size field is wrong, and led to where another record begins.
         """
-        if self.slice.kind == FileKind.JOURNAL:
-            return batch
         for index in np.flatnonzero(batch["flags"] & kernel.BAD_DIGEST).tolist():
             offset, end = int(batch[index]["offset"]), int(batch[index]["offset"]) + 4 + int(batch[index]["size"])
             whole = self._whole_of(window.file, window.file_bytes)
-            inside = logscan.find_proved(whole.data, offset + 1, end, whole.proofs)
+            if self.slice.kind == FileKind.JOURNAL:
+                inside = self._find_journal_entry(whole, offset, end)
+            else:
+                inside = logscan.find_proved(whole.data, offset + 1, end, whole.proofs)
             if inside is not None:
                 self.problems = [problem for problem in self.problems if problem.offset < offset]
-                self._note(logscan.Gap(offset, inside - offset, logscan.GapReason.UNREADABLE))
+                self._note(_gap(offset, inside))
                 self.vain_bytes += self.next_offset - inside
                 self.next_offset = inside
                 until: Records = batch[:index]
                 return until
         return batch
+
+    def _find_journal_entry(self, whole: WholeFile, start: int, stop: int | None = None) -> int | None:
+        """Return where the next entry of a journal begins that its digest proves, given that none begins at ``start``."""
+        found = None
+        if (
+            start > self._looked_back
+        ):  # to where a length begins whose zeros a padding may have taken that is told too long
+            self._looked_back = start
+            found = whole.find_journal_entry(max(start - 3, self.slice.start), start)
+        return whole.find_journal_entry(start + 1, stop) if found is None else found
 
     def _look_again(self, batch: Records) -> Records:
         """Drop the last record of a batch and go back to its start if its digest is bad: its size field may be wrong."""
@@ -440,10 +460,11 @@ class FileScan(Struct):
                 reason = f"unknown record: entry id {item.entry_id}"
         except JournalCorrupt as error:
             reason = error.message
-        entry = whole.find_journal_entry(start + 1)
+        entry = self._find_journal_entry(whole, start)
         self.torn = torn and entry is None
         self.next_offset = len(whole.data) if entry is None else entry
-        self.problems.append(Problem(start, self.next_offset - start, reason))
+        gap = _gap(start, self.next_offset)
+        self.problems.append(Problem(gap.offset, gap.length, reason))
 
     def _goes_on(self, whole: WholeFile) -> bool:
         """Whether records follow the zero length at ``next_offset`` (lost pages); moves there and notes what lies between."""
@@ -477,6 +498,12 @@ class FileScan(Struct):
             self.problems.append(
                 Problem(at + window.base, 4 + len(body), "digest mismatch", int(row["ledger_id"]), int(row["entry_id"]))
             )
+
+
+def _gap(start: int, end: int) -> logscan.Gap:
+    """Return the unreadable bytes up to a record at ``end``: also where it begins before ``start``, after a padding of a wrong length."""
+    offset = min(start, end - 1)
+    return logscan.Gap(offset, end - offset, logscan.GapReason.UNREADABLE)
 
 
 @contextmanager
@@ -623,9 +650,10 @@ class WholeFile:
         self.data = FileBytes(file, file_bytes)
         self.proofs = Proofs(self.data)
 
-    def find_journal_entry(self, start: int) -> int | None:
-        """Return the first offset from ``start`` on of an entry that its digest proves."""
-        for offset in logscan.iter_candidates(self.data, start, len(self.data), self.proofs):
+    def find_journal_entry(self, start: int, stop: int | None = None) -> int | None:
+        """Return the first offset from ``start`` on, before ``stop``, of an entry that its digest proves."""
+        limit = len(self.data) if stop is None else min(stop + logscan.HEAD_BYTES - 1, len(self.data))
+        for offset in logscan.iter_candidates(self.data, start, limit, self.proofs):
             end = offset + 4 + int.from_bytes(self.data[offset : offset + 4], "big")
             if end <= len(self.data) and self.proofs.digest_type(offset + 4, end):
                 return offset

@@ -146,6 +146,8 @@ def test_an_entry_that_ends_in_zeros_by_itself_is_not_torn() -> None:
         (_record(1, -0x1000), "count in a meta record"),
         (_record(1, -0x1000, tail=struct.pack(">i", 2**31 - 1)), "count in a meta record"),
         (_record(1, -0x8000, tail=struct.pack(">i", -1)), "count in a meta record"),
+        (_record(1, -0x1000, tail=struct.pack(">i", 20) + bytes(60)), "count in a meta record"),
+        (_record(1, -0x2000, tail=bytes(40)), "length of a fence record"),
     ],
 )
 def test_corruption_is_raised_behind_the_good_records(record: bytes, message: str) -> None:

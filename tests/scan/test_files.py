@@ -328,6 +328,63 @@ def test_ledgers_map_and_padding_are_no_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("read_how")
+@pytest.mark.parametrize("shift", [16, 17, 45, 90, -16, 2**20])
+def test_a_ledgers_map_of_a_wrong_size_hides_no_record(shift: int, tmp_path: Path) -> None:
+    """One that leads to another record's beginning, too."""
+    ledgers_map = encode_ledgers_map({1: 50, 2: 50})
+    wrong = (len(ledgers_map) - 4 + shift).to_bytes(4, "big") + ledgers_map[4:]
+    after = [entry_record(3, entry_id) for entry_id in range(4)]
+    assert len(after[0]) == 45
+    found = scan_file(write_log(tmp_path / "0.log", entry_record(1, 0), wrong, *after), "entry-log")
+    assert [place[2:] for place in found.good] == [(1, 0), *((3, entry_id) for entry_id in range(4))]
+    assert [(one.offset, one.reason) for one in found.scan.problems] == [
+        (logscan.HEADER_BYTES + 45, "unreadable bytes")
+    ]
+
+
+@pytest.mark.usefixtures("read_how")
+def test_filler_of_a_wrong_size_hides_no_record(tmp_path: Path) -> None:
+    entries = [entry_record(3, entry_id) for entry_id in range(4)]
+    filler = (96 + len(entries[0])).to_bytes(4, "big") + b"\xff" * 8 + bytes(88)
+    found = scan_file(write_log(tmp_path / "0.log", filler, *entries), "entry-log")
+    assert [place[3] for place in found.good] == [0, 1, 2, 3]
+    assert len(found.scan.problems) == 1
+
+
+@cache
+def journal_spans() -> list[tuple[int, tuple[int, int] | None]]:
+    """Return (offset, ids of an entry) of each record and padding of the sample of a journal."""
+    items = [item for item in journal.iter_records(sample("journal"), "") if not isinstance(item, journal.Leftover)]
+    return [
+        (item.offset, (item.ledger_id, item.entry_id) if isinstance(item, journal.JournalEntry) else None)
+        for item in items
+    ]
+
+
+@pytest.mark.usefixtures("read_how")
+@pytest.mark.parametrize("highest_byte", [0, 3], ids=["any", "short"])
+def test_wrong_lengths_in_a_journal_hide_no_entries(highest_byte: int, tmp_path: Path) -> None:
+    """Lengths of entries, master keys, fences and paddings: by chance many a one then leads to where another record begins."""
+    spans, path = journal_spans(), tmp_path / "0.txn"
+    kinds = {sample("journal")[offset] == 0xFF for offset, _ in spans}
+    assert kinds == {False, True}
+    for seed in range(30):
+        rng, data, hit = random.Random(seed), bytearray(sample("journal")), set()
+        for _ in range(40):
+            offset, ids = rng.choice(spans)
+            is_padding = sample("journal")[offset] == 0xFF
+            place = rng.randrange(highest_byte, 4) + (4 if is_padding and rng.randrange(2) else 0)
+            data[offset + place] ^= 1 << rng.randrange(8)
+            hit.add(ids)
+        path.write_bytes(data)
+        found = scan_file(path, "journal")
+        places = [place[0] for place in found.good]
+        assert places == sorted(set(places))
+        assert {ids for _, ids in spans if ids} - hit <= {place[2:] for place in found.good}
+        assert found.scan.problems
+
+
+@pytest.mark.usefixtures("read_how")
 @pytest.mark.parametrize("head", [b"BKLO\x00\x00\x00\x07", b"XXXX\x00\x00\x00\x01", bytes(8)])
 def test_a_damaged_header_is_counted_and_the_records_are_read(head: bytes, tmp_path: Path) -> None:
     path = write_log(tmp_path / "0.log", entry_record(1, 0))
