@@ -82,6 +82,8 @@ _KEPT = 100_000
 """Chunks of a topic that are remembered."""
 _HOLES = 5
 """Gaps between acknowledged entries whose edges are looked at."""
+_PARTIAL = 100
+"""Messages of which not all chunks are in a backlog that are looked at: a producer may not have ended them."""
 
 
 class CutMessage(Struct, frozen=True):
@@ -104,9 +106,16 @@ class CutMessage(Struct, frozen=True):
     left: int
 
 
-def find_cut(reader: EntryReader, topic: Topic, pending: Intervals) -> CutMessage | None:
-    """Return the first chunked message of which the backlog ``pending`` of ``topic`` has a part; reads few entries where it cuts none."""
+def find_cut(
+    reader: EntryReader, topic: Topic, pending: Intervals, contents: Contents | None = None
+) -> CutMessage | None:
+    """Return the first chunked message of which the backlog ``pending`` of ``topic`` has a part; reads few entries where it cuts none.
+
+    Without its ``contents`` it looks at the ends of what is pending alone.
+    """
     chunks = _chunks_of(reader, topic)
+    if contents is not None:
+        return _find_cut_at(chunks, pending, contents.partial) if contents.partial else None
     for index, (start, end) in enumerate(islice(pending, _HOLES)):
         edges = (start, end) if index + 1 < len(pending) else (start,)
         if any(chunks.at(rank) for edge in edges for rank in range(edge - _EDGE, edge + _EDGE)):
@@ -265,13 +274,15 @@ def read_header(reader: EntryReader, topic: Topic, rank: int) -> EntryHeader | N
 
 _FEW = 10_000
 """Entries whose headers are read to count their messages."""
+_LOOKS = 1_000
+"""So often all of them are read, each in about a millisecond."""
 
 
 class Contents(Struct, frozen=True):
     """How many of ``entries`` are ``markers``, or ``parts``: chunks but the last one of their message. ``due``: delayed ones whose time
     has come, ``not_due``: those that wait for it, whether or not delays are enabled. ``messages``: as the index counts them, each marker
     and part as one; None where some entries could not be read. ``first_publish_ms``: when the first of them was published, None where
-    nobody looked."""
+    nobody looked. ``partial``: the rank of the first chunk of each of the first messages of which not all chunks are among them."""
 
     entries: int
     messages: int | None
@@ -280,6 +291,7 @@ class Contents(Struct, frozen=True):
     due: int
     not_due: NotDue
     first_publish_ms: int | None = None
+    partial: tuple[int, ...] = ()
 
 
 def may_be_markers(reader: EntryReader, topic: Topic, pending: Intervals) -> bool:
@@ -319,6 +331,7 @@ def read_contents(reader: EntryReader, topic: Topic, intervals: Intervals, now_m
     ids, ranks, chunks = np.array(topic.ids), np.array(topic.ranks), _chunks_of(reader, topic)
     entries = messages = markers = parts = delayed = waiting = 0
     times: list[int] = []
+    begun: dict[str, tuple[int, set[int]]] = {}
     for batch in scan.batches():
         chosen = np.ones(len(batch), np.bool_)
         if asked is not None:
@@ -334,13 +347,21 @@ def read_contents(reader: EntryReader, topic: Topic, intervals: Intervals, now_m
             times += [int(due_ms.min()), int(due_ms.max())]
         for index in np.flatnonzero(batch.are_chunks & chosen).tolist():
             position = Position(int(batch.ledger_ids[index]), int(batch.entry_ids[index]))
-            chunk = chunks.at(topic.rank(position))
-            parts += chunk is not None and not chunk.is_last
+            rank = topic.rank(position)
+            chunk = chunks.at(rank)
+            if chunk is not None:
+                parts += not chunk.is_last
+                _, numbers = begun.setdefault(chunk.uuid, (rank, set()))
+                numbers.add(chunk.number)
+                if len(numbers) == chunk.total:
+                    del begun[chunk.uuid]
     unread = scan.missing + len(scan.unreadable)
     if whole and unread:  # some of it may be acknowledged
         return read_contents(reader, topic, tuple(intervals), now_ms)
     not_due = NotDue(waiting, min(times, default=None), max(times, default=None), unread)
-    return Contents(entries + unread, None if unread else messages, markers, parts, delayed - waiting, not_due)
+    partial = sorted(rank for rank, _ in begun.values())[:_PARTIAL]
+    counted = None if unread else messages
+    return Contents(entries + unread, counted, markers, parts, delayed - waiting, not_due, partial=tuple(partial))
 
 
 def read_each_contents(
@@ -431,16 +452,18 @@ def _first_places(
 def extent_of_messages(reader: EntryReader, topic: Topic, intervals: Intervals) -> Extent:
     """Return how much lies in ``intervals``; of few entries markers are no messages, and the chunks of one message are one.
 
-    The index counts both as one each; its count stands where neither the first nor the last entry is a marker or a chunk, and for what
-    cannot be read.
+    The index counts both as one each; its count stands for what cannot be read, and after very many backlogs where neither the first nor
+    the last entry is a marker or a chunk.
     """
     extent = extent_of(reader.txn, topic, intervals)
     if not 0 < extent.entries <= _FEW:
         return extent
-    edges = [read_header(reader, topic, rank) for rank in sorted({intervals[0][0], intervals[-1][1] - 1})]
-    heads = [header.metadata for header in edges if header is not None]
-    if not any(is_marker(metadata) or metadata.num_chunks_from_msg > 1 for metadata in heads):
-        return extent
+    looks = reader.txn.memo[extent_of_messages] = reader.txn.memo.get(extent_of_messages, 0) + 1
+    if looks > _LOOKS:
+        edges = [read_header(reader, topic, rank) for rank in sorted({intervals[0][0], intervals[-1][1] - 1})]
+        heads = [header.metadata for header in edges if header is not None]
+        if not any(is_marker(metadata) or metadata.num_chunks_from_msg > 1 for metadata in heads):
+            return extent
     try:
         found = read_contents(reader, topic, intervals, 0)
     except StoreError:

@@ -263,15 +263,17 @@ class SubscriptionFacts:
         """The chunked message that its backlog begins in the middle of; None where it does not, or that would read too much."""
         if not self.may_look_at_edges:
             return None
-        return find_cut(self.of.reader, self.of.topic, self.pending)
+        return find_cut(self.of.reader, self.of.topic, self.pending, known(self.contents))
 
     @fact
     def contents(self) -> Contents | Unknown | None:
-        """What its backlog consists of; None without one, without a marker in a few of its places, or where that would read too much."""
+        """What its backlog consists of; None without one, without a marker in a few places of a long one, or where that would read too
+        much."""
         if not self.may_look_at_edges:
             return None
         of = self.of
-        if not of.budget.unlimited and not may_be_markers(of.reader, of.topic, self.pending):
+        is_short = of.budget.unlimited or self.pending_entries <= _SHORT
+        if not is_short and not may_be_markers(of.reader, of.topic, self.pending):
             return None
         return self.headers if of.budget.take(self.pending_entries, of.topic.name) else None
 
@@ -463,6 +465,8 @@ _READ_ENTRIES = 100_000
 """Entries of a topic that are read where a fact is in entries alone."""
 _READ_ALL = 2_000_000
 """Entries that are read in all for such facts."""
+_SHORT = 1_000
+"""Entries of a backlog that are read as soon as its ends are: in about a millisecond."""
 EDGES = 500
 """Backlogs whose first and last entries are read where nobody asked for every byte."""
 _NAMED = 3

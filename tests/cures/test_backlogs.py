@@ -97,6 +97,7 @@ OTHERS = [entry() for _ in range(3)]
     [
         (IN_TURNS, 1, (), "10:2", "10:0"),  # both are cut, and the other one begins first
         ([U[0], *OTHERS[:2], *U[1:]], 1, (), "10:3", "10:0"),
+        ([U[0], *OTHERS, *OTHERS, *U[1:]], 3, (), "10:7", "10:0"),  # far from where the backlog begins
         ([*OTHERS, *U], -1, (3,), "10:4", "10:0"),  # what waits before the message goes on waiting
         ([*U, *OTHERS], -1, (3,), "10:0", "10:0"),
         ([*U, *OTHERS], -1, (1,), "10:0", "10:0"),
@@ -172,16 +173,20 @@ def test_the_rest_of_a_message_whose_beginning_is_trimmed(rest: Sequence[Made], 
     assert stats["markDeletePosition"] == f"10:{len(rest) - 1}"
 
 
-def test_the_rest_of_a_message_between_others_goes_when_these_are_read(whole_cli: Cli, tmp_path: Path) -> None:
+@pytest.mark.parametrize("others", [1, 5])
+def test_the_rest_of_a_message_between_others_goes_when_these_are_read(
+    others: int, whole_cli: Cli, tmp_path: Path
+) -> None:
     """No command acknowledges it alone, which is said; a consumer that took what is before it leaves what a skip cures."""
-    ledgers = [[entry(), *U[2:], entry()]]
-    before, store = diagnoses(whole_cli, made(tmp_path / "whole", ledgers, Position(10, len(U) - 2))), tmp_path / "s"
+    ledgers = [[*(entry() for _ in range(others)), *U[2:], entry()]]
+    before = diagnoses(whole_cli, made(tmp_path / "whole", ledgers, Position(10, len(U) - 3 + others)))
+    store = tmp_path / "s"
     (row,) = check_told(whole_cli, made(store, ledgers, Position(10, -1)), before, [("chunk-remainder", WHERE)])
     assert "no command acknowledges it alone" in row["message"]
     assert "peek-messages" in row["mend"]
     (reason,) = [one for one in why(whole_cli, store) if one["code"] == row["code"]]
     assert reason["sentence"] == f"{row['message']}."
-    consumed = made(tmp_path / "consumed", ledgers, Position(10, 0))
+    consumed = made(tmp_path / "consumed", ledgers, Position(10, others - 1))
     (row,) = check_told(whole_cli, consumed, before, [("chunk-remainder", WHERE)])
     run_printed(whole_cli, row["mend"])
     assert told(diagnoses(whole_cli, consumed)) == told(before)
@@ -238,6 +243,7 @@ def test_peek_says_why_it_shows_nothing(form: str, cli: Cli, tmp_path: Path) -> 
         ([entry(marker=10) for _ in range(5)], 3, 0),
         ([*chunks("u", 4), entry()], 5, 2),
         ([*chunks("u", 4), entry()], 2, 0),  # the message is its last chunk's
+        ([entry(), entry(marker=10), *chunks("u", 3), entry()], 6, 3),  # neither at the beginning nor at the end
     ],
 )
 def test_previews_count_messages(ledger: list[Made], count: int, messages: int, cli: Cli, tmp_path: Path) -> None:
