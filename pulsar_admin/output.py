@@ -10,7 +10,6 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from io import StringIO
 from itertools import chain, islice
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO, assert_never, cast
@@ -40,7 +39,6 @@ __all__ = [
     "emit_document",
     "emit_lines",
     "emit_records",
-    "render_table",
 ]
 
 PAGE_ROWS = 1000
@@ -376,19 +374,6 @@ def _pages(records: Iterable[Sequence[object]], columns: Sequence[Column], sums:
         yield _Page([*last.cells, sums.cells(columns)], [*last.tones, [""] * len(columns)] if toned else ())
 
 
-def render_table(records: Iterable[object], columns: Sequence[Column], room: int | None = None) -> str:
-    """Return a table without colors as text, laid out for ``room`` terminal columns; None: unlimited."""
-    text = StringIO()
-    rows = [[column.cell(record) for column in columns] for record in records]
-    if room is None:
-        _write_table(Writer(text), columns, [_Page(rows)])
-    else:
-        columns = [column.in_terminal for column in columns]
-        page = _Page([[column.cell(record) for column in columns] for record in records])
-        _write_in_terminal(Writer(text), _plain_console(room), columns, [page])
-    return text.getvalue().rstrip("\n")
-
-
 def _write_table(writer: Writer, columns: Sequence[Column], pages: Iterable[_Page]) -> None:
     """Write a table for a pipe: nothing is cut or folded, and no row costs more than its padding.
 
@@ -428,12 +413,6 @@ def _console(writer: Writer, color: str) -> Console:
         emoji=False,
         markup=False,
     )
-
-
-def _plain_console(width: int) -> Console:
-    from rich.console import Console
-
-    return Console(width=width, force_terminal=False, no_color=True, highlight=False, emoji=False, markup=False)
 
 
 def _width(text: str) -> int:

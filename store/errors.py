@@ -304,6 +304,12 @@ def check_choice(what: str, value: object, literal: object) -> None:
         raise InvalidValue(f"{what} {value!r} is not one of {', '.join(map(repr, choices))}", value=value)
 
 
+def check_one(**given: object) -> None:
+    """Raise InvalidValue unless exactly one of the values is not None."""
+    if sum(value is not None for value in given.values()) != 1:
+        raise InvalidValue(f"give exactly one of {', '.join(given)}")
+
+
 def reason_of(error: Exception) -> str:
     """Return why something cannot be decoded: what ``error`` says, where that is about the data and not about Python."""
     from json import JSONDecodeError

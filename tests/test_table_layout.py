@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import os
+from collections.abc import Iterable, Sequence
+from unittest import mock
+
 import pytest
 from rich.cells import cell_len
 
@@ -11,7 +16,7 @@ from pulsar_admin.commands.compaction import reading
 from pulsar_admin.commands.store import usage
 from pulsar_admin.commands.topics import internals, stats
 from pulsar_admin.commands.topics.answers import TOPIC_COLUMN
-from pulsar_admin.output import render_table
+from pulsar_admin.output import Style, Writer, emit_records
 from pulsar_admin.table_layout import choose_layout, fold
 
 COLUMNS = (
@@ -32,8 +37,21 @@ ROW = {
 }
 
 
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def _render_table(records: Iterable[object], columns: Sequence[Column], room: int | None = None) -> str:
+    """Return the table that a terminal of ``room`` columns shows; None: a pipe."""
+    text = io.StringIO() if room is None else _Terminal()
+    with mock.patch.dict(os.environ, COLUMNS=str(room)):
+        emit_records(Writer(text), records, Style(color="never", columns=tuple(columns)))
+    return text.getvalue().rstrip("\n")
+
+
 def _shown(room: int, *rows: dict[str, object]) -> list[str]:
-    return render_table(rows or (ROW,), COLUMNS, room).splitlines()
+    return _render_table(rows or (ROW,), COLUMNS, room).splitlines()
 
 
 def test_everything_where_there_is_room() -> None:
@@ -41,7 +59,7 @@ def test_everything_where_there_is_room() -> None:
         "TOPIC                               NOTE  FIRST SEEN                LAST SEEN                 ENTRY COUNT  SIZE",
         "persistent://public/default/orders        2023-11-14T22:13:20.123Z  2023-11-14T22:13:20.456Z           12    34",
     ]
-    assert render_table([ROW], COLUMNS) == "\n".join(_shown(200))
+    assert _render_table([ROW], COLUMNS) == "\n".join(_shown(200))
 
 
 def test_what_is_empty_goes_and_names_and_headers_get_shorter_first() -> None:
@@ -99,7 +117,7 @@ def test_300_topics_are_300_lines_with_whole_names(name: str, room: int) -> None
         Column(one.header, "name" if n == of_names else lambda row, kind=one.kind: wide.get(kind), one.kind, one.drop)
         for n, one in enumerate(columns)
     )
-    lines = render_table([{"name": one} for one in names], filled, room).splitlines()
+    lines = _render_table([{"name": one} for one in names], filled, room).splitlines()
     shown = [line for line in lines if "acme/orders/" in line]
     found = [next(word for word in line.split() if "acme/" in word) for line in shown]
     assert [one.removeprefix("persistent://") for one in found] == [one.removeprefix("persistent://") for one in names]
@@ -110,14 +128,14 @@ def test_300_topics_are_300_lines_with_whole_names(name: str, room: int) -> None
 def test_prose_is_folded_between_words_and_names_beside_it_are_not() -> None:
     columns = (Column("WHERE", "where"), Column("WHAT", "what", "prose"), Column("SIZE", "size", "number", drop=1))
     row = {"where": "acme/orders/" + "n" * 30, "what": "the ledger is gone and nobody knows", "size": 5}
-    lines = render_table([row], columns, 75).splitlines()
+    lines = _render_table([row], columns, 75).splitlines()
     assert lines[1].split()[0] == row["where"]
     assert len(lines) == 3
 
 
 def test_wide_characters_take_two_columns() -> None:
     rows = [{"name": name, "n": 1} for name in ("日本語", "🚀 launch", "plain", "e\u0301te\u0301")]
-    lines = render_table(rows, (Column("NAME", "name"), Column("N", "n", "number")), 40).splitlines()
+    lines = _render_table(rows, (Column("NAME", "name"), Column("N", "n", "number")), 40).splitlines()
     assert {cell_len(line) for line in lines} == {cell_len("🚀 launch") + 3}
 
 
@@ -130,8 +148,8 @@ def test_at_last_one_below_the_other() -> None:
 
 def test_a_column_stays_where_none_has_room_or_a_value() -> None:
     sparse = (Column("KEY", "key", sparse=True), Column("PAYLOAD", "payload", sparse=True))
-    assert render_table([{}], sparse, 40).splitlines() == ["KEY  PAYLOAD"]
-    assert render_table([ROW], (COLUMNS[3], COLUMNS[5]), 10).splitlines()[-2:] == ["SIZE", "     34"]
+    assert _render_table([{}], sparse, 40).splitlines() == ["KEY  PAYLOAD"]
+    assert _render_table([ROW], (COLUMNS[3], COLUMNS[5]), 10).splitlines()[-2:] == ["SIZE", "     34"]
 
 
 def test_other_names_keep_their_scheme() -> None:

@@ -13,7 +13,7 @@ from pulsar_admin.columns import Column, caution, size_text
 from pulsar_admin.commands.ledger_repairs import accept_option
 from pulsar_admin.commands.store.clusters import bookies_of, conf_options, root_options, zookeeper_client
 from pulsar_admin.commands.store.importing import text_rows
-from pulsar_admin.context import App, Result
+from pulsar_admin.context import App, Result, Table
 from pulsar_admin.numbers import PERCENT
 from pulsar_admin.options import command, pass_app
 from pulsar_admin.store.errors import (
@@ -217,7 +217,7 @@ def reclaim(
         raise click.UsageError("name one bookie, DIR[,DIR…] or --bookie-conf FILE, and one metadata store at most")
     plan = reclaim_plan(app.session, given[0], metadata or zookeeper, options)
     if app.settings.dry_run:
-        return Result(plan.report(), plain=lambda _: render_forecast(plan))
+        return Result(plan.report(), screen=lambda _: _forecast_screen(plan))
     result = reclaimed(app.session, plan, options)
     app.problems(len(result.passed_over) + len(result.left))
     return Result(result, plain=render_result)
@@ -236,10 +236,8 @@ class _OtherFiles(NamedTuple):
     reason: str = ""
 
 
-def render_forecast(plan: ReclaimPlan) -> str:
-    """Return what would be done as a table of logs, and the sums."""
-    from pulsar_admin.output import render_table
-
+def _forecast_screen(plan: ReclaimPlan) -> Iterator[str | Table]:
+    """Yield what would be done as a table of logs, and the sums."""
     # The sum of the column is what becomes free: with what the new logs and the index take.
     others = [
         _OtherFiles(storage.storage.logs / f"({what})", size)
@@ -247,12 +245,14 @@ def render_forecast(plan: ReclaimPlan) -> str:
         for what, size in storage.others()
         if size
     ]
-    lines = [render_table([*plan.logs, *others], _LOGS).rstrip("\n"), ""] if plan.logs else []
+    if plan.logs:
+        yield Table([*plan.logs, *others], _LOGS)
+        yield "\n"
     for found in plan.storages:
         frees = f"{size_text(found.frees_bytes)} of {counted(len(found.logs), 'entry log')} would be freed"
-        lines.append(f"{found.storage.logs}: {frees} ({found.frees_bytes:,} bytes)")
-    lines += [f"doubtful: {doubt}" for doubt in plan.doubts]
-    return "\n".join([*lines, "nothing was written"])
+        yield f"{found.storage.logs}: {frees} ({found.frees_bytes:,} bytes)\n"
+    yield from (f"doubtful: {doubt}\n" for doubt in plan.doubts)
+    yield "nothing was written\n"
 
 
 def render_result(result: ReclaimResult) -> str:

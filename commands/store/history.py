@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pulsar_admin.columns import Column
-from pulsar_admin.context import App, Result
+from pulsar_admin.context import App, Result, Shown
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import TopicSelection, command, pass_app, redact_properties_option, topics_argument
 from pulsar_admin.store import errors
@@ -98,32 +99,21 @@ def _total(row: dict[str, Any], key: str) -> int | None:  # Any: JSON
 )
 @click.argument("change", type=whole(1), required=False)
 @pass_app
-def undo(app: App, change: int | None) -> None:
+def undo(app: App, change: int | None) -> Iterator[Shown]:
     """Restore the exact bytes from before a change.
 
     Refused if a later change touched the same rows; the message names that change: undo it first. Without a CHANGE, the
     last changes are listed and nothing is undone (exit code 2).
     """
-    if change is None:
-        raise _unnamed(app)
-    app.change(app.api.plan_undo(change))
-
-
-def _unnamed(app: App) -> errors.InvalidValue:
-    """Return the error that lists the last changes."""
-    from shutil import get_terminal_size
-
-    from pulsar_admin.output import render_table
-
+    if change is not None:
+        app.change(app.api.plan_undo(change))
+        return
     last = [_row(change, False) for change in deque(app.api.change_log(), _LAST)]
     if not last:
-        return errors.InvalidValue("nothing was changed in this store: there is nothing to undo")
-    return errors.InvalidValue(
-        "name the change to undo; the last ones:",
-        hint=f"for the last one: {last[-1]['undo']} --dry-run",
-        excerpt=render_table(last, _COLUMNS, get_terminal_size().columns),
-        changes=[row["change"] for row in last],
-    )
+        raise errors.InvalidValue("nothing was changed in this store: there is nothing to undo")
+    yield Result(rows=last, columns=_COLUMNS)
+    hint = f"for the last one: {last[-1]['undo']} --dry-run"
+    raise errors.InvalidValue("name the change to undo", hint=hint, changes=[row["change"] for row in last])
 
 
 @command(

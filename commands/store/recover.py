@@ -12,11 +12,12 @@ import click
 from pulsar_admin.columns import Column, alarm, size_text
 from pulsar_admin.commands.ledger_repairs import accept_option
 from pulsar_admin.commands.store.clusters import bookies_of, conf_options, root_options, zookeeper_client
-from pulsar_admin.context import App, Result, Shown
+from pulsar_admin.context import App, Result, Shown, Table
 from pulsar_admin.options import ParsedType, command, pass_app
 from pulsar_admin.store import errors
 from pulsar_admin.store.wording import counted
 from pulsar_admin.typable import typable
+from pulsar_admin.visible import clean_document
 
 if TYPE_CHECKING:
     from pulsar_admin.api.ledgers import RecoveryLevel
@@ -120,7 +121,7 @@ def preflight(
         yield Result(rows=iter_lost(parts.known, parts.bookies), columns=_LEDGERS)
         return
     forecast = forecast_of(app.session, parts, brokers, conf)
-    yield Result(forecast, plain=render_preflight)
+    yield Result(forecast, screen=lambda _: _preflight_screen(clean_document(forecast)))
     check_loss(forecast, limit)
 
 
@@ -149,17 +150,15 @@ def _parts(
     return parts_given(places[0] if places else None, given, client, wanted_of(chroot, ledgers_root))
 
 
-def render_preflight(found: Preflight) -> str:
-    """Return ``found`` as a screen of text."""
-    from pulsar_admin.output import render_table
-
-    lines = [f"metadata: {found.metadata}: {counted(found.metadata_ledgers, 'ledger')}", ""]
+def _preflight_screen(found: Preflight) -> Iterator[str | Table]:
+    """Yield the forecast's metadata, a table of the bookies, and lines about starts, reasons, logs, topics, ids and brokers."""
+    yield f"metadata: {found.metadata}: {counted(found.metadata_ledgers, 'ledger')}\n\n"
     if found.bookies:
-        lines += [render_table(found.bookies, _BOOKIES).rstrip("\n"), ""]
-    lines += _start_lines(found)
-    lines += _reason_lines(found) + _log_lines(found) + _topic_lines(found) + _id_lines(found)
+        yield Table(found.bookies, _BOOKIES)
+        yield "\n"
+    lines = [*_start_lines(found), *_reason_lines(found), *_log_lines(found), *_topic_lines(found), *_id_lines(found)]
     lines += [] if found.brokers is None else _broker_lines(found.brokers)
-    return "\n".join(lines).rstrip("\n") + "\n"
+    yield "\n".join(lines).rstrip("\n") + "\n"
 
 
 def _start_lines(found: Preflight) -> list[str]:
@@ -317,8 +316,6 @@ def recover(
     """
     from pulsar_admin import open_store
 
-    if rename is not None and (level or earlier or names):
-        raise click.UsageError("--rename is for what level C made before: leave out --level, --earlier and --names")
     with nullcontext() if earlier is None else open_store(earlier) as before:
         plan = app.api.recover(
             level=level,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -76,20 +75,7 @@ def export(app: App, directory: str, messages: bool, only: str, iceberg: bool, *
     See docs/howto/fleet.md.
     """
     names = [name.strip() for name in only.split(",") if name.strip()]
-    _check(given, messages=messages or "messages" in names, iceberg=iceberg)
     return Result(app.api.export_tables(directory, only=names, messages=messages, iceberg=iceberg, **given))
-
-
-def _check(given: Mapping[str, Any], *, messages: bool, iceberg: bool) -> None:  # Any: options
-    """Refuse options that say nothing together."""
-    if given["catalog"] is not None and not iceberg:
-        raise click.UsageError("--catalog needs --iceberg")
-    if given["payload"] and not messages:
-        raise click.UsageError("--payload needs --messages")
-    if given["columns"] is not None and not messages:
-        raise click.UsageError("--columns needs --messages")
-    if given["columns"] is not None and iceberg:
-        raise click.UsageError("--columns is for Parquet files alone: Iceberg tables have one schema for all clusters")
 
 
 @command(

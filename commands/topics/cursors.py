@@ -160,6 +160,7 @@ def unsubscribe(app: App, selection: TopicSelection, subscription: str, force: b
 
 Options = dict[str, Any]  # Any: keywords of Cursors.reset
 
+_OF_ROWS = ("to", "time", "until", "shift_by", "like", "as_of", "exclude", "if_unsure", "zookeeper")
 _HOW = ("rule", "clock", "broker_version", "max_clock_skew", "force")
 
 
@@ -234,18 +235,10 @@ def reset_cursor(
     the rows of a file are one change: all or nothing.
     """
     options |= {"clock": app.settings.clock, "zookeeper": options.pop("directories")}
-    places = [key for key in ("to", "time", "shift_by", "like") if options[key] is not None]
-    if options["as_of"] is not None and (places or options["exclude"] or from_file is not None):
-        raise InvalidValue("--as-of says where to: leave out -t, -m, -e, --shift-by, --to-subscription and --from-file")
-    if options["as_of"] is None and (options["if_unsure"] != "refuse" or options["zookeeper"]):
-        raise InvalidValue("--if-unsure and --zookeeper are for --as-of alone: leave them out")
-    if options["until"] is not None and (from_file is not None or options["as_of"] is not None):
-        raise InvalidValue("--until goes with -t: leave out --from-file and --as-of")
     if from_file is not None:
-        app.change(_plan_rows(app, from_file, subscription, options, places))
+        app.change(_plan_rows(app, from_file, subscription, options))
         return
-    if options["as_of"] is None:
-        _choose_place(app, options)
+    _choose_place(app, options)
     if subscription is None:
         raise click.UsageError("Missing option '-s' / '--subscription'.", click.get_current_context())
     app.change(app.cursors(selection, subscription).reset(**options))
@@ -253,9 +246,10 @@ def reset_cursor(
 
 def _choose_place(app: App, options: Options) -> None:
     """Leave one place in ``options``; raises InvalidValue. A position wins over a time: CmdTopics 4.0.8 looks at --time only without it."""
-    given = (options["to"] is not None or options["time"] is not None, options["shift_by"] is not None, options["like"])
-    if sum(map(bool, given)) > 1:
-        raise InvalidValue("only one of --time or --messageId, --shift-by and --to-subscription can be meant")
+    given = [options[key] is not None for key in ("to", "shift_by", "like", "as_of")]
+    given[0] |= options["time"] is not None
+    if sum(given) > 1:
+        raise InvalidValue("only one of --time or --messageId, --shift-by, --to-subscription and --as-of can be meant")
     if not any(given):
         raise InvalidValue(
             "Either Timestamp (--time) or messageId (--messageId) has to be provided to reset cursor",
@@ -266,10 +260,11 @@ def _choose_place(app: App, options: Options) -> None:
         app.warn("--time is ignored if --messageId is given, as in pulsar-admin")
 
 
-def _plan_rows(app: App, path: Path, subscription: str | None, options: Options, places: list[str]) -> Plan:
-    if places or options["exclude"]:
+def _plan_rows(app: App, path: Path, subscription: str | None, options: Options) -> Plan:
+    if any(options[key] not in (None, False, (), "refuse") for key in _OF_ROWS):
         raise InvalidValue(
-            "with --from-file the rows say where to: leave out -t, -m, -e, --shift-by and --to-subscription"
+            "with --from-file the rows say where to",
+            hint="leave out -t, -m, -e, --until, --shift-by, --to-subscription, --as-of, --if-unsure and --zookeeper",
         )
     how = {key: options[key] for key in _HOW}
     return app.api.reset_cursors(read_lines(path), subscription, source=shown_path(path), **how)
@@ -429,8 +424,8 @@ def _check(
         raise InvalidValue("Can't expire message by time and by message position at the same time.")
     if by_ttl and (before is not None or to is not None):
         raise InvalidValue("--ttl takes the limit from the policy in force: leave out --expireTime and --position")
-    if forecast_ms is not None and to is not None:
-        raise InvalidValue("a forecast goes by age: leave out --position")
+    if forecast_ms is not None and (to is not None or exclude):
+        raise InvalidValue("a forecast goes by age: leave out --position and -e")
     if interval_ms is not None and forecast_ms is None:
         raise InvalidValue("--interval needs --forecast")
     if before is None and to is None and not by_ttl and forecast_ms is None:
@@ -438,5 +433,3 @@ def _check(
             "Either time (--expireTime) or message position (--position) has to be provided to expire messages",
             hint="for example: -t 3h, -p 10:4, or --ttl for the policy in force",
         )
-    if exclude and to is None:
-        raise InvalidValue("--exclude-reset-position goes with --position")

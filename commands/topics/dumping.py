@@ -128,10 +128,6 @@ def dump(app: App, selection: TopicSelection, options: DumpRequest) -> Iterator[
 def _check(options: DumpRequest) -> None:
     if options.interceptors is not None and options.level != "entries":
         raise click.UsageError("--interceptors: messages have no broker metadata; it is for --level entries")
-    if options.redact and options.level == "entries":
-        raise click.UsageError("--redact: entries are exact bytes; it is for --level messages")
-    if options.profile is not None and (options.level == "entries" or options.redact):
-        raise click.UsageError("--columns: names are known of messages, whole; leave --level entries and --redact out")
     if options.private_keys and options.level == "entries":
         raise click.UsageError("--private-key: entries are exact bytes; it is for --level messages")
 

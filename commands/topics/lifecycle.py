@@ -319,16 +319,14 @@ def undelete(
     A ledger ends before its first lost entry. Ledgers that are still referenced are refused, because one topic would
     delete them for the other.
     """
-    if to is not None and (options["in_place"] or namespaces or len(topics) != 1):
-        raise click.UsageError("--to names a single restored topic, without --in-place.")
     where: dict[str, Any] = {"zookeeper": directories, "by_evidence": by_evidence}  # Any: of Store.undelete
     if topics or namespaces:
         back = options | where | {"namespaces": [*map(str, namespaces)], "to": to and str(to)}
         app.change(app.api.undelete(*map(str, topics), **back))
         return None
-    if options["in_place"] or app.settings.plan is not None:
+    if options["in_place"] or to is not None or app.settings.plan is not None:
         raise click.UsageError(
-            "Name topics, or --namespace; without both and without --in-place and --plan they are listed."
+            "Name topics, or --namespace; without both and without --in-place, --to and --plan they are listed."
         )
     note = "show what would be restored: pulsar-admin topics undelete TOPIC --dry-run"
     gone = app.api.deleted_topics(**where)

@@ -32,6 +32,7 @@ from pulsar_admin.store.errors import (
     SubscriptionNotFound,
     TopicNotFound,
     check_choice,
+    check_one,
 )
 from pulsar_admin.store.model.cursors import Cursor as CursorModel
 from pulsar_admin.store.model.cursors import (
@@ -175,14 +176,15 @@ class Cursors(Planner):
         nothing is known of ``as_of``, or no entry is at or after ``time``, so that everything would be skipped, or one
         counted from now is after all of an older copy (``force`` allows the latter two).
         """
-        if sum(given is not None for given in (to, time, shift_by, like, as_of)) != 1:
-            raise InvalidValue("give exactly one of to, time, shift_by, like and as_of")
+        check_one(to=to, time=time, shift_by=shift_by, like=like, as_of=as_of)
         if as_of is not None:
             if exclude or until is not None:
-                raise InvalidValue("as_of says where to: leave out exclude and until")
+                hint = "leave out --exclude-reset-position and --until"
+                raise InvalidValue("an earlier state has positions of its own", hint=hint)
             return self._back_to(as_of, if_unsure, zookeeper, force=force)
         if if_unsure != "refuse" or zookeeper:
-            raise InvalidValue("if_unsure and zookeeper are for as_of alone: leave them out")
+            hint = "leave out --if-unsure and --zookeeper, or give --as-of"
+            raise InvalidValue("only an earlier state may be unsure or come from other files", hint=hint)
         request = reset_request(self._session, rule, clock, broker_version, max_clock_skew, force=force)
         target = resetting.reset_target(
             time_ms=None if time is None else self._session.time_ms(time, changes=True),
@@ -235,10 +237,9 @@ class Cursors(Planner):
         """
         from pulsar_admin.store.delayed.expiries import EXPIRE, EXPIRE_ALL, plan_expiries
 
-        if (before is not None) + (to is not None) + by_ttl != 1:
-            raise InvalidValue("give exactly one of before, to and by_ttl")
+        check_one(before=before, to=to, by_ttl=by_ttl or None)
         if exclude and to is None:
-            raise InvalidValue("exclude is for to alone: leave it out")
+            raise InvalidValue("only a position can be excluded", hint="leave out --exclude-reset-position")
         limit: resetting.Limit = resetting.ByTtl()
         if to is not None:
             limit = resetting.UpTo(position_of(to), exclude)

@@ -111,7 +111,8 @@ class Recoveries(Planner):
 
         place = None if names is None else Path(names)
         if rename is not None and not (level is None and earlier is None and names is None):
-            raise InvalidValue("rename is for what level C made before: leave out level, earlier and names")
+            hint = "leave out --level, --earlier and --names"
+            raise InvalidValue("topics of an earlier recovery of level C are renamed", hint=hint)
         if earlier is not None:
             given_object("earlier", earlier, Recoveries)
         with (
@@ -148,7 +149,8 @@ class Recoveries(Planner):
         from pulsar_admin.store.recovery.restore import Undelete, check_vanished, find_deleted, keep_of, plan_undelete
 
         if to is not None and (in_place or namespaces or len(topics) != 1):
-            raise InvalidValue("to names a single restored topic, without namespaces and in_place", value=to)
+            hint = "name one topic; leave out --namespace and --in-place"
+            raise InvalidValue(f"the name {to} is for a single restored topic", hint=hint, value=to)
         names, spaces = [*map(parse_topic, topics)], [*map(parse_namespace, namespaces)]
         asked = Undelete(in_place=in_place, trimmed=trimmed, with_gaps=with_gaps, hold=hold, copy=copy)
         target = None if to is None else parse_topic(to)

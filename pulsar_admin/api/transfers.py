@@ -714,9 +714,12 @@ class Transfers(Checked):
             tables = choose_tables(chosen, messages=messages, state=reader.txn.store.info.state)
             for what, is_given in (("columns are", columns is not None), ("payload is", payload)):
                 if is_given and "messages" not in tables:
-                    raise InvalidValue(f"{what} of the table messages", hint="pass messages=True")
+                    raise InvalidValue(f"{what} of the table messages", hint="add --messages")
             if catalog is not None and not iceberg:
-                raise InvalidValue("catalog is for iceberg alone", hint="pass iceberg=True")
+                raise InvalidValue("only Iceberg tables have a catalogue", hint="add --iceberg")
+            if columns is not None and iceberg:
+                text = "Iceberg tables have one schema for all clusters, so other columns are for Parquet files alone"
+                raise InvalidValue(text, hint="leave out --columns or --iceberg")
             if iceberg:
                 from pulsar_admin.store.tables.iceberg import export_iceberg as export
             else:

@@ -291,8 +291,10 @@ def reset_target(
     exclude: bool = False,
     until_ms: int | None = None,
 ) -> ResetTarget:
-    """Return the one target that is given; raises InvalidValue for ``exclude`` with one that has nothing to exclude, and for ``until_ms``
-    that is no time after ``time_ms``."""
+    """Return the target of the one value that is given, which callers check in their own words.
+
+    Raises InvalidValue for ``exclude`` without a position or time, and for an ``until_ms`` that is not after ``time_ms``.
+    """
     if until_ms is not None and (time_ms is None or position is not None or exclude or until_ms <= time_ms):
         raise errors.InvalidValue(
             "--until is the end of what is delivered again: it goes with -t, an earlier time, and without -e",
@@ -306,7 +308,7 @@ def reset_target(
         raise errors.InvalidValue("--exclude-reset-position goes with a time or a position")
     if shift_by is not None:
         return ShiftBy(shift_by)
-    assert like is not None  # callers see that one of the four is given, in words of their own
+    assert like is not None
     return ToSubscription(like)
 
 
@@ -621,9 +623,7 @@ def _row(found: Any, where: str, subscription: str | None, parse_time: Callable[
     name = found.get("subscription", subscription)
     if not isinstance(found.get("topic"), str) or not isinstance(name, str):
         raise errors.InvalidValue("topic and subscription are required strings")
-    given = [key for key in _TARGETS if found.get(key) is not None]
-    if len(given) != 1:
-        raise errors.InvalidValue(f"give exactly one of {', '.join(_TARGETS)}")
+    errors.check_one(**{key: found.get(key) for key in _TARGETS})
     exclude = found.get("exclude", False)
     if type(exclude) is not bool:
         raise errors.InvalidValue("exclude is true or false")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 
+from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.model.messages import Window
 
 if TYPE_CHECKING:
@@ -47,3 +48,11 @@ class DumpOptions(Struct, frozen=True):
     batch_bytes: int | None = None
     as_one: WindowsAsOne | None = None
     lenient: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise InvalidValue where entries, which are exact bytes, are to be changed."""
+        if self.level == "entries" and self.redact:
+            raise InvalidValue("entries are exact bytes, which nothing hides", hint="leave out --redact or --level")
+        if self.profile is not None and (self.level == "entries" or self.redact):
+            hint = "leave out --columns, or --level and --redact"
+            raise InvalidValue("other columns are for whole messages alone", hint=hint)

@@ -229,7 +229,7 @@ BAD: list[tuple[tuple[str, ...], int, str]] = [
     (("a/b/t", "-s", "__compaction", "-t", "3h"), 3, "expiry never touches __compaction"),
     (("a/b/t", "-s", "nobody", "-t", "3h"), 5, "has no subscription 'nobody'"),
     (("a/b/nowhere", *_SUB, "-t", "3h"), 5, "no topic persistent://a/b/nowhere"),
-    (("a/b/t", *_SUB, "-t", "3h", "-e"), 2, "--exclude-reset-position goes with --position"),
+    (("a/b/t", *_SUB, "-t", "3h", "-e"), 2, "only a position can be excluded"),
     (("a/b/t", *_SUB, "-t", "3h", "--ttl"), 2, "--ttl takes the limit from the policy in force"),
     (("a/b/t", *_SUB, "-t", "3h", "--interval", "1h"), 2, "--interval needs --forecast"),
     (("a/b/t", *_SUB, "-p", "10:1", "--forecast", "1h"), 2, "a forecast goes by age"),

@@ -205,9 +205,8 @@ def test_the_log_shows_people_the_first_topics_of_a_change_and_programs_all(cli:
     assert shown in cli.on(store, "store log").stdout
     assert topics[3] not in cli.on(store, "store log").stdout
     refused = cli.on(store, "store undo")
-    names = [topic.removeprefix("persistent://") for topic in topics]  # as a narrow terminal has them
-    assert [name in refused.stderr for name in names[:4]] == [True, True, True, False]
-    assert refused.exit_code == 2
+    assert (refused.exit_code, shown in refused.stdout) == (2, True)
+    assert "name the change to undo" in refused.stderr
     (_, row) = csv.reader(cli.on(store, "store log -o csv").stdout.splitlines())
     assert ", ".join(topics) in row
 

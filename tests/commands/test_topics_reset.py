@@ -369,7 +369,7 @@ BAD: list[tuple[tuple[str, ...], int, str]] = [
     (("a/b/empty", *_SUB, "-m", "14:3"), 5, "persistent://a/b/empty has no entry 14:3: ledger 14 has no entries"),
     (("a/b/p", *_SUB, "-m", "12:0"), 2, "Reset-cursor at position is not allowed for 2 topics"),
     (("a/b/t", *_SUB, "--shift-by", "many"), 2, "'many' is not a valid integer"),
-    (("a/b/t", *_SUB, "--shift-by", "1", "-m", "10:1"), 2, "only one of --time or --messageId, --shift-by and"),
+    (("a/b/t", *_SUB, "--shift-by", "1", "-m", "10:1"), 2, "only one of --time or --messageId, --shift-by, --"),
     (("a/b/t", *_SUB, "--shift-by", "1", "-e"), 2, "--exclude-reset-position goes with a time or a position"),
     (("a/b/t", *_SUB, "--to-subscription", "nobody"), 5, "has no subscription 'nobody'"),
     (("a/b/t", *_SUB, "-t", "3h", "--clock", "event"), 2, "clock 'event' is not indexed"),

@@ -100,7 +100,7 @@ def test_what_is_refused_writes_nothing(cli: Cli, tmp_path: Path) -> None:
     assert (done.exit_code, "tables.json" in done.stderr) == (3, True), done.stderr
     assert not (folder / "catalog.db").exists()
     done = cli(*words, "--catalog", "nowhere")
-    assert (done.exit_code, "--catalog needs --iceberg" in done.stderr) == (2, True)
+    assert (done.exit_code, "hint: add --iceberg" in done.stderr) == (2, True)
 
 
 def test_a_catalogue_that_is_read_only_is_named_and_leaves_nothing(cli: Cli, tmp_path: Path) -> None:

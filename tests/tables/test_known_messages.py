@@ -115,8 +115,8 @@ def test_a_folder_has_messages_with_one_set_of_columns(tmp_path: Path, cli: Cli)
 def test_what_is_refused_in_one_line(tmp_path: Path, cli: Cli) -> None:
     store = imported("small", "clean")
     for words, said in (
-        (("--columns", "pulsar-spark"), "--columns needs --messages"),
-        (("--messages", "--columns", "pulsar-spark", "--iceberg"), "--columns is for Parquet files alone"),
+        (("--columns", "pulsar-spark"), "add --messages"),
+        (("--messages", "--columns", "pulsar-spark", "--iceberg"), "other columns are for Parquet files alone"),
         (("--messages", "--columns", "presto"), "'presto' is not"),
         (("--messages", "--columns", "trino"), "`--columns trino` left in 0.2: see docs/formats/dump.md"),
         (("--messages", "--columns", "lakehouse"), "`--columns lakehouse` left in 0.2: see docs/formats/dump.md"),
