@@ -30,7 +30,8 @@ _NO_CREDENTIALS = ("OAuth2", "redential", "ACCESS_DENIED", "ACCESS DENIED", "HTT
 _CREDENTIALS = {
     "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write s3://anonymous@… for a public bucket",
     "gs": "set GOOGLE_APPLICATION_CREDENTIALS, or run: gcloud auth application-default login; gs://anonymous@… if public",
-    "abfs": "set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET, or run: az login",
+    "abfs": "add a SAS token to the URL (abfs://…?sv=…&sig=…; an account's key there is ignored), or set AZURE_TENANT_ID, "
+    "AZURE_CLIENT_ID and AZURE_CLIENT_SECRET, or run: az login; &credential_kind=anonymous for a public container",
 }
 
 
@@ -75,7 +76,7 @@ def _explained(where: str, text: str) -> errors.StoreError:
     if any(name in text for name in ("libjvm", "libhdfs")):
         return errors.MissingComponent(f"{where} needs Hadoop's native client: {said}", hint=_HADOOP)
     if any(word in text for word in _NO_CREDENTIALS):
-        hint = _CREDENTIALS.get(scheme, "check the credentials")
+        hint = _CREDENTIALS.get(scheme.replace("abfss", "abfs"), "check the credentials")
         return errors.MissingComponent(f"{where} cannot be opened without credentials: {said}", hint=hint)
     return errors.EntryLogCorrupt(f"{where} cannot be read: {said}", hint="check address and credentials", path=where)
 

@@ -82,6 +82,14 @@ def test_gs_without_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert "GOOGLE_APPLICATION_CREDENTIALS" in raised.value.hint
 
 
+@pytest.mark.parametrize("scheme", ["abfs", "abfss"])
+def test_an_account_key_of_azure_is_ignored(scheme: str) -> None:
+    with pytest.raises(MissingComponent, match=r"cannot be opened without credentials") as raised:
+        source_files(f"{scheme}://account:a2V5@127.0.0.1:1/logs/0.log?enable_tls=false")
+    assert "SAS token" in raised.value.hint
+    assert "a2V5" not in raised.value.message
+
+
 def test_a_file_system_that_nobody_knows() -> None:
     with pytest.raises(Unsupported, match="there is no file system ftp://"):
         source_files("ftp://host/0.log")
