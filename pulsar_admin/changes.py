@@ -95,6 +95,7 @@ def _action(report: plan.ChangeReport) -> str:
         first=_named(places[:1], places[:1], _counted(parts)),
         # One name on two topics is two subscriptions.
         subscription=_named([name for _, name in cursors], cursors, "subscription"),
+        cursor=_named([f"cursor {name}" for _, name in cursors], cursors, "cursor"),
     )
 
 

@@ -30,7 +30,7 @@ def confirm_loss(loses: str, *, yes: bool) -> None:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Refused(f"this cannot be undone: {loses}", hint="add --yes to do it, --dry-run to see it", loses=loses)
     write_error(f"This cannot be undone: {clean_text(loses)}")
-    write_error("Go on? [y/N] ", end="")
+    write_error("Continue? [y/N] ", end="")
     answer = sys.stdin.readline()
     if not answer:
         raise KeyboardInterrupt

@@ -317,7 +317,7 @@ class Command(TakesGlobals):
         previews = current_app().settings.dry_run
         if (self.changes or "dry_run" in self.uses) and not previews:
             asked = ", ".join(f"--{name.replace('_', '-')}" for name in OF_ROWS if ctx.meta[GIVEN].get(name))
-            raise click.UsageError(f"{asked}: of what this command does only the preview is a list: --dry-run", ctx)
+            raise click.UsageError(f"{asked}: only the preview of this command is a list: add --dry-run", ctx)
 
     def _check_tables(self, ctx: click.Context) -> None:
         """Raise UsageError unless this command reads the files of tables."""

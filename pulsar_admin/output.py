@@ -486,7 +486,7 @@ def _write_in_terminal(
         if names
         else []
     )
-    told += [f"What is longer than {most:,} letters is cut; -o json has it whole."] if is_cut else []
+    told += [f"Cells of more than {most:,} characters are cut; -o json has them whole."] if is_cut else []
     for text in told:
         writer.write("\n".join(fold(text, console.width, _width)) + "\n")
 

@@ -377,7 +377,7 @@ def test_a_pager_gets_the_table_where_it_is_asked_for() -> None:
 
 def test_question_on_a_terminal() -> None:
     text = on_terminal(80, "--color", "never", "sample", "change", "-s", "w", "--lossy")
-    assert "This cannot be undone: 3 ledgers\nGo on? [y/N] n\n" in text
+    assert "This cannot be undone: 3 ledgers\nContinue? [y/N] n\n" in text
     assert text.endswith("error: cancelled, nothing was changed\nhint: --dry-run shows the change\n")
 
 

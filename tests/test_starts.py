@@ -104,7 +104,7 @@ def test_an_index_that_opens_and_cannot_be_read_whole(
     assert starts(cli, store)["bk0test"] == (True, ["bookie-index-unreadable"])
     assert "bookie-index-unreadable" not in cli("--store", store, "doctor").stdout
     told = {row["code"]: row for row in cli("--store", store, "-o", "json", "doctor", "--deep").json}
-    assert "opens, and not all of it can be read" in told["bookie-index-unreadable"]["message"]
+    assert "opens, but a part cannot be read" in told["bookie-index-unreadable"]["message"]
     words = shlex.split(told["bookie-index-unreadable"]["mend"].replace(",JOURNAL-DIR", ""))
     assert cli("--store", store, *words[1:], "--yes").exit_code == 0
     assert starts(cli, store)["bk0test"] == (True, [])

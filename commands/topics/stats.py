@@ -120,7 +120,7 @@ def _in_words(result: Result) -> Result:
         if subscriptions:
             yield "\n"
             yield Table(subscriptions, telling(_OF_SUBSCRIPTION, subscriptions))
-        yield "\nWhat is 0, as rates and counters of a broker, is left out; -o json has all.\n"
+        yield "\nZeros, such as a broker's rates and counters, are left out; -o json has all.\n"
 
     return replace(result, terminal=screen)
 

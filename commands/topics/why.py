@@ -127,7 +127,7 @@ def note_unseen_disks(app: App) -> None:
     with app.session.read() as txn:
         found = find_absent_bookies(txn)
     if found is not None:
-        app.tell(f"{found.counts()}: what is on the disks of {listed(found.absent, 5)} is not counted; {found.hint()}")
+        app.tell(f"{found.counts()}: the disks of {listed(found.absent, 5)} are not counted; {found.hint()}")
 
 
 def disk_result(app: App, selection: TopicSelection | None) -> Result:

@@ -281,7 +281,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
 
         with self._session.read() as txn:
             self._session.partial(
-                f"{path} is gone: {counted(count, 'entry')} of it {plural(count, 'is', 'are')} not counted as "
+                f"{path} is gone: its {counted(count, 'entry')} {plural(count, 'is', 'are')} not counted as "
                 "missing; to look for copies in other files: pulsar-admin store refresh"
                 for path, count in find_gone(txn, ledgers).items()
             )
@@ -767,7 +767,9 @@ def compare_findings(
                 own = read_registered(txn).instance_id
             if cluster and own and cluster != own:
                 session.warn(
-                    [f"{path} is of another cluster ({cluster}; this store: {own}): what is new or gone is no change"]
+                    [
+                        f"{path} is of another cluster ({cluster}; this store: {own}): nothing that is new or gone shows a change"
+                    ]
                 )
         else:
             before = [one for one in read_saved(path) if not asked.codes or one.code in asked.codes]

@@ -61,7 +61,7 @@ class CursorMove(Struct, frozen=True):
 CLEAR_BACKLOG = plan.ChangeKind("topics clear-backlog", "clear the backlog of {subscription} on {place}")
 CLEAR_NAMESPACE = plan.ChangeKind("namespaces clear-backlog", CLEAR_BACKLOG.words)
 SKIP = plan.ChangeKind("topics skip", "skip messages of {subscription} on {place}")
-RESET = plan.ChangeKind("topics reset-cursor", "reset cursor {subscription} of {place}")
+RESET = plan.ChangeKind("topics reset-cursor", "reset {cursor} of {place}")
 
 
 def plan_moves(reader: EntryReader, kind: plan.ChangeKind, moves: Iterable[CursorMove], now_ms: int) -> plan.Plan:

@@ -68,8 +68,8 @@ _AGAIN = "make a new plan and review it"
 class ChangeKind(Struct, frozen=True):
     """What a change is: the ``command`` that plans it, as the audit log shows, and what it does in ``words`` for its report's title.
 
-    In the words ``{place}`` stands for what the parts of the report concern, ``{subscription}`` for their subscriptions, and
-    ``{first}`` for what the first part concerns, where the others only go with it.
+    In the words ``{place}`` stands for what the parts of the report concern, ``{subscription}`` and ``{cursor}`` for their subscriptions,
+    and ``{first}`` for what the first part concerns, where the others only go with it.
     """
 
     command: str

@@ -166,8 +166,8 @@ def _check_pair(name: TopicName, strategy: str, entry: SchemaEntry, new: NewSche
             )
 
 
-_UPLOAD = ChangeKind("schemas upload", "upload of {place}")
-_DELETE = ChangeKind("schemas delete", "delete of {place}")
+_UPLOAD = ChangeKind("schemas upload", "upload a schema of {place}")
+_DELETE = ChangeKind("schemas delete", "delete the schemas of {place}")
 
 
 def plan_upload(reader: EntryReader, name: TopicName, new: NewSchema, now_ms: int) -> Plan | WritingPlan:

@@ -74,7 +74,7 @@ def iter_records(payload: bytes | memoryview, where: str) -> Iterator[bytes | No
             raise Unsupported(f"{where}: an entry of a DistributedLog of version {version}", where=where, found=version)
         stored = bytes(payload[_ENVELOPE.size : _ENVELOPE.size + stored_bytes])
         if len(stored) != stored_bytes:
-            raise EntryCorrupt(f"{where}: {len(stored)} bytes are here of {stored_bytes}", where=where)
+            raise EntryCorrupt(f"{where}: {len(stored)} of {stored_bytes} bytes are stored", where=where)
         data = bytes(compression.decompress(flags & 3, stored, size_bytes, where=where))
         at = 0
         while at < len(data):

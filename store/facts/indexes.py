@@ -217,7 +217,7 @@ def find_bookies_without_rows(indexed: Indexed, ledger_id: int, metadata: Ledger
     return found
 
 
-NOT_INDEXED = "bookies' indexes lost it, or a part of it"
+NOT_INDEXED = "bookies' indexes lost all or a part of the ledger"
 """Why a ledger is left apart although entry logs have entries of it: nothing would serve them."""
 
 

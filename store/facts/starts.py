@@ -137,7 +137,7 @@ def _index_faults(bookie: Bookie, thorough: bool) -> Iterator[StartFault]:
             if not why and thorough and is_rocksdb(database):
                 why, starts = _why_unreadable(database)
             if why:
-                text = f"{database} opens, and not all of it can be read" if starts else f"{database} does not open"
+                text = f"{database} opens, but a part cannot be read" if starts else f"{database} does not open"
                 yield bookie_fault(bookie, "bookie-index-unreadable", database, f"{text}: {why}", starts=starts)
             elif not is_rocksdb(database) and logs.get(log):
                 what = EMPTY_LEDGERS if database.name == LEDGERS else _EMPTY_LOCATIONS

@@ -235,7 +235,7 @@ class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
                     raise InvalidValue(
                         f"the file of names calls two subscriptions of {name} {subscription!r}: those of ledgers"
                         f" {cursors[subscription][-1]} and {ledgers[-1]}",
-                        hint="each stands at its own position: give each row of a topic's subscriptions a name of its own",
+                        hint="each has its own position: give each subscription of a topic a name of its own",
                     )
                 cursors[subscription] = ledgers
                 claims |= dict.fromkeys(ledgers, partial(cursor_claims, name, subscription))

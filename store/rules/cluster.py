@@ -47,7 +47,7 @@ def _unknown_bookies(facts: ClusterFacts) -> Iterator[Evidence]:
     " writes to the store: it may run just now.",
     "Nothing: only this store is affected.",
     "pulsar-admin store refresh",
-    "Let it go on where it was; one that runs, let it end. Until then what seems to be missing may only be unread.",
+    "Continue it; if it still runs, let it end. Until then, what seems to be missing may only be unread.",
     leads=True,
     scope="store",
 )

@@ -84,7 +84,7 @@ def _vanished(facts: ClusterFacts) -> Iterator[Evidence]:
     for topic in facts.vanished.topics:
         count, size = len(topic.ledger_ids), f"{counted(topic.entries, 'entry')} of {counted(topic.bytes, 'byte')}"
         ledgers = [f"{counted(count, 'ledger')} with {size}"] if count else []
-        held = [f"{counted(len(topic.subscriptions), 'subscription')} of it"] if topic.subscriptions else []
+        held = [f"{counted(len(topic.subscriptions), 'subscription')}"] if topic.subscriptions else []
         left = " and ".join(ledgers + held) or "nodes below it"
         is_one = count + len(topic.subscriptions) == 1
         yield Evidence(

@@ -179,7 +179,7 @@ def _seals(facts: ClusterFacts) -> Iterator[Evidence]:
 @SCALABLE_RULES.row(
     "migration-unfinished",
     Severity.WARNING,
-    "A topic that was migrated to a scalable one goes on under its former name",
+    "A topic that was migrated to a scalable one is still written under its former name",
     "The scalable topic has the former topic, or its partitions, as its first segments: these are there and terminated. Here one is not.",
     "Clients of the former name write messages that those of the scalable topic get before or after others of the same key, or not at all.",
     _LOOK,

@@ -85,7 +85,7 @@ _add(
     "`lastMark` names a journal that is not in the journal directory: the disk is not mounted, or the file was deleted.",
     "The bookie does not start: `Recovery log … is missing`.",
     _SALVAGE,
-    "Mount the disk, or bring the file back. If it is lost, salvage puts `lastMark` aside, and counts the ledgers that may lack their last "
+    "Mount the disk, or restore the file. If it is lost, salvage puts `lastMark` aside, and counts the ledgers that may lack their last "
     "entries on this bookie.",
     loss="entries that only this journal had",
 )

@@ -398,7 +398,7 @@ class MessageTable(Struct):
         self.problems += scan.unreadable
         if scan.missing:
             lost = counted(scan.missing, "entry is", "entries are")
-            self.problems.append(EntryNotFound(f"of what was to be read {lost} in no imported file"))
+            self.problems.append(EntryNotFound(f"{lost} in no imported file"))
 
     def _packed(self, messages: operations.ReadMessages, scan: EntryScan) -> Iterator[tuple[Places, bytes]]:
         """Yield places, and their rows where the engine made them."""

@@ -68,6 +68,10 @@ def test_a_plan_says_what_it_would_do(store: pa.Store) -> None:
     assert repr(plan) == f"<plan: reset cursor half of {PLAIN}, markDeletePosition: 29:24 -> 29:19>"
     assert repr(plan.preview()) == f"<dry run, nothing was written: reset cursor half of {PLAIN}>"
     assert repr(store.apply(plan)) == f"<change 1: reset cursor half of {PLAIN}>"
+    several = store.reset_cursors(
+        [f'{{"topic":"{PLAIN}","subscription":"{name}","messageId":"earliest"}}' for name in ("half", "holes")]
+    )
+    assert repr(several) == f"<plan: reset 2 cursors of {PLAIN}>"
     assert repr(store.topic("acme/orders/compacted").compaction().run()) == "<plan: compaction run>"
 
 

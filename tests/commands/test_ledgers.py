@@ -159,7 +159,7 @@ def test_entries_whose_file_is_gone_are_not_told_as_there(tmp_path: Path, cli: C
     answer = cli.on(path, "ledgers missing -o json")
     assert (answer.exit_code, answer.json, answer.stderr) == (0, [], "")
     (source / "bookkeeper/current/0.log").unlink()
-    for ledgers, said in (((), "1,087 entries of it are"), (("73",), ""), (("8", "9"), " of it are not counted")):
+    for ledgers, said in (((), "its 1,087 entries are"), (("73",), ""), (("8", "9"), " are not counted as")):
         answer = cli("--store", path, "ledgers", "missing", *ledgers)
         assert answer.exit_code == (1 if said else 0)
         assert said in answer.stderr
