@@ -59,6 +59,7 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, may_be_broken
 from pulsar_admin.store.model.transactions import Buffer, OpenTransaction, read_buffer, read_pending_acks
 from pulsar_admin.store.names import (
+    EVENTS,
     PENDING_ACK_SUFFIX,
     PERSISTENT,
     SEGMENT,
@@ -66,6 +67,7 @@ from pulsar_admin.store.names import (
     Position,
     TopicName,
 )
+from pulsar_admin.store.policies.events import PolicyEvents, event_topics, find_policy_events
 from pulsar_admin.store.policies.in_force import MessageTtl, PoliciesInForce, find_delivery, may_delay, read_in_force
 from pulsar_admin.store.policies.quotas import QuotaState, iter_quota_states
 from pulsar_admin.store.policies.table import POLICIES
@@ -694,6 +696,17 @@ class TopicFacts:
     def is_deduplicating(self) -> bool:
         """Whether it has deduplication's cursor."""
         return DEDUP_CURSOR in self.mark_deletes
+
+    @fact
+    def has_policy_events(self) -> bool:
+        """Whether the policies of its namespace's topics are its entries; of several such topics the first one is meant."""
+        name = self.topic.name
+        return name.base.local_name == EVENTS and event_topics(self.reader.txn, name.namespace)[:1] == (name,)
+
+    @fact
+    def policy_events(self) -> PolicyEvents | Unknown | None:
+        """What its entries say of the policies of its namespace's topics."""
+        return Unknown.unless(lambda: find_policy_events(self.reader.txn, self.topic.name.namespace))
 
     @fact
     def has_pending_acks(self) -> bool:

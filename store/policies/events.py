@@ -99,7 +99,7 @@ def _replay(reader: EntryReader, topic: Topic, events: PolicyEvents) -> None:
         if event is not None:
             _apply(events, event)
     if problems:
-        raise _unknown(topic.name.namespace, problems[0])
+        raise _unknown(topic.name.namespace, problems[0]) from problems[0]
 
 
 def _apply(events: PolicyEvents, event: Any) -> None:  # Any: PolicyEvent, imported where events are

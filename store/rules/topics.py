@@ -6,7 +6,8 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from pulsar_admin.store.facts import known
+from pulsar_admin.store.errors import EntryCorrupt, EntryLogCorrupt, MetadataCorrupt
+from pulsar_admin.store.facts import Unknown, known
 from pulsar_admin.store.facts.topics import SubscriptionFacts, TopicFacts
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, Intervals
 from pulsar_admin.store.rules.finding import Severity
@@ -363,6 +364,37 @@ def _needed(pendings: Sequence[Intervals], start: int, end: int) -> bool:
         if index >= 0 and pending[index][1] > start:
             return True
     return False
+
+
+# -- policies ---------------------------------------------------------------------------------------------------------
+
+_DAMAGED = (MetadataCorrupt, EntryCorrupt, EntryLogCorrupt)
+"""What other findings do not tell unless every byte is read; they tell of what is lost."""
+
+
+@TOPIC_RULES.row(
+    "topic-policies-unreadable",
+    Severity.CRITICAL,
+    "Topic policies of a namespace cannot be read",
+    "An entry of the namespace's `__change_events` is damaged, or is no event of a policy.",
+    "Reads all of these events before it loads a topic of the namespace, and fails: no topic of the namespace loads.",
+    "pulsar-admin topics read {topic}",
+    "`doctor --deep` names a damaged file: restore it, or its copy on another bookie. Without one, `topics delete -f` removes"
+    " `__change_events`; set all topic policies of the namespace again.",
+    "Let no client produce to `__change_events`.",
+    scope="use",
+    needs="has_policy_events",
+)
+def _policies_unreadable(facts: TopicFacts) -> Iterator[Evidence]:
+    found = facts.policy_events
+    error = found.error if isinstance(found, Unknown) else None
+    if error is not None and isinstance(error.__cause__ or error, _DAMAGED):
+        namespace = str(facts.topic.name.namespace)
+        yield Evidence(
+            facts.where,
+            f"no broker loads a topic of its namespace: {error.message}",
+            {"topic": facts.where, "namespace": namespace},
+        )
 
 
 # -- acknowledgements -------------------------------------------------------------------------------------------------

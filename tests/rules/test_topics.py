@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pulsar_admin.store.codec.cursor import CursorInfo
 from pulsar_admin.store.codec.policies import BacklogQuota
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_topic
@@ -87,3 +88,24 @@ def test_a_size_quota_of_0_is_one_and_a_system_topic_has_none(
         found = list(iter_quota_states(topic, {"s": Position(10, 0)}, quotas, CLOSED[1]))
     assert [(one.limit, one.is_reached) for one in found] == expected
     assert all(one.is_size and one.evicts and one.closed_ms is None and one.used == 0 for one in found)
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize(("event", "lost", "is_told"), [(b"x", False, True), (b"x", True, False), (b"", False, False)])
+def test_events_of_policies_that_nobody_can_read(
+    event: bytes, lost: bool, is_told: bool, tmp_path: Path, cli: Cli
+) -> None:
+    """No topic of the namespace loads, as ``topics why`` says; of entries that are lost another finding tells."""
+    events = MadeTopic([[Made(CLOSED[0], payload=event, lost=lost)] if event else []])
+    topic = MadeTopic([[Made(CLOSED[0])]], cursors={"s": CursorInfo(-1, Position(10, -1))})
+    store = make_store(tmp_path / "s", {"a/b/__change_events": events, "a/b/t": topic, "a/other/t": topic})
+    found = cli("--store", store, "doctor", "--code", "topic-policies-unreadable", "-o", "json").json
+    where = "persistent://a/b/__change_events"
+    assert [(row["severity"], row["where"]) for row in found] == [("critical", where)] * is_told
+    for namespace, loads in (("a/b", not event), ("a/other", True)):
+        told = cli("--store", store, "topics", "why", f"{namespace}/t", "-s", "s", "-o", "json").json["reasons"]
+        assert ("policies-unreadable" in {reason["code"] for reason in told}) != loads
+    codes = {row["code"] for row in cli("--store", store, "doctor", "--severity", "critical", "-o", "json").json}
+    assert bool(codes) == bool(event)
+    assert cli("--store", store, "topics", "delete", where, "-f", "-y").exit_code == 0
+    assert cli("--store", store, "doctor", "--code", "topic-policies-unreadable", "-o", "json").json == []
