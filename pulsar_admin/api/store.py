@@ -729,28 +729,23 @@ def iter_check(session: Session, *, deep: bool) -> Iterator[Finding]:
     """Yield what ``Store.check`` returns."""
     from pulsar_admin.store.doctor.diagnosing import check_store
 
-    with session.opened() as store, _looking(session, "check", deep=deep) as (engine, advance):
-        yield from check_store(store, deep=deep, advance=advance, engine=engine)
+    with _looking(session, "check", deep=deep) as (reader, engine, advance):
+        yield from check_store(reader.txn.store, deep=deep, advance=advance, engine=engine, reader=reader)
 
 
 def iter_doctor(
     session: Session, *, deep: bool, each: int, codes: Sequence[str], severities: Sequence[str]
 ) -> Iterator[Finding]:
     """Yield what ``Store.doctor`` returns."""
-    from pulsar_admin.store.doctor.diagnosing import diagnose
-
     options = _options(deep, each, codes, severities)
-    with session.opened() as store, _looking(session, "doctor", deep=deep) as (engine, advance):
-        yield from diagnose(
-            store, now_ms=session.now_ms, options=options, advance=advance, engine=engine, processes=session.processes
-        )
+    with _looking(session, "doctor", deep=deep) as looking:
+        yield from _diagnose(session, options, *looking)
 
 
 def compare_findings(
     session: Session, since: Path | str, *, deep: bool, each: int, codes: Sequence[str], severities: Sequence[str]
 ) -> FindingComparison:
     """Return what ``Store.compare_findings`` returns."""
-    from pulsar_admin.store.doctor.diagnosing import diagnose
     from pulsar_admin.store.doctor.since import LISTED, compare, read_saved
     from pulsar_admin.store.facts.starts import read_registered
 
@@ -760,11 +755,11 @@ def compare_findings(
         raise InvalidValue(
             f"{path} is this store itself", hint="name an earlier copy, or a file that doctor -o json wrote"
         )
-    with session.opened() as store, _looking(session, "doctor", deep=deep) as (engine, advance):
+    with _looking(session, "doctor", deep=deep) as looking:
+        reader, engine, _ = looking
         if path.is_dir():
             before, cluster = _findings_of(path, session, listed, engine)
-            with store.read() as txn:
-                own = read_registered(txn).instance_id
+            own = read_registered(reader.txn).instance_id
             if cluster and own and cluster != own:
                 session.warn(
                     [
@@ -773,10 +768,8 @@ def compare_findings(
                 )
         else:
             before = [one for one in read_saved(path) if not asked.codes or one.code in asked.codes]
-        found = diagnose(
-            store, now_ms=session.now_ms, options=listed, advance=advance, engine=engine, processes=session.processes
-        )
-        is_empty = not store.info.sources
+        found = _diagnose(session, listed, *looking)
+        is_empty = not reader.txn.store.info.sources
         return compare(before, found, each=asked.each, deep=deep, is_empty=is_empty, severities=asked.severities)
 
 
@@ -808,18 +801,44 @@ def _options(deep: bool, each: int, codes: Sequence[str], severities: Sequence[s
 
 
 @contextmanager
-def _looking(session: Session, label: str, *, deep: bool) -> Iterator[tuple[Engine | None, Callable[[int], None]]]:
+def _looking(
+    session: Session, label: str, *, deep: bool
+) -> Iterator[tuple[EntryReader, Engine | None, Callable[[int], None]]]:
+    """Give a reader, an engine for all bytes where they are looked at, and what shows how far a look is."""
     from pulsar_admin.store.db.files import catalogued_bytes, iter_logs
     from pulsar_admin.store.engine.slices import Cut, plan_slices
+    from pulsar_admin.store.model.reader import open_reader
 
-    with session.read() as txn, txn.passing_altered():  # what looks tells of them
-        size_bytes = catalogued_bytes(txn) if deep else 0
-        what = (size_bytes, "bytes") if deep else (count_topics(txn), "topics")
-        logs = [(log.place(session.path), log.file_id, log.size_bytes) for log in iter_logs(txn)] if deep else []
-    with session.engine([], size_bytes) as engine, session.progress(*what, label) as advance:
-        if deep and engine is not None:
-            engine.meet(plan_slices(logs, Cut(slices=1)))
-        yield engine, advance
+    with session.opened() as store, open_reader(store) as reader:
+        txn = reader.txn
+        with txn.passing_altered():  # what looks tells of them
+            size_bytes = catalogued_bytes(txn) if deep else 0
+            what = (size_bytes, "bytes") if deep else (count_topics(txn), "topics")
+            logs = [(log.place(session.path), log.file_id, log.size_bytes) for log in iter_logs(txn)] if deep else []
+        with session.engine([], size_bytes) as engine, session.progress(*what, label) as advance:
+            if deep and engine is not None:
+                engine.meet(plan_slices(logs, Cut(slices=1)))
+            yield reader, engine, advance
+
+
+def _diagnose(
+    session: Session,
+    options: DoctorOptions,
+    reader: EntryReader,
+    engine: Engine | None,
+    advance: Callable[[int], None],
+) -> Iterator[Finding]:
+    from pulsar_admin.store.doctor.diagnosing import diagnose
+
+    return diagnose(
+        reader.txn.store,
+        now_ms=session.now_ms,
+        options=options,
+        advance=advance,
+        engine=engine,
+        reader=reader,
+        processes=session.processes,
+    )
 
 
 def decoded_node(session: Session, path: str) -> dict[str, Any]:  # Any: JSON

@@ -195,8 +195,13 @@ def iter_children_and_keys(txn: Txn, path: str, first: str = "") -> Iterator[tup
         names = dict.fromkeys(node.path[len(prefix) :].split("/", 1)[0] for node in iter_nodes(txn, prefix))
         yield from ((name, b"") for name in names)
         return
-    seen = set[str]()
+    seen, start = (
+        set[str](),
+        b"",
+    )  # the names since the one that all parts after it have begun with: there may be millions
     for part, key in txn.parts("tree", raw, (raw + first.encode())[:_KEY_HEAD_BYTES], _KEY_HEAD_BYTES):
+        if not seen or not part.startswith(start):
+            seen, start = set(), part[: _KEY_HEAD_BYTES - len(raw)]
         if len(key) <= _KEY_HEAD_BYTES and part.isascii():
             name = part.decode()
         else:

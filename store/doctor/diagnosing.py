@@ -216,16 +216,18 @@ def check_store(
     deep: bool = False,
     advance: Callable[[int], None] = lambda count: None,
     engine: Engine | None = None,
+    reader: EntryReader | None = None,
 ) -> Iterator[Finding]:
     """Yield every finding about a store, the worst first, those of a deep check as they are found; many of one kind as one.
 
     ``deep`` reads every catalogued byte, on ``engine`` or in this process: all digests, index and metadata against the data.
     A bad row or record is a finding, never an error; ``advance`` is given the bytes a deep check has read, by any other the topics.
+    ``reader``: as of ``diagnose``.
     """
     if deep:
         refuse_bundle(store)
-    with open_reader(store) as reader:
-        facts = DeepFacts(store, reader, advance, engine)
+    with open_reader(store) if reader is None else nullcontext(reader) as current:
+        facts = DeepFacts(store, current, advance, engine)
         found = judge_store(facts, now_ms=None, visit=lambda: None if deep else advance(1))
         yield from sum_up(sorted(found, key=weight))
         if deep:

@@ -85,6 +85,10 @@ class Spread(Generic[Part, Result]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """End the processes, and free their memory."""
         for helper in self._team:
             helper.kill()
         self._team.clear()

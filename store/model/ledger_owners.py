@@ -21,7 +21,7 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.owners import TOPICS_ALONE, Owner, OwnerKind, find_owners, is_topics_alone
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, LedgerNotFound, StoreError, Unsupported
-from pulsar_admin.store.model.ledgers import find_metadata, find_times, iter_indexed_ids
+from pulsar_admin.store.model.ledgers import find_metadata, find_times, iter_indexed_ids, kept_once
 from pulsar_admin.store.names import MANAGED_LEDGERS, PERSISTENT, parse_owner
 from pulsar_admin.store.wording import Answer
 
@@ -195,7 +195,7 @@ def _owned(txn: Txn) -> _OwnedLedgers:
                 listed.append(int.from_bytes(key))
             else:
                 others.append(int.from_bytes(key))
-    found = listed, (others if is_plain and not altered else None)
+    found = kept_once(txn, listed), (others if is_plain and not altered else None)
     if txn.is_snapshot and not altered:
         txn.memo[_owned] = found
     return found
@@ -209,6 +209,7 @@ def indexed_ids(txn: Txn) -> array[int]:
     altered: list[bytes] = []
     with txn.noting_altered(altered):
         found = array("q", iter_indexed_ids(txn))
+    found = kept_once(txn, found)
     if txn.is_snapshot and not altered:
         txn.memo[indexed_ids] = found
     return found

@@ -428,9 +428,15 @@ def sorted_ledger_ids(txn: Txn) -> array[int]:
     kept: array[int] | None = txn.memo.get(sorted_ledger_ids)
     if kept is not None:
         return kept
-    found = array("q", iter_ledger_ids(txn))
+    found: array[int] = txn.memo.get(iter_ledger_ids) or array("q", iter_ledger_ids(txn))
     if any(map(gt, found, islice(found, 1, None))):
         found = array("q", sorted(found))
     if iter_ledger_ids in txn.memo:  # they are those of a snapshot, and whole
         txn.memo[sorted_ledger_ids] = found
     return found
+
+
+def kept_once(txn: Txn, ledger_ids: array[int]) -> array[int]:
+    """Return ``ledger_ids``, or the ``sorted_ledger_ids`` that a snapshot keeps where these are the same: there may be millions."""
+    kept: array[int] | None = txn.memo.get(sorted_ledger_ids)
+    return kept if kept is not None and kept == ledger_ids else ledger_ids

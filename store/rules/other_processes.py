@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import islice
 
 from msgspec import Struct
 
@@ -39,20 +38,27 @@ class Beside(Spread[_Part, _Found]):
         self._facts = facts
         txn = facts.reader.txn
         others = others_that_pay(txn, processes)
-        parts: list[_Part] = [*parts_of(txn, now_ms), None] if others else []
+        parts: list[_Part] = [None, *parts_of(txn, now_ms)] if others else []
         super().__init__(facts.reader, judge_part, parts, others)
         self.is_used = bool(others)
-        self._results = iter(self)
-        found = (one for one in islice(self._results, len(parts) - 1) if isinstance(one, list)) if others else iter(())
-        self.quiet = FoundQuiet(found)
+        self._index = _Index((), None)
+        self.quiet = FoundQuiet(self._find_quiet())
+
+    def _find_quiet(self) -> Iterator[list[Quiet | None]]:
+        """Yield what is found of the topics; the index comes first, as nothing is asked for while many rules are judged here."""
+        for found in self:
+            if isinstance(found, _Index):
+                self._index = found
+            else:
+                yield found
+        self.end()
 
     def judge_index(self) -> Iterator[Finding]:
         """Yield the findings of the location index, after the topics."""
-        for found in self._results:  # what is left of the topics, too, where an error ended these
-            if isinstance(found, _Index):
-                if found.sums is not None:
-                    self._facts.reader.txn.memo[FileSums] = found.sums
-                yield from found.findings
+        self.quiet.pass_rest()  # where an error ended these
+        if self._index.sums is not None:
+            self._facts.reader.txn.memo[FileSums] = self._index.sums
+        yield from self._index.findings
 
 
 def judge_part(reader: EntryReader, part: _Part) -> _Found:
