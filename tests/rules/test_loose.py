@@ -8,17 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.blocks import ledger_key
-from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.environment import Txn, create_store, open_store
 from pulsar_admin.store.db.owners import is_listed, is_topics_alone
-from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.db.tree import Node, find_node, iter_children, put_nodes
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts.values import iter_unusual
-from pulsar_admin.store.model import ledger_owners, references
+from pulsar_admin.store.model import ledger_owners, references, topics
 from pulsar_admin.store.model.coverage import read_shortfalls
 from pulsar_admin.store.model.ledger_owners import indexed_ids, iter_loose_owners, loose_of
 from pulsar_admin.store.model.ledgers import find_whole, iter_indexed_ids, sorted_ledger_ids
 from pulsar_admin.store.model.topics import count_topics, iter_headless, iter_topics
+from pulsar_admin.store.names import parse_namespace
 from tests.altering import alter, raw_rows
 from tests.stores import copied, imported
 from tests.worlds import STATES
@@ -99,6 +101,27 @@ def test_names_are_kept_as_they_are_listed(state: str) -> None:
         assert list(iter_topics(txn)) == kept == listed
         assert count_topics(txn) == len(listed)
         assert [*iter_topics(txn, containing="-partition-")] == [one for one in kept if "-partition-" in one.local_name]
+
+
+@pytest.mark.parametrize("run", [2, 1 << 14])
+def test_names_that_others_lie_between_are_listed_once(
+    run: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics, "_RUN_NAMES", run)
+    draw, namespace = random.Random(3), parse_namespace("a/b")
+    root, stat = f"{namespace.managed_ledgers_path}/", NodeStat(0, 0, 0, 0, False)
+    names = {"".join(draw.choices("ab-", k=draw.choice([1, 2, 4, 368, 369, 400]))) for _ in range(200)}
+    below = {f"{name}/{cursor}" for name in names for cursor in draw.sample(["c", "-", "c" * 400], 2)}
+    headless = {name for name in names if draw.random() < 0.2}
+    create_store(tmp_path / "store", now_ms=0)
+    with open_store(tmp_path / "store", writable=True) as store:
+        nodes = [Node(root + name, stat, b"x") for name in (names - headless) | below]
+        store.write(lambda txn: put_nodes(txn, nodes))
+        with store.read() as txn:
+            assert sorted(iter_children(txn, root)) == sorted(names)
+            for _ in range(2):  # the second time as they are kept
+                assert [one.local_name for one in iter_topics(txn, namespace)] == sorted(names)
+            assert {one.local_name for one in iter_headless(txn)} == headless
 
 
 @pytest.mark.parametrize("many", [0, 1 << 40])
