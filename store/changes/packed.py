@@ -16,9 +16,9 @@ _BLOCK = 1024
 
 
 class Packed(Sequence[Record]):
-    """Records of one kind in their order, each encoded as MessagePack and made anew whenever it is asked for.
+    """Records of one kind in their order, each kept as MessagePack and decoded again on each access.
 
-    What is a tuple in a value of JSON is a list afterwards.
+    Tuples in JSON values become lists.
     """
 
     __slots__ = ("_blocks", "_decoder", "_encoder", "_ends", "_read", "_rest")

@@ -90,7 +90,7 @@ class Plan(Struct, frozen=True):
     undoes: int | None = None
     warnings: tuple[str, ...] = field(default=())
     untouched: frozenset[int] = frozenset()
-    """Places in ``parts`` of what stays as it is beside what changes: shown, and no part of the change."""
+    """Indexes in ``parts`` of parts that do not change: shown, but not in the change."""
 
     @property
     def command(self) -> str:
@@ -125,7 +125,7 @@ class WritingPlan(Struct, frozen=True):
     made: Callable[[Store], tuple[ChangeReport, ...]]
     loses: str = ""
     digest: Callable[[], str] = lambda: ""
-    """Returns the digest of what is read that is not part of the store."""
+    """Returns the digest of inputs from outside the store."""
 
     @property
     def command(self) -> str:
@@ -630,8 +630,8 @@ class DelayLoss(Answer, frozen=True):
 
 
 class MoveBasis(Answer, frozen=True, omit_defaults=True):
-    """What a cursor was moved by: a position, a time (with ``until_ms`` only what is before that), or the age limit of an expiry, of which
-    ``ttl_seconds`` may be the reason.
+    """What a cursor was moved by: a position, a time (with ``until_ms`` only entries before that), or the age limit of an expiry, which
+    ``ttl_seconds`` may have set.
 
     ``broker``: UNSET where the broker's answer was not looked for, None where it answers an error.
     """
@@ -657,7 +657,7 @@ class ExpiryDetails(Answer, frozen=True, omit_defaults=True):
 
 
 class WrittenEvent(Answer, frozen=True):
-    """The event of a topic policy. ``topic`` None: the policies stand in a node. ``position`` None: it is not written."""
+    """The event of a topic policy. ``topic`` None: the policies are in a node. ``position`` None: no event is written."""
 
     topic: str | None = field(name="events")
     position: Position | None = None
@@ -732,9 +732,9 @@ class ChangePart(Answer, frozen=True, kw_only=True, omit_defaults=True):
     before: Json | None = field(default_factory=NoneType)
     after: Json | None = field(default_factory=NoneType)
     extent: Extent | None = None
-    """How much it concerns; of a cursor, what is replayed and skipped together."""
+    """How many entries the change concerns; for a cursor, those replayed and skipped together."""
     unreferenced_ledgers: tuple[int, ...] | None = None
-    """Of what is removed: ledgers that nothing refers to any more."""
+    """Ledgers that nothing references after a removal."""
     warnings: tuple[str, ...] = ()
     more: Json = field(default_factory=dict)
     """Keys of an audit record that this version does not know."""
@@ -773,7 +773,7 @@ class ChangePart(Answer, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def broker(self) -> BrokerMove | None:
-        """Where a broker would move the cursor to; None: nobody asked, or it answers an error."""
+        """Where a broker would move the cursor to; None if that was not asked, or if the broker answers an error."""
         return (self.basis and self.basis.broker) or None
 
     @property
@@ -846,13 +846,13 @@ class AnnotationPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class DeletedPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
-    """What is lost for good once a broker has the change."""
+    """What is permanently lost once a broker has the change."""
 
     VERB = "deletes"
 
 
 class ForgottenPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
-    """Lost ledgers that are taken out of what lists them."""
+    """Lost ledgers that are removed from the lists that name them."""
 
     VERB = "drops"
 
@@ -873,8 +873,8 @@ class ChangeReport(Struct, frozen=True):
     """What a plan would do (``dry_run``), or what a change did.
 
     ``command``, ``words``: of its ``ChangeKind``. ``number``: of the change in the audit log, None for a plan and where nothing was
-    to change. ``untouched``: places in ``parts`` of what stays as it is. ``plan_warnings`` concern all parts. ``is_undo``: it is of
-    what undoes another change. ``store``: the directory that the undo command names; "": the one that is meant where none is named.
+    to change. ``untouched``: indexes in ``parts`` of parts that do not change. ``plan_warnings`` concern all parts. ``is_undo``: the
+    change undoes another one. ``store``: the directory that the undo command names, "" for the default store.
     """
 
     command: str

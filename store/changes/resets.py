@@ -136,8 +136,8 @@ def reset_to_time(topic: Topic, cursor: Cursor, first: Position | None) -> Curso
 
 
 def again_state(topic: Topic, cursor: Cursor, first: Position | None, end: Position | None) -> CursorState:
-    """Return the state that delivers the entries from ``first`` to before ``end`` (None: the topic's end) again, and keeps what is
-    acknowledged and what waits of all others.
+    """Return the state that delivers the entries from ``first`` to before ``end`` (None: the topic's end) again, and keeps all other
+    entries acknowledged or pending as they are.
     """
     whole = topic.number_of_entries
     start, stop = (whole if place is None else topic.rank(place) for place in (first, end))
@@ -890,7 +890,7 @@ class ByTtl(Struct, frozen=True):
 
 
 Limit = Before | UpTo | ByTtl
-"""What is expired."""
+"""The entries that an expiry drops: older than a time, up to a position, or by the TTL in force."""
 
 
 class ExpiryRequest(Struct, frozen=True):
@@ -907,7 +907,7 @@ class ExpiryRequest(Struct, frozen=True):
     force: bool = False
 
     def __post_init__(self) -> None:
-        """Raise InvalidValue for a rule that is none, a clock that the index does not know, and one that no broker goes by."""
+        """Raise InvalidValue for an unknown rule, a clock that is not indexed, and a clock that no broker uses."""
         errors.check_choice("rule", self.rule, ExpiryRule)
         check_clock(self.clock)
         if self.rule == BROKER and self.clock != "auto":

@@ -701,7 +701,7 @@ class Node(Struct, frozen=True):
 
 
 class Grant(Struct, frozen=True):
-    """What a role may do in place of what it might; nothing: it is forgotten."""
+    """The actions that a role is allowed, in place of its former ones; none removes the role."""
 
     role: str
     actions: Sequence[str] = ()

@@ -323,8 +323,8 @@ def forget_policies(
     *,
     force: bool = False,
 ) -> Plan | WritingPlan:
-    """Return ``plan``, which deletes topics, extended by what a broker does to their policies: nodes deleted,
-    events with no value.
+    """Return ``plan``, which deletes topics, extended by the removal of their policies as brokers do it: nodes are
+    deleted, and events without a value are written.
 
     ``interceptors`` are described at ``apply_changes``. With ``force``, unreadable policies stay. Raises
     MetadataCorrupt, Refused.

@@ -1,8 +1,8 @@
 """Making topics and partitions, and their properties, as a broker's metadata has them (Pulsar 4.0.8); and writing publish times of their
 ledgers there (PIP-345), ``store annotate``.
 
-Upstream: ``PersistentTopicsBase``, ``AdminResource.internalCreatePartitionedTopic``. A topic made here has no ledger yet: a broker
-makes one when it loads the topic, as it does with partitions of its own that nobody has opened.
+Upstream: ``PersistentTopicsBase``, ``AdminResource.internalCreatePartitionedTopic``. A topic created here has no ledger yet: a broker
+creates one when it loads the topic, as it does for its own partitions that no client has opened.
 """
 
 from __future__ import annotations

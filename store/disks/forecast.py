@@ -89,7 +89,7 @@ Members = Callable[[Array], Array]
 
 
 class FileStamp(NamedTuple):
-    """A file as long as nobody writes it."""
+    """A file while it is not being written."""
 
     name: str
     size_bytes: int
@@ -212,7 +212,7 @@ def read_forecast(
 ) -> StorageForecast:
     """Return the planned action for each log of a storage; logs of which less than ``below_percent`` is live are compacted.
 
-    ``room``: what is free now, None where logs can wait on another disk.
+    ``room``: free bytes now, None if logs can wait on another disk.
 
     ``members`` decides about listed ledgers that are in logs but not in the index. ``advance`` gets the bytes of logs
     read. Raises MetadataCorrupt, and Refused for an index that is damaged.

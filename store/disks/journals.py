@@ -39,7 +39,7 @@ class Stop(Struct, frozen=True):
     reason: str
     cut_at: int
     size_bytes: int
-    """Of what is cut, without the zeros that a journal ends in."""
+    """Bytes that are cut, without the zeros at the end of a journal."""
 
 
 class JournalPlace(NamedTuple):

@@ -217,7 +217,7 @@ def _rows_at(records: Any, wanted: IndexRows) -> tuple[Array, Array]:  # Any: st
 
 
 def _scan(path: Path, alive: Array, advance: Callable[[int], None]) -> tuple[Any, int, str]:
-    """Return (the records of live ledgers in a log, the number of its other ledgers, what is damaged)."""
+    """Return (the records of live ledgers in a log, the number of its other ledgers, the damage)."""
     nothing_known = LedgerDigests.of({})
     size = path.stat().st_size
     scan = FileScan(Slice(str(path), FileKind.ENTRY_LOG, 0, size), nothing_known, verify=True)

@@ -84,7 +84,7 @@ class LogSurvey(Struct, frozen=True):
     held: Entries
     damaged: Entries
     bad: Mapping[int, Sequence[Problem]]
-    """By log number: what is no good record, in the order of the offsets."""
+    """By log number: the bytes that are not a good record, in the order of their offsets."""
     strays: int
     """Records of ledgers that are another ledger directory's."""
 
@@ -107,7 +107,7 @@ class LogSurvey(Struct, frozen=True):
 def iter_batches(
     storage: Storage, digests: LedgerDigests, bad: dict[int, list[Problem]] | None = None
 ) -> Iterator[LogBatch]:
-    """Yield the records of a storage's logs, oldest log first; ``bad`` gets what is no good record, by log number."""
+    """Yield the records of a storage's logs, oldest log first; ``bad`` gets the damage, by log number."""
     for log_id, path in read_bookie_directory(storage.logs).logs:
         scan = FileScan(Slice(str(path), FileKind.ENTRY_LOG, 0, path.stat().st_size), digests)
         for rows in scan.batches():

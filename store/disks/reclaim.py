@@ -2,11 +2,11 @@
 
 Order in each ledger directory: unfinished copies and logs without a listed ledger are deleted; then the logs with the fewest live bytes,
 as many as there is room for, are copied into new ones, these are read back, the index names them in one step, and the old ones are
-deleted; and so on in the room that this gave. Where there is no room at all, a log is moved to a directory of another disk first, and a
+deleted; this repeats in the space that was freed. Without any free space, a log is moved to a directory of another disk first, and a
 symbolic link takes its place. At every step each live entry is where the index says. A run that was stopped leaves at most copies, which
-the next one knows by their records: what is good and whole elsewhere, where the index names it, is deleted.
+the next run recognizes by their records: a copy whose records are complete elsewhere, where the index names them, is deleted.
 
-Journals are not touched: what is in them alone is replayed when the bookie starts. Rows of deleted ledgers stay in the index; the
+Journals are not touched: entries that only they have are replayed when the bookie starts. Rows of deleted ledgers stay in the index; the
 bookie's next garbage collection deletes them (``EntryLocationIndex.removeOffsetFromDeletedLedgers``, BookKeeper 4.17).
 """
 
@@ -85,7 +85,7 @@ class ReclaimPlan(Answer, frozen=True):
 
     @property
     def loses(self) -> str:
-        """A sentence about what is deleted for good."""
+        """A sentence about what is permanently deleted."""
         logs = [log for log in self.logs if log.action in (LogAction.DELETE, LogAction.COMPACT)]
         if not logs and not any(storage.leftovers for storage in self.storages):
             return ""

@@ -1,10 +1,10 @@
-"""The rows of ``ledgers`` made again: which ledgers, with which master key, fenced or not, each by a witness.
+"""Rebuilding the rows of ``ledgers``: which ledgers, with which master key, fenced or not, each by a witness.
 
-A ledger is fenced where a fence record in a journal, a row of an index or a recovery that the metadata tells of says so, and nowhere else.
-An OPEN ledger is none: the metadata is IN_RECOVERY before the first bookie is asked to fence (``LedgerHandle.recover``, 4.17). A master
-key is the one of the old row, of the journal, of the password in the metadata, of another bookie's row, or that which all others have.
+A ledger is fenced only if a fence record in a journal, a row of an index or a recovery recorded in the metadata says so. An OPEN ledger
+is not fenced: the metadata is IN_RECOVERY before the first bookie is asked to fence (``LedgerHandle.recover``, 4.17). The master key comes
+from the old row, the journal, the password in the metadata, another bookie's row, or is the one that all other ledgers have.
 
-The index that the bookie had before is read as far as it can be read, and compared with the logs. Upstream ``LedgersIndexRebuildOp``
+The bookie's previous index is read as far as possible, and compared with the logs. Upstream ``LedgersIndexRebuildOp``
 (4.17) writes rows of 16-byte keys into every directory, without a master key and all of them fenced; a row that the bookie makes of one
 stays fenced. So the fence of a ledger with such a row proves nothing. The index that was there before stays as ``ledgers.PREV-<time>``.
 """
@@ -255,7 +255,7 @@ _UNPROVEN = (DIGEST_SIZE[DigestType.DUMMY], DIGEST_SIZE[DigestType.HMAC])
 
 class BookieLedgers(Struct):
     """Ledgers of the metadata. ``mine``: those with the bookie in an ensemble; ``newest``: those with it in the last ensemble, and of
-    these ``unclosed`` those whose end nobody recorded."""
+    these ``unclosed`` those without a recorded end."""
 
     ledgers: set[int] = field(default_factory=set)
     mine: list[int] = field(default_factory=list)
@@ -382,7 +382,7 @@ def _key_of(ledger_id: int, old: OldLedgers, known: Witnesses) -> tuple[bytes, s
 
 
 def _fence_of(ledger_id: int, before: LedgerData | None, known: Witnesses) -> str:
-    """Return who says that the ledger is fenced, "" when nobody does."""
+    """Return the witness that the ledger is fenced, "" if there is none."""
     journals = known.journals
     if ledger_id in journals.fences or (before is None and ledger_id in journals.replayed_fences):
         return JOURNAL

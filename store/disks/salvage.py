@@ -1,11 +1,11 @@
-"""``store salvage``: what is wrong with the disks of a stopped bookie, what they are to be, and that done.
+"""``store salvage``: finds what is wrong with the disks of a stopped bookie, and repairs it.
 
-Upstream's ``rebuild-db-ledger-locations-index`` (4.17) needs a whole ``ledgers``, and ``rebuild-db-ledgers-index`` fences every ledger and
-writes no master key. Of several records of an entry the newest counts, by log and offset, as it does for BookKeeper.
+Upstream's ``rebuild-db-ledger-locations-index`` (4.17) needs a complete ``ledgers``, and ``rebuild-db-ledgers-index`` fences every ledger
+and writes no master key. Of several records of an entry the newest counts, by log and offset, as it does for BookKeeper.
 
-First new entry logs and new databases are written, beside the old; then database by database is exchanged by one rename; last come the
-journals and their marks. Everything is looked at again each time: what a stopped salvage had written, such as its entry log, is found and
-counts as there.
+New entry logs and databases are written first, beside the old ones; then each database is exchanged by one rename; the journals and
+their marks come last. A later run looks at everything again: whatever a stopped salvage had written, such as its entry log, is found
+and counts.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class EntriesAdded(Answer, frozen=True):
 
 
 class DirectorySalvaged(Answer, frozen=True):
-    """A ledger directory: what its logs hold, what its index says, and which of its databases, ``written``, are made again."""
+    """A ledger directory: what its logs hold, what its index says, and which of its databases are rebuilt (``written``)."""
 
     directory: str
     index: str
@@ -110,7 +110,7 @@ class DirectorySalvaged(Answer, frozen=True):
 
 
 class JournalStop(Answer, frozen=True):
-    """A record of a journal at which a start fails; from ``cut_at`` the journal is cut, and what is cut is kept beside it."""
+    """A journal record at which a start fails; the journal is cut from ``cut_at`` on, and the rest is kept beside it."""
 
     path: str
     offset: int
@@ -120,8 +120,8 @@ class JournalStop(Answer, frozen=True):
 
 
 class JournalsFound(Answer, frozen=True):
-    """The journals of the bookie. ``missing``: what is not there of them, in words; ``marks``: files that name a missing journal, which are
-    put aside; ``unsure``: then, the ledgers on this bookie that nobody closed, whose last entries it may lack.
+    """The journals of the bookie. ``missing``: sentences about missing ones; ``marks``: files that name a missing journal, which are put
+    aside; ``unsure``: in that case, how many ledgers on this bookie were never closed, so that it may lack their last entries.
     """
 
     files: int

@@ -1,6 +1,6 @@
 """Whether metadata may decide what a bookie deletes: it may be empty, older than the disks, or of another cluster.
 
-A bookie itself asks nothing (``ScanAndCompareGarbageCollector``, BookKeeper 4.17): what is not listed is garbage to it.
+A bookie itself checks none of this (``ScanAndCompareGarbageCollector``, BookKeeper 4.17): ledgers that are not listed are garbage.
 """
 
 from __future__ import annotations

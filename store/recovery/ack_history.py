@@ -1,16 +1,15 @@
 """Earlier states of a subscription's acknowledgements, from its cursor ledgers, its metadata and ZooKeeper's
 history, and the change that restores one.
 
-Upstream: ``ManagedCursorImpl`` (Pulsar 4.0.8). A cursor ledger is made with the present state as its first entry, then the
-metadata names it (``createNewMetadataLedger``, ``switchToNewLedger``), and only then states go on there: mark-deletes wait
-meanwhile. So an entry 0 is older than the metadata that names its ledger, all others are younger, and all are older than the
-next metadata that names another ledger or none. Entries carry no time: what is known is a time they cannot be before, and one
-they cannot be after. Where the journal still exists that a bookie wrote an entry to, its neighbours there bound it to milliseconds
-(``journal_times``).
+Upstream: ``ManagedCursorImpl`` (Pulsar 4.0.8). A new cursor ledger gets the current state as its first entry, then the metadata
+names it (``createNewMetadataLedger``, ``switchToNewLedger``), and only then are later states written to it: mark-deletes wait
+meanwhile. So entry 0 is older than the metadata that names its ledger, all other entries are younger, and all are older than the
+next metadata that names another ledger or none. Entries carry no time, only an earliest and a latest possible one can be derived.
+Where the bookie's journal of an entry still exists, its neighbours there bound the time to milliseconds (``journal_times``).
 
-Where several states may have been in force, one gives consumers the most again and one the least. Neither need be one of them: after a
-reset back, a later state has acknowledged less than an earlier one. What gives the most has as acknowledged only what all of them have;
-what gives the least has what any of them has.
+Where several states may have been in force, one redelivers the most to consumers and one the least. Neither need be one of the states:
+after a reset back, a later state has acknowledged less than an earlier one. The state that redelivers most has acknowledged only what all
+of them have; the one that redelivers least has acknowledged what any of them has.
 """
 
 from __future__ import annotations
@@ -259,7 +258,7 @@ class _StatesReader:
         return raised
 
     def _proof(self, state: CursorState | None) -> TimeBound | None:
-        """Return the publish time of the last entry that the state acknowledges: nobody can have acknowledged it before."""
+        """Return the publish time of the last acknowledged entry: it cannot have been acknowledged before that."""
         if state is None:
             return None
         place = max([self._topic.place(state.mark_delete), *(end for _, end in normal_ranges(self._topic, state))])

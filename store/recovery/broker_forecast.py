@@ -1,8 +1,8 @@
 """What brokers delete if they start and load every topic while no client connects.
 
 Upstream (Pulsar 4.0.8): ``ManagedLedgerImpl.internalTrimLedgers`` with retention, ``PersistentMessageExpiryMonitor`` with a TTL, and
-``PersistentTopic.checkGC``, which deletes a topic that nobody uses. Loading a topic closes its last ledger and opens another one, so that
-the last one may go, too. System topics are left out: they expire nothing, and are never deleted so.
+``PersistentTopic.checkGC``, which deletes unused topics. Loading a topic closes its last ledger and opens a new one, so the previously
+last ledger may be deleted as well. System topics are excluded: they expire nothing, and inactivity never deletes them.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Groups of ledgers that belong to one topic, judged by their entries: two witnesses must agree, or ledgers stay apart.
 
-The broker names what belongs together in cursor ledgers, compacted ledgers and delayed buckets: positions of one topic alone. Beyond
-that a producer goes on in the next ledger with the next sequence id; its name alone, or the broker's index alone, joins wrongly:
-applications give one name on several topics, partitions of one producer share its name, indexes of topics coincide. Order within a
-topic is that of ledger ids (``ManagedLedgerImpl``, Pulsar 4.0.8).
+Cursor ledgers, compacted ledgers and delayed buckets hold positions of a single topic, so they say which ledgers belong together. Beyond
+that, a producer continues in the next ledger with the next sequence id. A producer's name or the broker's index alone would join wrongly:
+applications use one name on several topics, partitions of one producer share its name, and indexes of different topics coincide. The
+order within a topic is that of ledger ids (``ManagedLedgerImpl``, Pulsar 4.0.8).
 
-Topics are named by ``TransactionMetadataEntry`` (those and the subscriptions of a transaction), ``TransactionBufferSnapshot`` (a topic and
-a position of it), ``PulsarEvent`` (those of the namespace whose ``__change_events`` it is in) and ``SchemaInfo`` (its own).
+Names of topics are found in ``TransactionMetadataEntry`` (topics and subscriptions of a transaction), ``TransactionBufferSnapshot`` (a
+topic and one of its positions), ``PulsarEvent`` (topics of the namespace whose ``__change_events`` has it) and ``SchemaInfo`` (its own).
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _groups(work: _LedgerSets, pointers: Iterable[LedgerEvidence]) -> Iterator[L
 class _LedgerSet(Struct):
     """Ledgers of one topic by id, also those of them that have a broker's index and times; their kinds, and names in the metadata.
 
-    ``contradiction``: what is wrong among those that the metadata lists together; "": nothing.
+    ``contradiction``: how ledgers that the metadata lists together contradict each other, "" if they do not.
     """
 
     ledgers: list[int]
@@ -258,7 +258,7 @@ class _LedgerSets(Struct):
             self.join(Join(a, b, tuple(said)))
 
     def join_coordinators(self) -> None:
-        """Join the logs of one transaction coordinator, which a transaction that goes on names as well."""
+        """Join the logs of one transaction coordinator, also by a transaction that continues from one log in the next."""
         of: dict[int, list[LedgerEvidence]] = defaultdict(list)
         for one in self.found.values():
             coordinators = {most for most, _ in one.txns} if one.kind == TRANSACTIONS else set()
@@ -274,7 +274,7 @@ class _LedgerSets(Struct):
                 self.join(Join(a.ledger_id, b.ledger_id, said), "" if follows else ONE_WITNESS)
 
     def join_pending_acks(self) -> None:
-        """Join the logs of pending acknowledgements that only one subscription can have, by what coordinators say of their transactions."""
+        """Join the logs of pending acknowledgements that, by the coordinators' records of transactions, only one subscription can have."""
         of: dict[tuple[int, str], list[LedgerEvidence]] = defaultdict(list)
         coordinators = [one for one in self.found.values() if one.kind == TRANSACTIONS]
         for one in self.found.values():
@@ -358,7 +358,7 @@ class _KnownProducers(Struct, frozen=True):
 
 
 def _links(by_ledger: Mapping[int, LedgerEvidence], cluster: str) -> Iterator[tuple[Join, str]]:
-    """Yield pairs of ledgers where a producer goes on, and why they are not joined; "": they are. Those with most witnesses first."""
+    """Yield pairs of ledgers between which a producer continues, most witnesses first, and why a pair is not joined, "" if it is."""
     runs: dict[Producer, list[tuple[ProducerRun, int]]] = defaultdict(list)
     for one in by_ledger.values():
         if one.kind == MESSAGES:
@@ -405,10 +405,10 @@ def _links(by_ledger: Mapping[int, LedgerEvidence], cluster: str) -> Iterator[tu
 
 
 def _nearby(by_ledger: Mapping[int, LedgerEvidence]) -> dict[tuple[int, int], str]:
-    """Return pairs of ledgers that the broker's index makes neighbours, with what says so: a person may know whether they are.
+    """Return pairs of ledgers that are neighbours by the broker's index, with the evidence: a person may know whether they are.
 
-    It goes on from one to the other, and no other ledger ends or begins there, or none of this producer nearer in time. Other topics have
-    the same numbers, so that joins nothing.
+    The index continues from one ledger to the other, and no other ledger ends or begins there, or none of this producer nearer in time.
+    Other topics have the same numbers, so this alone never joins ledgers.
     """
     ends: dict[tuple[int, Producer | None], list[tuple[int, int]]] = defaultdict(list)
     starts: dict[tuple[int, Producer | None], list[tuple[int, int]]] = defaultdict(list)

@@ -1,8 +1,8 @@
 """Metadata for a ledger without any, made from its entries and the bookies that hold them: closed at its last readable entry.
 
 Upstream: ``LedgerRecoveryOp`` finds a ledger's end (from the largest LAC on, as far as entries follow), ``RoundRobinDistributionSchedule``
-puts entries on bookies (BookKeeper 4.17). ``close_ledger`` keeps what is behind a gap, and gives each entry the bookies that have it;
-``make_ledger`` ends a ledger of a topic that goes on where its reader would stop, with the quorums of the topic's others.
+puts entries on bookies (BookKeeper 4.17). ``close_ledger`` keeps the entries after a gap, and names for each entry the bookies that have
+it; ``make_ledger`` ends a ledger where a reader would stop, for a topic that continues after it, with the quorums of its other ledgers.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _explain(holders: Sequence[frozenset[str]]) -> list[EnsembleFit]:
 _FEW = 16
 """Entries of a ledger up to which what explains its holders is kept for others that have the same."""
 SEGMENTS_MAX = 100
-"""Ensembles that are looked for at most: a ledger has one more for each time that a bookie of it was replaced."""
+"""The most ensembles that are searched for: a ledger has one more for each replacement of a bookie."""
 
 
 def _held_of(holders: Sequence[frozenset[str]]) -> dict[str, Array]:

@@ -1,7 +1,7 @@
 """What the entries of ledgers say about their origin, for ledgers without metadata: one pass, on any engine, in bounded memory.
 
-An executor returns sums for each batch of entries, which are put together here in entry order. Of a large entry only its head is read.
-Upstream, Pulsar 4.0.8: ``MessageMetadata``, ``BrokerEntryMetadata``; of what is no message ``PositionInfo`` (cursors),
+An executor returns sums for each batch of entries, which are combined here in entry order. Only the head of a large entry is read.
+Upstream, Pulsar 4.0.8: ``MessageMetadata``, ``BrokerEntryMetadata``; of entries that are no messages ``PositionInfo`` (cursors),
 ``SchemaStorageFormat.SchemaEntry``, ``RawMessageImpl`` (compacted), delayed-bucket snapshots, ``TransactionMetadataEntry``,
 ``PendingAckMetadataEntry``. All of these but the compacted are bare protobuf without a mark, so an entry may fit several kinds: a ledger is
 of the kind that all of its entries fit.
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 MESSAGES, CURSOR, SCHEMA, COMPACTED, BUCKET = "messages", "cursor", "schema", "compacted", "delayed-bucket"
 TRANSACTIONS, PENDING_ACKS, MIXED, UNKNOWN = "transaction-log", "pending-acks", "mixed", "unknown"
-"""Kinds of ledgers, by what all of their entries are."""
+"""Kinds of ledgers: a ledger has the kind that all of its entries fit."""
 
 _RECORD_BYTES = 36
 """Of an entry beside its payload, about: its size, ids and LAC."""
@@ -157,7 +157,7 @@ def _finished(txn: Txn, ledger_id: int, sums: _LedgerSums) -> Iterator[LedgerEvi
 
 
 class SumHeads(Struct, frozen=True):
-    """Sums of what the entries at given places say, as JSON, one row per batch; empty for a batch with an entry whose
+    """What the entries at given places say, summed up as JSON, one row per batch; empty for a batch with an entry whose
     digest does not match."""
 
     @property

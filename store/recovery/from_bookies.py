@@ -1,10 +1,11 @@
-"""Level C: only bookies are left. Every ledger gets new metadata, and groups of ledgers become topics by what their entries say.
+"""Level C: only bookies are left. Every ledger gets new metadata, and groups of ledgers become topics by the evidence in their entries.
 
-What two witnesses do not join stays apart; what nothing names is a topic of ``lost-and-found/ledgers`` (``+`` is in no name of a tenant).
-From the ledgers' metadata on it is level A. Upstream: ``LedgerMetadataUtils``, ``BookKeeperAdmin.initNewCluster`` (Pulsar 4.0.8).
+Ledgers that no two witnesses join stay apart; groups without a name become topics of ``lost-and-found/ledgers`` (no tenant's name has a
+``+``). Once the ledgers have metadata, level A does the rest. Upstream: ``LedgerMetadataUtils``, ``BookKeeperAdmin.initNewCluster``
+(Pulsar 4.0.8).
 
 The operator names groups and subscriptions in a file (``names.csv``): one row a topic, and one a subscription below it. ``ledger`` says
-which is meant: any ledger of a topic's group, or a cursor ledger. Rows of one name are one topic: who names groups joins them.
+which one is meant: any ledger of a topic's group, or a cursor ledger. Rows with the same name are one topic, so naming also joins.
 """
 
 from __future__ import annotations

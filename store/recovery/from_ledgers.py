@@ -1,8 +1,8 @@
 """Level A: ``/ledgers`` exists, and ``/managed-ledgers``, ``/schemas`` or ``/admin`` are rebuilt from the ledgers' custom metadata.
 
 Upstream: ``LedgerMetadataUtils`` writes what they say, ``ManagedLedgerImpl.initialize``, ``ManagedCursorImpl.recover`` and
-``BookkeeperSchemaStorage`` read what is written here (Pulsar 4.0.8). Whatever exists stays as it is. An earlier state of the same metadata,
-where there is one, gives what no ledger says.
+``BookkeeperSchemaStorage`` read what is written here (Pulsar 4.0.8). Existing nodes are not changed. An earlier state of the same
+metadata, if there is one, fills in facts that no ledger records.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class LedgerSurvey(Struct):
     passed_over: dict[str, str] = field(default_factory=dict)
     """Nodes that cannot be decoded: path → why. Nothing is made of them, and nothing that they name is touched."""
     left_out: list[str] = field(default_factory=list)
-    """What is not made although it is lost, as sentences."""
+    """Sentences about lost metadata that is not rebuilt."""
     closed: dict[int, ClosedEnd] = field(default_factory=dict)
     """Where ledgers end of which the store has no metadata, and the plan has, where the entries here do not end there."""
 
@@ -220,7 +220,7 @@ def newest_known(txn: Txn) -> int:
 
 
 class _Made(Remade):
-    """What ledgers say of themselves is in ``survey``. ``shown`` returns what is told of a topic.
+    """``survey``: what ledgers say about themselves. ``shown`` returns what the report says about a topic.
 
     ``bare``: topics of which no subscription is known; ``defaults``: whether a namespace has a broker's default policies.
     """
@@ -240,7 +240,7 @@ def plan_from_ledgers(
 ) -> Plan:
     """Plan the missing nodes of topics, cursors, schemas, partitions, namespaces and tenants; raises Refused, MetadataCorrupt.
 
-    They go behind ``steps``; ``shown`` returns what is told of a topic.
+    They are appended to ``steps``; ``shown`` returns what the report says about a topic.
     """
     made = _Made(sources, survey=survey, steps=Packed(Step) if steps is None else steps, shown=shown)
     for name in sorted(survey.data):

@@ -1,18 +1,18 @@
 """When entries were written, by the journals and the entry logs of the bookies.
 
-A journal has the entries of all ledgers in the order in which they came, and messages carry the time at which their broker
-got them (``broker_timestamp``). So an entry came after the broker had every message before it, and no later than the first one
-behind it came. How long messages are on the way shows in the journal itself: later ones are older than earlier ones.
+A journal has the entries of all ledgers in the order in which they arrived, and messages carry the time at which their broker
+received them (``broker_timestamp``). So an entry arrived after the broker had every message before it, and no later than the first
+message after it arrived. How long messages travel is visible in the journal itself: some later ones are older than earlier ones.
 
-Autorecovery writes entries that are old. They tell nothing of when those before them came: a message that is older than one before
-it, or than the journals of the bookie, whose first is named by its time (``Journal``, BookKeeper 4.17), is none of those behind.
+Autorecovery writes old entries, which say nothing about when the entries before them arrived. So a message that is older than one before
+it, or than the bookie's first journal, which is named by its time (``Journal``, BookKeeper 4.17), does not bound the entries before it.
 
-An entry log has what one flush wrote, sorted, behind what the flush before wrote: an entry came before the messages of the next flush. That
-it came after those of the flush before is not certain: garbage collection may have copied it there from a log that is gone.
+In an entry log, each flush appends its entries, sorted: an entry arrived before the messages of the next flush. Whether it arrived after
+those of the previous flush is not certain: garbage collection may have copied it there from a log that was deleted.
 
-What cannot be seen: an old message where the bookie got few others before, a copy of the entry itself where no journal has its first
-writing any more, where a flush ends while garbage collection writes to the same log, and that brokers' clocks differ. Bounds are wrong
-then.
+These cases cannot be told, and make bounds wrong: an old message when the bookie had received few others, a copy of the entry itself when
+no journal has its first writing any more, a flush that ends while garbage collection writes to the same log, and brokers' clocks that
+differ.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class WriteTime(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The file, and of what kind it is."""
+        """The file and its kind."""
         return f"{'journal' if self.file.endswith('.txn') else 'entry log'} {self.file}"
 
 
@@ -191,12 +191,12 @@ def logs_of(txn: Txn, ledgers: Collection[int]) -> dict[LogFile, frozenset[Ids]]
 class _Flushes:
     """What the flushes to one directory say, read in the order of its logs; of several copies of an entry the first counts.
 
-    A bookie sorts what it got since the last flush by ledger and entry, and writes it: where the order begins again, a flush does. It may
-    go on in the next log.
+    A bookie sorts the entries since the last flush by ledger and entry and writes them, so a flush begins where the order restarts. It
+    may continue in the next log.
 
-    Messages newer than all before them are taken for new. Where a log is gone that had the newest ones, garbage collection may have copied
-    these behind a younger entry, and a log that has one ledger alone (``entryLogPerLedgerEnabled``) is written beside later ones. So an
-    entry is bounded only where its own log had new messages before it, or in its flush.
+    Messages newer than all before them are taken as new. If the log with the newest messages was deleted, garbage collection may have
+    copied them after a younger entry, and the log of a single ledger (``entryLogPerLedgerEnabled``) is written beside later ones. So an
+    entry is bounded only if its own log had new messages before it, or in its flush.
     """
 
     def __init__(self) -> None:

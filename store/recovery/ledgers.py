@@ -243,8 +243,8 @@ def _deleted_warnings(parts: Sequence[ChangePart], unknown: Sequence[int]) -> It
 
 
 def index_texts(indexed: Indexed, forgotten: Mapping[int, Sequence[str]]) -> Iterator[str]:
-    """Yield sentences on what bookies' indexes mean for restored ledgers; ``forgotten``: ledger → bookies that were
-    written entries of it and whose index does not have it."""
+    """Yield sentences on what bookies' indexes mean for restored ledgers; ``forgotten``: ledger → bookies that got entries
+    of the ledger and whose index lacks it."""
     if forgotten:
         bookies = ", ".join(sorted({bookie for some in forgotten.values() for bookie in some}))
         yield (
@@ -428,7 +428,7 @@ _ENSEMBLES_MORE = 8
 
 
 def plan_repoint(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) -> Plan:
-    """Plan that ledgers name the imported bookies that have their entries; a ledger that nobody can close is closed.
+    """Plan to name the imported bookies that have the entries in the ledgers' metadata, and to close ledgers that no broker can close.
 
     Raises LedgerNotFound, and Refused for a ledger that no other bookie would serve better.
     """

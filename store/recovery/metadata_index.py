@@ -99,7 +99,7 @@ class Known(Struct, frozen=True):
     cookies: Mapping[str, Cookie | None]
     problems: tuple[str, ...] = ()
     bookies: tuple[str, ...] = ()
-    """Bookies that ``holders`` tells of: bit i of a ledger's is set when bookie i is in an ensemble of it."""
+    """The bookies of the masks in ``holders``: bit i is set when bookie i is in an ensemble of the ledger."""
     holders: Array | None = None  # uint64, one of each of ``ledgers``
     unknown_trees: tuple[UnknownTree, ...] = ()
 

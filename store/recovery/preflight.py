@@ -198,7 +198,7 @@ def read_preflight(known: Known, bookies: Sequence[Bookie], servers: Sequence[Se
 
 
 class LostLedger(Struct, frozen=True):
-    """A ledger that a bookie loses, why (see ``REASONS``), and who names it, "" where the metadata names nobody."""
+    """A ledger that a bookie loses, why (see ``REASONS``), and the topic or cursor that names it, "" if the metadata has none."""
 
     bookie: str
     ledger_id: int
@@ -240,10 +240,10 @@ def _disks_of(bookie: Bookie, problems: list[str]) -> Sequence[Disk]:
 
 
 def _strays(known: Known, bookie: Bookie, log: LogLedgers, indexed: Array) -> Array:
-    """Return a mask of the ledgers of a log that the index should have and has not.
+    """Return a mask of the ledgers of a log that are missing from the index.
 
-    What is in a log but not in the index is garbage, unless the metadata has the ledger on this bookie: then the index lost it, and the
-    bookie deletes it with the log.
+    A ledger that is in a log but not in the index is garbage, unless the metadata places it on this bookie: then the index lost it, and
+    the bookie deletes its entries with the log.
     """
     strays = ~indexed
     strays[strays] = known.may_be_on(bookie.bookie_id, log.ledgers[strays])

@@ -152,10 +152,10 @@ def plan_recovery(
 
 
 def plan_renaming(sources: Sources, names: Path, *, probable: bool = False) -> Plan:
-    """Plan what a recovery of bookies alone would have made with this file of names, in place of what it made without it.
+    """Plan to replace the metadata that a recovery of bookies alone made by what it would have made with this file of names.
 
-    Raises Refused if there was none, or if a later change concerns what it made. A file that does not exist is written,
-    and nothing else changes.
+    Raises Refused if there was no such recovery, or if a later change concerns its metadata. A file that does not exist is
+    written, and nothing else changes.
     """
     txn = sources.reader.txn
     before: dict[bytes, bytes | None] = {}
@@ -351,8 +351,8 @@ def _summed(plan: Plan, level: str, condition: MetadataCondition, survey: Ledger
 
 
 def _sums(part: ChangePart) -> dict[str, int]:
-    """Return of what kind a part is, and of a topic whether it has no name, the entries that it gets, those that are lost before the ends
-    of its ledgers; and whether a ledger is left apart since no index has it."""
+    """Return the kind of a part; for a topic whether it has no name, how many entries it gets, and how many are lost before the ends of its
+    ledgers; for a ledger whether it is left apart because no index has it."""
     kind, before, after = _kind(part), part.before or {}, part.after or {}
     if after.get("apart") == NOT_INDEXED:
         return {kind: 1, "leftApart": 1}

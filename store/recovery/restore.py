@@ -90,7 +90,7 @@ from pulsar_admin.store.wording import counted, listed, plural
 _SUFFIX = "-restored"
 _SHOWN = 10
 Copies = Mapping[int, LedgerInfo]
-"""Ledger id → how a topic lists the copy of it."""
+"""Ledger id → how a topic lists its copy."""
 _NO_COPIES: Copies = {}
 _ROOTS = ("/managed-ledgers", "/admin/partitioned-topics", "/admin/policies", "/admin/local-policies", "/schemas")
 
@@ -449,8 +449,8 @@ def _moved(entry: IndexEntry, copies: Copies) -> IndexEntry:
 def _in_copies(state: CursorState, copies: Copies) -> CursorState:
     """Return a cursor's state with its positions moved into the copies of its topic's ledgers.
 
-    What is in a ledger that was not copied, since it was empty or is lost, is moved to the end of the copy before it:
-    copies have higher ids than any ledger, so that otherwise all their entries would come after it.
+    Positions in a ledger that was not copied, because it was empty or is lost, move to the end of the copy before it: copies
+    have higher ids than any original, so otherwise all their entries would come after the position.
     """
     ids = sorted(copies)
 
@@ -548,9 +548,9 @@ def read_topic_at(reader: EntryReader, name: TopicName, past: Past, cursors: Cur
 
 
 def _last_until(reader: EntryReader, ledger_id: int, at_ms: int) -> int | None:
-    """Return the last entry that a ledger had at ``at_ms`` by the broker's clock, else by the producers'; None if nothing here knows.
+    """Return the last entry that a ledger had at ``at_ms`` by the broker's clock, else by the producers'; None if no entry has a time.
 
-    Of entries that cannot be read nobody knows the time: they count, as lost ones, where the entry before them does.
+    Unreadable entries have no known time: like lost ones, they count if the entry before them does.
     """
     try:
         end = last = read_ledger(reader.txn, ledger_id).last_entry_id
@@ -745,7 +745,7 @@ class Restoring(Struct, frozen=True):
                     yield _Copy(LedgerInfo(ledger_id, readable.entries, readable.metadata.length, self.now_ms), spec)
 
     def _find(self, reader: EntryReader, ledger_id: int, last: int | None) -> RestorableLedger | None:
-        """Return a ledger up to its first lost entry, or up to ``last``; None if nothing of it can be restored."""
+        """Return a ledger up to its first lost entry, or up to ``last``; None if no entry can be restored."""
         with suppress(errors.LedgerNotFound):
             returning = find_restorable(reader, ledger_id, find_fate(self.past, ledger_id), last=last)
             return returning if returning.entries else None

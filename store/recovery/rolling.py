@@ -66,7 +66,7 @@ class Rolled(Remade):
     kept: list[int] = field(default_factory=list)
     """Ledgers of topics, those that they got among them."""
     tied: dict[int, Mapping[str, bytes]] = field(default_factory=dict)
-    """Other younger ledgers of which it is known what they are of, and what their metadata says of it."""
+    """Other younger ledgers whose owner is known, and what their metadata says about it."""
 
     def put(self, path: str, value: bytes) -> None:
         """Write a value to the node at this path, unless it has that value."""

@@ -1,1 +1,1 @@
-"""What is judged: a table of rules over facts. ``store check``, ``doctor`` and every screen project it; none judges itself."""
+"""The table of rules about facts. ``store check``, ``doctor`` and every screen show its findings; none has rules of its own."""

@@ -259,7 +259,7 @@ def _is_empty(one: Unreadable) -> bool:
 
 
 def _is_to_go(one: Unreadable) -> bool:
-    """Whether the ledger can be taken out of its topic: a bookie that is not imported has nothing of it."""
+    """Whether the ledger can be removed from its topic: no bookie that is not imported has entries of the ledger."""
     return one.missing.may_be_forgotten and not one.missing.absent
 
 

@@ -274,7 +274,7 @@ def _ledgers_in(txn: Txn, file_ids: Collection[int]) -> Iterator[int]:
 
 
 def _new_damage(txn: Txn, new: Txn, paths: dict[int, str], ends: dict[int, int]) -> Iterator[Finding]:
-    """Yield damage that is not known; ``ends``: behind it a file is being written."""
+    """Yield damage that is not known yet; ``ends``: after these offsets, files are still being written."""
     known = {(damage.file_id, damage.offset) for damage in iter_damage(txn)}
     found: list[Damage] = [
         damage

@@ -1,4 +1,4 @@
-"""Rules about the store's files: its database, the bookies' files that it catalogues, and files that nobody names."""
+"""Rules about the store's files: its database, the bookies' files in its catalogue, and stray files."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def _check_pages(facts: ClusterFacts) -> Iterator[Finding]:
     FILE_DAMAGED,
 )
 def _check_catalogue(facts: ClusterFacts) -> Iterator[Finding]:
-    """Check the catalogued files, the damage known of them, and files that nobody names."""
+    """Check the catalogued files, their known damage, and stray files."""
     store, txn = facts.store, facts.reader.txn
     names = set()
     try:

@@ -1,4 +1,4 @@
-"""What is found: one value for ``store check``, ``doctor``, the page, the overview and metrics."""
+"""A finding, as ``store check``, ``doctor``, the page, the overview and metrics show it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LEDGER = re.compile(r"\bledger \d+")
 
 
 class Severity(StrEnum):
-    """Data is lost or cannot be served; it will be, or something is wrong that nobody sees yet; worth knowing."""
+    """Critical: data is lost or cannot be served. Warning: that will happen, or a fault shows no effect yet. Note: worth knowing."""
 
     CRITICAL = "critical"
     WARNING = "warning"
@@ -24,8 +24,8 @@ class Severity(StrEnum):
 class Finding(Answer, frozen=True):
     """A rule that holds: how bad it is here, where, what is at stake, what a broker will do, and the command that repairs it.
 
-    ``evidence``: names and numbers by key, JSON values. ``at_stake_bytes`` and ``at_stake_messages``: what is lost, or would be, or is
-    kept for nothing; 0 where nobody can count it. ``page``: the section of the documentation. ``scope`` and ``repair``: those of the
+    ``evidence``: names and numbers by key, JSON values. ``at_stake_bytes`` and ``at_stake_messages``: what is or would be lost, or is
+    retained needlessly; 0 where it cannot be counted. ``page``: the section of the documentation. ``scope`` and ``repair``: those of the
     ``Rule``; ``hint``: what to do, in words, the command at its end.
     """
 

@@ -1,4 +1,4 @@
-"""What is judged of a whole store: the table of rules over the facts of one snapshot. ``store check`` and ``doctor`` project it."""
+"""The rules applied to the facts of one snapshot of a store, for ``store check`` and ``doctor``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _WORST = (
     *("ledger-missing", "ledger-without-metadata", "entries-missing", "schema-ledger-without-metadata"),
     *("compacted-ledger-without-metadata", "cursor-unreadable"),
 )
-"""Codes of problems by what they keep from whom: whole namespaces and topics first, then messages, then positions and the rest."""
+"""Codes of problems by impact: whole namespaces and topics first, then messages, then positions and the rest."""
 _BY_NEED = [(needs, tuple(rules)) for needs, rules in groupby(ALL_TOPIC_RULES, key=lambda rule: rule.needs)]
 _LEADING = {rule.code for rule in RULES if rule.leads}
 _UNREFERENCED = {rule.code for rule in (LEDGERS_UNREFERENCED, LEDGERS_DELETED, LEDGERS_GONE)}
@@ -144,7 +144,7 @@ def _judge_use(topic: TopicFacts) -> Iterator[Finding]:
 def _with_uses(facts: ClusterFacts, found: Iterator[Finding]) -> Iterator[Finding]:
     """Yield the findings, and those of the store as a whole where nothing is damaged.
 
-    Ledgers that nothing references are summed up by what they claim to be, unless what references them may be what is damaged.
+    Unreferenced ledgers are summed up by the kind that their metadata claims, unless the damage may hide a reference.
     """
     unreferenced: list[Finding] = []
     trusted = True

@@ -17,7 +17,7 @@ NAMELESS = frozenset(
         "check-stopped",
     }
 )
-"""Where one of these holds nobody may call a ledger leaked: the damaged rows may be the ones that reference it."""
+"""While one of these holds, no ledger may be called leaked: the damaged rows may reference it."""
 BLIND = {
     "check-stopped",
     "index-rows-altered",

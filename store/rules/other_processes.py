@@ -20,7 +20,7 @@ INDEX_SWEEP = INDEX_SWEEPS[0]
 
 
 class _Index(Struct, frozen=True):
-    """What is found of the location index, and what its pass leaves in a snapshot."""
+    """The findings about the location index, and the facts that its pass leaves in a snapshot."""
 
     findings: tuple[Finding, ...]
     sums: Mapping[int, FileSums] | None

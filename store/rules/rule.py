@@ -30,9 +30,9 @@ _REBUILD = "rebuild the index with: pulsar-admin store index --rebuild"
 class Evidence(Struct, frozen=True):
     """Where a rule holds, the sentence that says so, and what shows it: names and numbers by key, JSON values.
 
-    ``values`` fill the places of the cause's command; ``bytes`` and ``messages``, ``entries`` or ``missing`` are what is at stake.
-    ``hint``: what to do here, where the store's state decides it; "" where the cause says it.
-    ``severity``: where it is another than the cause's.
+    ``values`` fill the places of the cause's command; ``bytes`` and ``messages``, ``entries`` or ``missing`` are at stake.
+    ``hint``: what to do, if the store's state decides it; "" if the rule's own advice applies.
+    ``severity``: if it differs from the rule's.
     """
 
     where: str
@@ -50,15 +50,15 @@ def _swept(facts: object) -> Iterator[Evidence]:
 class Rule(Struct, Generic[Facts], frozen=True):
     """One thing that can be wrong: a row of the table. ``code`` never changes.
 
-    ``means``: what it is and what shows it; ``broker``: what Pulsar and BookKeeper do (4.0.8); ``how`` and ``prevent``: in words;
-    ``mend``: the command, with ``{keys}`` of the evidence in it. ``leads``: other findings may come of it, so it is told first.
-    What is told of one subscription alone (``topics why``) has a title, and the command if that is always the same.
+    ``means``: what the fault is and what shows it; ``broker``: what Pulsar and BookKeeper do (4.0.8); ``how`` and ``prevent``: in words;
+    ``mend``: the command, with ``{keys}`` of the evidence in it. ``leads``: it may cause other findings, so it comes first.
+    A rule for a single subscription (``topics why``) has only a title, and a command if that is always the same.
 
-    ``holds``: facts → evidence, one for each place. ``loss``: what is lost as long as it holds, or by the cure; "" for nothing.
+    ``holds``: facts → evidence, one for each place. ``loss``: what is lost while the fault lasts, or by the cure; "" for nothing.
     ``scope``: "store" for our own rows, "data" for what Pulsar left damaged or inconsistent, "use" where nothing is damaged (a clock, a
     quota, an acknowledgement): ``store check`` tells the first two, ``doctor`` all. ``of_disks``: it looks at bookies' own files, which
     an incident bundle has not. ``repair``: the derived databases that ``store index --rebuild`` derives anew ("index"), or "". ``needs``:
-    a cheap fact of a topic, by name, without which it holds nowhere there: of what is wrong with few topics most are not asked.
+    the name of a cheap fact of a topic, without which the rule cannot hold for it, so that most topics are not asked in detail.
     """
 
     JSON_HIDDEN = (

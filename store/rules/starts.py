@@ -1,4 +1,4 @@
-"""Rules about starts: what keeps a bookie or a ZooKeeper server from starting, and what a start would do that nobody wants."""
+"""Rules about starts: what keeps a bookie or a ZooKeeper server from starting, and unwanted effects of a start."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ def _journal_only(facts: ClusterFacts) -> Iterator[Evidence]:
 
 
 def _leaked(facts: ClusterFacts) -> Iterator[Finding]:
-    """Sum up the ledgers that nothing references by what they claim to be."""
+    """Sum up the unreferenced ledgers by the kind that they claim."""
     sums: dict[str, list[int]] = {}
     examples: dict[str, list[int]] = {}
     rules: dict[str, Rule[Any]] = {}
@@ -279,4 +279,4 @@ LEAK_SWEEP = Sweep(
         LEAKED_INDEX,
     ),
 )
-"""Tells, with their bytes and by what they claim to be, of what ``store.rules.copies`` counts."""
+"""Reports the ledgers that ``store.rules.copies`` counts, with their bytes, by the kind that they claim."""

@@ -167,7 +167,7 @@ CURSOR_LEDGER_DAMAGED: Rule[Any] = Rule(
 
 
 def _judge_topic(facts: TopicFacts) -> Iterator[Finding]:
-    """Check the ledgers and cursors of a topic, or of what a newer Pulsar keeps beside topics."""
+    """Check the ledgers and cursors of a topic, or of another managed ledger of a newer Pulsar."""
     txn = facts.reader.txn
     for ledger in facts.topic.ledgers:
         yield from _judge_ledger(txn, facts.topic, ledger)
@@ -311,7 +311,7 @@ def _judge_cursor(txn: Txn, topic: Topic, cursor: Cursor, where: str) -> Iterato
 
 
 def _whose_next(topic: Topic, cursor: Cursor) -> dict[str, object]:
-    """Return as evidence where a cursor whose newest state is lost goes on."""
+    """Return as evidence the position at which a cursor continues whose newest state is lost."""
     position = str(topic.next_valid(cursor.mark_delete))
     return {**_whose(cursor), "position": position, **forced_reset(cursor, position)}
 

@@ -77,7 +77,7 @@ class Slice(Struct, frozen=True):
 
 
 class Problem(Struct, frozen=True):
-    """Bytes that are not a good record: where, how many, why, and whose they claim to be (−1: nobody's)."""
+    """Bytes that are not a good record: where, how many, why, and the ledger that they claim to be of (−1: none)."""
 
     offset: int
     length_bytes: int
@@ -132,7 +132,7 @@ class FileScan(Struct):
     _looked_back: int = -1  # from there, which is done once, so that a scan moves on
 
     def batches(self) -> Iterator[Records]:
-        """Yield arrays of records in file order; each is overwritten by the next, so copy what is kept.
+        """Yield arrays of records in file order; each is overwritten by the next, so copy rows that you keep.
 
         Raises SourceChanged if the file is gone or becomes shorter, EntryLogCorrupt if the disk cannot read it.
         """
@@ -166,7 +166,7 @@ class FileScan(Struct):
         self.tail_problems = sum(problem.offset >= self.resume_offset for problem in self.problems)
 
     def reaches(self, end: int) -> bool:
-        """Whether what was found, or was not, may change with what follows ``end``, where the bytes end that the scan had."""
+        """Whether bytes after ``end``, where the scan ended, may change its result."""
         is_vain = self.slice.seek and not self.records and not self.is_inside
         return is_vain or self.torn or self.next_offset >= end
 

@@ -1,4 +1,4 @@
-"""Following files that grow: which bytes come behind an offset, and the offset itself. The reader of Spark's streams is in
+"""Following files that grow: which bytes come after an offset, and the offset itself. The reader of Spark's streams is in
 ``store.scan.datasource``.
 
 - A log is complete when its ledgers map is there (``DefaultEntryLogger`` writes it when it rotates), or when it was last written an
@@ -7,7 +7,7 @@
 - Of any other file only what ends with a good record is read: a torn tail waits, and so do zeros before other bytes, since the
   direct logger's blocks may be written in any order. Damage that a good record follows is passed over.
 - Entries of files that grow are looked up in what came lately (``Recent``); complete logs of a backlog are not read here,
-  unless something came lately, or a log close behind is not complete, or empty: only around a crash do entries come again.
+  unless entries arrived lately, or a log close after is incomplete or empty: only around a crash are entries repeated.
 
 The offset is plain JSON: of each folder the ids of the files that were read to their end, as ranges (``0-4,6``), and of each other
 file that was begun the bytes of the last batch, a digest of its first bytes, and how it was read. Files that a batch read to their
@@ -230,7 +230,7 @@ NO_MARK: Mark = (-1, -1)
 
 
 class _Given(Struct):
-    """Entries delivered while lastMark was ``mark``, before ``behind`` in the journals: from a log of ``folder``, or
+    """Entries delivered while lastMark was ``mark``, before the mark ``behind`` in the journals: from a log of ``folder``, or
     from journals ("", −1)."""
 
     folder: str

@@ -119,7 +119,7 @@ class LedgerChains:
         return _chain_of(self._reductions.row(self._places[ledger_id]))
 
     def _read_each(self, places: Places) -> Row:
-        """Return the row of entries that are not all good, each read by itself: that says what is wrong with it."""
+        """Return the row of entries that are not all good, each read by itself, which tells the damage."""
         chain = LengthChain(len(places), places.bytes)
         columns = (places.ledger_ids, places.entry_ids, places.files, places.offsets, places.sizes)
         for ledger_id, entry_id, *place in zip(*(column.tolist() for column in columns), strict=True):

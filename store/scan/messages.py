@@ -1,8 +1,8 @@
 """Messages of a topic as Arrow batches: entries taken apart by the kernel, the unusual ones by the ordinary reader; and which of them a
 search looks for.
 
-Columns are those of ``store.model.messages``, in upstream's spelling; keys of JSON that are base64 or hex there are bytes here, and
-what is left out there is null, false or 1 here. A ``Match`` is plain data that travels to executors: entries whose bytes cannot hold a
+Columns are those of ``store.model.messages``, in upstream's spelling; JSON keys in base64 or hex are bytes here, and
+absent keys are null, false or 1. A ``Match`` is plain data that travels to executors: entries whose bytes cannot hold a
 match are left out before they are taken apart; messages are chosen by columns, values one by one.
 """
 
@@ -361,10 +361,10 @@ def _slow_row(message: Message) -> dict[str, Any]:  # Any: column values
 
 
 UNDECIDED = "undecided"
-"""The column that says of a message that nobody can tell whether it is looked for: it is encrypted, or its value cannot be decoded."""
+"""The column for messages that cannot be matched: they are encrypted, or their value cannot be decoded."""
 _NEEDLES = 4  # each is a pass over the bytes
 _OPAQUE = UNFRAMED | COMPRESSED | ENCRYPTED | CHUNK | TRANSACTION
-"""Entries whose bytes do not show what is in them, or that are a part of something else."""
+"""Entries whose bytes do not show their content, or that are a part of a larger message."""
 
 
 class Match(Struct, frozen=True):

@@ -71,7 +71,7 @@ class Reduction:
         return row
 
     def is_enough(self, row: Row) -> bool:
-        """Whether entries behind those of a row cannot change the answer."""
+        """Whether entries after those of a row cannot change the answer."""
         return False
 
     def joined(self, rows: Sequence[Row]) -> Row:
@@ -160,7 +160,7 @@ class EntryBatches(FileRange, frozen=True, eq=False):
 
 
 class ReduceEntries(Struct, frozen=True):
-    """The parts of slices of batches; of a batch that is not proven to be what was imported, or has no row, there is none."""
+    """The parts of slices of batches; batches that are not proven to be as imported, or without a row, have none."""
 
     reduction: Reduction
     heads: bool
@@ -293,7 +293,7 @@ class Reductions:
         return self._reduction.close(self._reduction.joined(judged))
 
     def _read_again(self, scan: EntryScan, packed: PackedPlaces) -> Row:
-        """Return the row of a batch that no engine could give: what is wrong with it is noted, or raised, as ever."""
+        """Return the row of a batch for which no engine had one; its damage is noted or raised."""
         groups: Iterable[Places]
         if packed.is_scattered:
             groups = [packed.places()]

@@ -1,4 +1,4 @@
-"""The options of ``pulsar_entries``: one table of their names, kinds, defaults and meanings, and what a reader's text makes of it.
+"""The options of ``pulsar_entries``: one table of their names, kinds, defaults and meanings, and the parser of a reader's text.
 
 Spark hands over keys in lower case. With ``load([a, b])`` it adds ``paths``, a JSON list; with a table of its catalogue, the table's
 properties, of which those that begin with ``option.`` are options (Spark 4.3, ``DataSourceV2Utils``, ``V2SessionCatalog``).

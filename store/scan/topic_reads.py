@@ -64,7 +64,8 @@ class TopicPiece(EntryPlaces, frozen=True, eq=False):
     """Entries of a topic in order. ``before``: the nearest entries before them, where chunks may be; ``after``: the
     topic's later entries.
 
-    ``is_whole``: with ``after``, the ends of all transactions that wrote here are known. ``states``: of a segment, what is known of them.
+    ``is_whole``: with ``after``, the ends of all transactions that wrote here are known. ``states``: the known states of the transactions
+    of a segment.
     """
 
     topic: str = ""
@@ -236,7 +237,7 @@ def nearest(places: Sequence[Places], count: int) -> tuple[Places, ...]:
 
 
 LOOK_BACK_ENTRIES = 1024
-"""In front of a piece, where the first chunks of its messages may be."""
+"""Entries before a piece, among which the first chunks of its messages may be."""
 _BATCHES = 4  # a piece has at least so many, and by two of them it may be larger than was asked for
 _TRANSACTIONS = "__transaction_buffer_snapshot"
 """A namespace has this topic when a transaction wrote to one of its topics (``SystemTopicNames``, Pulsar 4.0.8)."""

@@ -3,11 +3,11 @@ under the names, types and meanings that the Spark connector gave their columns.
 
 A record is a struct, a map a map, an array a list; a union with null is what it holds besides; every other union, and a record
 inside itself, is JSON text. A time of day is text too (Spark before 4.1 has no type for it). AVRO values of older versions are
-resolved to the newest; JSON knows no such rule: what the text leaves out is null.
+resolved to the newest; JSON has no such rule: absent fields are null.
 
 The connector's (upstream: ``SchemaUtils`` and ``PulsarDeserializer`` of streamnative/pulsar-spark 3.4.1): columns of a value are the
-fields of its record, or one column. All columns may be null here: data on a disk has values that nobody can decode, and null values; a
-value's columns are null then.
+fields of its record, or one column. All columns may be null here: data on a disk has null values and values that cannot be decoded, whose
+columns are then null.
 """
 
 from __future__ import annotations
