@@ -13,7 +13,6 @@ import pkgutil
 import pty
 import re
 import struct
-import subprocess
 import sys
 import termios
 from collections import Counter
@@ -38,10 +37,10 @@ from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.wording import camel_case
 from pulsar_admin.visible import wrapped
 from tests.conftest import Cli
+from tests.forked import start_line
 from tests.sample_commands import SAMPLE_TABLE, sample_row
 from tests.stores import imported
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 FORMATS = ("table", "json", "jsonl", "csv", "plain")
 ROW = {
     "topic": "persistent://public/default/a",
@@ -296,26 +295,17 @@ def test_records_are_written_as_they_come() -> None:
 # -- terminals --------------------------------------------------------------------------------------------------------
 
 
-def on_terminal(
-    columns: int,
-    *arguments: str,
-    rows: int = 24,
-    program: str = "tests.sample_program",
-    stdout: int | None = None,
-    **variables: str,
-) -> str:
-    """Run the sample program with stdout, unless given, and stderr on a terminal of that size and return what it showed."""
+def on_terminal(columns: int, *arguments: str, rows: int = 24, stdout: int | None = None, **variables: str) -> str:
+    """Run a command line with stdout, unless given, and stderr on a terminal of that size and return what it showed."""
+
+    def set_variables() -> None:
+        for name in ("COLUMNS", "LINES", "NO_COLOR"):
+            os.environ.pop(name, None)
+        os.environ.update({"TERM": "xterm", **variables})
+
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", program, *arguments],
-        cwd=REPOSITORY,
-        stdin=follower,
-        stdout=follower if stdout is None else stdout,
-        stderr=follower,
-        env={**environment, "TERM": "xterm", **variables},
-    )
+    child = start_line(arguments, (follower, follower if stdout is None else stdout, follower), set_variables)
     os.close(follower)
     shown = b""
     while True:
@@ -329,7 +319,7 @@ def on_terminal(
         if piece.endswith(b"[y/N] "):
             os.write(leader, b"n\n")
     os.close(leader)
-    process.wait()
+    os.waitpid(child, 0)
     return shown.decode().replace("\r\n", "\n")
 
 
@@ -546,7 +536,6 @@ def of_store(*words: str) -> str:
         "2026-11-21T12:00:00Z",
         "--no-progress",
         *words,
-        program="pulsar_admin",
         PAGER="cat",
     )
 
@@ -573,7 +562,7 @@ def test_the_doctor_on_a_terminal_has_a_paragraph_a_code_and_its_counts_last(cli
 def test_a_progress_bar_leaves_a_file_its_lines(tmp_path: Path, cli: Cli) -> None:
     words = ("--store", str(imported("small", "crashed")), "ledgers", "verify", "-o", "jsonl")
     with (tmp_path / "saved").open("wb") as saved:
-        on_terminal(80, *words, program="pulsar_admin", stdout=saved.fileno())
+        on_terminal(80, *words, stdout=saved.fileno())
     assert (tmp_path / "saved").read_text() == cli(*words).stdout
 
 

@@ -8,36 +8,37 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import shutil
 import subprocess
 import sys
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pulsar_admin.store.db.environment import open_store
-from tests.conftest import Cli
+from tests.conftest import Cli, CliResult
 from tests.deep import deep_but_for
+from tests.forked import start_line
 from tests.soundness import bytes_of_store
 from tests.stores import copied, imported
 from tests.worlds import copy_tree, world
 
 ROOT = Path(__file__).resolve().parent.parent
-_LIMITED = """
-import resource, sys
-limit = int(sys.argv.pop(1))
-resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-from pulsar_admin.cli import main
-main(sys.argv[1:])
-"""
 
 
-def run_limited(limit_bytes: int, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run a command line that cannot make a file longer than LIMIT_BYTES."""
-    command = [sys.executable, "-B", "-c", _LIMITED, str(limit_bytes), *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+def run_limited(limit_bytes: int, *arguments: object) -> CliResult:
+    """Run a command line in a child that cannot make a file longer than LIMIT_BYTES."""
+    limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))
+    (out, stdout), (err, stderr) = os.pipe(), os.pipe()
+    child = start_line([*map(str, arguments)], (0, stdout, stderr), limit)
+    os.close(stdout)
+    os.close(stderr)
+    with open(out) as printed, open(err) as said:
+        texts = printed.read(), said.read()
+    return CliResult(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), *texts)
 
 
 @cache
@@ -52,8 +53,8 @@ def mount_command() -> tuple[str, ...] | None:
     return None
 
 
-def assert_full(done: subprocess.CompletedProcess[str]) -> None:
-    assert done.returncode == 8, done.stderr
+def assert_full(done: CliResult) -> None:
+    assert done.exit_code == 8, done.stderr
     assert done.stdout == ""
     message, hint = done.stderr.splitlines()
     assert message.startswith("error: no space left")

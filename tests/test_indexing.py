@@ -25,6 +25,7 @@ from pulsar_admin.store.scan import files
 from pulsar_admin.store.scan.runs import Runs, decode_runs, pack_runs
 from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.conftest import Cli
+from tests.deep import deep_but_for
 from tests.reference_index import assert_index_is_right
 from tests.stores import import_standalone
 from tests.worlds import scratch_copy, world
@@ -167,6 +168,12 @@ class TestOneProcess(IndexContract):
     @pytest.fixture
     def engine(self) -> Engine:
         return LocalEngine(1)
+
+    @deep_but_for(range(2, 6), "made", SOURCES)
+    def test_rows_are_those_of_this_process(
+        self, made: str, here: Path, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        super().test_rows_are_those_of_this_process(made, here, engine, tmp_path, monkeypatch)
 
 
 class TestHere(IndexContract):

@@ -20,6 +20,7 @@ from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Slice, has_good_digest
 from pulsar_admin.store.sources.rocksdb import apply_changes, create_database, open_for_reading
 from tests.conftest import Cli
+from tests.deep import deep_but_for
 from tests.test_lost_logs import _mend
 from tests.worlds import scratch_copy
 
@@ -91,7 +92,7 @@ def _listed(path: Path) -> set[int]:
         return {*iter_ledger_ids(txn)}
 
 
-@pytest.mark.parametrize("harm", ["payload", "size", "gone", "empty", "header", "cut", "zeros", "hole"])
+@deep_but_for((0, 1, 2, 3, 5, 7), "harm", ["payload", "size", "gone", "empty", "header", "cut", "zeros", "hole"])
 def test_the_only_bookie_serves_what_its_index_leads_to(harm: str, tmp_path: Path, cli: Cli) -> None:
     """Everything tells what clients get, also after a refresh and a rebuild; the printed command brings the older copies back."""
     source, path = scratch_copy("small", "clean", tmp_path), tmp_path / "s"

@@ -155,9 +155,7 @@ def test_largest_keeps_the_first_of_those_alike() -> None:
 @deep_but_for((0,), "height", [24, 40])
 def test_it_fits_one_screen(height: int) -> None:
     variables = {"PULSAR_ADMIN_STORE": str(imported("small", "crashed"))}  # lines that name no store are short
-    lines = on_terminal(
-        80, "-q", "overview", rows=height, program="pulsar_admin", NO_COLOR="1", **variables
-    ).splitlines()
+    lines = on_terminal(80, "-q", "overview", rows=height, NO_COLOR="1", **variables).splitlines()
     assert len(lines) < height  # the prompt needs one
     assert max(map(len, lines)) <= 80
     text = "\n".join(lines)

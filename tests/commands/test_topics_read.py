@@ -251,9 +251,7 @@ def test_a_value_that_cannot_be_decoded_is_named(cli: Cli) -> None:
 
 def test_a_terminal_shows_the_fields_of_values_and_text_that_has_no_schema() -> None:
     words = ("--store", str(shapes.store()), "--no-progress", "--color", "never")
-    avro = on_terminal(
-        120, *words, "topics", "read", "acme/shapes/orders-avro", program="pulsar_admin", PAGER="cat"
-    ).splitlines()
+    avro = on_terminal(120, *words, "topics", "read", "acme/shapes/orders-avro", PAGER="cat").splitlines()
     assert avro[0].split()[-5:] == ["id", "item", "qty", "note", "PAYLOAD"]
     orders = [row for row in shapes.sent() if row["topic"].endswith("orders-avro")]
     sent = {"{}:{}:{}".format(*row["id"]): row["value"] for row in orders if isinstance(row.get("value"), dict)}
@@ -264,9 +262,7 @@ def test_a_terminal_shows_the_fields_of_values_and_text_that_has_no_schema() -> 
         assert f" {value['id']}  {value['item']}" in line
     assert any(line.endswith("  raw 0") for line in avro)
     assert not any("cannot be decoded" in line or "the value of" in line for line in avro)
-    peeked = on_terminal(
-        80, *words, "topics", "examine-messages", "acme/shapes/orders-avro", "-i", "earliest", program="pulsar_admin"
-    )
+    peeked = on_terminal(80, *words, "topics", "examine-messages", "acme/shapes/orders-avro", "-i", "earliest")
     assert 'Value: {"id":0,"item":"item é世 0"}' in peeked
 
 

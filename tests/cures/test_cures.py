@@ -37,6 +37,7 @@ from tests import test_check
 from tests.agreeing import check_agreement
 from tests.commands.changing import rows_of
 from tests.conftest import Cli
+from tests.deep import deep_but_for
 from tests.doctor.test_checked import told
 from tests.stores import NOW_MS, copied, imported, narrow, narrow_copy
 from tests.test_check import CASES, DEEP, Change, _drop, _set_value
@@ -233,7 +234,6 @@ def test_the_printed_command_cures_it(code: str, tmp_path: Path, cli: Cli, damag
     fault.plant(path)
     found = [one for one in told(path, deep=fault.deep) if (one.code, one.where) not in before]
     assert {one.code for one in found} == {code} | fault.brings
-    check_agreement(path)
     mine = next(one for one in found if one.code == code)
     assert look_first(mine.mend), "a look cures nothing"
     planted = rows_of(path, "tree")["tree"]
@@ -247,6 +247,14 @@ def test_the_printed_command_cures_it(code: str, tmp_path: Path, cli: Cli, damag
         assert rows_of(path, *_ROWS) == rows_of(base(fault.state), *_ROWS)
     left = places(told(path, deep=fault.deep))
     assert {one for one in left ^ before if one[0] not in fault.leaves} == set()
+
+
+@deep_but_for(range(0, len(CURED), 3), "code", CURED)
+def test_all_screens_say_the_same_of_it(code: str, tmp_path: Path, damages_stores: None) -> None:
+    fault = CURED[code]
+    path = narrow_copy(tmp_path) if fault.state == "narrow" else copied("small", fault.state, tmp_path)
+    fault.plant(path)
+    check_agreement(path)
 
 
 @pytest.mark.parametrize("name", ["half", "__compaction"])
