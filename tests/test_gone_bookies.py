@@ -16,6 +16,7 @@ from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState,
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.model.coverage import gone_quorum, read_disks, read_held
 from pulsar_admin.store.model.ledgers import find_metadata, iter_ledger_ids, read_ledger
+from pulsar_admin.store.recovery import ledgers
 from pulsar_admin.store.recovery.ledgers import name_bookies
 from tests.conftest import Cli
 from tests.deep import deep_but_for
@@ -321,6 +322,28 @@ def test_everything_on_one_bookie() -> None:
     served = {"new": np.arange(1000, dtype=np.int64)}
     quorum, segments = name_bookies(written, 999, served, frozenset(served), frozenset({"b0", "b1", "b2"}))
     assert (quorum, segments) == (1, (Segment(0, ("new",)),))
+
+
+@pytest.mark.parametrize("hole", [0, 500, 998])
+def test_everything_but_a_hole_on_one_bookie(hole: int) -> None:
+    """An entry that nobody has makes no ensemble of each of the others."""
+    written = ledger([(0, ("b0", "b1", "b2"))], 2, 2)
+    served = {"new": np.delete(np.arange(1000, dtype=np.int64), hole)}
+    quorum, segments = name_bookies(written, 999, served, frozenset(served), frozenset({"b0", "b1", "b2"}))
+    assert (quorum, segments) == (1, (Segment(0, ("new",)),))
+
+
+def test_ensembles_are_the_same_however_many_entries_are_looked_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, names = random.Random(3), ["b0", "b1", "b2", "b3"]
+    for _ in range(40):
+        size = rng.randint(1, 3)
+        written = ledger([(0, tuple(rng.sample(names, size)))], rng.randint(1, size), 1)
+        found = {one: np.array([at for at in range(60) if rng.random() < rng.choice([0.4, 0.95])]) for one in names[1:]}
+        answers = []
+        for first in (1, 7, 60):
+            monkeypatch.setattr(ledgers, "_FIRST_ENTRIES", first)
+            answers.append(name_bookies(written, 59, found, frozenset(found), frozenset({"b0"})))
+        assert answers == [answers[0]] * 3
 
 
 def test_when_a_recovery_hears_too_few() -> None:

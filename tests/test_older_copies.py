@@ -188,7 +188,10 @@ def test_a_recovery_of_a_bookie_alone_tells_what_it_does_not_serve(tmp_path: Pat
         assert _told(path, cli) == unserved
 
 
-def test_rows_into_damaged_bytes_stay_where_nothing_better_is(tmp_path: Path, cli: Cli) -> None:
+@pytest.mark.parametrize("strange", [[], [(bytes(12), bytes(8)), (b"\x01" * 4, b"?")]], ids=["", "strange-rows"])
+def test_rows_into_damaged_bytes_stay_where_nothing_better_is(
+    strange: list[tuple[bytes, bytes | None]], tmp_path: Path, cli: Cli
+) -> None:
     """A bookie without such a row says that it never had the entry, and a recovery closes the ledger before it."""
     source, path = scratch_copy("small", "clean", tmp_path), tmp_path / "s"
     current = source / "bookkeeper" / "current"
@@ -203,7 +206,10 @@ def test_rows_into_damaged_bytes_stay_where_nothing_better_is(tmp_path: Path, cl
     _import(path, source, cli)
     codes = {row["code"] for row in cli("--store", path, "store", "check", "--deep", "-o", "json").json}
     assert "index-rows-wrong" not in codes
-    apply_changes(current / "locations", lambda: [(struct.pack(">qq", *max(places)), None)])
+    gone: tuple[bytes, bytes | None] = (struct.pack(">qq", *max(places)), None)
+    apply_changes(current / "locations", lambda: sorted([*strange, gone]))
+    told = cli("--store", path, "store", "salvage", source / "bookkeeper", "--dry-run", "-o", "json").stdout
+    assert ("2 rows of another form" in told) == bool(strange)
     assert cli("--store", path, "store", "salvage", source / "bookkeeper", "--yes", "-q").exit_code == 0
     assert _places(current) == places
     again = cli("--store", path, "store", "salvage", source / "bookkeeper", "--dry-run", "-o", "json").json

@@ -40,6 +40,7 @@ from pulsar_admin.store.model.ledgers import find_metadata, iter_blocks, read_le
 from pulsar_admin.store.sources.rocksdb import open_for_reading
 from pulsar_admin.store.sources.rocksopen import salvage_pairs
 from pulsar_admin.store.sources.storage import Storage
+from pulsar_admin.store.wording import counted
 
 _HEAD_BYTES = 20  # size, ledger id, entry id
 
@@ -129,10 +130,15 @@ def read_old_locations(survey: LogSurvey, doubted: Entries) -> OldLocations:
         old.problem = "it does not exist"
         return old
     problems: list[str] = []
+    refused: list[str] = []
     try:
         with open_for_reading(directory, problems) as pairs, _Logs(storage) as logs:
             for key, value in pairs:
-                row = dbledger.decode_location_row(key, value, str(directory))
+                try:
+                    row = dbledger.decode_location_row(key, value, str(directory))
+                except MetadataCorrupt as error:
+                    refused.append(error.message)
+                    continue
                 leads = logs.leads(row)
                 if leads is not None and survey.is_bad(row.log_id, row.pos - 4):
                     no_row = survey.held.of(row.ledger_id), doubted.of(row.ledger_id)
@@ -147,6 +153,8 @@ def read_old_locations(survey: LogSurvey, doubted: Entries) -> OldLocations:
                     old.wrong += 1
     except (MetadataCorrupt, SourceNotFound) as error:
         problems.append(error.message)
+    if refused:
+        problems.append(f"{counted(len(refused), 'row')} of another form, the first: {refused[0]}")
     old.problem = "; ".join(problems)
     return old
 

@@ -425,6 +425,8 @@ def _behind_texts(reader: EntryReader, extension: Behind) -> Iterator[str]:
 
 _ENSEMBLES_MORE = 8
 """An ensemble of the ledger's size serves where it takes no more than so many new ones; else one that fits what the bookies have."""
+_FIRST_ENTRIES = 64
+"""So many entries are looked at first for an ensemble that serves most of them, then twice as many, as long as one serves all."""
 
 
 def plan_repoint(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) -> Plan:
@@ -583,21 +585,26 @@ def name_bookies(
     """
     import numpy as np
 
+    everything = np.unique(np.concatenate([np.empty(0, np.int64), *served.values()]))
+    nowhere = np.setdiff1d(np.arange(last_entry_id + 1), everything, assume_unique=True)
+    # Bookies that replaced each other often make many ensembles; where nearly every entry is here, others may explain them better.
+    most = len(metadata.segments) + _ENSEMBLES_MORE if len(nowhere) < len(everything) else last_entry_id + 1
     segments: list[Segment] = []
     starts = [segment.first_entry_id for segment in metadata.segments]
     for segment, end in zip(metadata.segments, [*starts[1:], last_entry_id + 1], strict=True):
         inside = {
-            bookie: entries[(entries >= segment.first_entry_id) & (entries < end)] for bookie, entries in served.items()
+            bookie: entries[slice(*np.searchsorted(entries, (segment.first_entry_id, end)))]
+            for bookie, entries in served.items()
         }
         for one in _name_in(segment, metadata.write_quorum, inside, imported, gone):
             if not segments or segments[-1].members != one.members:
                 segments.append(one)
-    everything = np.unique(np.concatenate([np.empty(0, np.int64), *served.values()]))
-    # Bookies that replaced each other often make many ensembles; where every entry is here, others may explain them better.
-    if len(segments) <= len(metadata.segments) + _ENSEMBLES_MORE or len(everything) <= last_entry_id:
-        return metadata.write_quorum, tuple(segments)
-    write_quorum, ensembles, _ = fit_ensembles(-1, served, last_entry_id, None)
-    return write_quorum, ensembles
+            if len(segments) > most:
+                # What nobody serves does not matter: as if everybody did.
+                held = {bookie: np.union1d(entries, nowhere) for bookie, entries in served.items()}
+                write_quorum, ensembles, _ = fit_ensembles(-1, held, last_entry_id, None)
+                return write_quorum, ensembles
+    return metadata.write_quorum, tuple(segments)
 
 
 def _name_in(
@@ -620,14 +627,16 @@ def _name_in(
         if (bookie in has and (has[bookie] & asked[place]).any()) or (bookie not in imported and bookie not in gone)
     }
     running = {place: bookie for place, bookie in kept.items() if bookie not in imported}
-    start, first = 0, segment.first_entry_id
+    total = {bookie: int(there.sum()) for bookie, there in has.items()}
+    start, first, most = 0, segment.first_entry_id, _FIRST_ENTRIES
     while start < len(entries) or first == segment.first_entry_id:
         best: tuple[int, int, int, tuple[str, ...]] | None = None
+        end = min(start + most, len(entries))
         # A bookie that is here gives up its place only where it would leave entries out.
         for stay in (kept, running):
             free = [place for place in range(size) if place not in stay]
             others = sorted(
-                (one for one in has if one not in stay.values() and has[one].any()), key=lambda one: -has[one].sum()
+                (one for one in has if one not in stay.values() and total[one]), key=lambda one: -total[one]
             )
             spare: list[str | None] = [*others, *([None] * len(free))]  # None: the place stays as it is
             for chosen in islice(permutations(spare, len(free)), ORDERS_MAX) if free else [()]:
@@ -636,21 +645,24 @@ def _name_in(
                     if bookie in members:  # twice in one ensemble it would count as two copies
                         members[members.index(bookie)] = members[place]
                     members[place] = bookie or members[place]
-                counts = np.zeros(len(entries) - start, np.int64)
+                counts = np.zeros(end - start, np.int64)
                 for place, bookie in enumerate(members):
                     if bookie in has:
-                        counts += (has[bookie] & asked[place])[start:]
+                        counts += has[bookie][start:end] & asked[place][start:end]
                 lost = np.flatnonzero(counts == 0)
                 prefix = int(lost[0]) if len(lost) else len(counts)
                 rank = (prefix, int(counts[:prefix].sum()), chosen.count(None), tuple(members))
                 best = rank if best is None or rank[:3] > best[:3] else best
                 if prefix == len(counts) and (counts == write_quorum).all():
                     break
-            if best is not None and best[0] == len(entries) - start:
+            if best is not None and best[0] == end - start:
                 break
         assert best is not None
+        if start + best[0] == end < len(entries):  # it may serve more than were looked at
+            most *= 2
+            continue
         yield Segment(first, best[3])
-        start += max(best[0], 1)
+        start, most = start + max(best[0], 1), _FIRST_ENTRIES
         first = int(entries[start]) if start < len(entries) else -1
 
 
