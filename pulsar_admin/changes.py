@@ -8,7 +8,7 @@ from typing import Any
 
 from pulsar_admin.columns import Column, messages_of, render_cell
 from pulsar_admin.store.changes import plan
-from pulsar_admin.store.model.cursors import Extent
+from pulsar_admin.store.model.cursors import Extent, is_consumed
 from pulsar_admin.store.model.redaction import hide_secrets_in
 from pulsar_admin.store.wording import counted, counted_messages, plural
 from pulsar_admin.typable import typable
@@ -27,7 +27,7 @@ SEVERAL = (
 """The table of several changes at once: compactions."""
 _SHOWN_LEDGERS = 10
 _LINE = 80
-_AGAIN = "consumers get"
+_AGAIN, _READS = "consumers get", "a broker reads"
 _UNITS = {
     "message_ttl_in_seconds": "s",
     "messageTTLInSeconds": "s",
@@ -138,9 +138,9 @@ def _amounts(report: plan.ChangeReport, part: plan.ChangePart) -> Iterator[str]:
     """Yield what the change does, with a verb and how much."""
     if part.replayed is not None and part.skipped is not None:
         if part.replayed.entries:
-            yield _amount(_AGAIN, part.replayed)
+            yield _amount(_again(part), part.replayed)
         if part.skipped.entries:
-            yield _amount(f"consumers {_never(part)}", part.skipped)
+            yield _amount(_never(part), part.skipped)
     elif isinstance(part, plan.PolicyPart):
         if part.event and part.event.position and part.extent:
             yield f"writes the event {part.event.position} to {part.event.topic} ({part.extent.bytes:,} bytes)"
@@ -156,12 +156,19 @@ def _amounts(report: plan.ChangeReport, part: plan.ChangePart) -> Iterator[str]:
 
 
 def _amount(verb: str, extent: Extent) -> str:
-    return f"{verb} {_extent(extent)}" if verb != _AGAIN else f"{verb} {_extent(extent, ' again')}"
+    return f"{verb} {_extent(extent, ' again' if verb in (_AGAIN, _READS) else '')}"
+
+
+def _again(part: plan.ChangePart) -> str:
+    """Return who is given messages again: consumers, or of a cursor that is none of theirs a broker."""
+    return _AGAIN if is_consumed(part.subscription or "") else _READS
 
 
 def _never(part: plan.ChangePart) -> str:
-    """Return what consumers do with messages that they are not given any more."""
-    return "skip" if part.expiry is None else "lose"
+    """Return what consumers, or a broker, do with messages that they are not given any more."""
+    if not is_consumed(part.subscription or ""):
+        return "a broker skips"
+    return "consumers skip" if part.expiry is None else "consumers lose"
 
 
 def _verb(report: plan.ChangeReport, part: plan.ChangePart) -> str:
@@ -169,7 +176,9 @@ def _verb(report: plan.ChangeReport, part: plan.ChangePart) -> str:
         return "affects" if report.is_undo else part.VERB
     if part.before is None:
         return "starts with a backlog of"
-    return "consumers lose a backlog of" if part.after is None else "adds"
+    if part.after is not None:
+        return "adds"
+    return "consumers lose a backlog of" if is_consumed(part.subscription or "") else "drops a backlog of"
 
 
 def _extent(extent: Extent, again: str = "") -> str:
@@ -231,7 +240,7 @@ def _totals(report: plan.ChangeReport) -> Iterator[str]:
         if part.replayed is None and part.extent is not None and not isinstance(part, plan.PolicyPart):
             verb = _verb(report, part)
             amounts[verb] = amounts.get(verb, Extent()) + part.extent
-        for verb, extent in ((_AGAIN, part.replayed), (f"consumers {_never(part)}", part.skipped)):
+        for verb, extent in ((_again(part), part.replayed), (_never(part), part.skipped)):
             if extent is not None:
                 amounts[verb] = amounts.get(verb, Extent()) + extent
     said = [_amount(verb, extent) for verb, extent in amounts.items() if extent.entries]

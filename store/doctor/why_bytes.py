@@ -21,6 +21,7 @@ from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.file_sums import read_file_sizes, read_shares
 from pulsar_admin.store.facts.topics import TopicFacts
 from pulsar_admin.store.facts.unlisted import UnlistedLedgers
+from pulsar_admin.store.model.cursors import is_consumed
 from pulsar_admin.store.model.ledgers import has_node
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, TopicLedger, iter_all_topics, read_topic
@@ -223,9 +224,10 @@ class _Teller:
         end = Position(ledgers[-1].ledger_id, ledgers[-1].entries - 1)
         others = [one for one, position in self._facts.keeping.items() if position < end and one != name]
         also = f", and so do {listed(others)}" if others else ""
+        kind = "Subscription" if is_consumed(name) else "Cursor"
         return Reason(
             CURSOR,
-            f"Subscription {name} of {self._topic.name}, at {at}, still needs {counted(len(ledgers), 'ledger')}{also}.",
+            f"{kind} {name} of {self._topic.name}, at {at}, still needs {counted(len(ledgers), 'ledger')}{also}.",
             {**evidence, "subscription": name, "markDelete": str(at), "others": others},
             f"pulsar-admin topics why {shell_word(self._topic.name)} -s {shell_word(name)}",
         )

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from pulsar_admin.store.facts import Unknown, known
 from pulsar_admin.store.facts.topics import SubscriptionFacts
 from pulsar_admin.store.model.broken import NO_METADATA
-from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, REPLICATOR_PREFIX, CursorSource, is_own
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, REPLICATOR_PREFIX, CursorSource, is_own
 from pulsar_admin.store.names import Position, shell_word
 from pulsar_admin.store.rules.backlogs import CHUNK_RULES, MARKER_RULES
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import Evidence, Rule
+from pulsar_admin.store.rules.rule import MEND, Evidence, Rule
 from pulsar_admin.store.rules.transactions import TRANSACTION_RULES
 from pulsar_admin.store.rules.words import forced_reset
 from pulsar_admin.store.timespec import format_age_ms, shown_time, shown_with_age
@@ -147,6 +147,19 @@ def _compaction(facts: SubscriptionFacts) -> Iterator[Evidence]:
             f"{cursor.name} is the horizon of compaction, {cursor.mark_delete}: it moves only when compaction runs, and holds back the "
             f"{_entries(left)} after it until then.",
             {"horizon": str(cursor.mark_delete), "entries": left},
+        )
+
+
+def _deduplication(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    """Upstream 4.0.8: ``MessageDeduplication.takeSnapshot`` moves it."""
+    cursor, left, is_off = facts.cursor, facts.pending_entries, facts.of.is_deduplicated is False
+    if cursor.name == DEDUP_CURSOR and left:
+        moves = "no broker moves it, as deduplication is off" if is_off else "a broker's next snapshot moves it"
+        drop = f"pulsar-admin topics unsubscribe {_words(facts)} --force"
+        yield Evidence(
+            facts.where,
+            f"{cursor.name} is deduplication's cursor, {cursor.mark_delete}: {moves}; it holds back the {_entries(left)} after it.",
+            {"entries": left, "enabled": facts.of.is_deduplicated, **({MEND: drop} if is_off else {})},
         )
 
 
@@ -627,6 +640,10 @@ STOPPING_RULES: tuple[Rule[SubscriptionFacts], ...] = (
     _row(
         "compaction", _NOTE, "it is compaction's cursor, which moves when compaction runs", _compaction,
         "pulsar-admin compaction status {topic}",
+    ),
+    _row(
+        "deduplication", _NOTE, "it is deduplication's cursor, which moves when a broker takes a snapshot", _deduplication,
+        "pulsar-admin topics stats-internal {topic}",
     ),
     _row(
         "replicator", _NOTE, "it is a replicator's cursor, which moves when the other cluster takes messages", _replicator,

@@ -237,6 +237,21 @@ def test_no_ttl_expires_the_brokers_own_cursors(cursor: str, tmp_path: Path) -> 
     assert "ttl-never" in codes
     assert "ttl-overdue" not in codes
     assert ("compaction" in codes) == (cursor == "__compaction")
+    assert ("deduplication" in codes) == (cursor == "pulsar.dedup")
+    assert "backlog" not in codes  # no consumer waits
+
+
+def test_the_cursor_of_deduplication_that_is_off_is_to_be_removed(tmp_path: Path, cli: Cli) -> None:
+    """As the doctor says; what it leaves behind no consumer loses."""
+    path = plant(tmp_path / "s", Planted(cursor="pulsar.dedup", policies={"deduplicationEnabled": False}))
+    (told,) = cli("--store", path, "doctor", "--code", "dedup-cursor-left", "-o", "json").json
+    reason = ask(path, "pulsar.dedup").reasons[0]
+    assert reason.code == "deduplication"
+    assert f"{reason.command}".split()[-5:] == told["mend"].split()[-5:]
+    assert "drops a backlog of" in cli(*reason.command.split()[1:], "--store", path, "--dry-run").stdout
+    moved = cli("--store", path, "topics", "clear-backlog", TOPIC, "-s", "pulsar.dedup", "--force", "--dry-run").stdout
+    assert "a broker skips" in moved
+    assert "consumers" not in moved
 
 
 def test_a_replicator_waits_for_its_cluster(tmp_path: Path) -> None:
