@@ -108,7 +108,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.doctor.since import ChangeSince, FindingBefore, FindingChange, FindingComparison
     from pulsar_admin.store.doctor.why_bytes import HeldBytes, HeldTotal, WhyBytes
     from pulsar_admin.store.doctor.why_subscription import Reason, Why
-    from pulsar_admin.store.dump.finding import FoundEntry
+    from pulsar_admin.store.dump.find_by_time import FoundEntry
     from pulsar_admin.store.dump.job import DumpReport, DumpSize
     from pulsar_admin.store.errors import (
         AlreadyExists,
@@ -328,7 +328,7 @@ _NAMES = {
         "DirectorySalvaged EntriesAdded JournalStop JournalsFound LedgersFound LocationsFound SalvageReport"
     ),
     "store.doctor.since": "ChangeSince FindingBefore FindingChange FindingComparison",
-    "store.dump.finding": "FoundEntry",
+    "store.dump.find_by_time": "FoundEntry",
     "store.dump.job": "DumpReport DumpSize",
     "store.errors": (
         "AlreadyExists BadSql ChangeNotFound Corrupt DiskFailed DiskFull EncryptedPayload EntryCorrupt "

@@ -159,6 +159,6 @@ def apply(app: App, file: Path) -> None:
     Makes the plan anew, and refuses it if the store has changed since, if the new plan differs, or if the file was edited:
     write a new plan and review it.
     """
-    from pulsar_admin.api.plan import read_again
+    from pulsar_admin.api.plan import read_plan_file
 
-    app.change(read_again(app.session, file))
+    app.change(read_plan_file(app.session, file))

@@ -15,7 +15,7 @@ from pulsar_admin.commands.topics.answers import bulk_on, one_or_rows, selected,
 from pulsar_admin.commands.topics.broker import BROKER_VERSION
 from pulsar_admin.context import FEW_MESSAGES, App, Result
 from pulsar_admin.options import TIME_POINT, TopicSelection, command, pass_app, topics_argument
-from pulsar_admin.store.dump.finding import BEFORE, BROKER, EVENT, FIRST, FindRule, FoundEntry, TimeQuestion
+from pulsar_admin.store.dump.find_by_time import BEFORE, BROKER, EVENT, FIRST, FindRule, FoundEntry, TimeQuestion
 from pulsar_admin.store.errors import NothingMatches, TopicNotFound
 from pulsar_admin.store.names import MessagePosition, TopicName
 from pulsar_admin.store.search.broker_setup import BrokerSetup, BrokerVersion

@@ -368,7 +368,7 @@ def _tuple(value: object) -> tuple[Any, ...]:  # Any: as above
     return value
 
 
-def read_again(session: Session, path: Path) -> Plan:
+def read_plan_file(session: Session, path: Path) -> Plan:
     """Return the plan in a file, made anew; raises NotFound, InvalidValue, and StalePlan if it differs now."""
     kept = store_plans.read_plan(path)
     with session.opened() as store:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from pulsar_admin.api.ledgers import Ledger, Recoveries, verdicts_of
 from pulsar_admin.api.messages import COLUMNS, Columns, Dumps, search_of
 from pulsar_admin.api.namespaces import Namespace, Resources
-from pulsar_admin.api.plan import Plan, check_planned_on, plan_of, read_again, steps_of
+from pulsar_admin.api.plan import Plan, check_planned_on, plan_of, read_plan_file, steps_of
 from pulsar_admin.api.session import (
     Clock,
     Duration,
@@ -701,7 +701,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
 
     def load_plan(self, path: Path | str) -> Plan:
         """Return the plan in a file, made anew; raises NotFound, InvalidValue, and StalePlan if it differs now."""
-        return read_again(self._session, Path(path))
+        return read_plan_file(self._session, Path(path))
 
     def changes(self) -> tuple[Change, ...]:
         """Return the audit log, oldest first."""

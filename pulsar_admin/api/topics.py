@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.compaction.status import CompactionStatus
     from pulsar_admin.store.db.environment import Store as StoreFile
     from pulsar_admin.store.db.environment import Txn
-    from pulsar_admin.store.dump.finding import FindRule, FoundEntry, TimeQuestion
+    from pulsar_admin.store.dump.find_by_time import FindRule, FoundEntry, TimeQuestion
     from pulsar_admin.store.model.compacted_view import CompactedView
     from pulsar_admin.store.model.messages import LastMessageId
     from pulsar_admin.store.model.reader import EntryReader
@@ -377,7 +377,7 @@ class Topic(PolicyPlans):
         TopicNotFound (also for a partitioned topic: ask its partitions), and for ``broker`` LedgerNotFound,
         EntryNotFound or EntryCorrupt where a broker fails, NotSeen if its answer is unknown.
         """
-        from pulsar_admin.store.dump.finding import TimeQuestion
+        from pulsar_admin.store.dump.find_by_time import TimeQuestion
         from pulsar_admin.store.search.broker_setup import BrokerSetup
 
         wanted_ms, broker = self._session.time_ms(time), BrokerSetup(self._session.broker_version(broker_version))
@@ -1092,7 +1092,7 @@ def _find_in(reader: EntryReader, topic: TopicModel, view: CompactedView, time_m
 
 def find_by_time(session: Session, name: TopicName, question: TimeQuestion, *, explain: bool = False) -> FoundEntry:
     """Return where a time is in the topic ``name``, and report what the answer lacks; see ``Topic.find``."""
-    from pulsar_admin.store.dump.finding import BROKER, find_entry, gaps_before, texts_of_answer
+    from pulsar_admin.store.dump.find_by_time import BROKER, find_entry, gaps_before, texts_of_answer
     from pulsar_admin.store.search.by_time import texts_of_clock
 
     def progress(size_bytes: int) -> AbstractContextManager[Callable[[int], None]]:

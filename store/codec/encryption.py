@@ -57,7 +57,7 @@ def load_private_key(pem: bytes, where: str) -> PrivateKey:
     return key
 
 
-def open_data_key(key: PrivateKey, stored: bytes) -> bytes | None:
+def decrypt_data_key(key: PrivateKey, stored: bytes) -> bytes | None:
     """Return the data key that is encrypted for a private key; None if it is for another one, or damaged."""
     from cryptography.hazmat.primitives.asymmetric import padding
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -66,14 +66,14 @@ def open_data_key(key: PrivateKey, stored: bytes) -> bytes | None:
     if len(stored) > _LIMIT_BYTES:
         return None
     if isinstance(key, EllipticCurvePrivateKey):
-        return _open_ecies(key, stored)
+        return _decrypt_ecies(key, stored)
     try:
         return key.decrypt(stored, padding.OAEP(padding.MGF1(SHA1()), SHA1(), None))
     except ValueError:
         return None
 
 
-def _open_ecies(key: EllipticCurvePrivateKey, stored: bytes) -> bytes | None:
+def _decrypt_ecies(key: EllipticCurvePrivateKey, stored: bytes) -> bytes | None:
     """Undo ``IESEngine``: a point, the data key XORed with a stream of the shared secret, a MAC."""
     from cryptography.hazmat.primitives.asymmetric.ec import ECDH, EllipticCurvePublicKey
 
@@ -99,7 +99,7 @@ def _open_ecies(key: EllipticCurvePrivateKey, stored: bytes) -> bytes | None:
     return bytes(one ^ other for one, other in zip(sealed, stream[_MAC_KEY_BYTES:], strict=True))
 
 
-def _open_payload(data_key: bytes, nonce: bytes, payload: bytes | memoryview) -> bytes | None:
+def _decrypt_payload(data_key: bytes, nonce: bytes, payload: bytes | memoryview) -> bytes | None:
     """Return the plain payload; None where its tag does not match, and so it is damaged, or of another data key."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -138,7 +138,7 @@ class PrivateKeys:
             return header
         data_keys = [found for found in map(self._data_key, (key.value for key in metadata.encryption_keys)) if found]
         for data_key in data_keys:
-            plain = _open_payload(data_key, metadata.encryption_param, header.payload)
+            plain = _decrypt_payload(data_key, metadata.encryption_param, header.payload)
             if plain is not None:
                 clear = MessageMetadata()
                 clear.CopyFrom(metadata)
@@ -157,7 +157,7 @@ class PrivateKeys:
         if stored not in self._data_keys:
             if len(self._data_keys) >= _CACHED:
                 self._data_keys.clear()
-            found = (open_data_key(key, stored) for key in self._keys)
+            found = (decrypt_data_key(key, stored) for key in self._keys)
             self._data_keys[stored] = next((data_key for data_key in found if data_key), None)
         return self._data_keys[stored]
 

@@ -59,7 +59,7 @@ class _Rounds:
         self._builder = builder
 
     def load(self, place: Any, index: int) -> Any:
-        """Return the INDEX-th 16 bytes as four big-endian words, the first in the highest lane."""
+        """Return 16 bytes at ``index`` as four big-endian words, the first in the highest lane."""
         at = self._builder.gep(place, [ir.Constant(ir.IntType(64), 16 * index)])
         raw = self._builder.load(self._builder.bitcast(at, _BYTES.as_pointer()), align=1)
         backwards = ir.Constant(ir.VectorType(ir.IntType(32), 16), list(range(15, -1, -1)))

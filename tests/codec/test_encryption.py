@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("cryptography")
 
-from pulsar_admin.store.codec.encryption import PrivateKeys, load_private_key, open_data_key, read_private_keys
+from pulsar_admin.store.codec.encryption import PrivateKeys, decrypt_data_key, load_private_key, read_private_keys
 from pulsar_admin.store.codec.message import EntryHeader, decode_message_entry, encode_message_entry
 from pulsar_admin.store.errors import EncryptedPayload, EntryCorrupt, InvalidValue
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
@@ -84,11 +84,11 @@ def test_a_damaged_payload_and_a_damaged_data_key_are_told_apart(name: str) -> N
             keys.opened(row._replace(payload=bytes(payload)).header(), "entry 1:2")
     stored = row.metadata.encryption_keys[0].value
     private = load_private_key((GOLDEN / f"{name}.priv.pem").read_bytes(), name)
-    assert open_data_key(private, stored) is not None
+    assert decrypt_data_key(private, stored) is not None
     for at in range(0, len(stored), 7):
-        assert open_data_key(private, stored[:at] + bytes([stored[at] ^ 0x10]) + stored[at + 1 :]) is None
-        assert open_data_key(private, stored[:at]) is None
-    assert open_data_key(private, bytes(100_000)) is None
+        assert decrypt_data_key(private, stored[:at] + bytes([stored[at] ^ 0x10]) + stored[at + 1 :]) is None
+        assert decrypt_data_key(private, stored[:at]) is None
+    assert decrypt_data_key(private, bytes(100_000)) is None
 
 
 def test_keys_do_not_leave_the_process() -> None:
