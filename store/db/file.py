@@ -14,8 +14,10 @@ import json
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from operator import lt
 from pathlib import Path
 from typing import NamedTuple
 
@@ -243,8 +245,7 @@ class _Walk:
             name = key.decode("utf-8", "replace")
             if len(value) != _DATABASE.size:
                 raise IndexCorrupt(f"the database {name!r} is described in {len(value)} bytes")
-            for _ in self._rows(name, _DATABASE.unpack(value)):
-                pass
+            deque(self._rows(name, _DATABASE.unpack(value), yields_all=False), 0)
 
     def _mark(self, number: int) -> None:
         if not 2 <= number < len(self._seen):
@@ -253,8 +254,8 @@ class _Walk:
             raise IndexCorrupt(f"page {number} is used twice")
         self._seen[number] = 1
 
-    def _rows(self, name: str, database: tuple[int, ...]) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the rows of a database in key order (of small values only those that describe databases and free pages)."""
+    def _rows(self, name: str, database: tuple[int, ...], *, yields_all: bool = True) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the rows of a database in key order, those of pages without large values only with ``yields_all``."""
         # LMDB's own count of overflow pages is wrong once a shorter value took the place of a longer one.
         _, _, depth, branches, leaves, _, entries, root = database
         expected = [branches, leaves, entries]
@@ -275,6 +276,12 @@ class _Walk:
                     raise _misled(name, number)
             self._mark(number)
             page = self._read(number)
+            keys = () if yields_all or level < depth else self._find_keys(page, number)
+            if keys and (last is None or last < keys[0]) and (least is None or least <= keys[0]):  # type: ignore[operator]
+                last = keys[-1]
+                found[1] += 1
+                found[2] += len(keys)
+                continue
             children, rows = self._read_page(name, page, number, is_leaf=level == depth)
             found[not children] += 1
             if children:
@@ -317,6 +324,29 @@ class _Walk:
         for page in range(first, first + there):
             self._mark(page)
         return os.pread(self._descriptor, size_bytes, first * self._page_bytes + _PAGE_HEADER.size) if read else b""
+
+    def _find_keys(self, page: bytes, number: int) -> Sequence[bytes]:
+        """Return the keys of a leaf in which ``_read_page`` finds neither damage nor a large value, in a third of its time; none of any
+        other."""
+        found, _, flags, lower, upper = _PAGE_HEADER.unpack_from(page)
+        if found != number or flags != _LEAF or lower % 2 or not _PAGE_HEADER.size < lower <= upper <= len(page):
+            return ()
+        places = struct.unpack_from(f"<{(lower - _PAGE_HEADER.size) // 2}H", page, _PAGE_HEADER.size)
+        if min(places) < upper or max(places) + _NODE.size > len(page):
+            return ()
+        keys, used, last_end, unpack = list[bytes](), 0, 0, _NODE.unpack_from
+        for at in places:
+            low, high, node_flags, key_bytes = unpack(page, at)
+            start = at + 8
+            end = start + key_bytes + (low | high << 16)
+            if node_flags or not 0 < key_bytes <= _KEY_MAX_BYTES:
+                return ()
+            keys.append(page[start : start + key_bytes])
+            used += (end - at + 1) & ~1
+            if end > last_end:
+                last_end = end
+        is_right = used == len(page) - upper and last_end <= len(page) and all(map(lt, keys, keys[1:]))
+        return keys if is_right else ()
 
     def _read_page(
         self, name: str, page: bytes, number: int, *, is_leaf: bool
