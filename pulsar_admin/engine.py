@@ -84,6 +84,11 @@ class SparkOnDemand:
         """How many slices it runs at once."""
         return self._open().slots
 
+    @property
+    def merges(self) -> bool:
+        """Whether what runs slices merges rows where they are made."""
+        return self._open().merges
+
     def meet(self, pieces: Sequence[FileRange]) -> None:
         """Start Spark, and see that its executors can read slices."""
         there, _ = self._apart(pieces)

@@ -57,6 +57,11 @@ class LocalEngine(Struct):
         """Processes to use at most."""
         return self.jobs or len(os.sched_getaffinity(0))
 
+    @property
+    def merges(self) -> bool:
+        """No: whoever takes the rows does."""
+        return False
+
     def meet(self, pieces: Sequence[FileRange]) -> None:
         """Do nothing: processes here see what this one sees."""
 

@@ -69,6 +69,10 @@ class Engine(Protocol):
     def slots(self) -> int:
         """How many slices it runs at once."""
 
+    @property
+    def merges(self) -> bool:
+        """Whether ``reduce`` merges rows where they are made."""
+
     def meet(self, pieces: Sequence[FileRange]) -> None:
         """See that what runs slices is there and sees their files, before work that takes long and would be lost if not."""
 

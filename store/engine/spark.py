@@ -63,6 +63,11 @@ class SparkEngine(Struct):
     about: str = ""
     _sums: list[Accumulator[int]] | None = None
 
+    @property
+    def merges(self) -> bool:
+        """Yes, on executors."""
+        return True
+
     def meet(self, pieces: Sequence[FileRange]) -> None:
         """See that the executors can read slices; raises what ``prepare_workers`` does."""
         prepare_workers(self.session, pieces)

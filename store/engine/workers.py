@@ -57,7 +57,7 @@ NEEDED = {
     "google.protobuf.message": "protobuf",  # Spark's own jar, which is on a worker's path, has a directory google/protobuf
 }
 """Module → package of everything that a slice needs on an executor."""
-_SOMETIMES = {"duckdb": "duckdb"}
+_SOMETIMES = {"duckdb": "duckdb", "pyroaring": "pyroaring"}
 """The same of what operations name in ``needs``."""
 _ROUNDS = 3  # for executors that start while others are asked
 _CONNECT_TASKS = 8  # a session of Spark Connect does not say how many executors it has

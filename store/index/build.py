@@ -235,7 +235,8 @@ class _Group:
         )
 
 
-def _part_of(store: Store, log: files.LogFile) -> Slice:
+def part_of(store: Store, log: files.LogFile) -> Slice:
+    """Return what is still to be scanned of a file."""
     return Slice(log.place(store.path), log.kind, log.next_offset, log.size_bytes)
 
 
@@ -248,7 +249,7 @@ def _scan_here(store: Store, logs: Iterable[files.LogFile], how: Scanning) -> It
             yield from _scan_on(LocalEngine(1, own_memory_bytes()), store, [log], how)
             continue
         is_copy = log.mode is files.FileMode.COPIED
-        scan = FileScan(_part_of(store, log), how.digests, how.verify, leaves_cache=True, is_copy=is_copy)
+        scan = FileScan(part_of(store, log), how.digests, how.verify, leaves_cache=True, is_copy=is_copy)
         before = log.next_offset
         try:
             for batch in scan.batches():
@@ -272,7 +273,7 @@ def _scan_on(engine: Engine, store: Store, logs: Iterable[files.LogFile], how: S
 
     listed = {log.file_id: log for log in logs}
     operation = ScanRuns(how.digests, how.verify)
-    scans = {log.file_id: EngineScan(_part_of(store, log), log.file_id, operation) for log in listed.values()}
+    scans = {log.file_id: EngineScan(part_of(store, log), log.file_id, operation) for log in listed.values()}
     cut = Cut(min(SLICE_BYTES, slice_bytes(engine.memory_bytes)))
     gone: set[int] = set()
     pieces = []

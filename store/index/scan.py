@@ -70,6 +70,8 @@ class ScanFile(Struct, Generic[Part], frozen=True):
                 scan.problems = [replace(one, reason=one.reason.replace(source.path, shown)) for one in scan.problems]
             yield from rows
         state = {
+            "file_id": piece.file_id,
+            "start": piece.start,
             "problems": [list(astuple(problem)) for problem in scan.problems],
             "next_offset": scan.next_offset,
             "first_offset": scan.first_offset,
