@@ -15,6 +15,7 @@ import pytest
 
 from pulsar_admin.store.codec.logscan import Record, iter_records
 from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.unserved import FAILING, UNSERVED
 from pulsar_admin.store.model.ledgers import iter_ledger_ids
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Slice, has_good_digest
@@ -122,6 +123,36 @@ def test_the_only_bookie_serves_what_its_index_leads_to(harm: str, tmp_path: Pat
     _mend(path, row["mend"], cli)
     assert _told(path, cli) == Counter()
     assert _records(current) == right
+
+
+@pytest.mark.parametrize("words", [("refresh",), ("index", "--rebuild")], ids=["refresh", "rebuild"])
+def test_an_index_that_cannot_be_read_now_says_nothing_new(words: tuple[str, ...], tmp_path: Path, cli: Cli) -> None:
+    """What was known of its entries stays, until it can be read again and leads to them."""
+    source, path = scratch_copy("small", "clean", tmp_path), tmp_path / "s"
+    current = source / "bookkeeper" / "current"
+    before = _places(current)
+    planted = _plant(current, 9)
+    _import(path, source, cli)
+    rows = _rows(path)
+    assert {key[:7] for key in rows} == {b"failing", b"unserve"}
+    manifest = current / "locations" / (current / "locations" / "CURRENT").read_text().strip()
+    good = manifest.read_bytes()
+    for data in (good[:40], good):
+        manifest.write_bytes(data)
+        cli("--store", path, "store", *words, "-q")
+        assert _rows(path) == rows
+    locations = [
+        (struct.pack(">qq", *key), struct.pack(">q", before[key][0] << 32 | before[key][1])) for key in planted
+    ]
+    apply_changes(current / "locations", lambda: sorted(locations))
+    cli("--store", path, "store", *words, "-q")
+    assert not _rows(path)
+
+
+def _rows(path: Path) -> dict[bytes, bytes]:
+    """Return the rows of entries that a bookie does not serve, and of those that its index leads to no good record of."""
+    with open_store(path) as store, store.read() as txn:
+        return {key: bytes(value) for kind in (UNSERVED, FAILING) for key, value in txn.items("state", kind)}
 
 
 def test_rows_of_negative_ids_are_no_entries(tmp_path: Path, cli: Cli) -> None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pulsar_admin.store.db.backups import damaged_store
@@ -42,6 +42,7 @@ _MARKS = b"journal-marks"
 _INDEXES = b"index-states"
 _MISLED = b"misled-bookies"
 _KEY = struct.Struct(">qI")
+_FILE_BYTES = 4
 _DAMAGED = (ValueError, IndexError, KeyError, TypeError, AttributeError, RecursionError)
 
 
@@ -91,10 +92,22 @@ def put_misled_bookies(txn: Txn, bookies: Iterable[str]) -> None:
         txn.delete("state", _MISLED)
 
 
-def put_rows(txn: Txn, kind: bytes, found: Iterable[tuple[int, int, BitMap64]]) -> None:
-    """Replace all rows of a kind, UNSERVED or FAILING, by these, (ledger id, file id, entries)."""
+def files_with_rows(txn: Txn, kind: bytes) -> set[int]:
+    """Return the ids of files that have a row of a kind, UNSERVED or FAILING."""
+    return {_file_of(key) for key, _ in txn.items("state", kind)}
+
+
+def _file_of(key: bytes) -> int:
+    return int.from_bytes(key[-_FILE_BYTES:], "big")
+
+
+def put_rows(
+    txn: Txn, kind: bytes, found: Iterable[tuple[int, int, BitMap64]], *, kept: Collection[int] = frozenset()
+) -> None:
+    """Replace all rows of a kind, UNSERVED or FAILING, but those of the files ``kept``, by these, (ledger id, file id, entries)."""
     for key in [key for key, _ in txn.items("state", kind)]:
-        txn.delete("state", key)
+        if _file_of(key) not in kept:
+            txn.delete("state", key)
     for ledger_id, file_id, entries in found:
         entries.run_optimize()
         txn.put("state", kind + _KEY.pack(ledger_id, file_id), entries.serialize())

@@ -48,7 +48,7 @@ def index_unserved(store: Store, txn: Txn, marks: unserved.Marks | None = None, 
     logs = {log.file_id: log for log in iter_logs(txn) if log.mode is not FileMode.OWN}
     starts = {log.file_id: _start(log, marks) for log in logs.values() if log.kind == FileKind.JOURNAL}
     doubted = frozenset(file_id for file_id, start in starts.items() if start != 0)
-    located = _located(store, txn, logs.values(), verify=verify)
+    located, unread = _located(store, txn, logs.values(), verify=verify)
     if has_copies(txn):
         found = list(_of_copies(txn, logs, starts, doubted, located))
     else:
@@ -56,12 +56,12 @@ def index_unserved(store: Store, txn: Txn, marks: unserved.Marks | None = None, 
     by_disk: dict[str, list[Found]] = {}
     for row in found:
         by_disk.setdefault(logs[row[1]].disk, []).append(row)
-    kept: list[Found] = []
+    left: list[Found] = []
     for disk, rows in by_disk.items():
         journals = [(log, starts[log.file_id]) for log in logs.values() if log.disk == disk and log.file_id in starts]
         with suppress(OSError, StoreError):  # a journal that is gone by now: what a start reads of it is not known
-            kept += _without_replayed(store, rows, journals)
-    unserved.put_rows(txn, unserved.UNSERVED, kept)
+            left += _without_replayed(store, rows, journals)
+    unserved.put_rows(txn, unserved.UNSERVED, left, kept=unread)
 
 
 def has_moved(store: Store, txn: Txn, marks: unserved.Marks) -> bool:
@@ -77,8 +77,9 @@ def _index_states(store: Store) -> dict[str, str]:
     return states
 
 
-def _located(store: Store, txn: Txn, logs: Collection[LogFile], *, verify: bool) -> Located:
-    """Return disk → ledger → entries to which the index of the disk's bookie points, for each disk whose index was read.
+def _located(store: Store, txn: Txn, logs: Collection[LogFile], *, verify: bool) -> tuple[Located, set[int]]:
+    """Return disk → ledger → entries to which the index of the disk's bookie points, for each disk whose index was read, and the entry
+    logs whose rows of an earlier call stay, as their bookie's index cannot be read any more.
 
     A ledger without metadata counts where the index has it: a recovery may make its metadata.
     Without a journal it is unknown what a start replays. Indexes are read after the files: a running bookie's index
@@ -92,29 +93,34 @@ def _located(store: Store, txn: Txn, logs: Collection[LogFile], *, verify: bool)
     found = {}
     broken = {log.disk for log in logs if log.kind == FileKind.ENTRY_LOG and log.problems}
     scanned = scanned_logs(logs, iter_damage(txn) if broken else ())
-    first_logs: dict[str, int] = {}
+    on_disk: dict[str, list[int]] = {}
     for log in logs:
         if log.kind == FileKind.ENTRY_LOG:
-            first_logs.setdefault(log.disk, log.file_id)
+            on_disk.setdefault(log.disk, []).append(log.file_id)
     failed: list[Found] = []
-    doubted, misled = unserved.read_misled_bookies(txn), set[str]()
+    doubted, misled, unread = unserved.read_misled_bookies(txn), set[str](), set[int]()
+    with_rows = unserved.files_with_rows(txn, unserved.UNSERVED) | unserved.files_with_rows(txn, unserved.FAILING)
     for bookie in iter_imported_bookies(store.info, whole=True):
         if records.get(bookie.bookie_id):
             ids = (ledger_id_of_path(path) for path in iter_paths(txn, f"{LEDGERS_ROOT}/"))
+            is_doubted = verify or bookie.bookie_id in doubted
+            is_known_wrong = not with_rows.isdisjoint(on_disk[bookie.bookie_id])
+            count = -1 if is_doubted or is_known_wrong or bookie.bookie_id in broken else records[bookie.bookie_id]
+            failing: dict[int, BitMap64] = {}
             with suppress(OSError, StoreError):  # not at hand, or damaged: nobody knows
-                is_doubted = verify or bookie.bookie_id in doubted
-                count = -1 if is_doubted or bookie.bookie_id in broken else records[bookie.bookie_id]
-                failing: dict[int, BitMap64] = {}
                 rows = read_located(bookie, (one for one in ids if one is not None), count, scanned, failing)
                 if rows is not None:
                     found[bookie.bookie_id] = rows
-                    failed += ((one, first_logs[bookie.bookie_id], entries) for one, entries in failing.items())
+                    failed += ((one, on_disk[bookie.bookie_id][0], entries) for one, entries in failing.items())
                     for ledger_id, entries in (read_misled(bookie, rows, scanned) if is_doubted else {}).items():
                         misled.add(bookie.bookie_id)
                         rows[ledger_id] -= entries
+            if bookie.bookie_id not in found:
+                unread.update(on_disk[bookie.bookie_id])
+                misled |= doubted & {bookie.bookie_id}
     unserved.put_misled_bookies(txn, misled)
-    unserved.put_rows(txn, unserved.FAILING, failed)
-    return found
+    unserved.put_rows(txn, unserved.FAILING, failed, kept=unread)
+    return found, unread
 
 
 def _start(log: LogFile, marks: unserved.Marks) -> int | None:
