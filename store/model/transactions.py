@@ -18,6 +18,7 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import WHOLE_METADATA, iter_metadata_damage
 from pulsar_admin.store.db.tree import Node, find_node, iter_children, iter_nodes
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, MetadataCorrupt, NotFound, NotSeen
+from pulsar_admin.store.model.cursors import PENDING_ACK_CURSOR, read_cursor
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, find_pending_ack, read_topic
 from pulsar_admin.store.names import (
@@ -231,8 +232,8 @@ def read_pending_acks(
 ) -> dict[transactions.TxnId, Position | None] | None:
     """Return the open transactions with acknowledgements on a subscription → the position of a cumulative one.
 
-    ``end``: the entry of the log at which a replay stops, None for after the last one. Returns None where there is no log of them.
-    Raises EntryCorrupt, MetadataCorrupt, Unsupported.
+    As a broker's replay of the log, which begins after its cursor (``MLPendingAckStore``, 4.0.8). ``end``: the entry of the log at which
+    it stops, None for after the last one. Returns None where there is no log of them. Raises EntryCorrupt, MetadataCorrupt, Unsupported.
     """
     open_: dict[transactions.TxnId, Position | None] = {}
     if name.domain == SEGMENT:
@@ -249,7 +250,11 @@ def read_pending_acks(
     log = find_pending_ack(reader.txn, name, subscription)
     if log is None:
         return None
-    for where, payload in _payloads(reader, read_topic(reader.txn, log), end):
+    topic, start = read_topic(reader.txn, log), EARLIEST
+    if find_node(reader.txn, log.cursor_path(PENDING_ACK_CURSOR)) is not None:
+        mark_delete = read_cursor(reader.txn, reader, topic, PENDING_ACK_CURSOR).mark_delete
+        start = Position(mark_delete.ledger_id, mark_delete.entry_id + 1)
+    for where, payload in _payloads(reader, topic, start, end):
         entry = transactions.decode_pending_ack(payload, where)
         if entry.operation == transactions.ACK:
             open_[entry.txn] = entry.positions[-1] if entry.is_cumulative and entry.positions else open_.get(entry.txn)
@@ -258,8 +263,10 @@ def read_pending_acks(
     return open_
 
 
-def _payloads(reader: EntryReader, topic: Topic, end: Position | None = None) -> Iterator[tuple[str, bytes]]:
-    for position in topic.iter_positions(EARLIEST):
+def _payloads(
+    reader: EntryReader, topic: Topic, start: Position = EARLIEST, end: Position | None = None
+) -> Iterator[tuple[str, bytes]]:
+    for position in topic.iter_positions(start):
         if end is not None and position >= end:
             return
         yield f"entry {position} of {topic.name}", bytes(reader.read(position.ledger_id, position.entry_id).payload)

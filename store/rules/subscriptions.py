@@ -130,7 +130,7 @@ def _cursor_ahead(facts: SubscriptionFacts) -> Iterator[Evidence]:
     if facts.ahead is not None:
         ledger_id = topic.ids[-1] if topic.ids else None
         ends = "which lists no ledger" if ledger_id is None else f"whose last ledger is {ledger_id}"
-        only = ", and delivers only what is written after that" if facts.is_consumed else ""
+        only = ", and delivers only what is written after that" if facts.is_consumed and facts.holds_messages else ""
         yield Evidence(
             facts.where,
             f"{cursor.name} is stored at {facts.ahead}, beyond the end of its topic, {ends}: "

@@ -43,6 +43,11 @@ def reason_of(cli: Cli, store: Path) -> str:
     return str(first["code"])
 
 
+def acks(least: int) -> PendingAckMetadataEntry:
+    """What an open transaction acknowledged."""
+    return PendingAckMetadataEntry(pending_ack_op=1, ack_type=0, txnid_most_bits=1, txnid_least_bits=least)
+
+
 def put_cursor(store: Path, position: Position) -> None:
     put_values(store, {CURSOR: encode_cursor_info(CursorInfo(-1, position))})
 
@@ -130,17 +135,43 @@ def test_a_ledger_of_a_log_that_is_acknowledged_hurts_nobody(whole_cli: Cli, tmp
     assert diagnoses(whole_cli, store, "--code", "pending-ack-ledger-lost") == []
 
 
+@pytest.mark.parametrize(("mark", "open_"), [(Position(10, -1), 3), (Position(10, 1), 1), (Position(10, 2), 0)])
+@pytest.mark.parametrize("lost", [False, True])
 @pytest.mark.usefixtures("damages_stores")
-def test_entries_of_a_log_that_are_in_no_file(whole_cli: Cli, tmp_path: Path) -> None:
-    acks = [
-        PendingAckMetadataEntry(pending_ack_op=1, ack_type=0, txnid_most_bits=1, txnid_least_bits=least)
+def test_a_replay_begins_after_the_logs_cursor(
+    lost: bool, mark: Position, open_: int, whole_cli: Cli, tmp_path: Path
+) -> None:
+    """What lies before it, lost or not, no broker reads, and all screens say so."""
+    made = [
+        Made(CREATED_MS, raw=acks(least).SerializeToString(), lost=lost and Position(10, least) <= mark)
         for least in range(3)
     ]
+    store = make_store(
+        tmp_path / "s",
+        {
+            "a/b/t-s__transaction_pending_ack": MadeTopic(
+                [made, []], cursors={PENDING_ACK_CURSOR: CursorInfo(-1, mark)}
+            ),
+            "a/b/t": MadeTopic([[Made(CREATED_MS)]], cursors={"s": CursorInfo(-1, Position(12, -1))}),
+        },
+    )
+    why = whole_cli("--store", store, "topics", "why", "a/b/t", "-s", "s", "-o", "json").json["reasons"]
+    told_of = [reason["evidence"]["transactions"] for reason in why if reason["code"] == "pending-acks"]
+    assert [len(one) for one in told_of] == ([open_] if open_ else [])
+    assert "transactions-unknown" not in {reason["code"] for reason in why}
+    stats = whole_cli(
+        "--store", store, "transactions", "pending-ack-stats", "-t", "a/b/t", "-s", "s", "-o", "json"
+    ).json
+    assert (stats["state"], stats["ongoingTxnSize"]) == ("Ready", open_)
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_entries_of_a_log_that_are_in_no_file(whole_cli: Cli, tmp_path: Path) -> None:
     name = parse_topic("a/b/t")
 
     def made(where: str, *, lost: bool) -> Path:
         ledgers = [
-            [Made(CREATED_MS, raw=ack.SerializeToString(), lost=lost and place == 0) for ack in acks]
+            [Made(CREATED_MS, raw=acks(least).SerializeToString(), lost=lost and place == 0) for least in range(3)]
             for place in range(2)
         ]
         log = MadeTopic(ledgers, cursors={PENDING_ACK_CURSOR: CursorInfo(-1, Position(11, -1))})
