@@ -1,4 +1,4 @@
-"""``clusters``: what is known of them, their peers, migrations and failure domains."""
+"""``clusters``: their settings, peers, migrations and failure domains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands on delayed messages: the index, what is due when, replay, and what a real broker kept."""
+"""``delayed``: the index of delayed messages, when they are due, replay, and a real broker's snapshots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``doctor``: what is wrong, the worst first."""
+"""``doctor``: problems, the worst first."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def _screen(app: App, found: Iterable[Any], compared: str, nothing: str) -> Iter
 
 
 def _stake(one: Any) -> str:  # Any: Finding, Before
-    """Return how bad ``one`` is: its severity and what is at stake."""
+    """Return the severity of a finding, and the messages and bytes at stake, as text."""
     stakes = ((one.at_stake_messages, "message"), (one.at_stake_bytes, "byte"))
     return ", ".join([f"{one.severity}", *(counted(count, what) for count, what in stakes if count)])
 

@@ -372,7 +372,7 @@ def verify(app: App, ledgers: tuple[int, ...]) -> Result:
 
 
 def _verdict_screen(verdicts: Iterable[LedgerVerdict]) -> Iterator[str | Table]:
-    """Yield a table of the ledgers with problems, and what was read: nobody reads a line for each that is sound."""
+    """Yield a table of the ledgers with problems, and how much was read: a line for each sound ledger would not be read."""
     wrong: list[LedgerVerdict] = []
     ledgers = entries = size_bytes = unverified = 0
     for one in verdicts:

@@ -1,4 +1,4 @@
-"""``nacks add``, ``due`` and ``stats``, of what is kept for scripts; ``nacks plan``: what tracking costs at every precision."""
+"""``nacks add``, ``due`` and ``stats``: negative acks kept for scripts; ``nacks plan``: the cost of tracking at every precision."""
 
 from __future__ import annotations
 

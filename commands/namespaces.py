@@ -1,4 +1,4 @@
-"""``namespaces``: made, their topics and cursors, and what is stored of them; ``commands.policies`` has the policies."""
+"""``namespaces``: creating and deleting them, their topics, cursors and stored data; ``commands.policies`` has the policies."""
 
 from __future__ import annotations
 

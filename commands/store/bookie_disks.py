@@ -1,4 +1,4 @@
-"""``store salvage`` and ``store reclaim``: the disks of a stopped bookie, its index made again, its journals cut, its logs freed."""
+"""``store salvage`` and ``store reclaim``: rebuild the index of a stopped bookie, cut its journals, free its entry logs."""
 
 from __future__ import annotations
 

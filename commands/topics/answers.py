@@ -36,7 +36,7 @@ class ChosenTopics:
         self.several = several
 
     def each(self, app: App, work: Callable[[TopicName], Found]) -> Iterator[tuple[TopicName, Found]]:
-        """Yield (topic, ``work`` of it); of several topics one that fails is reported and the rest go on."""
+        """Yield (topic, its result of ``work``); if one of several topics fails it is reported, and the others continue."""
         return app.each(self.names, lambda name: (name, work(name)))
 
 

@@ -161,8 +161,8 @@ class Cursors(Planner):
         """Plan resetting the cursors to a position, a time, a distance, another subscription, or an earlier state.
 
         Give exactly one of: ``to``, the position of the first entry to deliver again; ``time``, the first entry at or
-        after it, with ``until`` only what is before the first entry at or after that, while all others keep the state that
-        they have; ``shift_by``, that many entries further (negative: back); ``like``, the state of another
+        after it, with ``until`` only the entries before the first one at or after that, while all others keep their
+        state; ``shift_by``, that many entries further (negative: back); ``like``, the state of another
         subscription; ``as_of``, the state at a time or one of ``history`` (its ``name``). ``exclude`` starts after the
         position. All but ``as_of`` clear individual acknowledgements; ``as_of`` restores them: where a time may mean
         several states, ``if_unsure`` refuses, redelivers what any of them had left, or skips what any had acknowledged
@@ -173,8 +173,8 @@ class Cursors(Planner):
         (negative: it skips no ledger); ``exact`` takes the first entry at or after the time on ``clock``, and only
         existing positions. Raises InvalidValue (also for a ``clock`` of events, which are not indexed), LedgerNotFound,
         EntryNotFound, Refused (unsure), SourceNotFound (``zookeeper``), and NothingMatches: a topic has no entries,
-        nothing is known of ``as_of``, or no entry is at or after ``time``, so that everything would be skipped, or one
-        counted from now is after all of an older copy (``force`` allows the latter two).
+        the state at ``as_of`` is unknown, no entry is at or after ``time``, so that everything would be skipped, or a time
+        counted from now is after the end of an older copy (``force`` allows the latter two).
         """
         check_one(to=to, time=time, shift_by=shift_by, like=like, as_of=as_of)
         if as_of is not None:

@@ -104,7 +104,7 @@ class DelayedBacklogs(Checked):
 
     @contextmanager
     def waiting(self) -> Iterator[tuple[EntryReader, Iterator[Waiting]]]:
-        """Open what each of them waits for, those with nothing delayed left out, and what reads its entries."""
+        """Open the delayed messages of each subscription that has some, and a reader of its entries."""
         from pulsar_admin.store.delayed.runs import open_runs
 
         with self._session.scan() as reader, open_runs() as file:

@@ -94,9 +94,9 @@ class Request(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """A change that is worked out and not made: ``preview`` shows it, ``Store.apply`` makes it.
+    """A planned change: ``preview`` shows it, ``Store.apply`` makes it.
 
-    It is of the store's state at that moment. When the store changed since, by whatever, ``apply`` raises StalePlan: plan again.
+    It belongs to the store's state at that moment. If the store changed since, ``apply`` raises StalePlan: plan again.
     """
 
     _plan: StorePlan | WritingPlan
@@ -112,7 +112,7 @@ class Plan(Struct, frozen=True):
         return bracketed(f"plan: {change_words(self._plan.preview())}")
 
     def _repr_html_(self) -> str:
-        """Return its preview, for a notebook; of what would take long to find only its name."""
+        """Return its preview, for a notebook, or only its name if the preview takes long."""
         return text_html(str(self.preview()) if isinstance(self._plan, store_plans.Plan) else repr(self))
 
     @property

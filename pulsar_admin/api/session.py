@@ -240,7 +240,7 @@ _KINDS: Mapping[str, Callable[[str, Any], Any]] = {  # Any: what callers give
     "Mapping[str, str]": given_properties,
     "SparkSession": given_spark,
 }
-"""What checks a parameter, by what its annotation says; of None, too, unless it says that."""
+"""Checks of parameters by annotation; they also refuse None unless the annotation allows it."""
 Item = TypeVar("Item")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -423,7 +423,7 @@ class Host(Protocol):
         """Raise NotWritable for a store that was opened for reading."""
 
     def close(self) -> None:
-        """Refuse new work, and close the store when nobody reads it any more."""
+        """Refuse new work, and close the store when its last reader is done."""
 
     def engine(self, problems: list[StoreError], size_bytes: int = 0) -> AbstractContextManager[Engine | None]:
         """Open what scans of about ``size_bytes`` run on; raises InvalidValue for Spark where reading is bounded."""
@@ -434,7 +434,7 @@ class Host(Protocol):
     def progress(
         self, total: int | None, unit: str, label: str, *, resumes: bool = False
     ) -> AbstractContextManager[Progress]:
-        """Show how far the work ``label`` is, ``total`` (None: unknown) of ``unit``; what ``resumes`` goes on when it is called again."""
+        """Show the progress of the work ``label``, ``total`` (None: unknown) of ``unit``; ``resumes``: a later call continues it."""
 
     def lacks(self, problem: StoreError | str) -> None:
         """Report what an answer lacks."""
@@ -620,7 +620,7 @@ class Program:
         warn_partial(texts)
 
     def tell(self, text: str) -> None:
-        """Nobody is at a terminal."""
+        """There is no terminal."""
 
     def confirm(self, plan: Previewed) -> None:
         """Whoever calls has looked at the plan."""
@@ -919,7 +919,7 @@ def position_of(value: Place) -> Position:
 
 
 def warn_partial(problems: Iterable[StoreError | str]) -> None:
-    """Warn of what an answer lacks, at the line that called this library."""
+    """Warn about parts that an answer lacks, at the line that called this library."""
     for problem in problems:
         text = problem if isinstance(problem, str) else problem.message
         warnings.warn(text, PartialData, stacklevel=_callers_level())

@@ -158,7 +158,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         return self._session.path
 
     def close(self) -> None:
-        """Close it; what was made from it raises Refused then. An iteration that goes on keeps it open until it ends."""
+        """Close the store; objects made from it then raise Refused. A running iteration keeps it open until it ends."""
         self._session.close()
 
     # -- what there is ------------------------------------------------------------------------------------------------

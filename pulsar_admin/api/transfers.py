@@ -476,9 +476,9 @@ class Transfers(Checked):
         chroot: str | None = None,
         ledgers_root: str | None = None,
     ) -> RefreshResult:
-        """Bring metadata, or the disks of bookies, that the store lacks; parameters as of ``import_cluster``.
+        """Add metadata, or the disks of bookies, that the store lacks; parameters as of ``import_cluster``.
 
-        One that was stopped goes on when it is called again, or with ``refresh``. Raises what ``import_cluster`` and ``refresh`` raise.
+        A stopped addition continues when it is called again, or with ``refresh``. Raises what ``import_cluster`` and ``refresh`` raise.
         """
         from pulsar_admin.store.db.files import FileMode
 

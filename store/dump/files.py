@@ -2,7 +2,7 @@
 
 Partition directories are Hive's, so that Spark, DuckDB and pyarrow read ``topic`` and ``day`` as columns. A directory that does not
 have its name yet (``.unfinished``) is being written, by who holds its lock, or was given up; the finished one has a manifest with
-every file and its rows. Payloads are nobody else's: files are 0600, directories 0700.
+every file and its rows. Payloads are private: files are 0600, directories 0700.
 
 What is large in a Parquet file is written by a process of its own: Arrow's writer copies a value into a page's values and these into the
 page. Where entries are read, decoded and handed out as well, a value of 100 MB three times is too much for one process.
@@ -235,7 +235,7 @@ class DayFiles:
             self._flush(max(self._parts.values(), key=lambda part: part.waiting_bytes))
 
     def take(self, topic: str, written: WrittenFile) -> None:
-        """Give a file that another process wrote its place behind the rows that were added; raises SourceNotFound if it is not here."""
+        """Give a file that another process wrote its place after the rows that were added; raises SourceNotFound if it is missing."""
         part = self._part(topic, written.day)
         self._flush(part)
         self._in_background(lambda: self._take(part, written))
@@ -398,7 +398,7 @@ class DumpDirectory(DayFiles):
         self._release()
 
     def _remove_staging(self) -> None:
-        """Remove what others wrote and nobody took, such as a task that was run twice."""
+        """Remove files that other processes wrote and that are not used, such as those of a task that ran twice."""
         if self._staging.exists():
             # Under another name first: who still writes there makes no file in a directory that is being removed.
             gone = self._staging.with_name(STAGING + ".gone")

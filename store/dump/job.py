@@ -66,7 +66,7 @@ def iter_window_rows(
     reader: EntryReader, topic: Topic, options: DumpOptions, dumped: Dumped, advance: Advance
 ) -> Generator[Any, None, None]:  # Any: pyarrow has no types
     """Yield the rows as batches, or where ``as_one`` has them written as files; ``dumped`` has what could not be read when they end, or
-    are closed because nobody wants more."""
+    are closed early."""
     as_one = options.as_one if options.as_one is not None and topic.name in options.as_one.windows else None
     window = _open_window(reader, topic, options) if as_one is None else as_one.windows[topic.name]
     found, columns = window.found, window.work.columns
@@ -135,7 +135,7 @@ def _turn_as_one(
 
 
 def _open_window(reader: EntryReader, topic: Topic, options: DumpOptions) -> TopicWindow:
-    """Return what is read of a topic, and what is made of it; raises MetadataCorrupt for schemas that are needed."""
+    """Return the parts of a topic to read, and the rows to write; raises MetadataCorrupt for schemas that are needed."""
     found = WindowScan(reader, topic, options.window, None if options.view is None else parts_of_view(options.view))
     if options.batch_bytes is not None and reader.engine is None:
         found.scan.batch_bytes = min(options.batch_bytes, found.scan.batch_bytes)
@@ -243,7 +243,7 @@ def dump_directory(
 ) -> tuple[DumpReport, list[StoreError]]:
     """Write topics into a new directory in a format; return the report and what could not be dumped.
 
-    Raises AlreadyExists, DiskFull, NotWritable; an error leaves nothing behind.
+    Raises AlreadyExists, DiskFull, NotWritable; after an error nothing is left.
     """
     dumped = Dumped()
     hidden = () if options.profile is None else tuple(helper.name for helper in HELPERS)

@@ -124,7 +124,7 @@ def _check_any(found: list[LoadedTopic]) -> None:
 
 
 def _count(topic: LoadedTopic, run: EntryRows) -> None:
-    """Add a run, entries of one ledger, to what is known of a topic."""
+    """Add a run, entries of one ledger, to a topic's runs."""
     ledger_id = int(run.ledger_ids[0])
     if not topic.ledgers or topic.ledgers[-1].ledger_id != ledger_id:
         topic.ledgers.append(LoadedLedger(ledger_id, int(run.closed_ms[0])))
@@ -169,7 +169,7 @@ def _payloads(
 
 
 def _intercepted(columns: PayloadColumns, chain: InterceptorChain, now_ms: int) -> PayloadColumns:
-    """Return the payloads with the broker metadata that the chain gives them, in place of what they had."""
+    """Return the payloads with the broker metadata of the interceptor chain in place of their own."""
     import numpy as np
 
     view = memoryview(columns.data.data)

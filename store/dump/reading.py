@@ -1,4 +1,4 @@
-"""The messages of a large window: the rows of a dump, with what chooses single messages applied to columns."""
+"""The messages of a large window: the rows of a dump, filtered by columns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pulsar_admin.store.search.by_time import Found, count_damaged
 from pulsar_admin.store.wording import counted
 
 _ROW = (*message_schema(payload=True, markers=True).names, "schemaVersion", "value", "valueError")
-"""The columns of a ``MessageRow`` behind its topic, in its order."""
+"""The columns of a ``MessageRow`` after its topic, in its order."""
 
 
 def iter_columns(
@@ -47,7 +47,7 @@ def iter_matches(
 ) -> Generator[pa.RecordBatch, None, None]:
     """Yield the first ``limit`` messages of the options' window that its match looks for, as ``iter_columns``.
 
-    Those of which nobody can tell are counted in ``problems``, sealed ones as EncryptedPayload.
+    Messages that cannot be matched are counted in ``problems``, encrypted ones as EncryptedPayload.
     """
     encrypted = undecoded = 0
 

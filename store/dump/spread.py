@@ -1,4 +1,4 @@
-"""Rows of dumps made by an engine: executors read entries and take them apart, what is out of the ordinary is read here.
+"""Rows of dumps made by an engine: executors read entries and split them into messages; unusual entries are read here.
 
 An executor never sees the store. The rows come back in order, the same as from one process; or executors write them into files, and the
 names of these come back in order, between the rows that are read here.
@@ -75,7 +75,7 @@ class MakeRows(Struct, PlacesOperation, frozen=True):
 
     @property
     def has_contents(self) -> bool:
-        """Whether the rows hold what is in the entries."""
+        """Whether the rows hold the contents of the entries."""
         return self.entries is not None or self.columns.payload or self.columns.schemas is not None
 
     def weight(self, places: Places) -> int:
@@ -228,7 +228,7 @@ def undecoded_in(batch: pa.RecordBatch) -> int:
 
 
 class TopicWindow(NamedTuple):
-    """Entries of a topic, and what is made of them."""
+    """Entries of a topic, and the work on them."""
 
     found: WindowScan
     work: MakeRows

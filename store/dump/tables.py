@@ -37,7 +37,7 @@ HELPERS = (
     pa.field("brokerTime", pa.int64()),
     pa.field("valueError", pa.string()),
 )
-"""Behind another tool's columns: a row's times, which say its day, and why there is no value. Nobody sees them."""
+"""Hidden columns after another tool's: a row's times, which determine its day, and why it has no value."""
 Finish = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -46,7 +46,7 @@ class DumpColumns(Struct, frozen=True):
     them; ``markers``: they are rows.
 
     ``compacted``: the entries are a compacted ledger's. ``only``: these columns, of those that need no schema; empty: all.
-    ``match``: only what it looks for, and, marked in a column of its own, what nobody can tell of. ``known``: another tool's
+    ``match``: only what it looks for, and, marked in a column of its own, messages that cannot be matched. ``known``: another tool's
     columns instead, and HELPERS.
     """
 

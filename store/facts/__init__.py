@@ -1,6 +1,6 @@
-"""What is so: typed values, gathered once from one snapshot of a store, each defined once with its upstream source.
+"""Facts: typed values, gathered once from one snapshot of a store, each defined once with its upstream source.
 
-A fact that cannot be known is an ``Unknown`` with its reason, never zero, empty or None. Facts judge nothing: ``store.rules`` does.
+A fact that cannot be known is an ``Unknown`` with its reason, never zero, empty or None. Judging facts is left to ``store.rules``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ fact = Fact
 
 
 class Unknown(Struct, frozen=True):
-    """A fact that the store does not tell; ``why``: what is missing, in words for a person; ``error``: what says so, if anything does."""
+    """A fact that the store does not have; ``why``: what is missing, in words; ``error``: the error that shows it, if any."""
 
     why: str
     error: StoreError | None = None

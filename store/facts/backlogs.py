@@ -1,7 +1,7 @@
-"""What is in a backlog, by the headers of its entries: which are no message by themselves, and which wait for their time.
+"""The contents of a backlog by the headers of its entries: which are not a message by themselves, and which are delayed.
 
-No message are markers of brokers (replicated subscriptions, transactions), which no client gets, and chunks, which consumers join; a
-backlog may begin in the middle of a chunked message whose first chunk is acknowledged, or gone. Tried on Pulsar 4.0.8 and 4.2.4: the
+Markers of brokers (replicated subscriptions, transactions) are never delivered, and chunks are joined by consumers; a
+backlog may begin in the middle of a chunked message whose first chunk is acknowledged or deleted. Tried on Pulsar 4.0.8 and 4.2.4: the
 client drops chunks without the first one of their message and never acknowledges them.
 """
 
@@ -156,7 +156,7 @@ class _Chunks:
         self._unread: set[int] = set()
 
     def at(self, rank: int) -> _Chunk | None:
-        """Return the chunk at a rank; None where there is none, or nothing can be read."""
+        """Return the chunk at a rank; None if the entry is no chunk or cannot be read."""
         return self._look(rank)[1]
 
     def is_marker(self, rank: int) -> bool:

@@ -61,10 +61,10 @@ class LostLog(Struct, frozen=True):
 
 
 class Unreadable(Struct, frozen=True):
-    """A ledger of which clients do not get all, though files have it or since bookies are gone.
+    """A ledger that clients cannot read completely, although files have the entries, or because bookies are gone.
 
-    ``missing``: what they do not get; ``gone``: bookies of its ensembles that are gone; ``needed``: why that hurts now, "" where nobody
-    waits for it.
+    ``missing``: entries that clients cannot read; ``gone``: bookies of its ensembles that are gone; ``needed``: who needs them
+    now, in words, "" for nobody.
     """
 
     missing: Missing
@@ -77,7 +77,7 @@ class Unreadable(Struct, frozen=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether it was never closed, and nobody can close it."""
+        """Whether the ledger was never closed, and no client can close it."""
         return self.missing.reason == GONE
 
     @property
@@ -136,7 +136,7 @@ class BookieFacts:
         return tuple(iter_thinned(self._reader.txn))
 
     def _needed(self, ledger_id: int, owners: Sequence[Owner]) -> str:
-        """Return who waits for a ledger of ``owners``, "" where nobody does."""
+        """Return in words who needs a ledger of ``owners`` now, "" for nobody."""
         for owner in owners:
             if owner.kind is OwnerKind.TOPIC:
                 with suppress(StoreError):

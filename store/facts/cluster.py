@@ -98,14 +98,14 @@ class ClusterFacts:
 
     @cached_property
     def unclosed(self) -> Unclosed:
-        """What nobody closed, of the topics that were added so far: who looks at all topics adds them."""
+        """Unclosed ledgers of the topics added so far: a pass over all topics adds each of them."""
         from pulsar_admin.store.facts.unclosed import Unclosed
 
         return Unclosed()
 
     @cached_property
     def leaked(self) -> tuple[Orphan, ...]:
-        """The ledgers that nothing references, but for those that may be the only copy of something, and those of which nobody knows."""
+        """Unreferenced ledgers, except those that may be the only copy of something, and those whose references are unknown."""
         from pulsar_admin.store.facts.orphans import iter_orphans
         from pulsar_admin.store.facts.vanished import kept_ledgers
 
@@ -177,7 +177,7 @@ class ClusterFacts:
 
     @cached_property
     def unlisted_ledgers(self) -> HeldLedgers | None:
-        """The ledgers that bookies hold and nothing lists or names, where nobody knows why."""
+        """Ledgers that bookies hold and nothing lists or references, for an unknown reason."""
         return held_ledgers(self.reader.txn, self._unlisted)
 
     @cached_property
@@ -200,7 +200,7 @@ class ClusterFacts:
 
     @cached_property
     def not_needed(self) -> tuple[str, ...]:
-        """What is damaged of the metadata's files and cost nothing, for others have it."""
+        """Damage of the metadata's files that lost nothing, because other files have the same data."""
         return tuple(damage.reason for damage in iter_not_needed(self.reader.txn))
 
     @cached_property
@@ -242,12 +242,12 @@ class ClusterFacts:
 
     @cached_property
     def is_refresh_unfinished(self) -> bool:
-        """Whether a ``store refresh`` or ``store add`` was stopped, or goes on: what it has not read yet is not here."""
+        """Whether a ``store refresh`` or ``store add`` was stopped or is running: the rest is not in the store yet."""
         return self.reader.txn.get("state", UNFINISHED_REFRESH) is not None
 
     @cached_property
     def unfinished_sources(self) -> tuple[str, ...]:
-        """The paths of what a stopped ``store add`` was to read."""
+        """The paths that a stopped ``store add`` was reading."""
         return tuple(source["path"] for source in self.store.info.sources if UNFINISHED in source)
 
     @cached_property

@@ -1,9 +1,8 @@
-"""What each file has of which ledgers, by the location index and by its own ledgers map, who of them lives, and the totals of the disks.
+"""The bytes that each file has of each ledger, by the location index and its own ledgers map, which ledgers are live, and totals.
 
-One pass over all blocks of the index for all that ask, in bounded memory. Of the millions of blocks that a store may have nearly all are
-usual: the only one of its ledger, in one file, with one message an entry, right in itself and by the ledger's time row. numpy tells them,
-many at once, at a tenth of the cost of ``Block``, and agrees with what ``store.rules.index`` says of one; what this is in doubt about is
-not usual.
+One pass over all blocks of the index for all users, in bounded memory. Nearly all of the millions of blocks that a store may have are
+usual: the only one of its ledger, in one file, one message an entry, consistent with itself and the ledger's time row. numpy recognizes
+many of them at once, at a tenth of the cost of ``Block``, in agreement with ``store.rules.index``; blocks in doubt are not usual.
 
 A bookie deletes an entry log when no ledger in it has metadata any more (upstream ``GarbageCollectorThread``, BookKeeper 4.17).
 ``store.reports.usage`` has every file and every topic; the totals are sums, however many ledgers there are.
@@ -384,7 +383,7 @@ def _read_own_sizes(store: Store, log: LogFile, records: int) -> dict[int, int] 
 
 
 class StuckLog(Answer, frozen=True):
-    """An entry log that holds dead bytes and cannot go as a whole: ``kept_for`` is who has its largest live ledger."""
+    """An entry log that holds dead bytes and cannot be deleted as a whole; ``kept_for``: the owner of its largest live ledger."""
 
     path: str
     size_bytes: int

@@ -1,10 +1,10 @@
-"""What a bookie has on its disks, by its index files and the ledgers maps of its entry logs, and what its index no longer has; no
+"""The ledgers on a bookie's disks by its index files and the ledgers maps of its entry logs, and those that its index no longer has; no
 entry is read.
 
 Sources: ``LedgerMetadataIndex`` (every row of ``ledgers`` is a ledger), ``IndexPersistenceMgr`` (every ``.idx`` file is one),
 ``DefaultEntryLogger.getEntryLogMetadata`` (the map, or a walk over the log's records where there is none); BookKeeper 4.17.
 ``ScanAndCompareGarbageCollector`` takes a deleted ledger out of a bookie's index at once, and its bytes go with their entry log, often much
-later. Until its journals are replayed an index also lacks what was written last.
+later. Until its journals are replayed, an index also lacks the latest writes.
 """
 
 from __future__ import annotations

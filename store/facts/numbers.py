@@ -1,4 +1,4 @@
-"""What a pass over all topics counts of each: most of a large store are plain topics, whose numbers take a third of what their facts do.
+"""The numbers that a pass over all topics counts: most topics of a large store are plain, and their numbers cost a third of their facts.
 
 The numbers of a plain topic are no facts of their own: a test compares them with those that its facts give.
 """
@@ -41,8 +41,8 @@ class Blocker(Answer, frozen=True):
 
 class TopicNumbers(NamedTuple):
     """A topic in numbers. ``cursors``: the names of its durable cursors, of which ``unreadable`` cannot be read; ``backlogs``: the entries
-    that each of its subscriptions has not acknowledged; ``compacted``: how many entries compaction's cursor has behind it; ``blockers``:
-    what keeps its bytes on bookies, every byte once (upstream ``ManagedLedgerImpl.internalTrimLedgers``, 4.0.8)."""
+    that each of its subscriptions has not acknowledged; ``compacted``: how many entries are compacted; ``blockers``:
+    what retains its bytes on bookies, every byte once (upstream ``ManagedLedgerImpl.internalTrimLedgers``, 4.0.8)."""
 
     name: TopicName
     where: str

@@ -1,4 +1,4 @@
-"""What is asked of all topics, worked on in other processes where there are many.
+"""Spreading work on many topics over processes.
 
 LMDB's environments cross no fork: each process opens the store anew, and answers only from the transaction that this process reads.
 """

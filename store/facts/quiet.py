@@ -1,7 +1,7 @@
-"""Topics that need no look: most of a large store are such, and telling so costs a tenth of what the facts of a topic do.
+"""Quiet topics, which need no closer look: most topics of a large store are quiet, and recognizing one costs a tenth of its facts.
 
-What is told here is no fact of its own. Of a quiet topic no rule of ``store.rules.topic_data`` or ``store.rules.topics`` holds, and none of
-its subscriptions: a test asks them all the same. What this is in doubt about is not quiet, and its facts are asked.
+Quiet is not a fact of its own: no rule of ``store.rules.topic_data`` or ``store.rules.topics`` holds for a quiet topic or one of its
+subscriptions, which a test verifies. A topic in doubt is not quiet, and its facts are asked.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class QuietTopics:
         self._expires = False
 
     def find(self, name: TopicName) -> Quiet | None:
-        """Return what is to be known of a topic if it is quiet, None for every other one.
+        """Return the facts of a topic if it is quiet, otherwise None.
 
         None, too, for a topic of a namespace whose topics this transaction has not listed (``find_pending_ack_logs``).
         """
@@ -201,7 +201,7 @@ class FoundQuiet:
 
 
 def _pin_nothing(ledgers: list[tuple[int, int]], cursors: list[PlainCursor]) -> bool:
-    """Whether each of ``ledgers`` (id, entries) behind the slowest of ``cursors``, but the last, is certain to be needed by one of them."""
+    """Whether each of ``ledgers`` (id, entries) after the slowest of ``cursors``, except the last, is certainly needed by one."""
     if not any(cursor.ranges for cursor in cursors):
         return True
     if any(len(cursor.ranges) > RANGES_MAX for cursor in cursors):

@@ -11,9 +11,9 @@ _NAMED = 3
 
 
 class AlteredRows(Struct, frozen=True):
-    """The rows of one database whose key or value is not what was written. ``names``: the first of them; ``cure``: what to do.
+    """Altered rows of one database: key or value are not as written. ``names``: the first ones; ``cure``: what to do.
 
-    ``derived``: whether they can be made again from the files and the metadata.
+    ``derived``: whether they can be rebuilt from the files and the metadata.
     """
 
     database: str

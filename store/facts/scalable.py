@@ -22,7 +22,7 @@ from pulsar_admin.store.names import TopicName
 
 
 class SegmentFacts(Struct, frozen=True):
-    """A managed ledger of a scalable topic. ``said``: what the record says of it, None of one that no record lists.
+    """A managed ledger of a scalable topic. ``said``: its entry in the record, None if no record lists it.
 
     ``topic``: None where the managed ledger is not there, or cannot be read; ``subscriptions``: the cursors that consumers read by.
     """

@@ -117,7 +117,7 @@ def refusal(registered: Registered, bookie: Bookie) -> str:
 
 
 def bookie_fault(bookie: Bookie, code: str, where: Path, text: str, *, starts: bool = False) -> StartFault:
-    """Return a fault of a bookie, with what its rule's command needs."""
+    """Return a fault of a bookie, with the values for its rule's command."""
     return StartFault(code, starts, str(where), text, {"bookie": bookie.name, "disks": disks_text(bookie)})
 
 
@@ -168,7 +168,7 @@ def _why_closed(database: Path) -> str:
 
 
 def _why_unreadable(database: Path) -> tuple[str, bool]:
-    """Return why RocksDB cannot read all of a database, "" if it can or nobody knows, and whether it opens it all the same."""
+    """Return why RocksDB cannot read all of a database, "" if it can or if that is unknown, and whether it opens it anyway."""
     opens = False
     with suppress(StoreError, OSError):
         try:

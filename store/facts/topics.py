@@ -287,7 +287,7 @@ class SubscriptionFacts:
 
     @fact
     def messages(self) -> int:
-        """How many messages clients get of its backlog: of what ``contents`` knows, markers are none, and the chunks of one are one."""
+        """How many messages of the backlog clients get: by ``contents``, markers count as none, and the chunks of a message as one."""
         contents = known(self.contents)
         if contents is None:
             return self.backlog.messages
@@ -296,7 +296,7 @@ class SubscriptionFacts:
 
     @fact
     def uncounted_entries(self) -> int | None:
-        """How many entries of its backlog are not here, whose messages nobody can count; None for none."""
+        """How many entries of the backlog are not in the store, so that their messages cannot be counted; None for none."""
         contents = known(self.contents)
         return self.backlog.uncounted_entries if contents is None or contents.messages is None else None
 
@@ -363,7 +363,7 @@ class SubscriptionFacts:
 
     @fact
     def pending_ack_log(self) -> PendingAckLog | Unknown | None:
-        """The log of what transactions acknowledged on it; None where none ever did."""
+        """The log of acknowledgements by transactions; None if there were none."""
         if not self.is_consumed:
             return None
         of, name = self.of, self.cursor.name
@@ -470,16 +470,16 @@ _READ_ALL = 2_000_000
 _SHORT = 1_000
 """Entries of a backlog that are read as soon as its ends are: in about a millisecond."""
 EDGES = 500
-"""Backlogs whose first and last entries are read where nobody asked for every byte."""
+"""Backlogs whose first and last entries are read unless every byte was asked for."""
 _NAMED = 3
 _DEDUPLICATION = next(policy for policy in POLICIES if policy.name == "deduplication")
 _COMPACTION_THRESHOLD = next(policy for policy in POLICIES if policy.name == "compaction-threshold")
 
 
 class ReadBudget(Struct):
-    """How many entries may still be read for facts that are in entries alone, so that all topics take no whole scan.
+    """How many entries may still be read for facts that only entries have, so that a pass over all topics is no full scan.
 
-    ``unlimited``: somebody asked for every byte. ``topics_left_out``: those in whose backlogs nobody looked, or not everywhere.
+    ``unlimited``: every byte was asked for. ``topics_left_out``: topics whose backlogs were not read, or not completely.
     """
 
     unlimited: bool = False
@@ -710,7 +710,7 @@ class TopicFacts:
 
     @fact
     def has_pending_acks(self) -> bool:
-        """Whether a subscription has a log of what transactions acknowledged."""
+        """Whether a subscription has a log of acknowledgements by transactions."""
         return any(one.pending_ack_log is not None for one in self.subscriptions)
 
     @fact

@@ -1,4 +1,4 @@
-"""Facts of transactions: which are open on a topic, and what their coordinators know of them; and the log of what they acknowledged on a
+"""Facts about transactions: which are open on a topic, and what their coordinators recorded; and the log of their acknowledgements on a
 subscription, which a broker replays before it opens the subscription.
 
 Upstream (4.0.8): ``TopicTransactionBuffer``, ``MLTransactionMetadataStore``, ``MLPendingAckStore``.

@@ -172,7 +172,7 @@ def lacks_managed_ledgers(txn: Txn) -> bool:
 
 
 def check_owners_seen(txn: Txn, accepted: Collection[str]) -> None:
-    """Raise Refused as ``check_seen``, and where the store has none of what references ledgers, unless ``accepted`` has its path."""
+    """Raise Refused as ``check_seen``, and if the store lacks a tree that references ledgers, unless ``accepted`` has its path."""
     check_seen(txn, accepted)
     if lacks_managed_ledgers(txn) and MANAGED_LEDGERS not in _rooted(accepted):
         raise Refused(

@@ -1,4 +1,4 @@
-"""What nobody closed: the last ledgers of topics and the ledgers of cursors, as a kill or a copy of a running cluster leaves them."""
+"""Ledgers that were never closed: last ledgers of topics, and ledgers of cursors, as a kill or a copy of a running cluster leaves them."""
 
 from __future__ import annotations
 

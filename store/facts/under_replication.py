@@ -23,10 +23,10 @@ _REPLICA = re.compile(r'^\s*replica:\s*"([^"]*)"', re.MULTILINE)
 
 
 class Mark(Struct, frozen=True):
-    """The mark of a ledger. ``bookies``: which it says lack entries; ``is_gone``: the ledger was deleted, or never was; else whether it
-    ``is_complete``.
+    """The mark of a ledger. ``bookies``: those that lack entries, by the mark; ``is_gone``: the ledger was deleted or never existed;
+    otherwise ``is_complete``: no entry lacks a copy.
 
-    Neither: entries lack copies, or nobody knows.
+    If neither holds, entries lack copies, or that is unknown.
     """
 
     ledger_id: int
@@ -42,7 +42,7 @@ class Mark(Struct, frozen=True):
 
 
 def iter_marks(txn: Txn) -> Iterator[Mark]:
-    """Yield the marks by the order of their nodes; of a ledger that nobody can judge it is not stale."""
+    """Yield the marks in the order of their nodes; the mark of a ledger in an unknown state is not stale."""
     unlisted = UnlistedLedgers(txn)
     for node in iter_nodes(txn, MARKS):
         name = node.path.rpartition("/urL")[2]

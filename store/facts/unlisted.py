@@ -1,8 +1,9 @@
-"""What it means that a ledger has no node in the metadata.
+"""What a missing metadata node of a ledger means.
 
-Upstream ``LedgerIdGenerator`` (BookKeeper 4.17) counts up: an id from the next one on was never given by this metadata, so nobody deleted
-that ledger in it; the metadata is older than the bookies. Of a smaller id "deleted" is said only where something shows it: a change of
-this store, tiered storage, ZooKeeper's logs. RocksDB keeps no history: there a ledger was deleted by a broker, or lost with its node.
+Upstream ``LedgerIdGenerator`` (BookKeeper 4.17) counts up: ids from the next one on were never given by this metadata, so such a ledger
+was not deleted in it: the metadata is older than the bookies. A ledger with a smaller id counts as deleted only if something shows it: a
+change of this store, tiered storage, ZooKeeper's logs. RocksDB keeps no history: there a ledger was deleted by a broker, or lost with its
+node.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _SHOWN = 5
 
 class Unlisted(StrEnum):
     """Why a ledger has no node. GONE: the metadata is whole and gave its id, and nothing shows whether the ledger was deleted, or lost.
-    UNLISTED: nobody knows, as the metadata is not whole or does not say which ids it gave."""
+    UNLISTED: unknown, because the metadata is incomplete or does not say which ids it gave."""
 
     DELETED = "deleted"
     GONE = "gone"
@@ -168,7 +169,7 @@ def find_newer(txn: Txn) -> HeldLedgers | None:
 
 
 def find_unlisted(txn: Txn) -> list[int]:
-    """Return the ledgers that have entries here, no node and nothing that references them, and nobody knows why; raises IndexCorrupt."""
+    """Return the ledgers with entries in the store but no node and no references, for an unknown reason; raises IndexCorrupt."""
     unlisted = UnlistedLedgers(txn)
     if unlisted.is_whole:
         return []

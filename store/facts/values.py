@@ -83,7 +83,7 @@ def find_usual(key: bytes, row: bytes) -> Usual | None:
 
 
 class _Seen:
-    """What a pass over the nodes of a snapshot, or over a part of them, keeps for who asks next."""
+    """The results of a pass over the nodes of a snapshot, or a part of them, kept for later questions."""
 
     def __init__(self, txn: Txn) -> None:
         self._unusual, self._altered, self._ledger_ids = list[bytes](), list[bytes](), array("q")

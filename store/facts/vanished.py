@@ -109,7 +109,7 @@ class _LedgerOfGoneNode(Struct, frozen=True):
 
 
 def find_vanished(reader: EntryReader) -> Vanished:
-    """Return what vanished, as one snapshot and ZooKeeper's logs show it. Where metadata is not whole, nobody knows what is gone."""
+    """Return the vanished topics by one snapshot and ZooKeeper's logs. With incomplete metadata they are unknown."""
     memo = reader.txn.memo
     if _MEMO not in memo:
         memo[_MEMO] = _find(reader)
@@ -249,7 +249,7 @@ def keys_of_view_alone(reader: EntryReader, view: DetachedView) -> tuple[str, ..
 
 
 def _has_view(reader: EntryReader, name: TopicName) -> bool:
-    """Whether the topic names a compacted ledger, or nobody knows."""
+    """Whether the topic names a compacted ledger, or may name one."""
     if find_node(reader.txn, name.cursor_path(COMPACTION_CURSOR)) is None:
         return False
     try:

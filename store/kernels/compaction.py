@@ -44,7 +44,7 @@ ENTRY = np.dtype(
         ("id_end", np.int64),
         ("start", np.int64),  # the entry as a topic holds it, broker metadata included
         ("end", np.int64),
-        ("front_end", np.int64),  # behind the broker metadata
+        ("front_end", np.int64),  # after the broker metadata
         ("meta_start", np.int64),
         ("meta_end", np.int64),
         ("key_start", np.int64),
@@ -120,7 +120,7 @@ def _read_id(data, fields, row):
 
 @part()
 def _read_front(data, row, verify):
-    """Find the metadata behind broker metadata and checksum; False when the framing or the checksum is wrong."""
+    """Find the metadata after broker metadata and checksum; False when the framing or the checksum is wrong."""
     row.front_end, checked, start, end = frame(data, row.start, row.end)
     if start < 0:
         return False

@@ -1,4 +1,4 @@
-"""How a kernel is run: compiled by numba where there is much to do, by Python itself where there is little.
+"""How a kernel runs: compiled by numba for many rows, by Python itself for few.
 
 To load numba and a compiled function takes half a second; in that time Python goes through some ten thousand rows. So each
 kernel that others call says how many rows its arguments have, and the first ``LITTLE_ROWS`` of a process are left to Python. Once

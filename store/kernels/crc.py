@@ -17,13 +17,13 @@ START = np.uint32(0xFFFFFFFF)
 
 @part(machine=_MACHINE)
 def crc32(data, start, end, state):
-    """Return the CRC-32 state behind data[start:end]."""
+    """Return the CRC-32 state after data[start:end]."""
     return zlib.crc32(data[start:end], state ^ 0xFFFFFFFF) ^ 0xFFFFFFFF
 
 
 @part(machine=_MACHINE)
 def crc32c(data, start, end, state):
-    """Return the CRC-32C state behind data[start:end]."""
+    """Return the CRC-32C state after data[start:end]."""
     import google_crc32c  # 2 ms; compiled code has its own
 
     return google_crc32c.extend(state ^ 0xFFFFFFFF, bytes(data[start:end])) ^ 0xFFFFFFFF

@@ -158,7 +158,7 @@ def _sliced(data, start, end, crc, tables):
 
 @machine_code()
 def crc32(data, start, end, state):
-    """Return the CRC-32 state behind data[start:end]."""
+    """Return the CRC-32 state after data[start:end]."""
     return _sliced(data, start, end, state, _CRC32_TABLES)
 
 
@@ -176,7 +176,7 @@ if _HAS_INSTRUCTION:
 
     @machine_code()
     def crc32c(data, start, end, state):
-        """Return the CRC-32C state behind data[start:end]."""
+        """Return the CRC-32C state after data[start:end]."""
         first = np.uint64(state)
         at = start
         while at + 3 * _LANE_BYTES <= end:
@@ -202,5 +202,5 @@ else:
 
     @machine_code()
     def crc32c(data, start, end, state):
-        """Return the CRC-32C state behind data[start:end]."""
+        """Return the CRC-32C state after data[start:end]."""
         return _sliced(data, start, end, state, _CRC32C_TABLES)

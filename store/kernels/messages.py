@@ -1,6 +1,6 @@
 """Kernels that take entries apart into messages: spans of keys, properties and payloads.
 
-They know well-formed entries only. What is not, or is rare (chunks, transactions, encryption), is left as SLOW to the ordinary
+They know well-formed entries only. Others, and rare ones (chunks, transactions, encryption), are left as SLOW to the ordinary
 reader (``store.model.messages``), which explains it. Layouts: docs/formats/message.md.
 """
 
@@ -44,7 +44,7 @@ HEAD = np.dtype(
     [
         ("body_start", np.int64),  # of the payload as stored, later of the payload decompressed
         ("body_end", np.int64),
-        ("front_end", np.int64),  # behind the broker metadata
+        ("front_end", np.int64),  # after the broker metadata
         ("meta_start", np.int64),
         ("meta_end", np.int64),
         ("producer_start", np.int64),
@@ -85,7 +85,7 @@ PROPERTY = np.dtype(
 
 @kernel("starts")
 def read_heads(data, starts, ends, heads):
-    """Fill ``heads`` from the entry payloads data[starts[i]:ends[i]], checksums verified; what is not plain becomes SLOW."""
+    """Fill ``heads`` from the entry payloads data[starts[i]:ends[i]], checksums verified; entries that are not plain become SLOW."""
     fields = new_fields()
     for i in range(starts.shape[0]):
         _read_head(data, starts[i], ends[i], fields, heads[i])

@@ -63,7 +63,7 @@ __all__ = [
 
 # Why the kernel stopped.
 FULL, END, STRANGE, MORE = range(4)
-"""Rows full · reached the end · no valid record here · record goes on behind the window."""
+"""Rows full · reached the end · no valid record here · record continues after the window."""
 
 _LONG_MAX = 2**63 - 1
 _PADDING = -0x100
@@ -240,8 +240,8 @@ def _is_plain_zero(data, start, end):
 def scan_log(window, start, stop, behind, ledgers, verify, out):
     """Read entry-log records from window[start]; return (records, next offset in the window, why it stopped).
 
-    ``window``: uint8, a part of the file; ``stop``: records that begin at or behind it are left; ``behind``: bytes of the file
-    behind the window; ``ledgers``: (sorted ledger ids, their digest bytes 4, 8, 20 or 0); ``out``: RECORD rows, offsets relative
+    ``window``: uint8, a part of the file; ``stop``: records that begin at or after it are left; ``behind``: bytes of the file
+    after the window; ``ledgers``: (sorted ledger ids, their digest bytes 4, 8, 20 or 0); ``out``: RECORD rows, offsets relative
     to the window.
     """
     known, kinds = ledgers

@@ -28,7 +28,7 @@ PACKED = 32
 """From the slot of a repeated number to the slot that it has when it is packed."""
 
 BROKER_MAGIC, CHECKSUM_MAGIC = 0x0E02, 0x0E01
-"""In front of an entry's broker metadata and of its checksum, two bytes each."""
+"""The marks before an entry's broker metadata and before its checksum, two bytes each."""
 
 START = 2 * PACKED
 """In FIELDS, from a slot to where its bytes start."""
@@ -286,8 +286,8 @@ def _is_magic(data, at, end, magic):
 def frame(data, at, end):
     """Find the parts of the message entry data[at:end]: ``[broker metadata] [checksum] size, MessageMetadata, payload``.
 
-    Returns (offset behind the broker metadata, offset behind the checksum, start and end of the MessageMetadata). Parts that
-    are not there are empty. The last two are −1 when the bytes are not a message entry. The checksum's own four bytes end
+    Returns (offset after the broker metadata, offset after the checksum, start and end of the MessageMetadata). Absent parts
+    are empty. The last two are −1 when the bytes are not a message entry. The checksum's own four bytes end
     at the second, the BrokerEntryMetadata starts six bytes after ``at``.
     """
     front = np.int64(at)

@@ -199,7 +199,7 @@ def _members(txn: Txn, ledger_id: int) -> tuple[str, ...]:
 
 
 def _silent(txn: Txn, ledger: Ledger) -> tuple[str, ...]:
-    """Return the bookies that do not answer any more and without which nobody can close ``ledger``."""
+    """Return the bookies that no longer answer and without which ``ledger`` cannot be closed."""
     if not coverage.find_gone_bookies(txn) or ledger.metadata is None or ledger.metadata.state is LedgerState.CLOSED:
         return ()
     end = coverage.read_open_end(txn, ledger)

@@ -18,7 +18,7 @@ _MEMO = "brokenevents"
 
 
 def find_broken_beside(txn: Txn, topic: Topic) -> tuple[str, ...]:
-    """Return sentences about losses other than those of ledgers in the topic's list, with what a broker does."""
+    """Return sentences about losses outside the topic's ledger list, and how a broker behaves."""
     found = _lost_view(txn, topic)
     return (*found, *find_lost_events(txn, topic.name))
 

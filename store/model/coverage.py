@@ -1,4 +1,4 @@
-"""On which of the bookies that clients ask for them the entries of a ledger are: named by its metadata, served by the files imported.
+"""Which bookies that clients ask serve the entries of a ledger: those named by its metadata whose imported files have the entries.
 
 A client asks the bookies of an entry's write set and no others; one serves what its index leads to in its entry logs, and what it reads of
 its journals when it starts (``store.db.unserved``). So an entry is in one of four states, which this module alone tells apart:
@@ -10,8 +10,7 @@ nowhere       no file has it, and every bookie that should have it is imported o
 not imported  a bookie that should have it may run, and is not imported: its state is unknown
 ============  =======================================================================================================
 
-Of what was not imported it tells the bookies, and those without a journal; of a ledger that nobody closed, where BookKeeper's recovery
-would close it.
+It also tells which bookies were not imported or lack a journal, and where BookKeeper's recovery would close an unclosed ledger.
 
 Row (database ``state``): ``bookies``, JSON {"imported": [ids], "absent": [ids], "unknown": [ids]}; there where they are known.
 ``unknown``: imported ones that metadata, which is there, names nowhere, neither in a cookie nor in an ensemble.
@@ -173,7 +172,7 @@ def bring_hint(bookie_id: str) -> str:
 
 
 def find_absent_bookies(txn: Txn) -> AbsentBookies | None:
-    """Return which bookies were absent at the last import, refresh or addition; None when none was, or nobody knows."""
+    """Return the bookies that were absent at the last import, refresh or addition; None for none, or if that is unknown."""
     imported, absent, _ = _split_bookies(txn)
     return AbsentBookies(imported, absent) if absent else None
 
@@ -257,7 +256,7 @@ def index_absent_bookies(
 ) -> None:
     """Find the absent bookies among those of the cookies and of every ledger's ensembles, and keep them in ``txn``.
 
-    Where an imported bookie has no id nobody knows which one it is, and nothing is kept. ``left_out``: those of
+    If an imported bookie has no id it cannot be identified, and nothing is kept. ``left_out``: those of
     another cluster; ``members``: ``members_of`` all ledgers, None: the tree is read for that.
     """
     ids = [bookie.bookie_id for bookie in iter_imported_bookies(store.info)]
@@ -300,7 +299,7 @@ class Disks(Struct, frozen=True):
 
     @property
     def unknown(self) -> tuple[str, str] | None:
-        """Why nobody knows on which bookies entries are, and the command that finds it out; None: it is known."""
+        """Why the bookies of entries are unknown, and the command that finds them; None if they are known."""
         if not self.tells:
             return "this store does not know which file has which entries", "pulsar-admin store index --rebuild"
         if self.by_file and not self.imported:
@@ -480,7 +479,7 @@ def count_copies(
     """Return how many copies there are of the entries 0 to ``last_entry_id``.
 
     ``served``: bookie → ids of the entries it serves (i64, ascending, each once), ``held``: that its files have, None: the same;
-    ``damaged``: (bookie, entry id, whether it only differs); ``gone``: bookies of which nobody gets anything.
+    ``damaged``: (bookie, entry id, whether it only differs); ``gone``: bookies that serve nothing.
     """
     import numpy as np
 
@@ -1023,7 +1022,7 @@ class _LedgersOneByOne(WholeLedgers):
 
 
 def look_at_ledgers_one_by_one(txn: Txn) -> None:
-    """Have ``find_whole`` tell of each ledger without a look at all of them: for who asks of some of very many."""
+    """Make ``find_whole`` look at single ledgers instead of all: for questions about some of very many."""
     if WholeLedgers not in txn.memo:
         txn.memo[WholeLedgers] = _LedgersOneByOne(txn)
 

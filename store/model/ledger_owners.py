@@ -43,10 +43,10 @@ class LedgerOwners(Answer, frozen=True):
 def all_owners(txn: Txn, ledger_id: int) -> tuple[Owner, ...]:
     """Return the owners of a ledger: nodes that reference it, else the one in its custom metadata if that may do so unseen.
 
-    What a ledger says of itself (its custom metadata) proves nothing against a node that is known completely: a persistent topic, its
-    cursor or its schema whose value has nothing unknown in it, and that does not name the ledger, left it behind. A node of another
-    domain, or one whose value has fields or a form that this version does not know, may name it there: the ledger is its. So it is with
-    ledger metadata of a version that is not known, which may say anything. A node that is gone owns nothing.
+    A ledger's own custom metadata proves nothing against a node that is known completely: a persistent topic, its cursor or its schema
+    that has no unknown fields and does not name the ledger has abandoned it. A node of another domain, or one with fields or a form that
+    this version does not know, may name the ledger there, and owns it. The same goes for ledger metadata of an unknown version, which may
+    say anything. A node that is gone owns nothing.
     """
     return find_owners(txn, ledger_id) or _claims(txn, ledger_id)
 

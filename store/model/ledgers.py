@@ -132,7 +132,7 @@ class LoneLedgers:
 
 
 def find_whole(txn: Txn, ledger_id: int) -> WholeLedger | None:
-    """Return a ledger that is known to be whole; None of others, and where nobody looked at all ledgers: ``read_shortfalls`` does."""
+    """Return a ledger that is known to be complete; None for others, and before ``read_shortfalls`` looked at all ledgers."""
     kept: WholeLedgers | None = txn.memo.get(WholeLedgers)
     return None if kept is None else kept.find(ledger_id)
 
@@ -317,9 +317,9 @@ def missing_ranges(txn: Txn, ledger: Ledger) -> tuple[tuple[int, int], ...]:
 
 
 def count_missing(txn: Txn, ledger: Ledger) -> int:
-    """Return how many entries up to the ledger's end no file holds; of one without metadata nobody knows an end, so 0.
+    """Return how many entries up to the ledger's end no file holds; one without metadata has no known end, so 0.
 
-    Entries after the end, which a writer's recovery left out, make up for none of those before it.
+    Entries after the end, which a writer's recovery left out, do not make up for missing ones before it.
     """
     return sum(last - first + 1 for first, last in missing_ranges(txn, ledger)) if ledger.metadata else 0
 

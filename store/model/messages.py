@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 TXN_COMMIT, TXN_ABORT = 21, 22
 ENTRY_ERRORS = (EntryNotFound, EntryCorrupt, EntryLogCorrupt, LimitExceeded, Unsupported)
-"""Errors that concern one entry: reading goes on after it and counts it."""
+"""Errors of a single entry: reading continues after it, and counts it."""
 
 
 class Message(Answer, frozen=True):
@@ -199,7 +199,7 @@ class MessageReader:
         return self._outcomes.get(transaction, False)
 
     def segment_states(self, position: Position) -> SegmentStates | None:
-        """Return what is known of the transactions of the segment that has an entry, None where no segment has it."""
+        """Return the known states of the transactions of an entry's segment, None if no segment has it."""
         owners = find_owners(self.reader.txn, position.ledger_id)
         segment = next((one.topic for one in owners if one.topic.startswith(f"{SEGMENT}://")), None)
         if segment is None:

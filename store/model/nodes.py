@@ -319,7 +319,7 @@ def _usual_structure(path: str) -> str:
 
 
 def is_known(path: str, value: bytes) -> bool:
-    """Whether all that the node at ``path`` says with ``value`` is known here; a damaged value says what nobody knows."""
+    """Whether the node at ``path`` with ``value`` has nothing unknown; a damaged value counts as unknown."""
     structure = structure_of(path, value)
     if structure is None or unknown_in(path, value)[1]:
         return False

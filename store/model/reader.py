@@ -25,7 +25,7 @@ NOTED = "noted"
 
 
 def ignore(count: int) -> None:
-    """Hear of what was read, and do nothing."""
+    """Ignore how much was read."""
 
 
 class EntryReader:

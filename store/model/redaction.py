@@ -1,7 +1,7 @@
 """What ``--redact`` shows instead of payloads, keys, property values and decoded values: SHA-256 and length.
 
 Equal contents stay recognizable as equal, also from one run to the next. The digest of a value that can be guessed, such as a short
-key, can be found by trying: it hides from who reads along, not from who looks for something known.
+key, can be found by trying: redaction hides contents from a reader of the output, not from someone who looks for a known value.
 """
 
 from __future__ import annotations

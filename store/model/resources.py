@@ -4,7 +4,7 @@ resource groups, quotas and dynamic settings.
 Upstream's classes (Pulsar 4.0.8): ``TenantInfoImpl``, ``ClusterDataImpl``, ``ClusterPoliciesImpl``, ``FailureDomainImpl``,
 ``NamespaceBundleFactory``, ``BookiesRackConfiguration``, ``NamespaceIsolationDataImpl``, ``ResourceGroup``, ``ResourceQuota``,
 ``ServiceConfiguration``. A broker keeps their keys in any order; pulsar-admin prints them in the order of the tables here, with these
-defaults, and leaves out what is null.
+defaults, and leaves out nulls.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class FailureDomain(Answer, frozen=True, rename="camel"):
 
 
 class ClusterSettings(Answer, frozen=True, rename="camel"):
-    """A cluster's URLs and what clients of it need; None: not set. The fields are upstream's, in Python's spelling."""
+    """A cluster's URLs and the settings that clients need; None: not set. The fields are upstream's, in Python's spelling."""
 
     JSON_OPTIONAL = (
         *("service_url", "service_url_tls", "broker_service_url", "broker_service_url_tls", "proxy_service_url"),
@@ -361,7 +361,7 @@ def read_domain(txn: Txn, cluster: str, domain: str) -> JsonObject:
 
 
 def check_cluster(txn: Txn, cluster: str) -> None:
-    """Raise ResourceNotFound where there is no such cluster, with the words of what belongs to one."""
+    """Raise ResourceNotFound for an unknown cluster, in the words of the resource that belongs to it."""
     read_cluster(txn, cluster, f"Cluster {cluster} does not exist.")
 
 
@@ -416,7 +416,7 @@ def bundle_data_path(namespace: NamespaceName) -> str:
 
 
 def local_policies_path(namespace: NamespaceName) -> str:
-    """Return the metadata path of what a cluster alone knows of a namespace."""
+    """Return the metadata path of a cluster's local policies of a namespace."""
     return f"/admin/local-policies/{namespace}"
 
 

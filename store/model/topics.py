@@ -240,7 +240,7 @@ def _not_found(txn: Txn, name: TopicName) -> TopicNotFound:
 
 
 def find_pending_ack(txn: Txn, name: TopicName, subscription: str) -> TopicName | None:
-    """Return the topic that logs what transactions acknowledge on a subscription, None where there is none."""
+    """Return the topic that logs acknowledgements by transactions on a subscription, None without one."""
     return next((log for log in name.pending_acks(subscription) if tree.find_node(txn, log.path) is not None), None)
 
 
@@ -272,8 +272,8 @@ def _decode_topic(txn: Txn, name: TopicName, node: tree.Node) -> Topic:
 
 
 def _of_source(txn: Txn, name: TopicName, managed: ManagedLedger) -> ManagedLedger:
-    """Return what a shadow topic has once a broker loads it: the ledgers of its source (upstream ``ShadowManagedLedgerImpl``), which its
-    own list may lag behind; its own, if the source is gone."""
+    """Return the ledgers of a shadow topic once a broker loads it: those of its source (upstream ``ShadowManagedLedgerImpl``), which may be
+    more than its own list has; its own, if the source is gone."""
     try:
         source = parse_topic(managed.properties[SHADOW_SOURCE])
     except InvalidValue:
@@ -501,7 +501,7 @@ def _no_match(pattern: str | None) -> TopicNotFound:
 
 
 def topics_bytes(txn: Txn, names: Iterable[TopicName]) -> int:
-    """Return the payload bytes of topics ``names``; none of one that cannot be read, which who reads it reports."""
+    """Return the payload bytes of topics ``names``, without unreadable ones, which are reported where they are read."""
     total = 0
     for name in names:
         with suppress(StoreError):

@@ -94,7 +94,7 @@ class SegmentStates(Struct, frozen=True):
     given: Mapping[int, int]
 
     def of(self, txn: transactions.TxnId) -> str:
-        """Return the state of a transaction; raises NotSeen for one of which the metadata store says nothing.
+        """Return the state of a transaction; raises NotSeen if the metadata store has none.
 
         A broker forgets one that is over, and lists it while a segment has entries of it if it was aborted.
         """
@@ -112,7 +112,7 @@ class SegmentStates(Struct, frozen=True):
 def read_segment_states(txn: Txn, name: TopicName) -> SegmentStates:
     """Return the states of transactions for the segment ``name``.
 
-    What is damaged is not known, and where nodes may be lost, neither is what no node names.
+    Damaged states are unknown, and so are states without a node if nodes may be lost.
     """
     root, headers = f"{_ABORTED}/{encode_name(str(name))}:", read_states(txn)
     states = dict(headers)

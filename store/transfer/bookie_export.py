@@ -3,8 +3,8 @@
 Each goes, whole, on as many bookies as the newest ledger of its topic has copies (write quorum); its ensemble is these bookies. A bookie
 with DbLedgerStorage keeps a ledger in the directory ``ledgerId mod N`` of its N ledger directories (``DbLedgerStorage``,
 ``MathUtils.signSafeMod``; BookKeeper 4.17). Entries come first, then a change of the store's metadata, which an export of the metadata
-carries to the cluster. What a stopped export leaves belongs to no ledger: the next one goes on with it. Of a bookie that a change renamed
-the files ``VERSION`` are written last, each by one rename.
+carries to the cluster. The leftovers of a stopped export belong to no ledger: the next one continues with them. The ``VERSION`` files of
+a bookie that a change renamed are written last, each by one rename.
 """
 
 from __future__ import annotations

@@ -6,18 +6,17 @@ Gzip of JSON lines: a header (``FORMAT``, ``VERSION``), then rows, arrays whose 
     ["file", {fields of LogFile}]                                      a row of ``logs``
     ["owners", ledger id, [[kind, topic, cursor], …]]                  a row of ``owners``
     ["damage", {fields of Damage}]                                     a row of ``damage``
-    ["row", database, key, value]                                      another row as it is: numbers alone
+    ["row", database, key, value]                                      another row, unchanged: only numbers
     ["record", file id, offset, bytes]                                 an entry of a cursor ledger, which holds positions
     ["end", rows]                                                      so that a bundle that was cut is known
 
 Bytes are base64. A line has at most LINE_MAX_BYTES: a small file may decompress to more than memory holds. An import makes a sparse file of
 each catalogued one; only the records above are in it.
 
-Metadata nodes: values made again from what is known of them, with pseudonyms for names.
+Metadata nodes: values rebuilt from their known fields, with pseudonyms for names.
 
-What is not decoded is not copied: of fields that this toolkit does not know only their numbers are there, of trees that it does not know
-the nodes without their values; other nodes of which it knows nothing are left out. A value that cannot be decoded becomes one that cannot
-be decoded either.
+Only decoded data is copied: of unknown fields the bundle has only their numbers, of unknown trees the nodes without values; other unknown
+nodes are left out. A value that cannot be decoded becomes another one that cannot be decoded.
 """
 
 from __future__ import annotations

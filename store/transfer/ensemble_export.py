@@ -1,9 +1,9 @@
 """``store export zookeeper``: the store's changes into a live ensemble, as one transaction that fits or writes nothing.
 
 Every node has to be what was imported, value, version and time of creation, when the change is planned and when it is written: a set or
-delete names the version, a new node must not be there. Topics have to be nobody's (Pulsar 4.0.8): no bundle of theirs may have an owner at
-``/namespace/TENANT/NAMESPACE/BUNDLE`` (``OwnershipCache``); the transaction makes that node and deletes it, so that nobody can become the
-owner while it is written. Brokers with ``ExtensibleLoadManagerImpl`` keep owners in a topic, which nobody else can hold.
+delete names the version, a new node must not be there. No broker may own the topics (Pulsar 4.0.8): none of their bundles may have an
+owner at ``/namespace/TENANT/NAMESPACE/BUNDLE`` (``OwnershipCache``); the transaction creates and deletes that node, so that no broker can
+become the owner while it is written. Brokers with ``ExtensibleLoadManagerImpl`` keep owners in a topic, which cannot be held this way.
 """
 
 from __future__ import annotations

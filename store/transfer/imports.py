@@ -1,13 +1,12 @@
 """``store import``: a Pulsar data directory, or the parts of a cluster → tree, catalogue, location and time index.
 
-The sources are only read. What is needed of metadata nodes later is noted while they are written: there may be millions, and to read
-them again is a fifth of an import. Findings of which others may come are told at once.
+The sources are only read. Facts about metadata nodes that are needed later are noted while the nodes are written: there may be millions,
+and reading them again costs a fifth of an import. Findings that may cause others are told at once.
 
-The time that a store is a copy of is the latest that its sources tell of, by their own word. A producer's clock says nothing of it, nor
-does what this toolkit wrote. The times of files do where they are older than what is in the files: ``cp -r`` gives all of them the time
-of the copying.
+A store is a copy as of the latest time that its sources record themselves. Producers' clocks and this toolkit's own writes do not count.
+Times of files count only if they are older than the files' contents: ``cp -r`` gives all files the time of the copying.
 
-When an import is stopped the same command goes on behind what was committed last (``store.index.build``).
+When an import is stopped, the same command continues after the last commit (``store.index.build``).
 """
 
 from __future__ import annotations

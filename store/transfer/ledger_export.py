@@ -2,9 +2,9 @@
 ledgers map under a log id of its own, a row in ``ledgers``, a row in ``locations`` for every entry, ``lastId`` raised.
 
 Source of the rules: ``DefaultEntryLogger``, ``EntryLoggerAllocator``, ``SingleDirectoryDbLedgerStorage`` (BookKeeper 4.16). The
-entry log is durable before a row names it, the row in ``ledgers`` comes behind all of ``locations``, and the metadata node that makes
-the ledger known is written last, by the caller. What a stopped export leaves belongs to no ledger: the next one goes on with it, or
-the bookie's garbage collection removes it.
+entry log is durable before a row names it, the row in ``ledgers`` comes after all of ``locations``, and the metadata node that makes
+the ledger known is written last, by the caller. The leftovers of a stopped export belong to no ledger: the next one continues with them,
+or the bookie's garbage collection removes them.
 """
 
 from __future__ import annotations

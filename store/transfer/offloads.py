@@ -1,8 +1,8 @@
 """``store add offload``: the entries of ledgers that lie in tiered storage become entries of the store.
 
 They are written into entry logs of the store's own, where every command reads them like any others. Tiered storage keeps no digests:
-what is checked is that entries follow each other and are as many, and of as many bytes, as the ledger's metadata says that lies with
-them and the topic's list says. The digests of the logs are made here. A ledger of which anything does not fit stops the whole.
+the checks are that entries are consecutive, and that their number and bytes are those of the ledger's metadata stored with them and of the
+topic's list. The digests of the logs are computed here. A ledger that does not fit stops the whole command.
 """
 
 from __future__ import annotations

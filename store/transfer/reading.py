@@ -1,6 +1,6 @@
 """Reading the disks of bookies into a store, also while the bookies run.
 
-A bookie deletes a journal when ``lastMark`` is past it (``Journal.checkpointComplete``), and an entry log when what is needed of it was
+A bookie deletes a journal when ``lastMark`` is past it (``Journal.checkpointComplete``), and an entry log when its live entries were
 copied (``GarbageCollectorThread``): what they held is in entry logs that are newer, or longer, than they were when the disks were
 listed. So a file that vanished is dropped, and the disks are listed again, until none vanished while the new ones were read.
 BookKeeper 4.16, 4.17.

@@ -1,4 +1,4 @@
-"""``store refresh``: bring a store up to date with the directory it was imported from. ``store add``: a part of a cluster comes to a store
+"""``store refresh``: updates a store from the directory it was imported from. ``store add``: adds a part of a cluster to a store
 that has others.
 
 Entry logs and journals are append-only: a file that grew is read from where the last scan ended, a new one from its beginning.
@@ -7,8 +7,8 @@ source changed it, too. What an export in place of this store left there that wa
 is gone is forgotten when none of its entries is needed any more (a flushed journal, a compacted entry log); else it is named and its
 entries stay in the index, unless ``forget`` says otherwise.
 
-What is added becomes a source, and the store is refreshed. A source is marked in ``store.json`` until all of it is there: what was
-stopped goes on with the same command, or with the next refresh.
+An added part becomes a source, and the store is refreshed. A source is marked in ``store.json`` until it is complete: a stopped addition
+continues with the same command, or with the next refresh.
 """
 
 from __future__ import annotations
@@ -610,8 +610,8 @@ class _NewTree(Struct):
 def read_tree(txn: Txn, layout: Layout) -> _NewTree:
     """Compare the nodes of the source with the store's.
 
-    Where anything became wrong with the source's metadata as a whole no node is taken: of a tree that lost changes nobody knows
-    which nodes are new and which were deleted.
+    If the source's metadata as a whole is newly damaged, no node is taken: in a tree that lost changes, new and deleted nodes
+    cannot be told apart.
     """
     known = {damage.reason for damage in iter_damage(txn, METADATA_FILE_ID)}
     if layout.metadata is None:
