@@ -416,7 +416,7 @@ DERIVED_DAMAGE: dict[str, set[str]] = {
 # -- our own rows ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("damage", DERIVED_DAMAGE)
+@deep_but_for((0, 2), "damage", DERIVED_DAMAGE)
 def test_damage_of_our_rows_is_found_and_healed(
     damage: str, tmp_path: Path, cli: Cli, whole_cli: Cli, damages_stores: None
 ) -> None:

@@ -93,7 +93,7 @@ def _listed(path: Path) -> set[int]:
         return {*iter_ledger_ids(txn)}
 
 
-@deep_but_for((0, 1, 2, 3, 5, 7), "harm", ["payload", "size", "gone", "empty", "header", "cut", "zeros", "hole"])
+@deep_but_for((0, 1, 2, 3, 5, 6, 7), "harm", ["payload", "size", "gone", "empty", "header", "cut", "zeros", "hole"])
 def test_the_only_bookie_serves_what_its_index_leads_to(harm: str, tmp_path: Path, cli: Cli) -> None:
     """Everything tells what clients get, also after a refresh and a rebuild; the printed command brings the older copies back."""
     source, path = scratch_copy("small", "clean", tmp_path), tmp_path / "s"
@@ -247,8 +247,15 @@ def test_rows_into_damaged_bytes_stay_where_nothing_better_is(
     assert not again["needed"]
 
 
-@pytest.mark.parametrize(("byte", "flip"), [(13, 0x40), (8, 0x80), (0, 0x80)], ids=["far", "negative", "ledger"])
-@pytest.mark.parametrize("is_lost", [False, True])
+@deep_but_for(
+    (0, 3, 4, 5),
+    ("is_lost", "byte", "flip"),
+    [
+        pytest.param(is_lost, byte, flip, id=f"{is_lost}-{name}")
+        for is_lost in (False, True)
+        for byte, flip, name in ((13, 0x40, "far"), (8, 0x80, "negative"), (0, 0x80, "ledger"))
+    ],
+)
 def test_ids_of_damaged_records_make_no_rows(is_lost: bool, byte: int, flip: int, tmp_path: Path, cli: Cli) -> None:
     """A record whose own id is damaged stays where the index had it; without an index nobody believes that id, and no other is lost.
 

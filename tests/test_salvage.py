@@ -541,8 +541,10 @@ def _walked(bookie: Path, mark: LogMark) -> tuple[set[tuple[int, int]], set[tupl
     return behind, before - behind
 
 
-@pytest.mark.parametrize(
-    ("at", "where"), [(-1, "first"), (0, "middle"), (1, "behind"), (2, "first"), (2, "middle"), (3, "first")]
+@deep_but_for(
+    (0, 2, 3, 5),
+    ("at", "where"),
+    [(-1, "first"), (0, "middle"), (1, "behind"), (2, "first"), (2, "middle"), (3, "first")],
 )
 def test_journals_are_read_from_the_one_that_the_mark_points_into(bookie: Path, at: int, where: str) -> None:
     """The bookie has three journals: the mark is in one of them, or in one that was before or is behind them all."""

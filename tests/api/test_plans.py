@@ -197,6 +197,12 @@ def test_plans_and_answers_are_those_of_the_command_line(
     assert rows_of(path, "tree", "nacks") == before
 
 
+def test_a_tenant_with_namespaces_is_not_deleted(store: pa.Store) -> None:
+    with pytest.raises(pa.Refused, match="still has active namespaces") as refused:
+        store.delete_tenant("acme")
+    assert refused.value.hint == "delete them first: acme/delayed, acme/iot, acme/orders, …"
+
+
 def test_a_cluster_that_policies_name_is_not_deleted(store: pa.Store) -> None:
     here = store.cluster("standalone")
     store.apply(here.set_isolation_policy("p", namespaces=["a/b"], primary=["b"], failover=LIMITS))

@@ -92,6 +92,7 @@ def test_a_ledger_closed_in_the_future(store_path: Path, before: list[Finding], 
     set_value(store_path, PLAIN_PATH, later)
     found = the_one([one for one in new_in(store_path, before) if one.code == "ledger-closed-in-future"])
     assert (found.severity, found.where, found.at_stake_bytes) == (Severity.WARNING, PLAIN, 3987)
+    assert found.evidence == {"topic": PLAIN, "ledgers": 1, "bytes": 3987}
 
 
 def test_a_ttl_that_the_future_blocks() -> None:

@@ -16,10 +16,11 @@ from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.model.cursors import read_cursors
 from pulsar_admin.store.model.ledgers import find_metadata
 from pulsar_admin.store.model.reader import open_reader
-from pulsar_admin.store.model.topics import iter_topics, read_topic
+from pulsar_admin.store.model.topics import iter_topics, partition_count, read_topic
 from pulsar_admin.store.names import parse_topic
 from pulsar_admin.store.recovery.chains import LOST_AND_FOUND
 from pulsar_admin.store.recovery.closing import fit_ensembles
+from pulsar_admin.store.recovery.rolling import _is_told_of
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.plans.test_restoring import holders_of
@@ -76,6 +77,10 @@ def test_every_message_of_topics_of_then_is_served_by_its_own_topic(
     everywhere = {one for ledgers in now.ledgers.values() for one in ledgers}
     assert owners.keys() <= everywhere
     assert lost_and_found.isdisjoint(one for one, topic in owners.items() if then.ledgers.get(topic))
+    with open_store(store) as opened, opened.read() as txn:  # what others follow takes no more entries
+        for topic in then.ledgers:
+            followed = [find_metadata(txn, ledger) for ledger in [*now.ledgers[topic]][:-1]]
+            assert {one.state for one in followed if one} <= {LedgerState.CLOSED}, topic
     for key, place in now.cursors.items():  # acknowledged more than it ever was: a message would be lost
         if key in truth.cursors:
             with_trimmed = sum(now.ledgers[key[0]].values()) - sum(truth.ledgers[key[0]].values())
@@ -115,6 +120,18 @@ def test_a_subscription_goes_on_where_its_cursor_ledger_says(tmp_path: Path, cli
         cursors = read_cursors(reader.txn, reader, read_topic(reader.txn, name))
     assert str(cursors["half"].mark_delete) == "30:35"
     assert str(cursors["never"].mark_delete) == "8:-1"
+
+
+def test_partitions_are_told_of_where_the_metadata_has_as_many() -> None:
+    with open_store(imported("small", "clean")) as store, store.read() as txn:
+        names = [parse_topic(f"acme/orders/parts-partition-{number}") for number in range(6)]
+        count = partition_count(txn, names[0].base)
+        assert 1 < count < 5
+        assert [_is_told_of(txn, name) for name in names] == [number < count for number in range(6)]
+        assert [_is_told_of(txn, parse_topic(name)) for name in ("acme/orders/parts", "public/default/plain")] == [
+            False,
+            True,
+        ]
 
 
 def test_metadata_that_is_not_older_stays(tmp_path: Path, cli: Cli) -> None:
