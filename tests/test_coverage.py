@@ -21,14 +21,21 @@ from pulsar_admin.store.db.copies import has_copies, iter_all_copies
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.files import LogFile, iter_logs
 from pulsar_admin.store.db.tree import Node, put_nodes
-from pulsar_admin.store.model.coverage import count_unseen, iter_entry_gaps, read_coverage, read_open_end
+from pulsar_admin.store.model.coverage import (
+    count_unseen,
+    iter_entry_gaps,
+    read_coverage,
+    read_disks,
+    read_held,
+    read_open_end,
+)
 from pulsar_admin.store.model.ledgers import Ledger, iter_ledger_ids, missing_ranges, read_ledger
 from tests.conftest import Cli
 from tests.cures.curing import diagnoses, run_printed
 from tests.deep import deep_but_for
 from tests.encoders import encode_entry
 from tests.reference_index import bodies
-from tests.stores import imported
+from tests.stores import copied, imported
 from tests.test_placement import upstream_write_set
 from tests.worlds import CLUSTER, copy_tree, oracle, world
 
@@ -403,6 +410,16 @@ def test_bookies_that_come_later(disks: Path, one_of_three: Path, cli: Cli) -> N
         assert assert_coverage_is_right(txn, held) == 0
     assert cli("--store", one_of_three, "ledgers", "underreplicated", "-o", "json").json == []
     assert cli("--store", one_of_three, "store", "check", "--deep").exit_code == 0
+
+
+def test_no_bookie_holds_a_ledger_that_was_written_here(tmp_path: Path, cli: Cli) -> None:
+    path = copied(CLUSTER, "clean", tmp_path)
+    policy = cli("--store", path, "topics", "set-message-ttl", "public/default/plain", "-t", "60", "-o", "json")
+    assert policy.exit_code == 0
+    with open_store(path) as store, store.read() as txn:
+        written = max(iter_ledger_ids(txn))
+        assert read_held(txn, written, read_disks(txn)) is None
+        assert read_held(txn, 9, read_disks(txn)).keys() <= {*BOOKIES}
 
 
 DERIVED_DAMAGE: dict[str, set[str]] = {

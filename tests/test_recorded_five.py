@@ -24,7 +24,7 @@ from pulsar_admin.store.names import parse_topic
 from pulsar_admin.store.scan.entries import EntryScan
 from pulsar_admin.store.scan.places import Places
 from tests.conftest import Cli
-from tests.stores import copied, imported
+from tests.stores import copied, imported, put_node
 from tests.test_scalable import known
 from tests.versions import answers_of_export, changes, count
 from tests.worlds import GOLDEN, oracle
@@ -216,6 +216,15 @@ def test_transactions_of_segments(cli: Cli) -> None:
         assert cli("--store", store, *line.split()).json["ongoingTxnSize"] == open_acks
     why = cli("--store", store, "topics", "why", PAID, "-s", "q1", "-o", "json").stdout
     assert f"transaction-metadata -m {most} -l {least}" in why
+
+
+def test_what_a_committed_transaction_did_hides_nothing_of_an_open_one(cli: Cli, tmp_path: Path) -> None:
+    path, asked = copied(WORLD, "clean", tmp_path), ["transactions", "slow-transactions", "-t", "1s", "-o", "json"]
+    before = cli("--store", path, *asked).json
+    with open_store(path) as store, store.read() as txn:
+        did = next(iter_nodes(txn, "/txn/op/3_0-"))
+    put_node(path, did.path.replace("/3_0-", "/1_0-"), did.value)
+    assert cli("--store", path, *asked).json == before
 
 
 def test_what_is_committed_is_read(cli: Cli) -> None:

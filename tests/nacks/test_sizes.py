@@ -105,7 +105,7 @@ MEASURED_IN_JAVA = {
 }  # fmt: skip
 
 
-@deep_but_for((0, 1), "load", MEASURED_IN_JAVA)
+@deep_but_for((1,), "load", MEASURED_IN_JAVA)
 def test_the_java_clients_heap_as_measured(load: tuple[int, int, int]) -> None:
     entries, acknowledged_every, per_ms = load
     index = np.arange(entries)

@@ -10,21 +10,23 @@ from typing import Any
 import numpy as np
 import pytest
 from msgspec import Struct
+from msgspec.structs import replace
 
-from pulsar_admin.store.codec.ledgermetadata import LedgerState, Segment
+from pulsar_admin.store.codec.ledgermetadata import LedgerState, Segment, encode_ledger_metadata, ledger_path
 from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.model.cursors import read_cursors
-from pulsar_admin.store.model.ledgers import find_metadata
+from pulsar_admin.store.model.ledgers import find_metadata, read_ledger
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import iter_topics, partition_count, read_topic
 from pulsar_admin.store.names import parse_topic
 from pulsar_admin.store.recovery.chains import LOST_AND_FOUND
-from pulsar_admin.store.recovery.closing import fit_ensembles
+from pulsar_admin.store.recovery.closing import close_ledger, fit_ensembles
 from pulsar_admin.store.recovery.rolling import _is_told_of
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.plans.test_restoring import holders_of
-from tests.stores import apply_values, copied, imported, put_back
+from tests.stores import apply_values, copied, imported, put_back, put_node
 from tests.worlds import CLUSTER, copy_tree, world
 
 
@@ -132,6 +134,22 @@ def test_partitions_are_told_of_where_the_metadata_has_as_many() -> None:
             False,
             True,
         ]
+
+
+def test_entries_after_an_end_are_counted_apart_from_missing_ones(tmp_path: Path) -> None:
+    store = copied("small", "clean", tmp_path)
+    with open_store(store) as opened, opened.read() as txn:
+        node, metadata = read_node(txn, ledger_path(9)), find_metadata(txn, 9)
+        entries = read_ledger(txn, 9).sums.entries
+    for last, expected in (
+        (3, (3, 0, entries - 4)),
+        (entries - 1, (entries - 1, 0, 0)),
+        (entries + 1, (entries - 1, 0, 0)),
+    ):
+        put_node(store, node.path, encode_ledger_metadata(replace(metadata, last_entry_id=last), node.value))
+        with open_store(store) as opened, open_reader(opened) as reader:
+            closed = close_ledger(reader, 9, {})
+        assert (closed.metadata.last_entry_id, closed.missing, closed.behind) == expected
 
 
 def test_metadata_that_is_not_older_stays(tmp_path: Path, cli: Cli) -> None:
