@@ -295,7 +295,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 def interrupt_again(lost: Any) -> None:  # Any: sys.UnraisableHookArgs, which only type checkers know
     """Interrupt the process again, a moment later, when Ctrl-C came where no exception can be raised; tell of all else.
 
-    Callbacks of LLVM, which numba loads kernels with, are such places: the command would go on as if nobody had asked.
+    Callbacks of LLVM, which numba loads kernels with, are such places: the command would ignore the interrupt.
     """
     if lost.exc_type is not KeyboardInterrupt:
         sys.__unraisablehook__(lost)

@@ -210,7 +210,7 @@ def _number_text(value: float, kind: str, bare: bool) -> str:
 
 
 def _offset_text(offset_ms: int) -> str:
-    """Return an offset with its sign, to about four digits: nobody compares days by their milliseconds."""
+    """Return an offset with its sign, to about four digits: milliseconds do not matter beside days."""
     from pulsar_admin.store.timespec import format_duration_ms
 
     size = abs(offset_ms)

@@ -1,4 +1,4 @@
-"""The data source ``pulsar_entries``, found by Spark where nobody has registered it.
+"""The data source ``pulsar_entries``, which Spark finds without registration.
 
 A wheel has this module beside ``pulsar_admin``: Spark looks for modules that are called ``pyspark_…`` and asks each for its
 ``DefaultSource`` (``pyspark.sql.worker.lookup_data_sources`` of Spark 4), in every session, so little is imported before a read.

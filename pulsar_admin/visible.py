@@ -106,7 +106,7 @@ def wrapped(text: str, stream: TextIO | None = None) -> str:
 
 
 def _spaced(text: str) -> str:
-    """Return a text of as many letters as it takes columns: behind each wide one is a character that no cleaned text has."""
+    """Return a text with one character a terminal column: each wide character is followed by one that no cleaned text has."""
     if text.isascii():
         return text
     from unicodedata import east_asian_width

@@ -343,7 +343,7 @@ _SCRATCH = "pulsar-admin-scratch-"
 
 
 class Scratch:
-    """A new directory below the directory of temporary files, for what nobody keeps; ``close`` removes it.
+    """A new directory below the directory of temporary files, for files that are not kept; ``close`` removes it.
 
     It is locked until then. That of a process that was killed is not, and is removed by the next process that makes one.
     Raises DiskFull, NotWritable.

@@ -12,7 +12,7 @@ _NAMES = r"[\w.-]*(?:token|passw(?:or)?d|passphrase|secret|credential|authorizat
 
 @cache
 def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
-    """What is replaced by what. Compiled on use: 1 ms, and few messages hold an = or @."""
+    """Patterns of secrets, and their replacements. Compiled on use: 1 ms, and few messages hold an = or @."""
     return (
         # key:secret@ of a URL of objects: a secret may have slashes, and a path that was made of a URL has one less
         (

@@ -363,7 +363,7 @@ def _format_second(time_s: int, zone: tzinfo | None) -> tuple[str, str]:
 
 
 def format_age_ms(age_ms: int) -> str:
-    """Return an age to two units, ``5d3h`` or ``2m10s``, as nobody compares days by their seconds; ``0s`` below a second."""
+    """Return an age to two units, ``5d3h`` or ``2m10s``, as seconds do not matter beside days; ``0s`` below a second."""
     units = list(_UNITS_MS.values())
     size = next((unit for unit in units if abs(age_ms) >= unit), 1000)
     step = units[min(units.index(size) + 1, len(units) - 1)]

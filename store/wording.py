@@ -49,7 +49,7 @@ def counted(count: int, one: str, many: str = "") -> str:
 
 
 def counted_messages(messages: int, uncounted_entries: int | None) -> str:
-    """Return a number of messages with the noun: at least so many where there are entries whose messages nobody knows."""
+    """Return a number of messages with the noun: "at least" if some entries have an unknown number of messages."""
     return f"{'at least ' if uncounted_entries else ''}{counted(messages, 'message')}"
 
 

@@ -43,7 +43,7 @@ class Share(Struct, frozen=True):
 
 
 class Standing(Struct, frozen=True):
-    """Where a subscription stands; ``oldest_ms``: when its first unacknowledged entry was published, None where nobody knows."""
+    """Where a subscription stands; ``oldest_ms``: when its first unacknowledged entry was published, None if unknown."""
 
     strip: Strip
     oldest_ms: int | None = None

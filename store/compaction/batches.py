@@ -1,4 +1,4 @@
-"""The messages that compaction works on, in bounded memory: those of the compacted ledger so far, then the topic's behind it.
+"""The messages that compaction works on, in bounded memory: those of the compacted ledger so far, then the topic's later ones.
 
 A broker's compactor reads with read-compacted too, so what an earlier compaction kept is input again, and ledgers that were
 trimmed since are not missed.

@@ -7,7 +7,7 @@ compared by their places in the topic: 4.2 leaves the cursor at (next ledger, âˆ
 
 Upstream (4.0.8): ``PersistentTopic`` takes the horizon of the view from the mark-delete position of ``__compaction`` and its ledger from
 the cursor's property, whatever both say. So the cursor has to stand where the ledger ends: before that readers get messages that
-were compacted out, and behind it they miss what the ledger has not.
+were compacted out, and after it they miss entries that the ledger lacks.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The payload of an entry is left on disk. BookKeeper's digest and the entry's CRC
 reading it. What is checked instead: the record's size and ids against the index, every length of the framing against the record's
 size, and that the metadata is a whole MessageMetadata.
 
-Upstream ``PersistentTopic.getLastDispatchablePosition`` (4.0.8): not behind the first message of an open transaction, and
+Upstream ``PersistentTopic.getLastDispatchablePosition`` (4.0.8): not after the first message of an open transaction, and
 neither a marker nor an entry of an aborted transaction.
 """
 

@@ -1,6 +1,6 @@
 """The last message of the compacted view (PIP-429 ``getLastMessagePosition``), from metadata bytes where they tell.
 
-Order of the rules (pulsar.md §4.6): entries behind the horizon come first, and count as the broker counts them; then the last
+Order of the rules (pulsar.md §4.6): entries after the horizon come first, and count as the broker counts them; then the last
 entry of the compacted ledger: field 31 of its metadata, else the flags in its payload, which alone are decompressed.
 """
 

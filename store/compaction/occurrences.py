@@ -1,4 +1,4 @@
-"""Every message of one key, and what compaction makes of it: by the kernels that compact, with the reason in words."""
+"""Every message of one key, and its fate in compaction, by the kernels that compact, with the reason in words."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pulsar_admin.store.names import Position
 from pulsar_admin.store.wording import Answer, one_line
 
 KEPT, SUPERSEDED, TOMBSTONE, UNCOMMITTED, BEHIND = "kept", "superseded", "tombstone", "uncommitted", "behind"
-"""Fates of messages: up to the horizon, by compaction; behind it nothing is decided."""
+"""Fates of messages: up to the horizon, by compaction; after it nothing is decided."""
 
 
 class Occurrence(Answer, frozen=True):
@@ -182,7 +182,7 @@ def _occurrence(one: _Found, fate: str, later: str, why: str) -> Occurrence:
 
 
 def _is_disputed(one: _Found) -> bool:
-    """Whether it is a null value by one rule and not by the other; which one made the ledger, nobody told."""
+    """Whether it is a null value by only one of the rules; which rule made the ledger is not recorded."""
     return one.slot is not None and bool(one.slot[0]["flags"] & slot_kernel.RULE_MATTERS)
 
 

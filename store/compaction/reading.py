@@ -1,6 +1,6 @@
 """The compacted view message by message, as with read-compacted, the search in it by time, and the keys that go with its ledgers.
 
-Such a reader gets the entries of the compacted ledger, then goes on in the topic behind the last of them and behind the horizon
+Such a reader gets the entries of the compacted ledger, then continues in the topic after the last of them and after the horizon
 (upstream ``CompactedTopicImpl.asyncReadEntriesOrWait``). Messages that compaction took out are left out, as Java clients do.
 """
 

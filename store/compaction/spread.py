@@ -2,7 +2,7 @@
 
 A slice returns a row a batch of places: facts of the entries as columns, and now and then the keys since the last such row, 24
 bytes each, reduced to the latest of every key. The driver merges them, in bounded memory as ever. Entries that are not proven, or
-of transactions that nobody told of, are read again here and explained.
+of unknown transactions, are read again here and explained.
 """
 
 from __future__ import annotations

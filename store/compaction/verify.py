@@ -259,7 +259,7 @@ class _Comparison:
             self._check_chunk(_Entry.of(batch, index), index in visited, fates[firsts[index] : firsts[index + 1]])
 
     def _check_chunk(self, original: _Entry, visited: bool, fates: Array) -> None:
-        """Note a message that stays without all of its chunks, as 4.0.8 leaves it: nobody can join it."""
+        """Note a message that stays without all of its chunks, as 4.0.8 leaves it: it cannot be joined."""
         uuid, place = uuid_of(original.batch, original.index), original.position
         if original.row["chunk_id"] == 0:  # another message of the same uuid: producers without deduplication make some
             self._absent_chunks.pop(uuid, None)

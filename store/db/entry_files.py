@@ -28,7 +28,7 @@ class FileState(StrEnum):
 
     SAME = "same"
     GROWN = "grown"
-    """Grown, or written to behind what was imported."""
+    """Grown, or written to after the imported part."""
     CHANGED = "changed"
     """Another file, or shorter."""
     MISSING = "missing"

@@ -621,7 +621,7 @@ class Store:
     def _copy_with_digests(self, env: lmdb.Environment) -> bool:
         """Copy the next rows with their digests into databases of other names; return whether there may be more.
 
-        Nobody reads these before the old ones are dropped, and nobody changes the old ones: an interrupted copy
+        They are not read before the old ones are dropped, and the old ones do not change: an interrupted copy
         continues after its last row.
         """
         size_bytes = 0

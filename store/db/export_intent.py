@@ -1,6 +1,6 @@
 """What an export in place is about to write: kept (database ``state``) until the store knows that it is written.
 
-An export that is stopped in between leaves a target of which nobody else can tell whether a broker or this toolkit wrote it.
+An export that is stopped in between leaves a target that does not show whether a broker or this toolkit wrote it.
 """
 
 from __future__ import annotations

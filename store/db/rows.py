@@ -1,6 +1,6 @@
 """The digest of a row, CRC-32C of its key and value, and what to do about a row that it does not fit.  Format: docs/formats/store.md.
 
-One bit that turns in a row would otherwise be an answer that is as certain as any other. The digest lies behind the value, so that
+A flipped bit in a row would otherwise give an answer that looks as certain as any other. The digest follows the value, so that
 a view of the value is a slice. Its bytes are little-endian: the CRC-32C of anything that ends with its own is always the same, and
 one call proves a row.
 """

@@ -1,4 +1,4 @@
-"""The delayed messages of a topic, from the topic's own entries: who waits, and since when nobody has to."""
+"""The delayed messages of a topic, from the topic's own entries: which wait, and since when none has to."""
 
 from __future__ import annotations
 

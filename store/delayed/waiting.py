@@ -4,7 +4,7 @@ The time wheel: one partition of the index in granularity / tick slots, advanced
 
 A message due at t lies in the slot of floor(t / tick) and is given as soon as the clock reaches that slot's start: never late, early by
 less than a tick. At most two windows are in memory, the one at hand and the next. What the wheel is given stays in its source
-until the caller takes it out there, so a wheel made anew at any moment goes on without loss.
+until the caller takes it out there, so a new wheel can continue at any moment without loss.
 """
 
 from __future__ import annotations

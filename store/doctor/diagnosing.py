@@ -1,4 +1,4 @@
-"""``doctor``: all that is found, ranked, each with what a broker will do and the command that repairs it; ``store check``, unranked.
+"""``doctor``: all findings, ranked, each with a broker's reaction and the command that repairs it; ``store check``: unranked.
 
 Reads only; ``store.rules`` judges. Scope "store": our own rows contradict each other or the files (``store index --rebuild`` derives
 them anew). Scope "data": what Pulsar left is damaged, incomplete or contradicts itself. Memory is bounded: of each code the worst

@@ -96,7 +96,7 @@ def compare(
     store into which nothing was imported.
 
     Of each change ``each`` findings of a code are named, the rest is summed up; ``severities``: these only. Of a code of which a look
-    summed up the rest no finding is named that the other look does not name: nobody can tell which of them are new, only how many.
+    summed up the rest no finding is named that the other look does not name: only their number can be compared.
     """
     earlier, later = tuple(before), tuple(found)
     summed = {_place(one) for one in (*earlier, *later) if _ledgers_of(one)}

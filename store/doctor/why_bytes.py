@@ -169,7 +169,7 @@ class _Teller:
         self._consumed, self._slowest = self._facts.consumed
 
     def iter_keys(self) -> Iterator[tuple[int, _Key]]:
-        """Yield every listed ledger with what holds it."""
+        """Yield every listed ledger with the reason that retains it."""
         name, last = str(self._topic.name), len(self._topic.ledgers) - 1
         slowest = "" if self._slowest is None else self._slowest[0]
         keys = {
@@ -262,7 +262,7 @@ class _Teller:
 
 
 class _Log(Struct, frozen=True):
-    """What lives in an entry log: owners by topic, or what nobody owns, and how many ledgers."""
+    """The live ledgers of an entry log: owners by topic, or none, and how many ledgers."""
 
     owners: tuple[str, ...]
     live: tuple[int, ...]

@@ -57,7 +57,7 @@ def why_subscription(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: 
 
 
 def why_nothing_is_given(reader: EntryReader, name: TopicName, subscription: str, now_ms: int) -> tuple[str, ...]:
-    """Return why a backlog has no message for a client although it has entries, without reading a long one; () where nobody knows.
+    """Return why a backlog has no message for a client although it has entries, without reading a long one; () if unknown.
 
     Raises TopicNotFound, SubscriptionNotFound, MetadataCorrupt.
     """

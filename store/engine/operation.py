@@ -1,4 +1,4 @@
-"""What engines run, what runs it, what they say of it, and a slice's result as bytes, which a process or executor sends back."""
+"""Operations, the engines that run them, their progress, and results of slices as bytes, which a process or executor returns."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Engine(Protocol):
 
 
 class Packed(NamedTuple):
-    """The Arrow IPC stream of a result (bytes or a buffer of Arrow's), or why there is none; ``out_of_memory``: that was why."""
+    """The Arrow IPC stream of a result (bytes or an Arrow buffer), or why there is none; ``out_of_memory``: for lack of memory."""
 
     result: bytes | pa.Buffer | None
     reason: str | None = None

@@ -25,7 +25,7 @@ _CHUNK_BYTES = 1 << 20
 class Version(NamedTuple):
     """What transaction ``zxid`` did to the node at ``path``, at ``time_ms`` by the leader's clock.
 
-    ``session`` is the id of the client's session; ``value`` and ``version`` (0 behind a creation) are what it left, None behind a
+    ``session`` is the id of the client's session; ``value`` and ``version`` (0 after a creation) are its result, None after a
     deletion. Kind "snapshot": no log has the transaction, a snapshot shows what it left; its session is not known (None).
     """
 

@@ -1,7 +1,7 @@
 """Files → index rows: scanned in this process or by an engine, committed in groups of slices.
 
 A transaction holds the index rows of a group and the catalogue rows that say how far each of its files is indexed. Whatever
-stops the process, the same work called again with the rows of the catalogue goes on behind the last group.
+stops the process, the same work called again with the rows of the catalogue continues after the last group.
 """
 
 from __future__ import annotations

@@ -428,8 +428,8 @@ def _packed(bits: BitMap) -> Intervals:
 
 
 class Extent(Answer, frozen=True):
-    """Entries, messages (batches count theirs) and payload bytes. ``uncounted_entries``: those whose bytes are not here, so that nobody
-    knows their messages and sizes; None for none: with some of them there are more messages and bytes than these."""
+    """Entries, messages (batches count theirs) and payload bytes. ``uncounted_entries``: those whose bytes are not in the store, so that
+    their messages and sizes are unknown; None for none: with some of them there are more messages and bytes than these."""
 
     JSON_OPTIONAL = ("uncounted_entries",)
 

@@ -26,7 +26,7 @@ from pulsar_admin.store.scan.entries import EntryScan
 
 CELLS = 240
 STATES = ("acknowledged", "one-by-one", "unacknowledged", "delayed", "lost")
-"""In the order of ``Cell.counts``; one-by-one: behind the mark-delete, upstream's individually deleted messages."""
+"""In the order of ``Cell.counts``; one-by-one: after the mark-delete, upstream's individually deleted messages."""
 
 
 class Cell(Struct, frozen=True):
@@ -82,7 +82,7 @@ def delayed_ranks(reader: EntryReader, topic: Topic, intervals: Intervals, now_m
 
 
 def make_strip(topic: Topic, cursor: Cursor, lost: Intervals, delayed: Array | None, cells: int = CELLS) -> Strip:
-    """Return ``cursor``'s strip; ``lost``: see ``TopicFacts.lost``; ``delayed``: ranks that wait, None where nobody looked."""
+    """Return ``cursor``'s strip; ``lost``: see ``TopicFacts.lost``; ``delayed``: ranks that wait, None if not looked for."""
     entries = topic.number_of_entries
     edges = np.unique(np.linspace(0, entries, min(cells, entries) + 1).astype(np.int64))
     state = cursor.state

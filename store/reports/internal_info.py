@@ -32,7 +32,7 @@ class PositionInfo(Answer, frozen=True):
 
 
 class RangeInfo(Answer, frozen=True):
-    """Individually deleted entries: behind ``start``, through ``end``."""
+    """Individually deleted entries: after ``start``, through ``end``."""
 
     start: PositionInfo = field(name="from")
     end: PositionInfo = field(name="to")

@@ -207,7 +207,7 @@ def read_cluster_info(txn: Txn) -> ClusterInfo:
 
 
 def index_lines(txn: Txn, ledger_id: int) -> Iterator[str]:
-    """Yield what ``ledger`` prints of a ledger in DbLedgerStorage: where its entries lie, behind the size of their records.
+    """Yield what ``ledger`` prints of a ledger in DbLedgerStorage: where its entries lie, after the size of their records.
 
     Entries that are in a journal alone are in no bookie's index either.
     """
@@ -409,7 +409,7 @@ def bookie_directories(store: Store) -> tuple[Path, ...]:
 
 
 def last_mark_lines(store: Store) -> Iterator[str]:
-    """Yield what ``lastmark`` prints: of each journal directory how far entry logs have all of it, 0 where no mark says so.
+    """Yield what ``lastmark`` prints: for each journal directory up to which position entry logs are complete, 0 without a mark.
 
     Raises SourceNotFound for directories that are gone, and MetadataCorrupt for a mark that cannot be read.
     """

@@ -57,7 +57,7 @@ class SubscriptionFacts(Answer, frozen=True):
     ``stored_mark_delete``: the stored position, if that is ahead of the topic: a broker then starts at ``mark_delete``, the topic's end.
     ``uncounted_entries``: those of the backlog that are not here, whose messages are not in ``backlog_messages``; None for none.
     ``oldest_position``: the first entry that is not acknowledged, None without a backlog; ``oldest_publish_ms``: None where it was not
-    asked for or cannot be read. ``ack_ranges``: ranges acknowledged behind the mark-delete as the cursor stores them (upstream's
+    asked for or cannot be read. ``ack_ranges``: ranges acknowledged after the mark-delete as the cursor stores them (upstream's
     nonContiguousDeletedMessagesRanges), ``acknowledged_entries`` in them; ``ack_holes``: gaps before them, ``hole_entries`` in
     these. ``source``: see ``store.model.cursors.Cursor``. ``ttl``: None where nothing in the store sets one. ``delayed``: None where it
     was not asked for, or what says whether delays are enabled cannot be read.

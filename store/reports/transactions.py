@@ -114,7 +114,7 @@ class LogStats(Answer, frozen=True):
 
 
 def coordinators(txn: Txn) -> dict[str, str]:
-    """Return coordinator id → the URL of the broker's cluster: which broker has it, nobody knows when none runs."""
+    """Return coordinator id → the URL of the broker's cluster: without running brokers, the coordinator's broker is unknown."""
     node = find_node(txn, SYSTEM.policies_path)
     clusters = [] if node is None else decode_json_object(node.value, node.path).get("replication_clusters") or []
     nodes = (find_node(txn, f"{_CLUSTERS}{cluster}") for cluster in clusters)

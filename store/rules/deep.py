@@ -260,7 +260,7 @@ def _check_files(facts: DeepFacts) -> Iterator[Finding]:
 
 
 def _nothing(_: int) -> None:
-    """Tell nobody that bytes were read."""
+    """Ignore that bytes were read."""
 
 
 def _is_comparable(store: Store, log: LogFile) -> bool:

@@ -1,6 +1,6 @@
 """A cursor's backlog, searched by time: the first entry that is young enough, and entries dated in the future.
 
-Only entries behind the mark-delete that are not individually deleted count: what was acknowledged long ago, however it is dated,
+Only entries after the mark-delete that are not individually deleted count: entries acknowledged long ago, whatever their date,
 holds nothing back.
 """
 
@@ -39,7 +39,7 @@ class Dated(Struct, frozen=True):
 class PendingSearch(Struct):
     """Searches the pending entries of one cursor by time.
 
-    ``unreadable`` counts late entries whose digest is wrong: they can be delivered to nobody, so they hold nothing
+    ``unreadable`` counts late entries whose digest is wrong: they cannot be delivered, so they hold nothing
     back. ``ledgers_without_index``: ledgers with pending entries of which no byte was imported; their times are
     unknown.
     """

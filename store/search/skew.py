@@ -1,7 +1,7 @@
 """Finds wrong clocks: publish times against the broker's, per producer, and entries at which a topic's time runs backwards.
 
 An *inversion* is an entry whose time is before that of the preceding entry. The entry that shows it is not always the one
-at fault: behind one message from the future every honest one looks late. So the entries at fault are found otherwise: where
+at fault: after one message from the future every honest one looks late. So the entries at fault are found otherwise: where
 the broker stamped an entry, by the distance of its publish time from that stamp; elsewhere by taking out the fewest entries
 that must go for the clock to run forward, over windows of ``WINDOW_ENTRIES`` entries.
 """
@@ -144,7 +144,7 @@ _EDGES = np.dtype(
 
 class SumClocks(Struct, Reduction, frozen=True):
     """What entries say of their producers' clocks. A row: ``names`` of producers, ``sums`` and ``offsets`` (producer, offset, count)
-    of them by number, ``edges`` of the entries in front and behind, and, until a window is judged, producer and publish time of each
+    of them by number, ``edges`` of the entries before and after, and, until a window is judged, producer and publish time of each
     entry without a broker's stamp.
     """
 

@@ -111,7 +111,7 @@ class Transaction:
         return _REQUEST_HEAD_BYTES + len(Request(self._request.operations).serialize())
 
     def commit(self) -> int:
-        """Commit it and return its zxid; raises Conflict, Refused, and SourceBusy when nobody knows whether it was taken."""
+        """Commit it and return its zxid; raises Conflict, Refused, and SourceBusy if it is unknown whether it was committed."""
         from kazoo.exceptions import NoAuthError, RolledBackError, RuntimeInconsistency
 
         try:
@@ -422,7 +422,7 @@ class Session:
 
 @contextmanager
 def open_session(address: Address, login: Client) -> Iterator[Session]:
-    """Connect to an ensemble; raises SourceNotFound if nobody answers, Refused for a wrong password."""
+    """Connect to an ensemble; raises SourceNotFound if no server answers, Refused for a wrong password."""
     from kazoo.client import KazooClient  # 60 ms, and few commands talk to an ensemble
     from kazoo.handlers.threading import KazooTimeoutError
     from kazoo.retry import KazooRetry

@@ -6,7 +6,7 @@ is fixed-width here: blocks of 32 KiB, two whole records each, 606 puts a record
 ======  ====  ================================================================================
 offset  size  field of a record
 ======  ====  ================================================================================
-0       4     masked CRC-32C of everything behind the length, little-endian
+0       4     masked CRC-32C of everything after the length, little-endian
 4       2     length of what follows the type, little-endian
 6       1     type: 1, a whole record
 7       8     sequence number of the first put, little-endian

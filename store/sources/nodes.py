@@ -32,7 +32,7 @@ _CHUNK_BYTES = 4 << 20
 _MARK = re.compile(rb"/(?:LAYOUT|admin/clusters|managed-ledgers)[\0\xff]")
 """A path that ends with a mark of ``store.sources.roots``, and the first byte of its value's length: below 16 MiB, or −1."""
 _AT_ROOT = re.compile(rb"\0\0\0[\s\S](?:/ledgers/LAYOUT|/admin/clusters|/managed-ledgers)[\0\xff]\Z")
-"""The same behind the length of the path: it is all of the path."""
+"""The same after the length of the path: all bytes are the path."""
 _OVERLAP = 64  # bytes, more than ``_AT_ROOT`` matches
 
 

@@ -480,7 +480,7 @@ class Replay:
         self._ledger_ids = ledger_ids
         self.order = LogOrder(base)
         self.is_partial = False
-        """Whether NODES lack some, or have older states of them, by what was told."""
+        """Whether nodes are missing or have older states, by the problems reported."""
         self._base = base
         self._logged = 0
         self._time_ms = 0
@@ -488,7 +488,7 @@ class Replay:
         self._headless: dict[Path, BadRecord] = {}
         """The logs without a header, until a gap tells of them."""
         self._giving: set[Path] = set()
-        """Those of them that have transactions behind the base."""
+        """Those with transactions after the base."""
 
     def take(self, file: Path, item: Transaction | BadRecord) -> None:
         """Take the next item of a log."""

@@ -1,7 +1,7 @@
 """The table ``entries``, as executors make it, and beside it the table ``messages`` of the same entries.
 
 Phase one (``StageEntries``): a slice of a file → records sorted by ledger and entry, cut at the edges of ranges. A staging file is Arrow
-IPC streams one behind the other, one for each range of keys that the slice has entries of, so that who makes a range reads its part of
+IPC streams one after the other, one for each range of keys that the slice has entries of, so that who makes a range reads its part of
 every file with one request and nothing else. The driver is told where the parts are.
 
 Phase two (``FinishEntries``): a range of (ledger id, entry id) → its entries from every staging file, once each, as final files.

@@ -1,6 +1,6 @@
 """``store export tables``: what a store knows into a folder of tables, all of it or nothing.
 
-Everything is written below ``_staging-…`` first. Then the files get their names, which nobody had before, ``tables.json`` names them
+Everything is written below ``_staging-…`` first. Then the files get their names, which are new, ``tables.json`` names them
 in the place of those of the last export, and these are removed. A kill leaves the old export or the new one, and files that
 ``tables.json`` does not name; the next export of the cluster removes those.
 """
