@@ -195,10 +195,8 @@ def iter_children_and_keys(txn: Txn, path: str, first: str = "") -> Iterator[tup
         names = dict.fromkeys(node.path[len(prefix) :].split("/", 1)[0] for node in iter_nodes(txn, prefix))
         yield from ((name, b"") for name in names)
         return
-    seen, start = (
-        set[str](),
-        b"",
-    )  # the names since the one that all parts after it have begun with: there may be millions
+    # The names since the one that all parts after it have begun with: there may be millions.
+    seen, start = set[str](), b""
     for part, key in txn.parts("tree", raw, (raw + first.encode())[:_KEY_HEAD_BYTES], _KEY_HEAD_BYTES):
         if not seen or not part.startswith(start):
             seen, start = set(), part[: _KEY_HEAD_BYTES - len(raw)]

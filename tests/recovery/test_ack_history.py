@@ -548,16 +548,16 @@ def test_what_names_no_state_is_said(cli: Cli, tmp_path: Path) -> None:
         (("--as-of", "269:99"), "crash-holes has no state 269:99"),
         (("--as-of", "2020-01-01T00:00:00Z"), "the earliest state that is left, 0x4b5, is not before"),
         (("--as-of", "nonsense"), "nonsense"),
-        (("--as-of", "269:1", "-t", "3h"), "--as-of says where to"),
-        (("-m", "earliest", "--if-unsure", "skip"), "--if-unsure and --zookeeper are for --as-of alone"),
-        (("-m", "earliest", "--zookeeper", "zk"), "--if-unsure and --zookeeper are for --as-of alone"),
+        (("--as-of", "269:1", "-t", "3h"), "--shift-by, --to-subscription and --as-of can be meant"),
+        (("-m", "earliest", "--if-unsure", "skip"), "leave out --if-unsure and --zookeeper, or give --as-of"),
+        (("-m", "earliest", "--zookeeper", "zk"), "leave out --if-unsure and --zookeeper, or give --as-of"),
     ):
         failed = cli(*words, *more)
         assert failed.exit_code not in (0, 70)
         assert text in failed.stderr
     (tmp_path / "rows").touch()
     failed = cli(*words[:4], "--from-file", tmp_path / "rows", "--if-unsure", "skip")
-    assert "--if-unsure and --zookeeper are for --as-of alone" in failed.stderr
+    assert "with --from-file the rows say where to" in failed.stderr
 
 
 def test_the_history_is_called_by_two_words_too(cli: Cli) -> None:

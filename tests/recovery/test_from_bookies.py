@@ -164,7 +164,7 @@ def test_what_bookies_collected_is_left_apart(cli: Cli, tmp_path: Path) -> None:
     apart = [
         part["resource"]
         for part in result.json
-        if (part.get("after") or {}).get("apart") == "bookies' indexes lost it, or a part of it"
+        if (part.get("after") or {}).get("apart") == "bookies' indexes lost all or a part of the ledger"
     ]
     assert apart == [f"ledger {one}" for one in COLLECTED]
     with open_store(store) as opened, opened.read() as txn:
