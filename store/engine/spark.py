@@ -210,7 +210,9 @@ class SparkEngine(Struct):
                 few = cores * 2 // JOB_SLICES + 2 if cores else JOBS_IN_FLIGHT
                 limit = max(min(few, room, _JOBS_MAX), min(max(few, room // 4), JOBS_IN_FLIGHT))
                 while waiting and len(running) < limit:
-                    running.add(pool.submit(self._run_job, operation, waiting.popleft()))
+                    group = waiting.popleft()
+                    # The frame is made by this thread, which alone writes to stderr.
+                    running.add(pool.submit(self._run_job, operation, group, self._frame(operation, group)))
                 wait_for(self.session, running)
                 done = {job for job in running if job.done()}
                 running -= done
@@ -226,8 +228,8 @@ class SparkEngine(Struct):
                 self.session.interruptAll()
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _run_job(self, operation: Operation, group: Sequence[FileRange]) -> Answers:
-        """Return an answer for every slice of a group; a job whose workers died is one without a result for each."""
+    def _frame(self, operation: Operation, group: Sequence[FileRange]) -> DataFrame:
+        """Return a frame of an answer for every slice of a group; raises DiskFull."""
         memory_bytes, sums = self.memory_bytes, self._counting()  # what the function below uses travels to executors
 
         def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -244,8 +246,12 @@ class SparkEngine(Struct):
                     yield row
             keep_loaded()
 
+        with sending(self.session):
+            return self.session.range(0, len(group), 1, len(group)).mapInArrow(work, from_arrow_schema(PACKED))
+
+    def _run_job(self, operation: Operation, group: Sequence[FileRange], frame: DataFrame) -> Answers:
+        """Return an answer for every slice of a group; a job whose workers died is one without a result for each."""
         name_jobs(self.session, operation, group, self.about)
-        frame = self.session.range(0, len(group), 1, len(group)).mapInArrow(work, from_arrow_schema(PACKED))
         try:
             answers = frame.toArrow().to_batches()
         except (PySparkException, Py4JError) as error:

@@ -87,7 +87,7 @@ def test_jobs_at_once_are_as_many_as_keep_a_cluster_busy(
     lock, running, most = Lock(), 0, 0
     full = Barrier(together)
 
-    def run(self: Any, operation: Any, group: list[FileRange]) -> list[tuple[FileRange, Packed]]:
+    def run(self: Any, operation: Any, group: list[FileRange], frame: object) -> list[tuple[FileRange, Packed]]:
         nonlocal running, most
         with lock:
             running += 1
@@ -99,6 +99,7 @@ def test_jobs_at_once_are_as_many_as_keep_a_cluster_busy(
         return [(piece, Packed(bytes(answer_bytes))) for piece in group]
 
     monkeypatch.setattr(engine_on_spark.SparkEngine, "_run_job", run)
+    monkeypatch.setattr(engine_on_spark.SparkEngine, "_frame", lambda *_: None)
     monkeypatch.setattr(engine_on_spark, "prepare_workers", lambda *_, **__: None)  # there is no session
     monkeypatch.setattr(engine_on_spark, "unpack_slice", lambda operation, result: None)
     monkeypatch.setattr(engine_on_spark, "JOB_SLICES", 4)

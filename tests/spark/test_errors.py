@@ -16,6 +16,8 @@ from typing import IO, TYPE_CHECKING, cast
 import pytest
 from py4j.protocol import Py4JError
 
+from pulsar_admin.store.engine.slices import FileRange
+from pulsar_admin.store.engine.spark import SparkEngine
 from pulsar_admin.store.engine.spark_session import (
     SparkOptions,
     _java_version,
@@ -37,6 +39,7 @@ from pulsar_admin.store.engine.workers import (
 )
 from pulsar_admin.store.errors import DiskFull, LimitExceeded, MissingComponent, NotOnWorkers, Refused, StoreError
 from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.scan.operations import ReadEntries
 from pulsar_admin.store.scan.reducing import EntryBatches
 from tests.conftest import Cli
 from tests.spark.servers import bare_python
@@ -162,8 +165,12 @@ def test_a_full_disk_of_this_machine_is_told_with_its_place(
     folder.mkdir(parents=True)
     monkeypatch.setattr("pyspark.core.broadcast.pickle.dump", dump)
     monkeypatch.setattr(spark.sparkContext, "_temp_dir", str(folder))
-    with pytest.raises(DiskFull, match=f"No space left on device \\(on this machine, {tmp_path}\\)\n"), sending(spark):
+    said = f"No space left on device \\(on this machine, {tmp_path}\\)\n"
+    with pytest.raises(DiskFull, match=said), sending(spark):
         spark.sparkContext.broadcast(b"")
+    piece = FileRange(f"/{'x' * (2 << 20)}", FileKind.ENTRY_LOG, 1, 0, 1)
+    with pytest.raises(DiskFull, match=said):
+        next(SparkEngine(spark).run(ReadEntries(), [piece], lambda _: None))
     assert capsys.readouterr().err == ""
 
 
@@ -434,7 +441,6 @@ def test_workers_without_our_packages(
     spark: SparkSession, cli: Cli, demo_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A Python on the workers that has nothing installed, as on a cluster that was not prepared."""
-    from pulsar_admin.store.engine.spark import SparkEngine
 
     python = bare_python(tmp_path / "bare")
     monkeypatch.setattr(spark.sparkContext, "pythonExec", python)
