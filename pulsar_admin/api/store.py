@@ -42,7 +42,7 @@ from pulsar_admin.jsonify import to_json
 from pulsar_admin.later import later
 from pulsar_admin.store.db.environment import open_store as open_store_file
 from pulsar_admin.store.db.tree import Node, list_children, read_node
-from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, StoreError, check_choice
+from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, StoreError, StoreNotFound, check_choice
 from pulsar_admin.store.model.topics import (
     check_namespace,
     check_pattern,
@@ -751,10 +751,11 @@ def compare_findings(
 
     asked, path = _options(deep, each, codes, severities), Path(since)
     listed = replace(asked, each=max(asked.each, LISTED), severities=())
+    hint = "name an earlier copy of this store, or a file that doctor -o json wrote"
     if path.resolve() == session.path.resolve():
-        raise InvalidValue(
-            f"{path} is this store itself", hint="name an earlier copy, or a file that doctor -o json wrote"
-        )
+        raise InvalidValue(f"{path} is this store itself", hint=hint)
+    if path.is_dir() and not (path / "store.json").exists():
+        raise StoreNotFound(f"{path} is not a store (no store.json there)", hint=hint, path=str(path))
     with _looking(session, "doctor", deep=deep) as looking:
         reader, engine, _ = looking
         if path.is_dir():

@@ -247,7 +247,8 @@ def test_what_is_refused(tmp_path: Path, cli: Cli) -> None:
         answer = cli("--store", path, "doctor", *asked)
         assert answer.exit_code == 2, asked
         assert answer.stderr
-    assert cli("--store", path, "doctor", "--since", tmp_path).exit_code == 5  # a directory, and no store
+    nothing = cli("--store", path, "doctor", "--since", tmp_path, "-o", "json")  # a directory, and no store
+    assert (nothing.exit_code, "import" in nothing.error["hint"]) == (5, False)
     assert not (tmp_path / "page.html").exists()
 
 
