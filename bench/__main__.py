@@ -60,7 +60,7 @@ def render(row: Row) -> str:
 
 
 def run_one(name: str, bench: Bench) -> None:
-    """Measure NAME, print as it goes, keep the results."""
+    """Measure ``name``, print as it goes, keep the results."""
     module, _, function = MEASURES[name].partition(":")
     measure: Callable[[Bench], Iterator[Row]] = getattr(importlib.import_module(module), function)
     about = machine()

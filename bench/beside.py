@@ -37,7 +37,7 @@ def measure(bench: Bench) -> Iterator[Row]:
 
 
 def _in_turn(ours: Callable[[], Run], theirs: Callable[[], Run], runs: int) -> tuple[Run, Run]:
-    """Medians of OURS and THEIRS; a first round is not counted."""
+    """Medians of ``ours`` and ``theirs``; a first round is not counted."""
     pairs = [(ours(), theirs()) for _ in range(runs + 1)][1:]
     return median([pair[0] for pair in pairs]), median([pair[1] for pair in pairs])
 
@@ -124,7 +124,7 @@ def _index_rows(world: PeerWorld, note: str, runs: int) -> Iterator[Row]:
 
 
 def _import(store: Path, data: Path) -> Run:
-    """Import DATA into a new STORE."""
+    """Import ``data`` into a new ``store``."""
     shutil.rmtree(store, ignore_errors=True)
     return run([ADMIN, "-q", "--store", store, "store", "import", "standalone", data])
 

@@ -48,7 +48,7 @@ def measure_many(bench: Bench) -> Iterator[Row]:
 
 
 def import_row(source: Path, entries: int, runs: int, kind: str) -> Row:
-    """Return the row of importing SOURCE, which has ENTRIES entries, into a new store."""
+    """Return the row of importing ``source``, which has ``entries`` entries, into a new store."""
     store = WORK / "import"
     command = [ADMIN, "-q", "--store", store, "store", "import", "standalone", source]
     row = beside_cat(command, logs_of(source), entries, runs, store)
@@ -58,7 +58,7 @@ def import_row(source: Path, entries: int, runs: int, kind: str) -> Row:
 def beside_cat(
     command: Sequence[object], files: list[Path], entries: int, runs: int, fresh: Path | None = None
 ) -> tuple[float, float, str, float, str, str, int]:
-    """Run COMMAND, which reads FILES, in turn with ``cat``; FRESH is removed before every run. Return a row but for its name."""
+    """Run ``command``, which reads ``files``, in turn with ``cat``; ``fresh`` is removed before each run. Return a row without its name."""
     pairs = []
     for _ in range(runs + 1):
         if fresh is not None:

@@ -73,7 +73,7 @@ def measure_metadata(bench: Bench) -> Iterator[Row]:
 
 
 def ledgers_store(ledgers: int, topics: int) -> Path:
-    """Return a store of the metadata of TOPICS topics with LEDGERS ledgers in all."""
+    """Return a store of the metadata of ``topics`` topics with ``ledgers`` ledgers in all."""
     store = WORK / f"ledgers-{ledgers}-of-{topics}"
     if not store.exists():
         WORK.mkdir(exist_ok=True)

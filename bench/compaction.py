@@ -110,7 +110,7 @@ def _times(ours: Run, theirs: Run) -> Row:
 
 
 def measure_run(folder: Path, messages: int, runs: int, *, broker: bool) -> Iterator[Row]:
-    """``compaction run`` of MESSAGES keyed messages in every layout, in every format, and the broker's compaction of them."""
+    """``compaction run`` of ``messages`` keyed messages in every layout, in every format, and the broker's compaction of them."""
     for layout, words in LAYOUTS.items():
         data, store = folder / "data", folder / "store"
         options = [word.format(messages=messages, hundredth=messages // 100) for word in words]
@@ -159,7 +159,7 @@ def measure_run(folder: Path, messages: int, runs: int, *, broker: bool) -> Iter
 
 
 def _run_ours(store: Path, form: str, runs: int) -> tuple[Run, Row, float]:
-    """Compact the topic RUNS + 1 times, each time undone; the medians, the last report, seconds of a cold ``last-id`` on it."""
+    """Compact the topic ``runs`` + 1 times, each time undone; the medians, the last report, seconds of a cold ``last-id`` on it."""
     words: list[str | Path] = [ADMIN, "--store", store, "-o", "json", "compaction", "run", TOPIC, "--format", form]
     taken = []
     for _ in range(runs):
@@ -183,7 +183,7 @@ def _bookie_id() -> str:
 
 
 def _run_broker(folder: Path, data: Path) -> Row:
-    """Let a broker started on DATA compact the topic of the same kind beside it, then the topic; seconds of the second."""
+    """Let a broker started on ``data`` compact the topic of the same kind beside it, then the topic; seconds of the second."""
     from tests.live.broker import BASE_SETTINGS, Broker
     from tests.live.distribution import VERSION, find_distribution
 
@@ -266,7 +266,7 @@ def charts(rows: list[Row]) -> list[Any]:
 
 
 def save_plots(rows: list[Row], folder: Path) -> None:
-    """Write ``compaction-last-id.png`` and ``.svg`` into FOLDER."""
+    """Write ``compaction-last-id.png`` and ``.svg`` into ``folder``."""
     from pulsar_admin.plot import save_chart
 
     for form in ("png", "svg"):
@@ -276,7 +276,7 @@ def save_plots(rows: list[Row], folder: Path) -> None:
 
 
 def measure_all(runs: int, messages: int, *, broker: bool, plots: Path | None) -> Iterator[Row]:
-    """Yield every row: ``last-id``, its plot into the folder PLOTS, and ``run`` of MESSAGES (0: none), beside a broker if BROKER."""
+    """Yield every row: ``last-id``, its plot into ``plots``, and ``run`` of ``messages`` (0: none), beside a broker if ``broker``."""
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as name:
         for row in measure_last_id(Path(name), runs):
@@ -291,7 +291,7 @@ def measure_all(runs: int, messages: int, *, broker: bool, plots: Path | None) -
 def measure(
     runs: int, sizes: Sequence[str], *, broker: bool = False, plots: Path | None = None
 ) -> Iterator[measuring.Row]:
-    """Yield the rows of ``measure_all`` as ``python -m bench`` shows them; the largest of SIZES says how many messages."""
+    """Yield the rows of ``measure_all`` as ``python -m bench`` shows them; the largest of ``sizes`` says how many messages."""
     from bench.generate.spec import parse_count
 
     for row in measure_all(runs, parse_count(sizes[-1]), broker=broker, plots=plots):

@@ -31,7 +31,7 @@ class Bench(Struct, frozen=True):
         return max((parse_count(text) if isinstance(text, str) else text) // self.shrink, 1)
 
     def generated(self, entries: int, *options: str) -> Path:
-        """Return a generated directory of ENTRIES entries of 1 KB a topic, with broker metadata, unless OPTIONS say otherwise."""
+        """Return a generated directory of ``entries`` entries of 1 KB a topic, with broker metadata, unless ``options`` say otherwise."""
         name = "-".join(["generated", str(entries), *(option.strip("-") for option in options)])
         target = WORK / name.replace("/", "-")
         if not target.exists():
@@ -48,7 +48,7 @@ class Bench(Struct, frozen=True):
         return target
 
     def index_only(self, entries: int) -> Path:
-        """Return a store of ENTRIES entries of which only the index exists."""
+        """Return a store of ``entries`` entries of which only the index exists."""
         target = WORK / f"index-only-{entries}"
         if not target.exists():
             WORK.mkdir(exist_ok=True)
@@ -63,7 +63,7 @@ def logs_of(directory: Path) -> list[Path]:
 
 
 def size_of(files: list[Path]) -> int:
-    """Return the bytes of FILES."""
+    """Return the bytes of ``files``."""
     return sum(file.stat().st_size for file in files)
 
 

@@ -34,7 +34,7 @@ Row = dict[str, Any]
 
 
 def make_rows(shape: str, spread_ms: int, count: int) -> Any:
-    """Return COUNT messages in the order of the topic, due within SPREAD_MS from now."""
+    """Return ``count`` messages in the order of the topic, due within ``spread_ms`` from now."""
     import numpy as np
 
     from pulsar_admin.store.db.delayed_entries import DelayedRows

@@ -113,7 +113,7 @@ def table(growth: Growth) -> str:
 
 
 def draw(found: list[Growth], path: Path) -> None:
-    """Draw every axis on logarithmic scales into PATH."""
+    """Draw every axis on logarithmic scales into ``path``."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -57,7 +57,7 @@ def iter_changes() -> Iterator[tuple[int, bytes]]:
 
 
 def make(folder: Path, transactions: int) -> None:
-    """Write the logs of TRANSACTIONS into FOLDER."""
+    """Write the logs of ``transactions`` into ``folder``."""
     folder.mkdir(parents=True)
     changes = iter_changes()
     for first in range(1, transactions + 1, LOG):

@@ -71,13 +71,13 @@ def main() -> None:
 
 
 def name_of(path: str) -> str:
-    """Return the name by which the module at PATH of a checkout is imported."""
+    """Return the name by which the module at ``path`` of a checkout is imported."""
     name = path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
     return name if name.split(".")[0] == "pulsar_admin" else f"pulsar_admin.{name}"
 
 
 def imported(name: str, tree: ast.Module, names: dict[str, str]) -> Iterator[str]:
-    """Yield the modules of the product among NAMES that the module NAME imports anywhere, also for types alone."""
+    """Yield the modules of the product among ``names`` that the module ``name`` imports anywhere, also for types alone."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in names)

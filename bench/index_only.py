@@ -86,7 +86,7 @@ class _SparseLogs(EntryLogs):
 
 
 def make(folder: Path, entries: int, seed: int = 1) -> None:
-    """Make FOLDER/store and FOLDER/questions.json."""
+    """Make ``store`` and ``questions.json`` in ``folder``."""
     folder.mkdir(parents=True)
     topic = TopicSpec(parse_topic(TOPIC), entries=entries, rate=10_000, producers=4)
     spec = ClusterSpec(
@@ -106,7 +106,7 @@ def make(folder: Path, entries: int, seed: int = 1) -> None:
 
 
 def _first_at(topic: TopicSpec, number: int) -> tuple[int, int]:
-    """Ledger and entry of the first entry with the broker time of entry NUMBER."""
+    """Ledger and entry of the first entry with the broker time of entry ``number``."""
     first = topic.entries_before(topic.broker_ms(number))
     return 1 + first // LEDGER_ENTRIES, first % LEDGER_ENTRIES
 

@@ -47,7 +47,7 @@ _METADATA = LedgerMetadata(
 
 
 def iter_nodes(ledgers: int, topics: int) -> Iterator[Node]:
-    """Yield the nodes of TOPICS topics that share LEDGERS ledgers, ids from 1 on."""
+    """Yield the nodes of ``topics`` topics that share ``ledgers`` ledgers, ids from 1 on."""
     metadata, share = encode_ledger_metadata(_METADATA), ledgers // topics
     yield from (Node(ledger_path(ledger), _STAT, metadata) for ledger in range(1, topics * share + 1))
     for topic in range(topics):
@@ -58,7 +58,7 @@ def iter_nodes(ledgers: int, topics: int) -> Iterator[Node]:
 
 
 def make(path: Path, ledgers: int, topics: int) -> None:
-    """Make the store at PATH."""
+    """Make the store at ``path``."""
     create_store(path, now_ms=CREATED_MS)
     nodes = iter_nodes(ledgers, topics)
     with open_store(path, writable=True) as store:

@@ -61,7 +61,7 @@ class Row(Struct, frozen=True):
 
 
 def run(command: Sequence[object], **environment: str) -> Run:
-    """Run COMMAND to its end, output thrown away; it must succeed (or find nothing, exit code 5)."""
+    """Run ``command`` to its end, output thrown away; it must succeed (or find nothing, exit code 5)."""
     begin = time.perf_counter()
     process = subprocess.Popen(
         list(map(str, command)),
@@ -89,7 +89,7 @@ def median(runs: Sequence[Run]) -> Run:
 
 
 def side_by_side(subject: Sequence[object], peer: Sequence[object], runs: int) -> tuple[Run, Run]:
-    """Medians of SUBJECT and PEER, run in turn so that both meet the same machine; a first round is not counted."""
+    """Medians of ``subject`` and ``peer``, run in turn so that both meet the same machine; a first round is not counted."""
     pairs = [(run(subject), run(peer)) for _ in range(runs + 1)][1:]
     return median([pair[0] for pair in pairs]), median([pair[1] for pair in pairs])
 

@@ -62,7 +62,7 @@ def measure(bench: Bench) -> Iterator[Row]:
 
 
 def large_store(entries: int) -> Path:
-    """Return a store of one topic: ENTRIES entries of 5 MB, half of them before one of 100 MB."""
+    """Return a store of one topic: ``entries`` entries of 5 MB, half of them before one of 100 MB."""
     store = WORK / f"large-entries-{entries}"
     if not store.exists():
         from tests.synthetic import Made, MadeTopic, make_store
@@ -91,7 +91,7 @@ def watch(
     every_s: float = _POLL_SECONDS,
     codes: Collection[int] = (0,),
 ) -> tuple[float, list[Seen], str]:
-    """Run COMMAND to its end, its stdout in ANSWER; return its seconds, what it and every process below it took, and its stderr."""
+    """Run ``command`` to its end, its stdout in ``answer``; return its seconds, what it and every process below it took, and its stderr."""
     begin = time.perf_counter()
     words = [str(word) for word in command]
     found: dict[int, Seen] = {}
@@ -126,7 +126,7 @@ def _name(pid: int, first: int) -> str:
 
 
 def family(pid: int) -> Iterator[int]:
-    """Yield PID and every process below it."""
+    """Yield ``pid`` and every process below it."""
     yield pid
     try:
         tasks = [task / "children" for task in Path(f"/proc/{pid}/task").iterdir()]

@@ -60,7 +60,7 @@ class TimerResult(Struct, frozen=True):
 
 
 def simulate(events: NackEvents, precision_bits: int, base_delay_ms: int | None = None) -> list[TimerResult]:
-    """Return the runs of all timers; BASE_DELAY_MS, of which some check every third: the delay configured [the shortest]."""
+    """Return the runs of all timers; ``base_delay_ms``, of which some check every third: the delay configured [the shortest]."""
     check_precision_bits(precision_bits)
     if base_delay_ms is None:
         base_delay_ms = int(events.delays_ms.min()) if len(events) else 0
@@ -91,7 +91,7 @@ class _Recorder:
         self._next_sample_ms = float(start)
 
     def observe(self, now_ms: float) -> None:
-        """Note the state just before NOW_MS."""
+        """Note the state just before ``now_ms``."""
         if now_ms < self._next_sample_ms:
             return
         size_bytes = self.timer.size_bytes
@@ -144,7 +144,7 @@ def _iter_events(events: NackEvents) -> Iterator[tuple[int, tuple[int, int], int
 
 
 def describe(values: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Distribution:
-    """Return the distribution of VALUES (ms, not negative)."""
+    """Return the distribution of ``values`` (ms, not negative)."""
     if not len(values):
         return Distribution(0, 0.0, 0, 0, 0, 0, ())
     median, p90, p99 = (int(np.quantile(values, share, method="higher")) for share in (0.5, 0.9, 0.99))
@@ -201,7 +201,7 @@ class GeneratedLoad(Struct, frozen=True):
 
 
 def generate_events(load: GeneratedLoad) -> NackEvents:
-    """Return the events of LOAD; equal loads give equal events."""
+    """Return the events of ``load``; equal loads give equal events."""
     # RandomState's streams are frozen: numpy promises the same numbers in every version.
     random = np.random.RandomState(load.seed)
     count = int(load.messages_per_second * load.duration_ms / 1000)
@@ -215,7 +215,7 @@ def generate_events(load: GeneratedLoad) -> NackEvents:
 
 
 def events_of(rows: Iterable[tuple[int, int, int, int]]) -> NackEvents:
-    """Return the events of ROWS (time ms, ledger id, entry id, delay ms), put in order of time.
+    """Return the events of ``rows`` (time ms, ledger id, entry id, delay ms), put in order of time.
 
     Raises InvalidValue for numbers that are negative or beyond 64 bits.
     """

@@ -43,7 +43,7 @@ class NackTimer(Protocol):
         ...
 
     def add(self, entry: Entry, now_ms: int, delay_ms: int) -> None:
-        """Track ENTRY, nacked at NOW_MS for DELAY_MS."""
+        """Track ``entry``, nacked at ``now_ms`` for ``delay_ms``."""
         ...
 
     def fire(self) -> list[Redelivery]:

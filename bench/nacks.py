@@ -92,7 +92,7 @@ def sizes(totals: tuple[int, ...]) -> list[Row]:
 
 
 def seconds(action: Callable[[], object], repeat: int = 3) -> float:
-    """Median wall time of ACTION."""
+    """Median wall time of ``action``."""
     times = []
     for _ in range(repeat):
         start = time.perf_counter()
@@ -114,7 +114,7 @@ class Rates:
         self.order = np.random.RandomState(2).permutation(total)
 
     def bulk(self, bits: int, delays: Any, order: Any = slice(None), size: int = 0) -> NegativeAcksTracker:
-        """Track everything, SIZE entries a call (0: all at once)."""
+        """Track everything, ``size`` entries a call (0: all at once)."""
         from pulsar_admin.store.nacks.tracker import NegativeAcksTracker
 
         tracker = NegativeAcksTracker(bits)
@@ -125,7 +125,7 @@ class Rates:
         return tracker
 
     def single(self, bits: int, count: int) -> None:
-        """Track COUNT entries one by one."""
+        """Track ``count`` entries one by one."""
         from pulsar_admin.store.nacks.tracker import NegativeAcksTracker
         from pulsar_admin.store.names import Position
 
@@ -155,7 +155,7 @@ class Rates:
 
 
 def due_costs(totals: tuple[int, ...]) -> list[Row]:
-    """Microseconds of one ``due`` while TOTALS entries wait for later: with nothing due, and one bucket of 256."""
+    """Microseconds of one ``due`` while ``totals`` entries wait for later: with nothing due, and one bucket of 256."""
     import numpy as np
 
     from pulsar_admin.store.nacks.tracker import NegativeAcksTracker
@@ -234,7 +234,7 @@ def kept_due_costs(totals: tuple[int, ...]) -> list[Row]:
 
 
 def plot_due(path: Path, report: dict[str, list[Row]]) -> None:
-    """Draw what ``due`` costs over what is pending into the new file PATH."""
+    """Draw what ``due`` costs over what is pending into the new file ``path``."""
     from pulsar_admin.plot import Chart, line_chart, save_chart
 
     labels = [f"{row['pending']:,}" for row in report["due"]]

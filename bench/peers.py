@@ -108,7 +108,7 @@ class PeerWorld:
         return time.monotonic() - begin
 
     def admin(self, *words: str) -> Command:
-        """Return the command line of ``pulsar-admin`` with WORDS."""
+        """Return the command line of ``pulsar-admin`` with ``words``."""
         program = str(self.broker.distribution / "bin" / "pulsar-admin")
         address = ["--admin-url", self.broker.web_url] if words != ("--help",) else []
         return Command([program, *address, *words], self.broker.environment())
@@ -124,7 +124,7 @@ class PeerWorld:
         )
 
     def shell(self, *words: str, bookie: Path | None = None) -> Command:
-        """Return the command line of ``bookkeeper shell`` with WORDS, on the bookie or on the copy BOOKIE."""
+        """Return the command line of ``bookkeeper shell`` with ``words``, on the bookie or on the copy ``bookie``."""
         program = str(self.broker.distribution / "bin" / "bookkeeper")
         return Command([program, "shell", *words], self._environment(bookie or self.broker.data / "bookkeeper"))
 
@@ -160,7 +160,7 @@ class PeerWorld:
 
 
 def _copy(folder: Path, target: Path) -> None:
-    """Copy FOLDER; a bookie's entry logs and journals, which nobody overwrites, are hard links."""
+    """Copy ``folder``; a bookie's entry logs and journals, which nobody overwrites, are hard links."""
 
     def copy(source: str, copied: str) -> None:
         is_large = Path(source).parent.name == "current" and source.endswith((".log", ".txn"))

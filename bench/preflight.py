@@ -97,7 +97,7 @@ def put_rows(path: Path, rows: Iterator[tuple[bytes, bytes]]) -> None:
 
 
 def make_zookeeper(version_2: Path, ledgers: int) -> None:
-    """Write a snapshot of the metadata of LEDGERS ledgers."""
+    """Write a snapshot of the metadata of ``ledgers`` ledgers."""
     version_2.mkdir(parents=True)
     with (version_2 / "snapshot.100000001").open("wb") as file:
         for part in iter_snapshot(iter_nodes(ledgers), 0x100000001):
@@ -105,7 +105,7 @@ def make_zookeeper(version_2: Path, ledgers: int) -> None:
 
 
 def iter_nodes(ledgers: int) -> Iterator[SnapshotNode]:
-    """Yield the nodes of TOPICS topics that share LEDGERS ledgers, and what a cluster has besides."""
+    """Yield the nodes of TOPICS topics that share ``ledgers`` ledgers, and what a cluster has besides."""
 
     def node(path: str, data: bytes = b"", children: int = 0) -> SnapshotNode:
         return SnapshotNode(path, data, 0, children, _MS, _MS)

@@ -25,7 +25,7 @@ from pulsar_admin.store.recovery.from_ledgers import Sources
 
 
 def read(reader: EntryReader, engine: Engine | None, runs: int) -> tuple[float, list[LedgerEvidence]]:
-    """The median of RUNS readings on ENGINE, the first one left out, and what was found."""
+    """The median of ``runs`` readings on ``engine``, the first one left out, and what was found."""
     reader.engine = engine
     seconds = []
     found: list[LedgerEvidence] = []

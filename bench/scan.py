@@ -21,7 +21,7 @@ NO_LEDGERS: LedgerDigests = (np.zeros(0, np.int64), np.zeros(0, np.int16))
 
 
 def scan(files: list[Path], ledgers: LedgerDigests, verify: bool) -> tuple[float, int]:
-    """Seconds and records of one scan of FILES."""
+    """Seconds and records of one scan of ``files``."""
     begin, records = time.perf_counter(), 0
     for file in files:
         slices = Slice(str(file), "entry-log", 0, os.path.getsize(file))
@@ -30,7 +30,7 @@ def scan(files: list[Path], ledgers: LedgerDigests, verify: bool) -> tuple[float
 
 
 def cat(files: list[Path]) -> float:
-    """Seconds of one ``cat`` of FILES to nowhere."""
+    """Seconds of one ``cat`` of ``files`` to nowhere."""
     begin = time.perf_counter()
     subprocess.run(["cat", *map(str, files)], stdout=subprocess.DEVNULL, check=True)
     return time.perf_counter() - begin

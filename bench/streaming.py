@@ -27,7 +27,7 @@ LOG_BYTES = 1 << 20
 
 
 def follow(paths: str, out: str, *, once: bool) -> None:
-    """Follow PATHS, into OUT/rows by OUT/checkpoint, until killed, or ONCE."""
+    """Follow ``paths`` until killed, or ``once``, into ``rows`` of ``out``, with the checkpoint beside them."""
     from pulsar_admin.store.engine.spark_session import SparkOptions, open_session
     from pulsar_admin.store.scan.datasource import register
 
@@ -74,7 +74,7 @@ def main() -> None:
 
 
 def kill_and_compare(out: Path, kills: int, rate: int) -> int:
-    """Kill bookie and query KILLS times each; return the exit code."""
+    """Kill bookie and query ``kills`` times each; return the exit code."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     disk = out / "bookie"

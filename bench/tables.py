@@ -106,12 +106,12 @@ def measure_ledgers(bench: Bench) -> Iterator[Row]:
 
 
 def export(store: Path, *words: str) -> list[object]:
-    """Return the command that writes all tables of STORE."""
+    """Return the command that writes all tables of ``store``."""
     return [ADMIN, "-q", "--store", store, "store", "export", "tables", TARGET, *words]
 
 
 def _fresh(command: list[object]) -> Run:
-    """Run COMMAND where nothing was written before."""
+    """Run ``command`` where nothing was written before."""
     for path in (TARGET, WORK / "scratch"):
         shutil.rmtree(path, ignore_errors=True)
     return run(command)

@@ -42,7 +42,7 @@ def measure(bench: Bench) -> Iterator[Row]:
 
 
 def spread(source: Path, target: Path) -> Path:
-    """Return a copy of the standalone directory SOURCE whose entries lie on BOOKIES, an ensemble with write quorum 2."""
+    """Return a copy of the standalone directory ``source`` whose entries lie on BOOKIES, an ensemble with write quorum 2."""
     if target.exists():
         return target
     made = target.with_suffix(".unfinished")

@@ -41,7 +41,7 @@ _SET_CHILD_SUBREAPER = 36  # of prctl(2)
 
 
 def iter_nodes(topics: int, cookie: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield (path, value) of the nodes of a cluster of TOPICS topics whose ledgers are closed and empty."""
+    """Yield (path, value) of the nodes of a cluster of ``topics`` topics whose ledgers are closed and empty."""
     yield "/ledgers", b""
     yield "/ledgers/INSTANCEID", instance_id_of(1).encode()
     yield f"/ledgers/cookies/{_BOOKIE}", cookie
@@ -60,7 +60,7 @@ def iter_nodes(topics: int, cookie: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def make(root: Path, topics: int) -> None:
-    """Make the data directory of a standalone Pulsar at ROOT."""
+    """Make the data directory of a standalone Pulsar at ``root``."""
     current = root / "bookkeeper" / "current"
     current.mkdir(parents=True)
     cookie = encode_cookie(Cookie(5, _BOOKIE, (str(current.parent),), (str(current.parent),), instance_id_of(1)))
@@ -109,7 +109,7 @@ def measure(bench: Bench) -> Iterator[Row]:
 
 
 def watch(command: Sequence[object]) -> tuple[float, float, int]:
-    """Run COMMAND; return its seconds, those of processor time, and the most anonymous memory that it had, in bytes.
+    """Run ``command``; return its seconds, those of processor time, and the most anonymous memory that it had, in bytes.
 
     Its own processes count, also those that outlive it for a moment and those of a server that forks for it.
     """

@@ -44,7 +44,7 @@ class GenerateResult(Struct, frozen=True):
 
 
 def apply_generate(path: Path, spec: ClusterSpec, advance: Advance = lambda _: None) -> GenerateResult:
-    """Write SPEC as a standalone data directory at PATH; after an error nothing is left.
+    """Write ``spec`` as a standalone data directory at ``path``; after an error nothing is left.
 
     The same spec gives the same entry logs byte for byte and the same rows in the databases, whose own files carry random
     ids. Raises InvalidValue, DiskFull, NotWritable, AlreadyExists, StoreBusy when another process is at it.
@@ -77,7 +77,7 @@ def apply_generate(path: Path, spec: ClusterSpec, advance: Advance = lambda _: N
 
 
 def pattern_of(seed: int) -> Array:
-    """Return the bytes that payloads of SEED are cut from."""
+    """Return the bytes that payloads of ``seed`` are cut from."""
     words = [draws.draw(draws.stream(seed, -1), number, draws.PAYLOAD) for number in range(kernel.PATTERN_BYTES // 8)]
     return np.array(words, ">u8").view(np.uint8)
 
@@ -139,7 +139,7 @@ def _windows(spec: ClusterSpec) -> Iterator[int]:
 
 
 class _Run(Struct, frozen=True):
-    """Entries of one ledger within a window: numbers FIRST to STOP (not included) of the topic."""
+    """Entries of one ledger within a window: numbers ``first`` to ``stop`` (excluded) of the topic."""
 
     topic: TopicWriter
     first: int
@@ -149,7 +149,7 @@ class _Run(Struct, frozen=True):
 
 
 def _plan_runs(topics: list[TopicWriter], until_ms: int, entries_per_ledger: int, next_ledger_id: int) -> list[_Run]:
-    """Return the runs up to UNTIL_MS; new ledgers take ids in the order in which they are begun."""
+    """Return the runs up to ``until_ms``; new ledgers take ids in the order in which they are begun."""
     found: list[tuple[int, int, TopicWriter, int, int]] = []
     for topic in topics:
         first, end = topic.entries, topic.spec.entries_before(until_ms)

@@ -16,7 +16,7 @@ _S27, _S30, _S31, _S32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(
 
 @part(inline="always")
 def mix(value):
-    """Return splitmix64's finalizer of VALUE."""
+    """Return splitmix64's finalizer of ``value``."""
     value = (value ^ (value >> _S30)) * _M1
     value = (value ^ (value >> _S27)) * _M2
     return value ^ (value >> _S31)
@@ -24,13 +24,13 @@ def mix(value):
 
 @part(inline="always")
 def draw(stream, number, lane):
-    """Return 64 bits for NUMBER and LANE of a stream."""
+    """Return 64 bits for ``number`` and ``lane`` of a stream."""
     return mix(stream + np.uint64(number) * _STEP + np.uint64(lane) * _LANE_STEP)
 
 
 @part(inline="always")
 def between(bits, low, high):
-    """Return a number from LOW to HIGH out of 64 BITS."""
+    """Return a number from ``low`` to ``high`` out of 64 ``bits``."""
     return low + np.int64(((bits >> _S32) * np.uint64(high - low + 1)) >> _S32)
 
 
@@ -45,7 +45,7 @@ def _bit_length(value):
 
 @part()
 def log_between(bits, low, high):
-    """Return a number from LOW to HIGH, every doubling equally likely."""
+    """Return a number from ``low`` to ``high``, every doubling equally likely."""
     octave = between(mix(bits), _bit_length(low), _bit_length(high))
     return between(bits, max(low, (1 << octave) >> 1), min(high, (1 << octave) - 1))
 

@@ -33,7 +33,7 @@ def cursors_of(seed: int, topic: TopicWriter) -> Iterator[tuple[str, CursorInfo]
 
 
 def iter_runs(source: int, holes: int, acked: int, entries: int) -> Iterator[tuple[int, int]]:
-    """Yield (first, last) entry numbers of the runs acknowledged behind the first ACKED entries of a topic of ENTRIES."""
+    """Yield (first, last) entry numbers of the runs acknowledged after the first ``acked`` entries of a topic of ``entries``."""
     at = acked
     for number in range(holes):
         first = at + draws.between(draws.draw(source, number, draws.GAP), 1, _RUN_MAX)
@@ -45,7 +45,7 @@ def iter_runs(source: int, holes: int, acked: int, entries: int) -> Iterator[tup
 
 
 def _mark_delete(ledgers: list[WrittenLedger], acked: int) -> Position:
-    """Return the position of the last of the first ACKED entries."""
+    """Return the position of the last of the first ``acked`` entries."""
     if acked == 0:
         return Position(ledgers[0].ledger_id, -1)
     return _position(ledgers, acked - 1)
@@ -61,7 +61,7 @@ def _ledger_of(ledgers: list[WrittenLedger], entry: int) -> int:
 
 
 def _ranges(ledgers: list[WrittenLedger], first: int, last: int) -> Iterator[Range]:
-    """Yield the open-closed ranges of entries FIRST to LAST, cut at ledgers as the broker's sets are."""
+    """Yield the open-closed ranges of entries ``first`` to ``last``, cut at ledgers as the broker's sets are."""
     while first <= last:
         ledger = ledgers[_ledger_of(ledgers, first)]
         end = min(last, ledger.first + ledger.entries - 1)

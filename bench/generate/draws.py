@@ -28,7 +28,7 @@ PERMYRIAD: Final = 10_000
 
 
 def mix(value: int) -> int:
-    """Return splitmix64's finalizer of VALUE modulo 2⁶⁴."""
+    """Return splitmix64's finalizer of ``value`` modulo 2⁶⁴."""
     value &= MASK
     value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & MASK
     value = (value ^ value >> 27) * 0x94D049BB133111EB & MASK
@@ -36,22 +36,22 @@ def mix(value: int) -> int:
 
 
 def stream(seed: int, number: int) -> int:
-    """Return the NUMBER-th stream below SEED."""
+    """Return the ``number``-th stream below ``seed``."""
     return mix(mix(seed) + (number + 1) * STEP)
 
 
 def draw(stream_seed: int, number: int, lane: int) -> int:
-    """Return 64 bits for NUMBER and LANE of a stream."""
+    """Return 64 bits for ``number`` and ``lane`` of a stream."""
     return mix(stream_seed + number * STEP + lane * LANE_STEP)
 
 
 def between(bits: int, low: int, high: int) -> int:
-    """Return a number from LOW to HIGH, both included, out of 64 BITS; the range has at most 2³² numbers."""
+    """Return a number from ``low`` to ``high``, both included, out of 64 ``bits``; the range has at most 2³² numbers."""
     return low + ((bits >> 32) * (high - low + 1) >> 32)
 
 
 def log_between(bits: int, low: int, high: int) -> int:
-    """Return a number from LOW to HIGH: first a doubling (each as likely as any other), then a number within it."""
+    """Return a number from ``low`` to ``high``: first a doubling (each as likely as any other), then a number within it."""
     first, last = low.bit_length(), high.bit_length()
     octave = between(mix(bits), first, last)
     return between(bits, max(low, 1 << octave >> 1), min(high, (1 << octave) - 1))

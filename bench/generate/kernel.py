@@ -84,7 +84,7 @@ _PATTERN_MASK = np.uint64(PATTERN_BYTES - 1)
 
 @part(inline="always")
 def put_magic(out, at, magic):
-    """Write MAGIC; return the offset behind it."""
+    """Write ``magic``; return the offset after it."""
     out[at], out[at + 1] = magic >> 8, magic & 0xFF
     return at + 2
 
@@ -109,7 +109,7 @@ def _key_of(plan, message):
 
 @part()
 def _put_payload(out, at, plan, message, size, pattern):
-    """Write SIZE bytes: the draw itself (where it has room), then the pattern from a drawn place on."""
+    """Write ``size`` bytes: the draw itself (where it has room), then the pattern from a drawn place on."""
     bits = draw(plan.messages, message, _PAYLOAD)
     end = at + size
     if size >= 8:
@@ -176,7 +176,7 @@ def _event_ms(plan, publish_ms, message):
 
 @part()
 def _put_metadata(out, at, plan, state, producer, names, shape, body):
-    """Write the MessageMetadata of the entry at STATE; return the offset behind it."""
+    """Write the MessageMetadata of the entry at ``state``; return the offset after it."""
     _, batch, delayed = shape
     entry = state.entry
     publish_ms = _publish_ms(plan, producer, entry)
@@ -306,6 +306,6 @@ def write_entries(out, at, limits, plans, states, tables, prefixes, positions):
 
 @part()
 def count_messages(plans, bodies, first, out):
-    """Fill OUT with the number of messages of the entries from FIRST on."""
+    """Fill ``out`` with the number of messages of the entries from ``first`` on."""
     for i in range(out.shape[0]):
         out[i] = max(shape_of(plans[0], bodies, first + i)[1], 1)

@@ -60,7 +60,7 @@ class EntryLogs:
         return self._limit_bytes - self._base
 
     def took(self, ledger_id: int, first_entry: int, count: int, end: int) -> None:
-        """Note COUNT records of LEDGER_ID that the kernel put into ``buffer[at:end]``, their positions in ``positions``."""
+        """Note ``count`` records of ``ledger_id`` that the kernel put into ``buffer[at:end]``, their positions in ``positions``."""
         self._sizes[ledger_id] = self._sizes.get(ledger_id, 0) + end - self.at
         location = (self._log_id << 32) + self._base
         self._locations.add(ledger_id, first_entry + np.arange(count), self.positions[:count] + location)

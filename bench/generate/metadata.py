@@ -58,7 +58,7 @@ _NAMESPACE = encode_json_object(
 
 
 def write_metadata(root: Path, spec: ClusterSpec, topics: list[TopicWriter], next_ledger_id: int) -> int:
-    """Write the metadata store of a finished cluster below ROOT; return its nodes."""
+    """Write the metadata store of a finished cluster below ``root``; return its nodes."""
     instance, sequence = COUNTER_KEYS
     counters = [(instance, encode_counter(_OWNER)), (sequence, encode_counter(next_ledger_id))]
     nodes = 0
@@ -75,7 +75,7 @@ def write_metadata(root: Path, spec: ClusterSpec, topics: list[TopicWriter], nex
 
 
 def write_bookie(current: Path, spec: ClusterSpec, topics: list[TopicWriter], last_log_id: int) -> None:
-    """Write cookie, marks, an empty journal and the ``ledgers`` database into CURRENT, a bookie's directory."""
+    """Write cookie, marks, an empty journal and the ``ledgers`` database into ``current``, a bookie's directory."""
     journal_id = start_ms_of(topics)
     files = {
         COOKIE_FILE: encode_cookie(cookie_of(spec)),
@@ -98,7 +98,7 @@ def cookie_of(spec: ClusterSpec) -> Cookie:
 
 
 def instance_id_of(seed: int) -> str:
-    """Return the id of the BookKeeper cluster of SEED, in the form of a random UUID."""
+    """Return the id of the BookKeeper cluster of ``seed``, in the form of a random UUID."""
     source = draws.stream(seed, -1)
     digits = f"{draws.mix(source):016x}{draws.mix(source + 1):016x}"
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"

@@ -20,7 +20,7 @@ _Body = tuple[bytes, int, int, int]  # stored bytes, uncompressed size, messages
 
 
 def bodies_of(seed: int, codecs: tuple[int, ...], size: Span, batch: Span | None, keys: int) -> tuple[_Body, ...]:
-    """Return VARIANTS bodies of each of CODECS, one after the other; those of codec NONE are blank: the kernel makes them."""
+    """Return VARIANTS bodies of each of ``codecs``, one after the other; those of codec NONE are blank: the kernel makes them."""
     return tuple(body for codec in codecs for body in _bodies(seed, codec, size, batch, keys))
 
 
@@ -57,7 +57,7 @@ def _single(payload: bytes, key: int | None) -> bytes:
 
 
 def text_payload(bits: int, size_bytes: int) -> bytes:
-    """Return SIZE_BYTES of JSON-like text with about as much redundancy as telemetry has."""
+    """Return ``size_bytes`` of JSON-like text with about as much redundancy as telemetry has."""
     parts: list[bytes] = []
     length = 0
     while length < size_bytes:

@@ -82,12 +82,12 @@ def split_options(options: Mapping[str, Any]) -> tuple[ClusterRequest, TopicOpti
 
 
 def parse_option(name: str, value: object) -> Any:  # Any: as above
-    """Return what the topic's option NAME is when it is given as a text or number; raises InvalidValue."""
+    """Return what the topic's option ``name`` is when it is given as a text or number; raises InvalidValue."""
     return _PARSERS[name](str(value))
 
 
 def plan_cluster(path: Path, cluster: ClusterRequest, topic: TopicOptions) -> ClusterSpec:
-    """Return the cluster to write at PATH, its topics like TOPIC; raises InvalidValue, NotFound."""
+    """Return the cluster to write at ``path``, its topics like ``topic``; raises InvalidValue, NotFound."""
     if not re.fullmatch(r"[^\s/]+:\d{1,5}", cluster.bookie_id):
         raise InvalidValue(f"invalid bookie id {cluster.bookie_id!r}", hint="write HOST:PORT", value=cluster.bookie_id)
     rows = [(name, topic) for name in _names(cluster)]

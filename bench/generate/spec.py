@@ -34,7 +34,7 @@ class Span(Struct, frozen=True):
     by_doubling: bool = False
 
     def pick(self, bits: int) -> int:
-        """Return a number out of 64 BITS."""
+        """Return a number out of 64 ``bits``."""
         choose = draws.log_between if self.by_doubling else draws.between
         return choose(bits, self.low, self.high)
 
@@ -89,11 +89,11 @@ class TopicSpec(Struct, frozen=True):
         return max(round(1e6 / self.rate), 1)
 
     def broker_ms(self, entry: int) -> int:
-        """Return when the broker appended entry number ENTRY."""
+        """Return when the broker appended entry number ``entry``."""
         return self.start_ms + entry * self.period_us // 1000
 
     def entries_before(self, time_ms: int) -> int:
-        """Return how many entries the broker had appended before TIME_MS."""
+        """Return how many entries the broker had appended before ``time_ms``."""
         before = -(-(time_ms - self.start_ms) * 1000 // self.period_us)
         return min(max(before, 0), self.entries)
 
@@ -111,7 +111,7 @@ class ClusterSpec(Struct, frozen=True):
 
 
 def parse_span(text: str, what: str, limit: int = INT_MAX) -> Span:
-    """Parse ``N``, ``LOW..HIGH`` or ``LOW~HIGH`` (by doubling), sizes with K, M …; raises InvalidValue naming WHAT."""
+    """Parse ``N``, ``LOW..HIGH`` or ``LOW~HIGH`` (by doubling), sizes with K, M …; raises InvalidValue naming ``what``."""
     match = _SPAN.fullmatch(text.strip())
     try:
         low = parse_size_bytes(match[1]) if match else -1
@@ -266,6 +266,6 @@ def _check_times(topic: TopicSpec) -> None:
 
 
 def entry_bytes_max(topic: TopicSpec) -> int:
-    """Return a bound of the bytes of one record of TOPIC."""
+    """Return a bound of the bytes of one record of ``topic``."""
     messages = topic.batch.high if topic.batch else 1
     return 1024 + messages * (topic.size.high + 64) * 2  # incompressible data may grow

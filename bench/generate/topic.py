@@ -93,7 +93,7 @@ class TopicWriter:
         state["ledger_id"], state["entry_id"], state["length"] = ledger_id, 0, 0
 
     def write(self, logs: EntryLogs, stop: int) -> None:
-        """Write the entries before number STOP of the topic into the open ledger."""
+        """Write the entries before number ``stop`` of the topic into the open ledger."""
         ledger = self.ledgers[-1]
         while self.entries < stop:
             first_entry = int(self._state["entry_id"][0])
