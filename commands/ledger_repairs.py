@@ -95,7 +95,7 @@ def restore(
     whose producer got an acknowledgement (bookkeeper#4812). --extend moves the end past those that a later entry or
     their copies prove, unless the next ledger repeats them. Clients ask the bookies that a ledger's metadata names, and
     no others. --to-bookies writes the imported bookies that have the entries into it; a ledger that cannot be closed because its
-    bookies are gone is closed at its last imported entry.
+    bookies are gone is closed at its last imported entry, and, if it is named, one whose recovery fails at a damaged entry before that.
     """
     if deleted + extend + to_bookies > 1 or not (deleted or extend or to_bookies or ledgers):
         raise click.UsageError("Name LEDGERS, or one of --deleted, --extend and --to-bookies, for all that need it.")

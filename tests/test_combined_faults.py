@@ -233,6 +233,13 @@ def test_the_one_bookie_of_a_ledger_answers_with_an_error(cli: Cli, tmp_path: Pa
     (info,) = cli.rows(path, "ledgers info 272")
     assert info["openEnd"]["verdict"] == "damaged"
     assert 272 in {row["evidence"]["ledgerId"] for row in cli.rows(path, "doctor --each 100 --code recovery-fails")}
+    unnamed = cli("--store", path, "ledgers", "restore", "--to-bookies", "-o", "json")
+    assert unnamed.error["code"] == "ledger-not-found"
+    closed = cli("--store", path, "ledgers", "restore", 272, "--to-bookies", "--yes")
+    assert (closed.exit_code, "ledger 272 is closed at entry 24" in closed.stdout + closed.stderr) == (0, True)
+    (info,) = cli.rows(path, "ledgers info 272")
+    assert (info["state"], info["lastEntryId"], info["openEnd"]) == ("CLOSED", 24, None)
+    assert 272 not in {row["evidence"]["ledgerId"] for row in cli.rows(path, "doctor --each 100 --code recovery-fails")}
 
 
 def damage_next(store: Path, ledger_id: int, old: str) -> list[str]:

@@ -167,6 +167,20 @@ def test_rows_of_negative_ids_are_no_entries(tmp_path: Path, cli: Cli) -> None:
     assert not _told(path, cli)
 
 
+def test_an_index_with_rows_of_another_form_says_nothing(tmp_path: Path, cli: Cli) -> None:
+    """Three of 40 bytes are as long as five rows: read as these, every row between them would be another entry's."""
+    source, path = scratch_copy("small", "clean", tmp_path), tmp_path / "s"
+    current = source / "bookkeeper" / "current"
+    _plant(current, 9)
+    _import(path, source, cli)
+    assert _rows(path)
+    keys = sorted(_places(current))
+    rows = [(struct.pack(">qqq", *key, 1), struct.pack(">qq", 1, 2)) for key in (keys[3], keys[200], keys[-5])]
+    apply_changes(current / "locations", lambda: sorted(rows))
+    _import(tmp_path / "strange", source, cli)
+    assert not _rows(tmp_path / "strange")
+
+
 def test_of_several_bookies_another_serves_it(tmp_path: Path, cli: Cli) -> None:
     """With Qw 2 a copy of each is left where one bookie's index leads to damage, and none of some where two bookies' do."""
     source, path = scratch_copy("cluster", "clean", tmp_path), tmp_path / "s"

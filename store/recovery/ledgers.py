@@ -430,7 +430,8 @@ _FIRST_ENTRIES = 64
 
 
 def plan_repoint(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) -> Plan:
-    """Plan to name the imported bookies that have the entries in the ledgers' metadata, and to close ledgers that no broker can close.
+    """Plan to name the imported bookies that have the entries in the ledgers' metadata, and to close ledgers that no broker can close:
+    at damaged entries only those that are named.
 
     Raises LedgerNotFound, and Refused for a ledger that no other bookie would serve better.
     """
@@ -453,7 +454,7 @@ def plan_repoint(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) ->
     refusals: list[Refused] = []
     for ledger_id in chosen:
         try:
-            repointed = _repointed(reader, disks, ledger_id)
+            repointed = _repointed(reader, disks, ledger_id, at_damage=bool(ledger_ids))
         except Refused as refusal:
             if ledger_ids:
                 raise
@@ -481,9 +482,12 @@ def plan_repoint(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) ->
 
 
 def _check_astray(txn: Txn, ledger_id: int) -> None:
-    read_ledger(txn, ledger_id)
+    ledger = read_ledger(txn, ledger_id)
     missing, thinned = broken.find_missing(txn, ledger_id), broken.find_thinned(txn, ledger_id)
     if (missing is not None and missing.is_astray) or (thinned is not None and thinned.spare):
+        return
+    end = coverage.read_open_end(txn, ledger)
+    if end is not None and end.verdict == "damaged":
         return
     hint = f"see its remaining entries with: pulsar-admin ledgers info {ledger_id}"
     if missing is None:
@@ -508,7 +512,7 @@ class _Repointed(Struct, frozen=True):
     later: int
 
 
-def _repointed(reader: EntryReader, disks: coverage.Disks, ledger_id: int) -> _Repointed:
+def _repointed(reader: EntryReader, disks: coverage.Disks, ledger_id: int, *, at_damage: bool) -> _Repointed:
     txn, ledger = reader.txn, read_ledger(reader.txn, ledger_id)
     metadata, held = ledger.metadata, coverage.read_held(txn, ledger.ledger_id, disks)
     assert metadata is not None
@@ -518,7 +522,7 @@ def _repointed(reader: EntryReader, disks: coverage.Disks, ledger_id: int) -> _R
     served = {bookie: entries[entries <= ledger.last_entry_id] for bookie, entries in everything.items()}
     # An open ledger whose bookies can still answer is closed by its next reader, with an end that it proves.
     open_end = coverage.read_open_end(txn, ledger)
-    is_closed = open_end is None or open_end.verdict != "gone"
+    is_closed = open_end is None or open_end.verdict not in ("gone", *(["damaged"] if at_damage else []))
     later = set[int]()
     if not is_closed:
         # A bookie that may run, and is not imported, may have more of a ledger that is to be closed.
@@ -678,7 +682,7 @@ def _repointed_part(repointed: _Repointed, ledger_id: int) -> ChangePart:
     if repointed.before.state is not repointed.after.state:
         warnings.append(
             f"ledger {ledger_id} is closed at entry {repointed.after.last_entry_id}, the last up to which imported bookies serve all: "
-            "entries after it that only lost bookies had are lost"
+            "entries after it that only lost bookies had, or damaged records, are lost"
         )
     if repointed.later:
         warnings.append(

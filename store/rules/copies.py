@@ -161,7 +161,8 @@ RECOVERY_FAILS: Rule[Any] = Rule(
     "have it do not rule it out either.",
     "Cannot open the topic: each load tries to recover the ledger and fails.",
     "pulsar-admin ledgers info {ledgerId}",
-    "Look at `openEnd`. Add the bookie that has the entry, or a good copy of its file.",
+    "Look at `openEnd`. Add the bookie that has the entry, or a good copy of its file. If there is none, `ledgers restore LEDGER"
+    " --to-bookies` closes the ledger before the damaged entry.",
     KEEP_COPIES,
 )
 

@@ -218,6 +218,14 @@ def _read_index(path: Path) -> bytes:
     return data
 
 
+def _join(items: Iterator[tuple[bytes, bytes]], count: int) -> bytes:
+    """Return the bytes of the next so many rows, one after the other, and a single byte where one is of another form: several of these
+    could have as many bytes as some rows together."""
+    parts = [*chain.from_iterable(islice(items, count))]
+    are_known = {*map(len, parts[::2])} <= {_KEY_BYTES} and {*map(len, parts[1::2])} <= {_SLOT_BYTES}
+    return b"".join(parts) if are_known else b"?"
+
+
 def _read_rows(
     opened: Any,  # rocksdict has no stubs
     sound: Array,
@@ -230,7 +238,7 @@ def _read_rows(
     from pyroaring import BitMap64
 
     items, last = iter(opened.items()), b""
-    while chunk := b"".join(chain.from_iterable(islice(items, _CHUNK_KEYS))):
+    while chunk := _join(items, _CHUNK_KEYS):
         if len(chunk) % _ROW_BYTES:
             return False
         last = chunk[-_ROW_BYTES:-_SLOT_BYTES]
@@ -365,7 +373,7 @@ def _iter_rows(bookie: Bookie) -> Iterator[tuple[Logs, Array]]:
                 logs = dict(read_bookie_directory(storage.logs).logs)
                 with open_links(storage.index / LOCATIONS, []) as opened:
                     items = iter(opened.items())
-                    while chunk := b"".join(chain.from_iterable(islice(items, _CHUNK_ROWS))):
+                    while chunk := _join(items, _CHUNK_ROWS):
                         if len(chunk) % _ROW_BYTES:
                             return  # rows of another form: the checks of what is known of them tell
                         yield logs, np.frombuffer(chunk, ">i8").reshape(-1, 3).astype(np.int64)
