@@ -322,6 +322,8 @@ def reason_of(error: Exception) -> str:
         return f"it is not JSON at line {error.lineno}, column {error.colno}"
     if isinstance(error, KeyError):
         return f"{error.args[0]} is missing" if error.args else "a key is missing"
+    if isinstance(error, IndexError):
+        return "a number in it chooses nothing that is defined"
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     if isinstance(error, struct.error) and (size := re.match(r"unpack(_from)? requires .*?([0-9]+) bytes", str(error))):

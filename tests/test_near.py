@@ -96,8 +96,8 @@ def test_a_topic_that_a_change_of_the_store_deleted_names_the_change_until_it_is
     assert gone.exit_code == 5
     assert "change 1 of this store deleted it at 20" in gone.stderr
     listed = cli(*store, "undo")
-    assert (listed.exit_code, listed.stdout) == (2, "")
-    assert "topics delete" in listed.stderr
+    assert listed.exit_code == 2
+    assert "topics delete" in listed.stdout
     assert listed.stderr.rstrip().endswith("store undo 1 --dry-run")
     assert cli(*store, "undo", "1").exit_code == 0
     assert cli(*store, "topics", "stats", "public/default/batched").exit_code == 0

@@ -775,10 +775,9 @@ class TopicFacts:
         return consumed_ledgers(self.topic, others)[0]
 
     @fact
-    def is_deduplicated(self) -> bool | None:
+    def is_deduplicated(self) -> bool | Unknown | None:
         """Whether a policy turns deduplication on or off; None where none does, and the broker's default counts."""
-        value: bool | None = value_in_force(self.reader.txn, self.topic.name, _DEDUPLICATION, {})[0]
-        return value
+        return Unknown.unless(lambda: value_in_force(self.reader.txn, self.topic.name, _DEDUPLICATION, {})[0])
 
     @fact
     def compaction_cursor(self) -> Cursor | None:

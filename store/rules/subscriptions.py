@@ -152,14 +152,17 @@ def _compaction(facts: SubscriptionFacts) -> Iterator[Evidence]:
 
 def _deduplication(facts: SubscriptionFacts) -> Iterator[Evidence]:
     """Upstream 4.0.8: ``MessageDeduplication.takeSnapshot`` moves it."""
-    cursor, left, is_off = facts.cursor, facts.pending_entries, facts.of.is_deduplicated is False
+    cursor, left = facts.cursor, facts.pending_entries
     if cursor.name == DEDUP_CURSOR and left:
-        moves = "no broker moves it, as deduplication is off" if is_off else "a broker's next snapshot moves it"
+        is_on = known(facts.of.is_deduplicated)
+        moves = "a broker's next snapshot moves it" + ("" if is_on else " if deduplication is on")
+        if is_on is False:
+            moves = "no broker moves it, as deduplication is off"
         drop = f"pulsar-admin topics unsubscribe {_words(facts)} --force"
         yield Evidence(
             facts.where,
             f"{cursor.name} is deduplication's cursor, {cursor.mark_delete}: {moves}; it holds back the {_entries(left)} after it.",
-            {"entries": left, "enabled": facts.of.is_deduplicated, **({MEND: drop} if is_off else {})},
+            {"entries": left, "enabled": is_on, **({MEND: drop} if is_on is False else {})},
         )
 
 
