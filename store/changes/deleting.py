@@ -184,7 +184,7 @@ def _cut(
     gone = () if topic.is_shadow else gone
     ids = [ledger.ledger_id for ledger in gone]
     kept = topic.ids[len(ids) :]
-    extent = extent_of_messages(reader, topic, ((0, topic.ranks[len(ids)]),)) if ids else Extent()
+    extent = extent_of_messages(reader, topic, ((0, topic.ranks[len(ids)]),), at_ends=True) if ids else Extent()
     part = DeletedPart(
         topic=str(topic.name),
         before={"ledgers": topic.ids},
@@ -377,7 +377,7 @@ def _deleted(
         ledgers += own_ledgers(found)
         pending = pending_intervals(topic, found.state)
         if pending and not is_own(cursor) and not name.is_system:
-            left = extent_of_messages(reader, topic, pending)
+            left = extent_of_messages(reader, topic, pending, at_ends=True)
             backlogs[cursor] = None if left.uncounted_entries else left.messages
     part = DeletedPart(
         topic=str(name),
@@ -386,7 +386,7 @@ def _deleted(
             "ledgers": topic.ids,
             "backlogMessages": backlogs,
         },
-        extent=extent_of_messages(reader, topic, ((0, topic.number_of_entries),)),
+        extent=extent_of_messages(reader, topic, ((0, topic.number_of_entries),), at_ends=True),
         unreferenced_ledgers=tuple(ledgers),
     )
     return ledgers, steps, part

@@ -81,7 +81,7 @@ def plan_create(reader: EntryReader, topics: Iterable[Topic], new: NewSubscripti
 
 def creation_part(reader: EntryReader, topic: Topic, new: NewSubscription, state: CursorState) -> ChangePart:
     """Return the report of creating a subscription that starts in ``state``."""
-    extent = extent_of_messages(reader, topic, pending_intervals(topic, state))
+    extent = extent_of_messages(reader, topic, pending_intervals(topic, state), at_ends=True)
     after = {**state_json(topic, state), "replicated": new.replicated, "properties": dict(new.properties)}
     return ChangePart(topic=str(topic.name), subscription=new.name, after=after, extent=extent)
 
@@ -135,7 +135,7 @@ def _removal_part(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: int
         topic=str(topic.name),
         subscription=cursor.name,
         before={} if is_unreadable(cursor) else state_json(topic, cursor.state),
-        extent=extent_of_messages(reader, topic, pending_intervals(topic, cursor.state)),
+        extent=extent_of_messages(reader, topic, pending_intervals(topic, cursor.state), at_ends=True),
         deletable=deletable_of(freed_ledgers(reader, topic, before, after, now_ms)),
         unreferenced_ledgers=own_ledgers(cursor),
         warnings=warnings,

@@ -274,9 +274,8 @@ def read_header(reader: EntryReader, topic: Topic, rank: int) -> EntryHeader | N
 
 _FEW = 10_000
 """Entries whose headers are read to count their messages."""
-_ALONE = 500
-_ALONE_LOOKS = 5
-"""Of so few entries, the first times, headers are read one by one: what reads many at once takes longer to import."""
+_ALONE = 200
+"""Of so many entries in all, headers are read one by one: what reads many at once takes longer to import."""
 _LOOKS = 1_000
 """So often all of them are read, each in about a millisecond."""
 
@@ -452,20 +451,22 @@ def _first_places(
     return [places[id(topic), intervals[0][0]] for topic, intervals in wanted]
 
 
-def extent_of_messages(reader: EntryReader, topic: Topic, intervals: Intervals) -> Extent:
+def extent_of_messages(reader: EntryReader, topic: Topic, intervals: Intervals, *, at_ends: bool = False) -> Extent:
     """Return how much lies in ``intervals``; of few entries markers are no messages, and the chunks of one message are one.
 
-    The index counts both as one each; its count stands for what cannot be read, and after very many backlogs where neither the first nor
-    the last entry is a marker or a chunk.
+    The index counts both as one each; its count stands for what cannot be read. ``at_ends``: and where neither the first nor the last
+    entry is a marker or a chunk, which costs two entries; so it is, too, after very many backlogs.
     """
     extent = extent_of(reader.txn, topic, intervals)
     if not 0 < extent.entries <= _FEW:
         return extent
-    looks = reader.txn.memo[extent_of_messages] = reader.txn.memo.get(extent_of_messages, 0) + 1
-    is_alone = extent.entries <= _ALONE and looks <= _ALONE_LOOKS
-    if is_alone or looks > _LOOKS:
+    looks, alone = reader.txn.memo.get(extent_of_messages, (0, _ALONE))
+    at_ends |= looks >= _LOOKS
+    is_alone = not at_ends and extent.entries <= alone
+    reader.txn.memo[extent_of_messages] = looks + 1, alone - extent.entries if is_alone else alone
+    if at_ends or is_alone:
         ends = (intervals[0][0], intervals[-1][1] - 1)
-        ranks = chain(*(range(*one) for one in intervals)) if is_alone else ends
+        ranks = ends if at_ends else chain(*(range(*one) for one in intervals))
         heads = (read_header(reader, topic, rank) for rank in ranks)
         if not any(
             head is not None and (is_marker(head.metadata) or head.metadata.num_chunks_from_msg > 1) for head in heads
