@@ -34,7 +34,6 @@ from pulsar_admin.store.db.storeinfo import FORMAT_VERSION, read_store_info
 from pulsar_admin.store.errors import DiskFull, SourceChanged, StoreError
 from pulsar_admin.store.files import remove_file, remove_tree, scratch_directory
 from pulsar_admin.store.index.build import Advance, Scanning, index_files, ledger_digests
-from pulsar_admin.store.index.held_entries import note_copies
 from pulsar_admin.store.index.unserved import index_unserved
 from pulsar_admin.store.wording import Answer, counted, listed
 
@@ -97,6 +96,8 @@ def build_index(
     with scratch.read() as begun:
         there = {log.file_id: log for log in iter_logs(begun)}
     if not there:
+        from pulsar_admin.store.index.held_entries import note_copies  # brings pyroaring, which a worker may lack
+
         scratch.write(lambda txn: note_copies(txn, logs))
     rows = [there.get(log.file_id, _blank(store, log)) for log in logs]
     advance(sum(log.next_offset if log.unfinished else log.size_bytes for log in there.values()))
