@@ -332,7 +332,15 @@ def find_readable_end(reader: EntryReader, ledger_id: int) -> tuple[int, int]:
 def fit_ensembles(
     ledger_id: int, held: Mapping[str, Array], last_entry_id: int, sibling: LedgerMetadata | None
 ) -> tuple[int, tuple[Segment, ...], int]:
-    """Return (write quorum, ensembles, entries with fewer or other copies) by which every entry is found on a bookie that has it."""
+    """Return (write quorum, ensembles, entries with fewer or other copies) by which every entry is found on a bookie that has it.
+
+    An entry that no bookie has counts as one that all have: it may be looked for anywhere.
+    """
+    import numpy as np
+
+    nowhere = np.setdiff1d(np.arange(last_entry_id + 1), np.concatenate([np.empty(0, np.int64), *held.values()]))
+    if len(nowhere):
+        held = {bookie: np.union1d(entries, nowhere) for bookie, entries in held.items()}
     try:
         return *find_ensembles(ledger_id, held, last_entry_id, sibling), 0
     except Refused:
@@ -373,6 +381,11 @@ def _fit(
         orders = islice(permutations(most, size), ORDERS_MAX)
         candidates = (_served(order, has, entries[start:], write_quorum) for order in orders)
         served, wrong, order = max(candidates, key=lambda one: (one[0], -one[1]))
+        if not served:  # of many bookies not all orders are tried: a holder of the entry goes where it is looked for
+            holder = next(bookie for bookie in most if has[bookie][start])
+            others = [bookie for bookie in most if bookie != holder][: size - 1]
+            others.insert(start % size, holder)
+            served, wrong, order = _served(tuple(others), has, entries[start:], write_quorum)
         segments.append(Segment(start, order))
         astray += wrong
         start += served

@@ -604,9 +604,7 @@ def name_bookies(
             if not segments or segments[-1].members != one.members:
                 segments.append(one)
             if len(segments) > most:
-                # What nobody serves does not matter: as if everybody did.
-                held = {bookie: np.union1d(entries, nowhere) for bookie, entries in served.items()}
-                write_quorum, ensembles, _ = fit_ensembles(-1, held, last_entry_id, None)
+                write_quorum, ensembles, _ = fit_ensembles(-1, served, last_entry_id, None)
                 return write_quorum, ensembles
     return metadata.write_quorum, tuple(segments)
 

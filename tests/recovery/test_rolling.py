@@ -228,3 +228,23 @@ def test_a_bookie_that_failed_leaves_copies_beside_its_ensemble() -> None:
         expected = {members[(entry + step) % len(members)] for step in range(2)}
         assert any(entry in held[bookie] for bookie in expected)
     assert isinstance(segments[0], Segment)
+
+
+@pytest.mark.parametrize(
+    ("rows", "nowhere"),
+    [
+        ({"a": "xx.x", "b": "xx.x"}, {2}),
+        ({"a": "..", "b": ".x"}, {0}),
+        # Of eleven bookies not all orders are tried, and the last entry is on the one that has the fewest.
+        ({**{f"b{one}": "".join(".x"[(at + one) % 3 == 0] for at in range(20)) + "." for one in range(10)}, "z": "." * 20 + "x"}, set()),
+    ],
+    ids=["a hole", "no first entry", "many bookies"],
+)  # fmt: skip
+def test_ensembles_end_where_an_entry_is_nowhere_or_on_a_rare_bookie(rows: dict[str, str], nowhere: set[int]) -> None:
+    held, last = held_of(rows), len(next(iter(rows.values()))) - 1
+    write_quorum, segments, _ = fit_ensembles(1, held, last, None)
+    assert segments[0].first_entry_id == 0
+    for entry in {*range(last + 1)} - nowhere:
+        members = [one.members for one in segments if one.first_entry_id <= entry][-1]
+        asked = {members[(entry + step) % len(members)] for step in range(write_quorum)}
+        assert any(entry in held[bookie] for bookie in asked), entry
