@@ -40,9 +40,8 @@ if TYPE_CHECKING:
     from pulsar_admin.store.engine.operation import Engine
 
 _PARTS = 64  # ledgers are divided among so many tasks at most
-_PLACE = struct.Struct(
-    ">IQI"
-)  # file, beginning of the slice, number of the batch: in the order in which a scan here meets them
+# File, beginning of the slice, number of the batch: in the order in which a scan here meets them.
+_PLACE = struct.Struct(">IQI")
 _FOUND = ("ledgers", "digests", "differing")
 
 
