@@ -136,7 +136,7 @@ def _body(report: plan.ChangeReport, part: plan.ChangePart) -> Iterator[str]:
 
 def _amounts(report: plan.ChangeReport, part: plan.ChangePart) -> Iterator[str]:
     """Yield what the change does, with a verb and how much."""
-    if part.replayed is not None and part.skipped is not None:
+    if isinstance(part, plan.CursorPart) and part.replayed is not None and part.skipped is not None:
         if part.replayed.entries:
             yield _amount(_again(part), part.replayed)
         if part.skipped.entries:
@@ -159,12 +159,12 @@ def _amount(verb: str, extent: Extent) -> str:
     return f"{verb} {_extent(extent, ' again' if verb in (_AGAIN, _READS) else '')}"
 
 
-def _again(part: plan.ChangePart) -> str:
+def _again(part: plan.CursorPart) -> str:
     """Return who is given messages again: consumers, or of a cursor that is none of theirs a broker."""
     return _AGAIN if is_consumed(part.subscription or "") else _READS
 
 
-def _never(part: plan.ChangePart) -> str:
+def _never(part: plan.CursorPart) -> str:
     """Return what consumers, or a broker, do with messages that they are not given any more."""
     if not is_consumed(part.subscription or ""):
         return "a broker skips"
@@ -213,7 +213,7 @@ def _difference(entries: int) -> str:
     return f"{abs(entries):,} {'more' if entries > 0 else 'fewer'} {plural(abs(entries), 'entry')}"
 
 
-def _deletable(part: plan.ChangePart) -> Iterator[str]:
+def _deletable(part: plan.CursorPart) -> Iterator[str]:
     """Yield what a broker may delete once cursors have moved forward, and what retains the rest."""
     found = part.deletable
     if found is None or (part.after is not None and not (part.skipped and part.skipped.entries)):
@@ -237,10 +237,11 @@ def _ledgers(ids: tuple[int, ...]) -> str:
 def _totals(report: plan.ChangeReport) -> Iterator[str]:
     amounts: dict[str, Extent] = {}
     for part in report.parts:
-        if part.replayed is None and part.extent is not None and not isinstance(part, plan.PolicyPart):
-            verb = _verb(report, part)
-            amounts[verb] = amounts.get(verb, Extent()) + part.extent
-        for verb, extent in ((_again(part), part.replayed), (_never(part), part.skipped)):
+        if isinstance(part, plan.CursorPart) and part.replayed is not None:
+            moved = [(_again(part), part.replayed), (_never(part), part.skipped)]
+        else:
+            moved = [] if isinstance(part, plan.PolicyPart) else [(_verb(report, part), part.extent)]
+        for verb, extent in moved:
             if extent is not None:
                 amounts[verb] = amounts.get(verb, Extent()) + extent
     said = [_amount(verb, extent) for verb, extent in amounts.items() if extent.entries]
@@ -264,7 +265,7 @@ def _sides(part: plan.ChangePart) -> Iterator[str]:
     before, after = (dict(_leaves(hide_secrets_in(side))) for side in (part.before, part.after))
     for key in {**before, **after}:
         old, new = (_shown(key, side.get(key)) or "none" for side in (before, after))
-        if key == "compactedLedger" and part.compaction is not None and after[key] is None:
+        if key == "compactedLedger" and isinstance(part, plan.CompactionPart) and after[key] is None:
             new = "a new ledger"  # which one is known once it is written
         if old != new:
             yield f"{clean_text(key)}: {old} -> {new}"

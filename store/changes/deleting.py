@@ -15,7 +15,15 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.changes.cursors import CursorMove, check_ending, cleared, plan_moves
 from pulsar_admin.store.changes.log_writer import last_broker_entry, put_managed_ledger
-from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, DeletedPart, Plan, WritingPlan, delete_step
+from pulsar_admin.store.changes.plan import (
+    ChangeKind,
+    ChangePart,
+    CursorPart,
+    DeletedPart,
+    Plan,
+    WritingPlan,
+    delete_step,
+)
 from pulsar_admin.store.changes.resources import NodeChange, check_tenant_deletable, plan_nodes
 from pulsar_admin.store.changes.resources import plan_delete_cluster as plan_delete_cluster
 from pulsar_admin.store.changes.subscriptions import own_ledgers
@@ -138,7 +146,7 @@ def plan_truncate(reader: EntryReader, names: Iterable[TopicName], now_ms: int) 
         moved = plan_moves(reader, _TRUNCATE, moves, now_ms)
         cut, part = _cut(reader, topic, topic.ledgers[:-1], now_ms)
         steps += [*moved.steps, *cut]
-        parts += [part, *(replace(one, deletable=None) for one in moved.parts)]
+        parts += [part, *(replace(one, deletable=None) for one in moved.parts if isinstance(one, CursorPart))]
     return Plan(_TRUNCATE, reader.txn.id, tuple(steps), tuple(parts))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from types import NoneType
@@ -438,25 +438,26 @@ Record = TypeVar("Record", bound=Struct)
 @functools.cache
 def _fields_of(kind: type[Struct]) -> tuple[tuple[str, str, FieldInfo], ...]:
     """Return (name, key, FieldInfo) of a record's fields in JSON order; an inlined record's field has the key ""."""
-    inline, order = getattr(kind, "JSON_INLINE", ()), getattr(kind, "JSON_ORDER", kind.__struct_fields__)
-    found = {one.name: one for one in fields(kind)}
-    keys = json_keys(kind)
-    return tuple(
-        (name, "" if name in inline else keys[name], found[name]) for name in order if name in found and name in keys
-    )
+    inline, places, last = (getattr(kind, f"JSON_{what}", {}) for what in ("INLINE", "BEFORE", "LAST"))
+    found, keys = {one.name: one for one in fields(kind)}, json_keys(kind)
+    names: list[str] = [*(name for name in found if name not in last), *last]
+    order = sorted(names, key=lambda name: (names.index(places.get(name) or name), name not in places))
+    return tuple((name, "" if name in inline else keys[name], found[name]) for name in order if name in keys)
 
 
-@functools.cache
-def _keys_of(kind: type[Struct]) -> frozenset[str]:
-    """Return the JSON keys of a record, including those of records inlined in it."""
+def _keys_in(kind: type[Struct], document: Collection[str]) -> set[str]:
+    """Return which keys of a document a record of this kind reads, with those of records inlined in it.
+
+    None if a key that ``record_json`` always writes is missing: records of other changes share some key names.
+    """
     rows = _fields_of(kind)
-    inner = (_record_of(one.type) for _, key, one in rows if not key)
-    return frozenset(key for _, key, _ in rows if key).union(*(_keys_of(one) for one in inner if one))
-
-
-def _needed(kind: type[Struct]) -> set[str]:
-    """Return the keys that a document must have to hold this record; records of other changes share some key names."""
-    return {key for _, key, one in _fields_of(kind) if key and one.required}
+    keys = {key for _, key, _ in rows if key}
+    omits, optional = kind.__struct_config__.omit_defaults, getattr(kind, "JSON_OPTIONAL", ())
+    always = (key for name, key, one in rows if one.required or not (omits or name in optional or one.default is UNSET))
+    if not all(key in document for key in always if key):
+        return set()
+    inlined = (_record_of(one.type) for _, key, one in rows if not key)
+    return keys.intersection(document).union(*(_keys_in(one, document) for one in inlined if one))
 
 
 def _record_of(hint: Any) -> type[Struct] | None:  # Any: a type as annotated
@@ -500,7 +501,7 @@ def read_record(kind: type[Record], document: Json) -> Record:
         inner = None if key else _record_of(one.type)
         if key in document:
             found[name] = _read(one.type, document[key])
-        elif inner and (_keys_of(inner) - own) & document.keys() and _needed(inner) <= document.keys():
+        elif inner and _keys_in(inner, document.keys()) - own:
             found[name] = read_record(inner, document)
     return kind(**found)
 
@@ -515,20 +516,16 @@ def _read(hint: Any, value: Any) -> Any:  # Any: a type as annotated, JSON, and 
     return value if kind is None else parse_position(value) if kind is Position else read_record(kind, value)
 
 
+@functools.lru_cache
+def _kind_of(keys: frozenset[str]) -> type[ChangePart]:
+    """Return the class of part that knows most keys of a document, the plainest of several."""
+    kinds: list[type[ChangePart]] = [ChangePart, *ChangePart.__subclasses__()]
+    return max(kinds, key=lambda kind: len(_keys_in(kind, keys)))
+
+
 def decode_part(document: Json) -> ChangePart:
     """Return the part from a document that ``as_json`` wrote; raises as ``read_record``."""
-    kinds: tuple[type[ChangePart], ...] = (
-        ChangePart,
-        CursorPart,
-        PolicyPart,
-        CompactionPart,
-        DelayedPart,
-        AnnotationPart,
-    )
-    kind = max(kinds, key=lambda one: len(_keys_of(one) & document.keys()))
-    if "entries" in document and not document.keys() & {"messages", "bytes"}:
-        kind = NacksPart
-    part = read_record(kind, document)
+    part = read_record(_kind_of(frozenset(document)), document)
     known = part.as_json()
     return replace(part, more={key: value for key, value in document.items() if key not in known})
 
@@ -691,36 +688,13 @@ class ChangePart(Answer, frozen=True, kw_only=True, omit_defaults=True):
     """What a change does to one thing: a cursor, the policies of a namespace, the nacks of a subscription …
 
     ``before`` and ``after`` have the command line's JSON keys, positions as text and times in ms; ``before`` is None
-    for a created thing, ``after`` for a removed one. Fields that concern other kinds of changes are None.
+    for a created thing, ``after`` for a removed one. Each kind of change that says more has a class with the fields of that.
     """
 
-    JSON_INLINE = ("extent", "event", "basis", "expiry", "compaction", "more")
-    JSON_ORDER = (
-        *(
-            "topic",
-            "subscription",
-            "namespace",
-            "resource",
-            "precision_bits",
-            "form",
-            "before",
-            "after",
-            "event",
-            "extent",
-        ),
-        *(
-            "entries",
-            "already_tracked",
-            "annotated",
-            "replayed",
-            "skipped",
-            "deletable",
-            "unreferenced_ledgers",
-            "basis",
-        ),
-        *("expiry", "compaction", "split", "more", "warnings"),
-    )
-    """Fields of all kinds in the order of their keys."""
+    JSON_INLINE: ClassVar[tuple[str, ...]] = ("extent", "more")
+    JSON_LAST = ("more", "warnings")
+    JSON_BEFORE: ClassVar[Mapping[str, str]] = {}
+    """Fields of a kind of change whose keys stand before a field of this class, and that field; the others come before ``JSON_LAST``."""
     VERB: ClassVar[str] = ""
     """What a change of this kind does with ``extent``."""
 
@@ -735,41 +709,31 @@ class ChangePart(Answer, frozen=True, kw_only=True, omit_defaults=True):
     """How many entries the change concerns; for a cursor, those replayed and skipped together."""
     unreferenced_ledgers: tuple[int, ...] | None = None
     """Ledgers that nothing references after a removal."""
-    warnings: tuple[str, ...] = ()
     more: Json = field(default_factory=dict)
     """Keys of an audit record that this version does not know."""
+    warnings: tuple[str, ...] = ()
 
-    @property
-    def replayed(self) -> Extent | None:
-        """Return the entries that a cursor's move redelivers."""
+    def undone(self) -> ChangePart:
+        """Return the part of the change that undoes this one, without statements that only hold for moving forward."""
+        return replace(self, before=self.after, after=self.before, warnings=())
 
-    @property
-    def skipped(self) -> Extent | None:
-        """Return the entries that a cursor's move skips."""
+    def as_json(self) -> dict[str, Any]:  # Any: JSON values
+        """Return it with the keys of the command line's JSON."""
+        return record_json(self) | {"before": hide_secrets_in(self.before), "after": hide_secrets_in(self.after)}
 
-    @property
-    def deletable(self) -> Deletable | None:
-        """Of a cursor: what a broker may delete then."""
 
-    @property
-    def basis(self) -> MoveBasis | None:
-        """Of a cursor: what it is moved by."""
+class CursorPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
+    """A cursor that is moved or removed: what the move redelivers and skips, what a broker may delete then, what it is moved by, and what
+    expires."""
 
-    @property
-    def expiry(self) -> ExpiryDetails | None:
-        """Of a cursor: what expires."""
+    JSON_INLINE = (*ChangePart.JSON_INLINE, "basis", "expiry")
+    JSON_BEFORE = dict.fromkeys(("replayed", "skipped", "deletable"), "unreferenced_ledgers")
 
-    @property
-    def compaction(self) -> CompactionDetails | None:
-        """Of a compaction: what it reads and keeps."""
-
-    @property
-    def split(self) -> tuple[SplitIndex, ...] | None:
-        """Of delayed messages: the indexes that get narrower partitions."""
-
-    @property
-    def entries(self) -> int | None:
-        """Of negative acks: entries added or popped."""
+    replayed: Extent | None = None
+    skipped: Extent | None = None
+    deletable: Deletable | None = None
+    basis: MoveBasis | None = None
+    expiry: ExpiryDetails | None = None
 
     @property
     def broker(self) -> BrokerMove | None:
@@ -788,24 +752,6 @@ class ChangePart(Answer, frozen=True, kw_only=True, omit_defaults=True):
 
     def undone(self) -> ChangePart:
         """Return the part of the change that undoes this one, without statements that only hold for moving forward."""
-        return replace(self, before=self.after, after=self.before, warnings=())
-
-    def as_json(self) -> dict[str, Any]:  # Any: JSON values
-        """Return it with the keys of the command line's JSON."""
-        return record_json(self) | {"before": hide_secrets_in(self.before), "after": hide_secrets_in(self.after)}
-
-
-class CursorPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
-    """A cursor that is moved or removed."""
-
-    replayed: Extent | None = None
-    skipped: Extent | None = None
-    deletable: Deletable | None = None
-    basis: MoveBasis | None = None
-    expiry: ExpiryDetails | None = None
-
-    def undone(self) -> ChangePart:
-        """Return the part of the change that undoes this one, without statements that only hold for moving forward."""
         basis = None if self.basis is None else replace(self.basis, broker=UNSET)
         return replace(super().undone(), replayed=None, skipped=None, deletable=None, basis=basis, expiry=None)
 
@@ -813,12 +759,16 @@ class CursorPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
 class PolicyPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
     """Policies of a topic, which an event changes."""
 
+    JSON_INLINE = (*ChangePart.JSON_INLINE, "event")
+    JSON_BEFORE: ClassVar = {"event": "extent"}
+
     event: WrittenEvent | None = None
 
 
 class CompactionPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
     """A topic that gets another compacted ledger."""
 
+    JSON_INLINE = (*ChangePart.JSON_INLINE, "compaction")
     VERB = "keeps"
 
     compaction: CompactionDetails | None = None
@@ -833,6 +783,8 @@ class DelayedPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
 class NacksPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
     """Negative acks that are tracked (with their precision) or popped."""
 
+    JSON_BEFORE: ClassVar = {"precision_bits": "before"}
+
     entries: int | None = None
     precision_bits: int | None = None
     already_tracked: int | None = None
@@ -840,6 +792,8 @@ class NacksPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
 
 class AnnotationPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
     """Ledgers of a topic that get their publish times. ``form``: where these are written."""
+
+    JSON_BEFORE: ClassVar = {"form": "before"}
 
     form: str | None = None
     annotated: tuple[int, ...] | None = None
@@ -890,12 +844,15 @@ class ChangeReport(Struct, frozen=True):
     @property
     def replayed(self) -> Extent:
         """The entries that all moves together redeliver."""
-        return sum((part.replayed for part in self.parts if part.replayed is not None), Extent())
+        return sum((part.replayed for part in self._cursors() if part.replayed is not None), Extent())
 
     @property
     def skipped(self) -> Extent:
         """The entries that all moves together skip."""
-        return sum((part.skipped for part in self.parts if part.skipped is not None), Extent())
+        return sum((part.skipped for part in self._cursors() if part.skipped is not None), Extent())
+
+    def _cursors(self) -> list[CursorPart]:
+        return [part for part in self.parts if isinstance(part, CursorPart)]
 
     @property
     def warnings(self) -> tuple[str, ...]:
