@@ -18,9 +18,11 @@ from pulsar_admin.store.errors import Refused, SourceNotFound, StoreError, Unsup
 from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.trees import UnknownTree, lacks_ledgers, lacks_managed_ledgers, unknown_trees
 from pulsar_admin.store.facts.unlisted import (
+    BeyondCounter,
     HeldLedgers,
     Unlisted,
     UnlistedLedgers,
+    find_beyond_counter,
     find_newer,
     find_unlisted,
     held_ledgers,
@@ -156,6 +158,11 @@ class ClusterFacts:
     def next_ledger_id(self) -> int | Unknown:
         """The ledger id that the metadata would give next: ids from there on it never gave."""
         return UnlistedLedgers(self.reader.txn).next_ledger_id
+
+    @cached_property
+    def beyond_counter(self) -> BeyondCounter | None:
+        """The ledgers that the metadata lists, but whose ids its counter has not reached."""
+        return find_beyond_counter(self.reader.txn)
 
     @cached_property
     def newer_ledgers(self) -> HeldLedgers | None:

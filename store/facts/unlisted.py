@@ -15,7 +15,7 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path, ledger_path
+from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_path, ledger_path
 from pulsar_admin.store.codec.managedledger import decode_managed_ledger
 from pulsar_admin.store.db.blocks import ledger_key, ledger_of_key
 from pulsar_admin.store.db.delayed import find_index_ledgers
@@ -54,6 +54,12 @@ class UnlistedLedgers:
         own = find_own_ledgers(txn)
         self._own = range(0) if own is None else range(own.first_id, own.next_id)
         self._next_id = find_next_ledger_id(txn)
+        self._counter_reason = ""
+        if self._next_id is not None and (listed := next(iter_beyond_counter(txn, self._next_id), None)) is not None:
+            self._counter_reason = (
+                f"the metadata lists ledger {listed}, and the id that it gives next is {self._next_id}"
+            )
+            self._next_id = None
         self._meanwhile = find_given_meanwhile(txn)
         self._offloaded: dict[str, Set[int]] = {}
         self._bundled = find_deleted(txn)
@@ -68,7 +74,8 @@ class UnlistedLedgers:
         if not self._txn.count("tree"):
             return Unknown("the store has no metadata")
         return Unknown(
-            "the store does not say which ledger id the metadata gives next; to read it: pulsar-admin store refresh"
+            self._counter_reason
+            or "the store does not say which ledger id the metadata gives next; to read it: pulsar-admin store refresh"
         )
 
     def why(self, ledger_id: int) -> Unlisted:
@@ -143,6 +150,19 @@ class UnlistedLedgers:
         return self.is_absent(ledger_id) and self.why(ledger_id) in (Unlisted.DELETED, Unlisted.GONE)
 
 
+def iter_beyond_counter(txn: Txn, next_id: int) -> Iterator[int]:
+    """Yield the ids from ``next_id`` on that the imported metadata lists: it does not say any more which ids it gave.
+
+    Its nodes were made anew one by one, without the counter that ZooKeeper keeps of each node's children (``Stat.cversion``).
+    """
+    for key, _ in txn.items("tree", f"{LEDGERS_ROOT}/".encode(), start=tree_key(ledger_path(next_id))):
+        ledger_id = ledger_id_of_path(key.decode("utf-8", "replace"))
+        if ledger_id is None and not key[len(LEDGERS_ROOT) + 1 :][:1].isdigit():
+            return  # after the directories of ids
+        if ledger_id is not None and ledger_id >= next_id and txn.get("base", key) is None:  # not of a change
+            yield ledger_id
+
+
 class HeldLedgers(Struct, frozen=True):
     """Ledgers that have no node: how many, the smallest of their ids, the largest, and their imported entries and bytes.
 
@@ -155,6 +175,21 @@ class HeldLedgers(Struct, frozen=True):
     referenced: int
     entries: int
     bytes: int
+
+
+class BeyondCounter(Struct, frozen=True):
+    """Ledgers that the metadata lists, but whose ids its counter has not reached: the id that it gives next, how many, the largest."""
+
+    next_id: int
+    ledgers: int
+    largest: int
+
+
+def find_beyond_counter(txn: Txn) -> BeyondCounter | None:
+    """Return the ledgers that the metadata lists beyond its counter of ids; None for none, or if the counter is unknown."""
+    next_id = find_next_ledger_id(txn)
+    ids = [] if next_id is None else list(iter_beyond_counter(txn, next_id))
+    return BeyondCounter(next_id, len(ids), max(ids)) if next_id is not None and ids else None
 
 
 def find_newer(txn: Txn) -> HeldLedgers | None:

@@ -470,7 +470,7 @@ def _why(known: Known, bookie: Bookie, lost: Array) -> Iterator[tuple[str, Array
         yield EMPTY, everything
     elif _is_other_instance(known, bookie):
         yield OTHER, everything
-    elif known.next_id is None:
+    elif known.next_id is None or not known.tells_given_ids:
         yield UNTOLD, everything
     else:
         yield NEWER, lost >= known.next_id

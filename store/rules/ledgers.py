@@ -66,6 +66,30 @@ def _metadata_older(facts: ClusterFacts) -> Iterator[Evidence]:
 
 
 @LEDGER_RULES.row(
+    "ledger-ids-repeated",
+    Severity.CRITICAL,
+    "The metadata gives the ids of deleted ledgers again",
+    "It lists ledgers whose ids its counter has not reached: its nodes were copied one by one, or loaded from a dump, into a new "
+    "ZooKeeper, where the counter (how many children of `/ledgers/idgen` were ever made) began again. Which ids were given is unknown.",
+    "Skips the ids of ledgers that are listed, and gives the others again (`LedgerCreateOp`). A bookie that still has entries of a "
+    "deleted ledger then has both under one id: a recovery of the new ledger may take in entries of the old one.",
+    "pulsar-admin store export zookeeper-snapshot DIR",
+    "Let no broker create ledgers before. The snapshot has the same nodes, and a counter above every id that the metadata or a bookie has.",
+    "Move ZooKeeper by its own files (snapshot and logs), never node by node.",
+    leads=True,
+)
+def _ids_repeated(facts: ClusterFacts) -> Iterator[Evidence]:
+    beyond = facts.beyond_counter
+    if beyond is not None:
+        yield Evidence(
+            "metadata",
+            f"the id that it gives next is {beyond.next_id}, and it lists {counted(beyond.ledgers, 'ledger')} from there on, up to "
+            f"{beyond.largest}: it gives the ids of deleted ledgers again",
+            {"nextLedgerId": beyond.next_id, "largestLedgerId": beyond.largest, "ledgers": beyond.ledgers},
+        )
+
+
+@LEDGER_RULES.row(
     "topic-vanished",
     Severity.CRITICAL,
     "A topic is gone from the metadata without having been deleted",

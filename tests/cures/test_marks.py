@@ -10,6 +10,7 @@ import pytest
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.ledger_ids import put_next_ledger_id
+from pulsar_admin.store.model.ledgers import sorted_ledger_ids
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import parse_topic
 from tests.commands.changing import check_undo, rows_of
@@ -36,9 +37,9 @@ def marks(*ledgers: int) -> Mapping[str, bytes]:
     return above | dict.fromkeys(paths, b'replica: "gone:3181"\nctime: 1700000000000\n')
 
 
-def complete_ledger(store: Path, place: int = 0) -> int:
+def complete_ledger(store: Path) -> int:
     with open_store(store) as opened, opened.read() as txn:
-        return read_topic(txn, PLAIN).ids[place]
+        return read_topic(txn, PLAIN).ids[0]
 
 
 def deleted_ledger(cli: Cli, store: Path) -> int:
@@ -67,10 +68,12 @@ def test_marks_without_a_reason(whole_cli: Cli, tmp_path: Path) -> None:
 def test_a_mark_with_a_reason_stays(whole_cli: Cli, tmp_path: Path) -> None:
     """Of a ledger that older metadata does not know and bookies have, nobody knows that its mark may go."""
     store = copied(CLUSTER, "clean", tmp_path)
-    newer, stale = complete_ledger(store, -1), deleted_ledger(whole_cli, store)
-    lose_nodes(store, ledger_path(newer))
+    stale = deleted_ledger(whole_cli, store)
     with open_store(store, writable=True) as opened:
+        with opened.read() as txn:
+            newer = sorted_ledger_ids(txn)[-1]
         opened.write(lambda txn: put_next_ledger_id(txn, newer))
+    lose_nodes(store, ledger_path(newer))
     put_values(store, {MARKS: b"", **marks(stale, newer)})
     run = ("--store", store, "ledgers", "unmark")
     refused = whole_cli(*run, newer, "-o", "json")

@@ -12,7 +12,7 @@ from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
 from pulsar_admin.store.codec.ledgermetadata import LedgerState, encode_ledger_metadata, ledger_path
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.db.ledger_ids import put_next_ledger_id
+from pulsar_admin.store.db.ledger_ids import find_next_ledger_id, put_next_ledger_id
 from pulsar_admin.store.model.cursors import PENDING_ACK_CURSOR
 from pulsar_admin.store.model.ledgers import find_metadata
 from pulsar_admin.store.model.reader import open_reader
@@ -69,7 +69,9 @@ def trim(store: Path, empty: Sequence[int]) -> Position:
     put_values(store, values | {LOG.path: encode_managed_ledger(ManagedLedger(listed))})
     lose_nodes(store, *(ledger_path(one) for one in log.ids))
     with open_store(store, writable=True) as opened:
-        opened.write(lambda txn: put_next_ledger_id(txn, max([last.ledger_id, *ids]) + 1))
+        opened.write(
+            lambda txn: put_next_ledger_id(txn, max([find_next_ledger_id(txn) or 0, *(one + 1 for one in ids)]))
+        )
     return Position(last.ledger_id, last.entries - 1)
 
 

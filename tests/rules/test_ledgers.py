@@ -199,14 +199,23 @@ def test_where_the_generator_is_not_known_nothing_is_called_deleted(
     check_agreement(store)
 
 
-def test_a_ledger_that_a_topic_lists_and_that_the_generator_never_gave(cli: Cli, tmp_path: Path) -> None:
-    """A counter put back to 120: what topics list from there on has its node; the finding is of what has none."""
+def test_a_counter_that_began_again_says_of_no_ledger_what_became_of_it(cli: Cli, tmp_path: Path) -> None:
+    """A ZooKeeper that was copied node by node counts from 0: 4.0.8 skips the listed ids, and gives those of deleted ledgers again."""
     source = changed_counter(tmp_path, encode_counter(120))
-    with_nodes = {int(line["ledgerId"]) for line in _listed(cli, source, tmp_path / "before")}
-    store = tmp_path / "s"
-    assert cli("--store", store, "store", "import", "standalone", source).exit_code == 1
-    rows = {row["ledgerId"] for row in orphans_of(cli, store) if row["reason"] == "newer"}
-    assert rows == {one for one in ids_on(source / "bookkeeper") if one >= 120} - with_nodes
+    listed = {int(line["ledgerId"]) for line in _listed(cli, source, tmp_path / "before")}
+    store, beyond = tmp_path / "s", sorted(one for one in listed if one >= 120)
+    done = cli("--store", store, "store", "import", "standalone", source, "-o", "json")
+    assert (done.exit_code, done.json["findings"]) == (1, ["ledger-ids-repeated"])
+    (told,) = (row for row in told_of(cli, store) if row["code"] == "ledger-ids-repeated")
+    assert told["evidence"] == {"nextLedgerId": 120, "largestLedgerId": beyond[-1], "ledgers": len(beyond)}
+    reasons = {row["ledgerId"]: row["reason"] for row in orphans_of(cli, store)}
+    assert {reasons[one] for one in ids_on(source / "bookkeeper") - listed} == {"unlisted"}
+    assert [*preflight_of(cli, store)["bookies"][0]["reasons"]] == ["untold"]
+    check_agreement(store)
+    words = shlex.split(told["mend"].replace("DIR", shlex.quote(str(tmp_path / "snapshot"))))
+    assert cli("--store", store, *words[1:]).exit_code == 0
+    cli("--store", tmp_path / "cured", "store", "import", "cluster", "--zookeeper", tmp_path / "snapshot")
+    assert "ledger-ids-repeated" not in {row["code"] for row in told_of(cli, tmp_path / "cured")}
 
 
 def _listed(cli: Cli, source: Path, store: Path) -> Iterator[Json]:
