@@ -157,7 +157,6 @@ if TYPE_CHECKING:
     from pulsar_admin.store.facts.managed_ledgers import OtherLedger, OtherSum
     from pulsar_admin.store.facts.numbers import Blocker
     from pulsar_admin.store.facts.orphans import Orphan
-    from pulsar_admin.store.facts.starts import StartFault
     from pulsar_admin.store.facts.trees import UnknownTree
     from pulsar_admin.store.history.differences import Changed, Difference
     from pulsar_admin.store.index.rebuild import RebuildResult
@@ -246,6 +245,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.reports.usage import FileUsage, OwnerUsage, Usage
     from pulsar_admin.store.reports.verify import EntryRow, LedgerVerdict
     from pulsar_admin.store.rules.finding import Finding, Severity
+    from pulsar_admin.store.rules.judging import StartFault
     from pulsar_admin.store.scan.unindexed import ScanFound
     from pulsar_admin.store.search.broker_setup import Probe
     from pulsar_admin.store.search.by_index import IndexFound, NextIndex
@@ -343,7 +343,6 @@ _NAMES = {
     "store.facts.file_sums": "DiskTotals StuckLog",
     "store.facts.managed_ledgers": "OtherLedger OtherSum",
     "store.facts.numbers": "Blocker",
-    "store.facts.starts": "StartFault",
     "store.facts.orphans": "Orphan",
     "store.facts.trees": "UnknownTree",
     "store.history.differences": "Changed Difference",
@@ -384,6 +383,7 @@ _NAMES = {
     "store.reports.usage": "FileUsage OwnerUsage Usage",
     "store.reports.verify": "EntryRow LedgerVerdict",
     "store.rules.finding": "Finding Severity",
+    "store.rules.judging": "StartFault",
     "store.search.broker_setup": "Probe",
     "store.search.by_index": "IndexFound NextIndex",
     "store.search.doubts": "Doubt",

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from pulsar_admin.store.facts.starts import iter_server_faults
+from pulsar_admin.store.facts.starts import iter_server_facts
+from pulsar_admin.store.rules.judging import StartFault, fault_of
 from pulsar_admin.store.sources.zookeeper import ServerFiles
 from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.conftest import Cli
@@ -24,6 +25,11 @@ from tests.stores import NOW_MS, import_standalone
 from tests.worlds import CLUSTER, scratch_copy
 
 Json = Any  # a JSON value
+
+
+def faults_of(folder: Path, *, thorough: bool = True) -> list[StartFault]:
+    """What the start of a ZooKeeper server meets in a folder, as preflight tells it."""
+    return [fault_of(one) for one in iter_server_facts(ServerFiles(folder, folder), thorough=thorough)]
 
 
 def starts(cli: Cli, store: Path) -> dict[str, tuple[bool, list[str]]]:
@@ -193,7 +199,7 @@ SERVERS: list[tuple[Plant, list[tuple[str, bool]]]] = [
 def test_a_server(tmp_path: Path, plant: Plant, codes: list[tuple[str, bool]]) -> None:
     folder = unpack_zookeeper(tmp_path)
     plant(folder)
-    found = [*iter_server_faults(ServerFiles(folder, folder), thorough=True)]
+    found = faults_of(folder)
     assert [(fault.code, fault.starts) for fault in found] == codes
     if plant is beside_old_snapshot:
         assert "forgets what came after it, for the logs of that are gone: the first begins at 0x482" in found[0].text
@@ -203,7 +209,7 @@ def test_the_longest_transaction_says_what_to_set(tmp_path: Path) -> None:
     """ZooKeeper took such a file with 1500100, and with the default it did not."""
     folder = unpack_zookeeper(tmp_path)
     go_on(folder, [("/large", bytes(3_000_000))])
-    (fault,) = iter_server_faults(ServerFiles(folder, folder), thorough=False)
+    (fault,) = faults_of(folder, thorough=False)
     # The record has 78 bytes around the value.
     assert "-Djute.maxbuffer=1500039 or more; bin/pulsar sets 10485760, which is enough" in fault.text
 
@@ -234,4 +240,4 @@ def test_a_snapshot_of_the_store_mends_a_server(
     else:
         assert done.exit_code == 0, done.stderr
     (version_2,) = made.rglob("version-2")
-    assert not [*iter_server_faults(ServerFiles(version_2, version_2), thorough=True)]
+    assert not faults_of(version_2)

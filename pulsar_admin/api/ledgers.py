@@ -31,7 +31,6 @@ from pulsar_admin.store.wording import counted
 if TYPE_CHECKING:
     from pulsar_admin.store.changes import ledger_references as ledger_references
     from pulsar_admin.store.changes.plan import Plan as StorePlan
-    from pulsar_admin.store.facts.starts import StartFault
     from pulsar_admin.store.history.differences import Changed
     from pulsar_admin.store.model.ledger_owners import LedgerOwners
     from pulsar_admin.store.model.reader import EntryReader
@@ -329,7 +328,7 @@ def parts_given(
 
 def forecast_of(session: Session, parts: ClusterParts, brokers: bool, broker_conf: Path | str | None) -> Preflight:
     """Return what bookies would delete; without bookies, what brokers would."""
-    found = _with_cures(preflights.read_preflight(parts.known, parts.bookies, parts.servers))
+    found = preflights.read_preflight(parts.known, parts.bookies, parts.servers)
     with session.warnings() as warn:
         for text in (*parts.known.problems, *(text for one in found.bookies for text in one.problems)):
             warn(text)
@@ -348,18 +347,6 @@ def forecast_of(session: Session, parts: ClusterParts, brokers: bool, broker_con
             store = stack.enter_context(preflights.open_metadata_alone(parts.source, session.clock_ms))
             reader = stack.enter_context(open_reader(store))
         return replace(found, brokers=read_broker_forecast(reader, session.clock_ms, defaults))
-
-
-def _with_cures(found: Preflight) -> Preflight:
-    """Return a forecast whose faults have the command that mends each."""
-    from pulsar_admin.store.rules.table import rule_of
-
-    def cured(faults: Iterable[StartFault]) -> tuple[StartFault, ...]:
-        return tuple(replace(one, cure=rule_of(one.code).command(one.values)) for one in faults)
-
-    bookies = tuple(replace(one, faults=cured(one.faults)) for one in found.bookies)
-    servers = None if found.zookeeper is None else cured(found.zookeeper)
-    return replace(found, bookies=bookies, zookeeper=servers)
 
 
 def _read_past(reader: EntryReader, zookeeper: Sequence[str], keep: Keep, *, by_evidence: bool = False) -> Past:

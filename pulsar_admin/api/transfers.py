@@ -398,12 +398,11 @@ def _of_bundles(findings: Iterable[FindingCount]) -> list[FindingCount]:
 def _findings(store: Store) -> tuple[FindingCount, ...]:
     """Return how many findings of each code there are, problems first."""
     from pulsar_admin.store.doctor.diagnosing import check_store
+    from pulsar_admin.store.rules.rows import WITHOUT_DIGESTS
 
     # A bundle has the content of rows and not their bytes: whether those of its store have digests is not found again.
     found = Counter(
-        (not finding.is_problem, finding.code)
-        for finding in check_store(store)
-        if finding.code != "rows-without-digests"
+        (not finding.is_problem, finding.code) for finding in check_store(store) if finding.code != WITHOUT_DIGESTS
     )
     return tuple(
         FindingCount("note" if is_note else "problem", code, count) for (is_note, code), count in sorted(found.items())

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.facts.partitions import Partitions
     from pulsar_admin.store.facts.rows import AlteredRows
     from pulsar_admin.store.facts.scalable import ScalableFacts
-    from pulsar_admin.store.facts.starts import StartFault
+    from pulsar_admin.store.facts.starts import StartFact
     from pulsar_admin.store.facts.topics import ReadBudget, TopicFacts
     from pulsar_admin.store.facts.unclosed import Unclosed
     from pulsar_admin.store.facts.under_replication import Mark
@@ -130,22 +130,22 @@ class ClusterFacts:
         return read_disk_totals(self.store, self.reader.txn, _STUCK_MAX).stuck
 
     @cached_property
-    def start_faults(self) -> tuple[StartFault, ...]:
+    def start_facts(self) -> tuple[StartFact, ...]:
         """What keeps the imported bookies and ZooKeeper servers from starting, or makes them start with less than they had, as far as a
         look at their files tells."""
-        return tuple(self._iter_start_faults(thorough=False))
+        return tuple(self._iter_start_facts(thorough=False))
 
-    def _iter_start_faults(self, *, thorough: bool) -> Iterator[StartFault]:
-        from pulsar_admin.store.facts.starts import iter_bookie_faults, iter_server_faults, read_registered
+    def _iter_start_facts(self, *, thorough: bool) -> Iterator[StartFact]:
+        from pulsar_admin.store.facts.starts import iter_bookie_facts, iter_server_facts, read_registered
         from pulsar_admin.store.history.servers import find_servers
 
         info = self.store.info
         registered = read_registered(self.reader.txn) if self.has_metadata else None
         for bookie in iter_imported_bookies(info):
-            yield from iter_bookie_faults(bookie, registered, thorough=thorough)
+            yield from iter_bookie_facts(bookie, registered, thorough=thorough)
         with suppress(Refused, SourceNotFound, OSError):
             for server in find_servers(info.sources):
-                yield from iter_server_faults(server, thorough=thorough)
+                yield from iter_server_facts(server, thorough=thorough)
 
     @cached_property
     def disks(self) -> tuple[tuple[Path, DiskUsage], ...]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pulsar_admin.store.aliases import Array
     from pulsar_admin.store.engine.operation import Engine
-    from pulsar_admin.store.facts.starts import StartFault
+    from pulsar_admin.store.facts.starts import StartFact
 
 
 class Misled(Struct, frozen=True):
@@ -78,9 +78,9 @@ class DeepFacts(ClusterFacts):
                 yield Misled(bookie.bookie_id, tuple(ledgers), entries, elsewhere)
 
     @cached_property
-    def deep_start_faults(self) -> tuple[StartFault, ...]:
-        """Of ``start_faults`` those that only a look into databases, journals and snapshots finds."""
-        return tuple(one for one in self._iter_start_faults(thorough=True) if one not in self.start_faults)
+    def deep_start_facts(self) -> tuple[StartFact, ...]:
+        """Of ``start_facts`` those that only a look into databases, journals and snapshots finds."""
+        return tuple(one for one in self._iter_start_facts(thorough=True) if one not in self.start_facts)
 
 
 def _ids(entries: BitMap64) -> Array:

@@ -12,16 +12,17 @@ import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from enum import Enum, auto
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from pulsar_admin.store.codec.bookie import COOKIE_FILE, LAST_MARK_FILE, Cookie
+from pulsar_admin.store.codec.bookie import COOKIE_FILE, Cookie
 from pulsar_admin.store.codec.journal import decode_header
 from pulsar_admin.store.codec.ledgerindex import HEADER_BYTES, decode_ledger_index_header, ledger_id_of_index
 from pulsar_admin.store.codec.ledgermetadata import COOKIES, INSTANCE_ID
-from pulsar_admin.store.db.bookies import Bookie, disks_text
+from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, iter_nodes
 from pulsar_admin.store.errors import MetadataCorrupt, StoreError, Unsupported
@@ -34,27 +35,51 @@ from pulsar_admin.store.sources.rocksdb import is_rocksdb
 from pulsar_admin.store.sources.rocksopen import check_pairs, open_links
 from pulsar_admin.store.sources.storage import DATABASES, LEDGERS, has_database
 from pulsar_admin.store.sources.zookeeper import ServerFiles, SnapshotFile, iter_log_files, iter_snapshot_files
-from pulsar_admin.store.wording import Answer, counted, listed, plural
 
 FULL = 0.95
 """BookKeeper's diskUsageThreshold: a bookie turns read-only."""
 
 
-class StartFault(Answer, frozen=True):
-    """Something that a start meets. ``code``: that of its rule; ``starts``: whether the start succeeds all the same, with the
-    consequence that ``text`` tells; ``cure``: the command that mends it, "" where the rule was not asked.
+class Start(Enum):
+    """What a start can meet; ``store.rules.starts`` says what a bookie or a server then does."""
 
-    ``values``: what fills the places of the rule's command.
-    """
+    COOKIE_MISSING = auto()
+    COOKIE_REFUSED = auto()
+    INDEX_CLOSED = auto()
+    INDEX_DAMAGED = auto()
+    NO_LEDGERS = auto()
+    NO_LOCATIONS = auto()
+    NO_INDEX = auto()
+    NOT_INDEXED = auto()
+    NOT_IN_INDEX_FILES = auto()
+    NO_JOURNAL = auto()
+    JOURNAL_DAMAGED = auto()
+    INDEX_FILES_DAMAGED = auto()
+    DISK_FULL = auto()
+    NO_SNAPSHOT = auto()
+    NO_WHOLE_SNAPSHOT = auto()
+    SNAPSHOT_DAMAGED = auto()
+    LOG_DAMAGED = auto()
+    LONG_RECORD = auto()
 
-    JSON_HIDDEN = ("values",)
 
-    code: str
-    starts: bool
-    where: str
-    text: str
-    values: Mapping[str, object]
-    cure: str = ""
+class Refusal(Enum):
+    """Why ``LegacyCookieValidation`` refuses a bookie."""
+
+    NONE = auto()
+    INSTANCE = auto()
+    UNREGISTERED = auto()
+    OTHER = auto()
+    LACKING = auto()
+
+
+class StartFact(Struct, frozen=True):
+    """What a start meets at ``where``, in the files of ``bookie`` (None: of a ZooKeeper server); ``values`` are names and numbers."""
+
+    kind: Start
+    where: Path
+    bookie: Bookie | None
+    values: Mapping[str, Any]  # Any: by kind
 
 
 # -- bookies ----------------------------------------------------------------------------------------------------------
@@ -75,50 +100,41 @@ def read_registered(txn: Txn) -> Registered:
     return Registered("" if node is None else node.value.decode("utf-8", "replace").strip(), cookies)
 
 
-def iter_bookie_faults(bookie: Bookie, registered: Registered | None, *, thorough: bool) -> Iterator[StartFault]:
+def iter_bookie_facts(bookie: Bookie, registered: Registered | None, *, thorough: bool) -> Iterator[StartFact]:
     """Yield what a start of a bookie meets on its disks, as far as they are at hand. ``registered``: None where there is no metadata.
 
     ``thorough``: databases are opened, and the journals that a start replays are read.
     """
     if not any(path.is_dir() for path in bookie.directories):
         return
-    why = "" if registered is None else refusal(registered, bookie)
-    if why:
+    refused = None if registered is None else refusal(registered, bookie)
+    if refused is not None:
         lacking = [path for path in bookie.directories if path.is_dir() and not (path / COOKIE_FILE).is_file()]
-        code = "bookie-cookie-missing" if lacking else "bookie-cookie-refused"
-        yield bookie_fault(bookie, code, lacking[0] if lacking else bookie.directories[0], why)
-    yield from _index_faults(bookie, thorough)
-    yield from _journal_faults(bookie, thorough)
-    yield from _file_faults(bookie) if thorough else ()
+        kind = Start.COOKIE_MISSING if lacking else Start.COOKIE_REFUSED
+        yield StartFact(kind, (lacking or bookie.directories)[0], bookie, refused)
+    yield from _index_facts(bookie, thorough)
+    yield from _journal_facts(bookie, thorough)
+    yield from _file_facts(bookie) if thorough else ()
     full = [path for path in bookie.ledger_dirs if path.is_dir() and _used(path) >= FULL]
     if len(full) == len(bookie.ledger_dirs) > 0:
-        text = f"the disk of {listed(full)} is {_used(full[0]):.0%} full: the bookie starts read-only, and compaction stops"
-        yield bookie_fault(bookie, "disk-full", full[0], text, starts=True)
+        yield StartFact(Start.DISK_FULL, full[0], bookie, {"disks": full, "used": _used(full[0])})
 
 
-def refusal(registered: Registered, bookie: Bookie) -> str:
-    """Return why a bookie's cookies keep it from starting on this metadata, "" if nothing does."""
+def refusal(registered: Registered, bookie: Bookie) -> Mapping[str, Any] | None:  # Any: by the kind of refusal
+    """Return why a bookie's cookies keep it from starting on this metadata, None if nothing does."""
     cookies = {path: read_cookie(path) for path in bookie.directories}
     there = next((cookie for cookie in cookies.values() if cookie is not None), None)
     known = registered.cookies.get(bookie.bookie_id)
-    without = [str(path) for path, cookie in cookies.items() if cookie is None]
+    without = [path for path, cookie in cookies.items() if cookie is None]
     if there is None:
-        return "its directories are not empty and have no cookie (VERSION)"
+        return {"refusal": Refusal.NONE}
     if (there.instance_id or "") != registered.instance_id:
-        ours, theirs = there.instance_id or "none", registered.instance_id or "none"
-        return f"the instance id of its cookie is {ours}, of the metadata {theirs}"
+        return {"refusal": Refusal.INSTANCE, "ours": there.instance_id, "theirs": registered.instance_id}
     if bookie.bookie_id not in registered.cookies:
-        return f"the metadata has no cookie of {bookie.bookie_id}"
+        return {"refusal": Refusal.UNREGISTERED}
     if known is not None and identity_of(known) != identity_of(there):
-        return f"its cookie is not the one that the metadata has of {bookie.bookie_id}"
-    if without:
-        return f"no cookie (VERSION) in {', '.join(without)}"
-    return ""
-
-
-def bookie_fault(bookie: Bookie, code: str, where: Path, text: str, *, starts: bool = False) -> StartFault:
-    """Return a fault of a bookie, with the values for its rule's command."""
-    return StartFault(code, starts, str(where), text, {"bookie": bookie.name, "disks": disks_text(bookie)})
+        return {"refusal": Refusal.OTHER}
+    return {"refusal": Refusal.LACKING, "directories": without} if without else None
 
 
 def _used(path: Path) -> float:
@@ -126,7 +142,7 @@ def _used(path: Path) -> float:
     return usage.used / usage.total if usage.total else 0.0
 
 
-def _index_faults(bookie: Bookie, thorough: bool) -> Iterator[StartFault]:
+def _index_facts(bookie: Bookie, thorough: bool) -> Iterator[StartFact]:
     indexes = bookie.index_dirs or bookie.ledger_dirs
     logs = {log: len(read_bookie_directory(log).logs) for log in bookie.ledger_dirs if log.is_dir()}
     if not any(map(has_database, indexes)):
@@ -137,20 +153,10 @@ def _index_faults(bookie: Bookie, thorough: bool) -> Iterator[StartFault]:
             if not why and thorough and is_rocksdb(database):
                 why, starts = _why_unreadable(database)
             if why:
-                text = f"{database} opens, but a part cannot be read" if starts else f"{database} does not open"
-                yield bookie_fault(bookie, "bookie-index-unreadable", database, f"{text}: {why}", starts=starts)
+                yield StartFact(Start.INDEX_DAMAGED if starts else Start.INDEX_CLOSED, database, bookie, {"why": why})
             elif not is_rocksdb(database) and logs.get(log):
-                what = EMPTY_LEDGERS if database.name == LEDGERS else _EMPTY_LOCATIONS
-                text = f"{database} is no database: {what}"
-                yield bookie_fault(bookie, "bookie-index-missing", database, text, starts=True)
-
-
-EMPTY_LEDGERS = (
-    "a start makes an empty one, and the first garbage collection deletes its entry logs, whatever the metadata says"
-)
-_EMPTY_LOCATIONS = (
-    "a start makes an empty one, and answers that it has none of its entries, which a recovery takes for a proof"
-)
+                kind = Start.NO_LEDGERS if database.name == LEDGERS else Start.NO_LOCATIONS
+                yield StartFact(kind, database, bookie, {})
 
 
 def _why_closed(database: Path) -> str:
@@ -180,15 +186,11 @@ def _why_unreadable(database: Path) -> tuple[str, bool]:
     return "", True
 
 
-def _journal_faults(bookie: Bookie, thorough: bool) -> Iterator[StartFault]:
+def _journal_facts(bookie: Bookie, thorough: bool) -> Iterator[StartFact]:
     for directory, mark in read_marks(bookie, []).items():
         journals = dict(read_bookie_directory(directory).journals) if directory.is_dir() else {}
         if is_first_journal_missing(mark, journals):
-            text = (
-                f"{LAST_MARK_FILE} names journal {mark.journal_id:x}.txn, which is not in {directory}: Recovery log"
-                f" {mark.journal_id} is missing"
-            )
-            yield bookie_fault(bookie, "bookie-journal-missing", directory, text)
+            yield StartFact(Start.NO_JOURNAL, directory, bookie, {"journal": mark.journal_id})
             continue
         keys: dict[int, bytes] = {}
         for journal_id, path in journals.items() if thorough else ():
@@ -196,9 +198,7 @@ def _journal_faults(bookie: Bookie, thorough: bool) -> Iterator[StartFault]:
                 start = mark.offset if journal_id == mark.journal_id else 0
                 offset, why = _stop(path, start, keys)
                 if why:
-                    yield bookie_fault(
-                        bookie, "bookie-journal-damaged", path, f"{path} @ {offset:#x}: {why}, at which a start fails"
-                    )
+                    yield StartFact(Start.JOURNAL_DAMAGED, path, bookie, {"offset": offset, "why": why})
 
 
 def _stop(path: Path, start: int, keys: dict[int, bytes]) -> tuple[int, str]:
@@ -212,7 +212,7 @@ def _stop(path: Path, start: int, keys: dict[int, bytes]) -> tuple[int, str]:
         return 0, str(error)
 
 
-def _file_faults(bookie: Bookie) -> Iterator[StartFault]:
+def _file_facts(bookie: Bookie) -> Iterator[StartFact]:
     """Yield that ``.idx`` files have no header: a bookie starts with them (``FileInfo.readHeader``: each is opened when it is needed)."""
     damaged: dict[int, Path] = {}
     for path in iter_index_files(bookie.index_dirs or bookie.ledger_dirs):
@@ -223,12 +223,7 @@ def _file_faults(bookie: Bookie) -> Iterator[StartFault]:
             damaged[ledger_id_of_index(path.name) or 0] = path
     if damaged:
         ids = sorted(damaged)
-        text = (
-            f"the header of {counted(len(ids), '.idx file')} is damaged (of {plural(len(ids), 'ledger')} {listed(ids)}): the bookie"
-            " starts, and fails to read and to flush them (Missing ledger signature)"
-        )
-        fault = bookie_fault(bookie, "index-file-wrong", damaged[ids[0]], text, starts=True)
-        yield replace(fault, values={**fault.values, "ledgerId": ids[0]})
+        yield StartFact(Start.INDEX_FILES_DAMAGED, damaged[ids[0]], bookie, {"ledgers": ids})
 
 
 # -- ZooKeeper --------------------------------------------------------------------------------------------------------
@@ -246,7 +241,7 @@ _LOG_MAGIC = b"ZKLG"
 _END_OF_RECORD = 0x42
 
 
-def iter_server_faults(server: ServerFiles, *, thorough: bool) -> Iterator[StartFault]:
+def iter_server_facts(server: ServerFiles, *, thorough: bool) -> Iterator[StartFact]:
     """Yield what a start of a ZooKeeper server meets in its files. ``thorough``: snapshots are read as a whole.
 
     As ``FileTxnSnapLog.restore``: the newest snapshot that can be read, then every log from the one before it on.
@@ -259,41 +254,15 @@ def iter_server_faults(server: ServerFiles, *, thorough: bool) -> Iterator[Start
             break
         damaged.append(snapshot)
     if base is None and not damaged and logs:
-        first = "" if logs[0][0] <= 1 else f", and it would start without the transactions before {logs[0][0]:#x}"
-        text = (
-            f"logs and no snapshot (No snapshot found, but there are log entries): only with zookeeper.snapshot.trust.empty=true, which"
-            f" bin/pulsar sets, does a server start{first}"
-        )
-        yield _server_fault("zookeeper-snapshot-missing", server.snapshots, text)
+        yield StartFact(Start.NO_SNAPSHOT, server.snapshots, None, {"first": logs[0][0]})
     if damaged:
-        yield _damaged_snapshots(server, base, damaged, logs)
-    yield from _log_faults(
+        kind = Start.NO_WHOLE_SNAPSHOT if base is None else Start.SNAPSHOT_DAMAGED
+        names = [one.path.name for one in damaged]
+        first = logs[0][0] if logs else None
+        yield StartFact(kind, damaged[0].path, None, {"names": names, "base": base, "first": first})
+    yield from _log_facts(
         [one for one in logs if one[0] > (base or 0)], [one for one in logs if one[0] <= (base or 0)][-1:]
     )
-
-
-def _server_fault(code: str, where: Path, text: str, *, starts: bool = False, **values: object) -> StartFault:
-    return StartFault(code, starts, str(where), text, values)
-
-
-def _damaged_snapshots(
-    server: ServerFiles, base: int | None, damaged: list[SnapshotFile], logs: list[tuple[int, Path]]
-) -> StartFault:
-    names = listed(one.path.name for one in damaged)
-    if base is None:
-        text = f"{names} cannot be read, and there is no other snapshot: a server finds none to start from"
-        return _server_fault("zookeeper-snapshot-damaged", damaged[0].path, text)
-    # The log that goes on from a snapshot begins right after it at the latest.
-    is_whole = any(zxid <= base + 1 for zxid, _ in logs)
-    then = (
-        "and its logs from there on"
-        if is_whole
-        else f"and forgets what came after it, for the logs of that are gone: the first begins at {logs[0][0]:#x}"
-        if logs
-        else "and forgets what came after it, for there are no logs"
-    )
-    text = f"{names} cannot be read: a server starts from snapshot.{base:x} {then}"
-    return _server_fault("zookeeper-snapshot-damaged", damaged[0].path, text, starts=True)
 
 
 def _is_readable(snapshot: SnapshotFile, thorough: bool) -> bool:
@@ -312,32 +281,20 @@ def _is_readable(snapshot: SnapshotFile, thorough: bool) -> bool:
         return file.read() == _SEAL
 
 
-def _log_faults(later: list[tuple[int, Path]], earlier: list[tuple[int, Path]]) -> Iterator[StartFault]:
+def _log_facts(later: list[tuple[int, Path]], earlier: list[tuple[int, Path]]) -> Iterator[StartFact]:
     """Yield where the replay of logs fails: of damage the first place, of long records the longest."""
-    longest: tuple[int, Path, int] | None = None
+    longest: tuple[int, Path] | None = None
     for _, path in (*earlier, *later):
         with path.open("rb") as file:
             data = FileBytes(file, os.fstat(file.fileno()).st_size)
             offset, why, size = _replay(data)
         if size > 2 * JUTE_BYTES and (longest is None or size > longest[0]):
-            longest = size, path, offset
+            longest = size, path
         if why:
-            yield _server_fault(
-                "zookeeper-log-unreadable", path, f"{path} @ {offset:#x}: {why}, at which a server ends its start"
-            )
+            yield StartFact(Start.LOG_DAMAGED, path, None, {"offset": offset, "why": why})
             break
     if longest is not None:
-        size, path, _ = longest
-        pulsar = (
-            "bin/pulsar sets 10485760, which is enough"
-            if size <= 2 * PULSAR_JUTE_BYTES
-            else "more than what bin/pulsar sets"
-        )
-        text = (
-            f"{path} has a transaction of {size:,} bytes (Unreasonable length): a server starts only with -Djute.maxbuffer={-(-size // 2)}"
-            f" or more; {pulsar}"
-        )
-        yield _server_fault("zookeeper-record-too-large", path, text, jute=-(-size // 2))
+        yield StartFact(Start.LONG_RECORD, longest[1], None, {"size": longest[0]})
 
 
 def _replay(data: FileBytes) -> tuple[int, str, int]:

@@ -197,14 +197,14 @@ def check_ledgers_seen(txn: Txn, accepted: Collection[str]) -> None:
     if LEDGERS in _rooted(accepted):
         return
     if lacks_ledgers(txn):
-        why, code = "the metadata has no part of BookKeeper", "bookkeeper-metadata-absent"
+        why, see = "the metadata has no part of BookKeeper", "pulsar-admin doctor --code bookkeeper-metadata-absent"
     elif knows_no_bookie(txn):
-        why, code = "the metadata knows none of the imported bookies", "bookie-unknown"
+        why, see = "the metadata knows none of the imported bookies", "pulsar-admin doctor --code bookie-unknown"
     else:
         return
     raise Refused(
         f"{why}: missing metadata here does not mean that a ledger was deleted",
-        hint=f"see: pulsar-admin doctor --code {code}; where BookKeeper's metadata are lost, add --accept-unknown-tree {LEDGERS}",
+        hint=f"see: {see}; where BookKeeper's metadata are lost, add --accept-unknown-tree {LEDGERS}",
         trees=[{"path": LEDGERS, "nodes": 0}],
     )
 

@@ -26,17 +26,11 @@ from pulsar_admin.store.db.ledger_ids import NextLedgerId, find_given_meanwhile,
 from pulsar_admin.store.db.tree import Node, decode_node, iter_values, put_nodes
 from pulsar_admin.store.errors import InvalidValue, LimitExceeded, MetadataCorrupt, Refused, SourceNotFound, StoreError
 from pulsar_admin.store.facts.indexes import Disk, IndexKind, LogLedgers, count_entries, iter_log_ledgers, read_disks
-from pulsar_admin.store.facts.starts import (
-    EMPTY_LEDGERS,
-    Registered,
-    StartFault,
-    bookie_fault,
-    iter_bookie_faults,
-    iter_server_faults,
-)
+from pulsar_admin.store.facts.starts import Registered, Start, StartFact, iter_bookie_facts, iter_server_facts
 from pulsar_admin.store.history.servers import find_servers
 from pulsar_admin.store.recovery.broker_forecast import BrokerForecast
 from pulsar_admin.store.recovery.metadata_index import Known, is_among, no_metadata, read_known
+from pulsar_admin.store.rules.judging import StartFault, fault_of
 from pulsar_admin.store.sources.bookies import read_cookie
 from pulsar_admin.store.sources.cluster import read_stored_layout
 from pulsar_admin.store.sources.given_bookies import GivenBookie, check_apart, find_bookie, missing_directories
@@ -193,7 +187,7 @@ def read_preflight(known: Known, bookies: Sequence[Bookie], servers: Sequence[Se
         known.problems,
         zookeeper=None
         if servers is None
-        else tuple(fault for server in servers for fault in iter_server_faults(server, thorough=True)),
+        else tuple(fault_of(one) for server in servers for one in iter_server_facts(server, thorough=True)),
     )
 
 
@@ -324,7 +318,7 @@ class _Forecast:
         self._known = known
         self._bookie = bookie
         self._problems: list[str] = []
-        self._faults: list[StartFault] = []
+        self._met: list[StartFact] = []
         self._held = self._lost = 0
         self._held_bytes = self._lost_bytes = 0
         self._entries: int | None = 0
@@ -334,7 +328,7 @@ class _Forecast:
     def run(self, sums: _LostLedgers) -> BookieForecast:
         known = self._known
         registered = Registered(known.instance_id, known.cookies)
-        faults = tuple(iter_bookie_faults(self._bookie, registered, thorough=True))
+        faults = [fault_of(one) for one in iter_bookie_facts(self._bookie, registered, thorough=True)]
         refuses = next((fault.text for fault in faults if not fault.starts), "")
         disks = _disks_of(self._bookie, self._problems)
         self._problems += missing_directories(self._bookie)
@@ -343,6 +337,8 @@ class _Forecast:
             sums.see(disk.ledgers)
             sums.add(*self._disk(disk))
         self._problems += _missing_logs(self._known, self._bookie, disks)
+        told = {fault.code for fault in faults}
+        faults += [fault for fault in map(fault_of, self._met) if fault.code not in told]
         lost = LedgerLoss(self._lost, self._entries, self._lost_bytes)
         # Where no log could be read there are no bytes to compare, so ledgers are.
         part, whole = (self._lost_bytes, self._held_bytes) if self._held_bytes else (self._lost, self._held)
@@ -360,7 +356,7 @@ class _Forecast:
             LogShare(*self._logs["kept"]),
             tuple(self._problems),
             not refuses,
-            (*faults, *(one for one in self._faults if one.code not in {fault.code for fault in faults})),
+            tuple(faults),
         )
 
     def _disk(self, disk: Disk) -> tuple[Array, Array]:
@@ -390,9 +386,9 @@ class _Forecast:
         self._entries = None
         self._add(len(strays.ledgers), int(strays.bytes.sum()), strays.ledgers, strays.bytes)
         self._add_reason(NOT_INDEXED, len(strays.ledgers), int(strays.bytes.sum()))
-        code = "entries-not-served" if disk.storage is IndexKind.DB else "idx-entries-not-served"
-        text = f"the index of {disk.name} lacks {counted(len(strays.ledgers), 'ledger')} that the metadata has on it: rebuild it first"
-        self._faults.append(bookie_fault(self._bookie, code, disk.directories[0], text, starts=True))
+        kind = Start.NOT_INDEXED if disk.storage is IndexKind.DB else Start.NOT_IN_INDEX_FILES
+        values = {"disk": disk.name, "ledgers": len(strays.ledgers)}
+        self._met.append(StartFact(kind, disk.directories[0], self._bookie, values))
         return np.concatenate((gone, strays.ledgers)), np.concatenate((gone_bytes, strays.bytes))
 
     def _disk_without_index(self, disk: Disk) -> tuple[Array, Array]:
@@ -407,9 +403,8 @@ class _Forecast:
                 "that starts there creates an empty one and deletes these logs, whatever the metadata says; if it has an"
                 " index directory, name that as well"
             )
-            text = f"{disk.name} has entry logs and no index: {EMPTY_LEDGERS}"
             where = disk.directories[0]
-            self._faults.append(bookie_fault(self._bookie, "bookie-index-missing", where, text, starts=True))
+            self._met.append(StartFact(Start.NO_INDEX, where, self._bookie, {"disk": disk.name}))
             self._entries = None
             self._add(len(ledgers), int(sizes.sum()), ledgers, sizes)
             self._add_reason(NO_INDEX, len(ledgers), int(sizes.sum()))

@@ -22,7 +22,7 @@ from pulsar_admin.store.model.ledgers import iter_ledger_ids, read_ledger
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.rule import Evidence, Rule, Sweeps
-from pulsar_admin.store.rules.starts import START_RULES, evidence_of
+from pulsar_admin.store.rules.starts import START_RULES, code_of, evidence_of
 from pulsar_admin.store.rules.words import KEEP_COPIES, STUCK, UNSEEN, of_index
 from pulsar_admin.store.wording import counted, plural
 
@@ -191,9 +191,9 @@ def _check_rows(facts: DeepFacts) -> Iterator[Finding]:
 def _check_starts(facts: DeepFacts) -> Iterator[Finding]:
     """Read what a start of each bookie and ZooKeeper server reads: databases, journals, snapshots."""
     rules = {rule.code: rule for rule in START_RULES}
-    for fault in facts.deep_start_faults:
-        if fault.code in rules:
-            yield rules[fault.code].found(evidence_of(fault))
+    for fact in facts.deep_start_facts:
+        if code_of(fact) in rules:
+            yield rules[code_of(fact)].found(evidence_of(fact))
 
 
 @DEEP_SWEEPS.over("the files of entries", SCAN_UNFINISHED, NOT_CHECKED, ENTRY_DAMAGED, INDEX_DIFFERS)

@@ -11,6 +11,7 @@ from pulsar_admin.store.errors import Refused, StoreError
 from pulsar_admin.store.facts.cluster import ClusterFacts, UnreadableTopic
 from pulsar_admin.store.facts.deep import DeepFacts
 from pulsar_admin.store.facts.quiet import FoundQuiet, QuietTopics
+from pulsar_admin.store.facts.starts import StartFact
 from pulsar_admin.store.facts.topics import ReadBudget, TopicFacts
 from pulsar_admin.store.facts.values import look_at_nodes
 from pulsar_admin.store.names import EVENTS, PERSISTENT, SEGMENT, TopicName
@@ -20,9 +21,11 @@ from pulsar_admin.store.rules.deep import DEEP_SWEEPS
 from pulsar_admin.store.rules.finding import Finding
 from pulsar_admin.store.rules.masking import NAMELESS
 from pulsar_admin.store.rules.other_processes import INDEX_SWEEP, Beside, to_the_end
+from pulsar_admin.store.rules.starts import code_of, evidence_of
 from pulsar_admin.store.rules.storage import CLOSING_RULES, DISK_RULES, LEAK_SWEEP
-from pulsar_admin.store.rules.table import ALL_TOPIC_RULES, RULES, SWEEPS
+from pulsar_admin.store.rules.table import ALL_TOPIC_RULES, RULES, SWEEPS, rule_of
 from pulsar_admin.store.rules.topic_data import TOPIC_SWEEP, TOPIC_UNREADABLE
+from pulsar_admin.store.wording import Answer
 
 _WORST = (
     *(
@@ -42,6 +45,17 @@ _WORST = (
 _BY_NEED = [(needs, tuple(rules)) for needs, rules in groupby(ALL_TOPIC_RULES, key=lambda rule: rule.needs)]
 _LEADING = {rule.code for rule in RULES if rule.leads}
 _UNREFERENCED = {rule.code for rule in (LEDGERS_UNREFERENCED, LEDGERS_DELETED, LEDGERS_GONE)}
+
+
+class StartFault(Answer, frozen=True):
+    """Something that a start meets. ``code``: that of its rule; ``starts``: whether the start succeeds all the same, with the
+    consequence that ``text`` tells; ``cure``: the command that mends it."""
+
+    code: str
+    starts: bool
+    where: str
+    text: str
+    cure: str
 
 
 def refuse_bundle(store: Store) -> None:
@@ -159,6 +173,13 @@ def _with_uses(facts: ClusterFacts, found: Iterator[Finding]) -> Iterator[Findin
     for rule in (*CLOSING_RULES, *((LEAK_SWEEP,) if trusted else ()), *DISK_RULES):
         with suppress(StoreError):  # what is judged of the data tells of what cannot be read
             yield from rule.judge(facts)
+
+
+def fault_of(fact: StartFact) -> StartFault:
+    """Return what a fact of a start shows as ``store preflight`` tells it."""
+    shown, code = evidence_of(fact), code_of(fact)
+    cure = rule_of(code).command(shown.values)
+    return StartFault(code, shown.values["starts"] is True, shown.where, shown.sentence, cure)
 
 
 def weight(finding: Finding) -> tuple[int, int]:

@@ -19,6 +19,7 @@ _MEANS = (
     "A disk, its memory or another program changed bytes of rows in the store's database: their key and value do not fit the "
     "digest that was written with them. What the rows said is not known."
 )
+WITHOUT_DIGESTS = "rows-without-digests"
 _PREVENT = "Keep the store on a reliable disk, and change it only with this toolkit."
 
 
@@ -86,7 +87,7 @@ ROW_RULES = (
         scope="store",
     ),
     Rule(
-        "rows-without-digests",
+        WITHOUT_DIGESTS,
         Severity.NOTE,
         "The store's rows have no digests",
         "An earlier version wrote the store. Its answers are the same, but a flipped bit on the disk goes unnoticed.",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
+from pulsar_admin.store.codec.bookie import LAST_MARK_FILE
+from pulsar_admin.store.db.bookies import disks_text
 from pulsar_admin.store.facts.cluster import ClusterFacts
-from pulsar_admin.store.facts.starts import StartFault
+from pulsar_admin.store.facts.starts import PULSAR_JUTE_BYTES, Refusal, Start, StartFact
 from pulsar_admin.store.rules.finding import Severity
 from pulsar_admin.store.rules.rule import Evidence, Rule, Rules
+from pulsar_admin.store.wording import counted, listed, plural
 
 _SALVAGE = "pulsar-admin store salvage {disks}"
 _SNAPSHOT = "pulsar-admin store export zookeeper-snapshot DIR"
@@ -19,19 +22,145 @@ _DIR = (
 START_RULES = Rules[ClusterFacts]()
 
 
-def _told(facts: ClusterFacts, *, code: str) -> Iterator[Evidence]:
-    return (evidence_of(fault) for fault in facts.start_faults if fault.code == code)
+_REFUSALS = {
+    Refusal.NONE: "its directories are not empty and have no cookie (VERSION)",
+    Refusal.INSTANCE: "the instance id of its cookie is {ours}, of the metadata {theirs}",
+    Refusal.UNREGISTERED: "the metadata has no cookie of {bookie}",
+    Refusal.OTHER: "its cookie is not the one that the metadata has of {bookie}",
+    Refusal.LACKING: "no cookie (VERSION) in {directories}",
+}
 
 
-def evidence_of(fault: StartFault) -> Evidence:
-    """Return what a fault shows."""
-    return Evidence(fault.where, fault.text, {**fault.values, "starts": fault.starts})
+def refusal_text(bookie_id: str, refused: Mapping[str, Any]) -> str:  # Any: by the kind of refusal
+    """Return why a bookie does not start with its cookies."""
+    directories = ", ".join(map(str, refused.get("directories", ())))
+    ours, theirs = refused.get("ours") or "none", refused.get("theirs") or "none"
+    return _REFUSALS[refused["refusal"]].format(bookie=bookie_id, ours=ours, theirs=theirs, directories=directories)
+
+
+def _refused(one: StartFact) -> str:
+    return refusal_text("" if one.bookie is None else one.bookie.bookie_id, one.values)
+
+
+def _index_files(one: StartFact) -> str:
+    ids = one.values["ledgers"]
+    return (
+        f"the header of {counted(len(ids), '.idx file')} is damaged (of {plural(len(ids), 'ledger')} {listed(ids)}): the bookie"
+        " starts, and fails to read and to flush them (Missing ledger signature)"
+    )
+
+
+def _full(one: StartFact) -> str:
+    disks, used = one.values["disks"], one.values["used"]
+    return f"the disk of {listed(disks)} is {used:.0%} full: the bookie starts read-only, and compaction stops"
+
+
+def _off_index(one: StartFact) -> str:
+    ledgers = counted(one.values["ledgers"], "ledger")
+    return f"the index of {one.values['disk']} lacks {ledgers} that the metadata has on it: rebuild it first"
+
+
+def _no_snapshot(one: StartFact) -> str:
+    first = one.values["first"]
+    cut = "" if first <= 1 else f", and it would start without the transactions before {first:#x}"
+    return (
+        "logs and no snapshot (No snapshot found, but there are log entries): only with zookeeper.snapshot.trust.empty=true, which"
+        f" bin/pulsar sets, does a server start{cut}"
+    )
+
+
+def _older_snapshot(one: StartFact) -> str:
+    base, first = one.values["base"], one.values["first"]
+    if first is None:
+        then = "and forgets what came after it, for there are no logs"
+    elif first <= base + 1:  # the log that goes on from a snapshot begins right after it at the latest
+        then = "and its logs from there on"
+    else:
+        then = f"and forgets what came after it, for the logs of that are gone: the first begins at {first:#x}"
+    return f"{listed(one.values['names'])} cannot be read: a server starts from snapshot.{base:x} {then}"
+
+
+def _no_whole_snapshot(one: StartFact) -> str:
+    names = listed(one.values["names"])
+    return f"{names} cannot be read, and there is no other snapshot: a server finds none to start from"
+
+
+def _jute(one: StartFact) -> int:
+    """Return the ``jute.maxbuffer`` with which a server reads its longest transaction."""
+    return -(-int(one.values["size"]) // 2)
+
+
+def _long_record(one: StartFact) -> str:
+    is_enough = _jute(one) <= PULSAR_JUTE_BYTES
+    pulsar = "bin/pulsar sets 10485760, which is enough" if is_enough else "more than what bin/pulsar sets"
+    return (
+        f"{one.where} has a transaction of {one.values['size']:,} bytes (Unreasonable length): a server starts only with"
+        f" -Djute.maxbuffer={_jute(one)} or more; {pulsar}"
+    )
+
+
+_EMPTIED = (
+    "a start makes an empty one, and the first garbage collection deletes its entry logs, whatever the metadata says"
+)
+_UNLOCATED = (
+    "a start makes an empty one, and answers that it has none of its entries, which a recovery takes for a proof"
+)
+_TOLD: dict[Start, tuple[str, bool, str | Callable[[StartFact], str]]] = {
+    Start.COOKIE_MISSING: ("bookie-cookie-missing", False, _refused),
+    Start.COOKIE_REFUSED: ("bookie-cookie-refused", False, _refused),
+    Start.INDEX_CLOSED: ("bookie-index-unreadable", False, "{where} does not open: {why}"),
+    Start.INDEX_DAMAGED: ("bookie-index-unreadable", True, "{where} opens, but a part cannot be read: {why}"),
+    Start.NO_LEDGERS: ("bookie-index-missing", True, f"{{where}} is no database: {_EMPTIED}"),
+    Start.NO_LOCATIONS: ("bookie-index-missing", True, f"{{where}} is no database: {_UNLOCATED}"),
+    Start.NO_INDEX: ("bookie-index-missing", True, f"{{disk}} has entry logs and no index: {_EMPTIED}"),
+    Start.NOT_INDEXED: ("entries-not-served", True, _off_index),
+    Start.NOT_IN_INDEX_FILES: ("idx-entries-not-served", True, _off_index),
+    Start.NO_JOURNAL: (
+        "bookie-journal-missing",
+        False,
+        f"{LAST_MARK_FILE} names journal {{journal:x}}.txn, which is not in {{where}}: Recovery log {{journal}} is missing",
+    ),
+    Start.JOURNAL_DAMAGED: ("bookie-journal-damaged", False, "{where} @ {offset:#x}: {why}, at which a start fails"),
+    Start.INDEX_FILES_DAMAGED: ("index-file-wrong", True, _index_files),
+    Start.DISK_FULL: ("disk-full", True, _full),
+    Start.NO_SNAPSHOT: ("zookeeper-snapshot-missing", False, _no_snapshot),
+    Start.NO_WHOLE_SNAPSHOT: ("zookeeper-snapshot-damaged", False, _no_whole_snapshot),
+    Start.SNAPSHOT_DAMAGED: ("zookeeper-snapshot-damaged", True, _older_snapshot),
+    Start.LOG_DAMAGED: (
+        "zookeeper-log-unreadable",
+        False,
+        "{where} @ {offset:#x}: {why}, at which a server ends its start",
+    ),
+    Start.LONG_RECORD: ("zookeeper-record-too-large", False, _long_record),
+}
+"""What a start meets → the code of its rule, whether it starts all the same, and the sentence."""
+
+
+def code_of(fact: StartFact) -> str:
+    """Return the code of the rule that holds where a start meets this."""
+    return _TOLD[fact.kind][0]
+
+
+def evidence_of(fact: StartFact) -> Evidence:
+    """Return what a fact of a start shows."""
+    _, starts, told = _TOLD[fact.kind]
+    values: dict[str, object] = {}
+    if fact.bookie is not None:
+        values = {"bookie": fact.bookie.name, "disks": disks_text(fact.bookie)}
+    if fact.kind is Start.INDEX_FILES_DAMAGED:
+        values["ledgerId"] = fact.values["ledgers"][0]
+    elif fact.kind is Start.LONG_RECORD:
+        values["jute"] = _jute(fact)
+    sentence = told.format(where=fact.where, **fact.values) if isinstance(told, str) else told(fact)
+    return Evidence(str(fact.where), sentence, {**values, "starts": starts})
 
 
 def _add(
     code: str, severity: Severity, title: str, means: str, broker: str, mend: str, how: str, loss: str = ""
 ) -> None:
-    holds = partial(_told, code=code)
+    def holds(facts: ClusterFacts) -> Iterator[Evidence]:
+        return (evidence_of(fact) for fact in facts.start_facts if code_of(fact) == code)
+
     START_RULES.append(Rule(code, severity, title, means, broker, mend, how, holds=holds, loss=loss, of_disks=True))
 
 
