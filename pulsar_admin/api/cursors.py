@@ -41,6 +41,7 @@ from pulsar_admin.store.model.cursors import (
     backlog_size_bytes,
     extent_of,
     is_consumed,
+    is_replicated,
     iter_cursor_names,
     pending_intervals,
     read_cursor,
@@ -134,9 +135,7 @@ class Cursors(Planner):
     def replicated(self) -> Mapping[str, bool]:
         """Return by topic whether clusters share the position."""
         with self._session.reader() as reader:
-            return {
-                str(topic.name): subscription_changes.is_replicated(cursor) for topic, cursor in self._cursors(reader)
-            }
+            return {str(topic.name): is_replicated(cursor) for topic, cursor in self._cursors(reader)}
 
     # -- plans ---------------------------------------------------------------------------------------------------------
 

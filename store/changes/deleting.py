@@ -470,6 +470,7 @@ def _plan_namespaces(reader: EntryReader, kind: ChangeKind, namespaces: Sequence
     topics = [topic for namespace in namespaces for topic in iter_topics(txn, namespace)]
     bases = [base for namespace in namespaces for base in _bases(txn, namespace)]
     plan = plan_delete(reader, kind, topics, bases, now_ms)
+    # The node of a partitioned topic went with its topic: a second step would expect the value from before the first.
     gone = {step.key for step in plan.steps}
     steps = [step for namespace in namespaces for step in _own_nodes(txn, namespace) if step.key not in gone]
     parts = [_part(txn, namespace, topics) for namespace in namespaces]

@@ -149,7 +149,7 @@ def _check(txn: Txn, ledger_id: int, *, force: bool) -> tuple[Owner, ...]:
             ledgerId=ledger_id,
         ) from error
     except errors.Corrupt:
-        pass  # it lacks metadata, then
+        pass  # damaged metadata counts as missing
     missing = find_missing(txn, ledger_id)
     if not force and missing is not None and missing.unseen_entries:
         raise errors.Refused(

@@ -217,6 +217,7 @@ def _apply_tree_step(txn: Txn, reader: EntryReader, step: Step) -> None:
         txn.put("base", step.key, step.before or b"")
     old = set(references(txn, reader, before)) if before else set()
     _put(txn, "tree", step.key, step.after)
+    # After the write: of the cursor of compaction, ``references`` reads the tree.
     new = set(references(txn, reader, after)) if after else set()
     for ledger_id, owner in old - new:
         put_owners(txn, ledger_id, tuple(other for other in find_owners(txn, ledger_id) if other != owner))

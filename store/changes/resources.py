@@ -279,6 +279,7 @@ def read_cluster_file(path: Path) -> JsonObject:
 
 
 def _yaml_lines(text: str, path: Path) -> Iterator[tuple[str, Any]]:  # Any: JSON values
+    # Without a YAML library, as upstream's keys (``ClusterDataImpl``) have texts and lists but for one, which can be given as JSON.
     for number, line in enumerate(text.splitlines(), 1):
         plain = re.sub(r"(^|\s)#.*", "", line).strip()
         if not plain or plain == "---":
@@ -337,6 +338,7 @@ def _has_legacy_namespaces(txn: Txn, cluster: str) -> bool:
 
 
 def _users(txn: Txn, cluster: str) -> Iterator[str]:
+    # A name without a value is no tenant: only paths below it exist.
     tenants = [
         one
         for one in iter_children(txn, resources.TENANTS_PATH)

@@ -29,8 +29,10 @@ from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
     DEDUP_CURSOR,
     INTERNAL_PROPERTY_PREFIX,
+    REPLICATED_PROPERTY,
     REPLICATOR_PREFIX,
     Cursor,
+    is_replicated,
     pending_intervals,
 )
 from pulsar_admin.store.model.reader import EntryReader
@@ -38,8 +40,6 @@ from pulsar_admin.store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
 from pulsar_admin.store.model.topics import Topic, find_pending_ack
 from pulsar_admin.store.names import Position, shell_word
 from pulsar_admin.store.policies.trimming import freed_ledgers, read_mark_deletes
-
-REPLICATED_PROPERTY = "pulsar.replicated.subscription"
 
 
 class NewSubscription(Struct, frozen=True):
@@ -194,8 +194,3 @@ def plan_replicated(
         before, after = {"replicated": is_replicated(cursor)}, {"replicated": replicated}
         parts.append(ChangePart(topic=str(topic.name), subscription=cursor.name, before=before, after=after))
     return replace(plan_moves(reader, kind, moves, now_ms), parts=tuple(parts))
-
-
-def is_replicated(cursor: Cursor) -> bool:
-    """Return whether the cursor's position is replicated between clusters."""
-    return cursor.state.properties.get(REPLICATED_PROPERTY) == 1

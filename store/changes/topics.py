@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.changes.cursors import info_of_state
 from pulsar_admin.store.changes.plan import AnnotationPart, ChangeKind, ChangePart, Plan, put_value_step
-from pulsar_admin.store.changes.subscriptions import REPLICATED_PROPERTY, shown_properties
+from pulsar_admin.store.changes.subscriptions import shown_properties
 from pulsar_admin.store.codec.cursor import CursorState, encode_cursor_info
 from pulsar_admin.store.codec.java import in_hash_map_order
 from pulsar_admin.store.codec.managedledger import (
@@ -30,7 +30,7 @@ from pulsar_admin.store.db.changes import Step
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, iter_children
 from pulsar_admin.store.errors import AlreadyExists, InvalidValue, NamespaceNotFound, Refused, StoreError, TopicNotFound
-from pulsar_admin.store.model.cursors import is_subscription, iter_cursor_names, read_cursor
+from pulsar_admin.store.model.cursors import REPLICATED_PROPERTY, is_subscription, iter_cursor_names, read_cursor
 from pulsar_admin.store.model.publish_times import BEGIN, Form, annotated_value
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import check_namespace, list_partitions, read_partitioned, read_topic

@@ -542,6 +542,7 @@ def _make_index(part: StorageSalvage, digests: LedgerDigests) -> None:
             own = [encode_ledgers_row(ledger_id, data) for ledger_id, data in part.rows.rows.items()]
             create_database(directory, [*own, *part.ledgers.others.items()])
             expected = len(own) + len(part.ledgers.others)
+        # Read back before the switch: a bookie takes an entry without a row for one that it never had.
         problems: list[str] = []
         with open_for_reading(directory, problems) as pairs:
             count = sum(1 for _ in pairs)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _Asked = ParamSpec("_Asked")
 COMPACTION_CURSOR = "__compaction"
 DEDUP_CURSOR = "pulsar.dedup"
+REPLICATED_PROPERTY = "pulsar.replicated.subscription"
 LOG_CURSOR, PENDING_ACK_CURSOR = "transaction.subscription", "__pending_ack_state"
 """Of ``MLTransactionLogImpl`` and ``MLPendingAckStore``: the only cursors of their managed ledgers."""
 REPLICATOR_PREFIX = "pulsar.repl."
@@ -97,6 +98,12 @@ def is_subscription(cursor: str) -> bool:
 def is_consumed(cursor: str) -> bool:
     """Whether consumers read by this cursor: it is a subscription's, and not compaction's."""
     return is_subscription(cursor) and cursor != COMPACTION_CURSOR
+
+
+def is_replicated(cursor: Cursor) -> bool:
+    """Return whether clusters share the cursor's position; as for brokers, the property's value does not matter
+    (``PersistentSubscription.isCursorFromReplicatedSubscription``)."""
+    return REPLICATED_PROPERTY in cursor.state.properties
 
 
 def check_subscription(txn: Txn, name: TopicName, subscription: str) -> None:

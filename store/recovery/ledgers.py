@@ -304,6 +304,7 @@ def iter_behind(reader: EntryReader, ledger_ids: Iterable[int] = ()) -> Iterator
     """Yield the entries after the recorded end of these ledgers, or of every closed ledger of a topic."""
     for ledger_id in ledger_ids or sorted_ledger_ids(reader.txn):
         metadata, times = find_metadata(reader.txn, ledger_id), find_times(reader.txn, ledger_id)
+        # A ledger that is not closed has no recorded end: its recovery decides what belongs to it.
         if metadata is None or metadata.state is not LedgerState.CLOSED or times is None:
             continue
         owners = [owner for owner in find_owners(reader.txn, ledger_id) if owner.kind is OwnerKind.TOPIC]

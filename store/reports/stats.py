@@ -24,6 +24,7 @@ from pulsar_admin.store.model.cursors import (
     Cursor,
     backlog_entries,
     backlog_size_bytes,
+    is_replicated,
     is_subscription,
 )
 from pulsar_admin.store.model.entry_times import read_entry_time
@@ -34,7 +35,6 @@ from pulsar_admin.store.policies.in_force import QuotaInForce, find_quotas
 from pulsar_admin.store.reports.internal_stats import iter_cursors
 from pulsar_admin.store.wording import Answer
 
-REPLICATED_PROPERTY = "pulsar.replicated.subscription"
 EPOCH_PROPERTY = "pulsar.topic.epoch"
 
 _IN_BYTES = "delayedMessageIndexSizeInBytes"  # the suffix is part of upstream's key
@@ -222,7 +222,6 @@ def read_topic_stats(
 
 def _subscription_stats(reader: EntryReader, topic: Topic, cursor: Cursor, options: StatsOptions) -> SubscriptionStats:
     backlog = backlog_entries(topic, cursor.state)
-    replicated = cursor.state.properties.get(REPLICATED_PROPERTY) == 1
     earliest = 0
     if options.earliest_time:
         earliest = _earliest_time(reader, topic, cursor.mark_delete) if backlog else -1
@@ -231,7 +230,7 @@ def _subscription_stats(reader: EntryReader, topic: Topic, cursor: Cursor, optio
         backlog_size=backlog_size_bytes(topic, cursor.mark_delete) if options.backlog_size else -1,
         earliest_msg_publish_time_in_backlog=earliest,
         msg_backlog_no_delayed=backlog,
-        is_replicated=replicated,
+        is_replicated=is_replicated(cursor),
         non_contiguous_deleted_messages_ranges=len(cursor.state.ranges),
         non_contiguous_deleted_messages_ranges_serialized_size=ranges_size_bytes(cursor.state.ranges),
         subscription_properties={
@@ -239,7 +238,7 @@ def _subscription_stats(reader: EntryReader, topic: Topic, cursor: Cursor, optio
             for key, value in cursor.info.cursor_properties.items()
             if not key.startswith(INTERNAL_PROPERTY_PREFIX)
         },
-        replicated=replicated,
+        replicated=is_replicated(cursor),
     )
 
 

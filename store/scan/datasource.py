@@ -456,6 +456,7 @@ class _EntryStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._limit
 
     def prepareForTriggerAvailableNow(self) -> None:
+        # Spark calls this once, before the first batch: such a query ends with the files of that moment.
         self._there = self._ask(lambda follower: follower.files())
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:

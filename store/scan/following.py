@@ -427,7 +427,7 @@ class Follower:
         self._looked: dict[tuple[str, int], Looked] = {}  # by path and start
         self._waiting: dict[str, tuple[int, int]] = {}  # objects of this size had nothing to read from there on
         self._complete: set[str] = set()
-        self._empty_behind: dict[str, bool] = {}
+        self._next_is_empty: dict[str, bool] = {}  # by path
         self._owners: dict[str, str] = {}
         self._heads: list[FoundFile] = []  # a log of each folder
 
@@ -575,11 +575,11 @@ class Follower:
             self._complete.add(file.path)
         return True
 
-    def is_empty_behind(self, file: FoundFile) -> bool:
-        """Whether the log of the next number is there and empty: it was made ahead, and its bookie ended before it came to it."""
-        if file.path not in self._empty_behind:
-            self._empty_behind[file.path] = _read_beside(file, f"{file.id + 1:x}.log") == b""
-        return self._empty_behind[file.path]
+    def next_is_empty(self, file: FoundFile) -> bool:
+        """Whether the log of the next number exists and is empty: its bookie created it ahead, and ended before it wrote to it."""
+        if file.path not in self._next_is_empty:
+            self._next_is_empty[file.path] = _read_beside(file, f"{file.id + 1:x}.log") == b""
+        return self._next_is_empty[file.path]
 
     def look(self, file: FoundFile, start: int, *, complete: bool) -> Looked:
         """Return the good records of a file from ``start`` on, up to the end of the last one that may be read now."""
@@ -716,15 +716,15 @@ class _Taking:
     def _may_come_again(self, file: FoundFile, newest: FoundFile) -> bool:
         """Whether the bookie may write the content of this complete log once more: a bookie that was killed soon after
         it did not finish a log, or left the next one empty."""
-        behind_bytes = 0
+        later_bytes = 0
         for _ in range(KEPT_LOGS):
             later = self._following[file.path]
             if later is None or not self._follower.is_complete(later, newest):
                 return True
-            behind_bytes += later.size_bytes
-            if behind_bytes > KEPT_BYTES:
+            later_bytes += later.size_bytes
+            if later_bytes > KEPT_BYTES:
                 return False
-            if later.id > file.id + 1 and self._follower.is_empty_behind(file):
+            if later.id > file.id + 1 and self._follower.next_is_empty(file):
                 return True
             file = later
         return False

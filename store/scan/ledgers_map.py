@@ -163,6 +163,8 @@ def _ledgers_of(path: str) -> set[int] | None:
     if is_url(path) or kind_of(path) != FileKind.ENTRY_LOG:
         return None
     try:
+        # A bookie writes the map last and counts every record in it. If the sizes fall short of the records, the map lacks a
+        # ledger, and to skip the log would lose that ledger's entries.
         sizes = read_ledgers_map(Path(path))
         if (
             not sizes

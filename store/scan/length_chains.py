@@ -109,6 +109,7 @@ class LedgerChains:
                 if metadata is not None and metadata.digest_type is not None:
                     kinds[ledger_id] = DIGEST_SIZE[metadata.digest_type]
         digests = LedgerDigests.of(kinds)
+        # To the largest id: a chain also shows entries after the end that the metadata records.
         scans = [EntryScan(reader, [(ledger_id, 0, LONG_MAX - 1)], digests=digests) for ledger_id in ledgers]
         self._reader = reader
         self._places = {ledger_id: place for place, ledger_id in enumerate(ledgers)}

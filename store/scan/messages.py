@@ -125,7 +125,7 @@ class MessageColumns:
     def convert(self, entries: EntryBatch) -> Iterator[pa.RecordBatch]:
         """Yield the messages of entries in order."""
         for run, batch in message_runs(self.unwrap(entries), self.schema, self.keep):
-            if batch is None:
+            if batch is None:  # chunks, encryption, transactions, damage: too rare for a kernel
                 ids = zip(entries.ledger_ids[run].tolist(), entries.entry_ids[run].tolist(), strict=True)
                 yield from self.read_slowly([Position(*position) for position in ids])
             else:
@@ -523,7 +523,7 @@ class Match(Struct, frozen=True):
         """Whether the value's JSON text, or without one the payload if it is JSON, passes every test of a path."""
         try:
             value = json.loads(payload.as_py() if text is None else text)
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError):  # no JSON, or nested so deeply that Python cannot read it
             return False
         return all(test.holds(value) for test in self.paths)
 

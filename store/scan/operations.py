@@ -186,7 +186,7 @@ class ReadEntries(Struct, frozen=True):
 
     def _column(self, name: str, records: Records, piece: FileRange) -> pa.Array:
         if name == "path":
-            return pa.array([shown_path(piece.path)]).take(pa.array(np.zeros(len(records), np.int32)))
+            return pa.repeat(shown_path(piece.path), len(records))
         if name == "topic":
             return self._topics(records)
         return entry_column(name, records)

@@ -206,6 +206,7 @@ def iter_object(url: str) -> Iterator[bytes]:
         while True:
             with translated(url):
                 chunk = stream.read(_REQUEST_BYTES)
+            # The yield stands outside: an error of the caller's is not the object's.
             if not chunk:
                 return
             yield bytes(chunk)

@@ -110,6 +110,10 @@ def test_a_replicated_subscription_is_told(cli: Cli, store: Path) -> None:
         )
         found = ask(cli, store, "stats", "public/default/plain")["subscriptions"]
         assert [name for name, one in found.items() if one["isReplicated"]] == told
+    # Brokers ask whether the property is there, not for its value.
+    info = CursorInfo(-1, Position(9, 1), properties={"pulsar.replicated.subscription": 0})
+    change(store, parse_topic("public/default/plain").cursor_path("half"), encode_cursor_info(info))
+    assert ask(cli, store, "stats", "public/default/plain")["subscriptions"]["half"]["replicated"]
 
 
 def test_quotas_and_epoch_come_from_what_is_stored(cli: Cli, store: Path) -> None:
