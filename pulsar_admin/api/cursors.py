@@ -126,11 +126,11 @@ class Cursors(Planner):
 
     def properties(self) -> Mapping[str, str]:
         """Return the properties of the subscription, of several topics together."""
-        found: dict[str, str] = {}
+        properties: dict[str, str] = {}
         with self._session.reader() as reader:
             for _, cursor in self._cursors(reader):
-                found |= subscription_changes.shown_properties(cursor.info.cursor_properties)
-        return found
+                properties |= subscription_changes.shown_properties(cursor.info.cursor_properties)
+        return properties
 
     def replicated(self) -> Mapping[str, bool]:
         """Return by topic whether clusters share the position."""
@@ -195,8 +195,8 @@ class Cursors(Planner):
         )
         with self._session.reader() as reader:
             cursors = self._cursors(reader, by_time=time is not None, is_replaced=force and to is not None)
-            found = resetting.resets_to(target, cursors)
-            return resets_plan(self._session, reader, found, request)
+            resets = resetting.resets_to(target, cursors)
+            return resets_plan(self._session, reader, resets, request)
 
     def skip(self, count: int, *, force: bool = False) -> Plan:
         """Plan skipping the next ``count`` unacknowledged entries of each topic or partition; a batch counts as one.
@@ -282,9 +282,9 @@ class Cursors(Planner):
         with self._session.scan() as reader:
             cursors = self._cursors(reader, verb="expire")
             self._warn_of_clock(reader, clock, cursors)
-            found = tuple(forecast_expiries(reader, cursors, request, ahead_ms, interval_ms))
-        self._session.warn(text for one in found for text in one.warnings)
-        return found
+            forecasts = tuple(forecast_expiries(reader, cursors, request, ahead_ms, interval_ms))
+        self._session.warn(text for one in forecasts for text in one.warnings)
+        return forecasts
 
     def create(
         self, *, start: Place = LATEST, replicated: bool = False, properties: Mapping[str, str] | None = None
@@ -340,8 +340,8 @@ class Cursors(Planner):
             cursors = self._cursors(reader)
             past = self._past(reader, [topic for topic, _ in cursors], zookeeper, times=time_ms is not None)
             wanted = WantedState(time_ms, name, if_unsure, past, force)
-            found = plan_as_of(reader, cursors, wanted, self._session.clock_ms)
-            return plan_of(found, reader.txn)
+            plan = plan_as_of(reader, cursors, wanted, self._session.clock_ms)
+            return plan_of(plan, reader.txn)
 
     def _past(
         self, reader: EntryReader, topics: Collection[TopicModel], zookeeper: Sequence[str] = (), *, times: bool = True
@@ -356,18 +356,18 @@ class Cursors(Planner):
         self._check_named()
         with self._session.opened() as store:
             paths = [one.name.cursor_path(self._name) for one in topics]
-            found = find_cursor_history(store.info.sources, given_places("zookeeper", zookeeper), paths)
-            ledgers = {one for topic in topics for one in found.ledgers(reader.txn, topic, self._name)} if times else ()
+            past = find_cursor_history(store.info.sources, given_places("zookeeper", zookeeper), paths)
+            ledgers = {one for topic in topics for one in past.ledgers(reader.txn, topic, self._name)} if times else ()
             if ledgers:
                 journals, logs = journals_of(reader.txn), logs_of(reader.txn, ledgers)
                 total = sum(journals.values()) + sum(log.size_bytes for log in logs)
                 with self._session.progress(total, "bytes", "journals and entry logs") as advance:
-                    found.writes = (
+                    past.writes = (
                         read_write_times(journals, ledgers, advance),
                         read_flush_times(logs, store.path, advance),
                     )
-        self._session.warn(found.problems)
-        return found
+        self._session.warn(past.problems)
+        return past
 
     def _deleted_topics(self, reader: EntryReader, zookeeper: Sequence[str]) -> list[TopicModel]:
         """Return the topics that are named, as they were when they were deleted; none if the ZooKeeper files do not say so."""
@@ -398,24 +398,24 @@ class Cursors(Planner):
         Raises NothingMatches for a move by time in a single topic without entries.
         """
         if not self._means_all:
-            found = list(self._session.iter_cursors(reader, self._selection, self._name, is_replaced=is_replaced))
+            selected = list(self._session.iter_cursors(reader, self._selection, self._name, is_replaced=is_replaced))
             if by_time:
-                _check_entries(self._selection, [topic for topic, _ in found])
-            return found
+                _check_entries(self._selection, [topic for topic, _ in selected])
+            return selected
         topics = list(self._session.read_topics(reader, self._selection))
         if by_time:
             _check_entries(self._selection, topics)
-        found = []
+        selected = []
         for topic in topics:
             names = filter(is_consumed, sorted(iter_cursor_names(reader.txn, topic.name)))
             named = bool(self._selection.topics)
             cursors = self._session.read_cursors(reader, topic, names, named=named, is_replaced=is_replaced)
-            found += [(topic, cursor) for cursor in cursors]
-        if not found:
+            selected += [(topic, cursor) for cursor in cursors]
+        if not selected:
             raise SubscriptionNotFound(
                 f"there is no subscription to {verb}", topics=[str(topic.name) for topic in topics]
             )
-        return found
+        return selected
 
     def _check_named(self) -> None:
         if self._means_all:
@@ -467,13 +467,13 @@ def reset_line(session: Session, row: str | Mapping[str, object]) -> str:
     """Return ``row`` of ``Store.reset_cursors`` as a line of JSON; raises InvalidValue."""
     if not isinstance(row, Mapping):
         return given_text("line", row)
-    found: dict[str, object] = {_LINE_KEYS.get(name, name): value for name, value in row.items()}
-    if isinstance(place := found.get("messageId"), Position):
-        found["messageId"] = str(position_of(place))
-    if isinstance(moment := found.get("time"), (datetime, timedelta)):
-        found["time"] = int(session.time_ms(moment, changes=True))
+    line: dict[str, object] = {_LINE_KEYS.get(name, name): value for name, value in row.items()}
+    if isinstance(place := line.get("messageId"), Position):
+        line["messageId"] = str(position_of(place))
+    if isinstance(moment := line.get("time"), (datetime, timedelta)):
+        line["time"] = int(session.time_ms(moment, changes=True))
     try:
-        return json.dumps(found)
+        return json.dumps(line)
     except TypeError as error:
         raise InvalidValue(f"{row!r} says no reset: {error}") from error
 
@@ -530,11 +530,11 @@ class Cursor(Cursors):
         """Return where it stands; raises TopicNotFound for a partitioned topic, too: ask its partitions."""
         with self._session.reader() as reader:
             topic = read_topic(reader.txn, self._topic)
-            found = read_cursor(reader.txn, reader, topic, self._name)
-        if found.skipped_entries:
-            what = counted(found.skipped_entries, "entry")
+            cursor = read_cursor(reader.txn, reader, topic, self._name)
+        if cursor.skipped_entries:
+            what = counted(cursor.skipped_entries, "entry")
             self._session.partial([f"{self._name}: the newest {what} of the cursor ledger cannot be read"])
-        state = found.state
+        state = cursor.state
         return CursorPlace(
             str(topic.name),
             self._name,
@@ -542,10 +542,10 @@ class Cursor(Cursors):
             tuple(state.ranges),
             state.batch_deletes,
             state.properties,
-            found.source,
+            cursor.source,
             backlog_entries(topic, state),
             backlog_size_bytes(topic, state.mark_delete),
-            found.ahead,
+            cursor.ahead,
         )
 
     def analyze(self, start: Place | None = None) -> BacklogAnalysis:
@@ -561,7 +561,7 @@ class Cursor(Cursors):
             topic = read_topic(reader.txn, self._topic)
             state = read_cursor(reader.txn, reader, topic, self._name).state
             lost = lost_entries(reader.txn, topic, scanned_intervals(topic, state, first))
-            found = analyze_backlog(reader.txn, topic, state, first)
+            analysis = analyze_backlog(reader.txn, topic, state, first)
             self._session.warn_of_broken(reader.txn, [self._topic])
         if lost:
             entries = counted(lost, "entry", "entries")
@@ -570,7 +570,7 @@ class Cursor(Cursors):
                     f"{topic.name}: {entries} of the backlog of {self._name} {plural(lost, 'is', 'are')} in no imported file"
                 ]
             )
-        return found
+        return analysis
 
     def history(self) -> tuple[AckState, ...]:
         """Return every state of its acknowledgements that is left, the oldest first: ``state``, and ``not_before`` and ``not_after``.
@@ -591,11 +591,11 @@ class Cursor(Cursors):
 
         with self._session.scan() as reader:
             topic = read_topic(reader.txn, self._topic)
-            found = why_subscription(
+            why = why_subscription(
                 reader, topic, read_cursor(reader.txn, reader, topic, self._name), self._session.now_ms
             )
             self._session.warn_of_broken(reader.txn, [self._topic])
-        return found
+        return why
 
     def cursor_info_text(self) -> str:
         """Return the stored ManagedCursorInfo in protobuf's text format; one that names a cursor ledger has the position there.

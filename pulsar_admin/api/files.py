@@ -147,9 +147,9 @@ def diff_of(
     from pulsar_admin.store.history.differences import compare_moments
 
     problems: list[str] = []
-    found = tuple(compare_moments(servers, since, until, problems, passing=passing))
+    differences = tuple(compare_moments(servers, since, until, problems, passing=passing))
     session.partial(dict.fromkeys(problems))
-    return found
+    return differences
 
 
 class ReclaimOptions(TypedDict, total=False):

@@ -157,8 +157,8 @@ class Recoveries(Planner):
             keep = keep_of((*(name.namespace for name in names), *spaces))
             try:
                 past = _read_past(reader, zookeeper, keep, by_evidence=by_evidence)
-                found = find_deleted(past, names, spaces)
-                return plan_of(plan_undelete(reader, found, past, asked, self._session.clock_ms, target), reader.txn)
+                deleted = find_deleted(past, names, spaces)
+                return plan_of(plan_undelete(reader, deleted, past, asked, self._session.clock_ms, target), reader.txn)
             except (TopicNotFound, Refused) as error:
                 check_vanished(reader, names, error)
                 raise
@@ -172,9 +172,9 @@ class Recoveries(Planner):
 
         with self._session.reader() as reader:
             past = _read_past(reader, zookeeper, is_topic_node, by_evidence=by_evidence)
-            found = tuple(iter_gone(reader.txn, past))
+            deleted = tuple(iter_gone(reader.txn, past))
         self._session.warn(f"the history is incomplete: {gap}" for gap in past.gaps)
-        return found
+        return deleted
 
     def restore(
         self,
@@ -328,14 +328,14 @@ def parts_given(
 
 def forecast_of(session: Session, parts: ClusterParts, brokers: bool, broker_conf: Path | str | None) -> Preflight:
     """Return what bookies would delete; without bookies, what brokers would."""
-    found = preflights.read_preflight(parts.known, parts.bookies, parts.servers)
+    forecast = preflights.read_preflight(parts.known, parts.bookies, parts.servers)
     with session.warnings() as warn:
-        for text in (*parts.known.problems, *(text for one in found.bookies for text in one.problems)):
+        for text in (*parts.known.problems, *(text for one in forecast.bookies for text in one.problems)):
             warn(text)
         if parts.blank:
             warn(f"{counted(parts.blank, 'bookie')} without any data: a first start")
     if (parts.bookies or parts.blank) and not (brokers or broker_conf is not None):
-        return found
+        return forecast
     from pulsar_admin.store.model.reader import open_reader
     from pulsar_admin.store.recovery.broker_forecast import BrokerDefaults, read_broker_conf, read_broker_forecast
 
@@ -346,7 +346,7 @@ def forecast_of(session: Session, parts: ClusterParts, brokers: bool, broker_con
         else:
             store = stack.enter_context(preflights.open_metadata_alone(parts.source, session.clock_ms))
             reader = stack.enter_context(open_reader(store))
-        return replace(found, brokers=read_broker_forecast(reader, session.clock_ms, defaults))
+        return replace(forecast, brokers=read_broker_forecast(reader, session.clock_ms, defaults))
 
 
 def _read_past(reader: EntryReader, zookeeper: Sequence[str], keep: Keep, *, by_evidence: bool = False) -> Past:

@@ -133,8 +133,8 @@ class Batches(Checked):
     def _read(self, source: BatchSource[Item]) -> Iterator[Item]:
         problems: list[StoreError] = []
         try:
-            with self._session.scan(problems) as reader, closing(source(reader, problems)) as found:
-                yield from found
+            with self._session.scan(problems) as reader, closing(source(reader, problems)) as batches:
+                yield from batches
         finally:
             self.problems = tuple(problems)
 
@@ -494,10 +494,10 @@ class Messages(Batches):
 
         paths = {name.schema_path: name for name in self._names(reader.txn)}  # partitions share one
         try:
-            found = [read_schemas(reader, name) for name in paths.values()]
+            every = [read_schemas(reader, name) for name in paths.values()]
         except StoreError:  # told by who reads the topic's messages
             return None
-        return VersionedValues(found[0]).kind if found and all(schemas == found[0] for schemas in found) else None
+        return VersionedValues(every[0]).kind if every and all(schemas == every[0] for schemas in every) else None
 
 
 def _read_as_one(reader: EntryReader, groups: Iterable[_Together]) -> Iterator[_Together]:
@@ -686,8 +686,8 @@ def _shown(batch: pa.RecordBatch, topic: TopicName, schema: pa.Schema) -> pa.Rec
         if field.name == "topic":
             columns.append(pa.repeat(pa.scalar(str(topic), field.type), len(batch)))
             continue
-        found = batch.column(camel_case(field.name))
-        columns.append(timestamps(found) if field.name in _TIMES else found.cast(field.type))
+        column = batch.column(camel_case(field.name))
+        columns.append(timestamps(column) if field.name in _TIMES else column.cast(field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -727,9 +727,9 @@ def timelines_of(session: Session, names: Sequence[TopicName], options: Timeline
 
     def find(name: TopicName) -> Timeline:
         place = places.get(name)
-        found = read_timeline(reader, read_topic(reader.txn, name), options) if place is None else lines.find(place)
-        tell_unread(session, name, found.missing_entries, found.unreadable_entries)
-        return found
+        timeline = read_timeline(reader, read_topic(reader.txn, name), options) if place is None else lines.find(place)
+        tell_unread(session, name, timeline.missing_entries, timeline.unreadable_entries)
+        return timeline
 
     with session.scan() as reader:
         places, topics = read_many(reader, names)
@@ -759,12 +759,12 @@ def timeline_table(
 
     if width_ms is None:
         width_ms = choose_bucket_ms(*(usual_times(session, [name], clock) or (0, 0)))
-    (found,) = timelines_of(session, [name], TimelineOptions(width_ms, check_clock(clock), start_ms, end_ms))
-    if found.entries_without_time:
-        without = counted(found.entries_without_time, "entry is", "entries are")
+    (timeline,) = timelines_of(session, [name], TimelineOptions(width_ms, check_clock(clock), start_ms, end_ms))
+    if timeline.entries_without_time:
+        without = counted(timeline.entries_without_time, "entry is", "entries are")
         session.partial([f"{name}: {without} without such a time"])
     times, entries, messages, size_bytes = (
-        pa.array((row[index] for row in found.buckets), pa.int64()) for index in range(4)
+        pa.array((row[index] for row in timeline.buckets), pa.int64()) for index in range(4)
     )
     return pa.table({"start": timestamps(times), "entries": entries, "messages": messages, "bytes": size_bytes})
 

@@ -118,8 +118,8 @@ class Resources(Planner):
 
     def tenant(self, name: str) -> TenantInfo:
         """Return a tenant's ``admin_roles`` and ``allowed_clusters``; raises TenantNotFound."""
-        found = self._session.ask(read_tenant, name)
-        return record_of(TenantInfo, TENANT.show(found), f"tenant {name}")
+        stored = self._session.ask(read_tenant, name)
+        return record_of(TenantInfo, TENANT.show(stored), f"tenant {name}")
 
     def create_tenant(
         self, name: str, *, admin_roles: Sequence[str] = (), allowed_clusters: Sequence[str] = ()
@@ -175,15 +175,15 @@ class Resources(Planner):
             return {
                 group: {
                     name: record_of(BookieRack, BOOKIE_RACK.show(one), f"the rack of {name}")
-                    for name, one in found.items()
+                    for name, one in racks.items()
                 }
-                for group, found in read_racks(txn).items()
+                for group, racks in read_racks(txn).items()
             }
 
     def bookie_rack(self, bookie: str) -> BookieRack:
         """Return ``rack`` and ``hostname`` of a bookie; raises ResourceNotFound."""
-        found = self._session.ask(read_rack, bookie)
-        return record_of(BookieRack, BOOKIE_RACK.show(found), f"the rack of {bookie}")
+        rack = self._session.ask(read_rack, bookie)
+        return record_of(BookieRack, BOOKIE_RACK.show(rack), f"the rack of {bookie}")
 
     def set_bookie_rack(self, bookie: str, rack: str, *, group: str = "default", hostname: str | None = None) -> Plan:
         """Plan setting the rack and group of a bookie, ``host:port``; raises InvalidValue."""
@@ -229,8 +229,8 @@ class Resources(Planner):
 
     def resource_group(self, name: str) -> ResourceGroup:
         """Return the rates of a resource group, −1: any; raises ResourceNotFound."""
-        found = self._session.ask(read_resource_group, name)
-        return record_of(ResourceGroup, RESOURCE_GROUP.show(found), f"resource group {name}")
+        group = self._session.ask(read_resource_group, name)
+        return record_of(ResourceGroup, RESOURCE_GROUP.show(group), f"resource group {name}")
 
     def create_resource_group(self, name: str, **rates: int | None) -> Plan:
         """Plan a resource group, or changes of one: ``publish_messages``, ``publish_bytes``, ``dispatch_messages``, ``dispatch_bytes``.
@@ -261,8 +261,8 @@ class Resources(Planner):
         Raises InvalidValue, NamespaceNotFound.
         """
         with self._session.read() as txn:
-            found = read_bundle_quota(txn, _bundle(txn, namespace, bundle))
-            return record_of(BundleQuota, BUNDLE_QUOTA.show(found), "the quota")
+            quota = read_bundle_quota(txn, _bundle(txn, namespace, bundle))
+            return record_of(BundleQuota, BUNDLE_QUOTA.show(quota), "the quota")
 
     def set_bundle_quota(
         self,
@@ -330,8 +330,8 @@ class Cluster(Planner):
 
     def settings(self) -> ClusterSettings:
         """Return its URLs and client settings: ``service_url``, ``broker_service_url`` …"""
-        found = self._session.ask(read_cluster, self._name)
-        return record_of(ClusterSettings, CLUSTER.show(found), f"cluster {self._name}")
+        stored = self._session.ask(read_cluster, self._name)
+        return record_of(ClusterSettings, CLUSTER.show(stored), f"cluster {self._name}")
 
     def update(self, settings: Json, *, file: Path | str | None = None) -> Plan:
         """Plan replacing all settings of the cluster, its peers too; parameters and errors as of ``Store.create_cluster``."""
@@ -350,8 +350,8 @@ class Cluster(Planner):
     def peers(self) -> Sequence[str] | None:
         """Return its peers; None: it has none."""
         with self._session.read() as txn:
-            found: Sequence[str] | None = as_set(read_cluster(txn, self._name).get("peerClusterNames"))
-            return found
+            peers: Sequence[str] | None = as_set(read_cluster(txn, self._name).get("peerClusterNames"))
+            return peers
 
     def set_peers(self, peers: Sequence[str]) -> Plan:
         """Plan setting the cluster's peers; raises Refused for an unknown cluster."""
@@ -359,8 +359,8 @@ class Cluster(Planner):
 
     def migration(self) -> Migration:
         """Return whether it is ``migrated``, and to where (``migrated_cluster_url``); ResourceNotFound: that was never set."""
-        found = self._session.ask(read_migration, self._name)
-        return record_of(Migration, MIGRATION.show(found), f"the migration of {self._name}")
+        migration = self._session.ask(read_migration, self._name)
+        return record_of(Migration, MIGRATION.show(migration), f"the migration of {self._name}")
 
     def set_migration(self, *, migrated: bool, urls: Mapping[str, str | None]) -> Plan:
         """Plan setting whether and where to the cluster is migrated: ``serviceUrl``, ``brokerServiceUrl``, and both with ``Tls``.
@@ -381,14 +381,14 @@ class Cluster(Planner):
         """Return its failure domains by name, each with its ``brokers``; as upstream none for a cluster that does not exist."""
         with self._session.read() as txn:
             return {
-                name: record_of(FailureDomain, DOMAIN.show(found), f"failure domain {name}")
-                for name, found in read_domains(txn, self._name).items()
+                name: record_of(FailureDomain, DOMAIN.show(domain), f"failure domain {name}")
+                for name, domain in read_domains(txn, self._name).items()
             }
 
     def failure_domain(self, name: str) -> FailureDomain:
         """Return one failure domain; raises ResourceNotFound."""
-        found = self._session.ask(read_domain, self._name, name)
-        return record_of(FailureDomain, DOMAIN.show(found), f"failure domain {name}")
+        domain = self._session.ask(read_domain, self._name, name)
+        return record_of(FailureDomain, DOMAIN.show(domain), f"failure domain {name}")
 
     def create_failure_domain(self, name: str, brokers: Sequence[str]) -> Plan:
         """Plan setting the brokers of a failure domain; raises Refused for a broker of another domain."""
@@ -438,13 +438,13 @@ class Cluster(Planner):
 
     def isolation_policy(self, name: str) -> IsolationPolicy:
         """Return one isolation policy; raises ResourceNotFound."""
-        found = self._session.ask(read_isolation_policy, self._name, name)
-        return record_of(IsolationPolicy, ISOLATION_POLICY.show(found), f"isolation policy {name}")
+        policy = self._session.ask(read_isolation_policy, self._name, name)
+        return record_of(IsolationPolicy, ISOLATION_POLICY.show(policy), f"isolation policy {name}")
 
     def broker_isolation(self, broker: str) -> BrokerIsolation:
         """Return what isolation policies say about a broker, which need not exist."""
-        found = self._session.ask(broker_isolation, self._name, broker)
-        return record_of(BrokerIsolation, found, f"an isolation policy of {self._name}")
+        isolation = self._session.ask(broker_isolation, self._name, broker)
+        return record_of(BrokerIsolation, isolation, f"an isolation policy of {self._name}")
 
     def set_isolation_policy(
         self,
@@ -474,15 +474,15 @@ class Cluster(Planner):
 
 def given_settings(settings: Json, file: Path | str | None) -> dict[str, Any]:  # Any: JSON values
     """Return a cluster's settings merged over those in a file (JSON or lines of ``key: value``); raises InvalidValue."""
-    found = {} if file is None else resource_changes.read_cluster_file(given_path("file", file))
+    given = {} if file is None else resource_changes.read_cluster_file(given_path("file", file))
     for key, value in given_mapping("settings", settings).items():
         if key not in CLUSTER.defaults:
             raise InvalidValue(f"a cluster has no setting {key!r}", hint=f"there are {', '.join(CLUSTER.defaults)}")
         if key == "peerClusterNames":
-            found[key] = list(given_texts(key, value))
+            given[key] = list(given_texts(key, value))
         else:
-            found[key] = (given_flag if CLUSTER.defaults[key] is False else given_text)(key, value)
-    return found
+            given[key] = (given_flag if CLUSTER.defaults[key] is False else given_text)(key, value)
+    return given
 
 
 Domain = Literal["persistent", "non-persistent"]
@@ -607,15 +607,15 @@ class Namespace(PolicyPlans):
         from pulsar_admin.store.model.cursors import iter_namespace_cursors
 
         within, fail = self._within(bundle), self._session.fail
-        found = iter_namespace_cursors(reader, self._name, subscription, fail, within, of_topics)
-        return list(self._session.each(found, lambda one: one))
+        cursors = iter_namespace_cursors(reader, self._name, subscription, fail, within, of_topics)
+        return list(self._session.each(cursors, lambda one: one))
 
     def _within(self, bundle: str | None) -> Callable[[object], bool]:
         """Return a test whether a topic is in a bundle (None: in any); raises InvalidValue."""
         if bundle is None:
             return lambda name: True
-        found = parse_bundle(self._name, bundle)
-        return lambda name: found.holds(topic_hash(name))
+        hashes = parse_bundle(self._name, bundle)
+        return lambda name: hashes.holds(topic_hash(name))
 
     # -- plans of policies --------------------------------------------------------------------------------------------
 
@@ -684,11 +684,11 @@ class Namespace(PolicyPlans):
                     raise InvalidValue(f"{topic} is not in the namespace {self._name}", value=str(topic))
                 expand_topic(txn, topic)
             chosen = read_bundle(txn, self._name, bundle)
-            found = bundle_topics(txn, chosen)
+            hashes = bundle_topics(txn, chosen)
         bases = {name if "://" in name else f"persistent://{name}" for name in topics}
         positions = {
             name: value
-            for name, value in found.items()
+            for name, value in hashes.items()
             if not bases or name.rpartition("-partition-")[0] in bases or name in bases
         }
         return BundleTopics(str(self._name), chosen.range, positions)
@@ -761,8 +761,8 @@ class Namespace(PolicyPlans):
     def anti_affinity_group(self) -> str | None:
         """Return the group whose members brokers keep apart, None: it is in none."""
         with self._session.read() as txn:
-            found: str | None = find_local_policies(txn, self._name).get("namespaceAntiAffinityGroup")
-            return found
+            group: str | None = find_local_policies(txn, self._name).get("namespaceAntiAffinityGroup")
+            return group
 
     def set_anti_affinity_group(self, group: str) -> Plan:
         """Plan setting the namespace's anti-affinity group."""
@@ -776,8 +776,8 @@ class Namespace(PolicyPlans):
         """Return the groups of bookies that keep its data, None: all do."""
         with self._session.read() as txn:
             read_policies(txn, self._name, _NOT_FOUND)
-            found: Mapping[str, str] | None = find_local_policies(txn, self._name).get("bookieAffinityGroup")
-            return found
+            group: Mapping[str, str] | None = find_local_policies(txn, self._name).get("bookieAffinityGroup")
+            return group
 
     def set_bookie_affinity_group(self, primary: str, secondary: str | None = None) -> Plan:
         """Plan storing the namespace's data on bookies of the ``primary`` groups (comma-separated), or ``secondary`` if too few."""

@@ -85,7 +85,7 @@ class DelayedBacklogs(Checked):
         from pulsar_admin.store.delayed.backlog import cursor_of_nobody
 
         session, subscription, named = self._session, self._subscription, bool(self._selection.topics)
-        found = False
+        is_any = False
         for topic in session.read_topics(reader, self._selection):
             names = sorted(iter_cursor_names(reader.txn, topic.name))
             if subscription is None:
@@ -97,9 +97,9 @@ class DelayedBacklogs(Checked):
             if not names and subscription is None and unsubscribed:
                 yield topic, cursor_of_nobody(topic)
             for cursor in session.read_cursors(reader, topic, names, named=named):
-                found = True
+                is_any = True
                 yield topic, cursor
-        if not found and subscription is not None:
+        if not is_any and subscription is not None:
             raise SubscriptionNotFound(f"no topic that matches has a subscription {subscription!r}")
 
     @contextmanager
@@ -341,8 +341,8 @@ class KeptNacks(Planner):
     def stats(self) -> tuple[KeptStats, ...]:
         """Return what waits, by topic or partition and subscription: entries, how many are due, bytes, deadlines in ms."""
         with self._session.read() as txn:
-            found = (read_stats(txn, row, self._session.clock_ms) for row in self._trackers(txn))
-            return tuple(sorted(found, key=lambda stats: (stats.topic, stats.subscription)))
+            every = (read_stats(txn, row, self._session.clock_ms) for row in self._trackers(txn))
+            return tuple(sorted(every, key=lambda stats: (stats.topic, stats.subscription)))
 
     def due(self, *, popped: int | None = None) -> tuple[DueNack, ...]:
         """Return the due nacks ordered by time, or with ``popped`` those that this change number removed, of any
@@ -377,18 +377,18 @@ class KeptNacks(Planner):
         return iter_due(txn, self._trackers(txn), self._session.clock_ms)
 
     def _trackers(self, txn: Txn) -> list[TrackerRow]:
-        found = [row for row in iter_trackers(txn) if self._subscription in (None, row.subscription)]
+        trackers = [row for row in iter_trackers(txn) if self._subscription in (None, row.subscription)]
         names = set(map(str, self._topics))
-        if unknown := names - {row.topic for row in found}:
+        if unknown := names - {row.topic for row in trackers}:
             # Imported here: who names no topic needs no metadata.
             from pulsar_admin.store.model.topics import expand_topic
 
             parts = (expand_topic(txn, topic) for topic in self._topics if str(topic) in unknown)
             names.update(str(name) for own in parts for name in own)
-        found = [row for row in found if row.topic in names] if self._topics else found
-        if self._subscription is not None and not found:
+        trackers = [row for row in trackers if row.topic in names] if self._topics else trackers
+        if self._subscription is not None and not trackers:
             self._check_subscription(txn, self._subscription)
-        return found
+        return trackers
 
     def _check_subscription(self, txn: Txn, subscription: str) -> None:
         """Raise SubscriptionNotFound unless one of the topics has the subscription: nothing is kept for it."""
@@ -433,13 +433,13 @@ class Nacks(KeptNacks):
 
         usual_ms, now_ms = due_time(delay_ms(delay), self._session.clock_ms), self._session.clock_ms
         with self._session.reader() as reader:
-            found = NackedEntries(self._read_topics(reader, known=not force), unknown=force)
+            nacked = NackedEntries(self._read_topics(reader, known=not force), unknown=force)
             for one in given_items("positions", positions):
                 if isinstance(one, tuple) and not isinstance(one, Position):
-                    found.add(position_of(one[0]), due_time(delay_ms(one[1]), now_ms))
+                    nacked.add(position_of(one[0]), due_time(delay_ms(one[1]), now_ms))
                 else:
-                    found.add(position_of(one), usual_ms)
-            return self._plan(reader, found, precision_bits)
+                    nacked.add(position_of(one), usual_ms)
+            return self._plan(reader, nacked, precision_bits)
 
     def add_lines(
         self,
@@ -469,11 +469,11 @@ class Nacks(KeptNacks):
         due_ms = due_time(delay_ms(delay), self._session.clock_ms)
         with self._session.reader() as reader:
             topics = self._read_topics(reader)
-            found = NackedEntries(topics)
+            nacked = NackedEntries(topics)
             for topic in topics:
                 state = read_cursor(reader.txn, reader, topic, self._subscription).state
-                found.add_intervals(topic, hole_intervals(topic, state), due_ms)
-            return self._plan(reader, found, precision_bits)
+                nacked.add_intervals(topic, hole_intervals(topic, state), due_ms)
+            return self._plan(reader, nacked, precision_bits)
 
     def _read_topics(self, reader: EntryReader, *, known: bool = True) -> list[Topic]:
         topics = [read_topic(reader.txn, name) for name in expand_topic(reader.txn, self._name)]
@@ -528,18 +528,22 @@ def nack_sizes(
     from pulsar_admin.store.nacks.holes import TopicNacks  # here: loads need no store
     from pulsar_admin.store.nacks.sizes import ENTRIES_PER_LEDGER, NackLoad, size_sample, size_table
 
-    found = None if measured is None else given_object("measured", measured, TopicNacks)
-    usual = (found.batch_size, found.entries_per_ledger) if found else (1, ENTRIES_PER_LEDGER)
+    given = None if measured is None else given_object("measured", measured, TopicNacks)
+    usual = (given.batch_size, given.entries_per_ledger) if given else (1, ENTRIES_PER_LEDGER)
     per_entry = usual[0] if batch_size is None else batch_size
     per_ledger = usual[1] if entries_per_ledger is None else entries_per_ledger
     if rate is None:
-        if found is None or found.nacked_entries_per_second is None:
+        if given is None or given.nacked_entries_per_second is None:
             raise InvalidValue("how many nacks a second?", hint="give rate, or measured, of entries of several times")
-        rate = found.nacked_entries_per_second * per_entry
+        rate = given.nacked_entries_per_second * per_entry
     load = NackLoad(rate, delay_ms(delay), per_entry, per_ledger, acknowledged_every)
-    if found is None:
+    if given is None:
         return NackSizes(load, None, tuple(size_table(load)))
-    return NackSizes(load, found, tuple(size_sample(load, (found.ledger_ids, found.entry_ids), found.times_ms)))
+    return NackSizes(
+        load,
+        given,
+        tuple(size_sample(load, (given.ledger_ids, given.entry_ids), given.times_ms)),
+    )
 
 
 _SNAPSHOT = "__transaction_buffer_snapshot"

@@ -161,8 +161,8 @@ def steps_of(plan: Plan) -> StorePlan | WritingPlan:
 
 def shown_by(plan: Plan) -> tuple[Report, ...]:
     """Return the reports that applying a plan would give, one for each change."""
-    found = plan._plan.preview()
-    return found if isinstance(found, tuple) else (found,)
+    reports = plan._plan.preview()
+    return reports if isinstance(reports, tuple) else (reports,)
 
 
 def check_planned_on(plan: Plan, store: StoreFile) -> None:
@@ -176,10 +176,10 @@ def check_planned_on(plan: Plan, store: StoreFile) -> None:
 def save_plan(plan: Plan, reports: tuple[Report, ...], path: Path) -> None:
     """Write a plan and its reports into a new file; raises as ``Plan.save``."""
     try:
-        found = file_of(plan, reports)
+        content = file_of(plan, reports)
     except ValueError as error:
         raise Refused(f"a plan of {plan.command} is not kept: it was made from {error}", hint="apply it") from error
-    write_new_file(path, found.dump())
+    write_new_file(path, content.dump())
 
 
 def file_of(plan: Plan, reports: tuple[Report, ...]) -> PlanFile:

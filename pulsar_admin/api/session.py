@@ -184,10 +184,10 @@ def duration_ms(value: Duration) -> int:
 
 def delay_ms(value: Delay) -> int:
     """Return a duration in ms; raises InvalidValue, also for a negative one."""
-    found = duration_ms(value) if isinstance(value, (str, timedelta)) else whole_number("delay", value)
-    if found < 0:
+    delay = duration_ms(value) if isinstance(value, (str, timedelta)) else whole_number("delay", value)
+    if delay < 0:
         raise InvalidValue(f"delay {value!r} is negative")
-    return found
+    return delay
 
 
 def given_number(what: str, value: object) -> float:
@@ -262,10 +262,10 @@ def checked(function: Function) -> Function:
                 name = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
                 rest = tuple(_kept_of(scope, said.get(name), name, one) for one in rest)
             options = {name: _kept_of(scope, said.get(name), name, one) for name, one in options.items()}
-            found = function(*given, *rest, **options)
-        if type(found) is tuple and found and isinstance(found[0], Answer):
-            return Rows(found)
-        return _iterated(found, said) if isinstance(found, GeneratorType) else found
+            answer = function(*given, *rest, **options)
+        if type(answer) is tuple and answer and isinstance(answer[0], Answer):
+            return Rows(answer)
+        return _iterated(answer, said) if isinstance(answer, GeneratorType) else answer
 
     return cast(Function, call)
 
@@ -526,8 +526,8 @@ class Program:
             _AT.reset(token)
 
     def time_ms(self, value: Time, *, changes: bool = False) -> int:
-        found = time_ms_of(value, self.clock_ms if changes else self.now_ms)
-        return found if changes and self._given_ms is None else int(found)
+        moment_ms = time_ms_of(value, self.clock_ms if changes else self.now_ms)
+        return moment_ms if changes and self._given_ms is None else int(moment_ms)
 
     # -- the open store -----------------------------------------------------------------------------------------------
 
@@ -825,13 +825,13 @@ class Session:
         from pulsar_admin.store.model.cursors import iter_cursor_names
 
         named = bool(selection.topics)
-        found = False
+        is_any = False
         for topic in self.read_topics(reader, selection):
             if named or subscription in iter_cursor_names(reader.txn, topic.name):
                 for cursor in self.read_cursors(reader, topic, (subscription,), named=named, is_replaced=is_replaced):
-                    found = True
+                    is_any = True
                     yield topic, cursor
-        if not found:
+        if not is_any:
             raise SubscriptionNotFound(
                 f"no topic that matches has a subscription {subscription!r}", subscription=subscription
             )
@@ -866,15 +866,15 @@ def time_ms_of(value: Time, now_ms: int) -> int:
                 f"{value!r} is an age, and negative: the time would be after now",
                 hint=f"for that long ago give {-value!r}, for a time to come a datetime with a zone",
             )
-        found: int = FromNow(now_ms - value // _MS)
+        moment_ms: int = FromNow(now_ms - value // _MS)
     elif isinstance(value, datetime):
         if value.tzinfo is None:
             raise InvalidValue(
                 f"{value!r} has no time zone", hint="give it one: datetime(2024, 5, 1, 9, tzinfo=timezone.utc)"
             )
-        found = (value - _EPOCH) // _MS
+        moment_ms = (value - _EPOCH) // _MS
     elif type(value) is int:
-        found = value
+        moment_ms = value
         if _LEAST_SECONDS <= value < _LEAST_MS:
             raise InvalidValue(
                 f"time {value} counts seconds: as milliseconds it would be in {1970 + value // _YEAR_MS}",
@@ -885,9 +885,9 @@ def time_ms_of(value: Time, now_ms: int) -> int:
         raise InvalidValue(
             f"{value!r} is not a time", hint='give a datetime, "3h", "2024-05-01T09:00:00Z", or epoch ms'
         )
-    if not 0 <= found <= MAX_TIME_MS:
+    if not 0 <= moment_ms <= MAX_TIME_MS:
         raise InvalidValue(f"time {value!r} is not between 1970 and the year 9999")
-    return found
+    return moment_ms
 
 
 def moment_of(value: Time | MetadataMoment) -> MetadataMoment:

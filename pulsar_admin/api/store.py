@@ -301,9 +301,9 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
 
         with self._session.read() as txn:
             unknown = read_disks(txn).unknown
-            found = tuple(find_underreplicated(txn))
+            ledgers = tuple(find_underreplicated(txn))
         self._session.partial([] if unknown is None else [": ".join(unknown)])
-        return found
+        return ledgers
 
     def ledger(self, ledger_id: int) -> Ledger:
         """Return the ledger with this id; raises InvalidValue, and its methods LedgerNotFound."""
@@ -570,8 +570,8 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         """Plan deleting a namespace, with ``force`` also its topics; raises NamespaceNotFound, Refused."""
         from pulsar_admin.store.changes.deleting import plan_delete_namespace
 
-        found = parse_namespace(name)
-        return self._planned(lambda reader, now_ms: plan_delete_namespace(reader, found, now_ms, force=force))
+        namespace = parse_namespace(name)
+        return self._planned(lambda reader, now_ms: plan_delete_namespace(reader, namespace, now_ms, force=force))
 
     def create_topic(
         self, name: str, *, partitions: int | None = None, properties: Mapping[str, str] | None = None
@@ -769,9 +769,9 @@ def compare_findings(
                 )
         else:
             before = [one for one in read_saved(path) if not asked.codes or one.code in asked.codes]
-        found = _diagnose(session, listed, *looking)
+        now = _diagnose(session, listed, *looking)
         is_empty = not reader.txn.store.info.sources
-        return compare(before, found, each=asked.each, deep=deep, is_empty=is_empty, severities=asked.severities)
+        return compare(before, now, each=asked.each, deep=deep, is_empty=is_empty, severities=asked.severities)
 
 
 def _findings_of(
@@ -871,10 +871,10 @@ def readable_node(path: str, value: bytes | None) -> dict[str, Any] | None:  # A
     if value is None:
         return None
     try:
-        structure, found = decode_structure(path, value)
+        structure, decoded = decode_structure(path, value)
     except StoreError as error:
         return {"structure": "unreadable", "error": error.message, "value": value.hex()}
-    return {"structure": structure, "value": hide_secrets_in(_readable(found))}
+    return {"structure": structure, "value": hide_secrets_in(_readable(decoded))}
 
 
 def _readable(value: object) -> object:
@@ -901,13 +901,13 @@ def _truth(session: Session, reader: EntryReader, node: Node) -> dict[str, Any] 
     from pulsar_admin.store.model.cursors import range_text, read_cursor
     from pulsar_admin.store.model.nodes import managed_node
 
-    found = managed_node(node.path, node.value)
-    assert found is not None
-    assert found.cursor is not None
-    if found.ledger is None:
+    named = managed_node(node.path, node.value)
+    assert named is not None
+    assert named.cursor is not None
+    if named.ledger is None:
         return None
     try:
-        cursor = read_cursor(reader.txn, reader, read_topic(reader.txn, found.ledger), found.cursor)
+        cursor = read_cursor(reader.txn, reader, read_topic(reader.txn, named.ledger), named.cursor)
     except StoreError as error:
         session.warn([f"the position of this cursor cannot be read: {error.message}"])
         return None

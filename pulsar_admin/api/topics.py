@@ -227,10 +227,10 @@ def policy_named(name: str) -> Policy:
     """Return a policy; raises InvalidValue for an unknown name."""
     from pulsar_admin.store.policies.table import policies_by_name
 
-    found = policies_by_name().get(given_text("policy", name))
-    if found is None:
+    policy = policies_by_name().get(given_text("policy", name))
+    if policy is None:
         raise InvalidValue(f"no policy is called {name}", value=name)
-    return found
+    return policy
 
 
 def _size_bytes(value: int | str | None) -> int:
@@ -395,9 +395,9 @@ class Topic(PolicyPlans):
 
         number = whole_number("index", index, 0)
         with self._session.scan() as reader:
-            found = find_by_index(reader, read_topic(reader.txn, self._name), number)
+            entry = find_by_index(reader, read_topic(reader.txn, self._name), number)
             self._session.warn_of_broken(reader.txn, [self._name])
-        return found
+        return entry
 
     def nth_position(self, number: int, *, from_end: bool = False) -> Position:
         """Return the position of an entry by its number (from 1), markers included, from the beginning or
@@ -420,8 +420,8 @@ class Topic(PolicyPlans):
         ``pandas.DataFrame(skew.producers)`` has them as columns. Reads the header of every entry. Raises
         TopicNotFound, InvalidValue.
         """
-        (found,) = skews_of(self._session, [self._name], tolerance, clock)
-        return found
+        (skew,) = skews_of(self._session, [self._name], tolerance, clock)
+        return skew
 
     def timeline(
         self,
@@ -515,8 +515,8 @@ class Topic(PolicyPlans):
 
         The last entry counts whatever it is, also a marker. Raises TopicNotFound, MetadataCorrupt.
         """
-        found = self.last_entry_id()
-        return Position(found.ledger_id, found.entry_id, found.batch_index)
+        last = self.last_entry_id()
+        return Position(last.ledger_id, last.entry_id, last.batch_index)
 
     def last_entry_id(self) -> LastMessageId:
         """Return what ``last_message_id`` does with upstream's names, and those of the batch that it is in."""
@@ -579,9 +579,9 @@ class Topic(PolicyPlans):
         from pulsar_admin.store.reports.subscriptions import Asked
 
         with self._session.reporting() as problems, self._session.scan() as reader:
-            found = describe_topic(reader, self._name, Asked.of(self._session.now_ms, quick=quick), problems)
+            description = describe_topic(reader, self._name, Asked.of(self._session.now_ms, quick=quick), problems)
             self._session.warn_of_broken(reader.txn, [self._name])
-            return found
+            return description
 
     def internal_info(self, *, publish_times: bool = True) -> InternalInfo:
         """Return the stored metadata of the topic and its cursors with upstream's names; a cursor's actual position
@@ -615,11 +615,11 @@ class Topic(PolicyPlans):
 
     def schema(self, version: int | None = None) -> SchemaVersion:
         """Return a version of the topic's schema, None: the newest; raises NothingMatches if it does not exist, and as ``schemas``."""
-        found = [one for one in self.schemas() if version in (None, one.version)]
-        if not found:
+        versions = [one for one in self.schemas() if version in (None, one.version)]
+        if not versions:
             what = "none" if version is None else f"no version {version}"
             raise NothingMatches(f"Schema not found: {self._name} has {what}", topic=self.name)
-        return found[-1]
+        return versions[-1]
 
     def schema_locator(self) -> SchemaLocator | None:
         """Return which entries have its schema: of the ``newest`` version, and by ``index`` of all. None: it never had one.
@@ -705,9 +705,9 @@ class Topic(PolicyPlans):
 
         with self._session.reporting() as problems, self._session.scan() as reader:
             names, asked = expand_topic(reader.txn, self._name), Asked.of(self._session.now_ms, quick=quick)
-            found = tuple(iter_subscription_facts(reader, names, asked, problems.append))
+            facts = tuple(iter_subscription_facts(reader, names, asked, problems.append))
             self._session.warn_of_broken(reader.txn, names)
-            return found
+            return facts
 
     def cursor(self, name: str) -> Cursor:
         """Return the cursor of a subscription, of a partitioned topic those of all partitions together.
@@ -970,9 +970,9 @@ class Compaction(Planner):
             topic = read_topic(reader.txn, self._name)
             view = open_view(reader, topic)
             with self._session.progress(topic.number_of_entries, "entries", f"{self._name}: explain") as advance:
-                found = explain_key(reader, topic, view, key, rule=rule, advance=advance)
-        self._session.partial(found.damaged)
-        return found
+                explanation = explain_key(reader, topic, view, key, rule=rule, advance=advance)
+        self._session.partial(explanation.damaged)
+        return explanation
 
     def run(
         self,
@@ -1104,10 +1104,10 @@ def find_by_time(session: Session, name: TopicName, question: TimeQuestion, *, e
             session.warn(texts_of_clock(reader, topic, question.clock))
         if question.rule == BROKER or explain:
             session.partial(f"{name}: {text}" for text in find_broken_beside(reader.txn, topic))
-        found = find_entry(reader, topic, question, explain=explain, progress=progress)
-        session.partial(gaps_before(found))
-        session.warn(texts_of_answer(reader.txn, topic, found))
-    return found
+        entry = find_entry(reader, topic, question, explain=explain, progress=progress)
+        session.partial(gaps_before(entry))
+        session.warn(texts_of_answer(reader.txn, topic, entry))
+    return entry
 
 
 def skews_of(
@@ -1122,9 +1122,9 @@ def skews_of(
 
     def find(name: TopicName) -> TopicSkew:
         place = places.get(name)
-        found = read_skew(reader, read_topic(reader.txn, name), options) if place is None else skew.find(place)
-        tell_unread(session, name, found.missing, found.unreadable)
-        return found
+        skew_of_topic = read_skew(reader, read_topic(reader.txn, name), options) if place is None else skew.find(place)
+        tell_unread(session, name, skew_of_topic.missing, skew_of_topic.unreadable)
+        return skew_of_topic
 
     with session.scan() as reader:
         places, topics = read_many(reader, names)

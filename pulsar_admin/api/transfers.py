@@ -161,9 +161,9 @@ def load_tables(session: Session, place: str, path: Path, cluster: str | None) -
     from pulsar_admin.store.tables.importing import import_tables as load
 
     check_new_store(path)
-    found = find_tables(place, cluster)
-    with session.progress(found.rows, "rows", "import") as advance:
-        return load(found, path, advance)
+    tables = find_tables(place, cluster)
+    with session.progress(tables.rows, "rows", "import") as advance:
+        return load(tables, path, advance)
 
 
 def import_parts(
@@ -202,10 +202,10 @@ def layout_then(session: Session, layout: Layout, at: Time | Moment | None) -> L
     from pulsar_admin.store.history.as_of import past_metadata
 
     problems: list[str] = []
-    found = past_metadata(layout.metadata, moment_of(at), problems)
+    metadata = past_metadata(layout.metadata, moment_of(at), problems)
     session.partial(problems)
-    session.tell(f"the metadata is as of transaction {found.as_of:#x}; entries are the current ones")
-    return replace(layout, metadata=found)
+    session.tell(f"the metadata is as of transaction {metadata.as_of:#x}; entries are the current ones")
+    return replace(layout, metadata=metadata)
 
 
 def layout_of(
@@ -392,7 +392,7 @@ def _of_bundles(findings: Iterable[FindingCount]) -> list[FindingCount]:
     from pulsar_admin.store.rules.table import RULES
 
     of_disks = {rule.code for rule in RULES if rule.of_disks}
-    return [found for found in findings if found.code not in of_disks]
+    return [finding for finding in findings if finding.code not in of_disks]
 
 
 def _findings(store: Store) -> tuple[FindingCount, ...]:
@@ -401,11 +401,11 @@ def _findings(store: Store) -> tuple[FindingCount, ...]:
     from pulsar_admin.store.rules.rows import WITHOUT_DIGESTS
 
     # A bundle has the content of rows and not their bytes: whether those of its store have digests is not found again.
-    found = Counter(
+    counts = Counter(
         (not finding.is_problem, finding.code) for finding in check_store(store) if finding.code != WITHOUT_DIGESTS
     )
     return tuple(
-        FindingCount("note" if is_note else "problem", code, count) for (is_note, code), count in sorted(found.items())
+        FindingCount("note" if is_note else "problem", code, count) for (is_note, code), count in sorted(counts.items())
     )
 
 
@@ -633,8 +633,8 @@ class Transfers(Checked):
         from pulsar_admin.store.disks.salvage import apply_salvage, plan_salvage
 
         with self._session.opened() as store:
-            found = given_bookies.find_bookie(given_bookie(bookie))
-            plan = plan_salvage(store, found, collected=collected)
+            disks = given_bookies.find_bookie(given_bookie(bookie))
+            plan = plan_salvage(store, disks, collected=collected)
             if dry_run:
                 return plan.report(dry_run=True)
             self._session.confirm(plan)
@@ -675,12 +675,12 @@ class Transfers(Checked):
 
         with self._session.read() as txn:
             renamed = {old: cookie.bookie_id for old, cookie in iter_renamed(txn)}
-        found = [given_bookies.find_bookie(given_bookie(one), renamed) for one in bookies]
-        if not found:
+        disks = [given_bookies.find_bookie(given_bookie(one), renamed) for one in bookies]
+        if not disks:
             raise InvalidValue("no bookie is named", hint="name each as ID=DIR,DIR")
-        given_bookies.check_apart(found)
+        given_bookies.check_apart(disks)
         with self._session.opened() as store:
-            plan = plan_bookie_export(store, found, self._session.clock_ms)
+            plan = plan_bookie_export(store, disks, self._session.clock_ms)
         return self._export(plan, lambda store: apply_bookie_export(store, plan, self._session.clock_ms), dry_run)
 
     def export_tables(

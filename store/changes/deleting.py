@@ -178,9 +178,9 @@ def _dropped_view(reader: EntryReader, topic: Topic, ledger_id: int) -> str:
     if dropped is None:
         return f"{text}; see which keys it holds before with: pulsar-admin compaction read {shell_word(topic.name)}"
     keys = [
-        f"{counted(len(found), 'key')} ({listed(map(repr, found), _KEYS)}) {plural(len(found), 'is', 'are')} {where}"
-        for found, where in ((dropped.of_view, "in that ledger alone"), (dropped.gone, "no longer in any ledger"))
-        if found
+        f"{counted(len(lost), 'key')} ({listed(map(repr, lost), _KEYS)}) {plural(len(lost), 'is', 'are')} {where}"
+        for lost, where in ((dropped.of_view, "in that ledger alone"), (dropped.gone, "no longer in any ledger"))
+        if lost
     ]
     return "; ".join((text, *keys))
 
@@ -231,11 +231,11 @@ def check_deletable(txn: Txn, name: TopicName, *, force: bool = False) -> TopicN
             hint=f"type: pulsar-admin topics delete-partitioned-topic {shell_word(name)}",
             topic=str(name),
         )
-    found = read_topic(txn, name).name
+    existing = read_topic(txn, name).name
     check_ending(
         name, "delete by itself", "add --force to delete it anyway, for a plan file to the command that writes it"
     )
-    return found
+    return existing
 
 
 def partitions_to_delete(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
@@ -379,11 +379,11 @@ def _deleted(
     backlogs: dict[str, int | None] = {}
     for cursor in cursors:
         try:
-            found = read_cursor(txn, reader, topic, cursor)
+            deleted = read_cursor(txn, reader, topic, cursor)
         except (Corrupt, Unsupported):
             continue  # what it names is unknown and stays; `ledgers orphans` lists it
-        ledgers += own_ledgers(found)
-        pending = pending_intervals(topic, found.state)
+        ledgers += own_ledgers(deleted)
+        pending = pending_intervals(topic, deleted.state)
         if pending and not is_own(cursor) and not name.is_system:
             left = extent_of_messages(reader, topic, pending, at_ends=True)
             backlogs[cursor] = None if left.uncounted_entries else left.messages
@@ -529,10 +529,10 @@ def _check_empty(txn: Txn, namespace: NamespaceName) -> None:
     records = iter_nodes(txn, f"/admin/partitioned-topics/{namespace}/")
     topics = [str(topic) for topic in iter_topics(txn, namespace) if not topic.is_system]
     partitioned = [decode_name(node.path.rpartition("/")[2]) for node in records]
-    found = topics + [name for name in partitioned if not TopicName(namespace, name).is_system]
-    if found:
+    left = topics + [name for name in partitioned if not TopicName(namespace, name).is_system]
+    if left:
         raise Refused(
             "Cannot delete non empty namespace",
-            hint=f"it has {listed(found, 3)}; --force deletes them as well",
+            hint=f"it has {listed(left, 3)}; --force deletes them as well",
             namespace=str(namespace),
         )

@@ -67,8 +67,8 @@ def plan_restore(reader: EntryReader, ledger_ids: Iterable[int], now_ms: int) ->
 
 
 def _check(txn: Txn, ledger_id: int) -> Owner:
-    found = read_owners(txn, ledger_id) if find_node(txn, ledgermetadata.ledger_path(ledger_id)) is None else None
-    if found is None:
+    referenced = read_owners(txn, ledger_id) if find_node(txn, ledgermetadata.ledger_path(ledger_id)) is None else None
+    if referenced is None:
         node = find_node(txn, ledgermetadata.ledger_path(ledger_id))
         assert node is not None
         try:
@@ -88,7 +88,7 @@ def _check(txn: Txn, ledger_id: int) -> Owner:
                 ledgerId=ledger_id,
             )
     else:
-        found_owners = found.owners
+        found_owners = referenced.owners
     if not found_owners:
         raise Refused(
             f"nothing references ledger {ledger_id}: no topic would read it",
@@ -241,12 +241,12 @@ def _names(bookies: Iterable[str]) -> str:
 
 def holders_of(held: Mapping[str, Array], last_entry_id: int) -> list[frozenset[str]]:
     """Return for each entry the bookies that have it."""
-    found: list[set[str]] = [set() for _ in range(last_entry_id + 1)]
+    holders: list[set[str]] = [set() for _ in range(last_entry_id + 1)]
     for bookie, entries in held.items():
         for entry in entries[entries <= last_entry_id].tolist():
-            found[entry].add(bookie)
+            holders[entry].add(bookie)
     alike: dict[frozenset[str], frozenset[str]] = {}
-    return [alike.setdefault(one, one) for one in map(frozenset, found)]
+    return [alike.setdefault(one, one) for one in map(frozenset, holders)]
 
 
 def _fit(
@@ -279,10 +279,10 @@ def _longest(
     for entry in range(start, len(holders)):
         if pattern.setdefault(entry % size, holders[entry]) != holders[entry]:
             return entry, members
-        found = _members(pattern, size, write_quorum, before) if entry - start < size else members
-        if found is None:
+        fitting = _members(pattern, size, write_quorum, before) if entry - start < size else members
+        if fitting is None:
             return entry, members
-        members = found
+        members = fitting
     return len(holders), members
 
 
@@ -303,11 +303,11 @@ def _members(
         there.setdefault(frozenset(one for one in pattern if bookie in pattern[one]), []).append(bookie)
     members = [""] * size
     for residues, places in wanted.items():
-        found = there.pop(residues, [])
-        if residues and len(found) != len(places):
+        fitting = there.pop(residues, [])
+        if residues and len(fitting) != len(places):
             return None
-        kept = {place: before[place] for place in places if place < len(before) and before[place] in found}
-        rest = iter([bookie for bookie in found if bookie not in kept.values()])
+        kept = {place: before[place] for place in places if place < len(before) and before[place] in fitting}
+        rest = iter([bookie for bookie in fitting if bookie not in kept.values()])
         for place in places:
             members[place] = kept.get(place) or next(rest, "")
     return None if there else members

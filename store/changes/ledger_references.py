@@ -167,9 +167,9 @@ def _check(txn: Txn, ledger_id: int, *, force: bool) -> tuple[Owner, ...]:
             ledgerId=ledger_id,
         )
     if not force and missing is not None and missing.outside is not None:
-        found, are = missing.outside, plural(missing.outside.entries, "is", "are")
+        beyond, are = missing.outside, plural(missing.outside.entries, "is", "are")
         raise errors.Refused(
-            f"{counted(found.entries, 'entry')} of ledger {ledger_id} {are} on {', '.join(found.bookies)}, where clients do not get them",
+            f"{counted(beyond.entries, 'entry')} of ledger {ledger_id} {are} on {', '.join(beyond.bookies)}, where clients do not get them",
             hint=f"restore them: {missing.cure}; or add --force to forget them anyway",
             ledgerId=ledger_id,
         )
@@ -348,17 +348,17 @@ def _topic_warnings(reader: EntryReader, topic: Topic, gone: Ids) -> Iterator[st
 def _lost_policies(reader: EntryReader, topic: Topic, gone: Ids) -> str:
     """Return the names of the topics whose policy events were in ``gone``, as far as entries tell."""
     events = sum(ledger.entries for ledger in topic.ledgers if ledger.ledger_id in gone)
-    found: dict[str, None] = {}
+    topics: dict[str, None] = {}
     positions = (Position(one, entry) for one in sorted(gone) for entry in iter_entry_ids(reader.txn, one))
     for message in MessageReader(reader, ReadOptions(committed=False)).iter_messages(positions):
         try:
-            found[str(topic_of_key(message.key or "")[0])] = None
+            topics[str(topic_of_key(message.key or "")[0])] = None
         except errors.InvalidValue:
             continue
     lost = f"{counted(events, 'event')} of topic policies {plural(events, 'is', 'are')} lost: "
-    if not found:
+    if not topics:
         return f"{lost}which topics' policies they set is unknown"
-    return f"{lost}these topics have policies from before them, or none: {listed(found, _NAMED)}"
+    return f"{lost}these topics have policies from before them, or none: {listed(topics, _NAMED)}"
 
 
 def _cursor_part(topic: Topic, after: Topic, cursor: Cursor, state: CursorState, lost: Ids) -> plan.ChangePart:
@@ -484,11 +484,11 @@ def parse_ledger_ids(lines: Iterable[str], where: str) -> Iterator[int]:
         if not line.strip():
             continue
         try:
-            found = json.loads(line)
-            ledger_id = found["ledgerId"] if isinstance(found, dict) else found
+            row = json.loads(line)
+            ledger_id = row["ledgerId"] if isinstance(row, dict) else row
         except (ValueError, KeyError, RecursionError):
-            found, ledger_id = None, None
-        if isinstance(found, dict) and found.get("reason", UNREFERENCED) != UNREFERENCED:
+            row, ledger_id = None, None
+        if isinstance(row, dict) and row.get("reason", UNREFERENCED) != UNREFERENCED:
             continue
         if type(ledger_id) is not int or ledger_id < 0:
             raise errors.InvalidValue(

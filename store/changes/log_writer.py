@@ -317,14 +317,14 @@ def plan_mark_delete(
     EntryNotFound, and unless ``force`` Refused for a cursor that a broker keeps for itself.
     """
     topic = read_topic(reader.txn, name)
-    found = read_cursor(reader.txn, reader, topic, cursor)
+    before = read_cursor(reader.txn, reader, topic, cursor)
     check_position(topic, position, "")
-    ledger_id = found.info.cursors_ledger_id
+    ledger_id = before.info.cursors_ledger_id
     said = f"the position was in the cursor ledger {ledger_id}, where pulsar-managed-ledger-admin would have left it"
     move = CursorMove(
         topic,
-        found,
-        replace(found.state, mark_delete=position),
+        before,
+        replace(before.state, mark_delete=position),
         warnings=(said,) if ledger_id >= 0 else (),
         force=force,
     )

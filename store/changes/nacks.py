@@ -157,16 +157,16 @@ def popped_groups(change: Change) -> Iterator[KeptGroup]:
         for report in change.reports
         if report.get("topic") and report.get("subscription")
     }
-    found = []
+    groups = []
     for step in change.steps:
         owner = owners.get(step.key[1 : 1 + len(tracker_id("", ""))])
         popped = step.database == "nacks" and step.key[:1] == BUCKET and step.after is None
         if popped and step.before is not None and owner is not None:
-            found.append(group_of(*owner, step.key, step.before))
-    if not found or change.undoes is not None:
+            groups.append(group_of(*owner, step.key, step.before))
+    if not groups or change.undoes is not None:
         raise NothingMatches(
             f"change {change.change} ({change.command}) popped no negative acks",
             hint="list changes with: pulsar-admin store log",
             change=change.change,
         )
-    yield from sorted(found, key=lambda group: group.order)
+    yield from sorted(groups, key=lambda group: group.order)

@@ -440,10 +440,10 @@ Record = TypeVar("Record", bound=Struct)
 def _fields_of(kind: type[Struct]) -> tuple[tuple[str, str, FieldInfo], ...]:
     """Return (name, key, FieldInfo) of a record's fields in JSON order; an inlined record's field has the key ""."""
     inline, places, last = (getattr(kind, f"JSON_{what}", {}) for what in ("INLINE", "BEFORE", "LAST"))
-    found, keys = {one.name: one for one in fields(kind)}, json_keys(kind)
-    names: list[str] = [*(name for name in found if name not in last), *last]
+    infos, keys = {one.name: one for one in fields(kind)}, json_keys(kind)
+    names: list[str] = [*(name for name in infos if name not in last), *last]
     order = sorted(names, key=lambda name: (names.index(places.get(name) or name), name not in places))
-    return tuple((name, "" if name in inline else keys[name], found[name]) for name in order if name in keys)
+    return tuple((name, "" if name in inline else keys[name], infos[name]) for name in order if name in keys)
 
 
 def _keys_in(kind: type[Struct], document: Collection[str]) -> set[str]:
@@ -495,16 +495,16 @@ def read_record(kind: type[Record], document: Json) -> Record:
 
     Raises KeyError, TypeError, AttributeError and InvalidValue for any other document.
     """
-    found: dict[str, Any] = {}  # Any: of the fields
+    values: dict[str, Any] = {}  # Any: of the fields
     rows = _fields_of(kind)
     own = {key for _, key, _ in rows}
     for name, key, one in rows:
         inner = None if key else _record_of(one.type)
         if key in document:
-            found[name] = _read(one.type, document[key])
+            values[name] = _read(one.type, document[key])
         elif inner and _keys_in(inner, document.keys()) - own:
-            found[name] = read_record(inner, document)
-    return kind(**found)
+            values[name] = read_record(inner, document)
+    return kind(**values)
 
 
 def _read(hint: Any, value: Any) -> Any:  # Any: a type as annotated, JSON, and what that type has

@@ -119,14 +119,14 @@ def shown_policies(txn: Txn, namespace: NamespaceName) -> JsonObject:
 
     Bundles come from the local policies; an unset ``is_allow_auto_update_schema`` has the configuration's default.
     """
-    found = read_policies_json(txn, namespace)
+    policies = read_policies_json(txn, namespace)
     local = find_node(txn, f"/admin/local-policies/{namespace}")
     if local is not None and local.value and (bundles := decode_json_object(local.value, local.path).get("bundles")):
-        found["bundles"] = bundles
-    if found.get("is_allow_auto_update_schema") is not None:
-        return found
+        policies["bundles"] = bundles
+    if policies.get("is_allow_auto_update_schema") is not None:
+        return policies
     shown: JsonObject = {}
-    for key, value in found.items():
+    for key, value in policies.items():
         shown[key] = value
         if key == "schema_compatibility_strategy":
             shown["is_allow_auto_update_schema"] = True
@@ -146,13 +146,13 @@ def change_policies(txn: Txn, namespace: NamespaceName, change: Change, now_ms: 
 
 def plan_policies(txn: Txn, namespace: NamespaceName, job: PolicyJob, now_ms: int) -> Plan:
     """Plan a policy job on a namespace; raises NamespaceNotFound, MetadataCorrupt, InvalidValue."""
-    found = read_policies_json(txn, namespace)
+    old = read_policies_json(txn, namespace)
     cluster = find_cluster(txn, namespace)
     if cluster is None and isinstance(job.place, PerCluster):
         raise unknown_cluster(txn, namespace)
-    after = job.changed(Scope(job.group, txn, namespace, cluster or "", found, found))
-    steps = () if after == found else (put_value_step(txn, namespace.policies_path, encode_json_object(after), now_ms),)
-    part = ChangePart(namespace=str(namespace), before=job.shown(found), after=job.shown(after))
+    after = job.changed(Scope(job.group, txn, namespace, cluster or "", old, old))
+    steps = () if after == old else (put_value_step(txn, namespace.policies_path, encode_json_object(after), now_ms),)
+    part = ChangePart(namespace=str(namespace), before=job.shown(old), after=job.shown(after))
     return Plan(job.kind, txn.id, steps, (part,))
 
 
@@ -302,11 +302,11 @@ def _topic_warnings(txn: Txn, namespace: NamespaceName) -> tuple[str, ...]:
     except MetadataCorrupt as error:
         return (f"whether topics have a TTL or quota of their own is unknown: {error.message}",)
     lived = [(policies.message_ttl_seconds, name) for name, policies in own if policies.message_ttl_seconds]
-    found = []
+    texts = []
     if lived:
         seconds, name = min(lived)
         have = counted(len(lived), "topic has a message TTL of its own", "topics have a message TTL of their own")
-        found.append(f"{have}, the shortest {name} with {seconds} s")
+        texts.append(f"{have}, the shortest {name} with {seconds} s")
     evicting = [
         name for name, policies in own if any(quota.policy == EVICTION for quota in policies.backlog_quotas.values())
     ]
@@ -314,18 +314,18 @@ def _topic_warnings(txn: Txn, namespace: NamespaceName) -> tuple[str, ...]:
         have = counted(
             len(evicting), "topic has a backlog quota of its own", "topics have a backlog quota of their own"
         )
-        found.append(f"{have} with the policy {EVICTION}: {evicting[0]}")
-    return tuple(found)
+        texts.append(f"{have} with the policy {EVICTION}: {evicting[0]}")
+    return tuple(texts)
 
 
 def conflict_warnings(policies: Policies) -> tuple[str, ...]:
     """Return warnings about policies that drop delayed messages before they are due: a TTL, a quota that evicts the backlog."""
-    found = []
+    texts = []
     if policies.message_ttl_seconds:
-        found.append(
+        texts.append(
             f"the message TTL of {policies.message_ttl_seconds} s drops messages that are delayed for longer before they are due"
         )
     for kind, quota in policies.backlog_quotas.items():
         if quota.policy == EVICTION:
-            found.append(f"the backlog quota {kind} has the policy {EVICTION}: it drops delayed messages as any others")
-    return tuple(found)
+            texts.append(f"the backlog quota {kind} has the policy {EVICTION}: it drops delayed messages as any others")
+    return tuple(texts)

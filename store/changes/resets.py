@@ -419,15 +419,15 @@ def plan_resets(reader: EntryReader, resets: Iterable[Reset], request: ResetRequ
 
 def _met_by_another_segment(txn: Txn, moves: Sequence[CursorMove]) -> set[tuple[str, TopicName]]:
     """Return the subscriptions' segments of a scalable topic of which some, not all, have an entry at or after the time."""
-    found = set()
+    met = set()
     misses: dict[str, dict[TopicName, bool]] = defaultdict(dict)
     for move in moves:
         misses[move.cursor.name][move.topic.name] = move.misses
     for subscription, of in misses.items():
         for scalable, names in in_one_order(txn, [*of], []):
             if scalable is not None and not all(of[name] for name in names):
-                found |= {(subscription, name) for name in names}
-    return found
+                met |= {(subscription, name) for name in names}
+    return met
 
 
 def _moves(reader: EntryReader, resets: Iterable[Reset], request: ResetRequest) -> list[CursorMove]:
@@ -568,8 +568,8 @@ def _unseen_warnings(
 ) -> tuple[str, ...]:
     """Return warnings about unreadable entries before ``first`` that may be at or after the time: they are not delivered again."""
     end = topic.at_rank(topic.number_of_entries if first is None else topic.rank(first))
-    found = find_doubts(reader.txn, topic, end, time_ms, clock, {})
-    unseen = [replace(doubt, lost=0) for doubt in found if doubt.unseen]
+    doubts = find_doubts(reader.txn, topic, end, time_ms, clock, {})
+    unseen = [replace(doubt, lost=0) for doubt in doubts if doubt.unseen]
     if not unseen:
         return ()
     return (f"entries at or after that time among {text_of_doubts(unseen)} are not replayed: import them first",)
@@ -733,10 +733,10 @@ def _newest_entry(reader: EntryReader, topic: Topic, clock: Clock) -> Dated | No
     """Return the topic's entry with the latest time on ``clock``; None if no entry has one."""
     rows = ((ledger_id, reader.txn.view("times", ledger_key(ledger_id))) for ledger_id in topic.ids)
     latest = max((decode_latest(ledger_id, row, clock) for ledger_id, row in rows if row is not None), default=0)
-    found = find_first_at_or_after(reader, topic, latest, clock) if latest > 0 else None
-    if found is None or found.position is None or found.entry_time_ms is None:
+    newest = find_first_at_or_after(reader, topic, latest, clock) if latest > 0 else None
+    if newest is None or newest.position is None or newest.entry_time_ms is None:
         return None
-    return Dated(found.position, found.entry_time_ms, 0)
+    return Dated(newest.position, newest.entry_time_ms, 0)
 
 
 def _check_resets_meet(
@@ -825,7 +825,8 @@ def _check_copy_reaches(
         return
     total = sum((_gone(reader, move) for move in emptied), Extent())
     newest = max(
-        (found.time_ms for move in emptied if (found := _newest_entry(reader, move.topic, clock))), default=end_ms
+        (last.time_ms for move in emptied if (last := _newest_entry(reader, move.topic, clock))),
+        default=end_ms,
     )
     raise errors.NothingMatches(
         f"this copy ends at {format_time_ms(end_ms)}, {format_age_ms(now_ms - end_ms)} ago: everything in it is older "

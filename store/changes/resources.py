@@ -101,10 +101,10 @@ def plan_create_tenant(txn: Txn, tenant: str, roles: Sequence[str], clusters: Se
 
 def plan_update_tenant(txn: Txn, tenant: str, roles: Sequence[str], clusters: Sequence[str], now_ms: int) -> Plan:
     """Plan changing a tenant; without ``roles`` or ``clusters`` these stay. Raises TenantNotFound, InvalidValue, Refused."""
-    found = resources.read_tenant(txn, tenant)
+    stored = resources.read_tenant(txn, tenant)
     if clusters:
         _check_clusters(txn, clusters)
-    shown = resources.TENANT.show(found)
+    shown = resources.TENANT.show(stored)
     return _plan_tenant(
         txn,
         ChangeKind("tenants update", "update {place}"),
@@ -270,12 +270,12 @@ def read_cluster_file(path: Path) -> JsonObject:
     except OSError as error:
         raise InvalidValue(f"{path} cannot be read: {error.strerror or reason_of(error)}", path=str(path)) from error
     try:
-        found = json.loads(text)
+        settings = json.loads(text)
     except ValueError:
-        found = dict(_yaml_lines(text, path))
-    if not isinstance(found, dict):
+        settings = dict(_yaml_lines(text, path))
+    if not isinstance(settings, dict):
         raise InvalidValue(f"{path}: expected keys of a cluster with their values")
-    return {key: value for key, value in found.items() if key in resources.CLUSTER.defaults and value is not None}
+    return {key: value for key, value in settings.items() if key in resources.CLUSTER.defaults and value is not None}
 
 
 def _yaml_lines(text: str, path: Path) -> Iterator[tuple[str, Any]]:  # Any: JSON values
@@ -351,7 +351,7 @@ def _users(txn: Txn, cluster: str) -> Iterator[str]:
         one: resources.find_json(txn, resources.cluster_path(one)) or {}
         for one in iter_children(txn, "/admin/clusters")
     }
-    peers = [one for one, found in others.items() if cluster in (found.get("peerClusterNames") or ())]
+    peers = [one for one, data in others.items() if cluster in (data.get("peerClusterNames") or ())]
     if peers:
         yield f"clusters that it is a peer of still name it: {', '.join(peers)}"
 
@@ -430,8 +430,8 @@ def plan_set_isolation(txn: Txn, cluster: str, name: str, policy: JsonObject, no
     if not all(map(resources.is_expression, expressions)) or not all(map(_INTEGER.fullmatch, numbers)):
         shown = {**policy, "unload_scope": policy.get("unload_scope")}
         raise InvalidValue(f"Invalid format of input policy data. policy: {name}; data: {{", data=shown)
-    found = resources.find_json(txn, resources.isolation_path(cluster)) or {}
-    after = {**found, name: resources.ISOLATION_POLICY.replace(found.get(name), policy)}
+    policies = resources.find_json(txn, resources.isolation_path(cluster)) or {}
+    after = {**policies, name: resources.ISOLATION_POLICY.replace(policies.get(name), policy)}
     return _plan_isolation(txn, ChangeKind("ns-isolation-policy set", "set {place}"), cluster, name, after, now_ms)
 
 
@@ -463,9 +463,9 @@ UPDATE_GROUP = ChangeKind("resourcegroups update", "update {place}")
 
 def plan_group(txn: Txn, kind: ChangeKind, name: str, rates: Mapping[str, int | None], now_ms: int) -> Plan:
     """Plan creating or changing a resource group; a rate of None stays, or is −1 in a new group."""
-    found = resources.find_json(txn, resources.resource_group_path(name))
+    stored = resources.find_json(txn, resources.resource_group_path(name))
     given = {key: value for key, value in rates.items() if value is not None}
-    after = resources.RESOURCE_GROUP.replace(found, {**(found or {}), **given})
+    after = resources.RESOURCE_GROUP.replace(stored, {**(stored or {}), **given})
     return _plan_node(
         txn, kind, NodeChange(f"resource group {name}", resources.resource_group_path(name), after), now_ms
     )
@@ -713,8 +713,8 @@ def _plan_policies_json(
     txn: Txn, namespace: NamespaceName, job: JsonJob, now_ms: int, error: str = "Namespace does not exist"
 ) -> Plan:
     """Plan a job on a namespace's policies; raises NamespaceNotFound with the text ``error``, MetadataCorrupt."""
-    found = resources.read_policies(txn, namespace, error)
-    return _plan(txn, namespace, job, Node(namespace.policies_path, found), now_ms)
+    policies = resources.read_policies(txn, namespace, error)
+    return _plan(txn, namespace, job, Node(namespace.policies_path, policies), now_ms)
 
 
 SET_ANTI_AFFINITY = ChangeKind("namespaces set-anti-affinity-group", "set anti affinity group of {place}")
@@ -729,14 +729,14 @@ UPDATE_MIGRATION = ChangeKind("namespaces update-migration-state", "update migra
 def plan_local_json(txn: Txn, namespace: NamespaceName, job: JsonJob, now_ms: int) -> Plan:
     """Plan a job on a namespace's local policies, which are created if missing, as upstream does. Raises MetadataCorrupt."""
     path = resources.local_policies_path(namespace)
-    found = resources.find_json(txn, path)
-    if found is None:
+    stored = resources.find_json(txn, path)
+    if stored is None:
         policies = resources.find_json(txn, namespace.policies_path) or {}
-        found = {
+        stored = {
             "bundles": policies.get("bundles") or resources.bundles_of(resources.DEFAULT_BUNDLES),
             "migrated": False,
         }
-    return _plan(txn, namespace, job, Node(path, found), now_ms)
+    return _plan(txn, namespace, job, Node(path, stored), now_ms)
 
 
 def _plan(txn: Txn, namespace: NamespaceName, job: JsonJob, node: Node, now_ms: int) -> Plan:
@@ -762,13 +762,13 @@ def put(key: str, value: object) -> Callable[[JsonObject], JsonObject]:
 
 def properties_of(pairs: Sequence[str]) -> dict[str, str]:
     """Return KEY=VALUE texts as upstream's ``parseListKeyValueMap`` does; raises InvalidValue."""
-    found = {}
+    properties = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise InvalidValue(f"Invalid key value pair '{pair}', valid format like 'a=b'.")
-        found[key] = value
-    return {key: found[key] for key in hash_order(found)}
+        properties[key] = value
+    return {key: properties[key] for key in hash_order(properties)}
 
 
 def plan_properties(
@@ -885,11 +885,11 @@ _SUBSCRIPTIONS = "subscription_auth_roles"
 def read_permissions(policies: JsonObject, topic: TopicName | None = None) -> dict[str, list[str]]:
     """Return the actions of each stored role in a namespace's policies, with ``topic`` also those on the topic."""
     auth: Mapping[str, JsonObject] = policies.get("auth_policies") or {}
-    found = {role: list(actions) for role, actions in (auth.get("namespace_auth") or {}).items()}
+    permissions = {role: list(actions) for role, actions in (auth.get("namespace_auth") or {}).items()}
     if topic is not None:
         for role, actions in ((auth.get("destination_auth") or {}).get(str(topic)) or {}).items():
-            found[role] = list(dict.fromkeys([*found.get(role, ()), *actions]))
-    return found
+            permissions[role] = list(dict.fromkeys([*permissions.get(role, ()), *actions]))
+    return permissions
 
 
 def read_topic_permissions(txn: Txn, topic: TopicName) -> dict[str, list[str]]:

@@ -108,20 +108,20 @@ def plan_delete_scalable(reader: EntryReader, name: TopicName, now_ms: int, *, f
     are deleted by their own names first.
     """
     txn = reader.txn
-    found = read_scalable(txn, name)
-    legacy = [one.topic for one in found.segments if one.is_legacy and find_node(txn, one.topic.path) is not None]
+    record = read_scalable(txn, name)
+    legacy = [one.topic for one in record.segments if one.is_legacy and find_node(txn, one.topic.path) is not None]
     if legacy:
         raise Refused(
             f"{name} was migrated from {legacy[0].base}, whose messages it still has",
             hint=f"delete that first: pulsar-admin topics delete {shell_word(legacy[0])}",
             topic=str(name),
         )
-    segments = [one.topic for one in found.segments if find_node(txn, one.topic.path) is not None]
+    segments = [one.topic for one in record.segments if find_node(txn, one.topic.path) is not None]
     regular = _regular(name)
     bases = [] if _is_there(txn, regular) else [regular]
     plan = plan_delete(reader, _DELETE, segments, bases, now_ms, force=force, whole_topic=True)
     subscriptions = sorted({one for part in plan.parts for one in (part.before or {}).get("subscriptions", ())})
     paths = [node.path for node in iter_nodes(txn, f"{name.scalable_path}/")]
     steps = [delete_step(txn, path) for path in (*paths, name.scalable_path)]
-    part = DeletedPart(topic=str(name), before={"segments": len(found.segments), "subscriptions": subscriptions})
+    part = DeletedPart(topic=str(name), before={"segments": len(record.segments), "subscriptions": subscriptions})
     return replace(plan, steps=(*plan.steps, *steps), parts=(part, *plan.parts))

@@ -70,9 +70,9 @@ class NewSchema(Struct, frozen=True):
 def parse_schema(data: bytes | Mapping[str, Any], where: str) -> NewSchema:  # Any: JSON
     """Return the schema in the JSON file that ``schemas upload`` takes; raises InvalidValue."""
     try:
-        found = data if isinstance(data, Mapping) else json.loads(data)
-        kind, definition = str(found["type"]), found.get("schema") or ""
-        properties = {str(key): str(value) for key, value in (found.get("properties") or {}).items()}
+        schema = data if isinstance(data, Mapping) else json.loads(data)
+        kind, definition = str(schema["type"]), schema.get("schema") or ""
+        properties = {str(key): str(value) for key, value in (schema.get("properties") or {}).items()}
         "".join(map(str, (definition, *properties, *properties.values()))).encode()  # half a surrogate pair is no text
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidValue(f"{where} is not a schema: {error}", hint="see the example in --help", path=where) from error
@@ -102,9 +102,9 @@ def _check_definition(schema: ValueSchema) -> None:
 def _pair(definition: str) -> bytes:
     """Return the definitions of key and value as they are stored (upstream ``convertKeyValueDataStringToSchemaInfoSchema``)."""
     try:
-        found = json.loads(definition)
+        pair = json.loads(definition)
         key, value = (
-            json.dumps(found[part], separators=(",", ":"), ensure_ascii=False).encode() if found[part] != "" else b""
+            json.dumps(pair[part], separators=(",", ":"), ensure_ascii=False).encode() if pair[part] != "" else b""
             for part in ("key", "value")
         )
         return join_pair(key, value)
@@ -131,8 +131,8 @@ def compatibility_strategy(txn: Txn, name: TopicName) -> str:
         return str(own)
     node = find_node(txn, name.namespace.policies_path)
     policies = {} if node is None else decode_json_object(node.value, node.path)
-    found = str(policies.get("schema_compatibility_strategy") or _UNDEFINED)
-    return BROKER_DEFAULT if found == _UNDEFINED else found
+    strategy = str(policies.get("schema_compatibility_strategy") or _UNDEFINED)
+    return BROKER_DEFAULT if strategy == _UNDEFINED else strategy
 
 
 def check_compatible(reader: EntryReader, name: TopicName, new: NewSchema) -> None:

@@ -231,7 +231,7 @@ class _StatesReader:
 
         Where the ledger was made only later, or a broker got what a state acknowledges, the message after it is an old one.
         """
-        found: list[TimeBound | None] = []
+        bounds: list[TimeBound | None] = []
         earliest: TimeBound | None = None
         for entry_id, state, _ in reversed(states):
             for write in self._written(ledger_id, entry_id):
@@ -242,8 +242,8 @@ class _StatesReader:
                 is_old = is_old or (made is not None and made.time_ms > write.not_after_ms)
                 if not is_old and (earliest is None or write.not_after_ms < earliest.time_ms):
                     earliest = TimeBound(write.not_after_ms, f"a message after it in {write.place}")
-            found.append(earliest)
-        return found[::-1]
+            bounds.append(earliest)
+        return bounds[::-1]
 
     def _written(self, ledger_id: int, entry_id: int) -> list[WriteTime]:
         return [times[ledger_id, entry_id] for times in self._writes if (ledger_id, entry_id) in times]
@@ -499,12 +499,12 @@ def plan_as_of(reader: EntryReader, cursors: Iterable[tuple[Topic, Cursor]], as_
 def _move(reader: EntryReader, topic: Topic, cursor: Cursor, as_of: WantedState) -> CursorMove:
     states = as_of.past.states(reader, topic, cursor.name)
     if as_of.time_ms is None:
-        found = next((state for state in states if state.name == as_of.name), None)
-        if found is None:
+        named = next((state for state in states if state.name == as_of.name), None)
+        if named is None:
             raise errors.EntryNotFound(
                 f"{cursor.topic}: {cursor.name} has no state {as_of.name}", hint=_list_hint(cursor)
             )
-        wanted = ChosenState(found.state, as_of.name, found.problem)
+        wanted = ChosenState(named.state, as_of.name, named.problem)
     else:
         wanted = state_in_force(states, topic, cursor, as_of)
     if wanted.state is None:

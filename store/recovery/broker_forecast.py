@@ -193,7 +193,7 @@ def _forecast(reader: EntryReader, name: TopicName, now_ms: int, defaults: Broke
     cursors = {cursor: read_cursor(reader.txn, reader, topic, cursor) for cursor in iter_cursor_names(reader.txn, name)}
     in_force = find_retention(reader.txn, name)
     retention = Retention(defaults.retention_minutes, defaults.retention_mb) if in_force is None else in_force.retention
-    positions = {cursor: found.mark_delete for cursor, found in cursors.items()}
+    positions = {cursor: state.mark_delete for cursor, state in cursors.items()}
     trimmed = released_ledgers(topic, positions, retention, now_ms + 1)
     ttl = find_message_ttl(reader.txn, name)
     ttl_seconds = defaults.ttl_seconds if ttl is None else ttl.seconds

@@ -91,13 +91,13 @@ class Chains(Struct, frozen=True):
     def probable(self) -> dict[int, list[int]]:
         """Return the groups with which one witness alone would join a group, each by its first ledger."""
         first = {ledger: group.ledger_ids[0] for group in self.groups for ledger in group.ledger_ids}
-        found: dict[int, set[int]] = defaultdict(set)
+        neighbours: dict[int, set[int]] = defaultdict(set)
         for join in self.refused:
             one, other = first[join.ledger_id], first[join.next_id]
             if join.refused == ONE_WITNESS and one != other:
-                found[one].add(other)
-                found[other].add(one)
-        return {ledger: sorted(others) for ledger, others in found.items()}
+                neighbours[one].add(other)
+                neighbours[other].add(one)
+        return {ledger: sorted(others) for ledger, others in neighbours.items()}
 
 
 def find_chains(
@@ -248,8 +248,8 @@ class _LedgerSets(Struct):
         """Join the ledgers that a cursor ledger, a compacted ledger or a bucket names positions of."""
         there = []
         for ledger, (low, high) in sorted(one.points.items()):
-            found = self.found.get(ledger)
-            if found is not None and found.kind in _DATA and low >= -1 and high <= found.last_entry:
+            pointed = self.found.get(ledger)
+            if pointed is not None and pointed.kind in _DATA and low >= -1 and high <= pointed.last_entry:
                 there.append(ledger)
         if len({self.found[ledger].kind for ledger in there}) > 1:
             return
@@ -312,7 +312,7 @@ def find_subscriptions(one: LedgerEvidence, evidence: Iterable[LedgerEvidence]) 
     for log in evidence:
         if log.kind == TRANSACTIONS:
             of = (log.txns[txn] for txn in one.txns if txn in log.txns)
-            said += [found for says in of if (found := frozenset(text for text in says if "\0" in text))]
+            said += [names for says in of if (names := frozenset(text for text in says if "\0" in text))]
     return sorted(frozenset.intersection(*said)) if said else []
 
 
@@ -418,7 +418,7 @@ def _nearby(by_ledger: Mapping[int, LedgerEvidence]) -> dict[tuple[int, int], st
                 ends[one.index[2], producer].append((one.broker_ms[1], one.ledger_id))
                 if one.index[0] >= 0:
                     starts[one.index[0], producer].append((one.broker_ms[0], one.ledger_id))
-    found: dict[tuple[int, int], str] = {}
+    joins: dict[tuple[int, int], str] = {}
     for key in ends:  # in the same order in every process: a plan is compared with what it comes to when it is applied
         befores, afters = sorted(ends[key]), sorted(starts.get(key, ()))
         index, producer = key
@@ -430,8 +430,8 @@ def _nearby(by_ledger: Mapping[int, LedgerEvidence]) -> dict[tuple[int, int], st
                 is_told = producer is not None or len(befores) == len(afters) == 1
                 if before < after and nearest == before and is_told:
                     more = "" if producer is None else f", and of producer {producer} no other ledger is nearer in time"
-                    found.setdefault((before, after), f"the broker's index continues after {index}{more}")
-    return found
+                    joins.setdefault((before, after), f"the broker's index continues after {index}{more}")
+    return joins
 
 
 def _shared(runs: Mapping[Producer, list[tuple[ProducerRun, int]]]) -> Iterator[Producer]:

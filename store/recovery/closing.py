@@ -140,16 +140,16 @@ def _explain(holders: Sequence[frozenset[str]]) -> list[EnsembleFit]:
             return [EnsembleFit(*find_ensembles(0, _held_of(holders), len(holders) - 1, None), 0)]
         return []
     bookies = sorted({bookie for one in holders for bookie in one})
-    found, most = list[EnsembleFit](), SEGMENTS_MAX
+    fits, most = list[EnsembleFit](), SEGMENTS_MAX
     # What most entries have first: with the others' copies a ledger falls into as many ensembles as copies are missing.
     for quorum, entries in counts.most_common():
         sizes = range(quorum, len(bookies) + 1) if quorum else ()
         for size in sizes:
             segments = _round_robin(holders, quorum, size, bookies, most)
-            if segments is not None and (len(segments) < most or quorum not in (fit.write_quorum for fit in found)):
+            if segments is not None and (len(segments) < most or quorum not in (fit.write_quorum for fit in fits)):
                 most = len(segments)
-                found.append(EnsembleFit(quorum, segments, len(holders) - entries))
-    best = {fit.write_quorum: fit for fit in reversed(found) if len(fit.segments) == most}
+                fits.append(EnsembleFit(quorum, segments, len(holders) - entries))
+    best = {fit.write_quorum: fit for fit in reversed(fits) if len(fit.segments) == most}
     return sorted(best.values(), key=lambda fit: -fit.write_quorum)
 
 
@@ -217,17 +217,17 @@ _ROUNDS = 3
 def _usual_quorum(txn: Txn) -> int:
     """Return the write quorum of most ledgers that are long enough to show one, 0 if none is."""
     if _usual_quorum not in txn.memo:
-        found, disks = Counter[int](), read_disks(txn)
+        quorums, disks = Counter[int](), read_disks(txn)
         for ledger_id in iter_indexed_ids(txn):
-            if found.total() >= _LEDGERS_MAX:
+            if quorums.total() >= _LEDGERS_MAX:
                 break
             held = read_held(txn, ledger_id, disks)
             if held and "" not in held:
                 last = min(int(max(entries[-1] for entries in held.values())), _SHOWING)
                 if last + 1 >= _ROUNDS * len(held):
                     fits = explain_holders(holders_of(held, last))
-                    found.update(fit.write_quorum for fit in sorted(fits, key=lambda fit: fit.deviating)[:1])
-        txn.memo[_usual_quorum] = found.most_common(1)[0][0] if found else 0
+                    quorums.update(fit.write_quorum for fit in sorted(fits, key=lambda fit: fit.deviating)[:1])
+        txn.memo[_usual_quorum] = quorums.most_common(1)[0][0] if quorums else 0
     usual: int = txn.memo[_usual_quorum]
     return usual
 

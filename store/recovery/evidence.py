@@ -118,8 +118,8 @@ def iter_unlisted(txn: Txn) -> Iterator[int]:
 
 def unlisted_bytes(txn: Txn) -> int:
     """Return the bytes of the entries of ledgers without metadata."""
-    found = (find_sums(txn, ledger_id) for ledger_id in iter_unlisted(txn))
-    return sum(one.payload_bytes + _RECORD_BYTES * one.entries for one in found if one is not None)
+    sums = (find_sums(txn, ledger_id) for ledger_id in iter_unlisted(txn))
+    return sum(one.payload_bytes + _RECORD_BYTES * one.entries for one in sums if one is not None)
 
 
 def read_evidence(reader: EntryReader, ledger_ids: Iterable[int]) -> Iterator[LedgerEvidence]:
@@ -197,8 +197,8 @@ def sum_batch(batch: EntryBatch) -> list[Json]:
     of = np.repeat(np.arange(len(firsts)), np.diff(firsts, append=len(batch)))
     framed = sent["framed"] == 1
     sums: list[Json] = [
-        {"ledger": ledger, "entries": entries, "framed": found}
-        for ledger, entries, found in zip(
+        {"ledger": ledger, "entries": entries, "framed": are_framed}
+        for ledger, entries, are_framed in zip(
             batch.ledger_ids[firsts].tolist(),
             np.bincount(of, minlength=len(firsts)).tolist(),
             np.bincount(of[framed], minlength=len(firsts)).tolist(),
@@ -260,8 +260,8 @@ class _Runs(Struct, frozen=True):
 
     def reduced(self, function: Any, values: Array) -> Array:  # Any: numpy has no type for its functions
         """Return what the function makes of each group's values, which are of all rows."""
-        found: Array = function.reduceat(values[self.rows], self.firsts)
-        return found
+        values_of_runs: Array = function.reduceat(values[self.rows], self.firsts)
+        return values_of_runs
 
     def ends(self, values: Array) -> tuple[Array, Array]:
         """Return the first and the last value of each group."""

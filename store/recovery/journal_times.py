@@ -72,7 +72,7 @@ def read_flush_times(
     logs: Mapping[LogFile, frozenset[Ids]], store_path: Path, advance: Callable[[int], None]
 ) -> WriteTimes:
     """Return before which flushes of their logs entries were written; ``advance`` gets the bytes read."""
-    found: dict[Ids, list[WriteTime]] = {}
+    times_of: dict[Ids, list[WriteTime]] = {}
     folders: dict[Path, list[LogFile]] = {}
     for log in logs:
         folders.setdefault(log.locate(store_path).parent, []).append(log)
@@ -83,22 +83,22 @@ def read_flush_times(
                 flushes.read(log.locate(store_path), logs[log])
             advance(log.size_bytes)
         for ids, time in flushes.times.items():
-            found.setdefault(ids, []).append(time)
-    return {ids: min(times, key=lambda time: time.not_after_ms or inf) for ids, times in found.items()}
+            times_of.setdefault(ids, []).append(time)
+    return {ids: min(times, key=lambda time: time.not_after_ms or inf) for ids, times in times_of.items()}
 
 
 def read_write_times(
     journals: Mapping[Path, int], ledgers: Collection[int], advance: Callable[[int], None]
 ) -> WriteTimes:
     """Return when the entries of these ledgers were written, as far as journals say; ``advance`` gets the bytes read."""
-    found: dict[Ids, list[WriteTime]] = {}
+    times_of: dict[Ids, list[WriteTime]] = {}
     for path, size_bytes in journals.items():
         # A journal that is gone by now, or damaged from some place on, says nothing there.
         with suppress(OSError, JournalCorrupt, SourceChanged, Unsupported):
             for ids, time in _times_in(path, ledgers):
-                found.setdefault(ids, []).append(time)
+                times_of.setdefault(ids, []).append(time)
         advance(size_bytes)
-    return {ids: _together(times) for ids, times in found.items()}
+    return {ids: _together(times) for ids, times in times_of.items()}
 
 
 def _times_in(path: Path, ledgers: Collection[int]) -> Iterator[tuple[Ids, WriteTime]]:
@@ -137,8 +137,8 @@ class _BrokerTimes:
 
     def of(self, entries: Iterable[journal.JournalEntry]) -> list[int]:
         """Return the times of those entries that have one, in their order."""
-        found = (self._time(entry) for entry in entries)
-        return [time for time in found if time is not None]
+        times = (self._time(entry) for entry in entries)
+        return [time for time in times if time is not None]
 
     def _time(self, entry: journal.JournalEntry) -> int | None:
         if entry.offset not in self._found:
@@ -175,16 +175,16 @@ def _together(times: Sequence[WriteTime]) -> WriteTime:
 
 def logs_of(txn: Txn, ledgers: Collection[int]) -> dict[LogFile, frozenset[Ids]]:
     """Return the catalogued entry logs that have entries of these ledgers, and which."""
-    found: dict[int, set[Ids]] = {}
+    ids_of_log: dict[int, set[Ids]] = {}
     for ledger_id in ledgers:
         if has_copies(txn):
             for file_id, entries in iter_copies(txn, ledger_id):
-                found.setdefault(file_id, set()).update((ledger_id, entry_id) for entry_id in entries)
+                ids_of_log.setdefault(file_id, set()).update((ledger_id, entry_id) for entry_id in entries)
         else:
             for block in (Block(key, value) for key, value in txn.items("entries", ledger_key(ledger_id))):
                 for index in range(len(block)):
-                    found.setdefault(block.place(index)[0], set()).add((ledger_id, block.entry_id(index)))
-    logs = {log: found[log.file_id] for log in iter_logs(txn) if log.file_id in found}
+                    ids_of_log.setdefault(block.place(index)[0], set()).add((ledger_id, block.entry_id(index)))
+    logs = {log: ids_of_log[log.file_id] for log in iter_logs(txn) if log.file_id in ids_of_log}
     return {log: frozenset(ids) for log, ids in logs.items() if log.kind is not FileKind.JOURNAL}
 
 

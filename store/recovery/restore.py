@@ -511,7 +511,7 @@ def read_deleted_topics(reader: EntryReader, past: Past, name: TopicName) -> lis
 
     Raises TopicNotFound if the history records no deletion.
     """
-    found = []
+    deleted = []
     for one in find_deleted(past, [name], []):
         then = read_deleted(reader, one, past, trimmed=True)
         ledgers = []
@@ -520,8 +520,8 @@ def read_deleted_topics(reader: EntryReader, past: Past, name: TopicName) -> lis
                 entries = read_ledger(reader.txn, info.ledger_id).last_entry_id + 1
                 ledgers.append(TopicLedger(info, entries, info.size_bytes, False))
         managed = ManagedLedger(tuple(ledger.info for ledger in ledgers))
-        found.append(Topic(one, NodeStat(0, 0, 0, then.gone_ms or 0, False), managed, tuple(ledgers)))
-    return found
+        deleted.append(Topic(one, NodeStat(0, 0, 0, then.gone_ms or 0, False), managed, tuple(ledgers)))
+    return deleted
 
 
 # -- a topic as it was at a time --------------------------------------------------------------------------------------

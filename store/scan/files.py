@@ -414,12 +414,12 @@ class FileScan(Struct):
 
     def _find_journal_entry(self, whole: WholeFile, start: int, stop: int | None = None) -> int | None:
         """Return where the next entry of a journal begins that its digest proves, given that none begins at ``start``."""
-        found = None
+        entry = None
         if start > self._looked_back:
             # A padding that is told too long may have taken the zeros that a length begins with.
             self._looked_back = start
-            found = whole.find_journal_entry(max(start - 3, self.slice.start), start)
-        return whole.find_journal_entry(start + 1, stop) if found is None else found
+            entry = whole.find_journal_entry(max(start - 3, self.slice.start), start)
+        return whole.find_journal_entry(start + 1, stop) if entry is None else entry
 
     def _look_again(self, batch: Records) -> Records:
         """Drop the last record of a batch and go back to its start if its digest is bad: its size field may be wrong."""

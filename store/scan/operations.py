@@ -448,17 +448,17 @@ class PlainFiles:
     def read_into(self, data: memoryview, file_id: int, offset: int) -> None:
         """Fill memory with the bytes at ``offset``; raises as ``read``."""
         try:
-            found = read_into(self._opened(file_id), data, offset)
+            length = read_into(self._opened(file_id), data, offset)
         except OSError as error:
             raise self._unreadable(file_id, offset, error) from error
-        if found < len(data):
-            raise self._cut(file_id, offset, len(data), found)
+        if length < len(data):
+            raise self._cut(file_id, offset, len(data), length)
 
     def _opened(self, file_id: int) -> Opened:
-        found = self._open.get(file_id)
-        if found is None:
-            found = self._open[file_id] = open_bytes(self._paths[file_id])
-        return found
+        opened = self._open.get(file_id)
+        if opened is None:
+            opened = self._open[file_id] = open_bytes(self._paths[file_id])
+        return opened
 
     def _unreadable(self, file_id: int, offset: int, error: OSError) -> StoreError:
         path = self._paths[file_id]

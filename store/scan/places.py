@@ -73,20 +73,20 @@ class EntryBatch(Struct):
     @property
     def are_markers(self) -> Array:
         """Which entries are markers (bool each)."""
-        found: Array = self.rows["flags"] & kernel.MARKER != 0
-        return found
+        are_markers: Array = self.rows["flags"] & kernel.MARKER != 0
+        return are_markers
 
     @property
     def are_chunks(self) -> Array:
         """Which entries are chunks of a message (bool each)."""
-        found: Array = self.rows["flags"] & kernel.CHUNK != 0
-        return found
+        are_chunks: Array = self.rows["flags"] & kernel.CHUNK != 0
+        return are_chunks
 
     @property
     def are_messages(self) -> Array:
         """Which entries are framed as messages (bool each)."""
-        found: Array = self.rows["flags"] & UNFRAMED == 0
-        return found
+        are_messages: Array = self.rows["flags"] & UNFRAMED == 0
+        return are_messages
 
     @property
     def payload_bytes(self) -> Array:
@@ -384,8 +384,8 @@ class PackedPlaces(Struct, frozen=True):
         for run, end, size in zip(runs.tolist(), ends.tolist(), sizes.tolist(), strict=True):
             _, _, entries, file_id, start, _, _ = run
             files.read_into(data.data[end - size : end], file_id, start)
-            found, stop, why = kernel.scan_log(data, end - size, end, 0, known, True, rows[at : at + entries])
-            if (found, stop, why) != (entries, end, END):
+            count, stop, why = kernel.scan_log(data, end - size, end, 0, known, True, rows[at : at + entries])
+            if (count, stop, why) != (entries, end, END):
                 return None
             at += entries
         note_read(rows, rows["size"])

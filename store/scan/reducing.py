@@ -376,12 +376,12 @@ class Reductions:
                         known[file_id] = self._reader.files.path_of(file_id)
                     except (SourceChanged, NotWritable):  # who reads it here finds the same, and says so
                         known[file_id] = None
-            found = {file_id: path for file_id in batch.places.files if (path := known[file_id]) is not None}
-            if len(found) < len(batch.places.files):
+            here = {file_id: path for file_id in batch.places.files if (path := known[file_id]) is not None}
+            if len(here) < len(batch.places.files):
                 self._reader.advance(batch.places.bytes)
                 continue
             group.append(batch)
-            paths |= found
+            paths |= here
             size_bytes += batch.places.bytes
             if size_bytes >= target_bytes:
                 yield _slice_of(group, paths, size_bytes)

@@ -307,11 +307,11 @@ def _chosen(txn: Txn, read: ConnectorRead) -> list[TopicName]:
     if read.kind == "topicsPattern":
         namespace = parse_namespace(pattern_namespace(read.text))
         there = [topic for topic in iter_topics(txn, namespace) if not topic.is_system]
-        found: Iterable[TopicName] = pattern_topics(read.text, there)
+        topics: Iterable[TopicName] = pattern_topics(read.text, there)
     else:
         names = [name.strip() for name in read.text.split(",") if name.strip()]
-        found = [topic for name in names for topic in expand_topic(txn, parse_topic(name))]
-    chosen = [*dict.fromkeys(found)]
+        topics = [topic for name in names for topic in expand_topic(txn, parse_topic(name))]
+    chosen = [*dict.fromkeys(topics)]
     if not chosen:
         raise errors.TopicNotFound(f"no topic is {read.kind} {read.text!r}", hint="list them: pulsar-admin topics list")
     return chosen

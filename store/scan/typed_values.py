@@ -73,8 +73,8 @@ class TypedValues:
             raise ValueError(f"the newest version is {self._newest.type_name}")
         if schema.type_name != "KEY_VALUE":
             return self._parts[0].read(message.payload, schema)
-        found = zip(self._parts, key_and_value_bytes(schema, message), schema.key_and_value, strict=True)
-        key, value = (None if data is None else part.read(data, written) for part, data, written in found)
+        parts = zip(self._parts, key_and_value_bytes(schema, message), schema.key_and_value, strict=True)
+        key, value = (None if data is None else part.read(data, written) for part, data, written in parts)
         return {"key": key, "value": value}
 
 
@@ -214,8 +214,8 @@ class Shapes:
         shapes = {part["name"]: self.of(part["type"], inside) for part in schema["fields"]}
 
         def convert(value: Value) -> Value:
-            found = _expect(dict, value)
-            return {name: _or_null(shape.convert, found.get(name)) for name, shape in shapes.items()}
+            record = _expect(dict, value)
+            return {name: _or_null(shape.convert, record.get(name)) for name, shape in shapes.items()}
 
         return Shape(pa.struct([(name, shape.kind) for name, shape in shapes.items()]), convert)
 
@@ -394,12 +394,12 @@ class Values(Struct, frozen=True):
     @property
     def newest(self) -> ValueSchema:
         """The newest version of the schema that all topics share; raises Unsupported."""
-        found = [*self.schemas.values()]
-        newest = found[0].newest if found and all(schemas == found[0] for schemas in found) else None
+        every = [*self.schemas.values()]
+        newest = every[0].newest if every and all(schemas == every[0] for schemas in every) else None
         if newest is None:
-            having = sum(schemas.newest is not None for schemas in found)
+            having = sum(schemas.newest is not None for schemas in every)
             raise Unsupported(
-                f"a typed value needs one topic with a schema; there are {len(found)} topics, {having} with one",
+                f"a typed value needs one topic with a schema; there are {len(every)} topics, {having} with one",
                 hint="name one topic, or take values as JSON text",
             )
         return newest
@@ -429,11 +429,11 @@ class ValueColumns:
         ``whole``: chunks are joined; otherwise a row of a message in several chunks is one chunk.
         """
         rows = zip(*(batch.column(name).to_pylist() for name in NEEDS), strict=True)
-        found = [
+        read = [
             self._readers.get(topic or "", self._unknown).read(Encoded._make((*row[:-1], not whole and row[-1] > 1)))
             for topic, row in zip(topics, rows, strict=True)
         ]
-        values, errors = zip(*found, strict=True) if found else ((), ())
+        values, errors = zip(*read, strict=True) if read else ((), ())
         column = strings(values, self._kind) if self._kind == pa.string() else pa.array(values, self._kind)
         return {"value": column, "value_error": strings(errors, pa.string())}
 
@@ -469,18 +469,18 @@ class ConnectorShapes(Shapes):
     @classmethod
     def leaves(cls, *, is_json: bool) -> Mapping[str, Shape]:
         """Return the leaves of ``Shapes``, but times as AVRO's numbers."""
-        found = super().leaves(is_json=is_json)
+        leaves = super().leaves(is_json=is_json)
         day = {f"time-{unit}": Shape(kind, partial(_of_day, per_us)) for unit, kind, per_us in _UNITS}
         local = {f"local-timestamp-{unit}": Shape(pa.int64(), partial(_of_epoch, per_us)) for unit, _, per_us in _UNITS}
-        return {**found, **day, **local}
+        return {**leaves, **day, **local}
 
     @classmethod
     def primitive(cls, type_name: str) -> Shape:
         """Return the primitive of ``Shapes``, but a DATE as a day."""
-        found = super().primitive(type_name)
+        shape = super().primitive(type_name)
         if type_name != "DATE":
-            return found
-        return Shape(pa.date32(), lambda value: found.convert(value).date())
+            return shape
+        return Shape(pa.date32(), lambda value: shape.convert(value).date())
 
     def recursive(self, name: str) -> Shape:
         """Raise Unsupported, as the connector does."""
@@ -582,9 +582,9 @@ class KnownColumns(Struct, frozen=True):
         readers = ValueColumns(values) if values is not None and wanted else None
 
         def convert(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
-            found, errors = self._read(batch, readers) if wanted else ({}, pa.nulls(len(batch), pa.string()))
+            typed, errors = self._read(batch, readers) if wanted else ({}, pa.nulls(len(batch), pa.string()))
             columns = [
-                found[name] if name in found else _COLUMNS[name].make(batch, self.topic) for name in schema.names
+                typed[name] if name in typed else _COLUMNS[name].make(batch, self.topic) for name in schema.names
             ]
             return pa.RecordBatch.from_arrays(columns, schema=schema), errors
 

@@ -62,8 +62,8 @@ def find_unindexed(
         chosen = pc.greater_equal(times, time_ms)
         columns = (table["ledger_id"], table["entry_id"], times)
         rows = zip(*(column.filter(chosen).to_pylist() for column in columns), strict=True)
-        found = [(Position(ledger_id, entry_id), entry_ms) for ledger_id, entry_id, entry_ms in rows]
-        best = min([*found, *([best] if best else [])], default=None)
+        unindexed = [(Position(ledger_id, entry_id), entry_ms) for ledger_id, entry_id, entry_ms in rows]
+        best = min([*unindexed, *([best] if best else [])], default=None)
     if engine.failed:
         raise engine.failed.pop().error()
     position, found_ms = best or (None, None)
