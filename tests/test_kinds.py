@@ -133,6 +133,9 @@ def test_a_bookie_starts_with_a_damaged_header_of_an_idx_file(tmp_path: Path, cl
     index = min((tmp_path / "clean" / "bookie1").rglob("*.idx"))
     index.write_bytes(bytes(4) + index.read_bytes()[4:])
     assert faults() == [("index-file-wrong", True)]
+    index.write_bytes(b"BKLE" + (5).to_bytes(4, "big") + index.read_bytes()[8:])
+    assert faults() == [("index-file-wrong", True)]
+    assert "header: index of version 5, known are 0 and 1" in cli("--store", store, "store", "preflight").stdout
 
 
 def test_a_mark_of_journals_in_a_directory_of_their_own(tmp_path: Path, cli: Cli) -> None:

@@ -588,3 +588,30 @@ def test_ledgers_in_recovery_are_known_behind_one_that_cannot_be_read(tmp_path: 
     assert (listed.in_recovery, listed.unproven) == ({1, 4}, {1, 4})
     empty = master_key(b"")
     assert listed.keys == {1: empty, 2: empty, 4: empty, 5: master_key(b"secret")}
+
+
+@pytest.mark.parametrize(("suffix", "version", "known"), [("log", 7, "0 and 1"), ("txn", 9, "1 to 6")])
+def test_a_file_of_a_version_that_is_not_known_is_named_and_stays(
+    suffix: str, version: int, known: str, tmp_path: Path, cli: Cli
+) -> None:
+    """Where its entries are is not known: rows that lead there must not be taken for wrong, and nothing of it be cut."""
+    copy_tree(world("cluster") / "crashed", source := tmp_path / "all")
+    bookie = source / "bookkeeper0"
+    path = max(bookie.rglob(f"*.{suffix}"), key=lambda one: one.stat().st_size)
+    path.write_bytes(path.read_bytes()[:4] + version.to_bytes(4, "big") + path.read_bytes()[8:])
+    what = f"{'journal' if suffix == 'txn' else 'entry log'} version {version}, known are {known}"
+    disks = [word for number in range(3) for word in ("--bookie", source / f"bookkeeper{number}")]
+    told = cli("--store", tmp_path / "s", "store", "import", "cluster", "--zookeeper", source / "zookeeper", *disks)
+    assert f"{path}: 1 damaged place (header: {what})" in told.stderr
+
+    before = digest_of(bookie)
+    refused = cli("--store", tmp_path / "s", "store", "salvage", bookie, "--yes")
+    assert refused.exit_code == 7, refused.stdout
+    assert f"{path}: {what}\nhint: a newer BookKeeper wrote it" in refused.stderr
+    assert digest_of(bookie) == before
+    found = {row["code"]: row for row in cli("--store", tmp_path / "s", "-o", "json", "doctor", "--deep").json}
+    assert what in found["file-damaged"]["message"]
+    if suffix == "txn":
+        row = found["bookie-journal-damaged"]
+        assert row["mend"] == f"pulsar-admin logs verify {path}"
+        assert what in cli(*row["mend"].split()[1:]).stdout

@@ -124,7 +124,12 @@ def decode_header(view: bytes | memoryview, where: str) -> EntryLogHeader:
             found=magic.hex(),
         )
     if not 0 <= version <= CURRENT_VERSION:
-        raise Unsupported(f"{where}: entry log version {version}, known are 0 and 1", where=where, version=version)
+        raise Unsupported(
+            f"{where}: entry log version {version}, known are 0 and 1",
+            hint="a newer BookKeeper wrote it, or its header is damaged: do not delete it; a newer pulsar-admin may know it",
+            where=where,
+            version=version,
+        )
     return EntryLogHeader(version, offset, count)
 
 

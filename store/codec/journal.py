@@ -144,7 +144,13 @@ def decode_header(view: bytes | Bytes, where: str) -> JournalHeader:
         return JournalHeader(1, _HEADER.size if is_cut else 0)
     version: int = _HEADER.unpack(head)[1]
     if not 2 <= version <= LATEST_VERSION:
-        raise Unsupported(f"{where}: journal version {version}, known are 1 to 6", where=where, version=version)
+        raise Unsupported(
+            f"{where}: journal version {version}, known are 1 to 6",
+            hint="a newer BookKeeper wrote it, or its header is damaged: do not delete it; start the bookie with the BookKeeper that"
+            " wrote it, or use a newer pulsar-admin",
+            where=where,
+            version=version,
+        )
     return JournalHeader(version, _HEADER.size if version < FIRST_PADDED_VERSION else PADDED_HEADER_BYTES)
 
 

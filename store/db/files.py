@@ -10,6 +10,7 @@ import json
 import os
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from pulsar_admin.store.errors import IndexCorrupt, reason_of
 from pulsar_admin.store.files import open_regular
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.urls import Opened, place_of, read_bytes
+from pulsar_admin.store.wording import counted
 
 _FILE_KEY = struct.Struct(">I")
 _DAMAGE_KEY = struct.Struct(">IQ")
@@ -196,6 +198,15 @@ def iter_damage(txn: Txn, file_id: int | None = None, start: int = 0) -> Iterato
             raise IndexCorrupt(
                 f"the damage row {key.hex()} is damaged: {reason_of(error)}", hint="pulsar-admin store index --rebuild"
             ) from error
+
+
+def damage_text(txn: Txn, log: LogFile) -> str:
+    """Return how many places of a file are damaged, and what is wrong with its header, such as a version that is not known."""
+    with suppress(IndexCorrupt):  # a check tells of the row
+        first = next(iter_damage(txn, log.file_id), None)
+        if first is not None and first.offset == 0:
+            return f"{counted(log.problems, 'damaged place')} ({first.reason})"
+    return counted(log.problems, "damaged place")
 
 
 def iter_metadata_damage(txn: Txn) -> Iterator[Damage]:

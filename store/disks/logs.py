@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,9 +14,11 @@ from msgspec import Struct
 from pyroaring import BitMap64
 
 from pulsar_admin.store.aliases import Array
-from pulsar_admin.store.codec.entrylog import log_file_name
+from pulsar_admin.store.codec.entrylog import decode_header, log_file_name
+from pulsar_admin.store.errors import EntryLogCorrupt
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Problem, Records, Slice, has_good_digest
+from pulsar_admin.store.scan.ledgers_map import read_head
 from pulsar_admin.store.sources.bookies import read_bookie_directory
 from pulsar_admin.store.sources.storage import Storage
 
@@ -117,7 +120,13 @@ def iter_batches(
 
 
 def survey_logs(storage: Storage, digests: LedgerDigests, number: int, storages: int) -> LogSurvey:
-    """Read every byte of the logs of a storage, the ``number``-th of ``storages``."""
+    """Read every byte of the logs of a storage, the ``number``-th of ``storages``.
+
+    Raises Unsupported for a log of a version that is not known: nor is then where its entries are.
+    """
+    for _, path in read_bookie_directory(storage.logs).logs:
+        with suppress(EntryLogCorrupt):  # the records are looked for all the same
+            decode_header(read_head(path), str(path))
     held, bad = Entries(), Entries()
     problems: dict[int, list[Problem]] = {}
     records = strays = 0

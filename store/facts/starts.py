@@ -54,6 +54,7 @@ class Start(Enum):
     NOT_IN_INDEX_FILES = auto()
     NO_JOURNAL = auto()
     JOURNAL_DAMAGED = auto()
+    JOURNAL_UNKNOWN = auto()
     INDEX_FILES_DAMAGED = auto()
     DISK_FULL = auto()
     NO_SNAPSHOT = auto()
@@ -196,34 +197,41 @@ def _journal_facts(bookie: Bookie, thorough: bool) -> Iterator[StartFact]:
         for journal_id, path in journals.items() if thorough else ():
             if journal_id >= mark.journal_id:
                 start = mark.offset if journal_id == mark.journal_id else 0
-                offset, why = _stop(path, start, keys)
+                try:
+                    offset, why = _stop(path, start, keys)
+                except Unsupported as error:
+                    yield StartFact(Start.JOURNAL_UNKNOWN, path, bookie, {"why": error.message, "hint": error.hint})
+                    continue
                 if why:
                     yield StartFact(Start.JOURNAL_DAMAGED, path, bookie, {"offset": offset, "why": why})
 
 
 def _stop(path: Path, start: int, keys: dict[int, bytes]) -> tuple[int, str]:
-    """Return where and why a start fails in a journal, "" if it does not."""
+    """Return where and why a start fails in a journal, "" if it does not; raises Unsupported for one of an unknown version."""
     try:
         with open_file(path) as file:
             data = FileBytes(file, os.fstat(file.fileno()).st_size)
-            header = decode_header(data, str(path))
+            header = decode_header(data, "header")
             return find_stop(data, start or header.header_bytes, header.version, keys)
+    except Unsupported:
+        raise
     except (StoreError, OSError) as error:
         return 0, str(error)
 
 
 def _file_facts(bookie: Bookie) -> Iterator[StartFact]:
     """Yield that ``.idx`` files have no header: a bookie starts with them (``FileInfo.readHeader``: each is opened when it is needed)."""
-    damaged: dict[int, Path] = {}
+    damaged: dict[int, tuple[Path, str]] = {}
     for path in iter_index_files(bookie.index_dirs or bookie.ledger_dirs):
         try:
             with open_file(path) as file:
-                decode_ledger_index_header(file.read(HEADER_BYTES), str(path))
-        except (MetadataCorrupt, Unsupported):
-            damaged[ledger_id_of_index(path.name) or 0] = path
+                decode_ledger_index_header(file.read(HEADER_BYTES), "header")
+        except (MetadataCorrupt, Unsupported) as error:
+            damaged[ledger_id_of_index(path.name) or 0] = path, error.message
     if damaged:
         ids = sorted(damaged)
-        yield StartFact(Start.INDEX_FILES_DAMAGED, damaged[ids[0]], bookie, {"ledgers": ids})
+        path, why = damaged[ids[0]]
+        yield StartFact(Start.INDEX_FILES_DAMAGED, path, bookie, {"ledgers": ids, "why": why})
 
 
 # -- ZooKeeper --------------------------------------------------------------------------------------------------------

@@ -294,7 +294,7 @@ def _verify_map(path: Path | str, verdict: LogVerdict, sizes: dict[int, int]) ->
     try:
         header: entrylog.EntryLogHeader = entrylog.decode_header(read_head(path), verdict.path)
     except StoreError:
-        verdict.map = "unknown: the header is damaged"
+        verdict.map = "unknown: the header cannot be read"
         return
     if not header.has_map:
         return

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from pulsar_admin.store.db.entry_files import FileState, file_state
-from pulsar_admin.store.db.environment import Store
+from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.file import check_file
-from pulsar_admin.store.db.files import DIFFERS, LogFile, iter_damage, iter_logs
+from pulsar_admin.store.db.files import DIFFERS, LogFile, damage_text, iter_damage, iter_logs
 from pulsar_admin.store.db.storeinfo import damaged_pages
 from pulsar_admin.store.errors import IndexCorrupt
 from pulsar_admin.store.facts.cluster import ClusterFacts
@@ -181,7 +181,7 @@ def _check_catalogue(facts: ClusterFacts) -> Iterator[Finding]:
     try:
         for log in iter_logs(txn):
             names.add(log.path)
-            yield from _check_file(store, log)
+            yield from _check_file(txn, log)
         known = {log.file_id: log for log in iter_logs(txn)}
         differing: Counter[tuple[int, str, int]] = Counter()
         for damage in iter_damage(txn):
@@ -223,7 +223,8 @@ def _check_catalogue(facts: ClusterFacts) -> Iterator[Finding]:
             )
 
 
-def _check_file(store: Store, log: LogFile) -> Iterator[Finding]:
+def _check_file(txn: Txn, log: LogFile) -> Iterator[Finding]:
+    store = txn.store
     where = str(log.locate(store.path))
     state = file_state(log, store.path)
     if state in _LOST:
@@ -246,7 +247,7 @@ def _check_file(store: Store, log: LogFile) -> Iterator[Finding]:
         torn = ", torn tail" if log.torn else ""
         yield FILE_DAMAGED.at(
             where,
-            f"{counted(log.problems, 'damaged place')}{torn}",
+            f"{damage_text(txn, log)}{torn}",
             f"see them with: pulsar-admin logs verify {shell_word(where)}",
             fileId=log.file_id,
             problems=log.problems,

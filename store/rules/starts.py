@@ -9,8 +9,9 @@ from pulsar_admin.store.codec.bookie import LAST_MARK_FILE
 from pulsar_admin.store.db.bookies import disks_text
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.starts import PULSAR_JUTE_BYTES, Refusal, Start, StartFact
+from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import Evidence, Rule, Rules
+from pulsar_admin.store.rules.rule import MEND, Evidence, Rule, Rules
 from pulsar_admin.store.wording import counted, listed, plural
 
 _SALVAGE = "pulsar-admin store salvage {disks}"
@@ -45,7 +46,7 @@ def _refused(one: StartFact) -> str:
 def _index_files(one: StartFact) -> str:
     ids = one.values["ledgers"]
     return (
-        f"the header of {counted(len(ids), '.idx file')} is damaged (of {plural(len(ids), 'ledger')} {listed(ids)}): the bookie"
+        f"{counted(len(ids), '.idx file')} cannot be read (of {plural(len(ids), 'ledger')} {listed(ids)}; {one.values['why']}): the bookie"
         " starts, and fails to read and to flush them (Missing ledger signature)"
     )
 
@@ -121,6 +122,7 @@ _TOLD: dict[Start, tuple[str, bool, str | Callable[[StartFact], str]]] = {
         f"{LAST_MARK_FILE} names journal {{journal:x}}.txn, which is not in {{where}}: Recovery log {{journal}} is missing",
     ),
     Start.JOURNAL_DAMAGED: ("bookie-journal-damaged", False, "{where} @ {offset:#x}: {why}, at which a start fails"),
+    Start.JOURNAL_UNKNOWN: ("bookie-journal-damaged", False, "{where}: {why}, at which a start fails"),
     Start.INDEX_FILES_DAMAGED: ("index-file-wrong", True, _index_files),
     Start.DISK_FULL: ("disk-full", True, _full),
     Start.NO_SNAPSHOT: ("zookeeper-snapshot-missing", False, _no_snapshot),
@@ -151,8 +153,10 @@ def evidence_of(fact: StartFact) -> Evidence:
         values["ledgerId"] = fact.values["ledgers"][0]
     elif fact.kind is Start.LONG_RECORD:
         values["jute"] = _jute(fact)
+    elif fact.kind is Start.JOURNAL_UNKNOWN:
+        values[MEND] = f"pulsar-admin logs verify {shell_word(str(fact.where))}"
     sentence = told.format(where=fact.where, **fact.values) if isinstance(told, str) else told(fact)
-    return Evidence(str(fact.where), sentence, {**values, "starts": starts})
+    return Evidence(str(fact.where), sentence, {**values, "starts": starts}, fact.values.get("hint", ""))
 
 
 def _add(
@@ -222,7 +226,8 @@ _add(
     "bookie-journal-damaged",
     Severity.CRITICAL,
     "A record in a journal stops the start of a bookie",
-    "A record that a start replays has an impossible length, is too short for its kind, or gives a ledger a second master key.",
+    "A record that a start replays has an impossible length, is too short for its kind, or gives a ledger a second master key. A journal "
+    "of a version that is not known is told, too: nothing is cut there.",
     "The bookie does not start.",
     _SALVAGE,
     "Salvage cuts the journal before that record, and writes what can be read after it into an entry log.",

@@ -176,8 +176,8 @@ class FileScan(Struct):
         is_journal = self.slice.kind == FileKind.JOURNAL
         try:
             if is_journal:
-                return journal.decode_header(head, self.slice.path).header_bytes
-            decode_header(head, self.slice.path)
+                return journal.decode_header(head, "header").header_bytes
+            decode_header(head, "header")
         except (EntryLogCorrupt, Unsupported) as error:
             self.problems.append(Problem(0, min(size, HEADER_BYTES), error.message))
         return journal.PADDED_HEADER_BYTES if is_journal else HEADER_BYTES

@@ -32,6 +32,7 @@ from pulsar_admin.store.db.files import (
     Damage,
     FileMode,
     clear_damage,
+    damage_text,
     iter_differing,
     iter_logs,
     put_damage,
@@ -181,6 +182,11 @@ def import_layout(
         )
         with store.read() as txn:
             logs, entries, differing = list(iter_logs(txn)), count_entries(txn), sum(1 for _ in iter_differing(txn))
+            damaged = [
+                f"{log.path}: {damage_text(txn, log)}{', torn tail' if log.torn else ''}"
+                for log in logs
+                if log.problems
+            ]
             journals, absent = coverage.find_absent_journals(store, txn), coverage.find_absent_bookies(txn)
         leading = leading_findings(store)
         first, *others = as_read(sources, layout)
@@ -190,11 +196,7 @@ def import_layout(
     warnings = [
         *(damage.reason for damage in tree.damages if damage.offset >= WHOLE_METADATA),
         *reading.strangers,
-        *(
-            f"{log.path}: {counted(log.problems, 'damaged place')}{', torn tail' if log.torn else ''}"
-            for log in logs
-            if log.problems
-        ),
+        *damaged,
         *([f"{copies} copies that differ: see them with: pulsar-admin store check"] if differing else []),
         *reading.texts(),
         *reading.doubts,
