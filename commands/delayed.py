@@ -65,7 +65,7 @@ def delaying(function: Function) -> Function:
 
 
 def noted(app: App, waitings: Iterable[Waiting]) -> Iterator[Waiting]:
-    """Yield ``waitings``; with --verbose say of each that has no index, and what is not known."""
+    """Yield ``waitings``; with --verbose warn of each without an index, and of unknown values."""
     for waiting in waitings:
         if waiting.index is None:
             app.note(

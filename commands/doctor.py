@@ -212,7 +212,7 @@ def _stake(one: Any) -> str:  # Any: Finding, Before
 
 
 def _put_on_page(app: App, found: Sequence[Any], file: Path) -> str:  # Any: Finding
-    """Write the page with what was ``found`` into ``file``, and return a note about it."""
+    """Write the page of the findings ``found`` into ``file``, and return a note that names the file."""
     from pulsar_admin import __version__
     from pulsar_admin.page.collecting import collect_page
     from pulsar_admin.page.rendering import write_page

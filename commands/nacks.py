@@ -382,7 +382,7 @@ def _row(sizing: TrackerSizing, wanted: bool) -> Json:
 
 
 def _document(load: NackLoad) -> list[Json]:
-    """Return PIP-393's space figures for the structure before it, beside what is the case."""
+    """Return PIP-393's space figures for the structure before PIP-393, beside the actual ones."""
     from pulsar_admin.store.nacks.sizes import emptiest_pair_map_bytes, pair_map_bytes
 
     entries = load.pending_entries

@@ -519,7 +519,7 @@ def anti_affinity_namespaces(app: App, tenant: str | None, cluster: str, group: 
     except errors.TenantNotFound:
         return Printed(
             ()
-        )  # as a broker answers (4.0.8): it lists what is below the tenant and does not look for the tenant itself
+        )  # as a broker answers (4.0.8): it lists the nodes below the tenant and does not look for the tenant itself
 
 
 @mirrored(

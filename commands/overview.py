@@ -59,7 +59,7 @@ class Screen(Struct, frozen=True):
 
 
 def render_overview(found: Overview, top: int | None) -> str:
-    """Return ``found`` as text, ``top`` rows a list; without ``top`` as many as the terminal has room for, and five where there is none."""
+    """Return ``found`` as text, ``top`` rows a list; without ``top`` as many as the terminal has room for, and five without a terminal."""
     if not sys.stdout.isatty():
         return "\n".join(_lines(found, Screen(top or TOP)))
     columns, lines = shutil.get_terminal_size((_WIDTH, _HEIGHT))

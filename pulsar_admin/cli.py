@@ -117,7 +117,7 @@ class TableGroup(TakesGlobals, click.Group):
                     formatter.write_dl(list(lines.items()))
 
     def _sections(self) -> dict[str, dict[str, str]]:
-        """Return what help lists, title → name → text: what is asked most in the root, what looks before what changes in a large group."""
+        """Return what help lists, title → name → text: the root's most used commands; in a large group, reading commands before changes."""
         groups = lookup.subgroups_of(self.path)
         lines = {name: row.help for name, row in lookup.rows_of(self.path).items() if not row.hidden}
         if self.path == command_table.ROOT:

@@ -192,7 +192,7 @@ def _number_text(value: float, kind: str, bare: bool) -> str:
     if kind == "size":
         return size_text(value)
     if kind == "seconds" and value < 0:
-        return "-"  # upstream's -1: there is none
+        return "-"  # upstream's -1: no value
     if kind == "offset":
         return _offset_text(int(value))
     if kind == "age":
@@ -246,7 +246,7 @@ def times_shown_in(zone: tzinfo | None) -> Iterator[None]:
 def size_text(size_bytes: float) -> str:
     """Return a size to three digits in units of 1024, as ``--memory`` and ``--size`` take them: ``2.15 GiB``."""
     for unit in ("B", "KiB", "MiB", "GiB"):
-        if size_bytes < 999.5:  # three digits: what is more would be 1e+03
+        if size_bytes < 999.5:  # three digits: larger numbers would be 1e+03
             return f"{size_bytes:.3g} {unit}"
         size_bytes /= 1024
     return f"{size_bytes:,.3g} TiB" if size_bytes < 1000 else f"{size_bytes:,.0f} TiB"

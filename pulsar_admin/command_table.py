@@ -63,7 +63,7 @@ OFTEN: dict[str, tuple[str, ...]] = {
         "store export zookeeper",
     ),
 }
-"""What is asked most, by title of the root's help, before all groups."""
+"""The most used commands, by title of the root's help, before all groups."""
 
 MEANT = {
     "undo": "store undo",
@@ -174,7 +174,7 @@ OFFERED = {
     }.items()
     for plain in words.split(",")
 }
-"""Words that may mean a change, or need a subscription → the command that is offered, with what was typed; it does not run."""
+"""Words that may mean a change, or need a subscription → the command that is offered, with the typed arguments; it does not run."""
 
 LEFT: dict[str, str] = {
     "store generate": "docs/howto/generate.md",

@@ -116,7 +116,7 @@ def complete(group: click.Command, program: str, instruction: str) -> int:
         writer.write(script(shell, program))
         return 0
     line, breaks = completion_line()
-    # The mark makes a word of what is at the cursor, be it nothing or a blank that is quoted.
+    # The mark makes the text at the cursor a word, even if it is empty or a quoted blank.
     *words, last = split_arg_string(f"{line}{_MARK}")
     incomplete = last.removesuffix(_MARK)
     for item in _items(group, program, words[1:], incomplete):
@@ -236,7 +236,7 @@ def _given(ctx: click.Context) -> dict[str, Any]:  # Any: click's values
 
 
 def _ledgers(txn: Txn, ctx: click.Context, start: str) -> Iterator[Item]:
-    """Yield ledger ids that begin with ``start``, with what references each ledger."""
+    """Yield ledger ids that begin with ``start``, with the owners of each ledger."""
     from pulsar_admin.store.db.blocks import ledger_key, ledger_of_key
     from pulsar_admin.store.db.owners import find_owners
 

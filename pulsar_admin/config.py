@@ -93,7 +93,7 @@ class Settings(Struct, frozen=True):
     pager: str | None = None
     """The command that shows output page by page; None: it was not asked for."""
     query: Query | None = None
-    """What is asked of the rows of a list; never from the environment or the file: rows would be missing unasked."""
+    """Which rows of a list are shown; never from the environment or the file, as rows would be missing unasked."""
     now_given: bool = False
     """Whether ``--now`` says what time it is, not the clock."""
     tables: str | None = None

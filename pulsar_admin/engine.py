@@ -172,7 +172,7 @@ class SparkOnDemand:
             self.results.note(f"Spark read {found}, in {read.processor_ms / 1000:.1f} s of processor time")
 
     def _say(self, record: logging.LogRecord) -> bool:
-        """Warn of what is logged, as of everything else; return that nothing more is to be done with it."""
+        """Turn a log record into a warning like all others; return that the record is handled."""
         self.results.warn(record.getMessage())
         return False
 

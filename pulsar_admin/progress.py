@@ -113,7 +113,7 @@ class BarProgress(Progress):
             *numbers,
             console=console,
             transient=True,
-            # Else rich sends to stderr what is written to a file or a pipe while the bar is there.
+            # Else rich sends to stderr what is written to stdout (a file or a pipe) while it shows the bar.
             redirect_stdout=sys.stdout.isatty(),
             expand=not is_narrow,
         )

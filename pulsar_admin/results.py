@@ -396,7 +396,7 @@ class Results:
         return self._pager.stream
 
     def page(self) -> None:
-        """Show in the pager, unasked, what is longer than the terminal, if there is a pager."""
+        """Show text that is longer than the terminal in the pager, if there is one."""
         from shutil import which
 
         if self.settings.pager is None and os.isatty(1) and which(default_pager().split()[0]):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _PAGE_ROWS = 1000
 _HELD_BYTES = 64 << 20
-"""What is held of rows before they go to a temporary file; a row of a table of subscriptions has 150 bytes."""
+"""How many bytes of rows stay in memory before they go to a temporary file; a row of subscriptions has 150 bytes."""
 _NOTHING = (None, 0, "")
 
 

@@ -115,7 +115,7 @@ def _number(name: str, value: object) -> float:
     if value is None:
         return 0
     try:
-        number = float(value)  # type: ignore[arg-type]  # what is no number raises
+        number = float(value)  # type: ignore[arg-type]  # raises if it is no number
     except (TypeError, ValueError):
         raise InvalidValue(
             f"--plot: {name} has {value!r}, which is not a number", hint="labels come first, then columns of numbers"

@@ -32,7 +32,7 @@ class Pace:
         self._rate = 0
         self._next = 0.0
         self.step_bytes = 1 << 62
-        """What is to be read at once."""
+        """The bytes to read next."""
 
     @contextmanager
     def limited(self, bytes_a_second: int | None) -> Iterator[None]:

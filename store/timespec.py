@@ -81,7 +81,7 @@ def parse_duration_ms(text: str, *, allow_negative: bool = False) -> int:
 
 
 def _in_letters(words: str) -> str:
-    """Return ``1h30m`` for ``1 hour 30 minutes``; what is written in letters stays as it is."""
+    """Return ``1h30m`` for ``1 hour 30 minutes``; text in other forms stays as it is."""
     if " " not in words and not re.search("[a-z]{3}", words):
         return words
     return _WORDS.sub(

@@ -134,7 +134,7 @@ def place_of(path: Path | str) -> str:
 
 
 LISTED = ".url"
-"""Beside the directories that were fetched of a bookie's disk: the file with the URL or archive, without what is secret in it."""
+"""Beside the directories that were fetched of a bookie's disk: the file with the URL or archive, without secrets."""
 
 
 def fetched_from(directory: Path) -> str:
@@ -176,7 +176,7 @@ def read_at(opened: Opened, length: int, offset: int) -> bytes:
 
 
 def read_into(opened: Opened, data: memoryview, offset: int) -> int:
-    """Fill memory as ``read_at`` reads, what is of a file without a copy; return how many bytes there were."""
+    """Fill memory as ``read_at`` reads, from a file without a copy; return how many bytes there were."""
     if isinstance(opened, int):
         return os.preadv(opened, [data], offset)
     raw = read_at(opened, len(data), offset)

@@ -238,7 +238,7 @@ class _OtherFiles(NamedTuple):
 
 def _forecast_screen(plan: ReclaimPlan) -> Iterator[str | Table]:
     """Yield what would be done as a table of logs, and the sums."""
-    # The sum of the column is what becomes free: with what the new logs and the index take.
+    # The sum of the column is the space that becomes free, less that of the new logs and the index.
     others = [
         _OtherFiles(storage.storage.logs / f"({what})", size)
         for storage in plan.storages

@@ -25,7 +25,7 @@ _COLUMNS = (
     Column("CHANGE", "change", "id"),
     Column("TIME", "time", "time"),
     Column("COMMAND", "command"),
-    # Of what is no topic, its own name.
+    # A thing that is no topic has its own name.
     Column("TOPICS", lambda row: _names(row, "topic", "namespace", "resource"), "names"),
     Column("SUBSCRIPTIONS", lambda row: _names(row, "subscription"), "names", drop=2),
     Column("ENTRIES", lambda row: _total(row, "entries"), "number", drop=1),

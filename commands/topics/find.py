@@ -115,7 +115,7 @@ def _placed(found: FoundEntry, *, in_batch: bool) -> FoundEntry:
 
 
 def _tell(app: App, found: FoundEntry) -> None:
-    """Say on stderr what was scanned for an answer, and why there is none."""
+    """Say on stderr what was scanned for an answer, and why nothing was found."""
     name = found.topic
     if found.forgotten is not None:
         app.warn(f"{name}: a broker that loads it drops ledger {found.forgotten}: BookKeeper has no metadata for it")

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _TOGETHER = 256
 """Topics that are read at once."""
 _HELD_TOPICS = 20_000
-"""Topics of which no JSON is written before all of it is known: that of more is written as it comes, as it would not fit into memory.
+"""Up to so many topics, JSON is written once all of it is known; of more as it comes, as it would not fit into memory.
 What ``--sort`` asks for without ``--top`` is held all the same."""
 _MANY = 1_000
 """Topics for which one look at all ledgers is cheaper than one at each of theirs, and all files are about as much as they have."""
@@ -81,7 +81,7 @@ def _ttl_text(row: SubscriptionFacts) -> str | None:
 
 
 class _Part(Struct, frozen=True):
-    """Topics whose cells another process may make: what is asked of them, and how it is shown."""
+    """Topics whose table rows another process may make: the requested columns, and how they are shown."""
 
     names: tuple[TopicName, ...]
     asked: Asked

@@ -105,7 +105,7 @@ _OF_SUBSCRIPTION = (
 
 
 def _in_words(result: Result) -> Result:
-    """Return an answer with a screen that leaves out what is 0 and has a row for each subscription, if it is of one topic."""
+    """Return an answer with a screen that leaves out zeros and has a row for each subscription, if it is of one topic."""
     if result.value is None:
         return result
 

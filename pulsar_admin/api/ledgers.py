@@ -1,4 +1,4 @@
-"""Ledgers of BookKeeper, losses of a store before and after they happen, and plans that restore what is lost."""
+"""Ledgers of BookKeeper, losses of a store before and after they happen, and plans that restore lost data."""
 
 from __future__ import annotations
 

@@ -442,7 +442,7 @@ class Cluster(Planner):
         return record_of(IsolationPolicy, ISOLATION_POLICY.show(policy), f"isolation policy {name}")
 
     def broker_isolation(self, broker: str) -> BrokerIsolation:
-        """Return what isolation policies say about a broker, which need not exist."""
+        """Return the isolation policies that concern a broker, which need not exist."""
         isolation = self._session.ask(broker_isolation, self._name, broker)
         return record_of(BrokerIsolation, isolation, f"an isolation policy of {self._name}")
 

@@ -533,7 +533,7 @@ class Program:
 
     @property
     def _file(self) -> StoreFile:
-        assert self._store is not None  # who has none asks nothing of it
+        assert self._store is not None  # without a store, nobody asks
         return self._store
 
     @contextmanager
@@ -576,7 +576,7 @@ class Program:
         if ends:
             self._file.close()
 
-    # -- scans, and what is said --------------------------------------------------------------------------------------
+    # -- scans and messages -------------------------------------------------------------------------------------------
 
     def engine(self, problems: list[StoreError], size_bytes: int = 0) -> AbstractContextManager[Engine | None]:
         if PACE.is_limited:  # other processes would each read as fast
@@ -665,7 +665,7 @@ class Session:
     @property
     def path(self) -> Path:
         """The directory of the store."""
-        assert self._path is not None  # who has no store asks nothing of it
+        assert self._path is not None  # without a store, nobody asks
         return self._path
 
     @property

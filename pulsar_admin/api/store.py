@@ -545,7 +545,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         """Plan copying whole topics from another store, a single one under the name ``to``: with subscriptions,
         partitions and schema.
 
-        The report's warnings name what is not copied. Raises InvalidValue; previewed or applied TopicNotFound,
+        The report's warnings name data that is not copied. Raises InvalidValue; previewed or applied TopicNotFound,
         StoreNotFound, AlreadyExists, Refused, InvalidValue, and applied DiskFull.
         """
         from pulsar_admin.store.dump.copying import CopyRequest, plan_copy

@@ -186,7 +186,7 @@ class PolicyPlans(Planner, ABC):
             LookupError,
             TypeError,
             ValueError,
-        ) as error:  # the command line requires what is missing
+        ) as error:  # on the command line a required option is missing
             raise InvalidValue(
                 f"{command} does not take {options!r}", hint=f"see: pulsar-admin {command} --help"
             ) from error
@@ -434,7 +434,7 @@ class Topic(PolicyPlans):
         """Return how much arrived when, one row for each bucket with entries: ``start`` (timestamp), ``entries``,
         ``messages``, ``bytes``.
 
-        ``bucket`` is the width (None: chosen from the data), ``start`` a multiple of it since 1970 UTC. Times from
+        ``bucket`` is the width (None: chosen from the data), ``start`` a multiple of the width since 1970 UTC. Times from
         ``since`` (included) to ``until`` (excluded) on ``clock``. Raises TopicNotFound, InvalidValue, LimitExceeded
         (too many buckets).
         """

@@ -276,7 +276,7 @@ def read_bookie_conf(file: Path | str, root: Path | str | None = None) -> GivenB
 def fetch_bookie(text: str, into: Path | str | None, *, beginnings: Path | str | None = None) -> str:
     """Return ``[ID=]PART,PART`` with URLs and archives replaced by local directories below ``into``.
 
-    Without ``into``, entry logs stay at their URLs, where a store of them reads; ``beginnings`` gets what is small. Raises InvalidValue
+    Without ``into``, entry logs stay at their URLs, where the store reads them; ``beginnings`` gets the small files. Raises InvalidValue
     if neither will do, SourceNotFound, MissingComponent, EntryLogCorrupt, NotWritable, DiskFull.
     """
     from pulsar_admin.store.transfer.fetching import fetch_bookie

@@ -135,7 +135,7 @@ def _bytes(shares: Sequence[Share]) -> int:
     return sum(share.size_bytes for share in shares)
 
 
-# -- what is too small to be seen ---------------------------------------------------------------------------------------
+# -- merging small shares -----------------------------------------------------------------------------------------------
 
 
 def fold(shares: Sequence[Share]) -> list[Share]:

@@ -141,7 +141,7 @@ _MADE = (
 
 def render_page(page: Page) -> bytes:
     """Return the page as HTML that needs no other file and no network, and JavaScript only to sort, filter and copy."""
-    # Neither file has "</": what is between the tags is not escaped.
+    # Neither file has "</": text between these tags is not escaped.
     style = style_of_palettes() + (_FOLDER / "page.css").read_text("utf-8")
     script = (_FOLDER / "page.js").read_text("utf-8")
     policy = (

@@ -101,7 +101,7 @@ class Page(Struct, frozen=True):
     """The page's data.
 
     Ages count back from ``now_ms``; ``as_of`` names the source of that time; ``made_ms`` is when the page was made (None: at
-    ``now_ms``), by which ``version`` of the toolkit. ``rules`` explain the codes of findings. ``*_rest`` count what is not shown;
+    ``now_ms``), by which ``version`` of the toolkit. ``rules`` explain the codes of findings. ``*_rest`` count rows that are not shown;
     ``unread`` lists what could not be read, one line each.
     """
 

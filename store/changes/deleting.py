@@ -423,7 +423,7 @@ def _ledger_steps(txn: Txn, ledger_ids: Iterable[int], owners: set[str]) -> Iter
 
 
 # -- deleting ----------------------------------------------------------------------------------------------------------
-# Deleting namespaces and tenants, with what a broker removes beside their own nodes.
+# Deleting namespaces and tenants, with the nodes that a broker removes beside their own.
 #
 # Upstream: ``NamespacesBase.internalDeleteNamespaceAsync``, ``TenantsBase`` and ``CmdClusters.Delete`` (Pulsar 4.0.8). Quotas of bundles
 # stay, as there. Entries stay in the bookies' files until these collect their garbage.

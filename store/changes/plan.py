@@ -801,7 +801,7 @@ class AnnotationPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class DeletedPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
-    """What is permanently lost once a broker has the change."""
+    """A topic, schema or ledger that is permanently lost once a broker has the change."""
 
     VERB = "deletes"
 

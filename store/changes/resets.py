@@ -240,7 +240,7 @@ def ttl_warnings(reader: EntryReader, topic: Topic, cursor: Cursor, state: Curso
 
 
 # -- resetting ---------------------------------------------------------------------------------------------------------
-# Where a reset moves a cursor, with what a broker would do instead and what to be warned of.
+# Where a reset moves a cursor, where a broker would move it, and warnings.
 #
 # Upstream: ``PersistentTopicsBase.internalResetCursor`` and ``PersistentSubscription.resetCursor`` (pulsar.md §3.5).
 

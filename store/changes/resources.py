@@ -260,7 +260,7 @@ def plan_delete_domain(txn: Txn, cluster: str, domain: str, now_ms: int) -> Plan
     return plan_nodes(txn, ChangeKind("clusters delete-failure-domain", "delete {place}"), [change], now_ms)
 
 
-# -- what is given ----------------------------------------------------------------------------------------------------
+# -- arguments --------------------------------------------------------------------------------------------------------
 
 
 def read_cluster_file(path: Path) -> JsonObject:

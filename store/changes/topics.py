@@ -309,7 +309,7 @@ def plan_annotate(txn: Txn, names: Iterable[TopicName], form: Form, now_ms: int)
     untouched: set[int] = set()
     for name in names:
         node = find_node(txn, name.path)
-        if node is None:  # subscriptions alone are left of it: there is no list to write to
+        if node is None:  # only its subscriptions exist: no list to write to
             continue
         value = annotated_value(txn, node.path, node.value, form)
         before, after = (decode_managed_ledger(one, node.path).ledgers for one in (node.value, value))

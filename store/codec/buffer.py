@@ -112,7 +112,7 @@ class Reader:
 
 
 def run_end(data: Bytes, pos: int, limit: int, byte: int) -> int:
-    """Return the position of the first byte from ``pos`` on that differs from ``byte``, ``limit`` if there is none before it."""
+    """Return the position of the first byte from ``pos`` on that differs from ``byte``, at most ``limit``."""
     same = bytes([byte]) * _CHUNK_BYTES
     while pos < limit:
         # Copied chunks compare at memory speed, views byte by byte.

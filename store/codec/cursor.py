@@ -217,7 +217,7 @@ def find_plain_cursor(value: bytes) -> PlainCursor | None:
 
 
 def _find_bare_cursor(value: bytes) -> UsualCursor | None:
-    """Return what is to be known of a ``_BARE`` value whose ranges each are of one ledger, at half the cost of its message."""
+    """Return the state in a ``_BARE`` value whose ranges each are of one ledger, at half the cost of decoding its message."""
     found = compiled(_BARE).fullmatch(value)
     if found is None:
         return None

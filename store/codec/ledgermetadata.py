@@ -235,7 +235,7 @@ def find_lone_ledger(value: bytes) -> LoneLedger | None:
 
 
 def _find_of_pulsar(value: bytes) -> UsualLedger | None:
-    """Return the same for a value of ``_OF_PULSAR``, at a third of the cost of its message: the rest of it is that of many ledgers."""
+    """Return the same for a value of ``_OF_PULSAR``, at a third of the cost of decoding its message: many ledgers have the same rest."""
     found = compiled(_OF_PULSAR).match(value)
     if found is None:
         return None

@@ -13,7 +13,7 @@ offset  size     field
 20      size-16  rest of the entry (lastAddConfirmed i64, length i64, digest, payload)
 ======  =======  ======================================================================================
 
-Ledger -1 marks what is not data: entry -2 a batch of the ledgers map, entry 0 the filler in a direct log's first block.
+Ledger -1 marks records without data: entry -2 a batch of the ledgers map, entry 0 the filler in a direct log's first block.
 
 Rules, in this order, at each position:
 
@@ -308,7 +308,7 @@ def _torn_bytes(data: Bytes, pos: int, limit: int) -> int | None:
     size = int.from_bytes(head[:_SIZE_BYTES], "big", signed=True)
     if not _LEAST_BODY_BYTES <= size <= MAX_RECORD_BYTES or pos + _SIZE_BYTES + size <= limit:
         return None
-    # A field cut in its middle keeps its sign, so the same limits hold for what is left of it.
+    # A field cut in its middle keeps its sign, so the same limits hold for its remaining part.
     ledger_id, entry_id, last_add_confirmed, length = (
         int.from_bytes(head[at : at + 8], "big", signed=True) for at in range(_SIZE_BYTES, _FRAME.size, 8)
     )

@@ -116,7 +116,7 @@ def decode_entry_times(payload: bytes | memoryview, where: str = "entry") -> tup
 
 
 def decode_metadata(data: bytes | memoryview, where: str) -> MessageMetadata:
-    """Return the metadata in an entry's bytes of it alone; raises EntryCorrupt."""
+    """Return the metadata in bytes that hold nothing else; raises EntryCorrupt."""
     return parse_protobuf(MessageMetadata, data, where, EntryCorrupt)
 
 

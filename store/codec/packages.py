@@ -28,14 +28,14 @@ _FORMATS = {"B": ">b", "C": ">H", "D": ">d", "F": ">f", "I": ">i", "J": ">q", "S
 
 
 class LogSegment(NamedTuple):
-    """A part of a stream: its number, the ledger that is the part, and the version of what is in it."""
+    """A part of a stream: its number, the ledger that is the part, and the version of its content."""
 
     sequence: int
     ledger_id: int
     version: int
 
     def check(self, where: str) -> None:
-        """Raise Unsupported where what is in the ledger is of a version that is not known."""
+        """Raise Unsupported if the ledger's content has an unknown version."""
         if self.version not in _SEGMENT_VERSIONS:
             raise Unsupported(f"{where}: a DistributedLog of version {self.version}", where=where, found=self.version)
 
@@ -127,7 +127,7 @@ class _Class(NamedTuple):
 
 
 class _JavaObjects:
-    """What ``ObjectOutputStream`` wrote: strings as texts, objects as dicts of their fields, maps as dicts of what is in them."""
+    """What ``ObjectOutputStream`` wrote: strings as texts, objects as dicts of their fields, maps as dicts."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at, self._depth = data, 0, 0

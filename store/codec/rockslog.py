@@ -1,7 +1,7 @@
 """Records of RocksDB's log files: write-ahead logs (``NNNNNN.log``) and MANIFEST.
 
 Source: ``db/log_format.h``, ``db/log_reader.cc``, ``db/log_writer.cc`` (RocksDB 7.9, 9.x). A log is a row of blocks of 32 KiB, each a
-row of fragments; a record that does not fit into its block goes on in the next ones. What is left of a block, less than a header, is
+row of fragments; a record that does not fit into its block goes on in the next ones. The rest of a block, shorter than a header, is
 zero.
 
 ======  ====  ============================================================================
@@ -95,7 +95,7 @@ def _iter_block(block: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _end_of_fragment(block: bytes, position: int) -> int:
-    """Return the end of the fragment at ``position``, 0 if there is none."""
+    """Return the end of the fragment at ``position``, 0 without one."""
     if position + _HEADER.size > len(block):
         return 0
     checksum, length, kind = _HEADER.unpack_from(block, position)
@@ -123,7 +123,7 @@ def _next_fragment(block: bytes, position: int) -> tuple[int, bool]:
 
 
 def _end_of_data(file: BinaryIO) -> int:
-    """Return the end of the last block from here on that is not zero, 0 if there is none; the file's position is kept."""
+    """Return the end of the last block from here on that is not zero, 0 without one; the file's position is kept."""
     position, end = file.tell(), 0
     while block := file.read(BLOCK_BYTES):
         if any(block):

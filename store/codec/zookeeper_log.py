@@ -1,7 +1,7 @@
 """ZooKeeper's transaction logs: ``log.<zxid hex>`` of ``version-2``, as jute writes them (ZooKeeper 3.5 to 3.9).
 
 **Log** (``log.<zxid hex>``): ``ZKLG``, version i32 = 2, database id i64; then records: Adler-32 as i64, i32 length, bytes, ``B``. The file
-is extended with zeros ahead of use: zeros up to its end are none of it. Bytes: client id i64, cxid i32, zxid i64, time i64, type i32, the
+is extended with zeros ahead of use: zeros up to its end are no records. Bytes: client id i64, cxid i32, zxid i64, time i64, type i32, the
 transaction, in newer versions a digest. The end of a session names the ephemeral nodes that it takes with it. Zxids of an epoch (the
 upper 32 bits) follow each other without a gap.
 
@@ -194,7 +194,7 @@ def iter_records(
 
 
 def _record_end(view: bytes | memoryview, offset: int) -> int:
-    """Return the position after the complete record at ``offset``, 0 if there is none."""
+    """Return the position after the complete record at ``offset``, 0 without one."""
     start = offset + _RECORD_HEAD.size
     if start >= len(view):
         return 0
@@ -222,7 +222,7 @@ class _Search:
         return written_end(self._view, offset, len(self._view)) == offset
 
     def next_record(self, offset: int) -> int:
-        """Return the position of the first complete record after ``offset``, −1 if there is none or the search takes too long."""
+        """Return the position of the first complete record after ``offset``, −1 without one or if the search takes too long."""
         if not self._raw:
             self._raw = bytes(self._view[: written_end(self._view, offset, len(self._view))])
         if len(self._raw) - offset > _RECORD_HEAD.size:

@@ -1,4 +1,4 @@
-"""Entries of a compacted ledger as what is in them, and the first of many that was published at or after a time."""
+"""The content of a compacted ledger's entries, and the first of many that was published at or after a time."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ def read_transactions(reader: EntryReader, topic: Topic, floor: Position | None)
         try:
             head = read_entry_head(reader, topic.at_rank(rank))
         except (EntryCorrupt, EntryNotFound):
-            continue  # what is lost opens and ends no transaction; reading it reports that
+            continue  # a lost entry opens and ends no transaction; reading it reports the loss
         found = transaction_id(head.metadata)
         if found is None:
             continue

@@ -162,7 +162,7 @@ class Txn:
         whole = [(key, sealed(key, value)) for key, value in rows]
         with self._cursor(database) as cursor:
             _, added = cursor.putmulti(whole, append=True)
-            if added < len(whole):  # lmdb leaves out what is not in order, in silence
+            if added < len(whole):  # lmdb silently leaves out rows that are not in order
                 cursor.putmulti(whole)
 
     def delete(self, database: str, key: bytes) -> bool:

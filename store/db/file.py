@@ -114,7 +114,7 @@ class CommitRecord:
     def put(self, change: int) -> None:
         """Record, durably, the present state of the file, with its last change."""
         path = self._directory / DATA_FILE
-        # What is committed stays so when this fails: the next to open the store finds no record of it, and walks its pages.
+        # The commit stands even if this fails: whoever opens the store next finds no record of the commit, and walks the pages.
         with suppress(OSError, StoreError):
             descriptor = open_lock_file(path)
             try:

@@ -215,7 +215,7 @@ def iter_metadata_damage(txn: Txn) -> Iterator[Damage]:
 
 
 def iter_incompleteness(txn: Txn) -> Iterator[Damage]:
-    """Yield the damage through which the metadata may lack nodes, or have older states of them; one look-up if there is none."""
+    """Yield the damage through which the metadata may lack nodes, or have older states of them; without damage one look-up."""
     return (damage for damage in iter_damage(txn, METADATA_FILE_ID, WHOLE_METADATA) if not damage.costs_nothing)
 
 

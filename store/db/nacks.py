@@ -1,7 +1,7 @@
 """Rows of the store's database ``nacks``: kept negative acks of subscriptions.  Format: docs/formats/nacks.md.
 
 One row per tracker (a subscription of a topic), and one row per (tracker, time bucket, ledger) with the entry ids as a bitmap
-in the portable Roaring format. Keys are big-endian, so the rows of a tracker lie in the order they become due: what is due is a
+in the portable Roaring format. Keys are big-endian, so the rows of a tracker lie in the order they become due: due rows are a
 range that ends at the first bucket that is not, and nothing after it is read. Imports no numpy: a cron job asks every minute.
 """
 
@@ -173,7 +173,7 @@ def _damaged(key: bytes, what: str) -> IndexCorrupt:
     )
 
 
-# -- what is kept: whose it is, what is due, how much waits ----------------------------------------------------------------
+# -- trackers: their owners, due rows, how much waits ----------------------------------------------------------------------
 
 
 class KeptGroup(Answer, frozen=True):
@@ -228,7 +228,7 @@ def find_tracker(txn: Txn, topic: str, subscription: str) -> TrackerRow | None:
 
 
 def iter_due(txn: Txn, trackers: Iterable[TrackerRow], now_ms: int) -> Iterator[KeptGroup]:
-    """Yield what is due now, in order of (bucket, topic, subscription, ledger); what is not due is not read."""
+    """Yield the rows due now, in order of (bucket, topic, subscription, ledger); others are not read."""
     return heapq.merge(*(_iter_due(txn, tracker, now_ms) for tracker in trackers), key=lambda group: group.order)
 
 
@@ -292,7 +292,7 @@ def read_stats(txn: Txn, tracker: TrackerRow, now_ms: int) -> KeptStats:
 
 
 def iter_wrong_rows(txn: Txn) -> Iterator[IndexCorrupt]:
-    """Yield what is wrong with the rows of kept nacks: damage, trimmed times that are none, rows of no tracker.
+    """Yield the problems of the rows of kept nacks: damage, bad trimmed times, rows without a tracker.
 
     Raises Unsupported for a newer row.
     """

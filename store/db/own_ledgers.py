@@ -75,7 +75,7 @@ def put_placed(txn: Txn, placed: dict[int, tuple[str, ...]]) -> None:
 
 
 def largest_ledger_id(txn: Txn) -> int:
-    """Return the largest ledger id in metadata, references or entries; −1 if there is none."""
+    """Return the largest ledger id in metadata, references or entries; −1 without any."""
     largest = -1
     for database in ("times", "owners"):
         last = txn.last(database)

@@ -20,7 +20,7 @@ from pulsar_admin.store.files import read_file, replace_file
 FORMAT_VERSION = 2
 """2: rows have digests. 1: a store of before; its rows get theirs, and it this number, with the next change."""
 REMOTE = "remote"
-"""The directory in a store for what is small of bookies' disks at URLs: their logs are there by their beginnings."""
+"""The directory in a store for small files of bookies' disks at URLs, and for the first bytes of their logs."""
 
 
 _SHOWN = 40
@@ -153,7 +153,7 @@ def check_pages(path: Path) -> int | None:
     read_store_info(path)
     descriptor = try_reader_lock(path)
     if descriptor is None or not (path / "meta" / DATA_FILE).is_file():
-        return None  # opening it tells what is missing
+        return None  # opening the store tells which file is missing
     try:
         return walk_pages(path)
     finally:

@@ -1,6 +1,6 @@
 """Building the index of a topic and subscription, in one transaction a subscription; reading its partitions, and cutting them narrower.
 
-What is read: entries that wait and are not covered yet (after the index cursor, or returned by a reset). What leaves: entries that
+Read are entries that wait and are not covered yet (after the index cursor, or returned by a reset). What leaves: entries that
 are covered and no longer wait. Ledgers are written first; then one transaction makes them known together with the directory and
 the index cursor, so a process killed at any instant leaves the index as it was.
 """

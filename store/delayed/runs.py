@@ -65,7 +65,7 @@ class SortedRuns(Struct):
         return join_rows([DelayedRows(*run.read(run.first_at(start_ms), run.first_at(end_ms))) for run in self._runs])
 
     def next_time_ms(self, start_ms: int) -> int | None:
-        """Return the due time of the first message at or after ``start_ms``, None if there is none."""
+        """Return the due time of the first message at or after ``start_ms``, None without one."""
         self.flush()
         found = ((run, run.first_at(start_ms)) for run in self._runs)
         return min((run.first_of(row) for run, row in found if row < run.rows), default=None)

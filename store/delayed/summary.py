@@ -1,4 +1,4 @@
-"""What a subscription waits for under the policy in force, what TTL and quotas drop of it before it is due, and the sum."""
+"""The delayed messages of a subscription under the policy in force, those that TTL and quotas drop before they are due, and the sum."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ _COMPACTED = re.compile(r"([0-9a-f]+)\.log\.([0-9a-f]+)\.compacted")  # Transact
 # copies it again.
 _GROUP_BYTES = 8 << 30
 _GROUP_ENTRIES = 1 << 23
-SLACK_BYTES = 1 << 16  # left free beside what is counted
+SLACK_BYTES = 1 << 16  # left free beyond the counted bytes
 _INDEX_MARGIN = 3  # times ``index_growth``, which is an estimate: a full disk in the middle would be worse
 _MEASURED_ROWS = 1 << 20
 _BLOCK_BYTES = 4096  # of nearly every file system
@@ -351,7 +351,7 @@ class _LogReader(Struct, frozen=True):
             ids = np.fromiter(sizes, np.int64, len(sizes))
             listed = {ledger_id: sizes[ledger_id] for ledger_id in ids[is_among(self.alive, ids)].tolist()}
         if sizes is None or (listed and not entries):
-            # Only its records tell what is in it, or that all of them lie in other logs, too.
+            # Only its records tell its content, or that other logs have all of them.
             records = live_records.read_live(self.path, self.alive, self.here, self.find, self.advance)
             if records.damage:
                 return self._row(LogAction.PASS_OVER, entries, reason=records.damage)

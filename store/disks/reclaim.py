@@ -85,7 +85,7 @@ class ReclaimPlan(Answer, frozen=True):
 
     @property
     def loses(self) -> str:
-        """A sentence about what is permanently deleted."""
+        """A sentence about data that will be permanently deleted."""
         logs = [log for log in self.logs if log.action in (LogAction.DELETE, LogAction.COMPACT)]
         if not logs and not any(storage.leftovers for storage in self.storages):
             return ""
@@ -269,7 +269,7 @@ class _Reclaim:
             self._pass_over(log.path, log.reason)
         waiting = by_live_bytes(self._forecast.chosen(LogAction.COMPACT))
         while waiting:
-            # Asked anew each time, as every group changes what is free.
+            # Asked anew each time, as every group changes the free space.
             group = fitting(self._storage, waiting, self._room())
             if not group and not self._lend(waiting):
                 lacking = lacking_bytes(self._storage, waiting[:1], self._room())

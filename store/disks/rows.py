@@ -390,7 +390,7 @@ def _key_of(ledger_id: int, old: OldLedgers, known: Witnesses) -> tuple[bytes, s
 
 
 def _fence_of(ledger_id: int, before: LedgerData | None, known: Witnesses) -> str:
-    """Return the witness that the ledger is fenced, "" if there is none."""
+    """Return the witness that the ledger is fenced, "" without one."""
     journals = known.journals
     if ledger_id in journals.fences or (before is None and ledger_id in journals.replayed_fences):
         return JOURNAL

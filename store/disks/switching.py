@@ -29,7 +29,9 @@ _MARK = "MADE-BY-PULSAR-ADMIN"
 def hold(index: Path) -> Iterator[None]:
     """Keep other salvages away from an index, whose databases have no lock if they are lost; raises SourceBusy, NotWritable."""
     cookie = index / COOKIE_FILE
-    descriptor = files.open_lock_file(cookie, create=False)  # never written; NFS locks only what is open for that
+    descriptor = files.open_lock_file(
+        cookie, create=False
+    )  # never written; NFS locks only files that are open for writing
     try:
         take_lock(fcntl.flock, descriptor, cookie)
         yield

@@ -1,4 +1,4 @@
-"""The overview and the metrics of a store with what the doctor finds, where that is quick."""
+"""The overview and the metrics of a store, with those of doctor's findings that are quick to get."""
 
 from __future__ import annotations
 

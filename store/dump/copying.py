@@ -173,7 +173,7 @@ class _Copying:
         """Topic without partition number → its name to be."""
         return {one.topic.name.base: one.target.base for one in self._topics}
 
-    # -- what is written ----------------------------------------------------------------------------------------------
+    # -- steps --------------------------------------------------------------------------------------------------------
 
     def ledgers(self) -> list[_Ledger]:
         """Return the ledgers to write, topics' before schemas', in the order of their ids to be."""

@@ -4,7 +4,7 @@ Partition directories are Hive's, so that Spark, DuckDB and pyarrow read ``topic
 have its name yet (``.unfinished``) is being written, by who holds its lock, or was given up; the finished one has a manifest with
 every file and its rows. Payloads are private: files are 0600, directories 0700.
 
-What is large in a Parquet file is written by a process of its own: Arrow's writer copies a value into a page's values and these into the
+Large columns of a Parquet file are written by a process of their own: Arrow's writer copies a value into a page's values and these into the
 page. Where entries are read, decoded and handed out as well, a value of 100 MB three times is too much for one process.
 """
 

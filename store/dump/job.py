@@ -100,7 +100,7 @@ def read_as_one(
     windows: Callable[[_T], Iterable[tuple[Topic, DumpOptions]]],
     to: WriteTo | None = None,
 ) -> Iterator[tuple[_T, WindowsAsOne | None]]:
-    """Yield items, each with what the options ``as_one`` of its windows take: the reader's engine reads some thousand topics as one.
+    """Yield items, each with the ``as_one`` of its windows' options: the reader's engine reads some thousand topics as one.
 
     The rows of items have to be read one item after the other. ``to``: as in ``WindowsAsOne``.
     """

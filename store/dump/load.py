@@ -87,7 +87,7 @@ def apply_load(store: Store, source: EntryDump, options: LoadOptions, advance: A
         return log_writer.apply_written(written, plan, options.now_ms)
 
 
-# -- what is there ----------------------------------------------------------------------------------------------------
+# -- existing topics --------------------------------------------------------------------------------------------------
 
 
 def _topics(

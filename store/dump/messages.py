@@ -131,7 +131,7 @@ class ViewMessages(TopicMessages):
 
 
 class EntryMessage(TopicMessages):
-    """The first message of the entry at a position; raises what is wrong with the entry, NothingMatches: compaction took all of them."""
+    """The first message of the entry at a position; raises the entry's error, or NothingMatches if compaction removed every message."""
 
     def __init__(
         self, reader: EntryReader, topic: Topic, options: DumpOptions, position: Position, problems: list[StoreError]

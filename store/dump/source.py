@@ -132,7 +132,7 @@ class EntryDump(Struct, frozen=True):
     def topics(self) -> Iterator[tuple[str, Iterator[EntryRows]]]:
         """Yield (topic, its entries in order); take a topic's entries before the next topic.
 
-        Raises NotFound, InvalidValue for what is not a dump of entries, Corrupt for a damaged or incomplete one.
+        Raises NotFound, InvalidValue for a folder that is no dump of entries, Corrupt for a damaged or incomplete one.
         """
         if self.stream is not None:
             yield from _json_topics(self.stream, "standard input")
@@ -366,7 +366,7 @@ def _json_topics(stream: IO[bytes], where: str) -> Iterator[tuple[str, Iterator[
 
 def _json_objects(stream: IO[bytes], where: str) -> Iterator[tuple[str, Json]]:
     """Yield (file and line, object) of every line that has text."""
-    # A longer line is refused before the rest of it is in memory.
+    # A longer line is refused before its rest is in memory.
     for number, line in enumerate(iter(lambda: stream.readline(_LINE_BYTES_MAX), b""), 1):
         at = f"{where}, line {number}"
         _check_entry(len(line) * 3 // 4, at)  # base64

@@ -254,7 +254,7 @@ class WindowsAsOne:
         self._rows = self._run(reader, ledgers, to)
 
     def placed(self, name: TopicName) -> PlacedRows:
-        """Yield (places, their row) of a topic; raises what finding its places raised. What is left of topics before it is dropped."""
+        """Yield (places, their row) of a topic; raises what finding its places raised. Remaining places of earlier topics are dropped."""
         wanted = self._order[name]
         while (head := self._head or next(self._rows, None)) is not None and head[0] <= wanted:
             self._head = None

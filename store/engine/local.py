@@ -146,7 +146,7 @@ class LocalEngine(Struct):
                     waiting.popleft()
 
     def _hear(self, team: list[Worker], waiting: deque[Task]) -> Iterator[tuple[Task, Packed]]:
-        """Yield the slices that processes ended, with the answers, except what is tried again."""
+        """Yield finished slices with their answers; a slice that is tried again comes later."""
         by_pipe = {id(worker.connection): worker for worker in team if worker.tasks}
         for connection in wait([worker.connection for worker in by_pipe.values()]):
             worker = by_pipe[id(connection)]

@@ -60,7 +60,7 @@ def give_back() -> None:
 
 @cache
 def keep_loaded() -> None:
-    """Keep what is loaded by now, once a process, out of collections of garbage: Spark's after every task take 40 ms to look through it."""
+    """Freeze the objects loaded so far, once a process: otherwise the garbage collection that Spark runs after every task takes 40 ms."""
     gc.collect()
     gc.freeze()
 

@@ -90,7 +90,7 @@ class Engine(Protocol):
 
 
 class Packed(NamedTuple):
-    """The Arrow IPC stream of a result (bytes or an Arrow buffer), or why there is none; ``out_of_memory``: for lack of memory."""
+    """The Arrow IPC stream of a result (bytes or an Arrow buffer), or why it failed; ``out_of_memory``: for lack of memory."""
 
     result: bytes | pa.Buffer | None
     reason: str | None = None
@@ -108,7 +108,7 @@ EXPECTED = (StoreError, OSError, MemoryError, SystemError)
 
 
 def pack_slice(operation: Operation, piece: FileRange, compression: str | None = None) -> Packed:
-    """Run an operation on a slice and return its result, or why there is none."""
+    """Run an operation on a slice and return its result, or why it failed."""
     try:
         table = pa.Table.from_batches(operation.run(piece), schema=operation.schema)
         sink = pa.BufferOutputStream()

@@ -42,9 +42,7 @@ if TYPE_CHECKING:
 
 
 JOB_SLICES = 4  # results come a job at a time: few, so that progress moves
-JOBS_IN_FLIGHT = (
-    16  # what waits on the driver, and what is lost when it is killed; on a large cluster more, of large answers fewer
-)
+JOBS_IN_FLIGHT = 16  # results that wait on the driver, and are lost if it is killed; more on a large cluster, fewer if they are large
 WAITING_BYTES = 256 << 20  # of answers: so many jobs may be more
 _JOBS_MAX = 1024
 _CLUSTER_SLOTS = 16  # for so many at least slices are cut where the executors are not all known

@@ -240,7 +240,7 @@ PACKED = (".py", ".avsc", ".json")
 
 
 def pack_code(folder: Path) -> Path:
-    """Return a .zip in a folder with our package as it is imported here, what is compiled of it, and the data that it reads."""
+    """Return a .zip in a folder with our package as it is imported here, its compiled kernels, and the data that it reads."""
     archive = folder / "pulsar_admin_toolkit.zip"
     root = Path(__file__).parents[2]
     with ZipFile(archive, "w", ZIP_DEFLATED, compresslevel=1) as zipped:
@@ -309,7 +309,7 @@ def is_connect(session: SparkSession) -> bool:
 
 
 def has_executors(session: SparkSession) -> bool:
-    """Whether a session has executors that do not import what is installed here."""
+    """Whether a session has executors that do not see packages installed on this machine."""
     if is_connect(session) or not _is_in_driver(session):
         return True
     # Of a local master ``python3`` unless PYSPARK_PYTHON names one: not this one where its directory is not first on PATH.

@@ -53,7 +53,7 @@ NEEDED = {
     "cramjam": "cramjam",
     "google_crc32c": "google-crc32c",
     "msgspec": "msgspec",
-    "lmdb": "lmdb",  # imported with what else reads entries, never opened there
+    "lmdb": "lmdb",  # imported with the other readers of entries, never opened there
     "google.protobuf.message": "protobuf",  # Spark's own jar, which is on a worker's path, has a directory google/protobuf
 }
 """Module → package of everything that a slice needs on an executor."""
@@ -75,9 +75,9 @@ _THERE: WeakKeyDictionary[SparkSession, list[_Found]] = WeakKeyDictionary()
 
 
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:  # Any: JSON
-    """Return what this process and its machine have of what is requested.
+    """Return which of the requested things this process and its machine have.
 
-    Its source also runs on executors, in any Python from 3.7 on, with what this module imports of the standard library.
+    Its source also runs on executors, in any Python from 3.7 on, with this module's imports from the standard library.
     """
 
     def has(module: str) -> bool:
@@ -189,7 +189,7 @@ def sending(session: SparkSession) -> Iterator[None]:
 
 
 def _file_of_each_folder(pieces: Iterable[FileRange]) -> dict[str, tuple[str, int]]:
-    """Return one local file for each directory that slices are of, and where what is read of it ends."""
+    """Return one local file for each directory with slices, and the end of its last slice."""
     ends: dict[str, tuple[str, int]] = {}
     for piece in pieces:
         for path in files_of(piece):

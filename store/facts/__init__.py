@@ -43,7 +43,7 @@ fact = Fact
 
 
 class Unknown(Struct, frozen=True):
-    """A fact that the store does not have; ``why``: what is missing, in words; ``error``: the error that shows it, if any."""
+    """A fact that the store does not have; ``why``: the missing thing, in words; ``error``: the error that shows it, if any."""
 
     why: str
     error: StoreError | None = None

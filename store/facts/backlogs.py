@@ -77,7 +77,7 @@ def find_ttl_conflict(reader: EntryReader, topic: Topic, cursor: Cursor) -> TtlC
 _LOOK = 1_000
 """Entries before and after a place among which chunks of one message are looked for: other producers' may lie between them."""
 _EDGE = 2
-"""Entries on each side of what is acknowledged of which one has to be a chunk: another producer's may be the next one."""
+"""Entries on each side of an acknowledged range of which one has to be a chunk: another producer's may be the next one."""
 _KEPT = 100_000
 """Chunks of a topic that are remembered."""
 _HOLES = 5
@@ -111,7 +111,7 @@ def find_cut(
 ) -> CutMessage | None:
     """Return the first chunked message of which the backlog ``pending`` of ``topic`` has a part; reads few entries where it cuts none.
 
-    Without its ``contents`` it looks at the ends of what is pending alone.
+    Without its ``contents`` it looks only at the ends of the pending ranges.
     """
     chunks = _chunks_of(reader, topic)
     if contents is not None:
@@ -178,7 +178,7 @@ class _Chunks:
         return self._read[rank]
 
     def around(self, rank: int) -> Mapping[str, Mapping[int, int]]:
-        """Return the ranks of chunks by message and number: of those from ``rank`` on, and of what is before it of the same messages."""
+        """Return the ranks of chunks by message and number: from ``rank`` on, and those of the same messages before it."""
         found: dict[str, dict[int, int]] = {}
         for place in range(rank, min(self.topic.number_of_entries, rank + _LOOK)):
             chunk = self.at(place)
@@ -306,7 +306,7 @@ def may_be_markers(reader: EntryReader, topic: Topic, pending: Intervals) -> boo
 
 
 def read_contents(reader: EntryReader, topic: Topic, intervals: Intervals, now_ms: int) -> Contents:
-    """Count markers, parts of messages and what is due at ``now_ms`` among the entries of ``topic`` at the ranks ``intervals``.
+    """Count markers, chunks and messages due at ``now_ms`` among the entries of ``topic`` at the ranks ``intervals``.
 
     Reads all headers of them.
 
@@ -358,7 +358,7 @@ def read_contents(reader: EntryReader, topic: Topic, intervals: Intervals, now_m
                 if len(numbers) == chunk.total:
                     del begun[chunk.uuid]
     unread = scan.missing + len(scan.unreadable)
-    if whole and unread:  # some of it may be acknowledged
+    if whole and unread:  # an unread entry may be acknowledged in part
         return read_contents(reader, topic, tuple(intervals), now_ms)
     not_due = NotDue(waiting, min(times, default=None), max(times, default=None), unread)
     partial = sorted(rank for rank, _ in begun.values())[:_PARTIAL]

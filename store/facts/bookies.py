@@ -175,7 +175,7 @@ class BookieFacts:
         found: list[LostLog] = []
         for bookie_id, ledgers in lacking.items():
             if bookie_id in self.here:
-                with suppress(StoreError, OSError):  # its disks are not at hand: what is lost is told all the same
+                with suppress(StoreError, OSError):  # its disks are not at hand: the loss is reported anyway
                     logs = read_missing_logs(self.here[bookie_id], frozenset(ledgers))
                     found += [lost for log in logs if (lost := self._lost(bookie_id, log)).entries]
         return tuple(found)

@@ -2,7 +2,7 @@
 entry is read.
 
 Sources: ``LedgerMetadataIndex`` (every row of ``ledgers`` is a ledger), ``IndexPersistenceMgr`` (every ``.idx`` file is one),
-``DefaultEntryLogger.getEntryLogMetadata`` (the map, or a walk over the log's records where there is none); BookKeeper 4.17.
+``DefaultEntryLogger.getEntryLogMetadata`` (the map, or a walk over the records of a log without a map); BookKeeper 4.17.
 ``ScanAndCompareGarbageCollector`` takes a deleted ledger out of a bookie's index at once, and its bytes go with their entry log, often much
 later. Until its journals are replayed, an index also lacks the latest writes.
 """

@@ -238,7 +238,7 @@ def _file_facts(bookie: Bookie) -> Iterator[StartFact]:
 
 
 JUTE_BYTES, PULSAR_JUTE_BYTES = 0xFFFFF, 10 << 20
-"""``jute.maxbuffer``: ZooKeeper's default, and what bin/pulsar sets; what is read may be twice as long (``extrasize``)."""
+"""``jute.maxbuffer``: ZooKeeper's default, and what bin/pulsar sets; ZooKeeper reads records of up to twice that length (``extrasize``)."""
 _SEAL = struct.pack(">i", 1) + b"/"
 _HEAD = struct.Struct(
     ">q"  # checksum, Adler-32

@@ -252,7 +252,7 @@ class _PlainNodesByPath(dict[str, PlainNodes]):
     """By path, in a snapshot of which several passes ask: a KB each of 2 ledgers and 2 cursors."""
 
     def add(self, path: str, usual: Usual | None) -> None:
-        """Add what a node says, all in order: a topic's comes before its cursors'. What is not plain makes its topic not plain."""
+        """Add what a node says, all in order: a topic's comes before its cursors'. A node that is not plain makes its topic not plain."""
         said = None if usual is None else usual.said
         if isinstance(said, UsualLedgers) and said.plain is not None:
             if said.plain and len(path) <= _PATH_MAX:
@@ -291,7 +291,7 @@ def find_plain_nodes(txn: Txn, path: str) -> PlainNodes | None:
     return PlainNodes(ledgers, cursors)
 
 
-# -- what is not known here -------------------------------------------------------------------------------------------
+# -- unknown values ---------------------------------------------------------------------------------------------------
 
 
 _ROOTS = (b"/admin/", b"/ledgers/", b"/managed-ledgers/", b"/pulsar/", b"/schemas/", b"/topics/")

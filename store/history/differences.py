@@ -52,7 +52,7 @@ class Difference(NamedTuple):
 
 
 class Changed(Answer, frozen=True):
-    """What is another of ``name``: of ``kind`` topic, namespace, tenant or path.
+    """What differs of ``name``: of ``kind`` topic, namespace, tenant or path.
 
     ``change``: created, deleted or changed; ``what`` in words, ``subscriptions`` name → words; ``nodes`` are those that differ.
     """
@@ -95,7 +95,7 @@ def known_position(path: str, value: bytes) -> names.Position | None:
 
 
 def iter_differences(before: Values, after: Values) -> Iterator[Difference]:
-    """Yield what is not the same in both, and cursors that are, whose positions may be elsewhere, in the order of paths."""
+    """Yield nodes that differ, and equal cursors, whose positions may be elsewhere, in the order of paths."""
     left, right = iter(before), iter(after)
     one, other = next(left, None), next(right, None)
     while one is not None or other is not None:

@@ -19,7 +19,7 @@ from pulsar_admin.store.model.nodes import cursor_of_path, decode_structure
 from pulsar_admin.store.sources.zookeeper import Gap, ServerFiles
 
 _PASSING = ("/counters/", "/loadbalance/", "/ledgers/idgen", "/ledgers/LAYOUT", "/namespace/", "/zookeeper")
-"""What is written for the moment: numbers, load reports, who serves a bundle."""
+"""Nodes with short-lived values: counters, load reports, the owner of a bundle."""
 _REGISTERED = (
     ("/loadbalance/brokers/", "broker "),
     ("/ledgers/available/readonly/", "bookie "),
@@ -86,7 +86,7 @@ class Question:
         return self._passing or not is_passing(path)
 
     def keeps(self, path: str) -> bool:
-        """Whether the value of the node at a path is needed beside the next one; ``takes`` was asked of it already."""
+        """Whether the value of the node at a path is needed to compare the next one with; ``takes`` is already true for the node."""
         return True
 
     def takes(self, event: Event) -> bool:
@@ -186,7 +186,7 @@ class LedgerQuestion(Question):
 
 
 def _decoded(path: str, value: bytes | None, name: str) -> Any:  # Any: the attribute's type
-    """Return the named attribute of the structure in a value, None where there is none."""
+    """Return the named attribute of the structure in a value, None without one."""
     try:
         return None if value is None else getattr(decode_structure(path, value)[1], name, None)
     except StoreError:
@@ -194,7 +194,7 @@ def _decoded(path: str, value: bytes | None, name: str) -> Any:  # Any: the attr
 
 
 def parse_question(text: str | None, *, passing: bool = False) -> Question:
-    """Parse a path, a topic, a tenant/namespace or a ledger id; None asks for all but what is written for the moment.
+    """Parse a path, a topic, a tenant/namespace or a ledger id; None asks for all but nodes with short-lived values.
     Raises InvalidValue."""
     if text is None:
         return Question(passing=passing)
@@ -240,7 +240,7 @@ def iter_events(
 
 
 def find_deletion(servers: Sequence[ServerFiles], path: str) -> Event | None:
-    """Return the deletion of the node at a path, None if it is there or was never: what the servers' files have of it last."""
+    """Return the deletion of the node at a path, None for a node that exists or never did; from its last record in the servers' files."""
     events = (
         item for item in iter_events(servers, Question(path)) if isinstance(item, Event) and item.version.path == path
     )

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Advance = Callable[[int], None]  # told how many more bytes are done
 
-GROUP_BYTES = 1 << 30  # of files, a transaction: what is scanned again after a kill
+GROUP_BYTES = 1 << 30  # of files in a transaction: as much is scanned again after a kill
 GROUP_PACKED_BYTES = 64 << 20  # of runs: what waits in memory for its transaction
 GROUP_RUNS = 1 << 17  # where ledgers have few entries these are much larger than their columns
 
@@ -236,7 +236,7 @@ class _Group:
 
 
 def part_of(store: Store, log: files.LogFile) -> Slice:
-    """Return what is still to be scanned of a file."""
+    """Return the part of a file that is still to be scanned."""
     return Slice(log.place(store.path), log.kind, log.next_offset, log.size_bytes)
 
 

@@ -76,7 +76,7 @@ def _problems(rows: Iterable[LocationRow], logs: Mapping[int, Path]) -> Iterator
 
 
 def _problem(row: LocationRow, log: IO[bytes]) -> str:
-    """Return what is wrong at the place that a row names, "" if the complete record of its entry is there."""
+    """Return the problem at the place that a row names, "" for a complete record of the row's entry."""
     offset = row.pos - _SIZE_BYTES
     name = f"{log_file_name(row.log_id)} @ {offset:#x}"
     head = os.pread(log.fileno(), _RECORD_HEAD.size, offset) if offset >= HEADER_BYTES else b""

@@ -1,7 +1,7 @@
 """Whether files have exactly what a store's index says of them, which executors find out: they index the files of a scan again, ledger by
 ledger, and return a digest of each ledger's rows.
 
-That is all that a scan needs to bring here where nothing is wrong. What is wrong, and where, ``store.index.rebuild`` finds.
+A scan needs to bring no more if all is well; ``store.index.rebuild`` finds damage, and where it is.
 """
 
 from __future__ import annotations

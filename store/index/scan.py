@@ -31,7 +31,7 @@ ROUND_SLICES = 8  # their records wait here for those before them
 class ScanFile(Struct, Generic[Part], frozen=True):
     """A slice of a file scanned completely: one row per batch of records, and a last row with the state at its end.
 
-    Subclasses say what is kept of a batch (``encode``, one value per column of ``COLUMNS``) and its form in this
+    Subclasses say which values of a batch are kept (``encode``, one per column of ``COLUMNS``) and its form in this
     process (``decode``).
     """
 
@@ -45,7 +45,7 @@ class ScanFile(Struct, Generic[Part], frozen=True):
         return pa.schema([*((name, pa.binary()) for name in self.COLUMNS), ("state", pa.string())])
 
     def encode(self, batch: Records, piece: FileRange) -> Iterable[bytes]:
-        """Return what is kept of a batch."""
+        """Return the values of a batch that are kept."""
         raise AssertionError
 
     def decode(self, columns: list[pa.Buffer]) -> Part:

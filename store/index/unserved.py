@@ -1,7 +1,7 @@
 """Finds entries in files that no start of the bookie serves: in journals before its mark, or in logs without an
 index row; rows: ``store.db.unserved``.
 
-What is decided is what one bookie serves of its own files: another bookie may serve the same entry.
+This is about the entries that one bookie serves from its own files: another bookie may serve the same entry.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def index_unserved(store: Store, txn: Txn, marks: unserved.Marks | None = None, 
     left: list[Found] = []
     for disk, rows in by_disk.items():
         journals = [(log, starts[log.file_id]) for log in logs.values() if log.disk == disk and log.file_id in starts]
-        with suppress(OSError, StoreError):  # a journal that is gone by now: what a start reads of it is not known
+        with suppress(OSError, StoreError):  # the journal is gone by now: unknown how far a start reads it
             left += _without_replayed(store, rows, journals)
     unserved.put_rows(txn, unserved.UNSERVED, left, kept=unread)
 

@@ -6,8 +6,8 @@ they are used up, or more come at once, every kernel is compiled. Whoever calls 
 
 Both run the same source. What a kernel does to its arguments is the same, as for Python
 
-- arrays of numbers are memoryviews: what is read is an int, which does not wrap; ``np.int64`` and the like make it wrap;
-- a row of a structured array is one of ctypes: a field keeps the low bits of what is stored in it, as numba does;
+- arrays of numbers are memoryviews: an element is an int, which does not wrap; ``np.int64`` and the like make it wrap;
+- a row of a structured array is one of ctypes: a field keeps the low bits of a stored value, as with numba;
 - what should be faster than that, or wraps, has a plain form of its own: ``@NAME.plain_form``.
 """
 

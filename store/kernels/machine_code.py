@@ -209,7 +209,7 @@ class _Cache(caching.FunctionCache):
         self._cache_file = _Files(self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp())
 
     def load_overload(self, signature: Any, context: Any) -> Any:  # Any: numba's
-        """Return what is kept for ``signature``; None has the caller compile it, which then is this process's turn."""
+        """Return the cached code for ``signature``; None: the caller compiles it, and other processes wait."""
         found = super().load_overload(signature, context)
         if found is None and _TURN.take(self._cache_path):
             found = super().load_overload(signature, context)

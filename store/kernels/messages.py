@@ -31,7 +31,7 @@ from pulsar_admin.store.kernels.wire import (
     varint,
 )
 
-# Why an entry is left to the ordinary reader, and what is done with the others.
+# Which entries are left to the ordinary reader, and how the others are read.
 WHOLE, BATCHED, SLOW, NO_MESSAGE = 0, 1, 2, 3
 _OUT_OF_THE_ORDINARY = (
     1 << METADATA.encryption_keys

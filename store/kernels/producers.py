@@ -23,7 +23,7 @@ def producer_spans(data, starts, ends, spans):
 
 @kernel("starts")
 def sequence_ids(data, starts, ends, found):
-    """Fill ``found``[i] with the sequence id in the entry payload data[starts[i]:ends[i]], left as it is where there is none."""
+    """Fill ``found``[i] with the sequence id in the entry payload data[starts[i]:ends[i]], left as it is without one."""
     for i in range(starts.shape[0]):
         _, _, at, end = frame(data, starts[i], ends[i])
         while 0 <= at < end:

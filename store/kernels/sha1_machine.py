@@ -108,7 +108,7 @@ def _on_instructions(data, starts, sizes, out):
 
 @machine_code()
 def _pad(data, at, end, size, tail):
-    """Fill ``tail`` with what is left, 0x80, zeros and the length in bits; return how many blocks that makes."""
+    """Fill ``tail`` with the remaining bytes, 0x80, zeros and the length in bits; return how many blocks that makes."""
     left = end - at
     total = 64 if left < 56 else 128
     tail[:total] = 0

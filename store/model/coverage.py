@@ -610,7 +610,7 @@ def find_outside(txn: Txn, ledger: Ledger, *, closed: bool = True) -> UnservedEn
     disks, metadata = read_disks(txn), ledger.metadata
     if metadata is None or disks.unknown is not None or ledger.sums is None:
         return None
-    short = txn.memo.get(_SHORT_LEDGERS)  # of those that are open it looks at what is confirmed alone
+    short = txn.memo.get(_SHORT_LEDGERS)  # open ledgers: only their confirmed entries
     if short is not None and metadata.state is LedgerState.CLOSED and ledger.ledger_id not in short:
         return None
     if closed and not has_copies(txn) and not has_unserved(txn, ledger.ledger_id) and not disks.own:

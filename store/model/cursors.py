@@ -239,7 +239,7 @@ def _recovered(topic: Topic, cursor: Cursor) -> Cursor:
     return replace(cursor, state=replace(stored, mark_delete=topic.last_confirmed), ahead=ahead)
 
 
-# -- what is left -----------------------------------------------------------------------------------------------------
+# -- the backlog ------------------------------------------------------------------------------------------------------
 
 
 def normal_ranges(topic: Topic, state: CursorState) -> Intervals:

@@ -96,7 +96,7 @@ class SegmentStates(Struct, frozen=True):
     def of(self, txn: transactions.TxnId) -> str:
         """Return the state of a transaction; raises NotSeen if the metadata store has none.
 
-        A broker forgets one that is over, and lists it while a segment has entries of it if it was aborted.
+        A broker forgets a transaction that is over; an aborted one it lists as long as a segment has entries of that transaction.
         """
         known = transactions.COMMITTED if 0 <= txn.least < self.given.get(txn.most, 0) else None
         state = transactions.ABORTED if txn in self.aborted else self.states.get(txn, known)

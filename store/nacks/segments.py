@@ -277,7 +277,7 @@ class Segment:
         return sum(block.size_bytes for block in self._blocks)
 
     def blocks(self) -> Iterator[Block]:
-        """Yield what is left, without copying."""
+        """Yield the remaining segments, without copying."""
         for index, block in enumerate(self._blocks):
             yield block if index or not self._row else self._part(block, len(block.buckets))[0]
 

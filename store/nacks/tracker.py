@@ -177,7 +177,7 @@ class NegativeAcksTracker:
         self._append(encode_blocks(*group_rows(buckets, ledgers, entries, self.precision_bits)))
 
     def due(self, now_ms: int) -> DueNacks:
-        """Remove and return every bucket that is due now, whole; what is not due is not looked at."""
+        """Remove and return every bucket that is due now, whole; buckets that are not due are not read."""
         now_ms = min(now_ms, LONG_MAX)
         if self._loose_first <= now_ms:
             self._seal_loose()

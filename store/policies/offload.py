@@ -45,7 +45,7 @@ OFFLOAD: Json = {
     "managedLedgerOffloadMaxBlockSizeInBytes": None,
     "managedLedgerOffloadReadBufferSizeInBytes": None,
 }
-"""``OffloadPoliciesImpl`` that sets nothing, in the order that Jackson writes it in; what is None is left out."""
+"""``OffloadPoliciesImpl`` that sets nothing, in the order in which Jackson writes its fields; None is left out."""
 NO_OFFLOAD = {key: value for key, value in OFFLOAD.items() if value is not None}
 
 

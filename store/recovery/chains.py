@@ -419,7 +419,7 @@ def _nearby(by_ledger: Mapping[int, LedgerEvidence]) -> dict[tuple[int, int], st
                 if one.index[0] >= 0:
                     starts[one.index[0], producer].append((one.broker_ms[0], one.ledger_id))
     joins: dict[tuple[int, int], str] = {}
-    for key in ends:  # in the same order in every process: a plan is compared with what it comes to when it is applied
+    for key in ends:  # in the same order in every process: applying makes the plan again and compares
         befores, afters = sorted(ends[key]), sorted(starts.get(key, ()))
         index, producer = key
         for end_ms, before in befores:

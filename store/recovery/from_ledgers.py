@@ -216,7 +216,7 @@ def newest_known(txn: Txn) -> int:
     return newest if isinstance(next_id, Unknown) else next_id - 1
 
 
-# -- what is made -----------------------------------------------------------------------------------------------------
+# -- created nodes ----------------------------------------------------------------------------------------------------
 
 
 class _Made(Remade):
@@ -299,7 +299,7 @@ def _ledgers(txn: Txn, survey: LedgerSurvey, ids: Sequence[int]) -> Iterator[Top
     for ledger_id in ids:
         ledger = read_ledger(txn, ledger_id)
         planned = survey.closed.get(ledger_id)
-        # What is behind a gap is in the index, too: a list that counts it differs from the ledger's metadata.
+        # The index also has the entries after a gap: a list that counts them differs from the ledger's metadata.
         entries = ledger.entries if planned is None else planned.last_entry_id + 1
         size_bytes = ledger.size_bytes if planned is None else planned.length
         if ledger_id == ids[-1]:

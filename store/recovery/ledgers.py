@@ -320,7 +320,7 @@ def _judge_behind(
     held = coverage.read_held(reader.txn, ledger_id, coverage.read_disks(reader.txn)) or {}
     copies = {bookie: {*entries.tolist()} for bookie, entries in held.items()}
     ledgers = read_topic(reader.txn, name).ledgers
-    # A producer without an acknowledgement sends again, into the next ledger: what is there again must not be added here.
+    # A producer without an acknowledgement sends again, into the next ledger: such entries must not be added here as well.
     following = next((one.ledger_id for one in ledgers if one.ledger_id > ledger_id and one.entries), None)
     sent: set[tuple[str, int] | None] = set()
     if following is not None:
@@ -669,7 +669,7 @@ def _name_in(
         first = int(entries[start]) if start < len(entries) else -1
 
 
-# -- what is said -----------------------------------------------------------------------------------------------------
+# -- messages ---------------------------------------------------------------------------------------------------------
 
 
 def _repointed_part(repointed: _Repointed, ledger_id: int) -> ChangePart:

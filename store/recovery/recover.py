@@ -190,7 +190,7 @@ def plan_renaming(sources: Sources, names: Path, *, probable: bool = False) -> P
     reader = sources.reader.seeing(txn.with_rows("tree", before))
     plan = plan_recovery(replace(sources, reader=reader, cluster=find_cluster(sources)), "C", names, probable=probable)
     after = {step.key: step.after for step in plan.steps}
-    # What is as it was, but for the time at which it was planned, stays.
+    # A node that differs only in the time of planning stays.
     steps = (
         Step("tree", key, value, after.get(key, before.get(key)))
         for key in dict.fromkeys((*made, *after))
@@ -240,7 +240,7 @@ def _undecodable_topics(txn: Txn) -> Iterator[tuple[str, str]]:
         try:
             read_topic(txn, name)
         except TopicNotFound:
-            continue  # cursors alone are left of it: level A makes its node again
+            continue  # only its cursors exist: level A creates its node
         except MetadataCorrupt as error:
             yield name.path, error.message
 

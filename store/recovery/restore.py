@@ -390,7 +390,7 @@ class TopicRestorer:
         self._warnings[f"{topic.name}: its compacted view does not come back, compact it again: {reason}"] = None
         return CursorState(topic.first_position)
 
-    # -- what is beside topics ----------------------------------------------------------------------------------------
+    # -- namespaces, base topics --------------------------------------------------------------------------------------
 
     def add_namespace(self, namespace: NamespaceName) -> None:
         """Restore a namespace's policies, and its tenant, if they were deleted."""

@@ -139,7 +139,7 @@ def verify_indexes(path: Path) -> Iterator[LogVerdict]:
 
 
 def size_of(path: Path | str) -> int:
-    """Return the bytes of a file, or of an object at a URL; 0 for what is no file."""
+    """Return the bytes of a file, or of an object at a URL; 0 if it is no file."""
     if isinstance(path, Path):
         return path.stat().st_size if path.is_file() else 0
     from pulsar_admin.store.urls import file_info

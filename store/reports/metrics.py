@@ -1,6 +1,6 @@
 """A store as metrics for monitoring: gauges with units, bounded in number.
 
-Names follow Prometheus' conventions: seconds, bytes, what is counted. A topic's own rows are those of the largest, of the subscriptions
+Names follow Prometheus' conventions: seconds, bytes, the counted noun. A topic's own rows are those of the largest, of the subscriptions
 those with most entries left; how many are left out is a metric, too.
 """
 

@@ -113,7 +113,7 @@ def _rates(node: Node) -> Json:
 
 
 def _scaled(found: ScalableTopic) -> Json:
-    """Return when a segment was last split, merged, or given other buckets, as what came of it says: also a migration does the last."""
+    """Return when a segment was last split, merged or given other buckets (a migration counts): when its results were created."""
     times: dict[str, int] = {}
     by_id = {one.segment_id: one for one in found.segments}
     for one in found.segments:

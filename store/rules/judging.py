@@ -152,7 +152,7 @@ def _judge_use(topic: TopicFacts) -> Iterator[Finding]:
             try:
                 yield from rule.judge(topic)
             except StoreError:
-                continue  # what is judged of the data tells of what cannot be read
+                continue  # the judgement of the data names unreadable things
 
 
 def _with_uses(facts: ClusterFacts, found: Iterator[Finding]) -> Iterator[Finding]:
@@ -171,7 +171,7 @@ def _with_uses(facts: ClusterFacts, found: Iterator[Finding]) -> Iterator[Findin
     if not trusted:
         yield from unreferenced
     for rule in (*CLOSING_RULES, *((LEAK_SWEEP,) if trusted else ()), *DISK_RULES):
-        with suppress(StoreError):  # what is judged of the data tells of what cannot be read
+        with suppress(StoreError):  # the judgement of the data names unreadable things
             yield from rule.judge(facts)
 
 

@@ -45,7 +45,7 @@ class Beside(Spread[_Part, _Found]):
         self.quiet = FoundQuiet(self._find_quiet())
 
     def _find_quiet(self) -> Iterator[list[Quiet | None]]:
-        """Yield what is found of the topics; the index comes first, as nothing is asked for while many rules are judged here."""
+        """Yield the findings of topics; the index comes first, as this process asks for nothing while it judges many rules."""
         for found in self:
             if isinstance(found, _Index):
                 self._index = found

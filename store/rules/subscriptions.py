@@ -105,7 +105,7 @@ def _cursor_lost(facts: SubscriptionFacts) -> Iterator[Evidence]:
     cursor = facts.cursor
     ledger_id = cursor.info.cursors_ledger_id
     if facts.cursor_bookies:
-        return  # what is not imported may have it
+        return  # files that are not imported may have it
     if cursor.source is CursorSource.FALLBACK:
         recoverable = None if cursor.recoverable is None else str(cursor.recoverable.mark_delete)
         said = f" The entries of that ledger still say {recoverable}, which no broker sees." if recoverable else ""
@@ -266,7 +266,7 @@ def _offloaded(facts: SubscriptionFacts) -> Iterator[Evidence]:
         )
 
 
-# -- what is not given, or not acknowledged ---------------------------------------------------------------------------
+# -- entries not delivered or not acknowledged ------------------------------------------------------------------------
 
 
 def _delayed(facts: SubscriptionFacts, *, is_next: bool) -> Iterator[Evidence]:

@@ -126,7 +126,7 @@ def _clock(facts: TopicFacts, *, is_ahead: bool) -> Iterator[Evidence]:
     who = f" of {', '.join(names)}" if isinstance(names, list) and names else ""
     what = counted(count, "entry") if isinstance(count, int) and count else "entries"
     unit_ms = next((unit for unit in (86_400_000, 3_600_000, 60_000) if off_ms >= 10 * unit), 1000)
-    rough = format_duration_ms(off_ms // unit_ms * unit_ms)  # without what is small beside it
+    rough = format_duration_ms(off_ms // unit_ms * unit_ms)  # without smaller units
     than = "the broker's clock" if clocks.is_stamped else "what the times of their ledgers allow"
     yield Evidence(
         facts.where,
@@ -370,7 +370,7 @@ def _needed(pendings: Sequence[Intervals], start: int, end: int) -> bool:
 # -- policies ---------------------------------------------------------------------------------------------------------
 
 _DAMAGED = (MetadataCorrupt, EntryCorrupt, EntryLogCorrupt)
-"""What other findings do not tell unless every byte is read; they tell of what is lost."""
+"""Damage that other findings report only if every byte is read; without that they report losses alone."""
 
 
 @TOPIC_RULES.row(

@@ -261,7 +261,7 @@ class _TaskReader(DataSourceReader):
         self._operation = operation
 
     def read(self, partition: InputPartition) -> Iterator[Any]:  # Any: pyspark's stub allows tuples or Arrow batches
-        if partition.value is None:  # Spark makes a partition where there is none
+        if partition.value is None:  # Spark makes one where we return none
             return
         damage: list[Problem] = []
         batches = _in_one_line(lambda: self._run(partition.value, damage))
@@ -318,7 +318,7 @@ class FilteredEntries(PulsarEntries):
 class _FilteringReader(_Reader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Narrow the read by filters on ledgers, topics and times of entries; return the filters that Spark must still apply."""
-        done = {"ledger_id"}  # columns that are never null in what is read
+        done = {"ledger_id"}  # columns that are never null
         left = []
         for condition in filters:
             options = self._narrowed(_column_of(condition), type(condition).__name__, getattr(condition, "value", None))
@@ -495,7 +495,7 @@ class _EntryStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 # -- source errors -----------------------------------------------------------------------------------------------------
-# What is wrong with what the data source reads: one line of the error that Spark raises, or of a task's log.
+# Damage and errors of the data source: one line of the error that Spark raises, or of a task's log.
 
 
 _SHOWN = 20

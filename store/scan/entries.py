@@ -216,7 +216,7 @@ class WindowScan:
                     break
                 self._unlisted -= high - low
                 if high > low and block_max(block, self._clock) >= start_ms and block_min(block, self._clock) < end_ms:
-                    # Entries lost inside the block are counted here already: name what is there, run by run.
+                    # Entries lost inside the block are counted already: name the existing ones, run by run.
                     yield from _runs(block, low, high)
 
 

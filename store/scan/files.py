@@ -246,7 +246,7 @@ class FileScan(Struct):
 
     def _reads_in_vain(self, window: FileWindow) -> bool:
         """Whether what stopped the kernel so far cost more than it may, see the top of this module."""
-        again = self.slice.start + window.read_bytes - self.next_offset  # a part of it is still ahead
+        again = self.slice.start + window.read_bytes - self.next_offset  # not all of the record was read
         allowed = VAIN_TIMES * (window.stop - self.slice.start) + 2 * len(window.data)
         return self.vain_bytes + max(again, 0) > allowed
 

@@ -513,7 +513,7 @@ class Follower:
             if newest is not None and (name, newest) not in there and not folder.begun[newest].complete:
                 self.is_lost(None, f"{name}/{newest}", folder.begun[newest])
 
-    # -- what is there -------------------------------------------------------------------------------------------------
+    # -- existing files ------------------------------------------------------------------------------------------------
 
     def owner(self, file: FoundFile, others: Sequence[FoundFile] = ()) -> str:
         """Return whose disk a file is on: the bookie's id, without a cookie the folder, for journals the only folder of logs."""
@@ -586,7 +586,7 @@ class Follower:
         if self._waiting.get(file.path) == (start, file.size_bytes) and not complete:
             return Looked(np.zeros(0, IDS), np.zeros(0, np.int64), np.zeros(0, np.int64), start)
         looked = self._look(file, start, complete)
-        # No record was read of it: a file that is no log would be waited for without end.
+        # No record was read from this file: a stream would wait forever for one that is no log.
         if self._followed.needs_logs and not looked.end:
             check_is_log(urls.shown_path(file.path), file.kind, urls.read_bytes(file.path, 0, HEADER_BYTES))
         # Not of a file on disk: its blocks may be filled in any order at the same size, an object has all of its bytes.

@@ -154,7 +154,7 @@ def merged(
     """
     fronts = [_Front(run, max(held_rows // len(runs), _LEAST_READ_ROWS)) for run in runs]
     while fronts := [front for front in fronts if front.fill()]:
-        # Up to the first end of what is in memory, nothing that is still to be read comes in between.
+        # No row that is still unread sorts before the smallest of the last rows in memory.
         bounds = [front.last(keys) for front in fronts if not front.is_final]
         bound = min(bounds, default=None)
         parts = [rows for rows in (front.take(bound) for front in fronts) if len(rows[0])]

@@ -295,7 +295,7 @@ class PlacesReader(Struct, frozen=True):
         verify = True
         if self.heads and not whole and int(held.mean()) >= HEADS_BYTES:
             held = np.minimum(held, _ENTRY_HEADER_BYTES + places.digests + HEAD_BYTES)
-            verify = False  # the digest covers what is not read
+            verify = False  # the digest covers bytes that are not read
         data, offsets = self._load(places, held)
         rows = np.zeros(len(held), kernel.RECORD)
         ledgers, first = np.unique(places.ledger_ids, return_index=True)
@@ -321,7 +321,7 @@ class PlacesReader(Struct, frozen=True):
             give_back()
         data = np.empty(int(lengths.sum()), np.uint8)
         for run, base in enumerate(bases.tolist()):
-            # By pieces: an entry may be large, and what is read would be there twice.
+            # In pieces: an entry may be large, and would be in memory twice.
             for at in range(0, int(lengths[run]), BATCH_BYTES):
                 length = min(int(lengths[run]) - at, BATCH_BYTES)
                 raw = self.files.read(int(files[firsts[run]]), int(starts[firsts[run]]) + at, length)

@@ -142,7 +142,7 @@ class _SchemaValues:
             parsed = parse_definition(newest.definition)
             self.shape = shapes(named_schemas(parsed), is_json=newest.type_name == "JSON").of(parsed, ())
         else:
-            decoder_of(newest)  # raises for what is not decoded
+            decoder_of(newest)  # raises for a schema that cannot be decoded
             self.shape = shapes.primitive(newest.type_name)
         self._decoders: dict[bytes, Decode] = {}
 

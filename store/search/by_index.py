@@ -27,7 +27,7 @@ _UNREADABLE = (EntryCorrupt, EntryLogCorrupt, EntryNotFound)
 class NextIndex(NamedTuple):
     """An index that an entry covers, and where that entry is."""
 
-    index: int  # type: ignore[assignment]  # tuple.index, which nobody asks of it
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls
     position: Position
 
     def __repr__(self) -> str:

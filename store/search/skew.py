@@ -71,7 +71,7 @@ class ProducerSkew(Answer, frozen=True):
 
 
 class TopicSkew(Answer, frozen=True):
-    """A topic's clocks. ``blame``: the producer with the most wrong entries, None if there is none.
+    """A topic's clocks. ``blame``: the producer with the most wrong entries, None without wrong entries.
 
     ``inversions`` and ``max_backwards_ms`` are for times on ``clock``.
     """
@@ -127,7 +127,7 @@ SUMS = np.dtype(
         ("earliest", np.int64),  # time on the clock of inversions
     ]
 )
-"""What is known of a producer; ``undue``: how many entries without a broker's stamp are dated after now."""
+"""A producer's entries; ``undue``: how many entries without a broker's stamp are dated after now."""
 _NOTHING = np.array((0, 0, 0, 0, 0, 0, 0, 0, LONG_MAX, _NONE, LONG_MAX), SUMS)
 _EDGES = np.dtype(
     [

@@ -375,7 +375,7 @@ def _iter_rows(bookie: Bookie) -> Iterator[tuple[Logs, Array]]:
                     items = iter(opened.items())
                     while chunk := _join(items, _CHUNK_ROWS):
                         if len(chunk) % _ROW_BYTES:
-                            return  # rows of another form: the checks of what is known of them tell
+                            return  # rows of another form: the checks of known rows tell
                         yield logs, np.frombuffer(chunk, ">i8").reshape(-1, 3).astype(np.int64)
         return
     logs = {log_id: path for directory in bookie.ledger_dirs for log_id, path in read_bookie_directory(directory).logs}

@@ -39,7 +39,7 @@ _OVERLAP = 64  # bytes, more than ``_AT_ROOT`` matches
 def find_roots(servers: Sequence[zookeeper.ServerFiles], wanted: Wanted, *, is_strict: bool = True) -> Roots:
     """Return the roots of the wanted cluster, or of the only one, in the files of servers of one ensemble.
 
-    Raises SourceNotFound if there is none (unless ``is_strict`` the whole tree is meant then), Refused if there are
+    Raises SourceNotFound without one (unless ``is_strict`` the whole tree is meant then), Refused if there are
     several, and as ``store.sources.zookeeper.read_tree``.
     """
     if not (wanted.chroot or wanted.ledgers) and _are_at_root(servers):

@@ -4,7 +4,7 @@ RocksDB itself never opens a directory of Pulsar's. It drops files where it open
 a write-ahead log and then deletes the log, and some damage puts it into an endless loop. So it is given a scratch directory: links
 to the files, and of a damaged log a copy of its whole records (``store.codec.rockslog``).
 
-Writing goes on in such a directory too. What RocksDB made there is read afresh and compared with what was there before and the
+Writing goes on in such a directory too. The result of RocksDB is read back and compared with the rows before and the
 changes; then the new tables and MANIFEST are put beside the old files and the name in ``CURRENT`` is replaced, which is RocksDB's own
 way from one state to the next. A process stopped before that leaves the old state, and files that RocksDB removes at its next
 start, as it does with the replaced ones.
@@ -246,7 +246,7 @@ def _options_for_writing(*, is_large: bool = False) -> Any:  # Any: rocksdict ha
 
     options = rocksdict.Options(raw_mode=True)
     options.create_if_missing(False)
-    # What is written is lost at the first damaged record, and noticed, before anything is passed over.
+    # Writing stops at the first damaged record, with an error, before any row is dropped.
     options.set_wal_recovery_mode(rocksdict.DBRecoveryMode.absolute_consistency())
     table = rocksdict.BlockBasedOptions()
     table.set_format_version(5)  # Pulsar 4.0.8's RocksDB cannot read what newer ones write by default

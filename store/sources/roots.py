@@ -172,7 +172,7 @@ def _is_within(path: str, chroot: str) -> bool:
 def choose_roots(marks: Marks, where: str, wanted: Wanted) -> Roots:
     """Return the wanted cluster among the marks, or the only one; ``where`` names the tree in messages.
 
-    Raises SourceNotFound if there is none, Refused if there are several: ``again`` in its context has options that
+    Raises SourceNotFound without one, Refused if there are several: ``again`` in its context has options that
     name each.
     """
     found = [*dict.fromkeys(_pairs(marks, wanted))]

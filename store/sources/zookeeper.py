@@ -102,7 +102,7 @@ def last_transaction(directory: Path, until: int | None = None) -> Transaction |
 
 
 class Notes:
-    """What is seen in the files of a metadata store and leaves nothing out, as far as they tell: sentences.
+    """Sentences about the files of a metadata store that cost no data, as far as the files tell.
 
     ``not_needed``: damage that cost nothing, for other files have what stood there. ``log_ends``: how ZooKeeper's newest log may have had
     more.
@@ -117,7 +117,7 @@ class ServerFiles(Struct, frozen=True):
     """The ``version-2`` of one server: the directories of its ``snapshots`` and its ``logs`` (ZooKeeper's dataLogDir, often the same).
 
     ``roots``: where in the tree the cluster is. Nodes read from these files have the cluster's own paths; nodes
-    outside of it are skipped.
+    outside of these roots are skipped.
     """
 
     snapshots: Path
@@ -574,7 +574,7 @@ class Replay:
 
 def _apply(nodes: dict[str, ZooKeeperNode], transaction: Transaction, *, is_partial: bool) -> None:
     """Apply a transaction to nodes, of which some may be missing (``is_partial``); a snapshot taken meanwhile may
-    already contain part of it."""
+    already contain part of the transaction."""
     now, zxid = transaction.time_ms, transaction.zxid
     for change in transaction.changes:
         if isinstance(change, Delete):

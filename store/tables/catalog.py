@@ -294,7 +294,7 @@ class MessageTable(Struct):
         seen, problems = copy(self.seen), len(self.problems)
         with suppress(
             duckdb.Error, pa.ArrowException, MemoryError
-        ):  # asked again, it says what is wrong, and goes to disk
+        ):  # run again, the statement raises its own error, and may use the disk
             parts = self._parts_of(columns, pruner, split)
             if parts is not None:
                 finish(parts)
@@ -465,7 +465,7 @@ class StoreTables:
         return ("messages", "entries", *SMALL_TABLES)
 
     def find(self, name: str) -> MadeTable | None:
-        """Return the table of a name, None if there is none; raises StoreError for a topic whose metadata cannot be read."""
+        """Return the table of a name, None for an unknown one; raises StoreError for a topic whose metadata cannot be read."""
         if name == "messages":
             return self._messages(name, self._all_topics, None)
         if name == "entries":
@@ -503,7 +503,7 @@ class StoreTables:
         table = MessageTable(self._asked, self._cluster, topics, schemas, self.problems, seen)
         try:
             schema = table.schema
-        except StoreError:  # of a definition that makes no type: values are JSON text, or say what is wrong
+        except StoreError:  # the definition has no type of Arrow: values are JSON text, or an error
             table = replace(table, schemas=None)
             schema = table.schema
         return MadeTable(schema, table.rows, self._lock, self.errors, table.adding)
@@ -584,7 +584,7 @@ class ExportedTables:
         return []
 
     def find(self, name: str) -> MadeTable | TopicsMeant | None:
-        """Return the table of a name, None if there is none: a topic, a namespace and a glob are messages."""
+        """Return the table of a name, None for an unknown one: a topic, a namespace and a glob are messages."""
         if name in self._parts:
             parts = self._parts[name]
             schema = TABLES[name]

@@ -1,4 +1,4 @@
-"""``store export tables``: what a store knows into a folder of tables, all of it or nothing.
+"""``store export tables``: writes a store's content into a folder of tables, all or nothing.
 
 Everything is written below ``_staging-…`` first. Then the files get their names, which are new, ``tables.json`` names them
 in the place of those of the last export, and these are removed. A kill leaves the old export or the new one, and files that
@@ -131,7 +131,7 @@ def choose_tables(
 ) -> tuple[str, ...]:
     """Return the tables to write for a store in this state: ``only`` these, or all; with ``messages`` that one as well.
 
-    Raises InvalidValue, and Refused for a table that needs an index if there is none.
+    Raises InvalidValue, and Refused for a table that needs an index, of a store without one.
     """
     known = (*WRITTEN, MESSAGES)
     unknown = [name for name in only if name not in known]

@@ -15,7 +15,7 @@ from pulsar_admin.store.scan.schemas import ENTRY_SCHEMA, MESSAGE_SCHEMA, TIME
 _PROPERTIES = pa.map_(pa.string(), pa.string())
 _CLUSTER = [("cluster", pa.string())]
 OF_TOPIC = ("tenant", "namespace")
-"""Columns of what is a topic's; the namespace with its tenant."""
+"""The columns of every table with a topic; the namespace with its tenant."""
 _RANGE = pa.struct([("ledger_id", pa.int64()), ("first_entry_id", pa.int64()), ("last_entry_id", pa.int64())])
 _ENTRIES = [field for field in ENTRY_SCHEMA if field.name not in ("path", "topic")]
 

@@ -1,4 +1,4 @@
-"""A statement of SQL in three: what is made of rows where they are read, of such parts where they meet, and the answer of the last.
+"""A statement of SQL in three: one for the rows of a task, one that merges the results of tasks, and one for the final answer.
 
 Split is a SELECT of one table that counts, adds up, or takes the first rows of an order: DuckDB's own parser says so. What is not known
 here is not split. Where a statement leaves an order open, DuckDB gives any of them, with parts and without.
@@ -237,7 +237,7 @@ class _Splitter:
         return node
 
     def _check(self, value: Any) -> None:  # Any: JSON
-        """Raise _Unknown unless all of it is made of a row alone."""
+        """Raise _Unknown unless the expression depends on a single row."""
         for node in nodes_of(value):
             if node.get("class", "TYPE") not in _CLASSES:
                 raise _Unknown
@@ -404,7 +404,7 @@ _ONE_AT_A_TIME = Lock()  # a table is registered for the whole connection
 
 @lru_cache(1)  # to open one takes longer than most statements
 def _connected(now_ms: int, zone: str) -> duckdb.DuckDBPyConnection:
-    atexit.register(_connected.cache_clear)  # DuckDB complains of what is open at the very end
+    atexit.register(_connected.cache_clear)  # DuckDB complains of connections that are open at exit
     return connect(now_ms, zone, {"threads": "1", "temp_directory": ""})
 
 

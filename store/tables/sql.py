@@ -124,7 +124,7 @@ class Tables(Protocol):
         """The tables that are always there."""
 
     def find(self, name: str) -> MadeTable | TopicsMeant | None:
-        """Return the table of a name, None if there is none, or ``TopicsMeant``."""
+        """Return the table of a name, or ``TopicsMeant``; None for an unknown name."""
 
     def topics_like(self, begin: str, most: int) -> list[str]:
         """Return at most ``most`` names of topics that begin with a text."""
@@ -253,7 +253,7 @@ class Database:
 
         self._of_parts = self._of_parts or connect(*self._when, self._config)
         self._of_parts.register(ROWS, MadeTable(self._made[name].schema, rows, Lock(), []))
-        with suppress(duckdb.Error):  # asked as it is, it says what is wrong
+        with suppress(duckdb.Error):  # unchanged, the statement raises DuckDB's own error
             split = split_statement(self._of_parts, tree, self._connection.sql(statement), *self._when)
             if split is None:
                 return self._connection, statement
@@ -285,7 +285,7 @@ class Database:
 
     def fail(self, error: Exception) -> NoReturn:
         """Raise our error for an error of DuckDB."""
-        if self._tables.errors:  # DuckDB's words of it are a traceback
+        if self._tables.errors:  # DuckDB's own message is a traceback
             raise self._tables.errors[0] from None
         _raise(error)
 

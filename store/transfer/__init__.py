@@ -1,1 +1,1 @@
-"""Into the store and out of it: import, refresh, export."""
+"""Import, refresh, export."""

@@ -233,7 +233,7 @@ def place(store: Store, path: Path, file_id: int, mode: FileMode) -> Path:
     if mode is FileMode.LINKED:
         link_file(path.resolve(), unfinished)
     elif mode is FileMode.COPIED or mode is FileMode.OWN:
-        status = path.stat()  # before it is copied: what is written meanwhile makes its time another than the copy's
+        status = path.stat()  # before it is copied: a file that is written meanwhile gets another time than the copy
         copy_file(path.resolve(), unfinished, leaves_cache=True)
         os.utime(unfinished, ns=(status.st_atime_ns, status.st_mtime_ns))
     else:

@@ -120,7 +120,7 @@ class ExportPlan(Struct, Previewed, frozen=True):
     in_place: bool
     nodes: tuple[ChangedNode, ...] = ()
     ledgers: LedgerExport = field(default_factory=LedgerExport)
-    problems: tuple[str, ...] = ()  # of the source's metadata; what can be read of it is in the target
+    problems: tuple[str, ...] = ()  # of the source's metadata; its readable part is in the target
     annotate: Form | None = None
     now_ms: int = 0
 
@@ -279,7 +279,7 @@ def _annotated(txn: Txn, nodes: tuple[ChangedNode, ...], form: Form, now_ms: int
     changed = {node.path: node for node in nodes}
     for name in iter_topics(txn):
         current = find_node(txn, name.path)
-        if current is None:  # subscriptions alone are left of it: there is no list to write to
+        if current is None:  # only its subscriptions exist: no list to write to
             continue
         value = annotated_value(txn, current.path, current.value, form)
         if value != current.value:

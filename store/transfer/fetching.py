@@ -195,7 +195,7 @@ def _objects(url: str) -> Iterator[_Found]:
 def _members(archive: Path) -> Iterator[_Found]:
     """Yield the wanted members of a tar archive, compressed or not."""
     with _unpacking(archive):
-        tar = tarfile.open(archive)  # noqa: SIM115 - it is closed below; what is wrong with it is told here
+        tar = tarfile.open(archive)  # noqa: SIM115 - it is closed below; its damage is reported here
     with tar:
         while True:
             with _unpacking(archive):

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.engine.operation import Engine
 
 
-Warn = Callable[[str], None]  # told at once what is also in ``ImportResult.warnings``
+Warn = Callable[[str], None]  # called at once; ``ImportResult.warnings`` has the same texts
 
 
 class ImportOptions(Struct, frozen=True):
@@ -310,7 +310,7 @@ def _mode_of(layout: Layout) -> int:
     """Return the mode of a store's directories: a user who may not read all of the source may not read the store."""
     directories = layout.directories
     if layout.metadata is not None and not isinstance(layout.metadata, MetadataDirectory):
-        return PRIVATE_DIRECTORY  # who may read what is on a server nobody knows here
+        return PRIVATE_DIRECTORY  # who may read files of another server is unknown here
     files = [file.path for file in files_of(layout.bookies)]
     if isinstance(layout.metadata, MetadataDirectory):
         inside = (file for directory in layout.metadata.directories for file in directory.iterdir())

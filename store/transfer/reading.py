@@ -106,7 +106,7 @@ def read_disks(
     ``index_files``.
     """
     reading, watch = Reading(), Watch(layout)
-    # Of what vanished the next survey tells; what was read of it is kept until then.
+    # The next survey reports vanished files; their entries are kept until then.
     how = replace(how, vanished=lambda log: None, is_live=watch.is_live)
     survey = survey_files(store, layout)
     reading.strangers = [stranger.text for stranger in survey.strangers]
