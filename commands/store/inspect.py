@@ -73,8 +73,8 @@ def _render_info(summary: StoreSummary) -> str:
         ("cursors", ", ".join(f"{count:,} {source}" for source, count in summary.cursors.items()) or "0"),
         ("ledgers", f"{summary.ledgers:,} in the metadata, {summary.indexed_ledgers:,} with entries"),
         (
-            "entries",
-            f"{summary.entries:,} ({counted(summary.messages, 'message')}, {counted(summary.payload_bytes, 'byte')})",
+            "indexed entries",
+            f"{summary.indexed_entries:,} ({counted(summary.messages, 'message')}, {counted(summary.payload_bytes, 'byte')})",
         ),
         ("disk", _disk_text(summary.disk_bytes)),
         ("damaged places", f"{summary.damaged_places:,}"),

@@ -127,10 +127,14 @@ def _clock(facts: TopicFacts, *, is_ahead: bool) -> Iterator[Evidence]:
     what = counted(count, "entry") if isinstance(count, int) and count else "entries"
     unit_ms = next((unit for unit in (86_400_000, 3_600_000, 60_000) if off_ms >= 10 * unit), 1000)
     rough = format_duration_ms(off_ms // unit_ms * unit_ms)  # without smaller units
-    than = "the broker's clock" if clocks.is_stamped else "what the times of their ledgers allow"
+    told = (
+        f"up to {rough} {'ahead of' if is_ahead else 'behind'} the broker's clock"
+        if clocks.is_stamped
+        else f"{'ahead' if is_ahead else 'behind'}, the furthest by at least {rough}: the times of their ledgers show no more"
+    )
     yield Evidence(
         facts.where,
-        f"{what}{who} up to {rough} {'ahead of' if is_ahead else 'behind'} {than}",
+        f"{what}{who} {told}",
         {**evidence, "messages": count},
         severity=Severity.NOTE if clocks.is_stamped else None,
     )

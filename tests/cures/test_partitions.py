@@ -67,6 +67,13 @@ FAULTS = {
         (), {"partitions": 2, "deleted": True}, False, "partitioned-topic-half-deleted", "warning", [RECORD],
         f"topics delete-partitioned-topic {NAME}",
     ),
+    "half deleted, and its number lowered": Fault(
+        (0, 2), {"partitions": 2, "deleted": True}, False, "partitioned-topic-half-deleted", "warning",
+        [RECORD, *(path for place, index in enumerate((0, 2)) for path in (
+            NAME.partition(index).path, NAME.partition(index).cursor_path("s"), ledger_path(12 + place)
+        ))],
+        f"topics delete-partitioned-topic {NAME}", [("ledgers-deleted", "ledgers 12, 13")],
+    ),
     "plain under the name": Fault(
         (), {"partitions": 3}, True, "partitioned-name-over-topic", "warning", [RECORD],
         f"topics delete-partitioned-topic {NAME}",

@@ -30,6 +30,7 @@ def test_no_false_alarm(name: str, state: str) -> None:
     assert warnings == (set() if is_stamped else {*CLOCKS, "ttl-blocked"})
     clocks = [one.message for one in found if one.code in CLOCKS]  # without a broker's times nobody knows its clock
     assert all(message.endswith("the broker's clock") == is_stamped for message in clocks)
+    assert all((" by at least " in message) != is_stamped for message in clocks)
     notes = {one.code for one in found if one.severity is Severity.NOTE} - NOTES
     assert (notes >= CLOCKS) == is_stamped
     notes -= CLOCKS
