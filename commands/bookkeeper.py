@@ -266,7 +266,7 @@ def cookie_get(app: App, bookie_id: str) -> Iterator[Shown]:
     helps={
         "missingreplica": "Only ledgers that miss this bookie's replica.",
         "excludingmissingreplica": "Only ledgers that do not miss this bookie's.",
-        "printmissingreplica": "Also whose replicas are missing.",
+        "printmissingreplica": "Also the bookies whose replicas are missing.",
         "printreplicationworkerid": "Of no effect: no worker replicates the ledgers of a store.",
         "onlydisplayledgercount": "Only how many there are.",
     },

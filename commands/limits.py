@@ -26,7 +26,7 @@ _HELPS = {
     "bandwidth_in": "Expected bytes a second that come in.",
     "bandwidth_out": "Expected bytes a second that go out.",
     "memory": "Expected memory in MB.",
-    "dynamic": "A broker may calculate it anew.",
+    "dynamic": "A broker may recalculate it.",
 }
 _EXAMPLE = "pulsar-admin resourcegroups {} batch --msg-publish-rate 1000 --dry-run"
 _GROUP: Any = {"changes": True, "helps": _HELPS}  # Any: keywords of click

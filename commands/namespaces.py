@@ -161,7 +161,7 @@ _CHANGE = "The change: both parts of the policy before and after, times in ms, w
 @click.option(
     "--split",
     is_flag=True,
-    help="Let the granularity shrink: the partitions of indexes are cut anew.",
+    help="Allow a finer granularity: index partitions are divided again.",
 )
 @pass_app
 def enable(app: App, namespace: NamespaceName, granularity_ms: int, tick_ms: int | None, split: bool) -> None:

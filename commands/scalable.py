@@ -117,7 +117,7 @@ def create(app: App, topic: str, segments: int, property: tuple[str, ...]) -> Sh
     "scalable-topics delete",
     "acme/orders/lines --dry-run",
     errors=_CHANGES,
-    helps={"force": "Also with what cannot be read. No consumer is connected to files."},
+    helps={"force": "Delete even what cannot be read. (Offline, no consumer is connected.)"},
 )
 def delete(app: App, topic: str, force: bool) -> Shown:
     """Delete a scalable topic with its segments, subscriptions, ledgers and schema."""

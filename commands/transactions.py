@@ -96,7 +96,7 @@ def transaction_metadata(app: App, most_sig_bits: int, least_sig_bits: int) -> S
     "transactions slow-transactions",
     examples=(),
     elsewhere=["pulsar-admin transactions slow-transactions -t 1s"],
-    output="An open transaction a line whose timeout is longer than --time.",
+    output="One line per open transaction whose timeout is longer than --time.",
     errors=[errors.NotFound, errors.EntryCorrupt],
     helps={**_ID, "time": "Transactions with a longer timeout."},
 )
@@ -136,7 +136,7 @@ def in_buffer_stats(app: App, topic: str, most_sig_bits: int, least_sig_bits: in
 @mirrored(
     "transactions pending-ack-stats",
     examples=["pulsar-admin transactions pending-ack-stats -t public/default/plain -s half"],
-    output="`state` None without such acknowledgements, and how many transactions hold some.",
+    output="How many transactions hold acknowledgements, and the log's `state` (None without any).",
     errors=[errors.TopicNotFound, errors.SubscriptionNotFound, errors.EntryCorrupt],
     helps={**_SUB, **_LOW},
 )

@@ -320,7 +320,7 @@ CONF = "--bookie-conf {disks}/bk.conf --root {disks}/bk1"
 BAD: dict[str, tuple[Callable[[Path], object], str, int, str]] = {
     "other instance": (
         _other_instance, f"--bookie {BK1} --bookie {BK2}", 3,
-        "of different clusters, by the instance ids .*bk0test .*one; bk1test .*two",
+        "to different clusters, by the instance ids .*bk0test .*one; bk1test .*two",
     ),
     "one id twice": (
         lambda disks: copy_tree(disks / "bk1", disks / "copy"), f"--bookie {BK1} --bookie {{disks}}/copy/ledgers0", 3,
@@ -399,11 +399,11 @@ def test_bookies_of_another_cluster_are_not_added(tmp_path: Path, cli: Cli) -> N
     answer = cli("--store", path, "store", "add", "bookie", other / "bookkeeper")
     assert answer.exit_code == 3
     instance = decode_cookie((other / "bookkeeper/current/VERSION").read_bytes(), "VERSION").instance_id
-    assert f"is of another cluster: its instance id is {instance}" in answer.stderr
+    assert f"belongs to another cluster: its instance id is {instance}" in answer.stderr
     assert len(read_store_info(path).sources) == 1
     assert cli("--store", tmp_path / "b", "store", "import", "cluster", "--bookie", other / "bookkeeper").exit_code == 0
     answer = cli("--store", tmp_path / "b", "store", "add", "zookeeper", small / "metadata")
-    assert (answer.exit_code, "is of another cluster" in answer.stderr) == (3, True)
+    assert (answer.exit_code, "belongs to another cluster" in answer.stderr) == (3, True)
     assert cli("--store", path, "store", "add", "bookie", small / "bookkeeper").exit_code == 0
     answer = cli("--store", path, "store", "add", "bookie", small / "bookkeeper")
     assert (answer.exit_code, "the store has bookie" in answer.stderr) == (3, True)

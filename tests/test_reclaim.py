@@ -391,7 +391,7 @@ def test_other_clusters_and_running_servers_are_refused(data: Path, cli: Cli) ->
         assert "is in use by process" in refuses(cli, data)
     cookie = data / CURRENT / "VERSION"
     cookie.write_bytes(cookie.read_bytes().replace(b'instanceId: "', b'instanceId: "0'))
-    assert "is of another cluster" in refuses(cli, data, "--force")
+    assert "belongs to another cluster" in refuses(cli, data, "--force")
 
 
 def test_other_storages_are_refused(data: Path, cli: Cli) -> None:

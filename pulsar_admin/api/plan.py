@@ -212,7 +212,7 @@ def decode(value: Any) -> Any:  # Any: as above
     if isinstance(value, list):
         return [decode(one) for one in value]
     if isinstance(value, float):
-        raise ValueError("no method of ours is given a fraction")
+        raise ValueError("no method takes a fraction")
     if not isinstance(value, dict):
         return value
     ((name, inner),) = value.items()
@@ -345,7 +345,9 @@ def call_again(session: Session, request: Mapping[str, Any], *, as_then: bool) -
                 moment, now_ms=integer(request["now"], "now", -LONG_MAX), is_given=request["nowGiven"] is True
             )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise InvalidValue("the plan was not made by a command: its request is no call of ours", hint=_HINT) from error
+        raise InvalidValue(
+            "the plan was not made by a command: its request is not a call of this library", hint=_HINT
+        ) from error
     with session.at(moment):
         plan: Plan = call(*values, **options)
     return plan

@@ -163,11 +163,11 @@ def given_rate(max_rate: int | None) -> int | None:
 def whole_number(what: str, value: object, least: int | None = None, most: int | None = None) -> int:
     """Return an int (or numpy's) from ``least`` to ``most``; raises InvalidValue for anything else, also text."""
     if not isinstance(value, SupportsIndex) or isinstance(value, bool):
-        raise InvalidValue(f"{what} {value!r}: a whole number is wanted, such as 5", value=value)
+        raise InvalidValue(f"{what} {value!r}: expected a whole number, such as 5", value=value)
     number = index(value)
     if (least is not None and number < least) or (most is not None and number > most):
         bounds = f"of {least} or more" if most is None else f"from {least} to {most}"
-        raise InvalidValue(f"{what} {number}: a whole number {bounds} is wanted", value=number)
+        raise InvalidValue(f"{what} {number}: expected a whole number {bounds}", value=number)
     return number
 
 
@@ -192,7 +192,7 @@ def delay_ms(value: Delay) -> int:
 
 def given_number(what: str, value: object) -> float:
     """Return a finite number of Python's or numpy's; raises InvalidValue for anything else, also text."""
-    wrong = InvalidValue(f"{what} {value!r}: a number is wanted, such as 0.5", value=value)
+    wrong = InvalidValue(f"{what} {value!r}: expected a number, such as 0.5", value=value)
     if not isinstance(value, (int, float, SupportsIndex)) or isinstance(value, bool):
         raise wrong
     try:

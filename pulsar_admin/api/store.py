@@ -764,7 +764,7 @@ def compare_findings(
             if cluster and own and cluster != own:
                 session.warn(
                     [
-                        f"{path} is of another cluster ({cluster}; this store: {own}): nothing that is new or gone shows a change"
+                        f"{path} belongs to another cluster ({cluster}; this store: {own}): nothing that is new or gone shows a change"
                     ]
                 )
         else:

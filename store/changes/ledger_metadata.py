@@ -133,7 +133,7 @@ def read_bookies_of(txn: Txn, ledger_id: int) -> Mapping[str, Array]:
         raise Refused(f"ledger {ledger_id} was written by this toolkit: undo the change that deleted its metadata")
     if "" in held:
         raise Refused(
-            f"whose disk holds entries of ledger {ledger_id} is not known: its ensemble cannot be made",
+            f"it is unknown whose disk holds entries of ledger {ledger_id}: its ensemble cannot be determined",
             hint="import the bookie with its cookie (the file VERSION), or name it: --bookie ID=DIR,DIR",
             ledgerId=ledger_id,
         )

@@ -173,7 +173,7 @@ def _check_free(store: Store, ledger_id: int, kept: set[int]) -> None:
         if taken or find_owners(txn, ledger_id) or ledger_id in kept:
             raise Refused(
                 f"ledger {ledger_id} is in this store already",
-                hint="let it get a new id: leave --keep-ledger-ids away",
+                hint="let it get a new id: omit --keep-ledger-ids",
                 ledgerId=ledger_id,
             )
 
@@ -266,7 +266,7 @@ def append_ledgers(
     if managed.ledgers and managed.ledgers[-1].ledger_id >= infos[0].ledger_id:
         raise Refused(
             f"{name} ends with ledger {managed.ledgers[-1].ledger_id}: ledger {infos[0].ledger_id} cannot come after it",
-            hint="let the ledgers get new ids: leave --keep-ledger-ids away",
+            hint="let the ledgers get new ids: omit --keep-ledger-ids",
         )
     more = {**managed.properties, **properties}
     return put_managed_ledger(txn, name, replace(managed, ledgers=(*managed.ledgers, *infos), properties=more), now_ms)

@@ -53,7 +53,7 @@ def load_private_key(pem: bytes, where: str) -> PrivateKey:
         hint = "give the consumer's own key in PEM: -----BEGIN … PRIVATE KEY-----"
         raise InvalidValue(f"{where}: no private key in PEM", hint=hint) from None
     if not isinstance(key, (RSAPrivateKey, EllipticCurvePrivateKey)):
-        raise InvalidValue(f"{where}: a private key of RSA or of an elliptic curve is wanted, this one is neither")
+        raise InvalidValue(f"{where}: expected a private key of RSA or of an elliptic curve, this one is neither")
     return key
 
 

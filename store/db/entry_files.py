@@ -64,7 +64,7 @@ class EntryFiles:
         found = int.from_bytes(raw[:4], "big", signed=True)
         if found != size:
             if any(source.get("bundle") for source in self._store.info.sources):
-                hint = "this store is of an incident bundle, which has no bytes of entries"
+                hint = "this store comes from an incident bundle, which contains no entries"
             else:
                 hint = "the file changed since import; run: pulsar-admin store check --deep"
             raise EntryLogCorrupt(

@@ -78,7 +78,7 @@ def check_is_of(known: Known, bookie: Bookie) -> None:
     # Cookies of layout 3 have no instance id: those prove nothing.
     if known.instance_id and cookie.instance_id not in (None, known.instance_id):
         raise Refused(
-            f"bookie {cookie.bookie_id} is of another cluster: the instance id of its cookie is {cookie.instance_id}, that of"
+            f"bookie {cookie.bookie_id} belongs to another cluster: the instance id of its cookie is {cookie.instance_id}, that of"
             f" {known.name} is {known.instance_id}; all that it holds would be deleted",
             hint="name the metadata of the bookie's own cluster: --zookeeper PLACE",
             expected=known.instance_id,

@@ -291,7 +291,7 @@ def _finding_of(row: Mapping[str, Any]) -> Finding:  # Any: JSON
     texts = {key: row[key] for key in _NEEDED} | {key: row.get(key, "") for key in _TEXTS}
     numbers = {"at_stake_bytes": row.get("atStakeBytes", 0), "at_stake_messages": row.get("atStakeMessages", 0)}
     if not all(type(one) is str for one in texts.values()) or not all(type(one) is int for one in numbers.values()):
-        raise TypeError("a value is of another kind")
+        raise TypeError("a value has another kind")
     return Finding(
         severity=Severity(row["severity"]),
         evidence=dict(row.get("evidence", {})),

@@ -339,8 +339,8 @@ def _log_reason(key: _Key, log: _Log, found: _Sum) -> Reason:
     whose = listed([name for name in log.owners if name] or ["nobody"])
     return Reason(
         SHARED,
-        f"{dead} in {key.path} {plural(len(found.ledgers), 'stays', 'stay')} on disk because {last} in the same log, of {whose}. A "
-        "bookie deletes a whole log, or rewrites one of which little lives.",
+        f"{dead} in {key.path} {plural(len(found.ledgers), 'stays', 'stay')} on disk because {last} in the same log, of {whose}. "
+        "Bookies delete whole logs, and rewrite logs with little live data.",
         {**evidence, "owners": list(log.owners), "liveLedger": log.live[0] if len(log.live) == 1 else None},
         "pulsar-admin store usage --by log",
     )

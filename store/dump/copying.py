@@ -133,7 +133,7 @@ class _Copying:
         self._txn = txn
         self._request = request
         if request.to is not None and len(request.names) != 1:
-            raise InvalidValue("--to names one topic", hint="copy one topic at a time, or leave --to away")
+            raise InvalidValue("--to names one topic", hint="copy one topic at a time, or omit --to")
         # Of a partitioned topic its partitions, each once.
         names = dict.fromkeys(name for given in request.names for name in expand_topic(theirs.txn, given))
         self._topics = [self._read(name) for name in names]

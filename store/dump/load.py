@@ -97,7 +97,7 @@ def _topics(
     for name, stream in source.topics():
         if options.topic is not None and found:
             raise InvalidValue(
-                f"the dump holds several topics, {options.topic} is one", hint="leave --topic away: each keeps its name"
+                f"the dump holds several topics, {options.topic} is one", hint="omit --topic: each keeps its name"
             )
         topic = LoadedTopic(parse_topic(name) if options.topic is None else options.topic)
         partitions = partition_count(txn, topic.name)

@@ -89,7 +89,7 @@ def iter_position_rows(lines: Iterable[str], name: str, topic: TopicName) -> Ite
 def _row(found: dict[str, Any], topic: TopicName) -> PositionRow:  # Any: JSON
     named = found.get("topic")
     if named is not None and (not isinstance(named, str) or topic not in (parse_topic(named), parse_topic(named).base)):
-        raise InvalidValue(f"it is of topic {named}, not of {topic}")
+        raise InvalidValue(f"it belongs to topic {named}, not to {topic}")
     chunks = found.get("chunks", [])
     if not isinstance(chunks, list):
         raise InvalidValue("chunks must be a list of positions")

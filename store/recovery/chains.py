@@ -294,7 +294,7 @@ class _LedgerSets(Struct):
         if len(a.names | b.names) > 1:
             return "the metadata names them " + " and ".join(sorted(a.names | b.names))
         if len(a.kinds | b.kinds) > 1:
-            return "their contents are of different kinds"
+            return "their contents differ in kind"
         for before, after in _meeting(a.indexed, b.indexed):
             earlier, later = self.found[before].index, self.found[after].index
             if earlier is not None and later is not None and later[1] <= earlier[2]:

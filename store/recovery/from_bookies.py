@@ -424,7 +424,7 @@ def _cluster_nodes(txn: Txn, cluster: str, work: _MadeOfBookies) -> Iterator[tup
             instances.add(decode_cookie(raw, bookie.bookie_id).instance_id)
     if len(instances) > 1:
         raise Refused(
-            f"the bookies are of several clusters: instances {', '.join(sorted(map(str, instances)))}",
+            f"the bookies belong to several clusters: instances {', '.join(sorted(map(str, instances)))}",
             hint="import each cluster into its own store: pulsar-admin --store NEW store import cluster --bookie …",
         )
     yield from ((INSTANCE_ID, one.encode()) for one in instances if one)

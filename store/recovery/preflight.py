@@ -53,7 +53,7 @@ EMPTY, OTHER, NEWER, UNLISTED, UNTOLD, NO_INDEX, NOT_INDEXED = (
 )
 REASONS = {
     EMPTY: "the metadata lists no ledger at all",
-    OTHER: "the metadata is of another instance",
+    OTHER: "the metadata belongs to another instance",
     NEWER: "the metadata is older: it never gave their ids",
     UNLISTED: "not in the metadata: deleted on purpose, or lost",
     UNTOLD: "the metadata does not list them, and does not say which ids it gave: deleted, lost, or newer",

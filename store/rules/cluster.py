@@ -33,8 +33,8 @@ def _unknown_bookies(facts: ClusterFacts) -> Iterator[Evidence]:
     for bookie in known(facts.unknown_bookies) or ():
         yield Evidence(
             f"bookie {bookie}",
-            "the metadata names it nowhere, neither in a cookie nor in the ensemble of a ledger: it is of another cluster, or of another"
-            " part of this ZooKeeper",
+            "the metadata names it nowhere, neither in a cookie nor in the ensemble of a ledger: it belongs to another cluster, or to"
+            " another part of this ZooKeeper",
             {"bookie": bookie},
         )
 

@@ -346,7 +346,7 @@ def _check_ledger(txn: Txn, ledger: Ledger) -> Iterator[Finding]:
         entries = f"entry {last} is" if first == last else f"entries {first} to {last} are"
         yield OPEN_END_UNCERTAIN.at(
             where,
-            f"it was never closed, and {entries} on too few bookies for every recovery to find: it keeps or drops them",
+            f"it was never closed, and {entries} on too few bookies for every recovery to find: some would drop them",
             f"see: pulsar-admin ledgers info {ledger.ledger_id}",
             ledgerId=ledger.ledger_id,
             entries=last - end.kept,

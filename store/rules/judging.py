@@ -62,7 +62,7 @@ def refuse_bundle(store: Store) -> None:
     """Raise Refused for a store that a deep look cannot read."""
     if any(source.get("bundle") for source in store.info.sources):
         raise Refused(
-            "this store is of an incident bundle, which has no bytes of entries", hint="check it without --deep"
+            "this store comes from an incident bundle, which contains no entries", hint="check it without --deep"
         )
 
 

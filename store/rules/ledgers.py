@@ -268,8 +268,8 @@ def _unlisted(facts: ClusterFacts) -> Iterator[Evidence]:
     "ledgers-not-indexed",
     Severity.NOTE,
     "Ledgers that only entry logs have",
-    "The metadata does not list them, and the index of no bookie has them: garbage collection leaves deleted ledgers so until their entry "
-    "logs are freed. A start on the wrong metadata does, too.",
+    "The metadata does not list them, and the index of no bookie has them: that is how garbage collection leaves deleted ledgers until "
+    "their entry logs are freed, and also how a start on the wrong metadata leaves them.",
     "A bookie without an index row answers that it has no such entry. `store recover` (C) leaves such ledgers apart.",
     "pulsar-admin store salvage --collected {disks}",
     "Only if messages are missed that were not deleted on purpose: rebuild the index of each such bookie while it is stopped, import its "

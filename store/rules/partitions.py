@@ -182,7 +182,7 @@ def _doubt(one: Partitions) -> str:
     """Return why no command is printed that creates the rest."""
     if not one.counts_too_many:
         return ""
-    return "; so many would have to be created that the number is rather part of a name, or damaged"
+    return "; so many would have to be created: the number is probably part of a name, or damaged"
 
 
 def _look(one: Partitions, command: str) -> dict[str, object]:

@@ -227,7 +227,7 @@ _add(
     Severity.CRITICAL,
     "A record in a journal stops the start of a bookie",
     "A record that a start replays has an impossible length, is too short for its kind, or gives a ledger a second master key. A journal "
-    "of a version that is not known is told, too: nothing is cut there.",
+    "of an unknown version is reported as well, and not cut.",
     "The bookie does not start.",
     _SALVAGE,
     "Salvage cuts the journal before that record, and writes what can be read after it into an entry log.",

@@ -356,7 +356,7 @@ def _open_transaction(facts: SubscriptionFacts, *, is_next: bool) -> Iterator[Ev
     )
     yield Evidence(
         facts.where,
-        f"{'Nothing is given' if is_next else 'Messages are given up to there, and nothing more'}: {first} is of transaction {txn}, "
+        f"Nothing is delivered{'' if is_next else ' from there on'}: {first} belongs to transaction {txn}, "
         f"which is open{since}, and a broker reads only what comes before it{others if len(buffer.first) > 1 else ''}.",
         {"transaction": str(txn), "first": str(first), "open": len(buffer.first), "oldest": str(oldest)},
         "" if known is None else f"pulsar-admin transactions transaction-metadata -m {txn.most} -l {txn.least}",

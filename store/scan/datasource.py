@@ -160,7 +160,7 @@ def read_stream_options(given: Mapping[str, str]) -> dict[str, Any]:
     """Return the options of a stream; raises InvalidValue, also for those of the Spark connector."""
     if source_options.is_connector_read(given):
         raise InvalidValue(
-            f"option {', '.join(source_options.connector_names(given))}: the Pulsar connector's options are of batch reads here",
+            f"option {', '.join(source_options.connector_names(given))}: the Pulsar connector's options work only with batch reads here",
             hint="a stream follows files: name them with path, and leave the connector's options out",
         )
     return source_options.read_options(given, KNOWN)

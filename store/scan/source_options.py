@@ -148,7 +148,9 @@ def refuse_stream_options(values: Mapping[str, Any]) -> None:
     """Raise InvalidValue for a value of a batch that says something to streams alone."""
     for option in OPTIONS:
         if option.name in _OF_STREAMS and values[option.name] != option.default:
-            raise InvalidValue(f"option {option.name} is of streams", hint="leave it out, or use spark.readStream")
+            raise InvalidValue(
+                f"option {option.name} works only with streams", hint="leave it out, or use spark.readStream"
+            )
 
 
 def read_options(given: Mapping[str, str], known: Sequence[Option] = OPTIONS) -> dict[str, Any]:

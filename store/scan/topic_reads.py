@@ -129,7 +129,7 @@ class ReadTopicPieces(Struct, frozen=True):
     def _check(self, messages: _PieceMessages, batch: pa.RecordBatch | None = None) -> None:
         if messages.unfinished is not None:
             raise errors.Unsupported(
-                f"{messages.unfinished} is of a transaction, whose end may be in another task",
+                f"{messages.unfinished} belongs to a transaction that may end in another task",
                 hint="let a task read a topic whole: set sliceBytes to more than the topic has",
             )
         if self.fail and messages.errors:

@@ -499,7 +499,7 @@ class ConnectorShapes(Shapes):
                 # Python's True is an int too, and must not become the union's number.
                 if kind == () or (isinstance(value, kind) and isinstance(value, bool) == (bool in kind)):
                     return {f"member{index}": member.convert(value)}
-            raise ValueError(f"{value!r} is of no type of its union")
+            raise ValueError(f"{value!r} fits no type of its union")
 
         return Shape(pa.struct([(f"member{index}", member.kind) for index, member in enumerate(members)]), convert)
 

@@ -183,7 +183,7 @@ def check_instance(layout: Layout, nodes: Iterable[Node]) -> None:
         for bookie in layout.bookies:
             if instance_of(bookie) not in ("", instance_id):
                 raise Refused(
-                    f"bookie {bookie.name} ({bookie.directories[0]}) is of another cluster: its instance id is {instance_of(bookie)},"
+                    f"bookie {bookie.name} ({bookie.directories[0]}) belongs to another cluster: its instance id is {instance_of(bookie)},"
                     f" the metadata's {instance_id}",
                     hint="import it into a store of its own",
                     bookie=bookie.bookie_id,

@@ -337,7 +337,7 @@ def check_apart(bookies: Sequence[Bookie]) -> None:
     if len(found) > 1:
         text = "; ".join(f"{bookie.name} ({_places(bookie)}) of {instance}" for instance, bookie in found.items())
         raise Refused(
-            f"these bookies are of different clusters, by the instance ids in their cookies: {text}",
+            f"these bookies belong to different clusters, by the instance ids in their cookies: {text}",
             hint="import the bookies of one cluster",
         )
 

@@ -165,7 +165,7 @@ class MetadataDirectory(Struct, frozen=True):
             return replace(self, roots=zookeeper.read_again(lambda: find_roots((self.server,), wanted), self.path))
         if wanted.chroot or wanted.ledgers:
             raise Refused(
-                f"{self.name} is a RocksDB, whose tree is one cluster's", hint="leave --chroot and --ledgers-root away"
+                f"{self.name} is a RocksDB, whose tree is one cluster's", hint="omit --chroot and --ledgers-root"
             )
         return self
 

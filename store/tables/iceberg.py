@@ -166,7 +166,7 @@ def open_warehouse(directory: str, catalog: str | None = None) -> Warehouse:
     ``catalog`` is a name in pyiceberg's configuration, or a URI (``http…`` is a REST catalogue, ``sqlite:///…`` a
     file); without it, the catalogue is an SQLite file in the directory.
     """
-    require("pyiceberg", "--iceberg", instead="leave --iceberg away: the tables become Parquet files")
+    require("pyiceberg", "--iceberg", instead="omit --iceberg: the tables become Parquet files")
     from pyiceberg.catalog import load_catalog
 
     place, _, query = directory.partition("?")

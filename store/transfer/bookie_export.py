@@ -133,7 +133,7 @@ def _plan(store: Store, bookies: Sequence[Bookie], now_ms: int) -> BookieExportP
             expected = "" if node is None else node.value.decode("utf-8", "replace").strip()
             if expected and cookie.instance_id not in (None, expected):
                 raise Refused(
-                    f"bookie {bookie.name} is of another cluster: the instance id of its cookie is {cookie.instance_id}, the"
+                    f"bookie {bookie.name} belongs to another cluster: the instance id of its cookie is {cookie.instance_id}, the"
                     f" store's {expected}",
                     hint="name a bookie of the cluster that was imported",
                     expected=expected,

@@ -124,7 +124,7 @@ def test_a_date_at_the_end_of_a_name_creates_no_partitions(
 ) -> None:
     store = made(tmp_path / "s", Fault((0, 20_240_101), record, False, "", "", (), ""))
     (row,) = [row for row in diagnoses(whole_cli, store) if row["where"] == str(NAME)]
-    assert "rather part of a name" in row["message"]
+    assert "probably part of a name" in row["message"]
     assert row["mend"].endswith(f"topics stats {NAME.partition(20_240_101)}")
 
 

@@ -92,7 +92,7 @@ def test_new_and_gone(form: str, stores: tuple[Path, Path], tmp_path: Path, cli:
 def test_a_store_of_another_cluster_is_told(stores: tuple[Path, Path], cli: Cli) -> None:
     words = ("--store", stores[0], "doctor", "--code", "delay-beyond-ttl", "--since")
     answer = cli(*words, imported("nometa", "clean"))
-    assert (answer.exit_code, " is of another cluster (" in answer.stderr) == (0, True)
+    assert (answer.exit_code, " belongs to another cluster (" in answer.stderr) == (0, True)
     assert cli(*words, stores[1]).stderr == ""
 
 
@@ -204,8 +204,8 @@ _ROW = dict.fromkeys(("severity", "code", "where", "message", "broker", "mend", 
         ("{}", "'code' is missing"),
         ("[1]", "an entry is 1, not an object"),
         ('[{"change":"new"}]', "it was made with --since"),
-        (json.dumps([_ROW | {"message": 5}]), "a value is of another kind"),
-        (json.dumps([_ROW | {"atStakeBytes": "5"}]), "a value is of another kind"),
+        (json.dumps([_ROW | {"message": 5}]), "a value has another kind"),
+        (json.dumps([_ROW | {"atStakeBytes": "5"}]), "a value has another kind"),
         ("[" * 100_000, "is no list of findings"),
     ],
 )

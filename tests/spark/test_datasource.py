@@ -112,9 +112,9 @@ def test_a_schema_that_is_wrong(read: Source) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"maxFilesPerTrigger": "3"}, "option maxFilesPerTrigger is of streams; l"),
-        ({"maxBytesPerTrigger": "1m"}, "option maxBytesPerTrigger is of streams"),
-        ({"failOnDataLoss": "false"}, "option failOnDataLoss is of streams; leave"),
+        ({"maxFilesPerTrigger": "3"}, "option maxFilesPerTrigger works only with streams; l"),
+        ({"maxBytesPerTrigger": "1m"}, "option maxBytesPerTrigger works only with streams"),
+        ({"failOnDataLoss": "false"}, "option failOnDataLoss works only with streams; leave"),
         ({"path": ""}, "pulsar_entries: no entry logs are named; write .load("),
         (
             {"startTime": "2026-11-22", "endTime": "2026-11-21"},
