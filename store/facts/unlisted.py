@@ -54,12 +54,8 @@ class UnlistedLedgers:
         own = find_own_ledgers(txn)
         self._own = range(0) if own is None else range(own.first_id, own.next_id)
         self._next_id = find_next_ledger_id(txn)
-        self._counter_reason = ""
-        if self._next_id is not None and (listed := next(iter_beyond_counter(txn, self._next_id), None)) is not None:
-            self._counter_reason = (
-                f"the metadata lists ledger {listed}, and the id that it gives next is {self._next_id}"
-            )
-            self._next_id = None
+        self.beyond = None if self._next_id is None else next(iter_beyond_counter(txn, self._next_id), None)
+        """A ledger that is listed, though its id was not given: the counter began again, and ids from there on may have been given."""
         self._meanwhile = find_given_meanwhile(txn)
         self._offloaded: dict[str, Set[int]] = {}
         self._bundled = find_deleted(txn)
@@ -69,13 +65,14 @@ class UnlistedLedgers:
     @property
     def next_ledger_id(self) -> int | Unknown:
         """The ledger id that the metadata would give next."""
+        if self.beyond is not None:
+            return Unknown(f"the metadata lists ledger {self.beyond}, and the id that it gives next is {self._next_id}")
         if self._next_id is not None:
             return self._next_id
         if not self._txn.count("tree"):
             return Unknown("the store has no metadata")
         return Unknown(
-            self._counter_reason
-            or "the store does not say which ledger id the metadata gives next; to read it: pulsar-admin store refresh"
+            "the store does not say which ledger id the metadata gives next; to read it: pulsar-admin store refresh"
         )
 
     def why(self, ledger_id: int) -> Unlisted:
@@ -83,7 +80,7 @@ class UnlistedLedgers:
         if ledger_id in self._meanwhile and ledger_id not in self._own:
             return Unlisted.UNLISTED  # its node is newer than the tree that was read
         if self._next_id is not None and ledger_id >= self._next_id and ledger_id not in self._own:
-            return Unlisted.NEWER
+            return Unlisted.NEWER if self.beyond is None else Unlisted.UNLISTED
         owners = find_owners(self._txn, ledger_id)
         if owners:
             # The topic that lists it says that it was deleted on bookies, as tiered storage has it.
@@ -151,7 +148,7 @@ class UnlistedLedgers:
 
 
 def iter_beyond_counter(txn: Txn, next_id: int) -> Iterator[int]:
-    """Yield the ids from ``next_id`` on that the imported metadata lists: it does not say any more which ids it gave.
+    """Yield the ids from ``next_id`` on that the imported metadata lists: it does not say which ids it gave from there on.
 
     Its nodes were made anew one by one, without the counter that ZooKeeper keeps of each node's children (``Stat.cversion``).
     """
@@ -178,18 +175,24 @@ class HeldLedgers(Struct, frozen=True):
 
 
 class BeyondCounter(Struct, frozen=True):
-    """Ledgers that the metadata lists, but whose ids its counter has not reached: the id that it gives next, how many, the largest."""
+    """Ledgers that the metadata lists, but whose ids its counter has not reached: the id that it gives next, how many, the largest.
+
+    ``held``: ledgers of such ids that it does not list, and of which bookies have entries.
+    """
 
     next_id: int
     ledgers: int
     largest: int
+    held: int
 
 
 def find_beyond_counter(txn: Txn) -> BeyondCounter | None:
     """Return the ledgers that the metadata lists beyond its counter of ids; None for none, or if the counter is unknown."""
     next_id = find_next_ledger_id(txn)
     ids = [] if next_id is None else list(iter_beyond_counter(txn, next_id))
-    return BeyondCounter(next_id, len(ids), max(ids)) if next_id is not None and ids else None
+    if next_id is None or not ids:
+        return None
+    return BeyondCounter(next_id, len(ids), max(ids), sum(one >= next_id for one in find_unlisted(txn)))
 
 
 def find_newer(txn: Txn) -> HeldLedgers | None:
@@ -206,7 +209,7 @@ def find_newer(txn: Txn) -> HeldLedgers | None:
 def find_unlisted(txn: Txn) -> list[int]:
     """Return the ledgers with entries in the store but no node and no references, for an unknown reason; raises IndexCorrupt."""
     unlisted = UnlistedLedgers(txn)
-    if unlisted.is_whole:
+    if unlisted.is_whole and unlisted.beyond is None:
         return []
     found = (one for one in iter_indexed_ids(txn) if unlisted.is_absent(one) and not has_owners(txn, one))
     return [one for one in found if unlisted.why(one) is Unlisted.UNLISTED]

@@ -109,11 +109,6 @@ class Known(Struct, frozen=True):
         named = self.names.ledgers
         return max((int(ids.max()) for ids in (self.ledgers, named) if len(ids)), default=-1)
 
-    @property
-    def tells_given_ids(self) -> bool:
-        """Whether it says which ledger ids it gave: a counter that has not reached the ledgers that are listed began again."""
-        return self.next_id is not None and not (len(self.ledgers) and self.ledgers[-1] >= self.next_id)
-
     def check_trees(self, accepted: Collection[str]) -> None:
         """Raise Refused unless each of its unknown trees is among the paths ``accepted``: what one references is not known."""
         check_accepted(self.unknown_trees, accepted)

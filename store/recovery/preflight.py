@@ -465,10 +465,12 @@ def _why(known: Known, bookie: Bookie, lost: Array) -> Iterator[tuple[str, Array
         yield EMPTY, everything
     elif _is_other_instance(known, bookie):
         yield OTHER, everything
-    elif known.next_id is None or not known.tells_given_ids:
+    elif known.next_id is None:
         yield UNTOLD, everything
     else:
-        yield NEWER, lost >= known.next_id
+        # A counter that has not reached the ledgers that are listed began again: what it gives next it may have given before.
+        began_again = known.ledgers[-1] >= known.next_id
+        yield UNTOLD if began_again else NEWER, lost >= known.next_id
         yield UNLISTED, lost < known.next_id
 
 

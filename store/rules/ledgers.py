@@ -70,7 +70,8 @@ def _metadata_older(facts: ClusterFacts) -> Iterator[Evidence]:
     Severity.CRITICAL,
     "The metadata gives the ids of deleted ledgers again",
     "It lists ledgers whose ids its counter has not reached: its nodes were copied one by one, or loaded from a dump, into a new "
-    "ZooKeeper, where the counter (how many children of `/ledgers/idgen` were ever made) began again. Which ids were given is unknown.",
+    "ZooKeeper, where the counter (how many children of `/ledgers/idgen` were ever made) began again; or clients chose the ids "
+    "(`createLedgerAdv`). Which ids were given from the counter on is unknown. A warning while no bookie has entries of such ledgers.",
     "Skips the ids of ledgers that are listed, and gives the others again (`LedgerCreateOp`). A bookie that still has entries of a "
     "deleted ledger then has both under one id: a recovery of the new ledger may take in entries of the old one.",
     "pulsar-admin store export zookeeper-snapshot DIR",
@@ -84,8 +85,17 @@ def _ids_repeated(facts: ClusterFacts) -> Iterator[Evidence]:
         yield Evidence(
             "metadata",
             f"the id that it gives next is {beyond.next_id}, and it lists {counted(beyond.ledgers, 'ledger')} from there on, up to "
-            f"{beyond.largest}: it gives the ids of deleted ledgers again",
-            {"nextLedgerId": beyond.next_id, "largestLedgerId": beyond.largest, "ledgers": beyond.ledgers},
+            f"{beyond.largest}: it gives the ids of deleted ledgers again"
+            + (
+                f", also those of {counted(beyond.held, 'ledger')} of which bookies have entries" if beyond.held else ""
+            ),
+            {
+                "nextLedgerId": beyond.next_id,
+                "largestLedgerId": beyond.largest,
+                "ledgers": beyond.ledgers,
+                "held": beyond.held,
+            },
+            severity=None if beyond.held else Severity.WARNING,
         )
 
 

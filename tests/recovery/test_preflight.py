@@ -345,7 +345,7 @@ def test_which_collection_reaches_an_entry_log(tmp_path: Path) -> None:
         ([1], 3, "instance-2", {"otherInstance": 1}),
         ([1], 3, "instance-1", {"unlisted": 1}),
         ([0], 2, "", {"newer": 1, "unlisted": 1}),
-        ([7], 2, "", {"untold": 2}),
+        ([7], 2, "", {"untold": 1, "unlisted": 1}),
         ([1, 2], 3, "", {}),
     ],
 )

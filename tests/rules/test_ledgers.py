@@ -207,10 +207,12 @@ def test_a_counter_that_began_again_says_of_no_ledger_what_became_of_it(cli: Cli
     done = cli("--store", store, "store", "import", "standalone", source, "-o", "json")
     assert (done.exit_code, done.json["findings"]) == (1, ["ledger-ids-repeated"])
     (told,) = (row for row in told_of(cli, store) if row["code"] == "ledger-ids-repeated")
-    assert told["evidence"] == {"nextLedgerId": 120, "largestLedgerId": beyond[-1], "ledgers": len(beyond)}
+    gone = ids_on(source / "bookkeeper") - listed
+    counts = {"nextLedgerId": 120, "largestLedgerId": beyond[-1], "ledgers": len(beyond)}
+    assert told["evidence"] == {**counts, "held": len([one for one in gone if one >= 120])}
     reasons = {row["ledgerId"]: row["reason"] for row in orphans_of(cli, store)}
-    assert {reasons[one] for one in ids_on(source / "bookkeeper") - listed} == {"unlisted"}
-    assert [*preflight_of(cli, store)["bookies"][0]["reasons"]] == ["untold"]
+    assert {one: reasons[one] for one in gone} == {one: "gone" if one < 120 else "unlisted" for one in gone}
+    assert {*preflight_of(cli, store)["bookies"][0]["reasons"]} == {"untold", "unlisted"}
     check_agreement(store)
     words = shlex.split(told["mend"].replace("DIR", shlex.quote(str(tmp_path / "snapshot"))))
     assert cli("--store", store, *words[1:]).exit_code == 0
