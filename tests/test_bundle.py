@@ -423,7 +423,7 @@ def test_two_bundles_with_one_file_of_names_are_made_one_behind_the_other(cli: C
 def test_a_store_of_a_bundle_says_that_it_has_no_entries(cli: Cli, names: Path) -> None:
     there, _ = there_and_back(cli, imported("small", "clean"), names)
     deep = cli("--store", there, "store", "check", "--deep")
-    assert (deep.exit_code, "of an incident bundle" in deep.stderr) == (3, True)
+    assert (deep.exit_code, "comes from an incident bundle" in deep.stderr) == (3, True)
     assert cli("--store", there, "ledgers", "read-entry", "9", "0").exit_code != 70
 
 
