@@ -478,10 +478,8 @@ def read_disk_usage(root: Path, txn: Txn) -> tuple[tuple[Path, DiskUsage], ...]:
     """Return each disk by the first folder on it that has files which the store references; folders that are gone tell nothing."""
     found: dict[int, tuple[Path, DiskUsage]] = {}
     for folder in sorted({log.locate(root).parent for log in iter_logs(txn) if log.mode is FileMode.REFERENCED}):
-        try:
+        with suppress(OSError):
             found.setdefault(folder.stat().st_dev, (folder, DiskUsage(*disk_usage(folder))))
-        except OSError:
-            continue
     return tuple(found.values())
 
 

@@ -7,12 +7,14 @@ their cursors, terminates those of the old ones, and then writes the record, whi
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import suppress
 from itertools import pairwise
 
 from msgspec import Struct
 
 from pulsar_admin.store.codec.scalable import HASH_MAX, ScalableTopic, Segment
 from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model.cursors import is_consumed, iter_cursor_names
 from pulsar_admin.store.model.nodes import iter_segments
@@ -87,13 +89,8 @@ def read_scalable_facts(txn: Txn, name: TopicName, there: list[TopicName] | tupl
 
 
 def _segment(txn: Txn, name: TopicName, said: Segment | None) -> SegmentFacts:
-    from pulsar_admin.store.db.tree import find_node
-
     topic = None
     is_there = find_node(txn, name.path) is not None
-    if is_there:
-        try:
-            topic = read_topic(txn, name)
-        except StoreError:  # what reads every topic tells
-            topic = None
+    with suppress(StoreError):  # what reads every topic tells
+        topic = read_topic(txn, name) if is_there else None
     return SegmentFacts(name, said, is_there, topic, frozenset(filter(is_consumed, iter_cursor_names(txn, name))))

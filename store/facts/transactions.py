@@ -6,6 +6,8 @@ Upstream (4.0.8): ``TopicTransactionBuffer``, ``MLTransactionMetadataStore``, ``
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from msgspec import Struct
 
 from pulsar_admin.store.codec.transactions import TxnId
@@ -27,10 +29,8 @@ def read_coordinated(reader: EntryReader) -> dict[TxnId, OpenTransaction]:
     """Return the open transactions of all coordinators; a log that cannot be read says nothing."""
     known: dict[TxnId, OpenTransaction] = {}
     for number in coordinator_ids(reader.txn):
-        try:
+        with suppress(StoreError):
             known |= read_coordinator(reader, number).open
-        except StoreError:
-            continue
     return known
 
 

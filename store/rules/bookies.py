@@ -8,7 +8,7 @@ from functools import partial
 from pulsar_admin.store.facts.bookies import Unreadable
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import Evidence, Rule, Rules
+from pulsar_admin.store.rules.rule import Evidence, Rules
 from pulsar_admin.store.wording import counted, listed, plural
 
 _NAMED = 10
@@ -49,43 +49,37 @@ def _logs(facts: ClusterFacts, *, is_database: bool) -> Iterator[Evidence]:
         )
 
 
-BOOKIE_RULES.append(
-    Rule(
-        "entry-log-missing",
-        Severity.CRITICAL,
-        "An entry log that a bookie's index names does not exist",
-        "The index points entries of existing ledgers to this log. Journals may still have them, but before the mark "
-        "from which a start reads. Critical if clients get no other copy, otherwise a warning.",
-        "The bookie answers with an I/O error, and the client asks the entry's other bookies. If none has it the "
-        "reader is stuck, and a ledger that was not closed cannot be recovered.",
-        "pulsar-admin store salvage {disks}",
-        "Restore the file from a backup. Without one, salvage the bookie while it is stopped, which writes the "
-        "entries anew from old journals and other bookies, then run `store refresh`.",
-        _COPIES,
-        holds=partial(_logs, is_database=True),
-        of_disks=True,
-    )
-)
+BOOKIE_RULES.row(
+    "entry-log-missing",
+    Severity.CRITICAL,
+    "An entry log that a bookie's index names does not exist",
+    "The index points entries of existing ledgers to this log. Journals may still have them, but before the mark "
+    "from which a start reads. Critical if clients get no other copy, otherwise a warning.",
+    "The bookie answers with an I/O error, and the client asks the entry's other bookies. If none has it the "
+    "reader is stuck, and a ledger that was not closed cannot be recovered.",
+    "pulsar-admin store salvage {disks}",
+    "Restore the file from a backup. Without one, salvage the bookie while it is stopped, which writes the "
+    "entries anew from old journals and other bookies, then run `store refresh`.",
+    _COPIES,
+    of_disks=True,
+)(partial(_logs, is_database=True))
 
 
-BOOKIE_RULES.append(
-    Rule(
-        "idx-log-missing",
-        Severity.CRITICAL,
-        "An entry log that a bookie's .idx files name does not exist",
-        "As `entry-log-missing`, of a bookie with SortedLedgerStorage or InterleavedLedgerStorage. Critical if "
-        "clients get no other copy, otherwise a warning.",
-        "The bookie answers with an I/O error, and the client asks the entry's other bookies. If none has it the "
-        "reader is stuck, and a ledger that was not closed cannot be recovered.",
-        "pulsar-admin ledgers underreplicated",
-        "Restore the file from a backup. Without one, `bookkeeper shell recover` copies the entries that other "
-        "bookies have; `topics dump` writes those that only old journals have to files, which `topics load` reads. "
-        "See which ledgers lack copies.",
-        _COPIES,
-        holds=partial(_logs, is_database=False),
-        of_disks=True,
-    )
-)
+BOOKIE_RULES.row(
+    "idx-log-missing",
+    Severity.CRITICAL,
+    "An entry log that a bookie's .idx files name does not exist",
+    "As `entry-log-missing`, of a bookie with SortedLedgerStorage or InterleavedLedgerStorage. Critical if "
+    "clients get no other copy, otherwise a warning.",
+    "The bookie answers with an I/O error, and the client asks the entry's other bookies. If none has it the "
+    "reader is stuck, and a ledger that was not closed cannot be recovered.",
+    "pulsar-admin ledgers underreplicated",
+    "Restore the file from a backup. Without one, `bookkeeper shell recover` copies the entries that other "
+    "bookies have; `topics dump` writes those that only old journals have to files, which `topics load` reads. "
+    "See which ledgers lack copies.",
+    _COPIES,
+    of_disks=True,
+)(partial(_logs, is_database=False))
 
 
 def _unserved(facts: ClusterFacts, *, is_database: bool) -> Iterator[Evidence]:
@@ -123,42 +117,36 @@ def _unserved(facts: ClusterFacts, *, is_database: bool) -> Iterator[Evidence]:
         )
 
 
-BOOKIE_RULES.append(
-    Rule(
-        "entries-not-served",
-        Severity.CRITICAL,
-        "A bookie has entries that it does not serve",
-        "Its entry logs have them, but its index has no row for them, or one that leads to a damaged record or past the end of a "
-        "log while an older log has a good one: part of the index is lost or outdated, or a log is damaged or cut. Or only "
-        "its journals have them, before the mark: an entry log, or part of one, is lost. In neither case does a start read them again.",
-        f"It answers that it has no such entry, or with the damaged record, which clients refuse. {_ASKED}",
-        "pulsar-admin store salvage {disks}",
-        "Salvage the bookie while it is stopped, which rebuilds its index and writes entries that only journals have "
-        "into an entry log, then run `store refresh`.",
-        _COPIES,
-        holds=partial(_unserved, is_database=True),
-        of_disks=True,
-    )
-)
+BOOKIE_RULES.row(
+    "entries-not-served",
+    Severity.CRITICAL,
+    "A bookie has entries that it does not serve",
+    "Its entry logs have them, but its index has no row for them, or one that leads to a damaged record or past the end of a "
+    "log while an older log has a good one: part of the index is lost or outdated, or a log is damaged or cut. Or only "
+    "its journals have them, before the mark: an entry log, or part of one, is lost. In neither case does a start read them again.",
+    f"It answers that it has no such entry, or with the damaged record, which clients refuse. {_ASKED}",
+    "pulsar-admin store salvage {disks}",
+    "Salvage the bookie while it is stopped, which rebuilds its index and writes entries that only journals have "
+    "into an entry log, then run `store refresh`.",
+    _COPIES,
+    of_disks=True,
+)(partial(_unserved, is_database=True))
 
 
-BOOKIE_RULES.append(
-    Rule(
-        "idx-entries-not-served",
-        Severity.CRITICAL,
-        "A bookie with .idx files has entries that it does not serve",
-        "As `entries-not-served`, of a bookie with SortedLedgerStorage or InterleavedLedgerStorage: an `.idx` file is "
-        "gone, or does not have the entries.",
-        f"It answers that it has no such entry. {_ASKED}",
-        "pulsar-admin ledgers missing",
-        "While the bookie is stopped, `bookkeeper shell regenerate-interleaved-storage-index-file -l LEDGER,LEDGER` "
-        "rebuilds the files from its entry logs; then run `store refresh`. `topics dump` writes entries that only old "
-        "journals have to files. See which entries they are.",
-        _COPIES,
-        holds=partial(_unserved, is_database=False),
-        of_disks=True,
-    )
-)
+BOOKIE_RULES.row(
+    "idx-entries-not-served",
+    Severity.CRITICAL,
+    "A bookie with .idx files has entries that it does not serve",
+    "As `entries-not-served`, of a bookie with SortedLedgerStorage or InterleavedLedgerStorage: an `.idx` file is "
+    "gone, or does not have the entries.",
+    f"It answers that it has no such entry. {_ASKED}",
+    "pulsar-admin ledgers missing",
+    "While the bookie is stopped, `bookkeeper shell regenerate-interleaved-storage-index-file -l LEDGER,LEDGER` "
+    "rebuilds the files from its entry logs; then run `store refresh`. `topics dump` writes entries that only old "
+    "journals have to files. See which entries they are.",
+    _COPIES,
+    of_disks=True,
+)(partial(_unserved, is_database=False))
 
 
 @BOOKIE_RULES.row(

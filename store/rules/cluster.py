@@ -10,7 +10,7 @@ from pulsar_admin.store.facts import known
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.managed_ledgers import summed
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import Evidence, Rule, Rules
+from pulsar_admin.store.rules.rule import Evidence, Rules
 from pulsar_admin.store.wording import counted, listed, plural
 
 CLUSTER_RULES = Rules[ClusterFacts]()
@@ -128,50 +128,41 @@ def _shared(facts: ClusterFacts) -> Iterator[Evidence]:
         )
 
 
-CLUSTER_RULES.append(
-    Rule(
-        "metadata-file-damaged",
-        Severity.NOTE,
-        "A damaged file of the metadata was not needed",
-        "Other files have its content, so nothing is missing here.",
-        "ZooKeeper also falls back to an older snapshot and its logs. RocksDB refuses to open a damaged database.",
-        "pulsar-admin store refresh",
-        "Replace the disk if it failed. The note ends when the file is gone, or whole, and the store is refreshed.",
-        holds=lambda facts: (Evidence("metadata store", reason) for reason in facts.not_needed),
-    )
+CLUSTER_RULES.row(
+    "metadata-file-damaged",
+    Severity.NOTE,
+    "A damaged file of the metadata was not needed",
+    "Other files have its content, so nothing is missing here.",
+    "ZooKeeper also falls back to an older snapshot and its logs. RocksDB refuses to open a damaged database.",
+    "pulsar-admin store refresh",
+    "Replace the disk if it failed. The note ends when the file is gone, or whole, and the store is refreshed.",
+)(lambda facts: (Evidence("metadata store", reason) for reason in facts.not_needed))
+
+
+CLUSTER_RULES.row(
+    "zookeeper-log-end",
+    Severity.NOTE,
+    "ZooKeeper's newest log may have lost its end",
+    "Its last transaction is unfinished, or a newer epoch began. A kill or a loss of power leaves that, and loses nothing that was "
+    "acknowledged; so do zeros in place of the log's end. `metadata-older` tells if bookies have newer ledgers.",
+    "ZooKeeper silently treats it as the end of the log.",
+    "pulsar-admin store refresh",
+    "Take the files of another server of the ensemble, which may reach further, or a newer copy, and refresh.",
+)(lambda facts: (Evidence("metadata store", reason) for reason in facts.log_ends))
+
+
+@CLUSTER_RULES.row(
+    "unknown-tree",
+    Severity.NOTE,
+    "The metadata has a tree that this version does not know",
+    "A newer Pulsar, or another program in the same ZooKeeper, wrote it. Its nodes may reference ledgers.",
+    "A Pulsar that does not know it ignores it.",
+    "pulsar-admin store ls {path}",
+    "Look at its nodes. Commands that depend on a ledger being unreferenced refuse until `--accept-unknown-tree` names the tree.",
 )
-
-
-CLUSTER_RULES.append(
-    Rule(
-        "zookeeper-log-end",
-        Severity.NOTE,
-        "ZooKeeper's newest log may have lost its end",
-        "Its last transaction is unfinished, or a newer epoch began. A kill or a loss of power leaves that, and loses nothing that was "
-        "acknowledged; so do zeros in place of the log's end. `metadata-older` tells if bookies have newer ledgers.",
-        "ZooKeeper silently treats it as the end of the log.",
-        "pulsar-admin store refresh",
-        "Take the files of another server of the ensemble, which may reach further, or a newer copy, and refresh.",
-        holds=lambda facts: (Evidence("metadata store", reason) for reason in facts.log_ends),
-    )
-)
-
-
-CLUSTER_RULES.append(
-    Rule(
-        "unknown-tree",
-        Severity.NOTE,
-        "The metadata has a tree that this version does not know",
-        "A newer Pulsar, or another program in the same ZooKeeper, wrote it. Its nodes may reference ledgers.",
-        "A Pulsar that does not know it ignores it.",
-        "pulsar-admin store ls {path}",
-        "Look at its nodes. Commands that depend on a ledger being unreferenced refuse until `--accept-unknown-tree` names the tree.",
-        holds=lambda facts: (
-            Evidence(tree.path, str(tree), {"path": tree.path, "nodes": tree.nodes, "writer": tree.writer})
-            for tree in facts.unknown_trees
-        ),
-    )
-)
+def _unknown_trees(facts: ClusterFacts) -> Iterator[Evidence]:
+    for tree in facts.unknown_trees:
+        yield Evidence(tree.path, str(tree), {"path": tree.path, "nodes": tree.nodes, "writer": tree.writer})
 
 
 @CLUSTER_RULES.row(
@@ -199,23 +190,17 @@ def _other_ledgers(facts: ClusterFacts) -> Iterator[Evidence]:
         )
 
 
-CLUSTER_RULES.append(
-    Rule(
-        "unknown-value",
-        Severity.NOTE,
-        "Metadata values with fields that this version does not know",
-        "A newer Pulsar or BookKeeper wrote them: fields, keys, versions or compression that are not known here.",
-        "A Pulsar that does not know them ignores fields and keys, and cannot read other versions and compression.",
-        "pulsar-admin store cat {path} --hex",
-        "Nothing to repair. They stay unchanged, even when other fields of the same node change; a ledger that names "
-        "such a node as its owner counts as referenced.",
-        holds=lambda facts: (
-            Evidence(
-                one.path,
-                str(one),
-                {"path": one.path, "structure": one.structure, "unknown": list(one.what), "nodes": one.nodes},
-            )
-            for one in facts.unknown_values
-        ),
-    )
+@CLUSTER_RULES.row(
+    "unknown-value",
+    Severity.NOTE,
+    "Metadata values with fields that this version does not know",
+    "A newer Pulsar or BookKeeper wrote them: fields, keys, versions or compression that are not known here.",
+    "A Pulsar that does not know them ignores fields and keys, and cannot read other versions and compression.",
+    "pulsar-admin store cat {path} --hex",
+    "Nothing to repair. They stay unchanged, even when other fields of the same node change; a ledger that names "
+    "such a node as its owner counts as referenced.",
 )
+def _unknown_values(facts: ClusterFacts) -> Iterator[Evidence]:
+    for one in facts.unknown_values:
+        values = {"path": one.path, "structure": one.structure, "unknown": list(one.what), "nodes": one.nodes}
+        yield Evidence(one.path, str(one), values)

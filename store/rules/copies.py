@@ -260,11 +260,9 @@ def _check_ledgers(facts: ClusterFacts) -> Iterator[Finding]:
             yield VALUE_UNDECODABLE.of(error, ledger_path(ledger_id))
         except StoreError:
             pass  # the index's check tells
-        try:
-            if ledger is not None and all(owner.kind is not OwnerKind.TOPIC for owner in owners):
+        if ledger is not None and all(owner.kind is not OwnerKind.TOPIC for owner in owners):
+            with suppress(StoreError):  # the index's check tells
                 yield from judge_missing(txn, ledger, f"ledger {ledger_id}")
-        except StoreError:
-            pass  # the index's check tells
         if ledger is not None and are_known:
             with suppress(StoreError):  # the sweeps over the catalogue and the rows of copies tell
                 yield from _check_ledger(txn, ledger)

@@ -18,16 +18,7 @@ NAMELESS = frozenset(
     }
 )
 """While one of these holds, no ledger may be called leaked: the damaged rows may reference it."""
-BLIND = {
-    "check-stopped",
-    "index-rows-altered",
-    "metadata-incomplete",
-    "node-damaged",
-    "node-rows-altered",
-    "pages-damaged",
-    "rows-altered",
-    "value-undecodable",
-}
+BLIND = NAMELESS - {"cursor-unreadable", "owners-damaged", "owners-differ", "topic-unreadable"} | {"pages-damaged"}
 """Where one of these is found, a finding that is not told may be in rows that cannot be read."""
 BLIND_PLACES = {"cursor-unreadable", "entries-not-seen", "topic-unreadable"}
 """The same, of the topic or ledger that they name."""

@@ -182,8 +182,8 @@ class Rules(list[Rule[Facts]], Generic[Facts]):
         """Add the ``Rule`` of these parts that holds where the decorated function finds evidence."""
 
         def add(holds: Callable[[Facts], Iterator[Evidence]]) -> Callable[[Facts], Iterator[Evidence]]:
-            rule = Rule(code, severity, title, means, broker, mend, how, prevent, leads, holds, loss, scope, of_disks)
-            self.append(replace(rule, needs=needs))
+            texts = (code, severity, title, means, broker, mend, how, prevent)
+            self.append(Rule(*texts, leads, holds, loss, scope, of_disks, needs=needs))
             return holds
 
         return add

@@ -11,7 +11,7 @@ from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.starts import PULSAR_JUTE_BYTES, Refusal, Start, StartFact
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import MEND, Evidence, Rule, Rules
+from pulsar_admin.store.rules.rule import MEND, Evidence, Rules
 from pulsar_admin.store.wording import counted, listed, plural
 
 _SALVAGE = "pulsar-admin store salvage {disks}"
@@ -165,7 +165,7 @@ def _add(
     def holds(facts: ClusterFacts) -> Iterator[Evidence]:
         return (evidence_of(fact) for fact in facts.start_facts if code_of(fact) == code)
 
-    START_RULES.append(Rule(code, severity, title, means, broker, mend, how, holds=holds, loss=loss, of_disks=True))
+    START_RULES.row(code, severity, title, means, broker, mend, how, loss=loss, of_disks=True)(holds)
 
 
 _add(

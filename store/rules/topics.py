@@ -11,7 +11,7 @@ from pulsar_admin.store.facts import Unknown, known
 from pulsar_admin.store.facts.topics import SubscriptionFacts, TopicFacts
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, Intervals
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import Evidence, Rule, Rules
+from pulsar_admin.store.rules.rule import Evidence, Rules
 from pulsar_admin.store.rules.subscriptions import future_dated, stores_most_ranges
 from pulsar_admin.store.timespec import format_duration_ms, shown_time
 from pulsar_admin.store.wording import counted, plural
@@ -140,45 +140,39 @@ def _clock(facts: TopicFacts, *, is_ahead: bool) -> Iterator[Evidence]:
     )
 
 
-TOPIC_RULES.append(
-    Rule(
-        "clock-ahead",
-        Severity.WARNING,
-        "A producer's clock is ahead",
-        "Publish times are more than 5 minutes after the broker stamped the entry, or after its ledger was closed."
-        " The evidence names the producers if the topic is small enough to be read, or with `--deep`. A note if every "
-        "entry has a broker time, by which brokers then search and expire.",
-        "Searches and resets by time bisect, and land in the wrong place. If entries have no broker time, messages"
-        " from the future do not expire. Messages after them in the same ledger do not expire either, until the "
-        "ledger is closed and older than the TTL.",
-        "pulsar-admin topics skew {topic} --tolerance 5m",
-        "Find the producer and set its clock. `topics find-by-time` and `topics reset-cursor` here are exact on "
-        "such clocks.",
-        _CLOCKS,
-        holds=partial(_clock, is_ahead=True),
-        scope="use",
-        needs="has_wrong_clocks",
-    )
-)
+TOPIC_RULES.row(
+    "clock-ahead",
+    Severity.WARNING,
+    "A producer's clock is ahead",
+    "Publish times are more than 5 minutes after the broker stamped the entry, or after its ledger was closed."
+    " The evidence names the producers if the topic is small enough to be read, or with `--deep`. A note if every "
+    "entry has a broker time, by which brokers then search and expire.",
+    "Searches and resets by time bisect, and land in the wrong place. If entries have no broker time, messages"
+    " from the future do not expire. Messages after them in the same ledger do not expire either, until the "
+    "ledger is closed and older than the TTL.",
+    "pulsar-admin topics skew {topic} --tolerance 5m",
+    "Find the producer and set its clock. `topics find-by-time` and `topics reset-cursor` here are exact on "
+    "such clocks.",
+    _CLOCKS,
+    scope="use",
+    needs="has_wrong_clocks",
+)(partial(_clock, is_ahead=True))
 
 
-TOPIC_RULES.append(
-    Rule(
-        "clock-behind",
-        Severity.WARNING,
-        "A producer's clock is behind",
-        "Publish times are more than 5 minutes before the broker stamped the entry, or before the previous ledger "
-        "was closed. A note if every entry has a broker time, by which brokers then search and expire.",
-        "If entries have no broker time, a TTL expires such messages too early, and at once if the clock is behind"
-        " by more than the TTL. Searches and resets by time land in the wrong place.",
-        "pulsar-admin topics skew {topic} --tolerance 5m",
-        "Find the producer and set its clock.",
-        _CLOCKS,
-        holds=partial(_clock, is_ahead=False),
-        scope="use",
-        needs="has_wrong_clocks",
-    )
-)
+TOPIC_RULES.row(
+    "clock-behind",
+    Severity.WARNING,
+    "A producer's clock is behind",
+    "Publish times are more than 5 minutes before the broker stamped the entry, or before the previous ledger "
+    "was closed. A note if every entry has a broker time, by which brokers then search and expire.",
+    "If entries have no broker time, a TTL expires such messages too early, and at once if the clock is behind"
+    " by more than the TTL. Searches and resets by time land in the wrong place.",
+    "pulsar-admin topics skew {topic} --tolerance 5m",
+    "Find the producer and set its clock.",
+    _CLOCKS,
+    scope="use",
+    needs="has_wrong_clocks",
+)(partial(_clock, is_ahead=False))
 
 
 @TOPIC_RULES.row(

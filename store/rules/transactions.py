@@ -10,7 +10,7 @@ from pulsar_admin.store.facts.topics import SubscriptionFacts
 from pulsar_admin.store.facts.transactions import PendingAckLog
 from pulsar_admin.store.model.broken import NO_METADATA, BrokenLedger
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import Evidence, Rule, Rules
+from pulsar_admin.store.rules.rule import Evidence, Rules
 from pulsar_admin.store.wording import listed, plural
 
 _NAMED = 5
@@ -68,53 +68,44 @@ def _log_of(facts: SubscriptionFacts, log: PendingAckLog) -> dict[str, object]:
     return {"topic": facts.of.where, "subscription": facts.cursor.name, "log": log.name.managed_ledger_name}
 
 
-TRANSACTION_RULES.append(
-    Rule(
-        "pending-ack-ledger-lost",
-        Severity.CRITICAL,
-        "Metadata of a ledger of a subscription's pending-ack log is lost",
-        f"{_MEANS} BookKeeper does not know a ledger of the log (apache/pulsar#26374).",
-        f"{_BROKER} With `autoSkipNonRecoverableData=true` the broker skips the ledger.",
-        "pulsar-admin ledgers restore {ledgerIds}",
-        "Rebuild the metadata from the entries. If entries are also lost, `ledgers forget` lets the log continue without them.",
-        holds=partial(_lost, is_meant=lambda broken: broken.reason == NO_METADATA),
-        loss="what open transactions acknowledged, if the ledgers are forgotten",
-        scope="use",
-        needs="has_pending_acks",
-    )
-)
+TRANSACTION_RULES.row(
+    "pending-ack-ledger-lost",
+    Severity.CRITICAL,
+    "Metadata of a ledger of a subscription's pending-ack log is lost",
+    f"{_MEANS} BookKeeper does not know a ledger of the log (apache/pulsar#26374).",
+    f"{_BROKER} With `autoSkipNonRecoverableData=true` the broker skips the ledger.",
+    "pulsar-admin ledgers restore {ledgerIds}",
+    "Rebuild the metadata from the entries. If entries are also lost, `ledgers forget` lets the log continue without them.",
+    loss="what open transactions acknowledged, if the ledgers are forgotten",
+    scope="use",
+    needs="has_pending_acks",
+)(partial(_lost, is_meant=lambda broken: broken.reason == NO_METADATA))
 
 
-TRANSACTION_RULES.append(
-    Rule(
-        "pending-ack-entries-lost",
-        Severity.CRITICAL,
-        "Entries of a subscription's pending-ack log are lost",
-        f"{_MEANS} Ledgers of the log, or entries of them, are in no file.",
-        f"{_BROKER} With `autoSkipNonRecoverableData=true` the broker skips them.",
-        "pulsar-admin ledgers forget {ledgerIds}",
-        "Import the disks that have them, if any exist. Otherwise remove the ledgers from the log: messages that open "
-        "transactions acknowledged in them are delivered again.",
-        holds=partial(_lost, is_meant=lambda broken: broken.reason != NO_METADATA and not broken.cure),
-        loss="what open transactions acknowledged in the ledgers",
-        scope="use",
-        needs="has_pending_acks",
-    )
-)
+TRANSACTION_RULES.row(
+    "pending-ack-entries-lost",
+    Severity.CRITICAL,
+    "Entries of a subscription's pending-ack log are lost",
+    f"{_MEANS} Ledgers of the log, or entries of them, are in no file.",
+    f"{_BROKER} With `autoSkipNonRecoverableData=true` the broker skips them.",
+    "pulsar-admin ledgers forget {ledgerIds}",
+    "Import the disks that have them, if any exist. Otherwise remove the ledgers from the log: messages that open "
+    "transactions acknowledged in them are delivered again.",
+    loss="what open transactions acknowledged in the ledgers",
+    scope="use",
+    needs="has_pending_acks",
+)(partial(_lost, is_meant=lambda broken: broken.reason != NO_METADATA and not broken.cure))
 
 
-TRANSACTION_RULES.append(
-    Rule(
-        "pending-ack-entries-not-served",
-        Severity.CRITICAL,
-        "No client gets entries of a subscription's pending-ack log",
-        f"{_MEANS} Files have entries of the log that no bookie serves: they are where no start reads them, on "
-        "bookies that the metadata does not name, or in ledgers that nobody can close.",
-        f"{_BROKER} With `autoSkipNonRecoverableData=true` the broker skips them.",
-        "pulsar-admin ledgers missing {ledgerIds}",
-        "It says where the entries are and which command makes them readable: `store salvage`, or `ledgers restore --to-bookies`.",
-        holds=partial(_lost, is_meant=lambda broken: broken.reason != NO_METADATA and bool(broken.cure)),
-        scope="use",
-        needs="has_pending_acks",
-    )
-)
+TRANSACTION_RULES.row(
+    "pending-ack-entries-not-served",
+    Severity.CRITICAL,
+    "No client gets entries of a subscription's pending-ack log",
+    f"{_MEANS} Files have entries of the log that no bookie serves: they are where no start reads them, on "
+    "bookies that the metadata does not name, or in ledgers that nobody can close.",
+    f"{_BROKER} With `autoSkipNonRecoverableData=true` the broker skips them.",
+    "pulsar-admin ledgers missing {ledgerIds}",
+    "It says where the entries are and which command makes them readable: `store salvage`, or `ledgers restore --to-bookies`.",
+    scope="use",
+    needs="has_pending_acks",
+)(partial(_lost, is_meant=lambda broken: broken.reason != NO_METADATA and bool(broken.cure)))
