@@ -318,6 +318,19 @@ def test_rules_alone_judge(module: str) -> Iterator[str]:
             yield f"{module}:{node.lineno}: {node.value}"
 
 
+_SERVERS = re.compile(r"\b(a|the) (bookie|broker|client|consumer|reader|recovery|server|start)s?\b")
+
+
+@no_offence_in([module for module in MODULES if module.startswith("store/facts/")])
+def test_facts_say_what_is_so_and_rules_what_comes_of_it(module: str) -> Iterator[str]:
+    """What a server or client does is a rule's sentence; docstrings and errors may speak of it."""
+    left_out: set[ast.AST] = {node.value for node in nodes_of(module) if isinstance(node, ast.Expr)}
+    left_out |= {inner for node in nodes_of(module) if isinstance(node, ast.Raise) for inner in _nodes_below(node)}
+    for node in nodes_of(module):
+        if isinstance(node, ast.Constant) and node not in left_out and _SERVERS.search(str(node.value)):
+            yield f"{module}:{node.lineno}: {node.value}"
+
+
 @no_offence_in([module for module in MODULES if module.startswith("pulsar_admin/api/")])
 def test_the_api_never_prints_asks_or_exits(module: str) -> Iterator[str]:
     for name, line in imports_of(module):
