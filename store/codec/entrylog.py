@@ -126,7 +126,7 @@ def decode_header(view: bytes | memoryview, where: str) -> EntryLogHeader:
     if not 0 <= version <= CURRENT_VERSION:
         raise Unsupported(
             f"{where}: entry log version {version}, known are 0 and 1",
-            hint="a newer BookKeeper wrote it, or its header is damaged: do not delete it; a newer pulsar-admin may know it",
+            hint="a newer BookKeeper wrote it, or its header is damaged: do not delete it; a newer version of this toolkit may know it",
             where=where,
             version=version,
         )
