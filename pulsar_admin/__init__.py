@@ -79,8 +79,8 @@ if TYPE_CHECKING:
     from pulsar_admin.store.compaction.occurrences import KeyHistory, Occurrence
     from pulsar_admin.store.compaction.reading import FoundInView
     from pulsar_admin.store.compaction.status import CompactedLedgerFacts, CompactionStatus, LeakedLedger
+    from pulsar_admin.store.db.audit_log import Step
     from pulsar_admin.store.db.blocks import LedgerSums
-    from pulsar_admin.store.db.changes import Step
     from pulsar_admin.store.db.delayed_entries import DelayedRows
     from pulsar_admin.store.db.delayed_rules import IndexRules
     from pulsar_admin.store.db.entry_files import FileState
@@ -88,7 +88,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.db.owners import Owner, OwnerKind
     from pulsar_admin.store.db.tree import Node
     from pulsar_admin.store.delayed.build import BuildResult
-    from pulsar_admin.store.delayed.expiries import Forecast, ForecastInterval
+    from pulsar_admin.store.delayed.expiry_plans import Forecast, ForecastInterval
     from pulsar_admin.store.delayed.summary import DelayedSummary, IndexSummary
     from pulsar_admin.store.delayed.trackers import Tracker
     from pulsar_admin.store.delayed.verify import DelayedFinding, Verified
@@ -307,8 +307,8 @@ _NAMES = {
     "store.compaction.occurrences": "KeyHistory Occurrence",
     "store.compaction.reading": "FoundInView",
     "store.compaction.status": "CompactedLedgerFacts CompactionStatus LeakedLedger",
+    "store.db.audit_log": "Step",
     "store.db.blocks": "LedgerSums",
-    "store.db.changes": "Step",
     "store.db.delayed_entries": "DelayedRows",
     "store.db.delayed_rules": "IndexRules",
     "store.db.entry_files": "FileState",
@@ -316,7 +316,7 @@ _NAMES = {
     "store.db.owners": "Owner OwnerKind",
     "store.db.tree": "Node",
     "store.delayed.build": "BuildResult",
-    "store.delayed.expiries": "Forecast ForecastInterval",
+    "store.delayed.expiry_plans": "Forecast ForecastInterval",
     "store.delayed.summary": "DelayedSummary IndexSummary",
     "store.delayed.trackers": "Tracker",
     "store.delayed.verify": "DelayedFinding Verified",

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from pulsar_admin.columns import render_cell
 from pulsar_admin.store.changes.plan import undo_command
-from pulsar_admin.store.db.changes import change_numbers, read_change
+from pulsar_admin.store.db.audit_log import change_numbers, read_change
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, iter_children
 from pulsar_admin.store.errors import IndexCorrupt, Refused

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.changes.plan import Plan as StorePlan
     from pulsar_admin.store.changes.resets import Reset, ResetRequest, ResetRule
     from pulsar_admin.store.codec.cursor import CursorState
-    from pulsar_admin.store.delayed.expiries import Forecast
+    from pulsar_admin.store.delayed.expiry_plans import Forecast
     from pulsar_admin.store.doctor.why_subscription import Why
     from pulsar_admin.store.recovery.ack_history import AckState, CursorHistory, IfUnsure
     from pulsar_admin.store.reports.backlog import BacklogAnalysis
@@ -234,7 +234,7 @@ class Cursors(Planner):
         ``reset``), LedgerNotFound, EntryNotFound, and NothingMatches: no TTL, a topic without entries, nothing older than
         ``before``, or a whole copy older than a ``before`` counted from now; ``force`` allows the latter two.
         """
-        from pulsar_admin.store.delayed.expiries import EXPIRE, EXPIRE_ALL, plan_expiries
+        from pulsar_admin.store.delayed.expiry_plans import EXPIRE, EXPIRE_ALL, plan_expiries
 
         check_one(before=before, to=to, by_ttl=by_ttl or None)
         if exclude and to is None:
@@ -271,7 +271,7 @@ class Cursors(Planner):
         already (``from_ms`` None), the last is left afterwards (``to_ms`` None). Cursors without a TTL are left out.
         Raises InvalidValue (also for more than 1,000 rows), NothingMatches (no TTL at all).
         """
-        from pulsar_admin.store.delayed.expiries import forecast_expiries
+        from pulsar_admin.store.delayed.expiry_plans import forecast_expiries
 
         ahead_ms, now_ms = duration_ms(ahead), self._session.now_ms
         interval_ms = None if interval is None else duration_ms(interval)

@@ -363,7 +363,7 @@ class KeptNacks(Planner):
                 yield from self._due(txn)
             else:
                 from pulsar_admin.store.changes.nacks import popped_groups
-                from pulsar_admin.store.db.changes import read_change
+                from pulsar_admin.store.db.audit_log import read_change
 
                 yield from popped_groups(read_change(txn, popped))
 

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from pulsar_admin.store.changes.plan import ChangePart, parts_of
 from pulsar_admin.store.changes.plan import ChangeReport as Report
-from pulsar_admin.store.db.changes import Change as ChangeRow
-from pulsar_admin.store.db.changes import Step
+from pulsar_admin.store.db.audit_log import Change as ChangeRow
+from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.timespec import moment
 from pulsar_admin.store.wording import bracketed, text_html
 

@@ -710,7 +710,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
     def change_log(self, *numbers: int) -> Iterator[Change]:
         """Yield the audit log, oldest first, or the numbered changes; raises ChangeNotFound, IndexCorrupt for a damaged record."""
         from pulsar_admin.api.reports import change_of
-        from pulsar_admin.store.db.changes import change_numbers, read_change
+        from pulsar_admin.store.db.audit_log import change_numbers, read_change
 
         with self._session.read() as txn:
             whole = change_numbers(txn)

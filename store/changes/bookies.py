@@ -23,7 +23,7 @@ from pulsar_admin.store.codec.ledgermetadata import (
     encode_ledger_metadata,
     ledger_id_of_path,
 )
-from pulsar_admin.store.db.changes import Step, iter_changes
+from pulsar_admin.store.db.audit_log import Step, iter_changes
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_logs, log_step
 from pulsar_admin.store.db.tree import decode_node, find_node, iter_nodes, tree_key

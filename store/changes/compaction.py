@@ -42,7 +42,7 @@ from pulsar_admin.store.compaction.compactor import (
 from pulsar_admin.store.compaction.floor import read_detached
 from pulsar_admin.store.compaction.forms import CompactionJob
 from pulsar_admin.store.compaction.keys import keys_for
-from pulsar_admin.store.db.changes import Step
+from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import find_node

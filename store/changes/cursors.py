@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.changes import plan
 from pulsar_admin.store.codec.cursor import CursorInfo, CursorState, encode_cursor_info
-from pulsar_admin.store.db.changes import Step
+from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.errors import Refused
@@ -25,7 +25,7 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.references import COMPACTED_LEDGER
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import PENDING_ACK_SUFFIX, TRANSACTION_LOG_PREFIX, Position, TopicName
-from pulsar_admin.store.policies.trimming import Freed, freed_ledgers, read_mark_deletes
+from pulsar_admin.store.policies.retention import Freed, freed_ledgers, read_mark_deletes
 from pulsar_admin.store.wording import counted
 
 

@@ -30,7 +30,7 @@ from pulsar_admin.store.changes.subscriptions import own_ledgers
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.codec.schema import decode_schema_locator
 from pulsar_admin.store.compaction.reading import find_dropped_keys
-from pulsar_admin.store.db.changes import Step
+from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.owners import OwnerKind, find_owners
 from pulsar_admin.store.db.tree import find_node, iter_children, iter_nodes
@@ -63,7 +63,7 @@ from pulsar_admin.store.model.topics import (
     read_topic,
 )
 from pulsar_admin.store.names import SCALABLE, NamespaceName, Position, TopicName, decode_name, shell_word
-from pulsar_admin.store.policies.trimming import trimmable
+from pulsar_admin.store.policies.retention import trimmable
 from pulsar_admin.store.wording import counted, listed, plural
 
 _INDEX = "index"

@@ -15,7 +15,7 @@ from msgspec import Struct
 from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, put_value_step
 from pulsar_admin.store.codec import ledgermetadata
 from pulsar_admin.store.codec.claims import APPLICATION, bucket_claims, cursor_claims, schema_claims, topic_claims
-from pulsar_admin.store.db.changes import Step
+from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.owners import Owner, OwnerKind, find_owners, iter_owners
 from pulsar_admin.store.db.tree import find_node

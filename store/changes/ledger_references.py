@@ -26,7 +26,7 @@ from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.codec.policyevent import topic_of_key
 from pulsar_admin.store.codec.schema import IndexEntry, SchemaLocator, encode_schema_locator
 from pulsar_admin.store.codec.strict_values import parse_integer
-from pulsar_admin.store.db.changes import Step
+from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.delayed import find_index_ledgers
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_metadata_damage

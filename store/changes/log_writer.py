@@ -34,7 +34,7 @@ from pulsar_admin.store.codec.ledgermetadata import (
 )
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.codec.message import decode_message_entry, message_count, transaction_id
-from pulsar_admin.store.db.changes import Step
+from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import iter_logs, next_file_id
 from pulsar_admin.store.db.own_ledgers import (

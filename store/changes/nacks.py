@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, NacksPart, Plan
-from pulsar_admin.store.db.changes import Change, Step
+from pulsar_admin.store.db.audit_log import Change, Step
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.nacks import (
     BUCKET,

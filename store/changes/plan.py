@@ -2,7 +2,7 @@
 
 Every change is one LMDB transaction. It writes the steps, keeps the imported bytes of each node that it touches for
 the first time (database ``base``, which export compares with), keeps ``owners`` in step, and appends a record to the
-audit log (``store.db.changes``) that suffices for undo.
+audit log (``store.db.audit_log``) that suffices for undo.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from msgspec.structs import FieldInfo, fields, replace
 
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.codec.strict_values import integer, json_object
-from pulsar_admin.store.db.changes import (
+from pulsar_admin.store.db.audit_log import (
     CHAIN_HEAD,
     Change,
     Step,

@@ -22,7 +22,7 @@ from pulsar_admin.store.codec.policies import (
     encode_policies,
 )
 from pulsar_admin.store.db import delayed_rules
-from pulsar_admin.store.db.changes import Step
+from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import Node, find_node
 from pulsar_admin.store.errors import MetadataCorrupt, NamespaceNotFound, Refused

@@ -34,7 +34,7 @@ from pulsar_admin.store.codec.policies import (
     decode_policies,
     encode_json_object,
 )
-from pulsar_admin.store.db.changes import Step
+from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, iter_children, iter_nodes
 from pulsar_admin.store.errors import (

@@ -21,7 +21,7 @@ from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, CursorPart, 
 from pulsar_admin.store.changes.resets import start_state
 from pulsar_admin.store.codec.cursor import CursorState, encode_cursor_info
 from pulsar_admin.store.codec.strict_values import parse_integer
-from pulsar_admin.store.db.changes import Step
+from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.tree import find_node, read_node
 from pulsar_admin.store.errors import AlreadyExists, InvalidValue, Refused
 from pulsar_admin.store.facts.backlogs import extent_of_messages
@@ -39,7 +39,7 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
 from pulsar_admin.store.model.topics import Topic, find_pending_ack
 from pulsar_admin.store.names import Position, shell_word
-from pulsar_admin.store.policies.trimming import freed_ledgers, read_mark_deletes
+from pulsar_admin.store.policies.retention import freed_ledgers, read_mark_deletes
 
 
 class NewSubscription(Struct, frozen=True):

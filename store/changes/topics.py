@@ -26,7 +26,7 @@ from pulsar_admin.store.codec.managedledger import (
     encode_managed_ledger,
 )
 from pulsar_admin.store.codec.policies import PartitionedTopic, decode_partitioned_topic, encode_partitioned_topic
-from pulsar_admin.store.db.changes import Step
+from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, iter_children
 from pulsar_admin.store.errors import AlreadyExists, InvalidValue, NamespaceNotFound, Refused, StoreError, TopicNotFound

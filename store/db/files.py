@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from pulsar_admin.store.db.changes import Step
+from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import IndexCorrupt, reason_of
 from pulsar_admin.store.files import open_regular

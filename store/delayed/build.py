@@ -21,7 +21,7 @@ from pulsar_admin.store.changes.log_writer import LedgerSpec, WrittenLedger, app
 from pulsar_admin.store.changes.plan import ChangeReport, DelayedPart, Plan, SplitIndex, WritingPlan
 from pulsar_admin.store.changes.policies import ENABLE, find_rules, plan_enable
 from pulsar_admin.store.codec.claims import COMPONENT
-from pulsar_admin.store.db.changes import Step
+from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.delayed import Index, Partition, encode_index, find_index, index_key, iter_wide, put_index
 from pulsar_admin.store.db.delayed_entries import DelayedRows, decode_entry_rows, iter_encoded, join_rows
 from pulsar_admin.store.db.delayed_rules import DEFAULT_RULES, IndexRules

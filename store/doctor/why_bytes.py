@@ -1,6 +1,6 @@
 """Why bytes stay on the disks of bookies: every byte of every file, with who holds it.
 
-Ledgers of topics by upstream's trimming (``store.policies.trimming``: ``ManagedLedgerImpl.internalTrimLedgers``, 4.0.8); bytes of
+Ledgers of topics by upstream's trimming (``store.policies.retention``: ``ManagedLedgerImpl.internalTrimLedgers``, 4.0.8); bytes of
 deleted ledgers by BookKeeper's ``GarbageCollectorThread`` (4.17), which deletes an entry log when no ledger in it has metadata.
 """
 

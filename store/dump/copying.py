@@ -31,7 +31,7 @@ from pulsar_admin.store.codec.claims import schema_claims, topic_claims
 from pulsar_admin.store.codec.cursor import CursorState, encode_cursor_info
 from pulsar_admin.store.codec.managedledger import encode_managed_ledger
 from pulsar_admin.store.codec.schema import IndexEntry, SchemaLocator, decode_schema_locator, encode_schema_locator
-from pulsar_admin.store.db.changes import Step
+from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.environment import Store, Txn, open_store
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import AlreadyExists, InvalidValue, Refused

@@ -19,7 +19,7 @@ from pulsar_admin.store.model.cursors import backlog_entries, is_consumed, merge
 from pulsar_admin.store.model.topics import rank_of, read_open_size
 from pulsar_admin.store.names import PERSISTENT, NamespaceName, TopicName
 from pulsar_admin.store.policies.in_force import find_common
-from pulsar_admin.store.policies.trimming import consumed_by, count_let_go
+from pulsar_admin.store.policies.retention import consumed_by, count_let_go
 from pulsar_admin.store.wording import Answer
 
 

@@ -70,8 +70,8 @@ from pulsar_admin.store.names import (
 from pulsar_admin.store.policies.events import PolicyEvents, event_topics, find_policy_events
 from pulsar_admin.store.policies.in_force import MessageTtl, PoliciesInForce, find_delivery, may_delay, read_in_force
 from pulsar_admin.store.policies.quotas import QuotaState, iter_quota_states
+from pulsar_admin.store.policies.retention import UNKNOWN_RETENTION, consumed_ledgers, count_released
 from pulsar_admin.store.policies.table import POLICIES
-from pulsar_admin.store.policies.trimming import UNKNOWN_RETENTION, consumed_ledgers, count_released
 from pulsar_admin.store.policies.values import value_in_force
 
 if TYPE_CHECKING:

@@ -38,10 +38,10 @@ from pulsar_admin.store.codec.ledgermetadata import (
     ledger_id_of_path,
     ledger_path,
 )
+from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.backups import damaged_store
 from pulsar_admin.store.db.blocks import decode_sums, ledger_key
 from pulsar_admin.store.db.bookies import Bookie, iter_imported_bookies
-from pulsar_admin.store.db.changes import Step
 from pulsar_admin.store.db.copies import has_copies, iter_copies
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import DIFFERS, FileMode, iter_damage, iter_logs

@@ -159,7 +159,7 @@ class MessageReader:
             return
         header = self._opened(header, position)
         if is_chunk(metadata):
-            whole = self._join(header, position)
+            whole = self._join_chunk(header, position)
             if whole is not None:
                 yield whole
             return
@@ -211,7 +211,7 @@ class MessageReader:
             self._segments[segment] = read_segment_states(self.reader.txn, parse_topic(segment))
         return self._segments[segment]
 
-    def _join(self, header: EntryHeader, position: Position) -> Message | None:
+    def _join_chunk(self, header: EntryHeader, position: Position) -> Message | None:
         """Keep a chunk; return the whole message when its last one is there."""
         metadata = header.metadata
         if metadata.chunk_id == 0:

@@ -32,8 +32,8 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, TopicLedger, iter_topics, read_topic
 from pulsar_admin.store.names import TopicName
 from pulsar_admin.store.policies.in_force import BROKER, find_message_ttl, find_retention
+from pulsar_admin.store.policies.retention import Positions, released_ledgers
 from pulsar_admin.store.policies.table import policies_by_name
-from pulsar_admin.store.policies.trimming import Positions, released_ledgers
 from pulsar_admin.store.policies.values import value_in_force
 from pulsar_admin.store.search.broker_setup import BrokerSetup
 from pulsar_admin.store.search.expiry import broker_through

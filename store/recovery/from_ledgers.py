@@ -38,7 +38,7 @@ from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.codec.policies import PartitionedTopic, encode_json_object, encode_partitioned_topic
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.codec.schema import IndexEntry, SchemaLocator, decode_schema_locator, encode_schema_locator
-from pulsar_admin.store.db.changes import Step
+from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, iter_nodes, read_node
 from pulsar_admin.store.errors import EntryCorrupt, InvalidValue, MetadataCorrupt, Refused, StoreError

@@ -34,7 +34,7 @@ from pulsar_admin.store.codec.ledgermetadata import (
     ledger_path,
 )
 from pulsar_admin.store.codec.message import decode_message_entry
-from pulsar_admin.store.db.changes import Step
+from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.owners import OwnerKind, find_owners
 from pulsar_admin.store.db.tree import find_node, read_node

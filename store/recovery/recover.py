@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from pulsar_admin.store.changes.packed import Packed
 from pulsar_admin.store.changes.plan import ChangePart, Plan
 from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT
-from pulsar_admin.store.db.changes import Change, Step, iter_changes
+from pulsar_admin.store.db.audit_log import Change, Step, iter_changes
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.own_ledgers import find_own_ledgers
 from pulsar_admin.store.db.tree import decode_node, find_node, iter_children

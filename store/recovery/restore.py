@@ -41,7 +41,7 @@ from pulsar_admin.store.codec.message import decode_entry_times
 from pulsar_admin.store.codec.policies import decode_json_object
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.codec.schema import IndexEntry, SchemaLocator, decode_schema_locator, encode_schema_locator
-from pulsar_admin.store.db.changes import Step
+from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import find_node, tree_key

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pulsar_admin.store.db.changes import iter_breaks, iter_changes
+from pulsar_admin.store.db.audit_log import iter_breaks, iter_changes
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.nacks import iter_trackers, iter_wrong_rows
 from pulsar_admin.store.db.tree import decode_node

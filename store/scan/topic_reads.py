@@ -194,12 +194,12 @@ class _PieceMessages(MessageReader):
             except (errors.SourceChanged, *ENTRY_ERRORS) as error:
                 self.errors.append(error)
 
-    def _join(self, header: EntryHeader, position: Position) -> Message | None:
+    def _join_chunk(self, header: EntryHeader, position: Position) -> Message | None:
         metadata = header.metadata
         if metadata.chunk_id > 0 and metadata.uuid not in self._chunks:
             for earlier, place in reversed(self._earlier(metadata.uuid, metadata.chunk_id)):
-                super()._join(earlier, place)
-        return super()._join(header, position)
+                super()._join_chunk(earlier, place)
+        return super()._join_chunk(header, position)
 
     def _earlier(self, uuid: str, count: int) -> list[tuple[EntryHeader, Position]]:
         """Return the ``count`` chunks of a message from before the piece, last one first; empty unless all exist."""

@@ -19,7 +19,7 @@ from pulsar_admin.store.codec.ledgermetadata import INSTANCE_ID, ledger_id_of_pa
 from pulsar_admin.store.codec.policies import decode_json_object
 from pulsar_admin.store.codec.rocksvalue import encode_value
 from pulsar_admin.store.db import export_intent, own_ledgers
-from pulsar_admin.store.db.changes import append_change
+from pulsar_admin.store.db.audit_log import append_change
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.ledger_ids import put_next_ledger_id
 from pulsar_admin.store.db.owners import find_owners

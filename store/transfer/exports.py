@@ -19,7 +19,7 @@ from pulsar_admin.store.changes.plan import apply_plan
 from pulsar_admin.store.changes.topics import plan_annotate
 from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path
 from pulsar_admin.store.codec.rocksvalue import NodeStat, decode_value, encode_counter, encode_value
-from pulsar_admin.store.db.changes import append_change
+from pulsar_admin.store.db.audit_log import append_change
 from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.export_intent import Intent, delete_intent, find_intent, intended_node, put_intent

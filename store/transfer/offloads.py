@@ -18,7 +18,7 @@ from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, decode_offlo
 from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger
 from pulsar_admin.store.codec.offload import decode_offload_index, iter_block_entries
 from pulsar_admin.store.codec.sequencefile import METADATA_KEY, iter_map_file
-from pulsar_admin.store.db.changes import append_change
+from pulsar_admin.store.db.audit_log import append_change
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import next_file_id
 from pulsar_admin.store.db.tree import iter_values

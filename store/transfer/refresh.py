@@ -25,10 +25,10 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType
 from pulsar_admin.store.codec.ledgermetadata import INSTANCE_ID
+from pulsar_admin.store.db.audit_log import append_change
 from pulsar_admin.store.db.backups import keep_hint
 from pulsar_admin.store.db.blocks import Block, ledger_of_key
 from pulsar_admin.store.db.bookies import UNFINISHED, iter_imported_bookies
-from pulsar_admin.store.db.changes import append_change
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.export_intent import find_exported_zxid, intended_rows
 from pulsar_admin.store.db.files import (

@@ -143,7 +143,7 @@ def test_nothing_is_said_where_nothing_is_delayed(cli: Cli, tmp_path: Path) -> N
 def test_many_entries_are_looked_through_where_a_policy_delays(
     policies: object, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pulsar_admin.store.delayed.expiries.LOOKED_AT_MAX", 2)
+    monkeypatch.setattr("pulsar_admin.store.delayed.expiry_plans.LOOKED_AT_MAX", 2)
     entries = [_delayed(CREATED_MS, CREATED_MS + 9000, None) for _ in range(3)]
     topic = MadeTopic([entries, [Made(CREATED_MS)]], cursors={"sub": CursorInfo(-1, Position(10, -1))})
     path = make_store(tmp_path / "s", {"a/b/t": topic})

@@ -56,8 +56,8 @@ from pulsar_admin.store.codec import (
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.protobuf import parse_text
 from pulsar_admin.store.codec.strict_values import json_object
+from pulsar_admin.store.db import audit_log as change_rows
 from pulsar_admin.store.db import blocks as index
-from pulsar_admin.store.db import changes as change_rows
 from pulsar_admin.store.db import delayed as delayedindexes
 from pulsar_admin.store.db import delayed_entries as delayedindex
 from pulsar_admin.store.db import delayed_rules as delayedpolicy

@@ -11,7 +11,7 @@ from pyroaring import BitMap64
 from pulsar_admin.store.changes.nacks import Nacks, plan_add, plan_pop, popped_groups
 from pulsar_admin.store.changes.plan import NacksPart, apply_plan, plan_undo
 from pulsar_admin.store.db import nacks as kept
-from pulsar_admin.store.db.changes import read_change
+from pulsar_admin.store.db.audit_log import read_change
 from pulsar_admin.store.db.environment import Store, create_store, open_store
 from pulsar_admin.store.rules.changes import check_nacks
 from tests.deep import deep_but_for

@@ -12,7 +12,7 @@ from pulsar_admin.store.changes.plan import Plan, apply_plan, plan_undo
 from pulsar_admin.store.changes.resets import Before, ExpiryRequest, expiry_move, reset_state
 from pulsar_admin.store.changes.subscriptions import UNSUBSCRIBE, NewSubscription, plan_create, plan_unsubscribe
 from pulsar_admin.store.db.environment import Txn, open_store
-from pulsar_admin.store.delayed.expiries import EXPIRE
+from pulsar_admin.store.delayed.expiry_plans import EXPIRE
 from pulsar_admin.store.errors import UndoConflict
 from pulsar_admin.store.model.cursors import read_cursor
 from pulsar_admin.store.model.reader import EntryReader, open_reader

@@ -28,14 +28,14 @@ from pulsar_admin.store.changes.resets import (
 from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
 from pulsar_admin.store.codec.policies import Retention
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.delayed.expiries import EXPIRE
+from pulsar_admin.store.delayed.expiry_plans import EXPIRE
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt
 from pulsar_admin.store.model.cursors import Cursor, CursorSource, Extent, read_cursor
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import EARLIEST, LATEST, Position, parse_topic
 from pulsar_admin.store.policies.in_force import MessageTtl, find_message_ttl, find_retention
-from pulsar_admin.store.policies.trimming import count_let_go, freed_ledgers
+from pulsar_admin.store.policies.retention import count_let_go, freed_ledgers
 from pulsar_admin.store.search.broker import BrokerSearch
 from pulsar_admin.store.search.broker_setup import BrokerSetup
 from pulsar_admin.store.search.expiry import (

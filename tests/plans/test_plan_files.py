@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from pulsar_admin.api.plan import CLASSES, Planner, decode, encode
-from pulsar_admin.store.db.changes import read_change
+from pulsar_admin.store.db.audit_log import read_change
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.names import EARLIEST, LATEST, parse_namespace, parse_topic, parse_topics
 from tests.commands.changing import rows_of

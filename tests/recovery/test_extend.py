@@ -11,7 +11,7 @@ from pulsar_admin.store.changes.log_writer import LedgerSpec, apply_written, wri
 from pulsar_admin.store.changes.plan import ChangeKind, Plan, apply_plan, put_value_step
 from pulsar_admin.store.codec.ledgermetadata import encode_ledger_metadata, ledger_path
 from pulsar_admin.store.codec.managedledger import LedgerInfo, encode_managed_ledger
-from pulsar_admin.store.db.changes import Step
+from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.model.ledgers import find_metadata

@@ -13,7 +13,7 @@ import pytest
 
 from pulsar_admin.cli import run
 from pulsar_admin.store.codec.ledgermetadata import LedgerState, Segment
-from pulsar_admin.store.db.changes import append_change
+from pulsar_admin.store.db.audit_log import append_change
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import find_node, iter_nodes
 from pulsar_admin.store.facts.indexes import read_master_keys

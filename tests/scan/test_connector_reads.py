@@ -197,6 +197,8 @@ def test_ordinary_reads_are_not_taken_for_the_connectors() -> None:
 
 @pytest.mark.parametrize("name", sorted({one.name for one in CONNECTOR_OPTIONS} - {one.name for one in OPTIONS}))
 def test_a_stream_refuses_the_connectors_options_by_name(name: str) -> None:
-    with pytest.raises(InvalidValue, match=f"option {name}: the Pulsar connector's options work only with batch reads here"):
+    with pytest.raises(
+        InvalidValue, match=f"option {name}: the Pulsar connector's options work only with batch reads here"
+    ):
         read_stream_options({"path": "/x", name.upper(): "1"})
     assert read_stream_options({"path": "/x", "maxFilesPerTrigger": "3"})["maxFilesPerTrigger"] == 3

@@ -1,4 +1,4 @@
-"""Expiring a cursor, by an age, a position, or the TTL in force, and what of delayed messages goes before it is due."""
+"""Plans and forecasts of expiring cursors by an age, a position, or the TTL in force; delayed messages that go before they are due."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which ledgers a broker may delete once cursors have moved (pulsar.md §1.9, upstream ``ManagedLedgerImpl.internalTrimLedgers``).
+"""Retention: which ledgers a broker may trim once cursors have moved (pulsar.md §1.9, ``ManagedLedgerImpl.internalTrimLedgers``).
 
 The list of ledgers is trimmed from its head: up to the ledger the slowest durable cursor still needs, as far as retention lets go,
 and never the last one listed.
