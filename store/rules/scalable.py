@@ -147,11 +147,8 @@ def _unlisted(facts: ClusterFacts) -> Iterator[Evidence]:
         if segment.said is None and one.error is None:
             entries = 0 if segment.topic is None else segment.topic.number_of_entries
             why = "has no record" if one.record is None else "does not list it"
-            yield Evidence(
-                str(segment.name),
-                f"{one.name} {why}, and the segment has {counted(entries, 'entry')}",
-                {"topic": str(one.name), "segment": str(segment.name), "entries": entries},
-            )
+            text = f"{one.name} {why}, and the segment has {counted(entries, 'entry')}"
+            yield _of_segment(one, segment, text, entries=entries)
 
 
 @SCALABLE_RULES.row(
@@ -222,12 +219,11 @@ def _cursors(facts: ClusterFacts) -> Iterator[Evidence]:
             for name in sorted(wanted - segment.subscriptions):
                 with_it = [parent.said.segment_id for parent in parents if parent.said and name in parent.subscriptions]
                 entries = 0 if segment.topic is None else segment.topic.number_of_entries
-                yield Evidence(
-                    str(segment.name),
+                text = (
                     f"subscription {name} has no cursor on segment {segment.said.segment_id}, and has one on its"
-                    f" {plural(len(with_it), 'parent')} {listed(with_it, _NAMED)}: {counted(entries, 'entry')} at stake",
-                    {"topic": str(one.name), "segment": str(segment.name), "subscription": name, "entries": entries},
+                    f" {plural(len(with_it), 'parent')} {listed(with_it, _NAMED)}: {counted(entries, 'entry')} at stake"
                 )
+                yield _of_segment(one, segment, text, subscription=name, entries=entries)
 
 
 def _is_migrated(segment: SegmentFacts) -> bool:
@@ -235,5 +231,5 @@ def _is_migrated(segment: SegmentFacts) -> bool:
     return segment.said is not None and segment.said.is_legacy
 
 
-def _of_segment(one: ScalableFacts, segment: SegmentFacts, sentence: str) -> Evidence:
-    return Evidence(str(segment.name), sentence, {"topic": str(one.name), "segment": str(segment.name)})
+def _of_segment(one: ScalableFacts, segment: SegmentFacts, sentence: str, **more: object) -> Evidence:
+    return Evidence(str(segment.name), sentence, {"topic": str(one.name), "segment": str(segment.name), **more})

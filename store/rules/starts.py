@@ -51,11 +51,6 @@ def _index_files(one: StartFact) -> str:
     )
 
 
-def _full(one: StartFact) -> str:
-    disks, used = one.values["disks"], one.values["used"]
-    return f"the disk of {listed(disks)} is {used:.0%} full: the bookie starts read-only, and compaction stops"
-
-
 def _off_index(one: StartFact) -> str:
     ledgers = counted(one.values["ledgers"], "ledger")
     return f"the index of {one.values['disk']} lacks {ledgers} that the metadata has on it: rebuild it first"
@@ -79,11 +74,6 @@ def _older_snapshot(one: StartFact) -> str:
     else:
         then = f"and forgets what came after it, for the logs of that are gone: the first begins at {first:#x}"
     return f"{listed(one.values['names'])} cannot be read: a server starts from snapshot.{base:x} {then}"
-
-
-def _no_whole_snapshot(one: StartFact) -> str:
-    names = listed(one.values["names"])
-    return f"{names} cannot be read, and there is no other snapshot: a server finds none to start from"
 
 
 def _jute(one: StartFact) -> int:
@@ -124,9 +114,17 @@ _TOLD: dict[Start, tuple[str, bool, str | Callable[[StartFact], str]]] = {
     Start.JOURNAL_DAMAGED: ("bookie-journal-damaged", False, "{where} @ {offset:#x}: {why}, at which a start fails"),
     Start.JOURNAL_UNKNOWN: ("bookie-journal-damaged", False, "{where}: {why}, at which a start fails"),
     Start.INDEX_FILES_DAMAGED: ("index-file-wrong", True, _index_files),
-    Start.DISK_FULL: ("disk-full", True, _full),
+    Start.DISK_FULL: (
+        "disk-full",
+        True,
+        "the disk of {disks} is {used:.0%} full: the bookie starts read-only, and compaction stops",
+    ),
     Start.NO_SNAPSHOT: ("zookeeper-snapshot-missing", False, _no_snapshot),
-    Start.NO_WHOLE_SNAPSHOT: ("zookeeper-snapshot-damaged", False, _no_whole_snapshot),
+    Start.NO_WHOLE_SNAPSHOT: (
+        "zookeeper-snapshot-damaged",
+        False,
+        "{names} cannot be read, and there is no other snapshot: a server finds none to start from",
+    ),
     Start.SNAPSHOT_DAMAGED: ("zookeeper-snapshot-damaged", True, _older_snapshot),
     Start.LOG_DAMAGED: (
         "zookeeper-log-unreadable",
@@ -155,7 +153,8 @@ def evidence_of(fact: StartFact) -> Evidence:
         values["jute"] = _jute(fact)
     elif fact.kind is Start.JOURNAL_UNKNOWN:
         values[MEND] = f"pulsar-admin logs verify {shell_word(str(fact.where))}"
-    sentence = told.format(where=fact.where, **fact.values) if isinstance(told, str) else told(fact)
+    shown = {key: listed(one) if isinstance(one, list) else one for key, one in fact.values.items()}
+    sentence = told.format(where=fact.where, **shown) if isinstance(told, str) else told(fact)
     return Evidence(str(fact.where), sentence, {**values, "starts": starts}, fact.values.get("hint", ""))
 
 
