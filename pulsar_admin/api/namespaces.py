@@ -23,17 +23,8 @@ from pulsar_admin.api.topics import PolicyPlans, policy_named
 from pulsar_admin.later import later
 from pulsar_admin.store.codec.java import hash_order
 from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.model import resources
 from pulsar_admin.store.model.resources import (
-    BOOKIE_RACK,
-    BUNDLE_QUOTA,
-    CLUSTER,
-    CLUSTER_URL,
-    DOMAIN,
-    DYNAMIC_SETTINGS,
-    ISOLATION_POLICY,
-    MIGRATION,
-    RESOURCE_GROUP,
-    TENANT,
     BookieRack,
     BrokerIsolation,
     BundleQuota,
@@ -44,37 +35,6 @@ from pulsar_admin.store.model.resources import (
     Migration,
     ResourceGroup,
     TenantInfo,
-    as_set,
-    broker_isolation,
-    bundle_range,
-    bundle_topics,
-    check_cluster,
-    current_cluster,
-    find_local_policies,
-    iter_bundles,
-    list_bookies,
-    list_clusters,
-    list_namespaces,
-    list_resource_groups,
-    list_tenants,
-    parse_bundle,
-    read_bundle,
-    read_bundle_quota,
-    read_bundles,
-    read_cluster,
-    read_configuration,
-    read_domain,
-    read_domains,
-    read_isolation,
-    read_isolation_policy,
-    read_migration,
-    read_policies,
-    read_rack,
-    read_racks,
-    read_resource_group,
-    read_tenant,
-    record_of,
-    topic_hash,
 )
 from pulsar_admin.store.model.topics import Topic, check_namespace, expand_topic, iter_partitioned, iter_topic_texts
 from pulsar_admin.store.names import NamespaceName, parse_namespace, parse_topic
@@ -114,12 +74,11 @@ class Resources(Planner):
 
     def tenants(self) -> tuple[str, ...]:
         """Return the names of the tenants."""
-        return tuple(self._session.ask(list_tenants))
+        return tuple(self._session.ask(resources.list_tenants))
 
     def tenant(self, name: str) -> TenantInfo:
         """Return a tenant's ``admin_roles`` and ``allowed_clusters``; raises TenantNotFound."""
-        stored = self._session.ask(read_tenant, name)
-        return record_of(TenantInfo, TENANT.show(stored), f"tenant {name}")
+        return resources.TENANT.record(self._session.ask(resources.read_tenant, name), f"tenant {name}")
 
     def create_tenant(
         self, name: str, *, admin_roles: Sequence[str] = (), allowed_clusters: Sequence[str] = ()
@@ -146,11 +105,11 @@ class Resources(Planner):
 
     def clusters(self) -> tuple[str, ...]:
         """Return the names of the clusters, also of those that only have a migration."""
-        return tuple(self._session.ask(list_clusters))
+        return tuple(self._session.ask(resources.list_clusters))
 
     def current_cluster(self) -> str | None:
         """Return the cluster that the metadata are of: the only one of ``pulsar/system`` or ``public/default``, which it made."""
-        return self._session.ask(current_cluster)
+        return self._session.ask(resources.current_cluster)
 
     def cluster(self, name: str) -> Cluster:
         """Return a cluster; its existence is checked on use (ResourceNotFound)."""
@@ -167,23 +126,19 @@ class Resources(Planner):
 
     def bookies(self) -> tuple[str, ...]:
         """Return the bookies that have a cookie, whether they run or not."""
-        return tuple(self._session.ask(list_bookies))
+        return tuple(self._session.ask(resources.list_bookies))
 
     def bookie_racks(self) -> Mapping[str, Mapping[str, BookieRack]]:
         """Return by group and bookie its ``rack`` and ``hostname``."""
         with self._session.read() as txn:
             return {
-                group: {
-                    name: record_of(BookieRack, BOOKIE_RACK.show(one), f"the rack of {name}")
-                    for name, one in racks.items()
-                }
-                for group, racks in read_racks(txn).items()
+                group: {name: resources.BOOKIE_RACK.record(one, f"the rack of {name}") for name, one in racks.items()}
+                for group, racks in resources.read_racks(txn).items()
             }
 
     def bookie_rack(self, bookie: str) -> BookieRack:
         """Return ``rack`` and ``hostname`` of a bookie; raises ResourceNotFound."""
-        rack = self._session.ask(read_rack, bookie)
-        return record_of(BookieRack, BOOKIE_RACK.show(rack), f"the rack of {bookie}")
+        return resources.BOOKIE_RACK.record(self._session.ask(resources.read_rack, bookie), f"the rack of {bookie}")
 
     def set_bookie_rack(self, bookie: str, rack: str, *, group: str = "default", hostname: str | None = None) -> Plan:
         """Plan setting the rack and group of a bookie, ``host:port``; raises InvalidValue."""
@@ -207,11 +162,11 @@ class Resources(Planner):
 
     def dynamic_settings(self) -> Mapping[str, str]:
         """Return the settings of all brokers that were changed while they ran, by name."""
-        return self._session.ask(read_configuration)
+        return self._session.ask(resources.read_configuration)
 
     def dynamic_setting_names(self) -> tuple[str, ...]:
         """Return the names of the settings of Pulsar 4.0.8 that may change while brokers run."""
-        return tuple(DYNAMIC_SETTINGS)
+        return tuple(resources.DYNAMIC_SETTINGS)
 
     def set_dynamic_setting(self, name: str, value: str) -> Plan:
         """Plan setting a dynamic setting of all brokers; raises Refused (not a setting of Pulsar 4.0.8), InvalidValue."""
@@ -225,12 +180,13 @@ class Resources(Planner):
 
     def resource_groups(self) -> tuple[str, ...]:
         """Return the names of the resource groups."""
-        return tuple(self._session.ask(list_resource_groups))
+        return tuple(self._session.ask(resources.list_resource_groups))
 
     def resource_group(self, name: str) -> ResourceGroup:
         """Return the rates of a resource group, −1: any; raises ResourceNotFound."""
-        group = self._session.ask(read_resource_group, name)
-        return record_of(ResourceGroup, RESOURCE_GROUP.show(group), f"resource group {name}")
+        return resources.RESOURCE_GROUP.record(
+            self._session.ask(resources.read_resource_group, name), f"resource group {name}"
+        )
 
     def create_resource_group(self, name: str, **rates: int | None) -> Plan:
         """Plan a resource group, or changes of one: ``publish_messages``, ``publish_bytes``, ``dispatch_messages``, ``dispatch_bytes``.
@@ -261,8 +217,9 @@ class Resources(Planner):
         Raises InvalidValue, NamespaceNotFound.
         """
         with self._session.read() as txn:
-            quota = read_bundle_quota(txn, _bundle(txn, namespace, bundle))
-            return record_of(BundleQuota, BUNDLE_QUOTA.show(quota), "the quota")
+            return resources.BUNDLE_QUOTA.record(
+                resources.read_bundle_quota(txn, _bundle(txn, namespace, bundle)), "the quota"
+            )
 
     def set_bundle_quota(
         self,
@@ -291,7 +248,7 @@ class Resources(Planner):
         """Plan that the default quota counts for a bundle; raises ResourceNotFound (it has none of its own), and as ``bundle_quota``."""
         name = parse_namespace(namespace)
         return self._planned_rows(
-            lambda txn, now_ms: resource_changes.plan_reset_quota(txn, read_bundle(txn, name, bundle), now_ms)
+            lambda txn, now_ms: resource_changes.plan_reset_quota(txn, resources.read_bundle(txn, name, bundle), now_ms)
         )
 
 
@@ -300,7 +257,7 @@ def _bundle(txn: Txn, namespace: str | None, bundle: str | None) -> Bundle | Non
         return None
     if namespace is None or bundle is None:
         raise InvalidValue("namespace and bundle must be provided together.")
-    return read_bundle(txn, parse_namespace(namespace), bundle)
+    return resources.read_bundle(txn, parse_namespace(namespace), bundle)
 
 
 def _pair(what: str, values: Any) -> list[float]:  # Any: what callers give
@@ -330,8 +287,7 @@ class Cluster(Planner):
 
     def settings(self) -> ClusterSettings:
         """Return its URLs and client settings: ``service_url``, ``broker_service_url`` …"""
-        stored = self._session.ask(read_cluster, self._name)
-        return record_of(ClusterSettings, CLUSTER.show(stored), f"cluster {self._name}")
+        return resources.CLUSTER.record(self._session.ask(resources.read_cluster, self._name), f"cluster {self._name}")
 
     def update(self, settings: Json, *, file: Path | str | None = None) -> Plan:
         """Plan replacing all settings of the cluster, its peers too; parameters and errors as of ``Store.create_cluster``."""
@@ -350,7 +306,9 @@ class Cluster(Planner):
     def peers(self) -> Sequence[str] | None:
         """Return its peers; None: it has none."""
         with self._session.read() as txn:
-            peers: Sequence[str] | None = as_set(read_cluster(txn, self._name).get("peerClusterNames"))
+            peers: Sequence[str] | None = resources.as_set(
+                resources.read_cluster(txn, self._name).get("peerClusterNames")
+            )
             return peers
 
     def set_peers(self, peers: Sequence[str]) -> Plan:
@@ -359,8 +317,9 @@ class Cluster(Planner):
 
     def migration(self) -> Migration:
         """Return whether it is ``migrated``, and to where (``migrated_cluster_url``); ResourceNotFound: that was never set."""
-        migration = self._session.ask(read_migration, self._name)
-        return record_of(Migration, MIGRATION.show(migration), f"the migration of {self._name}")
+        return resources.MIGRATION.record(
+            self._session.ask(resources.read_migration, self._name), f"the migration of {self._name}"
+        )
 
     def set_migration(self, *, migrated: bool, urls: Mapping[str, str | None]) -> Plan:
         """Plan setting whether and where to the cluster is migrated: ``serviceUrl``, ``brokerServiceUrl``, and both with ``Tls``.
@@ -370,7 +329,7 @@ class Cluster(Planner):
         given = given_properties(
             "urls", {key: url for key, url in given_mapping("urls", urls).items() if url is not None}
         )
-        known = [key for key in CLUSTER_URL.defaults if key != "empty"]
+        known = [key for key in resources.CLUSTER_URL.defaults if key != "empty"]
         if unknown := [key for key in given if key not in known]:
             raise InvalidValue(f"a migration has no {', '.join(unknown)}", hint=f"there are {', '.join(known)}")
         return self._planned_rows(resource_changes.plan_migration, self._name, migrated, given)
@@ -381,14 +340,15 @@ class Cluster(Planner):
         """Return its failure domains by name, each with its ``brokers``; as upstream none for a cluster that does not exist."""
         with self._session.read() as txn:
             return {
-                name: record_of(FailureDomain, DOMAIN.show(domain), f"failure domain {name}")
-                for name, domain in read_domains(txn, self._name).items()
+                name: resources.DOMAIN.record(domain, f"failure domain {name}")
+                for name, domain in resources.read_domains(txn, self._name).items()
             }
 
     def failure_domain(self, name: str) -> FailureDomain:
         """Return one failure domain; raises ResourceNotFound."""
-        domain = self._session.ask(read_domain, self._name, name)
-        return record_of(FailureDomain, DOMAIN.show(domain), f"failure domain {name}")
+        return resources.DOMAIN.record(
+            self._session.ask(resources.read_domain, self._name, name), f"failure domain {name}"
+        )
 
     def create_failure_domain(self, name: str, brokers: Sequence[str]) -> Plan:
         """Plan setting the brokers of a failure domain; raises Refused for a broker of another domain."""
@@ -413,17 +373,17 @@ class Cluster(Planner):
         Raises ResourceNotFound, TenantNotFound.
         """
         with self._session.read() as txn:
-            read_cluster(txn, self._name)
-            return tuple(str(name) for name in list_namespaces(txn, tenant) if name.cluster == self._name)
+            resources.read_cluster(txn, self._name)
+            return tuple(str(name) for name in resources.list_namespaces(txn, tenant) if name.cluster == self._name)
 
     def anti_affinity_namespaces(self, tenant: str, group: str) -> tuple[str, ...]:
         """Return a tenant's namespaces in an anti-affinity group; raises ResourceNotFound, TenantNotFound."""
         with self._session.read() as txn:
-            check_cluster(txn, self._name)
+            resources.check_cluster(txn, self._name)
             return tuple(
                 str(name)
-                for name in list_namespaces(txn, tenant)
-                if find_local_policies(txn, name).get("namespaceAntiAffinityGroup") == group
+                for name in resources.list_namespaces(txn, tenant)
+                if resources.find_local_policies(txn, name).get("namespaceAntiAffinityGroup") == group
             )
 
     # -- isolation policies -------------------------------------------------------------------------------------------
@@ -432,19 +392,20 @@ class Cluster(Planner):
         """Return by name which ``namespaces`` only its ``primary`` and ``secondary`` brokers serve; ResourceNotFound: never set."""
         with self._session.read() as txn:
             return {
-                name: record_of(IsolationPolicy, ISOLATION_POLICY.show(policy), f"isolation policy {name}")
-                for name, policy in read_isolation(txn, self._name).items()
+                name: resources.ISOLATION_POLICY.record(policy, f"isolation policy {name}")
+                for name, policy in resources.read_isolation(txn, self._name).items()
             }
 
     def isolation_policy(self, name: str) -> IsolationPolicy:
         """Return one isolation policy; raises ResourceNotFound."""
-        policy = self._session.ask(read_isolation_policy, self._name, name)
-        return record_of(IsolationPolicy, ISOLATION_POLICY.show(policy), f"isolation policy {name}")
+        return resources.ISOLATION_POLICY.record(
+            self._session.ask(resources.read_isolation_policy, self._name, name), f"isolation policy {name}"
+        )
 
     def broker_isolation(self, broker: str) -> BrokerIsolation:
         """Return the isolation policies that concern a broker, which need not exist."""
-        isolation = self._session.ask(broker_isolation, self._name, broker)
-        return record_of(BrokerIsolation, isolation, f"an isolation policy of {self._name}")
+        isolation = self._session.ask(resources.broker_isolation, self._name, broker)
+        return resources.record_of(BrokerIsolation, isolation, f"an isolation policy of {self._name}")
 
     def set_isolation_policy(
         self,
@@ -476,12 +437,14 @@ def given_settings(settings: Json, file: Path | str | None) -> dict[str, Any]:  
     """Return a cluster's settings merged over those in a file (JSON or lines of ``key: value``); raises InvalidValue."""
     given = {} if file is None else resource_changes.read_cluster_file(given_path("file", file))
     for key, value in given_mapping("settings", settings).items():
-        if key not in CLUSTER.defaults:
-            raise InvalidValue(f"a cluster has no setting {key!r}", hint=f"there are {', '.join(CLUSTER.defaults)}")
+        if key not in resources.CLUSTER.defaults:
+            raise InvalidValue(
+                f"a cluster has no setting {key!r}", hint=f"there are {', '.join(resources.CLUSTER.defaults)}"
+            )
         if key == "peerClusterNames":
             given[key] = list(given_texts(key, value))
         else:
-            given[key] = (given_flag if CLUSTER.defaults[key] is False else given_text)(key, value)
+            given[key] = (given_flag if resources.CLUSTER.defaults[key] is False else given_text)(key, value)
     return given
 
 
@@ -528,7 +491,8 @@ class Namespace(PolicyPlans):
             check_namespace(txn, self._name)
             within = self._within(bundle)
             if domain != "persistent" or (
-                bundle is not None and parse_bundle(self._name, bundle) not in iter_bundles(txn, self._name)
+                bundle is not None
+                and resources.parse_bundle(self._name, bundle) not in resources.iter_bundles(txn, self._name)
             ):
                 return ()
             return tuple(filter(within, iter_topic_texts(txn, self._name, system=system)))
@@ -547,7 +511,7 @@ class Namespace(PolicyPlans):
         name = parse_topic(topic)
         if name.namespace != self._name:
             raise InvalidValue(f"{name} is not in the namespace {self._name}", value=topic)
-        return self._session.ask(bundle_range, name)
+        return self._session.ask(resources.bundle_range, name)
 
     def policies(self) -> Mapping[str, Any]:  # Any: JSON values
         """Return the stored policies with every key that they have, as upstream spells them.
@@ -614,8 +578,8 @@ class Namespace(PolicyPlans):
         """Return a test whether a topic is in a bundle (None: in any); raises InvalidValue."""
         if bundle is None:
             return lambda name: True
-        hashes = parse_bundle(self._name, bundle)
-        return lambda name: hashes.holds(topic_hash(name))
+        hashes = resources.parse_bundle(self._name, bundle)
+        return lambda name: hashes.holds(resources.topic_hash(name))
 
     # -- plans of policies --------------------------------------------------------------------------------------------
 
@@ -653,7 +617,9 @@ class Namespace(PolicyPlans):
 
     def bundles(self) -> Bundles:
         """Return the ``boundaries`` of its bundles, and ``num_bundles``."""
-        return record_of(Bundles, self._session.ask(read_bundles, self._name), f"the bundles of {self._name}")
+        return resources.record_of(
+            Bundles, self._session.ask(resources.read_bundles, self._name), f"the bundles of {self._name}"
+        )
 
     def split_bundle(
         self,
@@ -683,8 +649,8 @@ class Namespace(PolicyPlans):
                 if topic.namespace != self._name:
                     raise InvalidValue(f"{topic} is not in the namespace {self._name}", value=str(topic))
                 expand_topic(txn, topic)
-            chosen = read_bundle(txn, self._name, bundle)
-            hashes = bundle_topics(txn, chosen)
+            chosen = resources.read_bundle(txn, self._name, bundle)
+            hashes = resources.bundle_topics(txn, chosen)
         bases = {name if "://" in name else f"persistent://{name}" for name in topics}
         positions = {
             name: value
@@ -697,7 +663,7 @@ class Namespace(PolicyPlans):
 
     def properties(self) -> Mapping[str, str]:
         """Return its properties."""
-        return self._session.ask(read_policies, self._name).get("properties") or {}
+        return self._session.ask(resources.read_policies, self._name).get("properties") or {}
 
     def set_property(self, key: str, value: str) -> Plan:
         """Plan setting a property."""
@@ -724,7 +690,7 @@ class Namespace(PolicyPlans):
 
     def permissions(self) -> Mapping[str, Sequence[str]]:
         """Return what each role may do on it."""
-        return resource_changes.read_permissions(self._session.ask(read_policies, self._name))
+        return resource_changes.read_permissions(self._session.ask(resources.read_policies, self._name))
 
     def grant_permission(self, role: str, actions: Sequence[str]) -> Plan:
         """Plan replacing a role's permissions by ``actions`` (``produce``, ``consume`` …); raises InvalidValue."""
@@ -738,7 +704,7 @@ class Namespace(PolicyPlans):
 
     def subscription_permissions(self) -> Mapping[str, Sequence[str]]:
         """Return the roles of each subscription that only some may use."""
-        return resource_changes.read_subscription_permissions(self._session.ask(read_policies, self._name))
+        return resource_changes.read_subscription_permissions(self._session.ask(resources.read_policies, self._name))
 
     def grant_subscription_permission(self, subscription: str, roles: Sequence[str]) -> Plan:
         """Plan that only ``roles`` may use subscriptions with this name."""
@@ -752,7 +718,7 @@ class Namespace(PolicyPlans):
 
     def allowed_clusters(self) -> Sequence[str]:
         """Return the clusters that it may replicate to; none: those of its tenant."""
-        return hash_order(self._session.ask(read_policies, self._name).get("allowed_clusters") or ())
+        return hash_order(self._session.ask(resources.read_policies, self._name).get("allowed_clusters") or ())
 
     def set_allowed_clusters(self, clusters: Sequence[str]) -> Plan:
         """Plan setting the clusters that the namespace may replicate to; raises Refused."""
@@ -761,7 +727,7 @@ class Namespace(PolicyPlans):
     def anti_affinity_group(self) -> str | None:
         """Return the group whose members brokers keep apart, None: it is in none."""
         with self._session.read() as txn:
-            group: str | None = find_local_policies(txn, self._name).get("namespaceAntiAffinityGroup")
+            group: str | None = resources.find_local_policies(txn, self._name).get("namespaceAntiAffinityGroup")
             return group
 
     def set_anti_affinity_group(self, group: str) -> Plan:
@@ -775,8 +741,8 @@ class Namespace(PolicyPlans):
     def bookie_affinity_group(self) -> Mapping[str, str] | None:
         """Return the groups of bookies that keep its data, None: all do."""
         with self._session.read() as txn:
-            read_policies(txn, self._name, _NOT_FOUND)
-            group: Mapping[str, str] | None = find_local_policies(txn, self._name).get("bookieAffinityGroup")
+            resources.read_policies(txn, self._name, _NOT_FOUND)
+            group: Mapping[str, str] | None = resources.find_local_policies(txn, self._name).get("bookieAffinityGroup")
             return group
 
     def set_bookie_affinity_group(self, primary: str, secondary: str | None = None) -> Plan:
@@ -803,7 +769,7 @@ class Namespace(PolicyPlans):
 
         def make(txn: Txn, now_ms: int) -> StorePlan:
             if error is not None:
-                read_policies(txn, self._name, error)
+                resources.read_policies(txn, self._name, error)
             return resource_changes.plan_local_json(
                 txn,
                 self._name,

@@ -14,7 +14,7 @@ import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct, ValidationError, convert, field
 
@@ -39,12 +39,14 @@ TENANTS_PATH = "/admin/policies"
 _CLUSTERS_PATH = "/admin/clusters"
 GLOBAL_CLUSTER = "global"
 
+Kind = TypeVar("Kind", bound=Answer)
 Shown = Callable[[Any], Any]  # Any: JSON values, whose kinds a damaged node does not keep
 
 
-class Fields(Struct, frozen=True):
-    """The keys of a JSON object in upstream's order: their defaults (None: left out), and how some are shown."""
+class Fields(Struct, Generic[Kind], frozen=True):
+    """The keys of a JSON object in upstream's order: its record, their defaults (None: left out), and how some are shown."""
 
+    kind: type[Kind]
     defaults: Mapping[str, Any]  # Any: JSON values
     shown: Mapping[str, Shown]
 
@@ -53,6 +55,10 @@ class Fields(Struct, frozen=True):
         values = ((key, found.get(key)) for key in self.defaults)
         full = ((key, self.defaults[key] if value is None else value) for key, value in values)
         return {key: self.shown[key](value) if key in self.shown else value for key, value in full if value is not None}
+
+    def record(self, found: Mapping[str, Any], what: str) -> Kind:
+        """Return ``found``, ``what``, as a record; raises MetadataCorrupt where a value is not of its type."""
+        return record_of(self.kind, self.show(found), what)
 
     def replace(self, found: Mapping[str, Any] | None, new: Mapping[str, Any]) -> JsonObject:
         """Return the stored object with the new values and defaults; keys that upstream does not know stay."""
@@ -64,44 +70,6 @@ class Fields(Struct, frozen=True):
 def as_set(value: Any) -> Any:  # Any: a JSON value
     """Return a list of texts as Java's HashSet of them is printed."""
     return hash_order(value) if isinstance(value, list) and all(isinstance(one, str) for one in value) else value
-
-
-TENANT = Fields({"adminRoles": [], "allowedClusters": []}, {"adminRoles": as_set, "allowedClusters": as_set})
-DOMAIN = Fields({"brokers": None}, {"brokers": as_set})
-CLUSTER = Fields(
-    {
-        "serviceUrl": None,
-        "serviceUrlTls": None,
-        "brokerServiceUrl": None,
-        "brokerServiceUrlTls": None,
-        "proxyServiceUrl": None,
-        "authenticationPlugin": None,
-        "authenticationParameters": None,
-        "proxyProtocol": None,
-        "peerClusterNames": None,
-        "brokerClientTlsEnabled": False,
-        "tlsAllowInsecureConnection": False,
-        "brokerClientTlsEnabledWithKeyStore": False,
-        "brokerClientTlsTrustStoreType": "JKS",
-        "brokerClientTlsTrustStore": None,
-        "brokerClientTlsTrustStorePassword": None,
-        "brokerClientTlsKeyStoreType": "JKS",
-        "brokerClientTlsKeyStore": None,
-        "brokerClientTlsKeyStorePassword": None,
-        "brokerClientTrustCertsFilePath": None,
-        "brokerClientKeyFilePath": None,
-        "brokerClientCertificateFilePath": None,
-        "brokerClientSslFactoryPlugin": "org.apache.pulsar.common.util.DefaultPulsarSslFactory",
-        "brokerClientSslFactoryPluginParams": None,
-        "listenerName": None,
-    },
-    {},
-)
-CLUSTER_URL = Fields(
-    {"serviceUrl": None, "serviceUrlTls": None, "brokerServiceUrl": None, "brokerServiceUrlTls": None, "empty": False},
-    {},
-)
-MIGRATION = Fields({"migrated": False, "migratedClusterUrl": None}, {"migratedClusterUrl": CLUSTER_URL.show})
 
 
 class TenantInfo(Answer, frozen=True, rename="camel"):
@@ -245,15 +213,54 @@ class BundleQuota(Answer, frozen=True, rename="camel"):
     dynamic: bool
 
 
-Kind = TypeVar("Kind", bound=Answer)
-
-
 def record_of(kind: type[Kind], found: Mapping[str, Any], what: str) -> Kind:
     """Return ``found``, ``what`` as upstream prints it, as a record; raises MetadataCorrupt where a value is not of its type."""
     try:
         return convert(found, kind)
     except ValidationError as error:
         raise MetadataCorrupt(f"{what} is not as Pulsar stores it: {error}") from error
+
+
+TENANT = Fields(
+    TenantInfo, {"adminRoles": [], "allowedClusters": []}, {"adminRoles": as_set, "allowedClusters": as_set}
+)
+DOMAIN = Fields(FailureDomain, {"brokers": None}, {"brokers": as_set})
+CLUSTER = Fields(
+    ClusterSettings,
+    {
+        "serviceUrl": None,
+        "serviceUrlTls": None,
+        "brokerServiceUrl": None,
+        "brokerServiceUrlTls": None,
+        "proxyServiceUrl": None,
+        "authenticationPlugin": None,
+        "authenticationParameters": None,
+        "proxyProtocol": None,
+        "peerClusterNames": None,
+        "brokerClientTlsEnabled": False,
+        "tlsAllowInsecureConnection": False,
+        "brokerClientTlsEnabledWithKeyStore": False,
+        "brokerClientTlsTrustStoreType": "JKS",
+        "brokerClientTlsTrustStore": None,
+        "brokerClientTlsTrustStorePassword": None,
+        "brokerClientTlsKeyStoreType": "JKS",
+        "brokerClientTlsKeyStore": None,
+        "brokerClientTlsKeyStorePassword": None,
+        "brokerClientTrustCertsFilePath": None,
+        "brokerClientKeyFilePath": None,
+        "brokerClientCertificateFilePath": None,
+        "brokerClientSslFactoryPlugin": "org.apache.pulsar.common.util.DefaultPulsarSslFactory",
+        "brokerClientSslFactoryPluginParams": None,
+        "listenerName": None,
+    },
+    {},
+)
+CLUSTER_URL = Fields(
+    ClusterUrls,
+    {"serviceUrl": None, "serviceUrlTls": None, "brokerServiceUrl": None, "brokerServiceUrlTls": None, "empty": False},
+    {},
+)
+MIGRATION = Fields(Migration, {"migrated": False, "migratedClusterUrl": None}, {"migratedClusterUrl": CLUSTER_URL.show})
 
 
 def find_json(txn: Txn, path: str) -> JsonObject | None:
@@ -513,7 +520,7 @@ def _parse_bound(text: str) -> int:
 
 
 RACKS_PATH = "/bookies"
-BOOKIE_RACK = Fields({"rack": None, "hostname": None}, {})
+BOOKIE_RACK = Fields(BookieRack, {"rack": None, "hostname": None}, {})
 
 
 def list_bookies(txn: Txn) -> list[str]:
@@ -538,8 +545,9 @@ def read_rack(txn: Txn, bookie: str) -> JsonObject:
 # -- isolation policies: which namespaces only some brokers serve -----------------------------------------------------
 
 
-_FAILOVER = Fields({"parameters": None, "policy_type": None}, {})
+_FAILOVER = Fields(AutoFailover, {"parameters": None, "policy_type": None}, {})
 ISOLATION_POLICY = Fields(
+    IsolationPolicy,
     {"namespaces": None, "primary": None, "secondary": None, "auto_failover_policy": None, "unload_scope": None},
     {"auto_failover_policy": _FAILOVER.show},
 )
@@ -609,9 +617,12 @@ def _matches(expressions: Sequence[str], broker: str) -> bool:
 
 _RESOURCE_GROUPS_PATH = "/admin/resourcegroups"
 RESOURCE_GROUP = Fields(
-    dict.fromkeys(("publishRateInMsgs", "publishRateInBytes", "dispatchRateInMsgs", "dispatchRateInBytes"), -1), {}
+    ResourceGroup,
+    dict.fromkeys(("publishRateInMsgs", "publishRateInBytes", "dispatchRateInMsgs", "dispatchRateInBytes"), -1),
+    {},
 )
 BUNDLE_QUOTA = Fields(
+    BundleQuota,
     {
         "msgRateIn": 40.0,
         "msgRateOut": 120.0,
