@@ -466,10 +466,14 @@ def count_entries(txn: Txn) -> int:
 
 
 def leading_findings(store: Store) -> dict[str, str]:
-    """Return code → sentences of each finding about a store of which others may come: cheap to judge, without the rest of the table."""
+    """Return code → sentences of each finding about a store of which others may come: cheap to judge, without the rest of the table.
+
+    One that is less severe than its rule brings no others.
+    """
     with open_reader(store) as reader:
         facts = ClusterFacts(store, reader)
-        found = (finding for rule in (*LEDGER_RULES, *CLUSTER_RULES) if rule.leads for finding in rule.judge(facts))
+        leading = [rule for rule in (*LEDGER_RULES, *CLUSTER_RULES) if rule.leads]
+        found = (one for rule in leading for one in rule.judge(facts) if one.severity is rule.severity)
         return {one.code: f"{one.where}: {one.message}. {one.hint}" for one in found}
 
 
