@@ -399,9 +399,8 @@ class _Forecast:
         ledgers, sizes = tally.ledgers, tally.bytes
         if len(ledgers):
             self._problems.append(
-                f"{disk.name}: entry logs with {counted(len(ledgers), 'ledger')} and no index beside them: a bookie "
-                "that starts there creates an empty one and deletes these logs, whatever the metadata says; if it has an"
-                " index directory, name that as well"
+                f"{disk.name}: entry logs with {counted(len(ledgers), 'ledger')} and no index beside them; if the bookie has an index"
+                " directory, name that as well"
             )
             where = disk.directories[0]
             self._met.append(StartFact(Start.NO_INDEX, where, self._bookie, {"disk": disk.name}))
