@@ -119,9 +119,9 @@ def find_cut(
     for index, (start, end) in enumerate(islice(pending, _HOLES)):
         edges = (start, end) if index + 1 < len(pending) else (start,)
         if any(chunks.at(rank) for edge in edges for rank in range(edge - _EDGE, edge + _EDGE)):
-            found = _find_cut_at(chunks, pending, edges)
-            if found is not None:
-                return found
+            cut = _find_cut_at(chunks, pending, edges)
+            if cut is not None:
+                return cut
     return None
 
 
@@ -168,32 +168,32 @@ class _Chunks:
             if len(self._read) >= _KEPT:
                 self._read.clear()
             header = read_header(self._reader, self.topic, rank) if 0 <= rank < self.topic.number_of_entries else None
-            found = None
+            chunk = None
             if header is None:
                 self._unread.add(rank)
             elif is_chunk(header.metadata):
                 said = header.metadata
-                found = _Chunk(said.uuid, said.chunk_id, said.num_chunks_from_msg, said.producer_name)
-            self._read[rank] = header is not None and is_marker(header.metadata), found
+                chunk = _Chunk(said.uuid, said.chunk_id, said.num_chunks_from_msg, said.producer_name)
+            self._read[rank] = header is not None and is_marker(header.metadata), chunk
         return self._read[rank]
 
     def around(self, rank: int) -> Mapping[str, Mapping[int, int]]:
         """Return the ranks of chunks by message and number: from ``rank`` on, and those of the same messages before it."""
-        found: dict[str, dict[int, int]] = {}
+        chunks: dict[str, dict[int, int]] = {}
         for place in range(rank, min(self.topic.number_of_entries, rank + _LOOK)):
             chunk = self.at(place)
             if chunk is not None:
-                found.setdefault(chunk.uuid, {})[chunk.number] = place
-        begun = {uuid for uuid, ranks in found.items() if 0 not in ranks}
+                chunks.setdefault(chunk.uuid, {})[chunk.number] = place
+        begun = {uuid for uuid, ranks in chunks.items() if 0 not in ranks}
         for place in range(rank - 1, max(0, rank - _LOOK) - 1, -1):
             if not begun:
                 break
             chunk = self.at(place)
             if chunk is not None and chunk.uuid in begun:
-                found[chunk.uuid].setdefault(chunk.number, place)
+                chunks[chunk.uuid].setdefault(chunk.number, place)
                 if not chunk.number:
                     begun.remove(chunk.uuid)
-        return found
+        return chunks
 
     def is_read(self, start: int, end: int) -> bool:
         """Whether all entries from ``start`` to ``end`` (excluded) were read."""
@@ -408,11 +408,11 @@ def read_each_contents(
         for ledger_id, entry_id, marker, part, due_ms, in_batch in rows:
             entry_ids.setdefault(ledger_id, []).append(entry_id)
             said.setdefault(ledger_id, []).append((marker, part, due_ms, in_batch))
-    found = []
+    contents = []
     for topic, intervals in wanted:
         entries = sum(end - start for start, end in intervals)
         if not scan.missing and entry_ids.keys().isdisjoint(topic.ids):
-            found.append(Contents(entries, entries, 0, 0, 0, NotDue(0, None, None), next(firsts)))
+            contents.append(Contents(entries, entries, 0, 0, 0, NotDue(0, None, None), next(firsts)))
             continue
         read = more_messages = markers = chunks = delayed = 0
         times: list[int] = []
@@ -433,8 +433,8 @@ def read_each_contents(
                         chunks += chunk is not None and not chunk.is_last
         not_due = NotDue(len(times), min(times, default=None), max(times, default=None), entries - read)
         messages = entries + more_messages if read == entries else None
-        found.append(Contents(entries, messages, markers, chunks, delayed - len(times), not_due, next(firsts)))
-    return found
+        contents.append(Contents(entries, messages, markers, chunks, delayed - len(times), not_due, next(firsts)))
+    return contents
 
 
 def _first_places(
@@ -473,7 +473,7 @@ def extent_of_messages(reader: EntryReader, topic: Topic, intervals: Intervals, 
         ):
             return extent
     try:
-        found = read_contents(reader, topic, intervals, 0)
+        contents = read_contents(reader, topic, intervals, 0)
     except StoreError:
         return extent
-    return replace(extent, messages=extent.messages - found.markers - found.parts)
+    return replace(extent, messages=extent.messages - contents.markers - contents.parts)

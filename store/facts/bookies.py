@@ -106,15 +106,15 @@ class BookieFacts:
     def unreadable(self) -> tuple[Unreadable, ...]:
         """The ledgers of which clients do not get all, though files have it or since bookies are gone."""
         txn, gone = self._reader.txn, find_gone_bookies(self._reader.txn)
-        found = []
+        unreadable = []
         for missing in iter_unreadable(txn):
             metadata = find_metadata(txn, missing.ledger_id) if gone and missing.owners else None
             members = () if metadata is None else ensemble_bookies(metadata)
             if missing.owners:
                 needed = self._needed(missing.ledger_id, missing.owners)
                 absent = tuple(sorted(one for one in members if one in gone))
-                found.append(Unreadable(missing, absent, needed))
-        return tuple(found)
+                unreadable.append(Unreadable(missing, absent, needed))
+        return tuple(unreadable)
 
     def off_index(self, bookie_id: str, ledgers: Sequence[Unreadable]) -> int:
         """How many entries of ``ledgers`` that clients do not get entry logs of a bookie have: its index does not lead to them."""
@@ -140,8 +140,8 @@ class BookieFacts:
         for owner in owners:
             if owner.kind is OwnerKind.TOPIC:
                 with suppress(StoreError):
-                    if found := self._needed_of_topic(ledger_id, owner.topic):
-                        return found
+                    if needed := self._needed_of_topic(ledger_id, owner.topic):
+                        return needed
             elif owner.kind in _NEEDED_FOR:
                 return _NEEDED_FOR[owner.kind].format(topic=owner.topic, cursor=owner.cursor)
         return ""
@@ -172,13 +172,13 @@ class BookieFacts:
                 for row in coverage.bookies if coverage is not None else ():
                     if row.imported and row.missing:
                         lacking.setdefault(row.bookie, []).append(ledger_id)
-        found: list[LostLog] = []
+        lost_logs: list[LostLog] = []
         for bookie_id, ledgers in lacking.items():
             if bookie_id in self.here:
                 with suppress(StoreError, OSError):  # its disks are not at hand: the loss is reported anyway
                     logs = read_missing_logs(self.here[bookie_id], frozenset(ledgers))
-                    found += [lost for log in logs if (lost := self._lost(bookie_id, log)).entries]
-        return tuple(found)
+                    lost_logs += [lost for log in logs if (lost := self._lost(bookie_id, log)).entries]
+        return tuple(lost_logs)
 
     def _lost(self, bookie_id: str, log: MissingLog) -> LostLog:
         import numpy as np
@@ -209,7 +209,7 @@ def _of(entry_ids: Sequence[int]) -> BitMap64:
 
 
 def _bitmap(ranges: Sequence[tuple[int, int]]) -> BitMap64:
-    found = _of(())
+    entries = _of(())
     for first, last in ranges:
-        found.add_range(first, last + 1)
-    return found
+        entries.add_range(first, last + 1)
+    return entries

@@ -112,8 +112,8 @@ class ClusterFacts:
         from pulsar_admin.store.facts.vanished import kept_ledgers
 
         kept, untold = kept_ledgers(self.reader.txn), (Unlisted.NEWER, Unlisted.UNLISTED)
-        found = iter_orphans(self.reader.txn)
-        return tuple(one for one in found if one.ledger_id not in kept and one.reason not in untold)
+        rows = iter_orphans(self.reader.txn)
+        return tuple(one for one in rows if one.ledger_id not in kept and one.reason not in untold)
 
     @cached_property
     def journal_only(self) -> tuple[tuple[LogFile, int, int], ...]:
@@ -196,14 +196,14 @@ class ClusterFacts:
         """Of the unlisted ledgers those that only entry logs have, and no bookie's index, by the bookies with such a log."""
         from pulsar_admin.store.facts.indexes import find_collected
 
-        txn, found = self.reader.txn, dict[str, list[int]]()
+        txn, ledgers = self.reader.txn, dict[str, list[int]]()
         collected = find_collected(txn, self._unlisted) if self._unlisted else []
         if collected:
             disks = read_disks(txn)
             for ledger_id in collected:
                 for bookie in read_held(txn, ledger_id, disks) or ():
-                    found.setdefault(bookie, []).append(ledger_id)
-        return dict(sorted(found.items()))
+                    ledgers.setdefault(bookie, []).append(ledger_id)
+        return dict(sorted(ledgers.items()))
 
     @cached_property
     def not_needed(self) -> tuple[str, ...]:
@@ -218,8 +218,8 @@ class ClusterFacts:
     @cached_property
     def unknown_bookies(self) -> tuple[str, ...] | Unknown:
         """The imported bookies that the metadata names nowhere, neither in a cookie nor in an ensemble."""
-        found = find_unknown_bookies(self.reader.txn)
-        return Unknown("there is no metadata, or no cookie says which bookies these are") if found is None else found
+        names = find_unknown_bookies(self.reader.txn)
+        return Unknown("there is no metadata, or no cookie says which bookies these are") if names is None else names
 
     @cached_property
     def has_bookkeeper(self) -> bool | Unknown:

@@ -65,12 +65,12 @@ class DeepFacts(ClusterFacts):
             with suppress(StoreError, OSError):
                 if bookie.bookie_id not in known and has_database(bookie):
                     gone: dict[int, BitMap64] = {}
-                    found = {one: _ids(rows) for one, rows in read_misled(bookie, listed, scanned, gone).items()}
+                    misled = {one: _ids(rows) for one, rows in read_misled(bookie, listed, scanned, gone).items()}
                     for ledger_id, rows in gone.items():
                         ids = served_of(txn, ledger_id, bookie.bookie_id, _ids(rows))
                         if len(ids):
-                            found[ledger_id] = np.union1d(found.get(ledger_id, ids), ids)
-                    for ledger_id, ids in sorted(found.items()):
+                            misled[ledger_id] = np.union1d(misled.get(ledger_id, ids), ids)
+                    for ledger_id, ids in sorted(misled.items()):
                         ledgers.append(ledger_id)
                         entries += len(ids)
                         elsewhere += len(served_elsewhere(txn, read_ledger(txn, ledger_id), bookie.bookie_id, ids))

@@ -311,11 +311,11 @@ class IndexPass:
         before, some = b"", list(islice(rows, _CHUNK_ROWS))
         while some:
             rest = list(islice(rows, _CHUNK_ROWS))
-            found = self._blocks.find(some, before, rest[0][0] if rest else b"")
-            if found is not None:
-                self.usual += len(found.places)
-                self._sum(_SumsOfFiles.add_usual, found)
-            passed = set(() if found is None else found.places.tolist())
+            usual = self._blocks.find(some, before, rest[0][0] if rest else b"")
+            if usual is not None:
+                self.usual += len(usual.places)
+                self._sum(_SumsOfFiles.add_usual, usual)
+            passed = set(() if usual is None else usual.places.tolist())
             yield from (row for place, row in enumerate(some) if place not in passed)
             before, some = some[-1][0], rest
 
@@ -476,11 +476,11 @@ class DiskUsage(NamedTuple):
 
 def read_disk_usage(root: Path, txn: Txn) -> tuple[tuple[Path, DiskUsage], ...]:
     """Return each disk by the first folder on it that has files which the store references; folders that are gone tell nothing."""
-    found: dict[int, tuple[Path, DiskUsage]] = {}
+    usage: dict[int, tuple[Path, DiskUsage]] = {}
     for folder in sorted({log.locate(root).parent for log in iter_logs(txn) if log.mode is FileMode.REFERENCED}):
         with suppress(OSError):
-            found.setdefault(folder.stat().st_dev, (folder, DiskUsage(*disk_usage(folder))))
-    return tuple(found.values())
+            usage.setdefault(folder.stat().st_dev, (folder, DiskUsage(*disk_usage(folder))))
+    return tuple(usage.values())
 
 
 def journal_only(txn: Txn) -> tuple[tuple[LogFile, int, int], ...]:
@@ -488,8 +488,8 @@ def journal_only(txn: Txn) -> tuple[tuple[LogFile, int, int], ...]:
     journals = {log.file_id: log for log in iter_logs(txn) if log.kind == FileKind.JOURNAL}
     kept: Mapping[int, FileSums] | None = txn.memo.get(FileSums)
     if kept is not None:
-        found = ((log, kept.get(file_id, FileSums())) for file_id, log in journals.items())
-        return tuple((log, one.records, one.live_bytes + one.dead_bytes) for log, one in found if one.records)
+        sums = ((log, kept.get(file_id, FileSums())) for file_id, log in journals.items())
+        return tuple((log, one.records, one.live_bytes + one.dead_bytes) for log, one in sums if one.records)
     counts = {file_id: [0, 0] for file_id in journals}
     for key, row in txn.items("entries") if journals else ():
         try:

@@ -205,7 +205,7 @@ def find_bookies_without_rows(indexed: Indexed, ledger_id: int, metadata: Ledger
     index is unknown are left out.
     """
     stripes = [*stripes_of(metadata, metadata.last_entry_id)]
-    found = []
+    bookies = []
     for bookie in ensemble_bookies(metadata):
         ids = indexed.get(bookie)
         if (
@@ -213,8 +213,8 @@ def find_bookies_without_rows(indexed: Indexed, ledger_id: int, metadata: Ledger
             and any(stripe.count(bookie) for stripe in stripes)
             and ledger_id not in ids[_at(ids, ledger_id)]
         ):
-            found.append(bookie)
-    return found
+            bookies.append(bookie)
+    return bookies
 
 
 NOT_INDEXED = "bookies' indexes lost all or a part of the ledger"
@@ -226,7 +226,7 @@ def find_collected(txn: Txn, ledger_ids: Iterable[int]) -> list[int]:
 
     A ledger is left out where the index of such a bookie is unknown.
     """
-    indexed, disks, found = read_indexed(txn.store.info), coverage.read_disks(txn), list[int]()
+    indexed, disks, collected = read_indexed(txn.store.info), coverage.read_disks(txn), list[int]()
     wanted = np.unique(np.fromiter(ledger_ids, np.int64))
     known = [ids for ids in indexed.values() if ids is not None]
     if known and len(known) == len(indexed):  # what every index has is collected nowhere
@@ -238,8 +238,8 @@ def find_collected(txn: Txn, ledger_ids: Iterable[int]) -> list[int]:
         if len(knowing) < len(held) and all(ids is not None for ids in indexes.values()):
             served = {entry for bookie in knowing for entry in held[bookie].tolist()}
             if any(entry not in served for bookie in held for entry in held[bookie].tolist()):
-                found.append(ledger_id)
-    return found
+                collected.append(ledger_id)
+    return collected
 
 
 def _at(ids: Array, ledger_id: int) -> slice:

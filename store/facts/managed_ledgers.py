@@ -25,7 +25,7 @@ class OtherLedger(Answer, frozen=True):
 
 def other_ledgers(txn: Txn) -> tuple[OtherLedger, ...]:
     """Return the managed ledgers of domains that are not known, by path; what cannot be read is told by the values' own facts."""
-    found = []
+    others = []
     for name in iter_other_ledgers(txn):
         if name.domain == SEGMENT:
             continue
@@ -33,7 +33,7 @@ def other_ledgers(txn: Txn) -> tuple[OtherLedger, ...]:
             topic = read_topic(txn, name)
         except StoreError:
             continue
-        found.append(
+        others.append(
             OtherLedger(
                 str(name),
                 f"{MANAGED_LEDGERS}/{name.namespace}/{name.domain}",
@@ -43,7 +43,7 @@ def other_ledgers(txn: Txn) -> tuple[OtherLedger, ...]:
                 sum(1 for _ in iter_other_cursors(txn, name)),
             )
         )
-    return tuple(found)
+    return tuple(others)
 
 
 class OtherSum(Answer, frozen=True):

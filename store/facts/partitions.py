@@ -66,7 +66,7 @@ def find_disagreeing(txn: Txn) -> tuple[Partitions, ...]:
     for name in iter_topics(txn, containing=PARTITION_SUFFIX):
         if name.partition_index >= 0 > name.base.partition_index and name.base.local_name:
             numbers.setdefault(name.base, []).append(name.partition_index)
-    found = []
+    disagreeing = []
     for name in sorted({*numbers, *iter_partitioned(txn)}):
         if name.is_system:
             continue
@@ -76,8 +76,8 @@ def find_disagreeing(txn: Txn) -> tuple[Partitions, ...]:
             record = read if read.partitions > 0 else None
             one = Partitions(name, record, tuple(sorted(numbers.get(name, ()))), is_plain)
             if is_plain or one.missing or one.beyond or (record is not None and record.deleted):
-                found.append(_sized(txn, one))
-    return tuple(found)
+                disagreeing.append(_sized(txn, one))
+    return tuple(disagreeing)
 
 
 def _sized(txn: Txn, one: Partitions) -> Partitions:

@@ -170,8 +170,8 @@ def _ranges_of(txn: Txn, topics: int) -> list[list[tuple[NamespaceName, int, int
                     parts.append([])
                     room = topics
         txn.memo[key] = [ranges for ranges in parts if ranges]
-    found: list[list[tuple[NamespaceName, int, int]]] = txn.memo[key]
-    return found
+    cut: list[list[tuple[NamespaceName, int, int]]] = txn.memo[key]
+    return cut
 
 
 def find_quiet(reader: EntryReader, part: QuietPart) -> list[Quiet | None]:

@@ -27,12 +27,12 @@ def altered_rows(txn: Txn) -> tuple[AlteredRows, ...]:
     """Return the altered rows by database, from one pass over all rows of the store; rows without digests tell nothing."""
     if not txn.has_digests:
         return ()
-    found = []
+    altered = []
     for database in DATABASES:
         keys = txn.find_altered(database)
         if keys:
             names = tuple(name_of_row(database, key) for key in keys[:_NAMED])
-            found.append(
+            altered.append(
                 AlteredRows(database, len(keys), names, database in DERIVED, cure_of(txn.store.path, database))
             )
-    return tuple(found)
+    return tuple(altered)

@@ -58,14 +58,14 @@ def iter_untiled(live: tuple[Segment, ...]) -> list[tuple[int, int, tuple[int, .
         came[one.start].append(one.segment_id)
         went[one.end + 1].append(one.segment_id)
     have: dict[int, None] = {}  # ordered, as a set is not
-    found = []
+    untiled = []
     for first, after in pairwise(sorted({0, HASH_MAX + 1, *came, *went})):
         have |= dict.fromkeys(came[first])
         for segment_id in went[first]:
             del have[segment_id]
         if len(have) != 1:
-            found.append((first, after - 1, tuple(have)))
-    return found
+            untiled.append((first, after - 1, tuple(have)))
+    return untiled
 
 
 def read_scalable_topics(txn: Txn) -> tuple[ScalableFacts, ...]:

@@ -456,8 +456,8 @@ class SubscriptionFacts:
             return self.not_due
         if not self.not_due.entries:
             return None
-        found = Unknown.unless(lambda: find_ttl_conflict(topic.reader, topic.topic, self.cursor))
-        return found if isinstance(found, Unknown) or (found is not None and found.messages) else None
+        conflict = Unknown.unless(lambda: find_ttl_conflict(topic.reader, topic.topic, self.cursor))
+        return conflict if isinstance(conflict, Unknown) or (conflict is not None and conflict.messages) else None
 
 
 # -- a topic ----------------------------------------------------------------------------------------------------------

@@ -134,9 +134,9 @@ def trees_text(trees: Iterable[UnknownTree]) -> str:
     """Return ``trees`` in words, summed up by who writes them: "2 trees of a newer Pulsar: 14 nodes, kept as they are (/topics, /txn)"."""
     texts = []
     for writer, some in groupby(sorted(trees, key=lambda tree: (tree.writer, tree.path)), key=lambda tree: tree.writer):
-        found = [*some]
-        nodes, names = sum(tree.nodes for tree in found), ", ".join(tree.path for tree in found)
-        texts.append(f"{counted(len(found), 'tree')} of {writer}: {counted(nodes, 'node')}, kept as they are ({names})")
+        every = [*some]
+        nodes, names = sum(tree.nodes for tree in every), ", ".join(tree.path for tree in every)
+        texts.append(f"{counted(len(every), 'tree')} of {writer}: {counted(nodes, 'node')}, kept as they are ({names})")
     return "; ".join(texts)
 
 

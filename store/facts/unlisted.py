@@ -110,13 +110,13 @@ class UnlistedLedgers:
             ledger_id = ledger_id_of_path(path)
             return ledger_id is not None and not has_node(self._txn, ledger_id)
 
-        found: set[str] = set()
+        removed: set[str] = set()
         # Where there is no history, or none that can be read, it shows nothing.
         with suppress(Refused, SourceNotFound, MetadataCorrupt, OSError):
             for item in iter_versions(find_servers(self._txn.store.info.sources), is_without_node):
                 if isinstance(item, Version) and item.kind == "delete":
-                    found.add(item.path)
-        return found
+                    removed.add(item.path)
+        return removed
 
     def _offloaded_of(self, topic: str) -> Set[int]:
         if topic not in self._offloaded:
@@ -211,8 +211,8 @@ def find_unlisted(txn: Txn) -> list[int]:
     unlisted = UnlistedLedgers(txn)
     if unlisted.is_whole and unlisted.beyond is None:
         return []
-    found = (one for one in iter_indexed_ids(txn) if unlisted.is_absent(one) and not has_owners(txn, one))
-    return [one for one in found if unlisted.why(one) is Unlisted.UNLISTED]
+    ids = (one for one in iter_indexed_ids(txn) if unlisted.is_absent(one) and not has_owners(txn, one))
+    return [one for one in ids if unlisted.why(one) is Unlisted.UNLISTED]
 
 
 def held_ledgers(txn: Txn, ids: Sequence[int]) -> HeldLedgers | None:

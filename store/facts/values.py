@@ -66,19 +66,19 @@ def find_usual(key: bytes, row: bytes) -> Usual | None:
 
     Of a ledger only if it can be parsed: the sweep of ledgers decodes them.
     """
-    found = _NODE.fullmatch(key) if len(key) <= _KEY_MAX_BYTES else None
+    match = _NODE.fullmatch(key) if len(key) <= _KEY_MAX_BYTES else None
     value = plain_value(row)
-    if found is None or not value:
+    if match is None or not value:
         return None
-    if found.lastindex is None:
+    if match.lastindex is None:
         ledgers = find_usual_ledgers(value)
         return None if ledgers is None else Usual(ledgers)
-    if found.lastindex == 1:
-        name, cursor = found[1], find_usual_cursor(value)
+    if match.lastindex == 1:
+        name, cursor = match[1], find_usual_cursor(value)
         if cursor is None:
             return None
         return Usual(cursor, -1, cursor.has_properties or b"%" in name or b"+" in name or name == _COMPACTION)
-    ledger_id, ledger = int(b"".join(found.groups()[1:])), find_usual_ledger(value)
+    ledger_id, ledger = int(b"".join(match.groups()[1:])), find_usual_ledger(value)
     return None if ledger is None or ledger_id >= INT_MAX else Usual(ledger, ledger_id)
 
 
@@ -311,16 +311,16 @@ class UnknownValues(Struct, frozen=True):
 
 def unknown_values(txn: Txn) -> tuple[UnknownValues, ...]:
     """Return the values that say more than is known here, by structure."""
-    found: dict[str, tuple[set[str], int, str]] = {}
+    unknown: dict[str, tuple[set[str], int, str]] = {}
     for key, row in iter_unusual(txn):
         if not key.startswith(_ROOTS):
             continue
         node = decode_node(key, row)
         structure, what = unknown_in(node.path, node.value)
         if what:
-            names, nodes, first = found.get(structure, (set(), 0, node.path))
-            found[structure] = names | set(what), nodes + 1, first
+            names, nodes, first = unknown.get(structure, (set(), 0, node.path))
+            unknown[structure] = names | set(what), nodes + 1, first
     return tuple(
         UnknownValues(structure, tuple(sorted(names)), nodes, first)
-        for structure, (names, nodes, first) in sorted(found.items())
+        for structure, (names, nodes, first) in sorted(unknown.items())
     )

@@ -113,14 +113,14 @@ def find_vanished(reader: EntryReader) -> Vanished:
     memo = reader.txn.memo
     if _MEMO not in memo:
         memo[_MEMO] = _find(reader)
-    found: Vanished = memo[_MEMO]
-    return found
+    vanished: Vanished = memo[_MEMO]
+    return vanished
 
 
 def kept_ledgers(txn: Txn) -> frozenset[int]:
     """Return ``Vanished.kept`` where this snapshot was asked for it, else nothing."""
-    found: Vanished = txn.memo.get(_MEMO) or Vanished()
-    return found.kept
+    vanished: Vanished = txn.memo.get(_MEMO) or Vanished()
+    return vanished.kept
 
 
 def _find(reader: EntryReader) -> Vanished:
@@ -197,7 +197,7 @@ def _iter_orphans(reader: EntryReader) -> Iterable[_LedgerOfGoneNode]:
 def _last_values(reader: EntryReader, paths: Collection[str]) -> Mapping[str, bytes]:
     """Return the last value of each node before it was deleted; a node whose deletion no log shows is left out."""
     values: dict[str, bytes] = {}
-    found: dict[str, bytes] = {}
+    values_by_path: dict[str, bytes] = {}
     with suppress(
         Refused, SourceNotFound, MetadataCorrupt, OSError
     ):  # no history, or none that can be read: it shows nothing
@@ -206,19 +206,19 @@ def _last_values(reader: EntryReader, paths: Collection[str]) -> Mapping[str, by
                 continue
             if item.value is not None:
                 values[item.path] = item.value
-                found.pop(item.path, None)
+                values_by_path.pop(item.path, None)
             elif item.path in values:
-                found[item.path] = values[item.path]
-    return found
+                values_by_path[item.path] = values[item.path]
+    return values_by_path
 
 
 def _detached(reader: EntryReader, orphans: Iterable[_LedgerOfGoneNode]) -> Iterable[DetachedView]:
     """Yield of each topic that is there and names none its newest compacted ledger that could be named again, else the newest."""
-    found: dict[TopicName, list[_LedgerOfGoneNode]] = defaultdict(list)
+    detached: dict[TopicName, list[_LedgerOfGoneNode]] = defaultdict(list)
     for one in orphans:
         if one.name and one.component == COMPACTED_COMPONENT and one.entries:
-            found[one.name].append(one)
-    for name, ledgers in found.items():
+            detached[one.name].append(one)
+    for name, ledgers in detached.items():
         if find_node(reader.txn, name.path) is None or _has_view(reader, name):
             continue
         from pulsar_admin.store.compaction.floor import unfit_text  # a store without such a ledger needs none of it

@@ -128,19 +128,19 @@ def _find_missing(txn: Txn, ledger_id: int, owners: tuple[Owner, ...], *, is_lis
     if not ranges and outside is None and not silent:
         return None
     missing, (unseen, bookies) = _count(ranges), coverage.count_unseen(txn, ledger, ranges)
-    found = Missing(ledger_id, NOT_SEEN if unseen == missing else ENTRIES, missing, ranges, owners, unseen, bookies)
+    loss = Missing(ledger_id, NOT_SEEN if unseen == missing else ENTRIES, missing, ranges, owners, unseen, bookies)
     if outside is not None:
-        found = replace(
-            found,
-            reason=found.reason if missing > unseen else NOT_SERVED if outside.asked else ELSEWHERE,
+        loss = replace(
+            loss,
+            reason=loss.reason if missing > unseen else NOT_SERVED if outside.asked else ELSEWHERE,
             missing_entries=missing + outside.entries,
             ranges=_joined([*ranges, *outside.ranges]),
             outside=outside,
         )
     if silent:
         absent = coverage.absent_in(txn, ledger.metadata.segments[-1].members)
-        found = replace(found, reason=GONE, bookies=silent, absent=absent)
-    return replace(found, cure=_cure(txn, found)) if outside is not None or found.absent else found
+        loss = replace(loss, reason=GONE, bookies=silent, absent=absent)
+    return replace(loss, cure=_cure(txn, loss)) if outside is not None or loss.absent else loss
 
 
 def _cure(txn: Txn, missing: Missing) -> str:
@@ -177,9 +177,9 @@ def iter_thinned(txn: Txn) -> Iterator[Thinned]:
     gone = coverage.find_gone_bookies(txn)
     for ledger_id in sorted(coverage.read_shortfalls(txn).ledgers) if gone else ():
         with suppress(StoreError):  # `store check` names what cannot be read
-            found = find_thinned(txn, ledger_id)
-            if found is not None:
-                yield found
+            thinned = find_thinned(txn, ledger_id)
+            if thinned is not None:
+                yield thinned
 
 
 def find_thinned(txn: Txn, ledger_id: int) -> Thinned | None:
@@ -313,7 +313,7 @@ class BrokenLedger(Struct, frozen=True):
 def find_broken(txn: Txn, topic: Topic) -> tuple[BrokenLedger, ...]:
     """Return the ledgers of ``topic`` of which something is lost or not seen; two look-ups for each that is whole."""
     suspects = (ledger for ledger in topic.ledgers if not is_whole(txn, ledger) or _may_go_on(txn, ledger))
-    return tuple(found for ledger in suspects if (found := find_broken_ledger(txn, topic, ledger)) is not None)
+    return tuple(broken for ledger in suspects if (broken := find_broken_ledger(txn, topic, ledger)) is not None)
 
 
 def _may_go_on(txn: Txn, listed: TopicLedger) -> bool:
@@ -339,27 +339,27 @@ def find_broken_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> BrokenLed
             outside_entries=there,
             cure=missing.cure,
         )
-    found = BrokenLedger(listed.ledger_id, NOT_SEEN, listed.entries, (), is_last, of_events=of_events)
+    broken = BrokenLedger(listed.ledger_id, NOT_SEEN, listed.entries, (), is_last, of_events=of_events)
     unseen_from, bookies = end_unseen(txn, listed)
-    found = replace(found, unseen_from=unseen_from, bookies=bookies)
+    broken = replace(broken, unseen_from=unseen_from, bookies=bookies)
     if missing is None:
-        return None if unseen_from is None else found
-    found = replace(
-        found,
+        return None if unseen_from is None else broken
+    broken = replace(
+        broken,
         reason=missing.reason,
         unseen_entries=missing.unseen_entries,
         bookies=tuple(dict.fromkeys((*missing.bookies, *bookies))),
     )
     if missing.reason == NOT_SEEN:
-        return replace(found, unseen=missing.ranges)
+        return replace(broken, unseen=missing.ranges)
     outside = () if missing.outside is None else missing.outside.ranges
-    found = replace(found, outside_entries=_count(outside), cure=missing.cure)
+    broken = replace(broken, outside_entries=_count(outside), cure=missing.cure)
     if not missing.unseen_entries:
-        return replace(found, lost=missing.ranges)
+        return replace(broken, lost=missing.ranges)
     ledger = read_ledger(txn, listed.ledger_id)
     gaps = list(islice(coverage.iter_entry_gaps(txn, ledger, missing_ranges(txn, ledger)), _SPLIT))
     return replace(
-        found,
+        broken,
         lost=_joined([*((gap.first, gap.last) for gap in gaps if not gap.bookies), *outside]),
         unseen=tuple((gap.first, gap.last) for gap in gaps if gap.bookies),
     )

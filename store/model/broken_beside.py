@@ -19,8 +19,8 @@ _MEMO = "brokenevents"
 
 def find_broken_beside(txn: Txn, topic: Topic) -> tuple[str, ...]:
     """Return sentences about losses outside the topic's ledger list, and how a broker behaves."""
-    found = _lost_view(txn, topic)
-    return (*found, *find_lost_events(txn, topic.name))
+    lost = _lost_view(txn, topic)
+    return (*lost, *find_lost_events(txn, topic.name))
 
 
 def find_lost_events(txn: Txn, name: TopicName) -> tuple[str, ...]:
@@ -56,8 +56,8 @@ def _lost_events(txn: Txn, namespace: NamespaceName) -> tuple[str, ...]:
     key = (_MEMO, namespace)
     if key not in txn.memo:
         txn.memo[key] = tuple(_find_lost_events(txn, TopicName(namespace, EVENTS)))
-    found: tuple[str, ...] = txn.memo[key]
-    return found
+    texts: tuple[str, ...] = txn.memo[key]
+    return texts
 
 
 def _find_lost_events(txn: Txn, name: TopicName) -> Iterator[str]:

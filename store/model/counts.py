@@ -105,9 +105,9 @@ def iter_leftovers(store: Store) -> Iterator[tuple[Path, int] | None]:
     """
     for folder in sorted({folder for bookie in iter_imported_bookies(store.info) for folder in bookie.ledger_dirs}):
         try:
-            found = [path for path in sorted(folder.iterdir()) if path.name.endswith(_LEFTOVERS) and path.is_file()]
-            sizes = [path.stat().st_size for path in found]
+            leftovers = [path for path in sorted(folder.iterdir()) if path.name.endswith(_LEFTOVERS) and path.is_file()]
+            sizes = [path.stat().st_size for path in leftovers]
         except OSError:
             yield None
         else:
-            yield from zip(found, sizes, strict=True)
+            yield from zip(leftovers, sizes, strict=True)

@@ -197,8 +197,8 @@ def _split_bookies(txn: Txn) -> tuple[tuple[str, ...], tuple[str, ...], tuple[st
         gone = tuple(bookie for bookie in named if cookies and bookie not in cookies)
         absent = tuple(bookie for bookie in named if bookie not in gone)
         txn.memo[_split_bookies] = (imported, absent, gone)
-    found: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] = txn.memo[_split_bookies]
-    return found
+    split: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] = txn.memo[_split_bookies]
+    return split
 
 
 def _read_bookies_row(txn: Txn) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...] | None] | None:
@@ -334,8 +334,8 @@ class BookieCopies(Answer, frozen=True):
             (self.unserved, "not served"),
             (self.damaged, "damaged"),
         )
-        found = ", ".join(f"{count:,} {what}" for count, what in counts if count)
-        return f"{self.bookie}: {found}" if found else ""
+        texts = ", ".join(f"{count:,} {what}" for count, what in counts if count)
+        return f"{self.bookie}: {texts}" if texts else ""
 
 
 class Coverage(Answer, frozen=True):
@@ -513,13 +513,13 @@ def count_copies(
                 len(np.setdiff1d(unserved, bad, assume_unique=True)),
             )
         )
-    found, counts = np.unique(np.concatenate(copies), return_counts=True)
+    entry_ids, counts = np.unique(np.concatenate(copies), return_counts=True)
     on = np.bincount(counts, minlength=metadata.write_quorum + 1)[: metadata.write_quorum + 1]
     total = sum(stripe.last - stripe.first + 1 for stripe in stripes)
     on[0] = 0
     known = imported | gone
-    unknown, short, lost, lowest = _shortfall(stripes, known, found, counts, metadata.write_quorum)
-    outside = len(_outside(stripes, known, found, held))
+    unknown, short, lost, lowest = _shortfall(stripes, known, entry_ids, counts, metadata.write_quorum)
+    outside = len(_outside(stripes, known, entry_ids, held))
     return Coverage(
         tuple(rows),
         (total - int(on.sum()), *on[1:].tolist()),
@@ -626,9 +626,9 @@ def find_outside(txn: Txn, ledger: Ledger, *, closed: bool = True) -> UnservedEn
     stripes = list(stripes_of(metadata, ledger.last_entry_id))
     served = read_served(txn, ledger.ledger_id, disks, held)
     right = [_written_to(stripes, bookie, entries) for bookie, entries in served.items() if bookie in disks.imported]
-    found = np.concatenate([np.empty(0, np.int64), *(right if closed else ())])
+    entry_ids = np.concatenate([np.empty(0, np.int64), *(right if closed else ())])
     known = disks.imported | disks.gone if closed else frozenset(ensemble_bookies(metadata))
-    outside = _outside(stripes, known, found, held)
+    outside = _outside(stripes, known, entry_ids, held)
     if not len(outside):
         return None
     having = {bookie: np.intersect1d(entries, outside, assume_unique=True) for bookie, entries in held.items()}
@@ -658,8 +658,8 @@ def served_of(txn: Txn, ledger_id: int, bookie: str, entry_ids: Array) -> Array:
     disks = read_disks(txn)
     held = read_held(txn, ledger_id, disks)
     served = {} if held is None else read_served(txn, ledger_id, disks, held)
-    found: Array = np.intersect1d(entry_ids, served.get(bookie, np.empty(0, np.int64)), assume_unique=True)
-    return found
+    served_ids: Array = np.intersect1d(entry_ids, served.get(bookie, np.empty(0, np.int64)), assume_unique=True)
+    return served_ids
 
 
 def served_elsewhere(txn: Txn, ledger: Ledger, bookie: str, entry_ids: Array) -> Array:
@@ -668,15 +668,15 @@ def served_elsewhere(txn: Txn, ledger: Ledger, bookie: str, entry_ids: Array) ->
 
     disks, metadata = read_disks(txn), ledger.metadata
     held = read_held(txn, ledger.ledger_id, disks)
-    found: Array = np.empty(0, np.int64)
+    elsewhere: Array = np.empty(0, np.int64)
     if metadata is None or held is None:
-        return found
+        return elsewhere
     stripes = list(stripes_of(metadata, ledger.last_entry_id))
     for other, served in read_served(txn, ledger.ledger_id, disks, held).items():
         if other != bookie:
             asked = _written_to(stripes, other, entry_ids)
-            found = np.union1d(found, np.intersect1d(asked, served, assume_unique=True))
-    return found
+            elsewhere = np.union1d(elsewhere, np.intersect1d(asked, served, assume_unique=True))
+    return elsewhere
 
 
 def _ranges_of(entry_ids: Array) -> tuple[tuple[int, int], ...]:
@@ -728,8 +728,8 @@ def count_unseen(txn: Txn, ledger: Ledger, ranges: Sequence[tuple[int, int]]) ->
 
 def absent_ids(txn: Txn) -> frozenset[str]:
     """Return the bookies that the metadata names, that may run and are not imported."""
-    found = find_absent_bookies(txn)
-    return frozenset(found.absent if found else ())
+    bookies = find_absent_bookies(txn)
+    return frozenset(bookies.absent if bookies else ())
 
 
 def absent_of(txn: Txn, ledger_id: int) -> tuple[str, ...]:
@@ -761,10 +761,10 @@ def read_held(txn: Txn, ledger_id: int, disks: Disks) -> dict[str, Array] | None
     import numpy as np
 
     if has_copies(txn):
-        found = _read_bitmaps(txn, ledger_id, disks)
-        if found is None:
+        held = _read_bitmaps(txn, ledger_id, disks)
+        if held is None:
             return None
-        return {bookie: np.array(entries.to_array(), np.int64) for bookie, entries in found.items()}
+        return {bookie: np.array(entries.to_array(), np.int64) for bookie, entries in held.items()}
     parts = [np.empty(0, np.int64)]
     bookie = ""  # of one bookie only, or there were copies
     for block in iter_blocks(txn, ledger_id):
@@ -791,24 +791,24 @@ def read_served(txn: Txn, ledger_id: int, disks: Disks, held: Mapping[str, Array
 
 
 def _read_bitmaps(txn: Txn, ledger_id: int, disks: Disks) -> dict[str, BitMap64] | None:
-    found: dict[str, BitMap64] = {}
+    held: dict[str, BitMap64] = {}
     for file_id, entries in iter_copies(txn, ledger_id):
         if file_id in disks.own:
             return None
         bookie = disks.by_file.get(file_id, "")
-        found[bookie] = found[bookie] | entries if bookie in found else entries
-    return found
+        held[bookie] = held[bookie] | entries if bookie in held else entries
+    return held
 
 
 def read_damaged(txn: Txn) -> dict[int, list[tuple[str, int, bool]]]:
     """Return ledger → (bookie, entry, whether it only differs from another copy) of the records that are not as they should be."""
     if read_damaged not in txn.memo:
-        disks, found = read_disks(txn), dict[int, list[tuple[str, int, bool]]]()
+        disks, rows_by_ledger = read_disks(txn), dict[int, list[tuple[str, int, bool]]]()
         for damage in iter_damage(txn):
             if damage.ledger_id >= 0 and damage.file_id in disks.by_file:
                 row = (disks.by_file[damage.file_id], damage.entry_id, damage.reason.startswith(DIFFERS))
-                found.setdefault(damage.ledger_id, []).append(row)
-        txn.memo[read_damaged] = found
+                rows_by_ledger.setdefault(damage.ledger_id, []).append(row)
+        txn.memo[read_damaged] = rows_by_ledger
     damaged: dict[int, list[tuple[str, int, bool]]] = txn.memo[read_damaged]
     return damaged
 
@@ -859,14 +859,14 @@ def read_open_end(txn: Txn, ledger: Ledger) -> OpenEnd | None:
     for file_id, failing in iter_rows(txn, FAILING, ledger.ledger_id):  # these it does not say that it lacks
         claims.setdefault(disks.by_file.get(file_id, ""), set()).update(one for one in failing if one > confirmed)
     served = read_served(txn, ledger.ledger_id, disks, held)
-    found = {bookie: set(entries[entries > confirmed].tolist()) for bookie, entries in served.items()}
+    unconfirmed = {bookie: set(entries[entries > confirmed].tolist()) for bookie, entries in served.items()}
     mute = set()
     for bookie, entry_ids in claims.items():
         end = believable_end(ledger.last_entry_id, len(metadata.segments[-1].members), len(entry_ids))
         last = int(served[bookie][-1]) if bookie in served and len(served[bookie]) else -1
         if any(last < entry_id <= end for entry_id in entry_ids):
             mute.add(bookie)
-    return find_open_end(metadata, confirmed, disks.imported, found, claims, disks.gone, mute)
+    return find_open_end(metadata, confirmed, disks.imported, unconfirmed, claims, disks.gone, mute)
 
 
 def find_open_end(
@@ -987,8 +987,8 @@ def read_shortfalls(txn: Txn) -> Shortfalls:
         txn.memo[_SHORT_LEDGERS] = ledgers = frozenset(short)
         txn.memo[WholeLedgers] = all_whole
         txn.memo[read_shortfalls] = Shortfalls(ledgers, others, absent)
-    found: Shortfalls = txn.memo[read_shortfalls]
-    return found
+    shortfalls: Shortfalls = txn.memo[read_shortfalls]
+    return shortfalls
 
 
 def find_whole_ledgers(txn: Txn) -> None:

@@ -247,13 +247,13 @@ def normal_ranges(topic: Topic, state: CursorState) -> Intervals:
     if not state.ranges:
         return ()
     if type(state.ranges) is RangeColumns and topic.number_of_entries <= _MOST_BITS:
-        found = _bits(())
+        ranks = _bits(())
         for ledger_id, bits in state.ranges.parts:
             index = bisect_left(topic.ids, ledger_id)
             if topic.ids[index : index + 1] == [ledger_id]:
                 before, end = topic.ranks[index : index + 2]
-                found |= (bits & _bits(((0, end - before),))).shift(before)
-        return _packed(found - _bits(((0, topic.place(state.mark_delete)),)))
+                ranks |= (bits & _bits(((0, end - before),))).shift(before)
+        return _packed(ranks - _bits(((0, topic.place(state.mark_delete)),)))
     ranges = [(low.ledger_id, low.entry_id, high.ledger_id, high.entry_id) for low, high in state.ranges]
     return merge_ranges(topic.ids, topic.ranks, topic.place(state.mark_delete), ranges)
 
@@ -339,7 +339,7 @@ def iter_namespace_cursors(
             else f"topic by topic --force allows it: pulsar-admin {of_topics} {shell_word(first)} -s {shell_word(subscription)} --force",
             subscription=subscription,
         )
-    found = False
+    is_any = False
     for name in names:
         try:
             topic = read_topic(reader.txn, name)
@@ -347,9 +347,9 @@ def iter_namespace_cursors(
             fail(error)
             continue
         for cursor in _iter_meant(reader, topic, subscription, fail):
-            found = True
+            is_any = True
             yield topic, cursor
-    if not found:
+    if not is_any:
         what = "subscription" if subscription is None else f"subscription {subscription!r}"
         raise errors.SubscriptionNotFound(
             f"no topic of {namespace} has a {what}",
@@ -423,15 +423,15 @@ def _bits(intervals: Intervals) -> BitMap:
         return intervals.bits
     from pyroaring import BitMap  # cold questions about few intervals need none
 
-    found = BitMap()
+    bits = BitMap()
     for start, end in intervals:
-        found.add_range(start, end)
-    return found
+        bits.add_range(start, end)
+    return bits
 
 
 def _packed(bits: BitMap) -> Intervals:
-    found = RankBits(bits)
-    return found if len(found) > _MANY else tuple(found)
+    packed = RankBits(bits)
+    return packed if len(packed) > _MANY else tuple(packed)
 
 
 class Extent(Answer, frozen=True):
@@ -480,17 +480,17 @@ def subtract(left: Intervals, right: Intervals) -> Intervals:
     """Return the ranks in ``left`` that are not in ``right``."""
     if type(left) is RankBits or type(right) is RankBits:
         return _packed(_bits(left) - _bits(right))
-    found = []
+    rest = []
     for start, end in left:
         index = bisect_right(right, start, key=lambda one: one[1])
         while index < len(right) and right[index][0] < end:
             if start < right[index][0]:
-                found.append((start, right[index][0]))
+                rest.append((start, right[index][0]))
             start = right[index][1]
             index += 1
         if start < end:
-            found.append((start, end))
-    return tuple(found)
+            rest.append((start, end))
+    return tuple(rest)
 
 
 def extent_of(txn: Txn, topic: Topic, intervals: Iterable[tuple[int, int]]) -> Extent:
@@ -558,24 +558,24 @@ def _ledger_extent(
             start -= block.entry_id(0) % BLOCK_ENTRIES
             slots = (ranks.bits & _bits(((start, start + BLOCK_ENTRIES),))).shift(-start).to_array()
             indexes = block.indexes_of(slots)
-            found = len(indexes)
-            if 0 < found < len(block):
-                messages += found if isinstance(counts, int) else sum(map(counts.__getitem__, indexes))
+            count = len(indexes)
+            if 0 < count < len(block):
+                messages += count if isinstance(counts, int) else sum(map(counts.__getitem__, indexes))
                 size_bytes += block.payload_at(indexes)
         else:
             done = bisect_right(ends, start, done)
             after = bisect_right(starts, before + block.entry_id(len(block) - 1), done)
             lows, highs = block.indexes_from(before, starts[done:after]), block.indexes_from(before, ends[done:after])
-            found = sum(highs) - sum(lows)
-            if 0 < found < len(block):
+            count = sum(highs) - sum(lows)
+            if 0 < count < len(block):
                 messages += (
-                    found
+                    count
                     if isinstance(counts, int)
                     else sum(sum(counts[low:high]) for low, high in zip(lows, highs, strict=True))
                 )
-                size_bytes += block.payload_between(lows, highs, found)
-        here += found
-        if found == len(block):
+                size_bytes += block.payload_between(lows, highs, count)
+        here += count
+        if count == len(block):
             messages += block.header.messages
             size_bytes += block.header.payload_bytes
     return here, messages, size_bytes

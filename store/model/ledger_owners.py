@@ -158,12 +158,12 @@ def loose_of(txn: Txn, ledger_ids: array[int]) -> Sequence[int]:
     """Return those of ``ledger_ids``, which ascend, of which ``store.db.owners.is_listed`` may say no, ascending; it says yes of all
     others."""
     listed = _owned(txn)[0]
-    found: list[int] = []
+    loose: list[int] = []
     for start in range(0, len(ledger_ids), _CHUNK_LEDGERS):
         some = ledger_ids[start : start + _CHUNK_LEDGERS]
         low, high = bisect_left(listed, some[0]), bisect_right(listed, some[-1])
-        found += sorted(set(some).difference(listed[low:high]))
-    return found
+        loose += sorted(set(some).difference(listed[low:high]))
+    return loose
 
 
 def iter_loose_owners(txn: Txn) -> Iterator[tuple[bytes, bytes]]:
@@ -195,10 +195,10 @@ def _owned(txn: Txn) -> _OwnedLedgers:
                 listed.append(int.from_bytes(key))
             else:
                 others.append(int.from_bytes(key))
-    found = kept_once(txn, listed), (others if is_plain and not altered else None)
+    owned = kept_once(txn, listed), (others if is_plain and not altered else None)
     if txn.is_snapshot and not altered:
-        txn.memo[_owned] = found
-    return found
+        txn.memo[_owned] = owned
+    return owned
 
 
 def indexed_ids(txn: Txn) -> array[int]:
@@ -208,11 +208,11 @@ def indexed_ids(txn: Txn) -> array[int]:
         return kept
     altered: list[bytes] = []
     with txn.noting_altered(altered):
-        found = array("q", iter_indexed_ids(txn))
-    found = kept_once(txn, found)
+        ids = array("q", iter_indexed_ids(txn))
+    ids = kept_once(txn, ids)
     if txn.is_snapshot and not altered:
-        txn.memo[indexed_ids] = found
-    return found
+        txn.memo[indexed_ids] = ids
+    return ids
 
 
 def find_loose_indexed(txn: Txn) -> Iterator[int]:

@@ -292,8 +292,8 @@ def iter_blocks_of(txn: Txn, ledger_id: int, first_entry: int, last_entry: int) 
     if place not in kept:
         if len(kept) >= _KEPT_BLOCKS:
             kept.clear()
-        found = find_block(txn, ledger_id, number << blocks.BLOCK_BITS)
-        kept[place] = () if found is None else (found,)
+        block = find_block(txn, ledger_id, number << blocks.BLOCK_BITS)
+        kept[place] = () if block is None else (block,)
     return kept[place]
 
 
@@ -376,15 +376,15 @@ def iter_ledger_ids(txn: Txn) -> Iterator[int]:
     if kept is not None:
         yield from kept
         return
-    found, altered = array("q"), list[bytes]()
+    ids, altered = array("q"), list[bytes]()
     with txn.noting_altered(altered):
         for key in txn.keys("tree", b"/ledgers/"):
             ledger_id = find_ledger_of_key(txn, key)
             if ledger_id is not None:
-                found.append(ledger_id)
+                ids.append(ledger_id)
                 yield ledger_id
     if txn.is_snapshot and not altered:  # many passes ask for them
-        txn.memo[iter_ledger_ids] = found
+        txn.memo[iter_ledger_ids] = ids
 
 
 def find_ledger_of_key(txn: Txn, key: bytes) -> int | None:
@@ -428,12 +428,12 @@ def sorted_ledger_ids(txn: Txn) -> array[int]:
     kept: array[int] | None = txn.memo.get(sorted_ledger_ids)
     if kept is not None:
         return kept
-    found: array[int] = txn.memo.get(iter_ledger_ids) or array("q", iter_ledger_ids(txn))
-    if any(map(gt, found, islice(found, 1, None))):
-        found = array("q", sorted(found))
+    ids: array[int] = txn.memo.get(iter_ledger_ids) or array("q", iter_ledger_ids(txn))
+    if any(map(gt, ids, islice(ids, 1, None))):
+        ids = array("q", sorted(ids))
     if iter_ledger_ids in txn.memo:  # they are those of a snapshot, and whole
-        txn.memo[sorted_ledger_ids] = found
-    return found
+        txn.memo[sorted_ledger_ids] = ids
+    return ids
 
 
 def kept_once(txn: Txn, ledger_ids: array[int]) -> array[int]:

@@ -193,9 +193,9 @@ class MessageReader:
                     metadata = self.read_header(place).metadata
                 except ENTRY_ERRORS:
                     continue
-                found = transaction_id(metadata)
-                if found is not None and metadata.marker_type in (TXN_COMMIT, TXN_ABORT) and is_marker(metadata):
-                    self._outcomes[found] = metadata.marker_type == TXN_COMMIT
+                txn_id = transaction_id(metadata)
+                if txn_id is not None and metadata.marker_type in (TXN_COMMIT, TXN_ABORT) and is_marker(metadata):
+                    self._outcomes[txn_id] = metadata.marker_type == TXN_COMMIT
         return self._outcomes.get(transaction, False)
 
     def segment_states(self, position: Position) -> SegmentStates | None:
@@ -563,15 +563,15 @@ def as_admin_shows(reader: EntryReader, message: Message) -> Message:
 def _shown_of_batch(reader: EntryReader, position: Position) -> dict[str, object]:
     entry = reader.read(position.ledger_id, position.entry_id)
     header = decode_message_entry(entry.payload, f"entry {position}")
-    found = {pair.key: pair.value for pair in header.metadata.properties}
+    pairs = {pair.key: pair.value for pair in header.metadata.properties}
     for each in explode(opened(reader, header, position), position):
-        found |= each.properties
-    found |= {
+        pairs |= each.properties
+    pairs |= {
         "X-Pulsar-batch-size": str(len(entry.payload) - header.metadata.ByteSize()),
         "X-Pulsar-num-batch-message": str(header.metadata.num_messages_in_batch),
     }
     index = header.broker.index if header.broker else None
-    return {"event_ms": header.metadata.event_time, "broker_index": index, "properties": dict(sorted(found.items()))}
+    return {"event_ms": header.metadata.event_time, "broker_index": index, "properties": dict(sorted(pairs.items()))}
 
 
 def find_topic_of(topics: Iterable[Topic], position: Position) -> TopicName:

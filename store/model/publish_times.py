@@ -44,20 +44,20 @@ class PublishTimes(NamedTuple):
 def find_publish_times(txn: Txn, info: LedgerInfo) -> PublishTimes | None:
     """Return the publish times of a ledger: of its entries on disk, else what its LedgerInfo states; None: nothing does."""
     row = txn.view("times", ledger_key(info.ledger_id))
-    found = None if row is None else decode_publish_bounds(info.ledger_id, row)
-    return stated_times(info) if found is None else PublishTimes(*found, "entries")
+    bounds = None if row is None else decode_publish_bounds(info.ledger_id, row)
+    return stated_times(info) if bounds is None else PublishTimes(*bounds, "entries")
 
 
 def stated_times(info: LedgerInfo) -> PublishTimes | None:
     """Return what ``info`` states in the proposal's fields, else in the properties; None where it states no begin and end, or nonsense."""
     if info.begin_publish_ms is not None and info.end_publish_ms is not None:
-        found = PublishTimes(info.begin_publish_ms, info.end_publish_ms, "field")
+        stated = PublishTimes(info.begin_publish_ms, info.end_publish_ms, "field")
     else:
         texts = info.properties.get(BEGIN, ""), info.properties.get(END, "")
         if not all(text.isascii() and text.isdigit() and len(text) <= 19 for text in texts):
             return None
-        found = PublishTimes(int(texts[0]), int(texts[1]), "property")
-    return found if 0 <= found.begin_ms <= found.end_ms else None
+        stated = PublishTimes(int(texts[0]), int(texts[1]), "property")
+    return stated if 0 <= stated.begin_ms <= stated.end_ms else None
 
 
 def may_be_stated(info: LedgerInfo) -> bool:
@@ -88,17 +88,17 @@ def wrong_times(txn: Txn, listed: TopicLedger) -> list[StatedTime]:
     if not may_be_stated(listed.info):
         return []
     try:
-        found = _found(txn, listed.ledger_id, listed.entries)
+        actual = _found(txn, listed.ledger_id, listed.entries)
     except IndexCorrupt:
         return []  # the check of the index tells
-    if found is None:
+    if actual is None:
         return []
     info = listed.info
     stated = [
-        (BEGIN, "field", None if info.begin_publish_ms is None else str(info.begin_publish_ms), found[0]),
-        (END, "field", None if info.end_publish_ms is None else str(info.end_publish_ms), found[1]),
-        (BEGIN, "property", info.properties.get(BEGIN), found[0]),
-        (END, "property", info.properties.get(END), found[1]),
+        (BEGIN, "field", None if info.begin_publish_ms is None else str(info.begin_publish_ms), actual[0]),
+        (END, "field", None if info.end_publish_ms is None else str(info.end_publish_ms), actual[1]),
+        (BEGIN, "property", info.properties.get(BEGIN), actual[0]),
+        (END, "property", info.properties.get(END), actual[1]),
     ]
     return [StatedTime(name, where, text, time) for name, where, text, time in stated if text not in (None, str(time))]
 
@@ -123,9 +123,9 @@ def annotated_value(txn: Txn, path: str, value: bytes, form: Form = "properties"
 
 
 def _annotated(txn: Txn, info: LedgerInfo, form: Form) -> LedgerInfo:
-    found = _found(txn, info.ledger_id, info.entries) if info.timestamp_ms else None
-    if found is None:
+    times = _found(txn, info.ledger_id, info.entries) if info.timestamp_ms else None
+    if times is None:
         return info
     if form == "fields":
-        return info._replace(begin_publish_ms=found[0], end_publish_ms=found[1])
-    return info._replace(properties={**info.properties, BEGIN: str(found[0]), END: str(found[1])})
+        return info._replace(begin_publish_ms=times[0], end_publish_ms=times[1])
+    return info._replace(properties={**info.properties, BEGIN: str(times[0]), END: str(times[1])})

@@ -110,14 +110,14 @@ class EntryReader:
         return (self.read(ledger_id, entry_id).payload for entry_id in range(entries))
 
     def _digest(self, ledger_id: int) -> tuple[DigestType | None, bytes]:
-        found = self._digests.get(ledger_id)
-        if found is None:
+        digest = self._digests.get(ledger_id)
+        if digest is None:
             metadata = find_metadata(self.txn, ledger_id)
-            found = (metadata.digest_type, metadata.password or b"") if metadata else (None, b"")
+            digest = (metadata.digest_type, metadata.password or b"") if metadata else (None, b"")
             if len(self._digests) >= _KEPT_DIGESTS:
                 self._digests.clear()
-            self._digests[ledger_id] = found
-        return found
+            self._digests[ledger_id] = digest
+        return digest
 
     def _elsewhere(self, ledger_id: int) -> str:
         """Return where else entries of a ledger may be: on other bookies, where they were written to more than one."""

@@ -155,9 +155,9 @@ class Pseudonyms:
         """Return the pseudonym of ``text``, whatever it is."""
         if not text:
             return ""
-        found = f"x{self._digest(text)[:_DIGITS]}"
-        self.names[found] = text
-        return found
+        pseudonym = f"x{self._digest(text)[:_DIGITS]}"
+        self.names[pseudonym] = text
+        return pseudonym
 
     def word(self, text: str) -> str:
         """Return ``text`` where it is a word of Pulsar's, else its pseudonym."""
@@ -168,9 +168,9 @@ class Pseudonyms:
         if text in WORDS:
             return text
         size = len(text.encode("utf-8", "surrogatepass"))
-        found = (f"x{self._digest(text)}" * (size // 65 + 1))[:size]
-        self.names[found] = text
-        return found
+        pseudonym = (f"x{self._digest(text)}" * (size // 65 + 1))[:size]
+        self.names[pseudonym] = text
+        return pseudonym
 
     def digest(self, data: bytes) -> bytes:
         """Return what stands for a digest, of up to 32 bytes."""
@@ -191,8 +191,8 @@ class Pseudonyms:
 
     def component(self, text: str, *, encodes: bool = True) -> str:
         """Return what stands for one part of a metadata path; one that is not as ``encode_name`` writes it stays so if ``encodes``."""
-        found = encode_name(self.local(decode_name(text)))
-        return f"{found}~" if encodes and not is_encoded(text) else found
+        pseudonym = encode_name(self.local(decode_name(text)))
+        return f"{pseudonym}~" if encodes and not is_encoded(text) else pseudonym
 
     def path(self, path: str) -> str:
         """Return what stands for a path of metadata or directories, part by part, so that what lies below it still does.

@@ -130,9 +130,9 @@ class References:
 
 def index_owners(store: Store, txn: Txn) -> None:
     """Write all rows of ``owners`` anew from the tree. A node that cannot be decoded references nothing."""
-    found = find_references(store, txn)
+    whole = find_references(store, txn)
     txn.clear("owners")
-    txn.put_all("owners", found.rows())
+    txn.put_all("owners", whole.rows())
 
 
 def make_owners(store: Store, found: References) -> None:
@@ -147,10 +147,10 @@ def iter_wrong_owners(txn: Txn, expected: References) -> Iterator[tuple[int, set
     """Yield (ledger id, expected, found) where the row of ``owners`` is not what was ``expected``; raises IndexCorrupt."""
     for key, *rows in _side_by_side(expected.rows(), ((key, bytes(row)) for key, row in txn.items("owners"))):
         if rows[0] != rows[1]:
-            wanted, found = ({*decode_owners(ledger_of_key(key), row)} if row else set() for row in rows)
+            wanted, stored = ({*decode_owners(ledger_of_key(key), row)} if row else set() for row in rows)
             # The ledger of a compacted topic is known from a cursor ledger, whose file may be gone by now.
-            if {o for o in found - wanted if o.kind is not OwnerKind.COMPACTED} or wanted - found:
-                yield ledger_of_key(key), wanted, found
+            if {o for o in stored - wanted if o.kind is not OwnerKind.COMPACTED} or wanted - stored:
+                yield ledger_of_key(key), wanted, stored
 
 
 def _side_by_side(
@@ -186,13 +186,13 @@ def count_wrong_owners(store: Store, txn: Txn) -> int:
 
 def find_references(store: Store, txn: Txn) -> References:
     """Return every reference to a ledger in the tree."""
-    found: References | None = txn.memo.pop(References, None)  # of a pass over all nodes
-    if found is None:
-        found = References()
+    passed: References | None = txn.memo.pop(References, None)  # of a pass over all nodes
+    if passed is None:
+        passed = References()
         for path, value in chain.from_iterable(iter_values(txn, prefix) for prefix in NAMING_PREFIXES):
-            found.see(path, value)
-    found.see_compacted(store, txn)
-    return found
+            passed.see(path, value)
+    passed.see_compacted(store, txn)
+    return passed
 
 
 class Naming(NamedTuple):
@@ -240,15 +240,15 @@ def read_namings(path: str, value: bytes) -> list[Naming]:
         return []
     if node.cursor is None:
         return [Naming(OwnerKind.TOPIC, node.text, "", decode_ledger_ids(value, path))]
-    found, info = list[Naming](), decode_cursor_head(value, path)
+    namings, info = list[Naming](), decode_cursor_head(value, path)
     if info.cursors_ledger_id >= 0:
-        found.append(Naming(OwnerKind.CURSOR, node.text, node.cursor, [info.cursors_ledger_id]))
+        namings.append(Naming(OwnerKind.CURSOR, node.text, node.cursor, [info.cursors_ledger_id]))
     for key, text in info.cursor_properties.items():
         if key.startswith(BUCKET_PREFIX) and (ledger_id := parse_integer(text)) is not None:
-            found.append(Naming(OwnerKind.BUCKET, node.text, node.cursor, [ledger_id]))
+            namings.append(Naming(OwnerKind.BUCKET, node.text, node.cursor, [ledger_id]))
     if node.cursor == COMPACTION_CURSOR and info.cursors_ledger_id < 0 and COMPACTED_LEDGER in info.properties:
-        found.append(Naming(OwnerKind.COMPACTED, node.text, "", [info.properties[COMPACTED_LEDGER]]))
-    return found
+        namings.append(Naming(OwnerKind.COMPACTED, node.text, "", [info.properties[COMPACTED_LEDGER]]))
+    return namings
 
 
 def references(txn: Txn, reader: EntryReader, node: Node) -> Iterator[tuple[int, Owner]]:

@@ -295,10 +295,10 @@ def list_namespaces(txn: Txn, tenant: str) -> list[NamespaceName]:
 
 def read_tenant(txn: Txn, tenant: str) -> JsonObject:
     """Return a tenant as stored; raises TenantNotFound, MetadataCorrupt."""
-    found = find_json(txn, tenant_path(tenant))
-    if found is None:
+    stored = find_json(txn, tenant_path(tenant))
+    if stored is None:
         raise TenantNotFound("Tenant does not exist", hint=_TENANTS, tenant=tenant)
-    return found
+    return stored
 
 
 # -- clusters ---------------------------------------------------------------------------------------------------------
@@ -327,44 +327,44 @@ def list_clusters(txn: Txn) -> list[str]:
 def current_cluster(txn: Txn) -> str | None:
     """Return the cluster that the metadata are of: the only one of ``pulsar/system`` or ``public/default``, which it made."""
     for namespace in ("pulsar/system", "public/default"):
-        found = (find_json(txn, f"{TENANTS_PATH}/{namespace}") or {}).get("replication_clusters")
-        if isinstance(found, list) and len(found) == 1:
-            return str(found[0])
+        clusters = (find_json(txn, f"{TENANTS_PATH}/{namespace}") or {}).get("replication_clusters")
+        if isinstance(clusters, list) and len(clusters) == 1:
+            return str(clusters[0])
     return None
 
 
 def read_cluster(txn: Txn, cluster: str, error: str = "Cluster does not exist") -> JsonObject:
     """Return a cluster as stored; raises ResourceNotFound with upstream's words, MetadataCorrupt."""
-    found = find_json(txn, cluster_path(cluster))
-    if found is None:
+    stored = find_json(txn, cluster_path(cluster))
+    if stored is None:
         known = ", ".join(iter_children(txn, _CLUSTERS_PATH))
         raise ResourceNotFound(error, hint=f"clusters: {known}" if known else "", cluster=cluster)
-    return found
+    return stored
 
 
 def read_migration(txn: Txn, cluster: str) -> JsonObject:
     """Return where a cluster migrates to; raises ResourceNotFound where that was never set, MetadataCorrupt."""
-    found = find_json(txn, migration_path(cluster))
-    if found is None:
+    stored = find_json(txn, migration_path(cluster))
+    if stored is None:
         raise ResourceNotFound(
             "Cluster does not exist", hint="no migration of this cluster was ever set", cluster=cluster
         )
-    return found
+    return stored
 
 
 def read_domains(txn: Txn, cluster: str) -> dict[str, JsonObject]:
     """Return the failure domains of a cluster in upstream's order; raises MetadataCorrupt."""
-    found = {name: find_json(txn, domain_path(cluster, name)) for name in iter_children(txn, domain_path(cluster, ""))}
-    return {name: domain for name in hash_order(found) if (domain := found[name]) is not None}
+    nodes = {name: find_json(txn, domain_path(cluster, name)) for name in iter_children(txn, domain_path(cluster, ""))}
+    return {name: domain for name in hash_order(nodes) if (domain := nodes[name]) is not None}
 
 
 def read_domain(txn: Txn, cluster: str, domain: str) -> JsonObject:
     """Return one failure domain; raises ResourceNotFound, MetadataCorrupt."""
     check_cluster(txn, cluster)
-    found = find_json(txn, domain_path(cluster, domain))
-    if found is None:
+    stored = find_json(txn, domain_path(cluster, domain))
+    if stored is None:
         raise ResourceNotFound(f"Domain {domain} for cluster {cluster} does not exist", cluster=cluster, domain=domain)
-    return found
+    return stored
 
 
 def check_cluster(txn: Txn, cluster: str) -> None:
@@ -429,10 +429,10 @@ def local_policies_path(namespace: NamespaceName) -> str:
 
 def read_policies(txn: Txn, namespace: NamespaceName, error: str = "Namespace does not exist") -> JsonObject:
     """Return the stored policies of a namespace; raises NamespaceNotFound with upstream's words, MetadataCorrupt."""
-    found = find_json(txn, namespace.policies_path)
-    if found is None:
+    policies = find_json(txn, namespace.policies_path)
+    if policies is None:
         raise NamespaceNotFound(error, namespace=str(namespace))
-    return found
+    return policies
 
 
 def find_local_policies(txn: Txn, namespace: NamespaceName) -> JsonObject:
@@ -444,8 +444,8 @@ def read_bundles(txn: Txn, namespace: NamespaceName) -> JsonObject:
     """Return the bundles of a namespace, of the cluster where it has some of its own; raises NamespaceNotFound, MetadataCorrupt."""
     policies = read_policies(txn, namespace)
     own = find_local_policies(txn, namespace).get("bundles")
-    found = own or policies.get("bundles") or {}
-    return {"boundaries": list(found.get("boundaries") or ()), "numBundles": found.get("numBundles", 0)}
+    bundles = own or policies.get("bundles") or {}
+    return {"boundaries": list(bundles.get("boundaries") or ()), "numBundles": bundles.get("numBundles", 0)}
 
 
 def read_bundle(txn: Txn, namespace: NamespaceName, text: str) -> Bundle:
@@ -470,16 +470,16 @@ def iter_bundles(txn: Txn, namespace: NamespaceName) -> Iterator[Bundle]:
 def bundle_topics(txn: Txn, bundle: Bundle) -> dict[str, int]:
     """Return the hashes of the persistent topics in ``bundle`` by their names, in upstream's order."""
     hashes = ((str(topic), topic_hash(topic)) for topic in iter_topics(txn, bundle.namespace))
-    found = {name: value for name, value in hashes if bundle.holds(value)}
-    return in_hash_map_order(found)
+    topics = {name: value for name, value in hashes if bundle.holds(value)}
+    return in_hash_map_order(topics)
 
 
 def bundle_range(txn: Txn, name: TopicName) -> str:
     """Return the range of the bundle that ``name`` is in, ``0xLOW_0xHIGH``; one of all hashes where none are stored. Raises
     MetadataCorrupt."""
     stored = find_local_policies(txn, name.namespace).get("bundles")
-    found = stored or (find_json(txn, name.namespace.policies_path) or {}).get("bundles") or {}
-    bounds = found.get("boundaries")
+    bundles = stored or (find_json(txn, name.namespace.policies_path) or {}).get("bundles") or {}
+    bounds = bundles.get("boundaries")
     texts = (
         [str(one) for one in bounds] if isinstance(bounds, list) and len(bounds) > 1 else bundles_of(1)["boundaries"]
     )
@@ -537,8 +537,8 @@ def read_rack(txn: Txn, bookie: str) -> JsonObject:
     """Return rack and hostname of a bookie; raises ResourceNotFound, MetadataCorrupt."""
     for bookies in read_racks(txn).values():
         if bookie in bookies:
-            found: JsonObject = bookies[bookie]
-            return found
+            rack: JsonObject = bookies[bookie]
+            return rack
     raise ResourceNotFound(f"Bookie rack placement configuration not found: {bookie}", bookie=bookie)
 
 
@@ -561,18 +561,18 @@ def isolation_path(cluster: str) -> str:
 def read_isolation(txn: Txn, cluster: str) -> JsonObject:
     """Return a cluster's isolation policies by name; raises ResourceNotFound, also where there never was one."""
     check_cluster(txn, cluster)
-    found = find_json(txn, isolation_path(cluster))
-    if found is None:
+    policies = find_json(txn, isolation_path(cluster))
+    if policies is None:
         raise ResourceNotFound(f"NamespaceIsolationPolicies for cluster {cluster} does not exist", cluster=cluster)
-    return found
+    return policies
 
 
 def read_isolation_policy(txn: Txn, cluster: str, name: str) -> JsonObject:
     """Return one isolation policy; raises ResourceNotFound."""
-    found = read_isolation(txn, cluster)
-    if name not in found:
+    policies = read_isolation(txn, cluster)
+    if name not in policies:
         raise ResourceNotFound(f"Cannot find NamespaceIsolationPolicy {name} for cluster {cluster}", name=name)
-    policy: JsonObject = found[name]
+    policy: JsonObject = policies[name]
     return policy
 
 
@@ -643,11 +643,11 @@ def list_resource_groups(txn: Txn) -> list[str]:
 
 def read_resource_group(txn: Txn, name: str) -> JsonObject:
     """Return a resource group; raises ResourceNotFound, MetadataCorrupt."""
-    found = find_json(txn, resource_group_path(name))
-    if found is None:
+    stored = find_json(txn, resource_group_path(name))
+    if stored is None:
         known = ", ".join(list_resource_groups(txn))
         raise ResourceNotFound("ResourceGroup does not exist", hint=f"there are: {known}" if known else "", name=name)
-    return found
+    return stored
 
 
 def resource_group_path(name: str) -> str:

@@ -31,14 +31,14 @@ def find_scalable(txn: Txn, name: TopicName) -> ScalableTopic | None:
 
 def read_scalable(txn: Txn, name: TopicName) -> ScalableTopic:
     """Return the scalable topic ``name``; raises TopicNotFound, MetadataCorrupt."""
-    found = find_scalable(txn, name)
-    if found is None:
+    record = find_scalable(txn, name)
+    if record is None:
         raise TopicNotFound(
             f"Scalable topic not found: {name.whole}",
             hint=f"list the existing ones with: pulsar-admin scalable-topics list {shell_word(name.namespace)}",
             topic=str(name),
         )
-    return found
+    return record
 
 
 def iter_scalable(txn: Txn, namespace: NamespaceName | None = None) -> Iterator[TopicName]:
@@ -70,7 +70,7 @@ def in_one_order(
 
     Segments whose record is damaged come one by one: that is added to ``problems``.
     """
-    found: dict[TopicName, ScalableTopic] = {}
+    record_of: dict[TopicName, ScalableTopic] = {}
     wholes = dict.fromkeys(name.whole for name in names if name.domain == SEGMENT) if len(names) > 1 else ()
     for whole in wholes:
         try:
@@ -78,11 +78,11 @@ def in_one_order(
         except MetadataCorrupt as error:
             problems.append(error)
         else:
-            found |= {} if record is None else dict.fromkeys((one.topic for one in record.segments), record)
+            record_of |= {} if record is None else dict.fromkeys((one.topic for one in record.segments), record)
     groups: dict[TopicName, list[TopicName]] = {}
     for name in names:
-        groups.setdefault(found[name].topic if name in found else name, []).append(name)
-    return [(found.get(group[0]) if len(group) > 1 else None, group) for group in groups.values()]
+        groups.setdefault(record_of[name].topic if name in record_of else name, []).append(name)
+    return [(record_of.get(group[0]) if len(group) > 1 else None, group) for group in groups.values()]
 
 
 def iter_by_time(

@@ -91,9 +91,9 @@ def find_schema(reader: EntryReader, topic: TopicName, version: int | None) -> S
     if locator is None:
         return None
     wanted = locator.newest.version if version is None else version
-    found = next((item for item in (*locator.index, locator.newest) if item.version == wanted), None)
+    entry = next((item for item in (*locator.index, locator.newest) if item.version == wanted), None)
     try:
-        return None if found is None else read_version(reader, found)
+        return None if entry is None else read_version(reader, entry)
     except (EntryNotFound, LedgerNotFound):
         return None
 
@@ -104,11 +104,11 @@ def live_versions(reader: EntryReader, topic: TopicName) -> list[tuple[int, Sche
     Raises MetadataCorrupt, EntryCorrupt, EntryNotFound, LedgerNotFound.
     """
     locator = find_locator(reader.txn, topic)
-    found: list[tuple[int, SchemaEntry]] = []
+    live: list[tuple[int, SchemaEntry]] = []
     for item in () if locator is None else locator.index:
         entry = read_version(reader, item)
-        found = [] if entry.deleted else [*found, (item.version, entry)]
-    return found
+        live = [] if entry.deleted else [*live, (item.version, entry)]
+    return live
 
 
 def read_schemas(reader: EntryReader, topic: TopicName) -> TopicSchemas:
@@ -221,10 +221,10 @@ def value_decoder(
     values = ValueReader(read_schemas(reader, topic), PlainValues().value)
 
     def decode(message: Message) -> Decoded:
-        found = values.read(encoded(message))
-        if found.error is not None and problems is not None:
-            problems.append(EntryCorrupt(f"the value of {message.position} of {topic}: {found.error}"))
-        return found
+        decoded = values.read(encoded(message))
+        if decoded.error is not None and problems is not None:
+            problems.append(EntryCorrupt(f"the value of {message.position} of {topic}: {decoded.error}"))
+        return decoded
 
     return decode
 
@@ -262,7 +262,7 @@ class PathTest(Struct, frozen=True):
 
     def holds(self, value: object) -> bool:
         """Whether something that the path leads to in ``value``, parsed JSON, passes."""
-        return any(self._passes(found) for found in _lead(value, self.steps))
+        return any(self._passes(leaf) for leaf in _lead(value, self.steps))
 
     def _passes(self, found: object) -> bool:
         if self.sign is None:
@@ -293,10 +293,10 @@ def parse_path_test(text: str) -> PathTest:
     rest = text[at:]
     if not rest.strip():
         return PathTest(tuple(steps))
-    found = _COMPARISON.match(rest)
-    if found is None:
+    match = _COMPARISON.match(rest)
+    if match is None:
         raise _wrong(text, at)
-    return PathTest(tuple(steps), found["sign"], found["wanted"])
+    return PathTest(tuple(steps), match["sign"], match["wanted"])
 
 
 def _wrong(text: str, at: int) -> InvalidValue:

@@ -66,13 +66,13 @@ def _near_topics(txn: Txn, wanted: TopicName) -> tuple[str, ...]:
 
 def _near_namespaces(txn: Txn, wanted: NamespaceName) -> tuple[NamespaceName, ...]:
     """Return namespaces with names near ``wanted``: of its tenant, or of similar tenants if that does not exist."""
-    found = []
+    near = []
     for tenant in [wanted.tenant] if wanted.tenant in _tenants(txn) else _closest(wanted.tenant, _tenants(txn)):
         names = set(_around(txn, f"/admin/policies/{tenant}", wanted.namespace))
         names.update(_around(txn, f"{MANAGED_LEDGERS}/{tenant}", wanted.namespace))
         same = [wanted.namespace] if wanted.namespace in names and tenant != wanted.tenant else []
-        found += [NamespaceName(tenant, name) for name in same or _closest(wanted.namespace, names)]
-    return tuple(found[:_NAMES_MAX])
+        near += [NamespaceName(tenant, name) for name in same or _closest(wanted.namespace, names)]
+    return tuple(near[:_NAMES_MAX])
 
 
 def _tenants(txn: Txn) -> set[str]:

@@ -249,8 +249,8 @@ def list_partitions(txn: Txn, name: TopicName) -> list[TopicName]:
     prefix = encode_name(f"{name.local_name}{PARTITION_SUFFIX}")
     children = tree.iter_children(txn, name.namespace.managed_ledgers_path, prefix)
     alike = takewhile(lambda child: child.startswith(prefix), children)
-    found = (TopicName(name.namespace, decode_name(child)) for child in alike if is_encoded(child))
-    return sorted((one for one in found if one.base == name), key=lambda one: one.partition_index)
+    partitions = (TopicName(name.namespace, decode_name(child)) for child in alike if is_encoded(child))
+    return sorted((one for one in partitions if one.base == name), key=lambda one: one.partition_index)
 
 
 def _is_current(txn: Txn, topic: Topic) -> bool:
@@ -283,8 +283,8 @@ def _of_source(txn: Txn, name: TopicName, managed: ManagedLedger) -> ManagedLedg
         node = tree.find_node(txn, source.partition(name.partition_index).path)
     if node is None:
         return managed
-    found = decode_managed_ledger(node.value, node.path)
-    return ManagedLedger(found.ledgers, found.terminated, managed.properties)
+    decoded = decode_managed_ledger(node.value, node.path)
+    return ManagedLedger(decoded.ledgers, decoded.terminated, managed.properties)
 
 
 def _open_ledger(txn: Txn, info: LedgerInfo) -> TopicLedger:
@@ -293,9 +293,9 @@ def _open_ledger(txn: Txn, info: LedgerInfo) -> TopicLedger:
 
 def read_open_size(txn: Txn, ledger_id: int) -> tuple[int, int]:
     """Return how many entries and payload bytes the open ledger of a topic has, none of one that is not here; raises as ``read_ledger``."""
-    found = find_whole(txn, ledger_id)
-    if found is not None:
-        return found.entries, found.size_bytes
+    whole = find_whole(txn, ledger_id)
+    if whole is not None:
+        return whole.entries, whole.size_bytes
     end = find_end(txn, ledger_id)
     if end is not None:
         return end
@@ -479,12 +479,12 @@ def select_topics(txn: Txn, selection: TopicSelection) -> tuple[TopicName, ...]:
     pattern = selection.pattern
     if not selection.all_topics and pattern is None:
         return tuple(topic for name in selection.topics for topic in expand_topic(txn, name))
-    found = tuple(topic for topic in iter_all_topics(txn) if not topic.is_system)
+    topics = tuple(topic for topic in iter_all_topics(txn) if not topic.is_system)
     if pattern is not None:
-        found = tuple(topic for topic in found if _matches(topic, pattern))
-    if not found:
+        topics = tuple(topic for topic in topics if _matches(topic, pattern))
+    if not topics:
         raise _no_match(pattern)
-    return found
+    return topics
 
 
 def check_pattern(txn: Txn, pattern: str) -> None:
@@ -648,8 +648,8 @@ def iter_partitioned(txn: Txn, namespace: NamespaceName | None = None) -> Iterat
         yield from sorted(TopicName(namespace, decode_name(child)) for child in children)
         return
     for tenant in tree.iter_children(txn, _PARTITIONED):
-        for found in iter_namespaces(txn, tenant):
-            yield from iter_partitioned(txn, found)
+        for one in iter_namespaces(txn, tenant):
+            yield from iter_partitioned(txn, one)
 
 
 def read_partitioned(txn: Txn, name: TopicName) -> PartitionedTopic:
@@ -665,10 +665,10 @@ def read_partitioned(txn: Txn, name: TopicName) -> PartitionedTopic:
 
 def read_existing(txn: Txn, name: TopicName) -> PartitionedTopic:
     """Return the partitions of ``name``, 0 for a topic without; raises TopicNotFound where neither is there, MetadataCorrupt."""
-    found = read_partitioned(txn, name)
-    if not found.partitions:
+    partitioned = read_partitioned(txn, name)
+    if not partitioned.partitions:
         read_topic(txn, name)
-    return found
+    return partitioned
 
 
 def existing_partitions(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
@@ -683,8 +683,8 @@ def select_partitioned(txn: Txn, pattern: str | None = None) -> tuple[TopicName,
 
     Raises TopicNotFound if none matches.
     """
-    found = (name for name in iter_partitioned(txn) if not name.is_system)
-    matching = tuple(name for name in found if pattern is None or _matches(name, pattern))
+    names = (name for name in iter_partitioned(txn) if not name.is_system)
+    matching = tuple(name for name in names if pattern is None or _matches(name, pattern))
     if not matching:
         raise TopicNotFound(
             "no partitioned topic" + (f" matches {pattern!r}" if pattern is not None else " is in the store"),

@@ -203,17 +203,17 @@ def read_coordinator(reader: EntryReader, coordinator_id: int) -> Coordinator:
         if entry.operation == transactions.NEW:
             open_.setdefault(entry.txn, OpenTransaction(entry.txn, entry.start_ms, entry.timeout_ms))
             continue
-        found = open_.get(entry.txn)
-        if found is None:
+        transaction = open_.get(entry.txn)
+        if transaction is None:
             continue
         if entry.operation == transactions.ADD_PARTITION:
-            found.partitions += entry.partitions
+            transaction.partitions += entry.partitions
         elif entry.operation == transactions.ADD_SUBSCRIPTION:
-            found.subscriptions += entry.subscriptions
+            transaction.subscriptions += entry.subscriptions
         elif entry.status in (transactions.COMMITTED, transactions.ABORTED):
             del open_[entry.txn]
         else:
-            found.status = entry.status
+            transaction.status = entry.status
     return Coordinator(coordinator_id, last_id, of_segments | open_)
 
 
@@ -221,10 +221,10 @@ def read_transaction(reader: EntryReader, txn: transactions.TxnId) -> OpenTransa
     """Return an open transaction; raises NotFound."""
     if txn.most not in coordinator_ids(reader.txn):
         raise NotFound(f"Transaction coordinator with id {txn.most} not found!", coordinator=txn.most)
-    found = read_coordinator(reader, txn.most).open.get(txn)
-    if found is None:
+    transaction = read_coordinator(reader, txn.most).open.get(txn)
+    if transaction is None:
         raise NotFound(f"The transaction with this txdID `{txn}`not found ", transaction=str(txn))
-    return found
+    return transaction
 
 
 def read_pending_acks(
@@ -298,11 +298,11 @@ def read_buffer(reader: EntryReader, name: TopicName) -> Buffer:
             metadata = decode_message_entry(payload, f"entry {position}", verify=False).metadata
         except (EntryNotFound, EntryCorrupt):
             continue
-        found = transaction_id(metadata)
-        if found is None:
+        ids = transaction_id(metadata)
+        if ids is None:
             continue
         buffer.any = True
-        txn = transactions.TxnId(*found)
+        txn = transactions.TxnId(*ids)
         if states is not None:  # no marker is in the segment
             try:
                 state = states.of(txn)

@@ -111,14 +111,14 @@ def _cut_values(facts: SubscriptionFacts, cut: CutMessage) -> dict[str, object]:
     needs="has_edges",
 )
 def _markers(facts: SubscriptionFacts) -> Iterator[Evidence]:
-    found = known(facts.contents)
-    if found is None or 2 * found.markers < max(found.entries, 1):
+    held = known(facts.contents)
+    if held is None or 2 * held.markers < max(held.entries, 1):
         return
-    rest = found.entries - found.markers
+    rest = held.entries - held.markers
     yield Evidence(
         facts.where,
-        f"{found.markers:,} of the {counted(found.entries, 'entry')} of its backlog {plural(found.markers, 'is a marker', 'are markers')}"
-        f" of brokers, which no client gets: {plural(found.markers, 'it goes', 'they go')} as soon as a consumer connects"
+        f"{held.markers:,} of the {counted(held.entries, 'entry')} of its backlog {plural(held.markers, 'is a marker', 'are markers')}"
+        f" of brokers, which no client gets: {plural(held.markers, 'it goes', 'they go')} as soon as a consumer connects"
         + (
             f"; {counted(rest, 'entry')} {plural(rest, 'is', 'are')} left for it"
             if rest
@@ -127,8 +127,8 @@ def _markers(facts: SubscriptionFacts) -> Iterator[Evidence]:
         {
             "topic": facts.of.where,
             "subscription": facts.cursor.name,
-            "entries": found.entries,
-            "markers": found.markers,
+            "entries": held.entries,
+            "markers": held.markers,
         },
     )
 

@@ -85,13 +85,13 @@ BOOKIE_RULES.row(
 def _unserved(facts: ClusterFacts, *, is_database: bool) -> Iterator[Evidence]:
     """Yield the bookies that alone have entries and do not serve them, where no missing log of theirs tells why."""
     told = {(log.bookie, ledger_id) for log in facts.bookies.lost_logs for ledger_id in log.ledgers}
-    found: dict[str, list[Unreadable]] = {}
+    unserved: dict[str, list[Unreadable]] = {}
     for one in facts.bookies.unreadable:
         if not one.is_open and one.missing.outside is not None:
             for bookie in one.missing.outside.asked:
                 if (bookie, one.ledger_id) not in told:
-                    found.setdefault(bookie, []).append(one)
-    for bookie, ledgers in sorted(found.items()):
+                    unserved.setdefault(bookie, []).append(one)
+    for bookie, ledgers in sorted(unserved.items()):
         if facts.bookies.has_database(bookie) is not is_database:
             continue
         entries, in_logs = sum(one.outside_entries for one in ledgers), facts.bookies.off_index(bookie, ledgers)
@@ -161,16 +161,16 @@ BOOKIE_RULES.row(
     "Give bookies fixed ids (`bookieId`), so that a new address does not make a new bookie.",
 )
 def _elsewhere(facts: ClusterFacts) -> Iterator[Evidence]:
-    found: dict[tuple[str, ...], list[Unreadable]] = {}
+    elsewhere: dict[tuple[str, ...], list[Unreadable]] = {}
     for one in facts.bookies.unreadable:
         if one.missing.is_astray:
-            found.setdefault(one.gone, []).append(one)
+            elsewhere.setdefault(one.gone, []).append(one)
     thinned: dict[tuple[str, ...], dict[int, tuple[str, ...]]] = {}
     for thin in facts.bookies.thinned:
         if thin.spare:
             thinned.setdefault(tuple(sorted(thin.gone)), {})[thin.ledger_id] = thin.spare
-    for gone in sorted({*found, *thinned}):
-        lost, kept = found.get(gone, []), thinned.get(gone, {})
+    for gone in sorted({*elsewhere, *thinned}):
+        lost, kept = elsewhere.get(gone, []), thinned.get(gone, {})
         ids = sorted([*(one.ledger_id for one in lost), *kept])
         entries = sum(one.outside_entries for one in lost)
         holders = {bookie for one in lost if one.missing.outside for bookie in one.missing.outside.bookies}
@@ -208,18 +208,18 @@ def _elsewhere(facts: ClusterFacts) -> Iterator[Evidence]:
     loss="the entries that no bookie has",
 )
 def _gone(facts: ClusterFacts) -> Iterator[Evidence]:
-    found: dict[str, list[Unreadable]] = {}
+    unreadable: dict[str, list[Unreadable]] = {}
     thinned: dict[str, list[int]] = {}
     for one in facts.bookies.unreadable:
         if _nowhere(one) or (_is_empty(one) and not _is_to_go(one)):
             for bookie in one.gone:
-                found.setdefault(bookie, []).append(one)
+                unreadable.setdefault(bookie, []).append(one)
     for thin in facts.bookies.thinned:
         if not thin.spare:
             for bookie in thin.gone:
                 thinned.setdefault(bookie, []).append(thin.ledger_id)
-    for bookie in sorted({*found, *thinned}):
-        lost = found.get(bookie, [])
+    for bookie in sorted({*unreadable, *thinned}):
+        lost = unreadable.get(bookie, [])
         ids = sorted([*(one.ledger_id for one in lost), *thinned.get(bookie, [])])
         entries = sum(_nowhere(one) for one in lost)
         what = (
@@ -264,11 +264,11 @@ def _is_to_go(one: Unreadable) -> bool:
     loss="the ledger's entries on the lost bookies",
 )
 def _empty(facts: ClusterFacts) -> Iterator[Evidence]:
-    found: dict[tuple[str, ...], list[Unreadable]] = {}
+    unreadable: dict[tuple[str, ...], list[Unreadable]] = {}
     for one in facts.bookies.unreadable:
         if _is_empty(one) and _is_to_go(one):
-            found.setdefault(tuple(sorted(one.missing.bookies)), []).append(one)
-    for bookies, ledgers in sorted(found.items()):
+            unreadable.setdefault(tuple(sorted(one.missing.bookies)), []).append(one)
+    for bookies, ledgers in sorted(unreadable.items()):
         ledgers.sort(key=lambda one: not one.needed)
         for start in range(0, len(ledgers), _FORGOTTEN):
             some = ledgers[start : start + _FORGOTTEN]

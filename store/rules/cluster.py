@@ -176,16 +176,16 @@ def _unknown_trees(facts: ClusterFacts) -> Iterator[Evidence]:
 )
 def _other_ledgers(facts: ClusterFacts) -> Iterator[Evidence]:
     for domain, some in groupby(facts.other_ledgers, key=lambda one: one.domain):
-        found = summed([*some])
+        sums = summed([*some])
         yield Evidence(
             domain,
-            str(found),
+            str(sums),
             {
                 "path": domain,
-                "managedLedgers": found.managed_ledgers,
-                "ledgers": found.ledgers,
-                "entries": found.entries,
-                "bytes": found.bytes,
+                "managedLedgers": sums.managed_ledgers,
+                "ledgers": sums.ledgers,
+                "entries": sums.entries,
+                "bytes": sums.bytes,
             },
         )
 

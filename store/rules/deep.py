@@ -117,7 +117,7 @@ def _check_lengths(facts: DeepFacts) -> Iterator[Finding]:
     """Check that a closed ledger's metadata tells the length that its last entry carries, and that its payloads add up to it."""
     reader = facts.reader
     for ledger_id in iter_ledger_ids(reader.txn):
-        where, found = f"ledger {ledger_id}", list[str]()
+        where, problems = f"ledger {ledger_id}", list[str]()
         try:
             ledger = read_ledger(reader.txn, ledger_id)
             sums, metadata = ledger.sums, ledger.metadata
@@ -126,15 +126,15 @@ def _check_lengths(facts: DeepFacts) -> Iterator[Finding]:
             if sums.last_entry == ledger.last_entry_id:
                 length = reader.read(ledger_id, ledger.last_entry_id).length
                 if length != metadata.length:
-                    found.append(f"its last entry says {length}")
+                    problems.append(f"its last entry says {length}")
             if sums.entries == ledger.entries and sums.payload_bytes != metadata.length:
-                found.append(f"its payloads have {sums.payload_bytes}")
+                problems.append(f"its payloads have {sums.payload_bytes}")
         except Unsupported:
             continue  # the rule of values that are not known here tells
         except StoreError as error:
             yield ENTRY_UNREADABLE.at(where, error.message, error.hint, ledgerId=ledger_id)
             continue
-        for what in found:
+        for what in problems:
             text = f"its metadata says {metadata.length} payload bytes, {what}"
             yield LENGTH_DIFFERS.at(where, text, ledgerId=ledger_id)
 
@@ -287,13 +287,13 @@ def _ledgers_in(txn: Txn, file_ids: Collection[int]) -> Iterator[int]:
 def _new_damage(txn: Txn, new: Txn, paths: dict[int, str], ends: dict[int, int]) -> Iterator[Finding]:
     """Yield damage that is not known yet; ``ends``: after these offsets, files are still being written."""
     known = {(damage.file_id, damage.offset) for damage in iter_damage(txn)}
-    found: list[Damage] = [
+    damages: list[Damage] = [
         damage
         for damage in iter_damage(new)
         if (damage.file_id, damage.offset) not in known
         and not damage.offset >= ends.get(damage.file_id, damage.offset + 1)
     ]
-    for damage in found:
+    for damage in damages:
         whose = f", entry {damage.ledger_id}:{damage.entry_id}" if damage.ledger_id >= 0 else ""
         yield ENTRY_DAMAGED.at(
             f"{paths[damage.file_id]} @ {damage.offset:#x}",

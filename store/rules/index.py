@@ -174,9 +174,9 @@ class _LedgerCheck:
             return
         wrong = [name for name in blocks.LedgerSums._fields if getattr(expected, name) != getattr(times.sums, name)]
         if wrong:
-            found = ", ".join(f"{name} {getattr(times.sums, name)}" for name in wrong)
+            actual = ", ".join(f"{name} {getattr(times.sums, name)}" for name in wrong)
             wanted = ", ".join(f"{name} {getattr(expected, name)}" for name in wrong)
-            yield TIMES_DIFFER.at(where, f"expected {wanted}, found {found}")
+            yield TIMES_DIFFER.at(where, f"expected {wanted}, found {actual}")
         else:
             yield TIMES_DIFFER.at(where, "its running minima and maxima are not those of the blocks")
 
@@ -231,10 +231,10 @@ def _check_owners(facts: ClusterFacts) -> Iterator[Finding]:
     """Check the owners against the references in the tree."""
     txn = facts.reader.txn
     try:
-        for ledger_id, wanted, found in list(iter_wrong_owners(txn, find_references(facts.store, txn))):
+        for ledger_id, wanted, stored in list(iter_wrong_owners(txn, find_references(facts.store, txn))):
             yield OWNERS_DIFFER.at(
                 f"ledger {ledger_id}",
-                f"expected owners: {listed(sorted(map(str, wanted)), 5) or 'none'}; found: {listed(sorted(map(str, found)), 5) or 'none'}",
+                f"expected owners: {listed(sorted(map(str, wanted)), 5) or 'none'}; found: {listed(sorted(map(str, stored)), 5) or 'none'}",
                 ledgerId=ledger_id,
             )
     except StoreError as error:

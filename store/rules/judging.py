@@ -83,8 +83,8 @@ def judge_store(
         look_at_nodes(facts.reader, processes)  # what it keeps, several rules ask for
         with Beside(facts, now_ms, processes) as beside:
             budget = budget or ReadBudget()
-            found = _judge_data(facts, now_ms, budget, visit, beside)
-            yield from found if now_ms is None else _with_uses(facts, found)
+            findings = _judge_data(facts, now_ms, budget, visit, beside)
+            yield from findings if now_ms is None else _with_uses(facts, findings)
             yield from BACKLOGS_LEFT_OUT.judge(budget)
 
 
@@ -117,13 +117,13 @@ def _judge_topics(
     quiet: QuietTopics | FoundQuiet,
 ) -> Iterator[Finding]:
     def passes(name: TopicName) -> bool:
-        found = quiet.find(name)
-        if found is None or (found.has_backlog and budget.has_edges and now_ms is not None):
+        one = quiet.find(name)
+        if one is None or (one.has_backlog and budget.has_edges and now_ms is not None):
             return False
-        if found.has_backlog and now_ms is not None:
+        if one.has_backlog and now_ms is not None:
             budget.leave_out(name)
-        if found.is_open and now_ms is not None:
-            facts.unclosed.add_topic(name, found.last_write_ms)
+        if one.is_open and now_ms is not None:
+            facts.unclosed.add_topic(name, one.last_write_ms)
         visit()
         return True
 

@@ -234,14 +234,14 @@ def _vanished_schemas(facts: ClusterFacts) -> Iterator[Evidence]:
 def _foreign(facts: ClusterFacts) -> Iterator[Evidence]:
     if facts.sharing_pulsars or facts.bare_ledgers:
         return  # ``store.rules.cluster`` tells
-    found = facts.vanished
-    told = {one for topic in found.topics for one in topic.ledger_ids} | {
-        one for schema in found.schemas for one in schema.ledger_ids
+    gone = facts.vanished
+    told = {one for topic in gone.topics for one in topic.ledger_ids} | {
+        one for schema in gone.schemas for one in schema.ledger_ids
     }
-    ids = sorted(found.foreign - told)
+    ids = sorted(gone.foreign - told)
     if ids:
         shown = f"{', '.join(map(str, ids[:_SHOWN]))}{' …' if len(ids) > _SHOWN else ''}"
-        owners = list(dict.fromkeys(found.owners[one] for one in ids))
+        owners = list(dict.fromkeys(gone.owners[one] for one in ids))
         yield Evidence(
             f"{plural(len(ids), 'ledger')} {shown}",
             f"{counted(len(ids), 'ledger')} {plural(len(ids), 'names an owner', 'name owners')} that this metadata does not have, and no"
@@ -262,15 +262,15 @@ def _foreign(facts: ClusterFacts) -> Iterator[Evidence]:
     loss="the entries of the ledgers, once a bookie starts on this metadata",
 )
 def _unlisted(facts: ClusterFacts) -> Iterator[Evidence]:
-    found = facts.unlisted_ledgers
-    if found is None:
+    left = facts.unlisted_ledgers
+    if left is None:
         return
-    ids = ", ".join(map(str, found.first_ids))
+    ids = ", ".join(map(str, left.first_ids))
     yield Evidence(
-        f"{plural(found.ledgers, 'ledger')} {ids}{' …' if found.ledgers > len(found.first_ids) else ''}",
-        f"{counted(found.ledgers, 'ledger')} of {counted(found.bytes, 'byte')}; the metadata does not list them, and nothing shows whether"
+        f"{plural(left.ledgers, 'ledger')} {ids}{' …' if left.ledgers > len(left.first_ids) else ''}",
+        f"{counted(left.ledgers, 'ledger')} of {counted(left.bytes, 'byte')}; the metadata does not list them, and nothing shows whether"
         " they were deleted",
-        {"ledgers": found.ledgers, "entries": found.entries, "bytes": found.bytes, "ledgerIds": list(found.first_ids)},
+        {"ledgers": left.ledgers, "entries": left.entries, "bytes": left.bytes, "ledgerIds": list(left.first_ids)},
     )
 
 

@@ -46,11 +46,11 @@ class Beside(Spread[_Part, _Found]):
 
     def _find_quiet(self) -> Iterator[list[Quiet | None]]:
         """Yield the findings of topics; the index comes first, as this process asks for nothing while it judges many rules."""
-        for found in self:
-            if isinstance(found, _Index):
-                self._index = found
+        for answer in self:
+            if isinstance(answer, _Index):
+                self._index = answer
             else:
-                yield found
+                yield answer
         self.end()
 
     def judge_index(self) -> Iterator[Finding]:
@@ -67,8 +67,8 @@ def judge_part(reader: EntryReader, part: _Part) -> _Found:
         return find_quiet(reader, part)
     txn = reader.txn
     with txn.passing_altered():  # the rules tell of them
-        found = tuple(to_the_end(INDEX_SWEEP.judge(ClusterFacts(txn.store, reader)), INDEX_SWEEP.what))
-    return _Index(found, txn.memo.get(FileSums))
+        findings = tuple(to_the_end(INDEX_SWEEP.judge(ClusterFacts(txn.store, reader)), INDEX_SWEEP.what))
+    return _Index(findings, txn.memo.get(FileSums))
 
 
 def to_the_end(found: Iterator[Finding], what: str) -> Iterator[Finding]:

@@ -169,8 +169,8 @@ def _seals(facts: ClusterFacts) -> Iterator[Evidence]:
             continue
         is_terminated = segment.topic.managed.terminated is not None
         if is_terminated == said.is_active:
-            found = "terminated, and" if is_terminated else "not terminated, and"
-            yield _of_segment(one, segment, f"its managed ledger is {found} the record says {said.state}")
+            state = "terminated, and" if is_terminated else "not terminated, and"
+            yield _of_segment(one, segment, f"its managed ledger is {state} the record says {said.state}")
 
 
 @SCALABLE_RULES.row(

@@ -117,13 +117,13 @@ DISK_RULES = Rules[ClusterFacts]()
     scope="use",
 )
 def _not_closed(facts: ClusterFacts) -> Iterator[Evidence]:
-    found = facts.unclosed
-    if found.topics:
-        last = f"; the last write was at {shown_time(found.last_write_ms)}" if found.last_write_ms else ""
+    unclosed = facts.unclosed
+    if unclosed.topics:
+        last = f"; the last write was at {shown_time(unclosed.last_write_ms)}" if unclosed.last_write_ms else ""
         yield Evidence(
             "ledgers",
-            f"the last ledger of {counted(found.topics, 'topic')} is open: the cluster was killed, or copied while it ran{last}",
-            {"topics": found.topics, "lastWrite": found.last_write_ms or None, "examples": found.examples},
+            f"the last ledger of {counted(unclosed.topics, 'topic')} is open: the cluster was killed, or copied while it ran{last}",
+            {"topics": unclosed.topics, "lastWrite": unclosed.last_write_ms or None, "examples": unclosed.examples},
         )
 
 

@@ -76,7 +76,7 @@ def _told(facts: SubscriptionFacts) -> dict[str, object]:
     first = known(facts.next_message)
     if first is None:
         return {} if facts.oldest is None else {"oldest": {"position": str(facts.oldest)}}
-    found = {
+    told = {
         "position": str(first.position),
         "publishTime": first.publish_ms,
         "brokerTime": first.broker_ms,
@@ -90,7 +90,7 @@ def _told(facts: SubscriptionFacts) -> dict[str, object]:
         "leftInBatch": first.left_in_batch,
         "encrypted": first.encrypted or None,
     }
-    return {"oldest": {key: value for key, value in found.items() if value is not None}}
+    return {"oldest": {key: value for key, value in told.items() if value is not None}}
 
 
 def _said(facts: SubscriptionFacts) -> str:
@@ -223,13 +223,13 @@ def _not_imported(facts: SubscriptionFacts) -> Iterator[Evidence]:
             {"bookies": list(absent), "cursorLedger": ledger_id, **_marked(facts)},
             f"pulsar-admin store add bookie {shell_word(absent[0])}=DIR,DIR",
         )
-    found = facts.unseen
-    if not found:
+    unseen = facts.unseen
+    if not unseen:
         return
     gone = facts.of.absent_bookies
-    bookies = sorted({name for broken in found for name in broken.bookies})
-    count = sum(broken.unseen_entries for broken in found)
-    first = Position(found[0].ledger_id, found[0].unseen[0][0] if found[0].unseen else found[0].unseen_from or 0)
+    bookies = sorted({name for broken in unseen for name in broken.bookies})
+    count = sum(broken.unseen_entries for broken in unseen)
+    first = Position(unseen[0].ledger_id, unseen[0].unseen[0][0] if unseen[0].unseen else unseen[0].unseen_from or 0)
     what = (
         f"{counted(count, 'entry of its ledgers is', 'entries of its ledgers are')} not seen"
         if count
@@ -238,8 +238,8 @@ def _not_imported(facts: SubscriptionFacts) -> Iterator[Evidence]:
     yield Evidence(
         facts.where,
         f"{', '.join(bookies) or 'A bookie'} {plural(len(bookies), 'is', 'are')} not imported: {what}, from {first} on, in "
-        f"{counted(len(found), 'ledger')}.",
-        {"bookies": bookies, "entries": count, "ledgers": [broken.ledger_id for broken in found], "first": str(first)},
+        f"{counted(len(unseen), 'ledger')}.",
+        {"bookies": bookies, "entries": count, "ledgers": [broken.ledger_id for broken in unseen], "first": str(first)},
         "" if gone is None else gone.hint().rpartition(": ")[2],
     )
 
@@ -270,15 +270,15 @@ def _offloaded(facts: SubscriptionFacts) -> Iterator[Evidence]:
 
 
 def _delayed(facts: SubscriptionFacts, *, is_next: bool) -> Iterator[Evidence]:
-    found, first, now_ms = facts.not_due, known(facts.next_message), facts.of.now_ms
-    if isinstance(found, Unknown) or found.next_due_ms is None or found.last_due_ms is None:
+    not_due, first, now_ms = facts.not_due, known(facts.next_message), facts.of.now_ms
+    if isinstance(not_due, Unknown) or not_due.next_due_ms is None or not_due.last_due_ms is None:
         return
     if is_next != (first is not None and first.deliver_at_ms > now_ms):
         return
-    waits = plural(found.entries, "waits for its time", "wait for their time")
-    later = f"{found.entries:,} of {_entries(facts.pending_entries)} {waits}"
-    times = f"the next is due {shown_with_age(found.next_due_ms, now_ms)}, the last {shown_time(found.last_due_ms)}"
-    evidence = {"entries": found.entries, "nextDue": found.next_due_ms, "lastDue": found.last_due_ms}
+    waits = plural(not_due.entries, "waits for its time", "wait for their time")
+    later = f"{not_due.entries:,} of {_entries(facts.pending_entries)} {waits}"
+    times = f"the next is due {shown_with_age(not_due.next_due_ms, now_ms)}, the last {shown_time(not_due.last_due_ms)}"
+    evidence = {"entries": not_due.entries, "nextDue": not_due.next_due_ms, "lastDue": not_due.last_due_ms}
     if first is not None and is_next:
         yield Evidence(
             facts.where,
@@ -448,8 +448,8 @@ def _ttl_none(facts: SubscriptionFacts) -> Iterator[Evidence]:
 
 def future_dated(facts: SubscriptionFacts) -> FutureDated | None:
     """Return the entries of the backlog that no TTL reaches before their time, if there are any."""
-    found = known(facts.future_dated)
-    return found if found is not None and found.entries else None
+    future = known(facts.future_dated)
+    return future if future is not None and future.entries else None
 
 
 def _ttl_future(facts: SubscriptionFacts) -> Iterator[Evidence]:
@@ -501,13 +501,13 @@ def _ttl_later(facts: SubscriptionFacts) -> Iterator[Evidence]:
 
 
 def _ttl_drops_delayed(facts: SubscriptionFacts) -> Iterator[Evidence]:
-    found = known(facts.ttl_conflict)
-    if found is not None:
+    conflict = known(facts.ttl_conflict)
+    if conflict is not None:
         yield Evidence(
             facts.where,
-            f"The TTL of {format_age_ms(found.ttl_seconds * 1000)} ({found.source}) drops "
-            f"{counted(found.messages, 'delayed entry', 'delayed entries')} before they are due, {found.first[0]} among them.",
-            {"ttl": found.ttl_seconds, "entries": found.messages, "first": [str(one) for one in found.first]},
+            f"The TTL of {format_age_ms(conflict.ttl_seconds * 1000)} ({conflict.source}) drops "
+            f"{counted(conflict.messages, 'delayed entry', 'delayed entries')} before they are due, {conflict.first[0]} among them.",
+            {"ttl": conflict.ttl_seconds, "entries": conflict.messages, "first": [str(one) for one in conflict.first]},
         )
 
 

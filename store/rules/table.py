@@ -81,12 +81,12 @@ def explanation(code: str) -> Rule[Any]:
     """Return the rule with a code; raises InvalidValue that suggests similar codes."""
     from difflib import get_close_matches  # 3 ms, and few codes are mistyped
 
-    found = RULES_BY_CODE.get(code)
-    if found is None:
+    rule = RULES_BY_CODE.get(code)
+    if rule is None:
         near = get_close_matches(code, RULES_BY_CODE, 2) or [one for one in RULES_BY_CODE if code in one][:3]
         hint = f"did you mean {' or '.join(near)}?" if near else "see docs/doctor.md"
         raise InvalidValue(f"the doctor knows no code {code!r}", hint=hint, code=code)
-    return found
+    return rule
 
 
 def check_codes(codes: Collection[str]) -> tuple[str, ...]:

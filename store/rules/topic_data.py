@@ -209,15 +209,15 @@ def _judge_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator[Findi
             repair_of(listed.ledger_id), **_size(listed),
         )  # fmt: skip
     elif not listed.is_open and ledger.metadata.state is LedgerState.CLOSED:
-        found = (ledger.entries, ledger.size_bytes)
-        if found != (listed.entries, listed.size_bytes):
+        actual = (ledger.entries, ledger.size_bytes)
+        if actual != (listed.entries, listed.size_bytes):
             times = find_times(txn, listed.ledger_id)
             is_behind = times is not None and times.sums.last_entry > ledger.last_entry_id
             extend = {MEND: f"pulsar-admin ledgers restore {listed.ledger_id} --extend"} if is_behind else {}
             yield LEDGER_LIST_DIFFERS.at(
                 where,
                 f"the topic's list says {counted(listed.entries, 'entry')} of {counted(listed.size_bytes, 'byte')}, BookKeeper's metadata"
-                f" {found[0]} of {found[1]}",
+                f" {actual[0]} of {actual[1]}",
                 ledgerId=listed.ledger_id,
                 **extend,
             )
@@ -246,8 +246,8 @@ def _size(listed: TopicLedger) -> dict[str, object]:
 
 
 def _broker(txn: Txn, topic: Topic, listed: TopicLedger) -> str:
-    found = find_broken_ledger(txn, topic, listed)
-    return "" if found is None else found.broker()
+    broken = find_broken_ledger(txn, topic, listed)
+    return "" if broken is None else broken.broker()
 
 
 def judge_missing(txn: Txn, ledger: Ledger, where: str) -> Iterator[Finding]:

@@ -190,12 +190,12 @@ TOPIC_RULES.row(
     needs="has_wrong_clocks",
 )
 def _closed_in_future(facts: TopicFacts) -> Iterator[Evidence]:
-    found = facts.clocks
-    if found.late_ledgers:
+    clocks = facts.clocks
+    if clocks.late_ledgers:
         yield Evidence(
             facts.where,
-            f"{counted(found.late_ledgers, 'ledger')} closed at up to {shown_time(found.latest_close_ms)}, which is yet to come",
-            {"topic": facts.where, "ledgers": found.late_ledgers, "bytes": found.late_bytes},
+            f"{counted(clocks.late_ledgers, 'ledger')} closed at up to {shown_time(clocks.latest_close_ms)}, which is yet to come",
+            {"topic": facts.where, "ledgers": clocks.late_ledgers, "bytes": clocks.late_bytes},
         )
 
 
@@ -251,15 +251,15 @@ def _ttl_blocked(facts: TopicFacts) -> Iterator[Evidence]:
 )
 def _delay_beyond_ttl(facts: TopicFacts) -> Iterator[Evidence]:
     for subscription in facts.subscriptions:
-        found = known(subscription.ttl_conflict)
-        if found is None:
+        drops = known(subscription.ttl_conflict)
+        if drops is None:
             continue
         yield Evidence(
             subscription.where,
-            f"a TTL of {format_duration_ms(found.ttl_seconds * 1000)} ({found.source}) drops"
-            f" {counted(found.messages, 'delayed message')} before {plural(found.messages, 'it is', 'they are')} due,"
-            f" {found.first[0]} first",
-            {**_of(subscription), "ttl": found.ttl_seconds, "ttlSource": found.source, "messages": found.messages},
+            f"a TTL of {format_duration_ms(drops.ttl_seconds * 1000)} ({drops.source}) drops"
+            f" {counted(drops.messages, 'delayed message')} before {plural(drops.messages, 'it is', 'they are')} due,"
+            f" {drops.first[0]} first",
+            {**_of(subscription), "ttl": drops.ttl_seconds, "ttlSource": drops.source, "messages": drops.messages},
         )
 
 
@@ -385,8 +385,8 @@ _DAMAGED = (MetadataCorrupt, EntryCorrupt, EntryLogCorrupt)
     needs="has_policy_events",
 )
 def _policies_unreadable(facts: TopicFacts) -> Iterator[Evidence]:
-    found = facts.policy_events
-    error = found.error if isinstance(found, Unknown) else None
+    events = facts.policy_events
+    error = events.error if isinstance(events, Unknown) else None
     if error is not None and isinstance(error.__cause__ or error, _DAMAGED):
         namespace = str(facts.topic.name.namespace)
         yield Evidence(
