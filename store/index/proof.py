@@ -122,6 +122,7 @@ def digest_ledgers(txn: Txn) -> dict[int, bytes]:
             ledger_id = ledger_of_key(key[:8])
             if ledger_id not in found:
                 found[ledger_id] = blake2b(digest_size=8)
+            found[ledger_id].update(f"{database} {len(key)} {len(value)} ".encode())  # where a row ends
             found[ledger_id].update(key)
             found[ledger_id].update(value)
     return {ledger_id: digest.digest() for ledger_id, digest in found.items()}
