@@ -222,7 +222,7 @@ class FileScan(Struct):
             if why == kernel.END and self._ends_in_doubt(batch, window):
                 why = kernel.STRANGE
             if why == kernel.STRANGE:
-                batch = self._look_again(batch)
+                batch = self._look_again(batch, window)
             self._count(batch, start, self.next_offset)
             if why == kernel.STRANGE:
                 # What stands here is for the reference reader to say.
@@ -373,14 +373,14 @@ class FileScan(Struct):
         return count, at, why
 
     def _ends_in_doubt(self, batch: Records, window: FileWindow) -> bool:
-        """Whether the last record is bad and may be shorter or longer than its size field says.
+        """Whether nothing proves the last record, and it may be shorter or longer than its size field says.
 
         A journal's may reach into the zeros that end the journal; a log's is doubtful if no record follows it.
         """
-        if not len(batch) or not batch[-1]["flags"] & kernel.BAD_DIGEST:
+        if not len(batch) or not batch[-1]["flags"] & (kernel.BAD_DIGEST | kernel.UNVERIFIED):
             return False
         if self.slice.kind == FileKind.JOURNAL:
-            return True
+            return bool(batch[-1]["flags"] & kernel.BAD_DIGEST)
         if self.next_offset >= window.file_bytes:
             return False
         window.move_to(self.next_offset)
@@ -421,13 +421,21 @@ class FileScan(Struct):
             entry = whole.find_journal_entry(max(start - 3, self.slice.start), start)
         return whole.find_journal_entry(start + 1, stop) if entry is None else entry
 
-    def _look_again(self, batch: Records) -> Records:
-        """Drop the last record of a batch and go back to its start if its digest is bad: its size field may be wrong."""
-        if not len(batch) or not batch[-1]["flags"] & kernel.BAD_DIGEST:
+    def _look_again(self, batch: Records, window: FileWindow) -> Records:
+        """Drop the last record of a batch and go back to its start if its size field may be wrong: if its digest is bad, or cannot be
+        checked and a good record begins inside it."""
+        if not len(batch) or not batch[-1]["flags"] & (kernel.BAD_DIGEST | kernel.UNVERIFIED):
             return batch
-        self.vain_bytes += self.next_offset - int(batch[-1]["offset"])
-        self.next_offset = int(batch[-1]["offset"])
-        self.problems.pop()
+        offset = int(batch[-1]["offset"])
+        if batch[-1]["flags"] & kernel.BAD_DIGEST:
+            self.problems.pop()
+        else:
+            whole = self._whole_of(window.file, window.file_bytes)
+            items = logscan.iter_records(whole.data, self.slice.path, offset, proofs=whole.proofs)
+            if self.slice.kind == FileKind.JOURNAL or isinstance(next(items), logscan.Record):
+                return batch
+        self.vain_bytes += self.next_offset - offset
+        self.next_offset = offset
         shorter: Records = batch[:-1]
         return shorter
 

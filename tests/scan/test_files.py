@@ -20,9 +20,9 @@ import pytest
 from msgspec import Struct
 
 from pulsar_admin.store.codec import journal, logscan, proof
-from pulsar_admin.store.codec.digest import DigestType
+from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType
 from pulsar_admin.store.codec.entry import Entry, find_digest_type
-from pulsar_admin.store.codec.entrylog import EntryLogHeader, encode_header, encode_ledgers_map
+from pulsar_admin.store.codec.entrylog import HEADER_BYTES, EntryLogHeader, encode_header, encode_ledgers_map
 from pulsar_admin.store.codec.logscan import Record, iter_records
 from pulsar_admin.store.errors import SourceChanged
 from pulsar_admin.store.kernels import records as kernel
@@ -300,6 +300,25 @@ def test_dummy_digest_needs_metadata(tmp_path: Path) -> None:
     )
     (batch,) = [batch.copy() for batch in scan.batches()]
     assert batch["flags"].tolist() == [kernel.UNVERIFIED | kernel.UNFRAMED]
+
+
+@pytest.mark.usefixtures("read_how")
+@pytest.mark.parametrize("kind", [DigestType.DUMMY, DigestType.HMAC])
+def test_a_wrong_size_hides_no_entry_whose_digest_cannot_be_checked(kind: DigestType, tmp_path: Path) -> None:
+    records = [entry_record(3, entry_id, kind, b"x" * (20 + 7 * entry_id)) for entry_id in range(20)]
+    path = write_log(tmp_path / "0.log", *records)
+    data, at = path.read_bytes(), HEADER_BYTES + sum(map(len, records[:4]))
+    for bit in range(32):
+        size = int.from_bytes(data[at : at + 4], "big") ^ 1 << bit
+        path.write_bytes(data[:at] + size.to_bytes(4, "big") + data[at + 4 :])
+        scan = FileScan(
+            Slice(str(path), "entry-log", 0, len(data)), LedgerDigests.of({3: DIGEST_SIZE[kind]}), verify=False
+        )
+        found = [int(row["entry_id"]) for batch in scan.batches() for row in batch]
+        assert [entry_id for entry_id in found if entry_id != 4] == [*range(4), *range(5, 20)], bit
+        (problem,) = scan.problems  # behind an entry that is told too short, or all of it
+        assert (problem.offset > at) is (4 in found)
+        assert problem.offset + problem.length_bytes == at + len(records[4])
 
 
 @pytest.mark.usefixtures("read_how")
