@@ -16,17 +16,20 @@ from typing import Any
 
 import pytest
 
+from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.bookie import LogMark, decode_last_mark
+from pulsar_admin.store.db.blocks import BLOCK_HEADER, block_key
 from pulsar_admin.store.db.bookies import iter_imported_bookies
-from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.files import LogFile, iter_logs
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.model.ledgers import iter_ledger_ids, read_ledger
-from pulsar_admin.store.sources.index_places import read_misled
+from pulsar_admin.store.sources import index_places
+from pulsar_admin.store.sources.index_places import Scanned, read_misled
 from pulsar_admin.store.sources.rocksdb import apply_changes, open_for_reading
 from tests.conftest import Cli
 from tests.reference_index import bodies
-from tests.stores import imported
+from tests.stores import copied, imported
 from tests.test_kinds import DIRECTORIES, KINDS
 from tests.test_placement import upstream_write_set
 from tests.worlds import copy_tree, digest_of_file, scratch_copy, world
@@ -337,6 +340,44 @@ def test_rows_of_healthy_bookies_lead_to_their_records(name: str, state: str, cl
     with open_store(imported(name, state)) as store, store.read() as txn:
         for bookie in iter_imported_bookies(store.info, whole=True):
             assert read_misled(bookie, [*iter_ledger_ids(txn)], {}) == {}
+
+
+@pytest.mark.parametrize(("name", "state", "is_spoilt"), [("small", "clean", False), ("small", "clean", True)])
+def test_rows_that_the_stores_own_index_confirms_need_no_log(
+    name: str,
+    state: str,
+    is_spoilt: bool,
+    tmp_path: Path,
+    damages_stores: None,
+    monkeypatch: pytest.MonkeyPatch,
+    cli: Cli,
+) -> None:
+    path, read = copied(name, state, tmp_path), set[tuple[int, int]]()
+    spoilt = next(ledger for ledger, entries in _entries_of_ledgers(path).items() if entries > 1)
+
+    def spoil(txn: Txn) -> None:
+        value = bytearray(txn.get("entries", block_key(spoilt, 0)) or b"")
+        value[BLOCK_HEADER.size] ^= 1  # the place of its first entry
+        txn.put("entries", block_key(spoilt, 0), bytes(value))
+
+    if is_spoilt:
+        with open_store(path, writable=True) as store:
+            store.write(spoil)
+    wrong_in = index_places._wrong_in
+
+    def watched(path: Path, rows: Array, scanned: Scanned) -> Array:
+        read.update(map(tuple, rows[:, :2].tolist()))
+        return wrong_in(path, rows, scanned)
+
+    monkeypatch.setattr(index_places, "_wrong_in", watched)
+    codes = {one["code"] for one in _findings(path, cli, "--deep")}
+    assert read == ({(spoilt, 0)} if is_spoilt else set())
+    assert ("index-differs" in codes, "index-rows-wrong" in codes) == (is_spoilt, False)
+
+
+def _entries_of_ledgers(path: Path) -> dict[int, int]:
+    with open_store(path) as store, store.read() as txn:
+        return {one: read_ledger(txn, one).entries for one in iter_ledger_ids(txn)}
 
 
 def _lose_locations(current: Path, *, directory: bool) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from hashlib import blake2b
 from itertools import chain, islice, pairwise, repeat
@@ -336,10 +336,15 @@ def _iter_gone_rows(storage: Storage, ledgers: list[int]) -> Iterator[tuple[Path
 
 
 def read_misled(
-    bookie: Bookie, ledgers: Collection[int], scanned: Scanned, gone: dict[int, BitMap64] | None = None
+    bookie: Bookie,
+    ledgers: Collection[int],
+    scanned: Scanned,
+    gone: dict[int, BitMap64] | None = None,
+    are_proven: Callable[[Logs, Array], Array] | None = None,
 ) -> dict[int, BitMap64]:
     """Return, per ledger, the entries for which the bookie's index points to something else in an existing log: not into bytes where
     a scan found damage, which may have been the entry. Those that it points to a log that does not exist are added to ``gone``.
+    ``are_proven`` tells of rows (ledger, entry, location) which are known to lead to their record: those logs are not read for them.
 
     Raises StoreError, OSError if the disks are not available, or the index cannot be read.
     """
@@ -347,6 +352,8 @@ def read_misled(
 
     found: dict[int, BitMap64] = {}
     for logs, rows in _iter_rows(bookie):
+        if are_proven is not None:
+            rows = rows[~are_proven(logs, rows)]
         ids = rows[:, 2] >> 32
         parts = [_wrong_in(logs[one], rows[ids == one], scanned) for one in np.unique(ids).tolist() if one in logs]
         _put_rows(np.concatenate([np.zeros((0, 3), np.int64), *parts]), ledgers, found)
