@@ -212,8 +212,8 @@ class MessageSource(Struct):
 
 def contradicts(batch: MessageBatch) -> Array:
     """Return a mask of a compacted ledger's entries that list messages they do not hold."""
-    found: Array = (batch.rows["kind"] == kernel.STRANGE) & (batch.rows["indexes"] > 0)
-    return found
+    contradicting: Array = (batch.rows["kind"] == kernel.STRANGE) & (batch.rows["indexes"] > 0)
+    return contradicting
 
 
 def _why_broken(raw: memoryview, where: str) -> errors.EntryCorrupt:
@@ -245,16 +245,16 @@ def decode_rows(entries: EntryBatch, *, compacted: bool, encrypted_by_key: bool,
 
 def transactional(rows: Array) -> Array:
     """Return a mask of the messages that belong to a transaction."""
-    found: Array = (rows["flags"] & kernel.HAS_TRANSACTION != 0) & (rows["kind"] != kernel.MARKER)
-    return found
+    in_transactions: Array = (rows["flags"] & kernel.HAS_TRANSACTION != 0) & (rows["kind"] != kernel.MARKER)
+    return in_transactions
 
 
 def drop_uncommitted(rows: Array, committed: Collection[tuple[int, int]]) -> None:
     """Mark the entries of transactions that readers never get."""
     for index in np.flatnonzero(transactional(rows)).tolist():
         row = rows[index]
-        found = (int(row["transaction_most"]) % 2**64, int(row["transaction_least"]) % 2**64)
-        if found not in committed:
+        txn_id = (int(row["transaction_most"]) % 2**64, int(row["transaction_least"]) % 2**64)
+        if txn_id not in committed:
             row["kind"] = kernel.UNCOMMITTED
 
 

@@ -420,8 +420,8 @@ class Compaction:
                 yield batch, _take(ordinals, len(batch.rows))
 
     def _noting(self, wanted: Iterator[tuple[Part, Array]], ordinals: deque[Array]) -> Iterator[Part]:
-        for part, found in wanted:
-            ordinals.append(found)
+        for part, ordinal in wanted:
+            ordinals.append(ordinal)
             yield part
 
     def _kept(self, batch: MessageBatch, fates: Array, ordinals: Array) -> Iterator[bytes | PayloadColumns]:

@@ -22,14 +22,14 @@ _BEFORE_BYTES = 4 + 32  # size field and header of an entry, which precede its c
 
 def unwrapped(entries: EntryBatch) -> EntryBatch:
     """Return a compacted ledger's entries as the topic's entries in them; anything but a compacted entry is empty, and no message."""
-    found = np.zeros(len(entries), kernel.ENTRY)
+    inner = np.zeros(len(entries), kernel.ENTRY)
     begins = entries.offsets + _BEFORE_BYTES + entries.rows["digest_bytes"]
-    kernel.read_entries(entries.data, begins, entries.offsets + 4 + entries.held, True, False, found)
-    starts = np.where(found["kind"] == kernel.BROKEN, found["end"], found["start"])
+    kernel.read_entries(entries.data, begins, entries.offsets + 4 + entries.held, True, False, inner)
+    starts = np.where(inner["kind"] == kernel.BROKEN, inner["end"], inner["start"])
     rows = np.zeros(len(entries), RECORD)
-    read_payloads(entries.data, starts, found["end"], rows)
+    read_payloads(entries.data, starts, inner["end"], rows)
     offsets = starts - _BEFORE_BYTES
-    return EntryBatch(found["ledger_id"], found["entry_id"], entries.data, offsets, found["end"] - offsets - 4, rows)
+    return EntryBatch(inner["ledger_id"], inner["entry_id"], entries.data, offsets, inner["end"] - offsets - 4, rows)
 
 
 class FindPublished(Struct, PlacesOperation, frozen=True):
@@ -43,9 +43,9 @@ class FindPublished(Struct, PlacesOperation, frozen=True):
     def rows(self, entries: PlacesReader | EntryScan, places: Places) -> Array:
         """Return the rows for entries at these places."""
         batch = entries.read_places(places)
-        found = unwrapped(batch).rows
-        published = (found["publish_ms"] >= self.time_ms) | (found["publish_ms"] < 0)
-        chosen = published | (found["flags"] & UNFRAMED != 0) | doubtful(batch, places)
+        inner = unwrapped(batch).rows
+        published = (inner["publish_ms"] >= self.time_ms) | (inner["publish_ms"] < 0)
+        chosen = published | (inner["flags"] & UNFRAMED != 0) | doubtful(batch, places)
         return np.flatnonzero(chosen).astype(np.int32)
 
 
@@ -68,9 +68,9 @@ def find_published(reader: EntryReader, view: CompactedView, time_ms: int) -> Fo
 def _iter_rows(reader: EntryReader, view: CompactedView, work: FindPublished) -> Iterator[tuple[Places, Array]]:
     scan = EntryScan(reader, parts_of_view(view))
     if reader.engine is None:
-        found: Iterator[tuple[Places, dict[str, bytes] | None]] = ((places, None) for places in scan.groups())
+        groups: Iterator[tuple[Places, dict[str, bytes] | None]] = ((places, None) for places in scan.groups())
     else:
-        found = run_places(reader.engine, work, reader.files, scan.groups())
-    for places, row in found:
+        groups = run_places(reader.engine, work, reader.files, scan.groups())
+    for places, row in groups:
         yield places, work.rows(scan, places) if row is None else np.frombuffer(row["rows"], np.int32)
         reader.advance(places.bytes)

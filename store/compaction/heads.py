@@ -100,11 +100,11 @@ class _Head:
         self._data = memoryview(b"")
         raw = self._read(min(4 + size, self._skip + _HEAD_BYTES))
         expected = (size, ledger_id, entry_id)
-        found = _RECORD.unpack_from(raw) if len(raw) >= _RECORD.size else None
-        if found != expected or self.total_bytes < 0:
+        actual = _RECORD.unpack_from(raw) if len(raw) >= _RECORD.size else None
+        if actual != expected or self.total_bytes < 0:
             name = self._reader.files.name(self._place[0])
             raise EntryLogCorrupt(
-                f"{name} @ {self._place[1]:#x}: expected size, ledger and entry {expected}, found {found}",
+                f"{name} @ {self._place[1]:#x}: expected size, ledger and entry {expected}, found {actual}",
                 hint="the file changed since import; run: pulsar-admin store check --deep",
                 where=self.where,
             )
@@ -222,15 +222,15 @@ def read_transactions(reader: EntryReader, topic: Topic, floor: Position | None)
             head = read_entry_head(reader, topic.at_rank(rank))
         except (EntryCorrupt, EntryNotFound):
             continue  # a lost entry opens and ends no transaction; reading it reports the loss
-        found = transaction_id(head.metadata)
-        if found is None:
+        txn_id = transaction_id(head.metadata)
+        if txn_id is None:
             continue
         if is_marker(head.metadata):
-            outcomes[found] = head.metadata.marker_type == _TXN_COMMIT
+            outcomes[txn_id] = head.metadata.marker_type == _TXN_COMMIT
         else:
-            first.setdefault(found, head.position)
-    first_open = min((place for found, place in first.items() if found not in outcomes), default=None)
-    return Transactions(frozenset(found for found, committed in outcomes.items() if committed), first_open)
+            first.setdefault(txn_id, head.position)
+    first_open = min((place for txn_id, place in first.items() if txn_id not in outcomes), default=None)
+    return Transactions(frozenset(txn_id for txn_id, committed in outcomes.items() if committed), first_open)
 
 
 def why_unread(head: EntryHead, transactions: Transactions | None) -> str:
@@ -240,7 +240,7 @@ def why_unread(head: EntryHead, transactions: Transactions | None) -> str:
         return f"at or after {first_open}, where a transaction is open"
     if is_marker(head.metadata):
         return f"a marker of type {head.metadata.marker_type}"
-    found = transaction_id(head.metadata)
-    if found is not None and transactions is not None and found not in transactions.committed:
-        return f"transaction ({found[0]},{found[1]}) was aborted"
+    txn_id = transaction_id(head.metadata)
+    if txn_id is not None and transactions is not None and txn_id not in transactions.committed:
+        return f"transaction ({txn_id[0]},{txn_id[1]}) was aborted"
     return ""

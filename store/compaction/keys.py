@@ -65,7 +65,7 @@ class EntryFacts(Struct):
     def of(batches: Iterable[MessageBatch], retain_keyless: bool) -> EntryFacts:
         """Return the facts of consecutive batches."""
         counts, always, ledgers, entries = [], [], [], []
-        found = EntryFacts(0, 0, (), None, None)
+        facts = EntryFacts(0, 0, (), None, None)
         for batch in batches:
             counts.append(np.diff(batch.firsts).astype(np.uint32))
             rows = batch.rows
@@ -77,18 +77,18 @@ class EntryFacts(Struct):
             ledgers.append(batch.stored_ledgers)
             entries.append(batch.stored_entries)
             ends = (rows["kind"] == kernel.CHUNK) & (rows["chunk_id"] == rows["chunks"] - 1)
-            found.chunk_ends += [
-                (uuid_of(batch, index), found.messages + int(batch.firsts[index]))
+            facts.chunk_ends += [
+                (uuid_of(batch, index), facts.messages + int(batch.firsts[index]))
                 for index in np.flatnonzero(ends).tolist()
             ]
-            found.survey.add(survey(batch))
-            found.entries += len(batch.rows)
-            found.messages += len(batch.slots)
+            facts.survey.add(survey(batch))
+            facts.entries += len(batch.rows)
+            facts.messages += len(batch.slots)
         if counts:
-            found.runs = _runs(np.concatenate(ledgers), np.concatenate(entries))
-            found.counts = _unless((joined := np.concatenate(counts)), bool((joined == 1).all()))
-            found.always = _unless((some := np.concatenate(always)), not some.any())
-        return found
+            facts.runs = _runs(np.concatenate(ledgers), np.concatenate(entries))
+            facts.counts = _unless((joined := np.concatenate(counts)), bool((joined == 1).all()))
+            facts.always = _unless((some := np.concatenate(always)), not some.any())
+        return facts
 
 
 def survey(batch: MessageBatch) -> Survey:

@@ -87,20 +87,20 @@ def explain_key(
     parts = tuple(iter_ledger_parts(topic, 0, topic.number_of_entries))
     log = MessageSource(reader, None, parts, transactions, skip_damaged=True, transactional=known, rule=rule)
     kept = MessageSource(reader, view, (), transactions, skip_damaged=True, as_is=True, rule=rule)
-    in_view = {found.position: found for batch in kept.batches() for found in _messages(batch, key.encode())}
+    in_view = {messages.position: messages for batch in kept.batches() for messages in _messages(batch, key.encode())}
     first = topic.first_position
-    found = [one for one in in_view.values() if one.position.entry < first]  # the topic itself is trimmed there
+    messages = [one for one in in_view.values() if one.position.entry < first]  # the topic itself is trimmed there
     for batch in log.batches():
         history.sealed += int((batch.rows["kind"] == kernel.ENCRYPTED_BATCH).sum())
         history.undecodable += int((batch.rows["kind"] == kernel.STRANGE).sum())
         here = [*_messages(batch, key.encode()), *_uncommitted(batch, key)]
-        found += sorted(here, key=lambda one: one.position)
+        messages += sorted(here, key=lambda one: one.position)
         advance(len(batch.rows))
-    for one in found:
+    for one in messages:
         one.in_view = one.position in in_view
     history.damaged = [*kept.damaged, *log.damaged]
     history.lost = kept.lost + log.lost
-    history.occurrences = list(_judged(found, floor))
+    history.occurrences = list(_judged(messages, floor))
     return history
 
 

@@ -127,16 +127,16 @@ def find_in_view(reader: EntryReader, view: CompactedView, time_ms: int) -> Foun
 def bisect_view(reader: EntryReader, view: CompactedView, time_ms: int) -> FoundInView:
     """Return what upstream's ``findEntryByPublishTime`` does: a bisection that takes publish times to ascend."""
     low, high, read = 0, view.last_entry_id, 0
-    found: tuple[Position, int] | None = None
+    first: tuple[Position, int] | None = None
     while low <= high:
         middle = (low + high) // 2
         head = read_published(reader, view, middle)
         read += 1
         if head[1] >= time_ms:
-            found, high = head, middle - 1
+            first, high = head, middle - 1
         else:
             low = middle + 1
-    return FoundInView(None, None, read) if found is None else FoundInView(*found, read)
+    return FoundInView(None, None, read) if first is None else FoundInView(*first, read)
 
 
 def read_published(reader: EntryReader, view: CompactedView, entry_id: int) -> tuple[Position, int]:
@@ -179,8 +179,8 @@ def find_dropped_keys(reader: EntryReader, topic: Topic, view: CompactedView, ke
 
 def _latest(messages: Iterable[Message]) -> dict[str, bool]:
     """Return the keys of messages, and whether the latest message of each deletes it."""
-    found: dict[str, bool] = {}
+    deleted: dict[str, bool] = {}
     for message in messages:
         if message.key is not None:
-            found[message.key] = message.null_value or not message.payload
-    return found
+            deleted[message.key] = message.null_value or not message.payload
+    return deleted

@@ -88,16 +88,16 @@ class FindKeys(Struct, frozen=True):
                 facts = self._facts(batch, places, keys)
                 is_due = number == len(piece.batches) - 1 or keys.held >= _KEYS_A_ROW
                 columns = keys.take() if is_due else (np.empty(0, np.uint64),) * 3
-                found = EntryFacts(0, 0, (), None, None) if facts is None else facts
-                numbers = [number, facts is not None, found.messages, *astuple(found.survey)]
+                known = EntryFacts(0, 0, (), None, None) if facts is None else facts
+                numbers = [number, facts is not None, known.messages, *astuple(known.survey)]
                 yield packed_row(
                     _SCHEMA,
                     np.array(numbers, np.int64).tobytes(),
-                    np.array(found.runs, np.int64).tobytes(),
-                    b"" if found.counts is None else found.counts.tobytes(),
-                    b"" if found.always is None else found.always.tobytes(),
-                    np.array([(place, len(uuid)) for uuid, place in found.chunk_ends], np.int64).tobytes(),
-                    b"".join(uuid for uuid, _ in found.chunk_ends),
+                    np.array(known.runs, np.int64).tobytes(),
+                    b"" if known.counts is None else known.counts.tobytes(),
+                    b"" if known.always is None else known.always.tobytes(),
+                    np.array([(place, len(uuid)) for uuid, place in known.chunk_ends], np.int64).tobytes(),
+                    b"".join(uuid for uuid, _ in known.chunk_ends),
                     *(column.tobytes() for column in columns),
                 )
 

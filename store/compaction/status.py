@@ -101,8 +101,8 @@ def read_status(reader: EntryReader, topic: Topic, leaked: tuple[LeakedLedger, .
     problems = list(_cursor_problems(topic, cursor))
     facts = None
     if ledger_id is not None and horizon is not None:
-        facts, found = _ledger_facts(reader, topic, ledger_id, horizon)
-        problems += found
+        facts, more = _ledger_facts(reader, topic, ledger_id, horizon)
+        problems += more
     if leaked is None:
         leaked = find_leaked(reader.txn, topic)
     problems += (f"ledger {row.ledger_id}: a compacted ledger of this topic that nothing references" for row in leaked)

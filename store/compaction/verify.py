@@ -43,7 +43,7 @@ def verify_view(
     advance: Callable[[int], None] = lambda entries: None,
 ) -> forms.Verification:
     """Compare a view's compacted ledger with the entries of the topic that it covers."""
-    found = forms.Verification(view.ledger_id, view.horizon)
+    verification = forms.Verification(view.ledger_id, view.horizon)
     floor = readable_floor(reader, topic, view)
     parts = tuple(iter_ledger_parts(topic, 0, topic.place(floor)))
     transactions = cache(lambda: read_transactions(reader, topic, None))
@@ -58,18 +58,18 @@ def verify_view(
         for facts, _ in iter_facts(log, keys, retain_keyless=False):
             advance(facts.entries)
         latest = keys.finish()
-    comparison = _Comparison(found, latest.bits, floor)
+    comparison = _Comparison(verification, latest.bits, floor)
     comparison.run(kept, log, first, advance)
     for error in kept.damaged:
-        found.add(forms.DAMAGED, None, error.message)
+        verification.add(forms.DAMAGED, None, error.message)
     if kept.lost:
-        found.add(
+        verification.add(
             forms.DAMAGED,
             None,
             f"of the compacted ledger {view.ledger_id} {counted(kept.lost, 'entry is', 'entries are')} lost",
         )
-    found.lost = len(log.damaged) + log.lost
-    return found
+    verification.lost = len(log.damaged) + log.lost
+    return verification
 
 
 def _batches_before(kept: MessageSource, first: Position) -> Iterator[MessageBatch]:
@@ -244,13 +244,13 @@ class _Comparison:
         last = batch.position(len(rows) - 1) if len(rows) else Position(-1, -1)
         while self._next is not None and self._next.position <= last:
             place = self._next.position
-            found = places.get((place.ledger_id, place.entry_id))
-            if found is None:
+            number = places.get((place.ledger_id, place.entry_id))
+            if number is None:
                 self._found.add(forms.FOREIGN, place, f"entry {place}: compacted, but no entry of the topic")
             else:
-                wanted[found] = False
-                visited.add(found)
-                self._compare_entry(_Entry.of(batch, found), fates[firsts[found] : firsts[found + 1]], self._next)
+                wanted[number] = False
+                visited.add(number)
+                self._compare_entry(_Entry.of(batch, number), fates[firsts[number] : firsts[number + 1]], self._next)
             self._next = next(self._kept, None)
         self._found.unchecked += int((rows["kind"] == kernel.ENCRYPTED_BATCH).sum())
         for index in np.flatnonzero(wanted).tolist():

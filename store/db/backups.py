@@ -13,8 +13,8 @@ _KEPT = 2
 
 def iter_backups(path: Path) -> list[Path]:
     """Return the backups of a store, oldest first."""
-    found = [entry for entry in (path / "backups").glob("*") if entry.name.isdigit()]
-    return sorted(found, key=lambda entry: int(entry.name))
+    backups = [entry for entry in (path / "backups").glob("*") if entry.name.isdigit()]
+    return sorted(backups, key=lambda entry: int(entry.name))
 
 
 def back_up(path: Path, transaction: int) -> Path:

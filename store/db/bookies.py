@@ -54,9 +54,9 @@ def decode_bookie(row: Any) -> Bookie:  # Any: JSON
 
 def merge_bookies(bookies: Iterable[Bookie]) -> tuple[Bookie, ...]:
     """Return the bookies, those with the same id as one with the directories of all."""
-    found: dict[str, Bookie] = {}
+    merged: dict[str, Bookie] = {}
     for bookie in bookies:
-        one = found.get(bookie.name)
+        one = merged.get(bookie.name)
         if one is not None:
             bookie = Bookie(
                 one.bookie_id,
@@ -64,8 +64,8 @@ def merge_bookies(bookies: Iterable[Bookie]) -> tuple[Bookie, ...]:
                 tuple(dict.fromkeys((*one.journal_dirs, *bookie.journal_dirs))),
                 tuple(dict.fromkeys((*one.index_dirs, *bookie.index_dirs))),
             )
-        found[bookie.name] = bookie
-    return tuple(found.values())
+        merged[bookie.name] = bookie
+    return tuple(merged.values())
 
 
 def disks_of(info: StoreInfo, bookie_id: str) -> str:

@@ -98,15 +98,15 @@ def _decode_row(key: bytes, row: bytes) -> Index:
 
 def find_index_ledgers(txn: Txn) -> dict[int, Owner]:
     """Return ledger id → whose index it belongs to, of every index; a directory that is damaged names none."""
-    found: dict[int, Owner] = {}
+    owners: dict[int, Owner] = {}
     for key, row in txn.items("delayed", _PREFIX):
         try:
             index = _decode_row(key, row)
         except StoreError:
             continue
         owner = Owner(OwnerKind.INDEX, str(index.topic), index.subscription)
-        found |= dict.fromkeys(index.ledger_ids, owner)
-    return found
+        owners |= dict.fromkeys(index.ledger_ids, owner)
+    return owners
 
 
 def iter_wide(txn: Txn, namespace: NamespaceName, rules: IndexRules) -> Iterator[Index]:

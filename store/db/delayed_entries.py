@@ -253,7 +253,7 @@ def _read_roaring(body: bytes, ledgers: int, where: str) -> tuple[Array, Array, 
     taken = Reader(body, where, EntryCorrupt)
     tick = messages = 0
     cells: list[tuple[int, int, int]] = []
-    found: list[Array] = []
+    arrays: list[Array] = []
     while taken.pos < len(body):
         tick += taken.varint()
         place, length = taken.varint(), taken.varint()
@@ -265,10 +265,10 @@ def _read_roaring(body: bytes, ledgers: int, where: str) -> tuple[Array, Array, 
         messages += len(bitmap)
         if place >= ledgers or messages > ENTRY_MESSAGES_MAX:
             raise _corrupt(where, "a cell of it contradicts the header")
-        found.append(np.array(bitmap.to_array(), np.int64))
+        arrays.append(np.array(bitmap.to_array(), np.int64))
         cells.append((tick, place, len(bitmap)))
     columns = np.array(cells, np.int64).reshape(-1, 3)
-    entry_ids = np.concatenate([*found, np.zeros(0, np.int64)])
+    entry_ids = np.concatenate([*arrays, np.zeros(0, np.int64)])
     return np.repeat(columns[:, 0], columns[:, 2]), np.repeat(columns[:, 1], columns[:, 2]), entry_ids
 
 

@@ -109,10 +109,10 @@ class EntryFiles:
         return self._opened(file_id)[1].place(self._store.path)
 
     def _opened(self, file_id: int) -> tuple[Opened, LogFile]:
-        found = self._open.get(file_id)
-        if found is None:
-            found = self._open[file_id] = self._open_file(file_id)
-        return found
+        opened = self._open.get(file_id)
+        if opened is None:
+            opened = self._open[file_id] = self._open_file(file_id)
+        return opened
 
     def _log(self, file_id: int) -> LogFile:
         log = self._logs.get(file_id) or find_log(self._txn, file_id)

@@ -358,11 +358,11 @@ class _RowsReplaced(Txn):
         return None if value is None else memoryview(value)
 
     def items(self, database: str, prefix: bytes = b"", start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        found = super().items(database, prefix, start)
+        rows = super().items(database, prefix, start)
         if database != self._database:
-            return found
+            return rows
         own = (key for key in self._keys if key.startswith(prefix) and (start is None or key >= start))
-        kept = ((key, value) for key, value in found if key not in self._rows)
+        kept = ((key, value) for key, value in rows if key not in self._rows)
         return merge(kept, ((key, value) for key in own if (value := self._rows[key]) is not None))
 
     def parts(self, database: str, prefix: bytes, start: bytes, limit: int) -> Iterator[tuple[bytes, bytes]]:
@@ -556,9 +556,9 @@ class Store:
     def read(self) -> Iterator[Txn]:
         """Open a snapshot for reading."""
         with self._translated_once(), self._begin() as txn:
-            found = (Txn if self._has_digests else UndigestedTxn)(self, txn, self._handles, is_snapshot=True)
-            yield found
-            found.check_met()
+            opened = (Txn if self._has_digests else UndigestedTxn)(self, txn, self._handles, is_snapshot=True)
+            yield opened
+            opened.check_met()
 
     def _begin(self) -> lmdb.Transaction:
         env = self._env_of()
@@ -613,9 +613,9 @@ class Store:
 
     def _write_once(self, env: lmdb.Environment, work: Callable[[Txn], _T]) -> _T:
         with env.begin(write=True) as txn:
-            found = Txn(self, txn, self._handles)
-            result = work(found)
-            found.check_met()
+            opened = Txn(self, txn, self._handles)
+            result = work(opened)
+            opened.check_met()
             return result
 
     def _copy_with_digests(self, env: lmdb.Environment) -> bool:

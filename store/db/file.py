@@ -259,7 +259,7 @@ class _Walk:
         # LMDB's own count of overflow pages is wrong once a shorter value took the place of a longer one.
         _, _, depth, branches, leaves, _, entries, root = database
         expected = [branches, leaves, entries]
-        found = [0, 0, 0]
+        counts = [0, 0, 0]
         if root == _NO_PAGE:
             if any(expected) or depth:
                 raise IndexCorrupt(f"{name}: no root, and {entries} rows")
@@ -279,11 +279,11 @@ class _Walk:
             keys = () if yields_all or level < depth else self._find_keys(page, number)
             if keys and (last is None or last < keys[0]) and (least is None or least <= keys[0]):  # type: ignore[operator]
                 last = keys[-1]
-                found[1] += 1
-                found[2] += len(keys)
+                counts[1] += 1
+                counts[2] += len(keys)
                 continue
             children, rows = self._read_page(name, page, number, is_leaf=level == depth)
-            found[not children] += 1
+            counts[not children] += 1
             if children:
                 if level >= depth:
                     raise IndexCorrupt(f"{name}, page {number}: deeper than {depth} levels")
@@ -296,12 +296,12 @@ class _Walk:
                 if least is not None and order < least:  # type: ignore[operator]
                     raise _misled(name, number)
                 last = order
-                found[2] += 1
+                counts[2] += 1
                 yield key, self._overflow(name, data, big_bytes, read=is_free) if big_bytes else data
-        if found != expected:
+        if counts != expected:
             raise IndexCorrupt(
                 f"{name}: expected {branches} branch pages, {leaves} leaf pages and {entries} rows,"
-                f" found {found[0]}, {found[1]} and {found[2]}"
+                f" found {counts[0]}, {counts[1]} and {counts[2]}"
             )
 
     def _read(self, number: int) -> bytes:

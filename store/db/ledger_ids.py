@@ -70,14 +70,14 @@ def find_deleted(txn: Txn) -> Set[int]:
     if row is None:
         return frozenset()
     try:
-        found = json.loads(row)
+        ids = json.loads(row)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, list) or not all(
-        type(ledger_id) is int for ledger_id in found
+        ids = None
+    if not isinstance(ids, list) or not all(
+        type(ledger_id) is int for ledger_id in ids
     ):  # a string or a map has items, too
         raise IndexCorrupt(
             "the row of ledgers whose deletion a bundle shows is damaged",
             hint="have the bundle sent again, and import it",
         )
-    return frozenset(found)
+    return frozenset(ids)

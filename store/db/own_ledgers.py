@@ -62,16 +62,16 @@ def find_placed(txn: Txn) -> dict[int, tuple[str, ...]]:
     """Return the bookies that each ledger was put on; raises IndexCorrupt."""
     row = txn.get("state", _PLACED_ROW)
     try:
-        found = json.loads(row or b"{}")
-        return {int(ledger_id): tuple(map(str, members)) for ledger_id, members in found.items()}
+        placed = json.loads(row or b"{}")
+        return {int(ledger_id): tuple(map(str, members)) for ledger_id, members in placed.items()}
     except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise IndexCorrupt(f"the row of ledgers put on bookies is damaged: {reason_of(error)}") from error
 
 
 def put_placed(txn: Txn, placed: dict[int, tuple[str, ...]]) -> None:
     """Record which bookies have each of these ledgers completely."""
-    found = {**find_placed(txn), **placed}
-    txn.put("state", _PLACED_ROW, json.dumps({str(key): found[key] for key in sorted(found)}).encode())
+    whole = {**find_placed(txn), **placed}
+    txn.put("state", _PLACED_ROW, json.dumps({str(key): whole[key] for key in sorted(whole)}).encode())
 
 
 def largest_ledger_id(txn: Txn) -> int:

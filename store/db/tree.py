@@ -95,8 +95,8 @@ def row_of_packed(path: bytes, stat: bytes, value: bytes) -> Row | None:
 
 def modified_ms(row: bytes | memoryview) -> int:
     """Return when the node of a row was modified last, epoch ms; for passes over millions of rows."""
-    found: int = _MODIFIED.unpack_from(row)[0]
-    return found
+    time_ms: int = _MODIFIED.unpack_from(row)[0]
+    return time_ms
 
 
 def path_and_value(key: bytes, row: bytes | memoryview) -> tuple[str, bytes]:
@@ -169,9 +169,9 @@ def iter_nodes(txn: Txn, prefix: str) -> Iterator[Node]:
 def iter_values(txn: Txn, prefix: str) -> Iterator[tuple[str, bytes]]:
     """Yield (path, value) of the nodes whose path begins with a prefix, in path order: for passes over millions of nodes."""
     for key, row in txn.items("tree", _encoded(prefix)[:_KEY_HEAD_BYTES]):
-        found = path_and_value(key, row)
-        if found[0].startswith(prefix):
-            yield found
+        value = path_and_value(key, row)
+        if value[0].startswith(prefix):
+            yield value
 
 
 def iter_children(txn: Txn, path: str, first: str = "") -> Iterator[str]:

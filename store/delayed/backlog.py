@@ -58,12 +58,12 @@ class DelayScan:
         """Return the same from the result of ``ReadDelays``; doubtful entries are read again."""
         chosen = np.frombuffer(row["rows"], np.int32)
         self.entries += len(places)
-        found = DelayedRows(np.frombuffer(row["due_ms"], np.int64), places.ledger_ids[chosen], places.entry_ids[chosen])
+        rows = DelayedRows(np.frombuffer(row["due_ms"], np.int64), places.ledger_ids[chosen], places.entry_ids[chosen])
         again = np.frombuffer(row["doubtful"], np.int32)
         if not len(again):
-            return found
+            return rows
         self.entries -= len(again)
-        return join_rows([found, self.take(places.take(again))])
+        return join_rows([rows, self.take(places.take(again))])
 
 
 def read_due_times(reader: EntryReader, rows: DelayedRows) -> dict[tuple[int, int], int]:
@@ -74,8 +74,8 @@ def read_due_times(reader: EntryReader, rows: DelayedRows) -> dict[tuple[int, in
     places = list(zip(rows.ledger_ids.tolist(), rows.entry_ids.tolist(), strict=True))
     if len(places) > _ONE_BY_ONE_MAX:
         scan = DelayScan(reader, ((ledger_id, entry_id, entry_id) for ledger_id, entry_id in sorted(places)))
-        found = join_rows([rows for _, rows in read_delayed([scan])])
-        columns = zip(found.ledger_ids.tolist(), found.entry_ids.tolist(), found.times_ms.tolist(), strict=True)
+        joined = join_rows([rows for _, rows in read_delayed([scan])])
+        columns = zip(joined.ledger_ids.tolist(), joined.entry_ids.tolist(), joined.times_ms.tolist(), strict=True)
         return {(ledger_id, entry_id): time_ms for ledger_id, entry_id, time_ms in columns}
     times = {}
     for place in places:

@@ -71,12 +71,12 @@ class PartitionSource:
     def read(self, partition: Partition) -> Iterator[DelayedRows]:
         """Yield the rows of each entry of a partition; raises IndexCorrupt."""
         for ledger_id, messages, _ in partition.ledgers:
-            found = 0
+            count = 0
             for rows in read_ledger_rows(self._reader, self._index, ledger_id):
-                found += len(rows)
+                count += len(rows)
                 yield rows
-            if found != messages:
-                raise _lost(self._index, ledger_id, f"it holds {found} messages, expected {messages}")
+            if count != messages:
+                raise _lost(self._index, ledger_id, f"it holds {count} messages, expected {messages}")
 
     def all_rows(self) -> DelayedRows:
         """Return everything in the index, in order."""

@@ -62,8 +62,8 @@ def with_not_due(reader: EntryReader, move: CursorMove, now_ms: int, ttl_ms: int
                 delays = replace(delays, not_due=not_due_of(early))
                 warnings += _texts(early, move.cursor.name, "delayed messages go before they are due")
             if ttl_ms is not None:
-                found, said = ttl_conflict(reader, move.topic, replace(move.cursor, state=move.state), ttl_ms)
-                delays = replace(delays, ttl_conflict=found)
+                conflict, said = ttl_conflict(reader, move.topic, replace(move.cursor, state=move.state), ttl_ms)
+                delays = replace(delays, ttl_conflict=conflict)
                 warnings += said
         except _UNREADABLE as error:
             warnings.append(f"whether delayed messages go before they are due is unknown: {error.message}")
@@ -105,10 +105,10 @@ def forecast_warnings(reader: EntryReader, topic: Topic, cursor: Cursor, ttl_ms:
     if not may_delay(reader.txn, topic.name):
         return []
     try:
-        found, warnings = ttl_conflict(reader, topic, cursor, ttl_ms)
+        conflict, warnings = ttl_conflict(reader, topic, cursor, ttl_ms)
     except _UNREADABLE as error:
         return [f"whether delayed messages go before they are due is unknown: {error.message}"]
-    quotas = find_evicting_quotas(reader.txn, topic.name, assumed=found is not None)
+    quotas = find_evicting_quotas(reader.txn, topic.name, assumed=conflict is not None)
     return [f"{topic.name} {text}" for text in (*warnings, *(_EVICTS.format(cursor.name, kind) for kind in quotas))]
 
 
@@ -128,7 +128,7 @@ def find_evicting_quotas(txn: Txn, topic: TopicName, *, assumed: bool) -> list[s
     try:
         if not assumed and find_delivery(txn, topic) is None:
             return []
-        return [kind for kind, found in find_quotas(txn, topic).items() if found.quota.policy == EVICTION]
+        return [kind for kind, limit in find_quotas(txn, topic).items() if limit.quota.policy == EVICTION]
     except errors.MetadataCorrupt:
         return []
 

@@ -43,8 +43,8 @@ class SortedRuns(Struct):
             return
         tick_ms = self.rules.tick_ms
         floored = DelayedRows(rows.times_ms // tick_ms * tick_ms, rows.ledger_ids, rows.entry_ids)
-        starts, found = np.unique(floored.times_ms // self.rules.granularity_ms, return_counts=True)
-        for start, count in zip(starts.tolist(), found.tolist(), strict=True):
+        starts, counts = np.unique(floored.times_ms // self.rules.granularity_ms, return_counts=True)
+        for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
             self.counts[start * self.rules.granularity_ms] += count
         self._pending.append(floored)
         self._pending_rows += len(rows)
@@ -67,8 +67,8 @@ class SortedRuns(Struct):
     def next_time_ms(self, start_ms: int) -> int | None:
         """Return the due time of the first message at or after ``start_ms``, None without one."""
         self.flush()
-        found = ((run, run.first_at(start_ms)) for run in self._runs)
-        return min((run.first_of(row) for run, row in found if row < run.rows), default=None)
+        firsts = ((run, run.first_at(start_ms)) for run in self._runs)
+        return min((run.first_of(row) for run, row in firsts if row < run.rows), default=None)
 
     def pieces(self) -> Iterator[tuple[int, DelayedRows]]:
         """Yield (partition start, rows) in order; a large partition in pieces of ``ENTRY_MESSAGES_MAX``, its last one smaller."""

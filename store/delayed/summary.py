@@ -24,7 +24,7 @@ from pulsar_admin.store.wording import Answer, counted
 
 def evicting_quotas(quotas: Mapping[str, QuotaInForce]) -> tuple[str, ...]:
     """Return the types of the quotas in force that drop delayed messages like any others."""
-    return tuple(kind for kind, found in quotas.items() if found.quota.policy == EVICTION)
+    return tuple(kind for kind, limit in quotas.items() if limit.quota.policy == EVICTION)
 
 
 def due_counts(waiting: Waiting, now_ms: int) -> dict[str, int]:

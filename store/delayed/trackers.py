@@ -75,12 +75,12 @@ def _read(reader: EntryReader, ledger_id: int) -> DelayedRows:
     parts = []
     for number, segment in enumerate(decode_snapshot_metadata(reader.read(ledger_id, 0).payload, f"{where}:0"), 1):
         payload = reader.read(ledger_id, number).payload
-        found = decode_snapshot_segment(payload, f"{where}:{number}")
-        columns = np.array([(one.timestamp_ms, one.ledger_id, one.entry_id) for one in found], np.int64).reshape(-1, 3)
+        rows = decode_snapshot_segment(payload, f"{where}:{number}")
+        columns = np.array([(one.timestamp_ms, one.ledger_id, one.entry_id) for one in rows], np.int64).reshape(-1, 3)
         described = {
             (ledger, entry) for ledger, raw in segment.bitmaps.items() for entry in decode_entry_ids(raw, where)
         }
-        if {(one.ledger_id, one.entry_id) for one in found} != described:
+        if {(one.ledger_id, one.entry_id) for one in rows} != described:
             raise EntryCorrupt(f"{where}: segment {number} holds other messages than its metadata says", where=where)
         parts.append(sorted_rows(columns[:, 0], columns[:, 1], columns[:, 2]))
     return join_rows(parts)

@@ -79,8 +79,8 @@ class MessagePlaces(Struct, frozen=True):
         numbers = np.minimum(np.searchsorted(self.ledger_ids, rows.ledger_ids), len(self.ledger_ids) - 1)
         is_key = (self.ledger_ids[numbers] == rows.ledger_ids) & (rows.entry_ids >> _ENTRY_BITS == 0)
         keys = numbers << _ENTRY_BITS | np.where(is_key, rows.entry_ids, 0)
-        found = np.minimum(np.searchsorted(self.keys, keys), len(self) - 1)
-        return np.where(is_key & (self.keys[found] == keys), found, -1)
+        places = np.minimum(np.searchsorted(self.keys, keys), len(self) - 1)
+        return np.where(is_key & (self.keys[places] == keys), places, -1)
 
     def between(self, first_ledger_id: int, last_ledger_id: int) -> slice:
         """Return where the messages of those ledgers are, both included."""
@@ -161,9 +161,9 @@ def verify_cursor(reader: EntryReader, topic: Topic, cursor: Cursor) -> Verified
     held = np.zeros(len(exact), bool)
     others = []
     for part in parts:
-        found = exact.find(part)
-        held[found[found >= 0]] = True
-        others.append(part.take(found < 0))
+        places = exact.find(part)
+        held[places[places >= 0]] = True
+        others.append(part.take(places < 0))
     in_buckets, stale = int(held.sum()), len(distinct(others)[0])
     result = Verified(
         str(topic.name),
@@ -190,10 +190,10 @@ def _bucket_findings(buckets: list[Bucket], exact: MessagePlaces) -> Iterator[De
             kind = "bucket-ledger-gone" if bucket.is_gone else "bucket-damaged"
             yield DelayedFinding("problem", kind, f"{bucket.key}: {bucket.problem}", 0, bucket.ledger_id)
             continue
-        found = exact.find(bucket.rows)
-        is_here = found >= 0
+        indexes = exact.find(bucket.rows)
+        is_here = indexes >= 0
         is_wrong = is_here.copy()
-        is_wrong[is_here] = exact.times_ms[found[is_here]] != bucket.rows.times_ms[is_here]
+        is_wrong[is_here] = exact.times_ms[indexes[is_here]] != bucket.rows.times_ms[is_here]
         wrong, _ = distinct([bucket.rows.take(is_wrong)])
         if len(wrong):
             they_say = counted(len(wrong), "message has", "messages have") + " another time than in the entries"
@@ -201,7 +201,7 @@ def _bucket_findings(buckets: list[Bucket], exact: MessagePlaces) -> Iterator[De
             yield DelayedFinding("problem", "bucket-time-differs", text, len(wrong), bucket.ledger_id)
         inside = exact.between(bucket.first_ledger_id, bucket.last_ledger_id)
         held = np.zeros(len(exact), bool)
-        held[found[is_here]] = True
+        held[indexes[is_here]] = True
         absent = inside.start + np.flatnonzero(~held[inside])
         if len(absent):
             listed = _text_of(exact, absent)
@@ -261,9 +261,9 @@ def _compare(exact: MessagePlaces, source: PartitionSource, tick_ms: int) -> _Co
     inside = 0
     wrong, unknown = [], []
     for rows in source.iter_rows():
-        found = exact.find(rows)
-        is_here = found >= 0
-        here = found[is_here]
+        places = exact.find(rows)
+        is_here = places >= 0
+        here = places[is_here]
         held[here] = True
         inside += len(here)
         early = exact.times_ms[here] - rows.times_ms[is_here]

@@ -272,8 +272,8 @@ def open_waiting(reader: EntryReader, cursors: Iterable[tuple[Topic, Cursor]], f
             scan = DelayScan(reader, parts_of(topic, pending_intervals(topic, cursor.state)))
             read[scan] = SortedRuns(file, rules_of(reader.txn, topic))
             known.append((topic, cursor, scan))
-    for scan, found in groupby(read_delayed([*read]), itemgetter(0)):
-        for _, rows in found:
+    for scan, parts in groupby(read_delayed([*read]), itemgetter(0)):
+        for _, rows in parts:
             read[scan].add(rows)
         read[scan].flush()
     for topic, cursor, source in known:
@@ -323,8 +323,8 @@ def iter_replay(waitings: Iterable[Waiting], from_ms: int | None, until_ms: int)
     """
     check_times(from_ms, until_ms)
     streams = [_stream(number, waiting, from_ms, until_ms) for number, waiting in enumerate(waitings)]
-    for _, _, found in heapq.merge(*streams, key=lambda row: row[:2]):
-        yield found
+    for _, _, message in heapq.merge(*streams, key=lambda row: row[:2]):
+        yield message
 
 
 def _stream(number: int, waiting: Waiting, from_ms: int | None, until_ms: int) -> Iterator[tuple[int, int, Replayed]]:

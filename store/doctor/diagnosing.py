@@ -228,8 +228,8 @@ def check_store(
         refuse_bundle(store)
     with open_reader(store) if reader is None else nullcontext(reader) as current:
         facts = DeepFacts(store, current, advance, engine)
-        found = judge_store(facts, now_ms=None, visit=lambda: None if deep else advance(1))
-        yield from sum_up(sorted(found, key=weight))
+        findings = judge_store(facts, now_ms=None, visit=lambda: None if deep else advance(1))
+        yield from sum_up(sorted(findings, key=weight))
         if deep:
             # In the same transaction: beside a writer, the catalogue of one and the index of another contradict each other.
             yield from judge_deep(facts)
@@ -244,19 +244,19 @@ def sum_up(findings: Iterable[Finding]) -> Iterator[Finding]:
     for finding in findings:
         place = place_of(finding.where)
         groups.setdefault((finding.is_problem, finding.code, finding.scope, place), []).append(finding)
-    for kind, found in groups.items():
-        if len(found) <= EACH_MOST or kind[-1] == found[0].where:
-            yield from found
+    for kind, group in groups.items():
+        if len(group) <= EACH_MOST or kind[-1] == group[0].where:
+            yield from group
             continue
-        first, listing = found[0], list_of(found[0].code)
+        first, listing = group[0], list_of(group[0].code)
         yield replace(
             first,
-            where=place_of(first.where, f"{len(found):,} ledgers"),
+            where=place_of(first.where, f"{len(group):,} ledgers"),
             message=message_of(first.message, first.where),
-            at_stake_bytes=sum(one.at_stake_bytes for one in found),
-            at_stake_messages=sum(one.at_stake_messages for one in found),
-            mend=first.mend if all(one.mend == first.mend for one in found) else listing,
-            hint=first.hint if all(one.hint == first.hint for one in found) else f"list them with: {listing}",
-            evidence={"ledgers": len(found)}
+            at_stake_bytes=sum(one.at_stake_bytes for one in group),
+            at_stake_messages=sum(one.at_stake_messages for one in group),
+            mend=first.mend if all(one.mend == first.mend for one in group) else listing,
+            hint=first.hint if all(one.hint == first.hint for one in group) else f"list them with: {listing}",
+            evidence={"ledgers": len(group)}
             | {key: value for key, value in first.evidence.items() if key == "ledgerId"},
         )

@@ -32,8 +32,8 @@ def read_checked_overview(
     ``advance`` gets the topics and ledgers looked at. ``processes`` may be used, this one among them; 0: one a core. Raises
     IndexCorrupt.
     """
-    with _checked(store, now, top, check, processes) as (reader, wanted, found, others):
-        return read_overview(store, reader, wanted, found, advance, processes=others)
+    with _checked(store, now, top, check, processes) as (reader, wanted, counts, others):
+        return read_overview(store, reader, wanted, counts, advance, processes=others)
 
 
 def read_checked_metrics(
@@ -46,8 +46,8 @@ def read_checked_metrics(
     processes: int = 1,
 ) -> tuple[Metric, ...]:
     """Return the metrics of a store at ``now``; the other parameters and the errors are those of ``read_checked_overview``."""
-    with _checked(store, now, 0, check, processes) as (reader, wanted, found, others):
-        return read_metrics(store, reader, wanted, chosen, found, advance, others)
+    with _checked(store, now, 0, check, processes) as (reader, wanted, counts, others):
+        return read_metrics(store, reader, wanted, chosen, counts, advance, others)
 
 
 @contextmanager
@@ -63,8 +63,8 @@ def _checked(
             yield reader, wanted, None, others
             return
         options = DoctorOptions(each=1)
-        found = diagnose(store, now_ms=now.time_ms, options=options, reader=reader, processes=processes)
-        counts = count_findings(found)
+        findings = diagnose(store, now_ms=now.time_ms, options=options, reader=reader, processes=processes)
+        counts = count_findings(findings)
         with txn.passing_altered():  # the doctor has told of them
             yield reader, wanted, counts, others
 

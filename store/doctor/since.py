@@ -272,10 +272,10 @@ def read_saved(path: Path) -> tuple[Finding, ...]:
         rows: Any = (
             json.loads(text) if text.lstrip().startswith("[") else [json.loads(line) for line in text.splitlines()]
         )
-        found = tuple(map(_finding_of, rows))
+        findings = tuple(map(_finding_of, rows))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _wrong(path, error) from error
-    return found
+    return findings
 
 
 def _wrong(path: Path, error: Exception) -> InvalidValue:

@@ -136,14 +136,14 @@ def why_bytes(
         _add_file(reader.txn, log, sizes, keys, unlisted, sums, logs)
     meant = None if only is None else {str(name) for name in only}
     kept = {
-        key: found
-        for key, found in sums.items()
-        if found.bytes
+        key: holding
+        for key, holding in sums.items()
+        if holding.bytes
         and (meant is None or key.topic in meant or (key.code == SHARED and meant.issuperset(logs[key.path].owners)))
     }
-    total = sum(found.bytes for found in kept.values())
+    total = sum(holding.bytes for holding in kept.values())
     largest = sorted(kept.items(), key=lambda item: (-item[1].bytes, item[0]))[:top]
-    held = tuple(_held(reader, key, found, total, now_ms, logs) for key, found in largest)
+    held = tuple(_held(reader, key, holding, total, now_ms, logs) for key, holding in largest)
     by_code: defaultdict[str, _Sum] = defaultdict(_Sum)
     for key, one in kept.items():
         by_code[key.code].bytes += one.bytes
@@ -238,8 +238,8 @@ class _Teller:
         if isinstance(policies, Unknown):
             text = f"Every subscription is past {past}; which retention applies is not known: {policies.why}."
             return Reason(RETENTION, text, {**evidence, "error": policies.code})
-        found = policies.applied_retention
-        minutes, size_mb = found.retention.time_minutes, found.retention.size_mb
+        applied = policies.applied_retention
+        minutes, size_mb = applied.retention.time_minutes, applied.retention.size_mb
         time, size, ends = "forever", "any size", []
         if minutes >= 0:
             time = format_age_ms(minutes * _MINUTE_MS)
@@ -252,8 +252,8 @@ class _Teller:
         until = f"; the first can be deleted {' or '.join(ends)}" if ends else ""
         return Reason(
             RETENTION,
-            f"Retention ({time}, {size}, set by the {found.source}) keeps {past} that every subscription is past{until}.",
-            {**evidence, "timeInMinutes": minutes, "sizeInMB": size_mb, "source": found.source},
+            f"Retention ({time}, {size}, set by the {applied.source}) keeps {past} that every subscription is past{until}.",
+            {**evidence, "timeInMinutes": minutes, "sizeInMB": size_mb, "source": applied.source},
             f"pulsar-admin topics get-retention {shell_word(name)} -ap",
         )
 
@@ -291,9 +291,9 @@ def _add_file(
         sums[key].bytes += size_bytes
         sums[key].ledgers.add(ledger_id)
     if dead:
-        found = sums[_Key(SHARED if live else GARBAGE, path=log.path)]
-        found.bytes += sum(dead.values())
-        found.ledgers.update(dead)
+        waste = sums[_Key(SHARED if live else GARBAGE, path=log.path)]
+        waste.bytes += sum(dead.values())
+        waste.ledgers.update(dead)
         logs[log.path] = _Log(tuple(owners), tuple(live))
     is_log = log.kind == "entry-log"
     sums[_Key(OVERHEAD if is_log else JOURNAL)].bytes += max(log.size_bytes - sum(sizes.values()), 0)

@@ -46,14 +46,14 @@ def why_subscription(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: 
     """
     facts = SubscriptionFacts(TopicFacts(reader, topic, None, now_ms, ReadBudget(unlimited=True)), cursor)
     whose = {"topic": facts.of.where, "subscription": cursor.name}
-    found = [(rule, evidence) for rule in SUBSCRIPTION_RULES for evidence in rule.holds(facts)]
+    matches = [(rule, evidence) for rule in SUBSCRIPTION_RULES for evidence in rule.holds(facts)]
     reasons = []
-    for rule, evidence in found:
+    for rule, evidence in matches:
         text, command = evidence.sentence, evidence.hint or rule.command(whose | dict(evidence.values))
         sentence = text if text.endswith(".") else f"{text[:1].upper()}{text[1:]}."  # of the doctor's rows
         figures = {key: value for key, value in evidence.values.items() if key != MEND}
         reasons.append(Reason(rule.code, sentence, figures, command))
-    return Why(topic.name, cursor.name, any(rule in STOPPING_RULES for rule, _ in found), tuple(reasons))
+    return Why(topic.name, cursor.name, any(rule in STOPPING_RULES for rule, _ in matches), tuple(reasons))
 
 
 def why_nothing_is_given(reader: EntryReader, name: TopicName, subscription: str, now_ms: int) -> tuple[str, ...]:

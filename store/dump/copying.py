@@ -319,11 +319,11 @@ def _moved(topic: Topic, position: Position, ids: Ids) -> Position:
     """Return where a position of a topic is in the copy: before the same entry."""
     kept = [ledger.ledger_id for ledger in _kept(topic)]
     if position.ledger_id in kept or not kept:
-        found = position
+        entry = position
     else:
         rank = topic.place(position)
-        found = topic.at_rank(rank - 1) if rank > 0 else Position(kept[0], -1)
-    return Position(ids.get(found.ledger_id, found.ledger_id), found.entry_id, found.batch_index)
+        entry = topic.at_rank(rank - 1) if rank > 0 else Position(kept[0], -1)
+    return Position(ids.get(entry.ledger_id, entry.ledger_id), entry.entry_id, entry.batch_index)
 
 
 def _moved_state(topic: Topic, state: CursorState, ids: Ids) -> CursorState:
@@ -335,5 +335,5 @@ def _moved_state(topic: Topic, state: CursorState, ids: Ids) -> CursorState:
 
 def _entry(entry: IndexEntry, ids: Ids) -> IndexEntry:
     """Return where a version of a schema lies in the copy."""
-    found = ids.get(entry.position.ledger_id)
-    return entry if found is None else replace(entry, position=Position(found, entry.position.entry_id))
+    new_id = ids.get(entry.position.ledger_id)
+    return entry if new_id is None else replace(entry, position=Position(new_id, entry.position.entry_id))

@@ -221,8 +221,8 @@ class DayFiles:
 
     def add(self, topic: str, batch: pa.RecordBatch) -> None:
         """Write a batch, sooner or later."""
-        for day, found in split_by_day(batch, self._clock):
-            rows = found.drop_columns(self._hidden) if self._hidden else found
+        for day, of_day in split_by_day(batch, self._clock):
+            rows = of_day.drop_columns(self._hidden) if self._hidden else of_day
             part = self._part(topic, day)
             if rows.nbytes >= LARGE_BYTES:
                 self._flush(part)
@@ -307,10 +307,10 @@ class DayFiles:
     def _take(self, part: _Part, written: WrittenFile) -> None:
         self._close(part)
         try:
-            found = os.stat(written.path).st_size
+            size = os.stat(written.path).st_size
         except OSError:
-            found = None
-        if found != written.bytes:
+            size = None
+        if size != written.bytes:
             raise SourceNotFound(
                 f"{written.host} wrote {written.path}, which is not there for this machine",
                 hint="name a directory that driver and executors share; nothing was written",

@@ -134,8 +134,8 @@ def find_entry(
     if question.rule == BROKER:
         answer, exact = _find_as_broker(reader, topic, question)
     else:
-        found, scanned = _search(reader, topic, question, progress)
-        answer, exact = _found(reader, topic, question, found, scanned), found.position
+        first, scanned = _search(reader, topic, question, progress)
+        answer, exact = _found(reader, topic, question, first, scanned), first.position
     if not explain:
         return answer
     from pulsar_admin.store.search.explain import explain as explain_time
@@ -244,7 +244,7 @@ def _find_as_broker(reader: EntryReader, topic: Topic, question: TimeQuestion) -
 
         doubt = find_doubt(reader.txn, topic.ledgers[-1], 0, to_end=True)
         doubts = () if doubt is None or doubt.unseen_from is None else (doubt,)
-    found = FoundEntry(
+    entry = FoundEntry(
         str(topic.name),
         question.time_ms,
         "auto" if search.used_compacted_ledger is None else "publish",
@@ -261,7 +261,7 @@ def _find_as_broker(reader: EntryReader, topic: Topic, question: TimeQuestion) -
         doubts=doubts,
         forgotten=search.forgotten,
     )
-    return found, first.position
+    return entry, first.position
 
 
 def _search(
@@ -277,15 +277,15 @@ def _search(
 
         return find_event_time(reader, topic, question.time_ms), None
     clock = check_clock(question.clock)
-    found = find_first_at_or_after(reader, topic, question.time_ms, clock)
-    if reader.engine is None or not found.ledgers_without_index:
-        return found, None
+    first = find_first_at_or_after(reader, topic, question.time_ms, clock)
+    if reader.engine is None or not first.ledgers_without_index:
+        return first, None
     from pulsar_admin.store.scan.unindexed import find_unindexed
 
     # The entries of ledgers without an index are looked for in the files themselves.
     with progress(catalogued_bytes(reader.txn)) as advance:
-        unknown = found.ledgers_without_index
+        unknown = first.ledgers_without_index
         scanned = find_unindexed(reader.engine, reader.txn, advance, unknown, question.time_ms, clock)
-    if scanned.position is None or (found.position is not None and found.position < scanned.position):
-        return found, scanned
-    return found._replace(position=scanned.position, entry_time_ms=scanned.time_ms), scanned
+    if scanned.position is None or (first.position is not None and first.position < scanned.position):
+        return first, scanned
+    return first._replace(position=scanned.position, entry_time_ms=scanned.time_ms), scanned

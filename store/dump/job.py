@@ -69,7 +69,7 @@ def iter_window_rows(
     are closed early."""
     as_one = options.as_one if options.as_one is not None and topic.name in options.as_one.windows else None
     window = _open_window(reader, topic, options) if as_one is None else as_one.windows[topic.name]
-    found, columns = window.found, window.work.columns
+    read, columns = window.found, window.work.columns
     slow = _message_columns(reader, topic, options, columns, dumped) if options.level == "messages" else None
     try:
         for entries, batches in _rows(window, slow, None if as_one is None else as_one.placed(topic.name)):
@@ -85,10 +85,10 @@ def iter_window_rows(
             del batches  # not kept while the next are fetched
             advance(entries)
     finally:
-        dumped.problems += found.scan.unreadable
-        if found.missing:
-            dumped.missing += found.missing
-            dumped.problems.append(_missing(reader, topic, options, found.missing))
+        dumped.problems += read.scan.unreadable
+        if read.missing:
+            dumped.missing += read.missing
+            dumped.problems.append(_missing(reader, topic, options, read.missing))
 
 
 _TOPICS_AS_ONE = 4096
@@ -111,12 +111,12 @@ def read_as_one(
     ledgers: dict[int, TopicName] = {}
     for item in items:
         wanted = [*windows(item)]
-        found = {ledger_id: topic.name for topic, _ in wanted for ledger_id in topic.ids}
-        if len(turn) == _TOPICS_AS_ONE or not ledgers.keys().isdisjoint(found):
+        names = {ledger_id: topic.name for topic, _ in wanted for ledger_id in topic.ids}
+        if len(turn) == _TOPICS_AS_ONE or not ledgers.keys().isdisjoint(names):
             yield from _turn_as_one(reader, turn, ledgers, to)
             turn, ledgers = [], {}
         turn.append((item, wanted))
-        ledgers |= found
+        ledgers |= names
     yield from _turn_as_one(reader, turn, ledgers, to)
 
 
@@ -136,12 +136,12 @@ def _turn_as_one(
 
 def _open_window(reader: EntryReader, topic: Topic, options: DumpOptions) -> TopicWindow:
     """Return the parts of a topic to read, and the rows to write; raises MetadataCorrupt for schemas that are needed."""
-    found = WindowScan(reader, topic, options.window, None if options.view is None else parts_of_view(options.view))
+    read = WindowScan(reader, topic, options.window, None if options.view is None else parts_of_view(options.view))
     if options.batch_bytes is not None and reader.engine is None:
-        found.scan.batch_bytes = min(options.batch_bytes, found.scan.batch_bytes)
+        read.scan.batch_bytes = min(options.batch_bytes, read.scan.batch_bytes)
     closed_ms = {ledger.ledger_id: ledger.info.timestamp_ms or None for ledger in topic.ledgers}
     entries = EntryColumns(closed_ms, options.stripped) if options.level == "entries" else None
-    return TopicWindow(found, MakeRows(_columns(reader, topic, options), entries, found.times))
+    return TopicWindow(read, MakeRows(_columns(reader, topic, options), entries, read.times))
 
 
 def _columns(reader: EntryReader, topic: Topic, options: DumpOptions) -> DumpColumns:
@@ -183,7 +183,7 @@ def _rows(
     window: TopicWindow, slow: MessageColumns | None, placed: PlacedRows | None
 ) -> Iterator[tuple[int, Iterable[Rows]]]:
     """Yield (entries, their rows), by the engine if there is one; ``placed``: what it gives where it reads other windows, too."""
-    found, work = window
+    read, work = window
     finish = work.columns.finisher()
 
     def convert(entries: EntryBatch) -> Iterator[pa.RecordBatch]:
@@ -192,8 +192,8 @@ def _rows(
             return iter([entry_batch(entries, work.entries)])
         return finish(slow.convert(work.columns.screened(entries)))
 
-    if found.scan.reader.engine is None:
-        yield from ((len(entries), convert(entries)) for entries in found.batches())
+    if read.scan.reader.engine is None:
+        yield from ((len(entries), convert(entries)) for entries in read.batches())
     else:
         yield from rows_on(window, convert, slow, placed)
 

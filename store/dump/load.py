@@ -62,13 +62,13 @@ class LoadedTopic(Struct):
 
 def preview_load(store: Store, source: EntryDump, options: LoadOptions) -> ChangeReport:
     """Read a dump to its end and return what loading it would do, one part for each topic; raises what ``apply_load`` raises."""
-    found: list[LoadedTopic] = []
+    loaded: list[LoadedTopic] = []
     with store.read() as txn:
-        for topic, stream in _topics(txn, source, options, found):
+        for topic, stream in _topics(txn, source, options, loaded):
             for run in (run for rows in stream for run in ledger_runs(rows)):
                 _count(topic, run)
-        _check_any(found)
-        parts = tuple(_part(txn, topic, None) for topic in found)
+        _check_any(loaded)
+        parts = tuple(_part(txn, topic, None) for topic in loaded)
         return ChangeReport(LOAD.command, LOAD.words, None, True, parts)
 
 
@@ -77,13 +77,13 @@ def apply_load(store: Store, source: EntryDump, options: LoadOptions, advance: A
 
     Raises Refused for a terminated topic or ids that are taken, InvalidValue and Corrupt for a dump that is none or damaged.
     """
-    found: list[LoadedTopic] = []
+    loaded: list[LoadedTopic] = []
     with open_reader(store) as reader:
-        written = log_writer.write_ledgers(store, _iter_ledgers(reader, source, options, found, advance))
+        written = log_writer.write_ledgers(store, _iter_ledgers(reader, source, options, loaded, advance))
     with written:
-        _check_any(found)
+        _check_any(loaded)
         with store.read() as txn:
-            plan = _plan(txn, written, found, options)
+            plan = _plan(txn, written, loaded, options)
         return log_writer.apply_written(written, plan, options.now_ms)
 
 

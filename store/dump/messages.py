@@ -121,8 +121,8 @@ class ViewMessages(TopicMessages):
     def each(self) -> Iterator[Message]:
         from pulsar_admin.store.compaction.reading import iter_view
 
-        found = iter_view(self.reader, self.topic, self.options.view, self.problems)
-        return (message for message in found if not self.keys or message.key in self.keys)
+        messages = iter_view(self.reader, self.topic, self.options.view, self.problems)
+        return (message for message in messages if not self.keys or message.key in self.keys)
 
     def columns(self) -> Generator[pa.RecordBatch, None, None]:
         from pulsar_admin.store.dump.reading import iter_view_columns
@@ -206,20 +206,20 @@ class _Neighbours:
 
     def behind(self, start: Position, stop: Position | None, count: int) -> Iterator[FoundRow]:
         """Yield the first ``count`` messages after ``start`` and before ``stop``."""
-        found = self._between(start, start.entry, stop) if count else iter(())
-        yield from map(self._row, islice(found, count))
+        messages = self._between(start, start.entry, stop) if count else iter(())
+        yield from map(self._row, islice(messages, count))
 
     def in_front(self, start: Position | None, stop: Position, count: int) -> Iterator[FoundRow]:
         """Yield the last ``count`` messages after ``start`` and before ``stop``."""
         end = self._topic.rank(stop.entry)
         lowest = 0 if start is None else self._topic.rank(start.entry)
-        entries, found = count, list[Message]()
+        entries, messages = count, list[Message]()
         first = end + 1
-        while count and len(found) < count and first > lowest:
+        while count and len(messages) < count and first > lowest:
             first = max(lowest, end - entries)
-            found = list(self._between(start, self._topic.at_rank(first), stop))
+            messages = list(self._between(start, self._topic.at_rank(first), stop))
             entries = min(4 * entries, entries + _WINDOW_MAX)
-        yield from map(self._row, found[len(found) - min(count, len(found)) :])
+        yield from map(self._row, messages[len(messages) - min(count, len(messages)) :])
 
     def _between(self, start: Position | None, first: Position, stop: Position | None) -> Iterator[Message]:
         """Yield the messages from the entry ``first`` on, after ``start`` and before ``stop``."""

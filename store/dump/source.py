@@ -173,11 +173,11 @@ def _complete_files(path: Path) -> dict[Path, int]:
     # The directories of a dump, or of a part of one, and no others: PATH may be all of a file system.
     places = ("topic=*/**/part-*", "day=*/part-*", "part-*")
     files = (file for place in places for kind in ("parquet", "jsonl") for file in path.glob(f"{place}.{kind}"))
-    found = sorted(
+    complete = sorted(
         files, key=lambda file: (file.parent, len(file.name), file.name)
     )  # of more than 99,999 of a day, too
     manifest = path / MANIFEST
-    if not found and not manifest.exists():
+    if not complete and not manifest.exists():
         raise NotFound(
             f"{path} holds no dump",
             hint="make one with: pulsar-admin topics dump TOPIC --directory DIR",
@@ -194,22 +194,22 @@ def _complete_files(path: Path) -> dict[Path, int]:
         rows = {path / text(row["path"], "path"): integer(row["rows"], "rows") for row in fields["files"]}
     except (ValueError, KeyError, TypeError) as error:
         raise _damaged(str(manifest), reason_of(error)) from error
-    if set(rows) != set(found):
-        odd = sorted(set(rows) ^ set(found))[0]
+    if set(rows) != set(complete):
+        odd = sorted(set(rows) ^ set(complete))[0]
         state = "is missing" if odd in rows else "is not in its manifest"
         raise _damaged(str(path), f"it is not whole: {odd} {state}")
-    return {file: rows[file] for file in found}
+    return {file: rows[file] for file in complete}
 
 
 def _iter_files(files: dict[Path, int], rows: int) -> Iterator[EntryRows]:
     """Yield the entries of files; raises Corrupt for one that has not as many as the manifest says."""
     for file, expected in files.items():
-        found = 0
+        count = 0
         for batch in _iter_parquet(file, rows) if file.suffix == ".parquet" else _iter_json_file(file):
-            found += len(batch)
+            count += len(batch)
             yield batch
-        if found != expected:
-            raise _damaged(str(file), f"it has {found} rows, its manifest says {expected}")
+        if count != expected:
+            raise _damaged(str(file), f"it has {count} rows, its manifest says {expected}")
 
 
 def _iter_json_file(file: Path) -> Iterator[EntryRows]:
@@ -402,7 +402,7 @@ def _json_row(row: Json, where: str) -> tuple[int, int, int, int, bytes]:
 
     try:
         payload = b64decode(row["payload"], validate=True)
-        found = (
+        head = (
             integer(row["ledgerId"], "ledgerId"),
             integer(row["entryId"], "entryId"),
             integer(row.get("messages", 1), "messages", high=INT_MAX),
@@ -413,7 +413,7 @@ def _json_row(row: Json, where: str) -> tuple[int, int, int, int, bytes]:
     digest = sha1(payload, usedforsecurity=False).hexdigest()
     if row.get("sha1", digest) != digest:
         raise _damaged(where, f"the payload has SHA-1 {digest}, not {row['sha1']}")
-    return *found, closed_ms, payload
+    return *head, closed_ms, payload
 
 
 def _json_batch(rows: list[tuple[int, int, int, int, bytes]], where: str) -> EntryRows:

@@ -321,13 +321,13 @@ def rows_on(
     window: TopicWindow, convert: Convert, slow: MessageColumns | None, placed: PlacedRows | None
 ) -> Iterator[tuple[int, list[Rows]]]:
     """Yield (entries, their rows) of the window as one process would make them, by the engine of the scan's reader."""
-    found, work = window
-    scan = found.scan
+    read, work = window
+    scan = read.scan
     finish = work.columns.finisher()
     kept = 0  # bytes of contents since memory was given back
     for places, row in _run_work(scan.reader, work, scan.groups()) if placed is None else placed:
         if row is None or not row["runs"]:
-            yield from _rows_here(found, places, convert)
+            yield from _rows_here(read, places, convert)
         else:
             (entries, _), *runs = np.frombuffer(row["runs"], np.int64).reshape(-1, 2).tolist()
             yield entries, list(_in_order(runs, row, slow, finish))

@@ -112,12 +112,12 @@ class DumpColumns(Struct, frozen=True):
                     batch = batch.filter(column(match.mask(batch)))
                 made = read(batch)
                 if match is not None:
-                    found, undecided = match.settle(batch, made.get("value"), made.get("valueError"))
+                    passed, undecided = match.settle(batch, made.get("value"), made.get("valueError"))
                     made[UNDECIDED] = column(undecided)
                 made |= typed(batch)
                 columns = [made[name] if name in made else batch.column(name) for name in schema.names]
                 whole = pa.RecordBatch.from_arrays(columns, schema=schema)
-                yield whole if match is None else whole.filter(column(found | undecided))
+                yield whole if match is None else whole.filter(column(passed | undecided))
 
         return finish
 
@@ -147,8 +147,8 @@ class DumpColumns(Struct, frozen=True):
 
 def _values_by(values: ValueColumns) -> Callable[[pa.RecordBatch], dict[str, pa.Array]]:
     def read(batch: pa.RecordBatch) -> dict[str, pa.Array]:
-        found = values.read(batch, [""] * len(batch), whole=True)
-        return {"value": found["value"], "valueError": found["value_error"]}
+        typed = values.read(batch, [""] * len(batch), whole=True)
+        return {"value": typed["value"], "valueError": typed["value_error"]}
 
     return read
 
@@ -315,8 +315,8 @@ def days_of(batch: pa.RecordBatch, clock: Clock) -> Array:
         "broker": (broker, stamped),
         "auto": (np.where(stamped, broker, publish), stamped | published),
     }[clock]
-    found: Array = np.where(present, times // DAY_MS, NO_DAY)
-    return found
+    days: Array = np.where(present, times // DAY_MS, NO_DAY)
+    return days
 
 
 def split_by_day(batch: pa.RecordBatch, clock: Clock) -> Iterator[tuple[int, pa.RecordBatch]]:

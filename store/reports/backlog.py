@@ -88,9 +88,9 @@ def _here(txn: Txn, ledger_id: int, first: int, last: int) -> int:
     sums = times.sums
     if sums.entries == sums.last_entry - sums.first_entry + 1:
         return max(min(last, sums.last_entry) - max(first, sums.first_entry) + 1, 0)
-    found = 0
+    entries = 0
     for block in iter_blocks(txn, ledger_id, first):
         if block.entry_id(0) > last:
             break
-        found += block.index_of(last + 1) - block.index_of(first)
-    return found
+        entries += block.index_of(last + 1) - block.index_of(first)
+    return entries

@@ -208,9 +208,9 @@ def _lost_state(topic: Topic, cursor: Cursor) -> MetadataCorrupt:
             subscription=cursor.name,
             recoverable=str(cursor.recoverable.mark_delete),
         )
-    found = f"{cursor.skipped_entries} unreadable entries" if cursor.skipped_entries else "no such ledger"
+    reason = f"{cursor.skipped_entries} unreadable entries" if cursor.skipped_entries else "no such ledger"
     return MetadataCorrupt(
-        f"{topic.name} {cursor.name}: its newest state is lost (cursor ledger {ledger_id}: {found}); "
+        f"{topic.name} {cursor.name}: its newest state is lost (cursor ledger {ledger_id}: {reason}); "
         f"shown is the one before, {cursor.mark_delete}",
         hint=f"see: pulsar-admin ledgers info {ledger_id}",
         topic=str(topic.name),

@@ -126,8 +126,8 @@ def indexed_bytes(txn: Txn, ledgers: Iterable[int]) -> int:
 def read_missing(txn: Txn, ledger_id: int) -> Missing | None:
     """Return the missing entries of a ledger, None in tiered storage; raises LedgerNotFound for one that the store does not know."""
     read_owners(txn, ledger_id)
-    found = find_missing(txn, ledger_id)
-    return None if found is not None and found.reason == NO_LEDGER and is_in_tiered_storage(txn, ledger_id) else found
+    lost = find_missing(txn, ledger_id)
+    return None if lost is not None and lost.reason == NO_LEDGER and is_in_tiered_storage(txn, ledger_id) else lost
 
 
 def iter_missing(txn: Txn) -> Iterator[Missing]:
@@ -144,6 +144,6 @@ def iter_missing(txn: Txn) -> Iterator[Missing]:
     referenced = (ledger_id for ledger_id, _ in iter_owners(txn))
     for ledger_id in merge_ids(listed, referenced):
         if ledger_id not in in_tiered_storage:
-            found = find_missing(txn, ledger_id)
-            if found is not None:
-                yield found
+            missing = find_missing(txn, ledger_id)
+            if missing is not None:
+                yield missing

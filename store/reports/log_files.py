@@ -107,8 +107,8 @@ def log_paths(path: Path | str) -> tuple[Path | str, ...]:
     from pulsar_admin.store.sources.bookies import read_bookie_directory
 
     current = path / "current" if (path / "current").is_dir() else path
-    found = read_bookie_directory(current)
-    files = (*(file for _, file in (*found.logs, *found.journals)), *found.others)
+    directory = read_bookie_directory(current)
+    files = (*(file for _, file in (*directory.logs, *directory.journals)), *directory.others)
     if not files:
         what = "a bookie's directory without logs" if (current / COOKIE_FILE).is_file() else "no bookie's directory"
         raise SourceNotFound(
@@ -129,11 +129,11 @@ def verify_indexes(path: Path) -> Iterator[LogVerdict]:
 
     current = path / "current" if (path / "current").is_dir() else path
     logs = dict(read_bookie_directory(current).logs) if path.is_dir() else {}
-    for found in idx_files.verify_indexes([current], logs):
-        verdict = LogVerdict(str(found.path), "index", found.path.stat().st_size, found.entries, ledgers=1, map="ok")
-        if found.absent_logs:
-            verdict.map = f"unknown: not in {current}: {', '.join(map(entrylog.log_file_name, found.absent_logs))}"
-        for problem in found.problems:
+    for index in idx_files.verify_indexes([current], logs):
+        verdict = LogVerdict(str(index.path), "index", index.path.stat().st_size, index.entries, ledgers=1, map="ok")
+        if index.absent_logs:
+            verdict.map = f"unknown: not in {current}: {', '.join(map(entrylog.log_file_name, index.absent_logs))}"
+        for problem in index.problems:
             verdict.add(problem)
         yield verdict
 
@@ -299,19 +299,19 @@ def _verify_map(path: Path | str, verdict: LogVerdict, sizes: dict[int, int]) ->
     if not header.has_map:
         return
     try:
-        found = entrylog.decode_ledgers_map(read_map_bytes(path, header), header, verdict.path)
+        mapped = entrylog.decode_ledgers_map(read_map_bytes(path, header), header, verdict.path)
     except Corrupt as error:
         verdict.map = error.message
         verdict.add(error.message)
         return
     verdict.map = "ok"
     wrong = sorted(
-        ledger_id for ledger_id in sizes.keys() | found.keys() if sizes.get(ledger_id) != found.get(ledger_id)
+        ledger_id for ledger_id in sizes.keys() | mapped.keys() if sizes.get(ledger_id) != mapped.get(ledger_id)
     )
     if wrong:
         first = wrong[0]
         verdict.map = (
-            f"{counted(len(wrong), 'ledger differs', 'ledgers differ')}, first {first}: the map says {found.get(first, 0)} bytes,"
+            f"{counted(len(wrong), 'ledger differs', 'ledgers differ')}, first {first}: the map says {mapped.get(first, 0)} bytes,"
             f" its records have {sizes.get(first, 0)}"
         )
         verdict.add(f"{verdict.path}: ledgers map: {verdict.map}")

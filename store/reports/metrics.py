@@ -119,7 +119,7 @@ def read_metrics(
     A topic or cursor that cannot be read is counted. Raises IndexCorrupt.
     """
     rows = _Rows(chosen)
-    found = read_overview(store, reader, wanted, findings, advance, rows, processes)
+    overview = read_overview(store, reader, wanted, findings, advance, rows, processes)
     lag_entries: list[tuple[Labels, int]] = []
     lag_bytes: list[tuple[Labels, int]] = []
     for name, place in rows.compacted.items():
@@ -128,7 +128,7 @@ def read_metrics(
         lag_entries.append(((("topic", name),), since.entries))
         lag_bytes.append(((("topic", name),), since.bytes))
     metrics = (
-        *_of_overview(found),
+        *_of_overview(overview),
         _metric("topic_storage_bytes", "Bytes of the topic's ledgers, as brokers count them.", (
             ((("topic", name),), size_bytes) for name, size_bytes in rows.topics.items())),
         *_of_subscriptions(reader, rows, wanted, chosen, advance),
@@ -213,11 +213,11 @@ def _of_subscriptions(
     entries, sizes, ages, delayed, due = [], [], [], [], []
     for topic, subscription in rows.subscriptions.items():
         labels = (("topic", topic), ("subscription", subscription))
-        found = read_backlog(reader, topic, subscription, wanted.now_ms)
-        entries.append((labels, found.entries))
-        sizes.append((labels, found.bytes))
-        if not found.entries or found.oldest_source in ("index", "entry"):
-            ages.append((labels, (found.oldest_age_ms or 0) / 1000))
+        backlog = read_backlog(reader, topic, subscription, wanted.now_ms)
+        entries.append((labels, backlog.entries))
+        sizes.append((labels, backlog.bytes))
+        if not backlog.entries or backlog.oldest_source in ("index", "entry"):
+            ages.append((labels, (backlog.oldest_age_ms or 0) / 1000))
         if chosen.delayed:
             with suppress(StoreError):  # of files that are gone there is no count
                 waiting, over = _read_delays(reader, topic, subscription, wanted.now_ms)
@@ -247,5 +247,5 @@ def _read_delays(reader: EntryReader, name: str, subscription: str, now_ms: int)
     intervals = pending_intervals(topic, state)
     if not intervals or (in_force is not None and not in_force.delivery.active):
         return 0, 0
-    found = read_contents(reader, topic, intervals, now_ms)
-    return found.not_due.entries, found.due
+    contents = read_contents(reader, topic, intervals, now_ms)
+    return contents.not_due.entries, contents.due

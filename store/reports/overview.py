@@ -419,8 +419,8 @@ def _count_all(
     from pulsar_admin.store.facts.processes import Spread  # of few stores
 
     with Spread(reader, _count_part, parts, processes) as results:
-        for part, found in zip(parts, results, strict=True):
-            for tally, more in zip(tallies, found, strict=True):
+        for part, tallied in zip(parts, results, strict=True):
+            for tally, more in zip(tallies, tallied, strict=True):
                 tally.merge(more)
             advance(len(part.names))
 
@@ -493,7 +493,7 @@ def find_publish_ms(reader: EntryReader, position: Position) -> tuple[int | None
     if header.publish_min_ms == header.publish_max_ms and not header.unframed:
         return header.publish_min_ms, "index"
     try:
-        found = read_entry_time(reader, position, "publish")
+        time_ms = read_entry_time(reader, position, "publish")
     except StoreError:
         return (header.publish_min_ms, "block") if header.publish_min_ms <= header.publish_max_ms else (None, "")
-    return (None, "") if found is None else (found, "entry")
+    return (None, "") if time_ms is None else (time_ms, "entry")

@@ -60,20 +60,20 @@ def read_scalable_stats(reader: EntryReader, name: TopicName, problems: list[Sto
     """Return the stats of a scalable topic; segments that cannot be read have no sums, and go into ``problems``. Raises TopicNotFound,
     MetadataCorrupt.
     """
-    found = read_scalable(reader.txn, name)
+    record = read_scalable(reader.txn, name)
     stats: dict[int, TopicStats] = {}
     ends: dict[int, bool] = {}
-    for segment in found.segments:
+    for segment in record.segments:
         try:
             stats[segment.segment_id] = read_topic_stats(reader, segment.topic, StatsOptions(), problems=problems)
             ends[segment.segment_id] = read_topic(reader.txn, segment.topic).managed.terminated is not None
         except StoreError as error:
             problems.append(error)
-    by_id = sorted(found.segments, key=lambda one: one.segment_id)
+    by_id = sorted(record.segments, key=lambda one: one.segment_id)
     return {
-        "autoScale": _scaled(found),
+        "autoScale": _scaled(record),
         "layout": {
-            "epoch": found.epoch,
+            "epoch": record.epoch,
             "segments": {one.segment_id: _layout_segment(reader.txn, name, one, ends, problems) for one in by_id},
         },
         **_NO_RATES,

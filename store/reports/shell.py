@@ -303,14 +303,14 @@ def log_lines(store: Store, log: LogFile, selection: Selection, with_data: bool)
     if url := url_of(path):
         raise Refused(f"the bytes of {path} are at {url}", hint="import the bookie with --fetch-to DIR")
     yield selection.title(log.log_id)
-    found = False
+    is_any = False
     with open_file(path) as file:
         data = _FileReads(file, log.size_bytes)
         for record in iter_log_records(path, verify=False):
             if record.ledger_id >= 0 and selection.takes(record):
-                found = True
+                is_any = True
                 yield from _record_lines(data, record.offset, record.size_bytes, with_data)
-    if not found and (selection.start >= 0 or selection.ledger_id >= 0):
+    if not is_any and (selection.start >= 0 or selection.ledger_id >= 0):
         yield selection.nothing(log.log_id)
 
 
@@ -359,10 +359,10 @@ def log_metadata_lines(store: Store, log: LogFile) -> Iterator[str]:
 
 def active_lines(txn: Txn, store: Store, log: LogFile) -> Iterator[str]:
     """Yield what ``activeledgers`` prints: the ledgers in ``log`` that the metadata has."""
-    found = sorted(read_ledger_sizes(log.locate(store.path)))
-    if not found:
+    ledger_ids = sorted(read_ledger_sizes(log.locate(store.path)))
+    if not ledger_ids:
         yield f"Ledgers on log file {log.log_id} is empty"
-    active = [ledger_id for ledger_id in found if find_node(txn, ledger_path(ledger_id)) is not None]
+    active = [ledger_id for ledger_id in ledger_ids if find_node(txn, ledger_path(ledger_id)) is not None]
     title = f"Active ledgers on entry log {log.log_id} as follow:"
     yield title if active else f"No active ledgers on log file {log.log_id}"
     yield from (f"{ledger_id} " for ledger_id in active)
@@ -400,12 +400,12 @@ def find_file(txn: Txn, word: str, kind: FileKind, base: int) -> LogFile:
 
 def bookie_directories(store: Store) -> tuple[Path, ...]:
     """Return the ``current`` directories of the bookies that the store was imported from; raises SourceNotFound."""
-    found = tuple(path for bookie in iter_imported_bookies(store.info) for path in bookie.directories)
-    gone = [path for path in found if not path.is_dir()]
-    if gone or not found:
+    directories = tuple(path for bookie in iter_imported_bookies(store.info) for path in bookie.directories)
+    gone = [path for path in directories if not path.is_dir()]
+    if gone or not directories:
         text = f"{gone[0]} is gone" if gone else "the store was not imported from a bookie's directory"
         raise SourceNotFound(text, hint="what the store itself has: pulsar-admin store info")
-    return found
+    return directories
 
 
 def last_mark_lines(store: Store) -> Iterator[str]:

@@ -210,10 +210,10 @@ def read_topic_stats(
         deduplication_status="Enabled" if DEDUP_CURSOR in cursors else "Disabled",
         topic_epoch=parse_integer(epoch),
         non_contiguous_deleted_messages_ranges=sum(
-            found.non_contiguous_deleted_messages_ranges for found in subscriptions.values()
+            stats.non_contiguous_deleted_messages_ranges for stats in subscriptions.values()
         ),
         non_contiguous_deleted_messages_ranges_serialized_size=sum(
-            found.non_contiguous_deleted_messages_ranges_serialized_size for found in subscriptions.values()
+            stats.non_contiguous_deleted_messages_ranges_serialized_size for stats in subscriptions.values()
         ),
         topic_creation_time_stamp=topic.stat.created_ms if options.explained else None,
         last_publish_time_stamp=last_publish_ms if options.explained else None,
@@ -250,10 +250,10 @@ def _earliest_time(reader: EntryReader, topic: Topic, mark_delete: Position | No
     if not topic.is_entry(position):
         return -1
     try:
-        found = read_entry_time(reader, position, "auto")
+        time_ms = read_entry_time(reader, position, "auto")
     except StoreError:
         return -1
-    return -1 if found is None else found
+    return -1 if time_ms is None else time_ms
 
 
 # -- sums over partitions ---------------------------------------------------------------------------------------------

@@ -145,11 +145,11 @@ def usual_range(reader: EntryReader, topic: Topic, clock: Clock) -> tuple[int, i
     """
     blocks = _Blocks.read(reader, topic, clock)
     chosen = np.unique(np.linspace(0, len(blocks.parts) - 1, min(SAMPLED_BLOCKS, len(blocks.parts))).astype(np.int64))
-    found = []
+    sampled = []
     for batch in EntryScan(reader, (blocks.parts[index] for index in chosen), heads=True).batches():
         times, known = entry_times(batch, clock)
-        found.append(times[known])
-    times = np.sort(np.concatenate([*found, np.zeros(0, np.int64)]))
+        sampled.append(times[known])
+    times = np.sort(np.concatenate([*sampled, np.zeros(0, np.int64)]))
     if not len(times):
         return None
     low, high = int(times[len(times) // 4]), int(times[len(times) * 3 // 4])

@@ -130,8 +130,8 @@ def coordinator_stats(found: Coordinator) -> CoordinatorStats:
 
 def log_stats(reader: EntryReader, name: TopicName, shown: str | None = None, *, metadata: bool) -> LogStats:
     """Return the managed ledger ``name``, called ``shown`` if that is given; raises TopicNotFound, MetadataCorrupt."""
-    found = read_internal_stats(reader, name, metadata=metadata, publish_times=False, problems=[])
-    return LogStats(name.managed_ledger_name if shown is None else shown, found)
+    stats = read_internal_stats(reader, name, metadata=metadata, publish_times=False, problems=[])
+    return LogStats(name.managed_ledger_name if shown is None else shown, stats)
 
 
 def in_buffer(buffer: Buffer, txn: TxnId) -> InBuffer:
@@ -175,9 +175,9 @@ def pending_ack_stats(reader: EntryReader, name: TopicName, subscription: str) -
     if log is None:
         open_ = read_pending_acks(reader, name, subscription) if name.domain == SEGMENT else None
         return PendingAckStats(TransactionState.READY if open_ else TransactionState.NONE, len(open_ or ()))
-    found = read_pending_acks(reader, name, subscription, log.replayed_until)
+    acks = read_pending_acks(reader, name, subscription, log.replayed_until)
     return PendingAckStats(
-        TransactionState.READY if log.is_replayed else TransactionState.INITIALIZING, len(found or ())
+        TransactionState.READY if log.is_replayed else TransactionState.INITIALIZING, len(acks or ())
     )
 
 
@@ -204,6 +204,6 @@ def slow_transactions(
     reader: EntryReader, coordinator_ids: list[int], timeout_ms: int
 ) -> dict[str, TransactionMetadata]:
     """Return the open transactions whose timeout is longer than ``timeout_ms``, by their ids."""
-    found = (one for number in coordinator_ids for one in read_coordinator(reader, number).open.values())
-    slow = [one for one in found if one.status == OPEN and one.timeout_ms > timeout_ms]
+    every = (one for number in coordinator_ids for one in read_coordinator(reader, number).open.values())
+    slow = [one for one in every if one.status == OPEN and one.timeout_ms > timeout_ms]
     return {str(one.txn): transaction_metadata(reader, one) for one in slow}

@@ -79,8 +79,8 @@ def read_usage(store: Store, txn: Txn) -> Usage:
     """Sum the bytes of files by file, ledger and owner."""
     shares = read_shares(txn)
     unlisted = UnlistedLedgers(txn)
-    found = tuple(read_file_sizes(store, txn, shares))
-    sizes = {log.file_id: here for log, here in found}
+    sums = tuple(read_file_sizes(store, txn, shares))
+    sizes = {log.file_id: here for log, here in sums}
     ids = set[int]().union(*shares.values(), *sizes.values())
     names: dict[int, tuple[str, str]] = {}
     for ledger_id in ids:
@@ -90,7 +90,7 @@ def read_usage(store: Store, txn: Txn) -> Usage:
         else:
             is_listed = has_node(txn, ledger_id)
             names[ledger_id] = (NOBODY, "orphan") if is_listed else _UNLISTED[unlisted.why(ledger_id)]
-    files = tuple(_file_usage(log, here, names) for log, here in found)
+    files = tuple(_file_usage(log, here, names) for log, here in sums)
     leftovers = tuple(
         FileUsage(str(left[0]), LEFTOVER, left[1], 0, 0, left[1], 0, 0, freed=False, kept_for=(LEFTOVERS,))
         for left in iter_leftovers(store)

@@ -96,11 +96,11 @@ def iter_entry_rows(reader: EntryReader, ledger_id: int, first: int = 0, last: i
 def _entry_row(reader: EntryReader, block: Block, index: int, is_compacted: bool) -> EntryRow:
     place = file_id, offset, size = block.place(index)
     log = find_log(reader.txn, file_id)
-    found = EntryRow(block.ledger_id, block.entry_id(index), "ok", log.path if log else None, offset, size)
+    row = EntryRow(block.ledger_id, block.entry_id(index), "ok", log.path if log else None, offset, size)
     try:
-        entry = reader.read_at(block.ledger_id, found.entry_id, place)
+        entry = reader.read_at(block.ledger_id, row.entry_id, place)
     except StoreError as error:
-        return replace(found, state=error.message)
+        return replace(row, state=error.message)
     publish_ms: int | None
     try:
         payload: bytes | memoryview = entry.payload
@@ -110,7 +110,7 @@ def _entry_row(reader: EntryReader, block: Block, index: int, is_compacted: bool
     except EntryCorrupt:
         publish_ms = broker_ms = None  # a cursor's, schema's … entry
     return replace(
-        found,
+        row,
         last_add_confirmed=entry.last_add_confirmed,
         length=entry.length,
         digest_type=entry.digest_type.name,

@@ -59,9 +59,9 @@ def _read(reader: EntryReader, topic: Topic, intervals: Intervals, chosen: Calla
     for batch in scan.batches():
         due = batch.rows["deliver_at_ms"]
         born: Array = np.where(batch.rows["broker_ms"] > 0, batch.rows["broker_ms"], batch.rows["publish_ms"])
-        found = np.flatnonzero((due > 0) & chosen(due, born))
-        count += len(found)
-        earliest = found[np.argsort(due[found], kind="stable")[:FIRST]]
+        indexes = np.flatnonzero((due > 0) & chosen(due, born))
+        count += len(indexes)
+        earliest = indexes[np.argsort(due[indexes], kind="stable")[:FIRST]]
         first += [
             Delayed(Position(int(batch.ledger_ids[index]), int(batch.entry_ids[index])), int(due[index]))
             for index in earliest

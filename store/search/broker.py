@@ -83,12 +83,12 @@ class BrokerSearch(Struct):
                     ledgerId=view.ledger_id,
                     topic=str(self.topic.name),
                 )
-            found = self._find_in_compacted(view, time_ms) if view is not None and view.last_entry_id >= 0 else None
+            compacted = self._find_in_compacted(view, time_ms) if view is not None and view.last_entry_id >= 0 else None
         except SEARCH_FAILS as error:
             raise _failed("a broker answers 500 here", error) from error
-        if view is not None and found is not None:
+        if view is not None and compacted is not None:
             self.used_compacted_ledger = view.ledger_id
-            return found
+            return compacted
         if (view is None or view.last_entry_id < 0) and self.broker.rules.zero_is_earliest and time_ms == 0:
             return EARLIEST
         count = self.topic.number_of_entries
@@ -307,15 +307,15 @@ class BrokerSearch(Struct):
         if time_ms > last_ms:
             return None
         # Upstream's bisection: publish times of a compacted ledger need not ascend.
-        low, high, found = 0, view.last_entry_id, None
+        low, high, first = 0, view.last_entry_id, None
         while low <= high:
             middle = (low + high) // 2
             entry = self._read_compacted(view, middle)
             if entry.header.metadata.publish_time >= time_ms:
-                found, high = entry.position, middle - 1
+                first, high = entry.position, middle - 1
             else:
                 low = middle + 1
-        return found
+        return first
 
     def _read_compacted(self, view: CompactedView, entry_id: int) -> CompactedMessageEntry:
         from pulsar_admin.store.model.compacted_view import read_compacted_entry

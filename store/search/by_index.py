@@ -64,9 +64,9 @@ class _Covered(Struct, frozen=True):
 def find_by_index(reader: EntryReader, topic: Topic, index: int) -> IndexFound:
     """Return the entry of a topic that covers a message index."""
     search = _Search(reader, topic)
-    found = search.find(index)
-    if found is not None:
-        return _answer(index, found, search.read)
+    entry = search.find(index)
+    if entry is not None:
+        return _answer(index, entry, search.read)
     return _scan(reader, topic, index, search.read)
 
 
@@ -91,13 +91,13 @@ class _Search:
         best = None
         while low < high:
             middle = (low + high) // 2
-            found = self._covered_from(middle, high)
-            if found is None:
+            covered = self._covered_from(middle, high)
+            if covered is None:
                 high = middle
-            elif found[1].last < index:
-                low = found[0] + 1
+            elif covered[1].last < index:
+                low = covered[0] + 1
             else:
-                best, high = found[1], middle
+                best, high = covered[1], middle
         return best if best is not None and best.first <= index <= best.last else None
 
     def _covered_from(self, rank: int, end: int) -> tuple[int, _Covered] | None:

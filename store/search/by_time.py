@@ -60,14 +60,14 @@ def find_first_at_or_after(reader: EntryReader, topic: Topic, time_ms: int, cloc
         first_block = first_candidate(decode_times(ledger_id, row), time_ms, clock)
         assert first_block is not None  # the largest time is not before TIME_MS
         scanned += 1
-        found, look = None, _Look(reader, time_ms, clock)
+        first, look = None, _Look(reader, time_ms, clock)
         for block in iter_blocks(reader.txn, ledger_id, first_block << BLOCK_BITS):
-            found = look.into(block, ledger.entries)
-            if found is not None:
+            first = look.into(block, ledger.entries)
+            if first is not None:
                 break
         read, unreadable = read + look.read, unreadable + look.unreadable
-        if found is not None:
-            return Found(*found, read, pruned, scanned, tuple(without), unreadable)
+        if first is not None:
+            return Found(*first, read, pruned, scanned, tuple(without), unreadable)
     return Found(None, None, read, pruned, scanned, tuple(without), unreadable)
 
 
@@ -133,7 +133,7 @@ def texts_of_clock(reader: EntryReader, topic: Topic, clock: str) -> list[str]:
     """Return warnings for a search by this clock: entries without a broker time, which clock ``broker`` skips."""
     if clock != "broker":
         return []
-    times = [found for ledger_id in topic.ids if (found := find_times(reader.txn, ledger_id)) is not None]
+    times = [read for ledger_id in topic.ids if (read := find_times(reader.txn, ledger_id)) is not None]
     entries = sum(row.sums.entries for row in times)
     without = entries - sum(row.sums.broker_count for row in times)
     if not without:

@@ -80,7 +80,7 @@ def find_doubts(
 
     ``scanned``: entries of unindexed ledgers that a scan of the files found.
     """
-    found = []
+    doubts = []
     for ledger in topic.ledgers:
         entries = ledger.entries
         if answer is not None and ledger.ledger_id >= answer.ledger_id:
@@ -90,8 +90,8 @@ def find_doubts(
             from pulsar_admin.store.model.publish_times import is_stated_earlier  # few topics leave doubts
 
             if not is_stated_earlier(txn, topic, ledger, time_ms, clock):
-                found.append(doubt)
-    return tuple(found)
+                doubts.append(doubt)
+    return tuple(doubts)
 
 
 def find_unseen(txn: Txn, topic: Topic, intervals: Intervals, limit_ms: int, clock: str) -> tuple[Doubt, ...]:
@@ -103,12 +103,12 @@ def find_unseen(txn: Txn, topic: Topic, intervals: Intervals, limit_ms: int, clo
     from pulsar_admin.store.model.cursors import iter_ledger_parts  # what a cold question by time needs not
     from pulsar_admin.store.model.publish_times import is_stated_earlier
 
-    found: dict[int, Doubt] = {}
+    unseen: dict[int, Doubt] = {}
     whole: dict[int, Doubt | None] = {}  # of very many intervals, each would go through all of a ledger again
     for start, end in intervals:
         for ledger_id, first, last in iter_ledger_parts(topic, start, end):
             ledger = topic.ledger(ledger_id)
-            if ledger is None or ledger_id in found:
+            if ledger is None or ledger_id in unseen:
                 continue
             if ledger_id not in whole:
                 is_older = 0 < (ledger.info.timestamp_ms or 0) < limit_ms
@@ -120,8 +120,8 @@ def find_unseen(txn: Txn, topic: Topic, intervals: Intervals, limit_ms: int, clo
                 continue
             doubt = find_doubt(txn, ledger, last + 1, first=first)
             if doubt is not None and doubt.unseen:
-                found[ledger_id] = replace(doubt, lost=0)
-    return tuple(found.values())
+                unseen[ledger_id] = replace(doubt, lost=0)
+    return tuple(unseen.values())
 
 
 def find_doubt(
@@ -167,13 +167,13 @@ def _count_unseen(
     """Return how many of the missing entries may be where nothing was imported from, and on which bookies."""
     if ledger.info.offloaded:
         return missing, ()
-    found = None
+    ledger_of_store = None
     with suppress(StoreError):  # metadata that cannot be read names no bookie
-        found = find_ledger(txn, ledger.ledger_id)
-    if found is None or found.metadata is None:
+        ledger_of_store = find_ledger(txn, ledger.ledger_id)
+    if ledger_of_store is None or ledger_of_store.metadata is None:
         absent = tuple(sorted(absent_ids(txn)))
         return (missing if absent else 0), absent
-    return count_unseen(txn, found, ranges)
+    return count_unseen(txn, ledger_of_store, ranges)
 
 
 def _scan_gaps(scanned: BitMap64, entries: int) -> Iterator[tuple[int, int]]:

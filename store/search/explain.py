@@ -155,14 +155,14 @@ def _ledger_verdicts(
 
 
 def _left_out(verdicts: Iterable[LedgerAnswer]) -> tuple[LedgersLeftOut, ...]:
-    found: dict[str, LedgersLeftOut] = {}
+    sums: dict[str, LedgersLeftOut] = {}
     for one in verdicts:
         kind = one.verdict if one.newest_ms is not None or not one.entries else "not here"
-        sum_ = found.get(kind, LedgersLeftOut(kind, 0, 0, 0, 0))
-        found[kind] = LedgersLeftOut(
+        sum_ = sums.get(kind, LedgersLeftOut(kind, 0, 0, 0, 0))
+        sums[kind] = LedgersLeftOut(
             kind, sum_.ledgers + 1, sum_.entries + one.entries, sum_.lost + one.lost, sum_.unseen + one.unseen
         )
-    return tuple(found.values())
+    return tuple(sums.values())
 
 
 def _unseen(reader: EntryReader, topic: Topic, ledger: TopicLedger, time_ms: int, clock: Clock) -> str:
@@ -177,7 +177,7 @@ def _unseen(reader: EntryReader, topic: Topic, ledger: TopicLedger, time_ms: int
 def _neighbours(reader: EntryReader, topic: Topic, clock: Clock, answer: Position | None) -> tuple[Neighbour, ...]:
     middle = topic.number_of_entries if answer is None else topic.rank(answer)
     ranks = range(max(middle - NEIGHBOURS, 0), min(middle + NEIGHBOURS + 1, topic.number_of_entries))
-    found: list[Neighbour] = []
+    neighbours: list[Neighbour] = []
     for rank in ranks:
         position = topic.at_rank(rank)
         try:
@@ -189,10 +189,10 @@ def _neighbours(reader: EntryReader, topic: Topic, clock: Clock, answer: Positio
         publish_ms = header.metadata.publish_time
         broker_ms = header.broker.timestamp_ms if header.broker else None
         time_ms = clock_time(publish_ms, broker_ms, clock)
-        before = found[-1].time_ms if found else None
+        before = neighbours[-1].time_ms if neighbours else None
         backwards = before is not None and time_ms is not None and time_ms < before
-        found.append(Neighbour(position, time_ms, publish_ms, broker_ms, header.metadata.producer_name, backwards))
-    return tuple(found)
+        neighbours.append(Neighbour(position, time_ms, publish_ms, broker_ms, header.metadata.producer_name, backwards))
+    return tuple(neighbours)
 
 
 def _broker_answer(

@@ -117,17 +117,17 @@ class FutureDated(Struct):
 
 def read_future_dated(search: PendingSearch, now_ms: int) -> FutureDated:
     """Return the pending entries dated after ``now_ms``."""
-    found = FutureDated()
+    future = FutureDated()
     for dated in search.iter_late(now_ms + 1):
-        if found.entries < PRODUCERS_SAMPLE:
+        if future.entries < PRODUCERS_SAMPLE:
             position = dated.position
             with suppress(EntryCorrupt):
                 payload = search.reader.read(position.ledger_id, position.entry_id).payload
                 metadata = decode_message_entry(payload, f"entry {position}").metadata
-                found.producers.add(str(metadata.producer_name))
-        if found.first is None:
-            found.first, found.first_ms = dated.position, dated.time_ms
-        found.latest_ms = max(found.latest_ms, dated.time_ms)
-        found.entries += 1
-        found.messages += dated.messages
-    return found
+                future.producers.add(str(metadata.producer_name))
+        if future.first is None:
+            future.first, future.first_ms = dated.position, dated.time_ms
+        future.latest_ms = max(future.latest_ms, dated.time_ms)
+        future.entries += 1
+        future.messages += dated.messages
+    return future

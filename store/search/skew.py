@@ -223,33 +223,33 @@ class SumClocks(Struct, Reduction, frozen=True):
         offsets, shift = _offsets_of(row)
         medians = dict(zip(offsets[:, 0].tolist(), (offsets[:, 1] << shift).tolist(), strict=True))
         sums = np.frombuffer(row["sums"], SUMS)
-        found = [
+        rows = [
             _producer(name, dict(zip(SUMS.fields or (), one, strict=True)), medians.get(number))
             for number, (name, one) in enumerate(zip(_names_of(row), sums.tolist(), strict=True))
         ]
-        found.sort(key=lambda row: (-(row.future + row.late), -row.furthest_ms, -row.inversions, row.producer))
+        rows.sort(key=lambda row: (-(row.future + row.late), -row.furthest_ms, -row.inversions, row.producer))
         # Without a broker's stamp one wrong clock makes the others look wrong: of these the worst alone is certain.
-        found = [
+        rows = [
             replace(row, blamed=row.blamed or (not place and row.future + row.late > 0))
-            for place, row in enumerate(found)
+            for place, row in enumerate(rows)
         ]
         without_time = int(edges["without_time"])
         return TopicSkew(
             topic=topic,
             clock=self.options.clock,
             tolerance_ms=self.options.tolerance_ms,
-            entries=sum(row.entries for row in found) + without_time,
-            messages=sum(row.messages for row in found) + without_time,
-            broker_times=sum(row.broker_times for row in found),
-            inversions=sum(row.inversions for row in found),
-            max_backwards_ms=max((row.max_backwards_ms for row in found), default=0),
-            future=sum(row.future for row in found),
-            late=sum(row.late for row in found),
+            entries=sum(row.entries for row in rows) + without_time,
+            messages=sum(row.messages for row in rows) + without_time,
+            broker_times=sum(row.broker_times for row in rows),
+            inversions=sum(row.inversions for row in rows),
+            max_backwards_ms=max((row.max_backwards_ms for row in rows), default=0),
+            future=sum(row.future for row in rows),
+            late=sum(row.late for row in rows),
             without_time=without_time,
             missing=missing,
             unreadable=unreadable,
-            blame=next((row.producer for row in found if row.blamed), None),
-            producers=tuple(found),
+            blame=next((row.producer for row in rows if row.blamed), None),
+            producers=tuple(rows),
         )
 
 
