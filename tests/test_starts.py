@@ -38,6 +38,15 @@ def starts(cli: Cli, store: Path) -> dict[str, tuple[bool, list[str]]]:
     return {row["bookie"]: (row["starts"], [fault["code"] for fault in row["faults"]]) for row in found["bookies"]}
 
 
+def check_sentences(cli: Cli, store: Path, *options: str) -> None:
+    """Fail unless the doctor tells what preflight does, in the same words and with the same command."""
+    rows = cli("--store", store, "-o", "json", "store", "preflight").json["bookies"]
+    faults = {(fault["code"], fault["where"], fault["text"], fault["cure"]) for row in rows for fault in row["faults"]}
+    found = cli("--store", store, "-o", "json", "doctor", *options).json
+    assert faults
+    assert faults <= {(row["code"], row["where"], row["message"], row["mend"]) for row in found}
+
+
 @pytest.fixture
 def disks(tmp_path: Path) -> tuple[Path, Path]:
     """Disks of three bookies, and a store that was imported of them."""
@@ -66,6 +75,7 @@ def test_indexes_and_journals_of_bookies(
         "bk2test": (True, ["bookie-index-missing"]),
     }
     assert starts(cli, store) == planted
+    check_sentences(cli, store)
     shown = cli("--store", store, "store", "preflight").stdout
     assert (
         f"bk0test does not start\n  {currents[0] / 'ledgers'} does not open: CURRENT file does not end with newline\n"
@@ -94,6 +104,7 @@ def test_indexes_and_journals_of_bookies(
         file.seek(max(offset, 512))
         file.write(b"\xff\xff\xff\x05")
     assert starts(cli, store)["bk2test"] == (False, ["bookie-journal-damaged"])
+    check_sentences(cli, store, "--deep")
     told = {row["code"]: row for row in cli("--store", store, "-o", "json", "doctor", "--deep").json}
     assert f" @ {max(offset, 512):#x}: a record of -251 bytes" in told["bookie-journal-damaged"]["message"]
     assert cli("--store", store, *shlex.split(told["bookie-journal-damaged"]["mend"])[1:], "--yes").exit_code == 0
@@ -128,11 +139,13 @@ def test_cookies_of_bookies(cli: Cli, tmp_path: Path, disks: tuple[Path, Path], 
     assert [row["starts"] for row in found["bookies"]] == [False, False, True]
     codes = [[fault["code"] for fault in row["faults"]] for row in found["bookies"]]
     assert codes == [["bookie-cookie-refused"], ["bookie-cookie-missing"], []]
+    check_sentences(cli, store)
     told = {row["code"]: row["severity"] for row in cli("--store", store, "-o", "json", "doctor").json}
     assert {told["bookie-cookie-refused"], told["bookie-cookie-missing"]} == {"critical"}
     cookies[0].write_bytes(other)
-    # No other directory of it has one: the rule names this command.
-    assert cli("--store", store, "store", "cat", "/ledgers/cookies/bk1test", "--raw").stdout.encode() == kept
+    # No other directory of it has one, but the metadata has.
+    (told,) = cli("--store", store, "-o", "json", "doctor", "--code", "bookie-cookie-missing").json
+    assert cli("--store", store, *shlex.split(told["mend"])[1:]).stdout.encode() == kept
     cookies[1].write_bytes(kept)
     assert starts(cli, store) == {f"bk{number}test": (True, []) for number in range(3)}
 

@@ -128,7 +128,7 @@ def refusal(registered: Registered, bookie: Bookie) -> Mapping[str, Any] | None:
     known = registered.cookies.get(bookie.bookie_id)
     without = [path for path, cookie in cookies.items() if cookie is None]
     if there is None:
-        return {"refusal": Refusal.NONE}
+        return {"refusal": Refusal.NONE, "registered": known is not None}
     if (there.instance_id or "") != registered.instance_id:
         return {"refusal": Refusal.INSTANCE, "ours": there.instance_id, "theirs": registered.instance_id}
     if bookie.bookie_id not in registered.cookies:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT
 from pulsar_admin.store.codec.rocksvalue import NodeStat
-from pulsar_admin.store.db.bookies import Bookie
+from pulsar_admin.store.db.bookies import Bookie, iter_imported_bookies
 from pulsar_admin.store.db.environment import Store, Txn, create_store, open_store
 from pulsar_admin.store.db.files import Damage, iter_metadata_damage
 from pulsar_admin.store.db.ledger_ids import NextLedgerId, find_given_meanwhile, find_next_ledger_id
@@ -613,11 +613,17 @@ def read_store_parts(store: Store, txn: Txn, *, empty: bool = False) -> ClusterP
     if empty:
         return ClusterParts(no_metadata(), layout.bookies)
     problems = [damage.reason for damage in iter_metadata_damage(txn)]
-    ids = [bookie.bookie_id for bookie in layout.bookies]
+    # A bookie that lost its cookies since is the one that was imported from its directories.
+    here = {path: bookie.bookie_id for bookie in iter_imported_bookies(store.info) for path in bookie.directories}
+    bookies = tuple(
+        one if one.bookie_id else replace(one, bookie_id=here.get(one.directories[0].resolve(), ""))
+        for one in layout.bookies
+    )
+    ids = [bookie.bookie_id for bookie in bookies]
     meanwhile = find_given_meanwhile(txn)  # their nodes are newer than the tree that was read
     next_id = meanwhile.stop if meanwhile else find_next_ledger_id(txn)
     known = read_known(f"the store {store.path}", iter_values(txn, "/"), next_id, problems, ids)
     servers = None
     with suppress(Refused, SourceNotFound):
         servers = find_servers(store.info.sources)
-    return ClusterParts(known, layout.bookies, servers=servers)
+    return ClusterParts(known, bookies, servers=servers)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from pulsar_admin.store.codec.bookie import LAST_MARK_FILE
+from pulsar_admin.store.codec.ledgermetadata import COOKIES
 from pulsar_admin.store.db.bookies import disks_text
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.starts import PULSAR_JUTE_BYTES, Refusal, Start, StartFact
@@ -147,6 +148,8 @@ def evidence_of(fact: StartFact) -> Evidence:
     values: dict[str, object] = {}
     if fact.bookie is not None:
         values = {"bookie": fact.bookie.name, "disks": disks_text(fact.bookie)}
+        if fact.values.get("registered"):  # no directory has a cookie to copy, the metadata has it
+            values[MEND] = f"pulsar-admin store cat {shell_word(f'{COOKIES}/{fact.bookie.bookie_id}')} --raw"
     if fact.kind is Start.INDEX_FILES_DAMAGED:
         values["ledgerId"] = fact.values["ledgers"][0]
     elif fact.kind is Start.LONG_RECORD:
