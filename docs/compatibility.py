@@ -62,8 +62,10 @@ DIFFERENCES: Mapping[str, str] = {
     "topics clear-backlog": "Same; the flag of a replicated subscription stays, which a broker drops and writes again with the next "
     "acknowledgement.",
     "topics create-partitioned-topic": "Same, also beside partitions that are there, as 4.2.4 does; 4.0.8 answers 409.",
+    "topics examine-messages": "Behind the last entry upstream's `-i earliest` shows the last one; here nothing, with exit code 5.",
     "topics expire-messages": "`-t` has no default; upstream's default of -1 means that it was left out.",
     "topics expire-messages-all-subscriptions": "`-t` is optional: without it, the TTL of the topic applies.",
+    "topics peek-messages": "A chunked message is shown whole, at its last chunk; upstream shows each chunk, and fails at compressed ones.",
     "topics reset-cursor": "`-s` is optional when other options select subscriptions; a broker's own cursors need `--force`.",
     "topics skip": "Same; the flag of a replicated subscription stays, as with `clear-backlog`.",
     "topics truncate": "Same: the compacted view is dropped, and its ledger left to nobody; the preview names the keys that are lost. Only "

@@ -58,8 +58,8 @@ class Coordinator(Struct, frozen=True):
 
     @property
     def low_water_mark(self) -> int:
-        """All transactions up to here are over."""
-        return min((txn.least for txn in self.open), default=self.last_id + 1) - 1
+        """All transactions up to here are over; 0 where none is open (``MLTransactionMetadataStore.getLowWaterMark``, 4.0.8)."""
+        return min((txn.least for txn in self.open), default=1) - 1
 
 
 def log_topic(coordinator_id: int) -> TopicName:

@@ -19,7 +19,7 @@ from pulsar_admin.store.model.transactions import log_topic
 from pulsar_admin.store.names import Position, encode_name, parse_topic
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
-from tests.stores import copied, put_node
+from tests.stores import copied, imported, put_node
 from tests.worlds import oracle
 
 LOG = [
@@ -160,6 +160,13 @@ def test_coordinator(cli: Cli, store: Path) -> None:
     assert (over.exit_code, "The transaction with this txdID `(0,1)`not found" in over.stderr) == (5, True)
     none = cli.on(store, "transactions coordinator-stats -c 99")
     assert "Transaction coordinator not found! coordinator id : 99" in none.stderr
+
+
+def test_a_coordinator_without_open_transactions_has_no_low_water_mark(cli: Cli) -> None:
+    """A broker of 4.0.8 said 0 after its 17th transaction was over."""
+    found = cli.on(imported("small", "clean"), "transactions coordinator-stats -c 0").json
+    assert found["leastSigBits"] > 0
+    assert (found["ongoingTxnSize"], found["lowWaterMark"]) == (0, 0)
 
 
 def test_pending_acks(cli: Cli, store: Path) -> None:
