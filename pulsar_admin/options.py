@@ -415,7 +415,7 @@ def command(
 
 
 class AliasedOption(click.Option):
-    """An option that answers to other names, too, which help does not show."""
+    """An option with further names, which help does not show."""
 
     def __init__(self, *args: Any, aliases: Sequence[str], **kwargs: Any) -> None:  # Any: click's own
         super().__init__(*args, **kwargs)

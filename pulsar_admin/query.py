@@ -68,7 +68,7 @@ class Query(Struct, frozen=True):
 
     @property
     def asks_keys(self) -> bool:
-        """Whether nothing but columns is asked for, which one object has, too."""
+        """Whether the query asks only for columns, which a single object also has."""
         return not (self.where or self.sort or self.top)
 
     @property

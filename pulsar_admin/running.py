@@ -132,7 +132,7 @@ class Running(Results):
 
     @property
     def unindexed_store(self) -> Store:
-        """As ``store``, which here may be without index, too."""
+        """As ``store``, but also takes a store without an index."""
         if self._store is None:
             self._store = self._opened(unindexed=True)
             self._tell_incomplete()

@@ -84,7 +84,7 @@ HEAD_BYTES = 4096
 
 
 def url_of(path: Path | str) -> str:
-    """Return the URL where the bytes of a file are, "" for a file that is here: an import writes it beside, as ``.NAME.url``."""
+    """Return the URL where the bytes of a file are, "" for a local file: an import writes the URL beside the file, as ``.NAME.url``."""
     folder, name = os.path.split(path)
     try:
         with open(open_regular(os.path.join(folder, f".{name}.url")), encoding="utf-8", errors="replace") as file:
@@ -192,7 +192,7 @@ def create_file(
 ) -> Iterator[BinaryIO]:
     """Open a new file at ``path`` for writing; durable when the block ends, gone when the block raises.
 
-    ``durable`` false leaves the disk its time: for what can be made again, such as generated data. With ``like`` it gets that file's owner,
+    ``durable`` false does not wait for the disk, for files such as generated data. With ``like`` it gets that file's owner,
     group and mode, and until it is written only its owner may read it.
     """
     with writing(path):
@@ -323,7 +323,7 @@ def new_directory(path: Path) -> Iterator[Path]:
     create_directory(unfinished, exist_ok=True)
     try:
         descriptor = os.open(unfinished, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:  # another process made it, too, and is done with it
+    except FileNotFoundError:  # another process also created it, and is done
         raise _busy(unfinished) from None
     try:
         _lock(descriptor, unfinished)

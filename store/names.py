@@ -465,7 +465,7 @@ def managed_ledger_of_path(path: str) -> TopicName | None:
 def parse_owner(text: str) -> TopicName:
     """Parse the name of a managed ledger of any domain, as ``str`` of a ``TopicName`` has it; raises InvalidValue.
 
-    Names that nobody may type are in metadata all the same, such as one that is empty.
+    Metadata may hold names that nobody may type, such as an empty one.
     """
     domain, found, rest = text.partition("://")
     parts = rest.split("/", 2)

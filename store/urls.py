@@ -125,7 +125,7 @@ _BLOCK_BYTES = 1 << 20
 _BLOCKS = 32  # kept of all objects together
 
 Opened = int | str
-"""A file that is open for ``read_at``: the descriptor of one that is here, or the URL of one that is not."""
+"""A file that is open for ``read_at``: the descriptor of a local one, or the URL of another."""
 
 
 def place_of(path: Path | str) -> str:

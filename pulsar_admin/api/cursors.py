@@ -527,7 +527,7 @@ class Cursor(Cursors):
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def state(self) -> CursorPlace:
-        """Return where it stands; raises TopicNotFound for a partitioned topic, too: ask its partitions."""
+        """Return its position; also raises TopicNotFound for a partitioned topic: ask its partitions."""
         with self._session.reader() as reader:
             topic = read_topic(reader.txn, self._topic)
             cursor = read_cursor(reader.txn, reader, topic, self._name)
@@ -552,7 +552,7 @@ class Cursor(Cursors):
         """Return the backlog with upstream's names: entries, messages, first and last entry as text; counted from
         ``start``.
 
-        Raises TopicNotFound for a partitioned topic, too: ask its partitions.
+        Also raises TopicNotFound for a partitioned topic: ask its partitions.
         """
         from pulsar_admin.store.reports.backlog import analyze_backlog, lost_entries, scanned_intervals
 
@@ -575,8 +575,8 @@ class Cursor(Cursors):
     def history(self) -> tuple[AckState, ...]:
         """Return every state of its acknowledgements that is left, the oldest first: ``state``, and ``not_before`` and ``not_after``.
 
-        They are those of its cursor ledgers and metadata, and of the ZooKeeper files that the store was imported from. Raises
-        TopicNotFound for a partitioned topic, too: ask its partitions.
+        They come from its cursor ledgers and metadata, and from the ZooKeeper files that the store was imported from. Also raises
+        TopicNotFound for a partitioned topic: ask its partitions.
         """
         with self._session.reader() as reader:
             topic = read_topic(reader.txn, self._topic)
@@ -585,7 +585,7 @@ class Cursor(Cursors):
     def why(self) -> Why:
         """Return why it stands where it does: ``held``, and ``reasons``, each with ``code``, ``sentence``, ``evidence``, ``command``.
 
-        Reads the headers of its backlog. Raises TopicNotFound for a partitioned topic, too: ask its partitions.
+        Reads the headers of its backlog. Also raises TopicNotFound for a partitioned topic: ask its partitions.
         """
         from pulsar_admin.store.doctor.why_subscription import why_subscription
 

@@ -289,7 +289,7 @@ class TopicPolicies(PolicyPlans):
             return tuple(read(txn, one, policy, options) for one in self._names(txn))
 
     def remove_policies(self) -> Plan:
-        """Plan removing all policies, those that all clusters share, too, also of topics that are not there any more."""
+        """Plan removing all policies, global ones included, also of topics that no longer exist."""
         from pulsar_admin.store.changes.topic_policies import plan_delete
 
         broker = self._session.interceptors
@@ -733,7 +733,7 @@ class Topic(PolicyPlans):
 
         return Cursor(self._session, self._name, name).create(start=start, replicated=replicated, properties=properties)
 
-    # -- plans; of a partitioned topic most change the partitions, too -------------------------------------------------
+    # -- plans; those of a partitioned topic mostly change its partitions ----------------------------------------------
 
     def terminate(self, *, partitioned: bool = False) -> Plan:
         """Plan terminating the topic, or a ``partitioned`` one with all partitions.
@@ -775,7 +775,7 @@ class Topic(PolicyPlans):
         )
 
     def create_missed_partitions(self) -> Plan:
-        """Plan creating the partitions of a partitioned topic that do not exist; raises TopicNotFound for any other topic, too."""
+        """Plan creating the partitions of a partitioned topic that do not exist; also raises TopicNotFound for any other topic."""
         return self._planned_rows(topic_changes.plan_missing_partitions, self._name)
 
     # -- the managed ledger -------------------------------------------------------------------------------------------

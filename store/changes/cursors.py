@@ -41,7 +41,7 @@ class CursorMove(Struct, frozen=True):
     misses: bool = False
     """Whether nothing is at or after the time that it goes to, so that it goes to the end."""
     force: bool = False
-    """Whether a cursor that a broker keeps for itself is to move all the same."""
+    """Whether to move even a cursor that a broker keeps for itself."""
     is_set: bool = False
     """Whether somebody says where to: what keeps the place where a cursor stands from being read goes then, though it stays there."""
     as_broker: bool = False

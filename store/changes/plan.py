@@ -58,7 +58,7 @@ from pulsar_admin.store.names import (
 )
 from pulsar_admin.store.wording import Answer, json_keys
 
-_DELAYED_INDEX = b"index\0"  # rows that builds write: what can be made again from the entries is in no audit log
+_DELAYED_INDEX = b"index\0"  # rows that builds write: they can be rebuilt from the entries, so no audit log has them
 _COMPACTION = "/__compaction"
 PLAN_FORMAT = 3
 _HINT = "make one with --plan FILE on any command that changes"

@@ -14,7 +14,7 @@ _PROMOTED = {
     "bytes": ("string",),
     "string": ("bytes",),
 }
-"""Reader's type → writer's types that it takes, too."""
+"""Reader's type → other types of writers that it can read."""
 
 
 def can_read(reader: Schema, writer: Schema) -> bool:

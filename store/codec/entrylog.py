@@ -13,7 +13,7 @@ offset  size  field
 4       4     version i32: 0 (no ledgers map) or 1
 8       8     ledgersMapOffset i64: 0 until the log is sealed; garbage is possible before 4.16.7 and 4.17.2
 16      4     ledgersCount i32: ledgers in all batches of the map
-20      1004  unused; may be garbage, too
+20      1004  unused; may be garbage
 ======  ====  =========================================================================================
 
 Ledgers map, at ledgersMapOffset, a chain of ordinary records:

@@ -119,7 +119,7 @@ def iter_records(
     """Yield the items of a whole log, from the record at ``start`` to ``end``, in ascending order, without overlap.
 
     Damage is yielded, not raised; only ``end`` beyond the view raises EntryLogCorrupt, naming ``where``. A record whose digest
-    does not prove it is yielded, too, unless one that is proved begins inside it. ``proofs``: of the view, kept from one call to the next.
+    does not prove it is also yielded, unless one that is proved begins inside it. ``proofs``: of the view, kept from one call to the next.
     """
     data = memoryview(view) if isinstance(view, bytes) else view
     limit = len(data) if end is None else end
@@ -193,7 +193,7 @@ def _explain(data: Bytes, pos: int, limit: int, proofs: Proofs) -> tuple[Gap | T
         stop = run_end(data, pos, limit, 0)
         if stop == limit:
             return Gap(pos, limit - pos, GapReason.UNWRITTEN), limit
-        behind = _find_good(data, max(pos + 1, stop - 3), stop + 1, limit, proofs)  # its first bytes may be zeros, too
+        behind = _find_good(data, max(pos + 1, stop - 3), stop + 1, limit, proofs)  # its first bytes may also be zeros
         if behind is not None:
             return Gap(pos, behind - pos, GapReason.ZEROS), behind
     good = _find_good(data, pos + 1, limit, limit, proofs)

@@ -230,7 +230,7 @@ class _Search:
             follower = offset + _RECORD_HEAD.size + length + 1
             if length > 0 and _record_end(self._view, follower):
                 return follower
-            # A hole of zeros may end where a record begins: four zeros and its Adler-32, whose first byte may be zero, too.
+            # A hole of zeros may end where a record begins: four zeros and its Adler-32, whose first byte may also be zero.
             zeros = len(self._raw) - offset - len(self._raw[offset:].lstrip(b"\0"))
             for start in (offset + zeros - 5, offset + zeros - 4):
                 if start > offset and _record_end(self._view, start):

@@ -805,7 +805,7 @@ def _translated(path: Path, passing: tuple[type[BaseException], ...] = ()) -> It
     except lmdb.Error as error:
         text = str(error)
         failed = os.strerror(errno.EIO) in text
-        # LMDB reports a write that was cut short, as on a full disk, as an I/O error, too.
+        # LMDB reports a write that was cut short, as on a full disk, also as an I/O error.
         if any(os.strerror(number) in text for number in _FULL) or (
             failed and not files.has_room(path / "meta" / DATA_FILE)
         ):

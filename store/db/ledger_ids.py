@@ -75,7 +75,7 @@ def find_deleted(txn: Txn) -> Set[int]:
         ids = None
     if not isinstance(ids, list) or not all(
         type(ledger_id) is int for ledger_id in ids
-    ):  # a string or a map has items, too
+    ):  # a string or a map also has items
         raise IndexCorrupt(
             "the row of ledgers whose deletion a bundle shows is damaged",
             hint="have the bundle sent again, and import it",

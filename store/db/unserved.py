@@ -14,7 +14,7 @@ key                                  value
 ===================================  ==================================================================================
 
 A bookie writes an entry to its journal, later to an entry log and its index, then moves the mark: what lies before the mark is
-never read again (``Journal.checkpointComplete``, BookKeeper 4.17). So a record there counts only where an entry log has the entry, too, and
+never read again (``Journal.checkpointComplete``, BookKeeper 4.17). So a record there counts only where an entry log also has the entry, and
 one of an entry log where the index has a row of it.
 """
 

@@ -142,7 +142,7 @@ def plan_clone(store: Store, request: CloneRequest) -> ClonePlan:
         topics: frozenset[TopicName] | None = None
         if request.topics:
             chosen = select_topics(txn, TopicSelection(tuple(request.topics)))
-            # The nodes that their namespaces need, too.
+            # Also the nodes that their namespaces need.
             namespaces = {topic.namespace for topic in chosen}
             system = (
                 topic

@@ -125,7 +125,7 @@ def survey_logs(storage: Storage, digests: LedgerDigests, number: int, storages:
     Raises Unsupported for a log of a version that is not known: nor is then where its entries are.
     """
     for _, path in read_bookie_directory(storage.logs).logs:
-        with suppress(EntryLogCorrupt):  # the records are looked for all the same
+        with suppress(EntryLogCorrupt):  # the records are looked for anyway
             decode_header(read_head(path), str(path))
     held, bad = Entries(), Entries()
     problems: dict[int, list[Problem]] = {}

@@ -38,7 +38,7 @@ _MORE, _ALIKE = "more", "alike"
 
 
 class DoctorOptions(Struct, frozen=True):
-    """What to look for. ``deep``: read every byte, too; ``each``: how many findings of a code are kept; ``codes``: these only."""
+    """What to look for. ``deep``: also read every byte; ``each``: how many findings of a code are kept; ``codes``: these only."""
 
     deep: bool = False
     each: int = EACH

@@ -52,7 +52,7 @@ class FindingBefore(Answer, frozen=True):
 class FindingChange(Finding, frozen=True):
     """A finding that is new, worse, not seen or gone. ``before``: as it was; None for one that is new.
 
-    Of one that is gone or not seen all else, too, is as it was, and ``mend`` is empty: the command was for the earlier look.
+    A finding that is gone or not seen keeps its other earlier values, but ``mend`` is empty: the command was for that state.
     """
 
     change: ChangeSince

@@ -182,7 +182,7 @@ def _missing(reader: EntryReader, topic: Topic, options: DumpOptions, missing: i
 def _rows(
     window: TopicWindow, slow: MessageColumns | None, placed: PlacedRows | None
 ) -> Iterator[tuple[int, Iterable[Rows]]]:
-    """Yield (entries, their rows), by the engine if there is one; ``placed``: what it gives where it reads other windows, too."""
+    """Yield (entries, their rows), by the engine if there is one; ``placed``: its results if it also reads other windows."""
     read, work = window
     finish = work.columns.finisher()
 

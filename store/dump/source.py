@@ -175,7 +175,7 @@ def _complete_files(path: Path) -> dict[Path, int]:
     files = (file for place in places for kind in ("parquet", "jsonl") for file in path.glob(f"{place}.{kind}"))
     complete = sorted(
         files, key=lambda file: (file.parent, len(file.name), file.name)
-    )  # of more than 99,999 of a day, too
+    )  # also with more than 99,999 files a day
     manifest = path / MANIFEST
     if not complete and not manifest.exists():
         raise NotFound(

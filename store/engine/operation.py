@@ -104,7 +104,7 @@ PACKED = pa.schema(
 
 
 EXPECTED = (StoreError, OSError, MemoryError, SystemError)
-"""What a slice may raise: numpy's and Arrow's out of memory, too; SystemError: numba's, when it compiles."""
+"""What a slice may raise: also numpy's and Arrow's out of memory; SystemError: numba's, when it compiles."""
 
 
 def pack_slice(operation: Operation, piece: FileRange, compression: str | None = None) -> Packed:

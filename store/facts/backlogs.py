@@ -455,7 +455,7 @@ def extent_of_messages(reader: EntryReader, topic: Topic, intervals: Intervals, 
     """Return how much lies in ``intervals``; of few entries markers are no messages, and the chunks of one message are one.
 
     The index counts both as one each; its count stands for what cannot be read. ``at_ends``: and where neither the first nor the last
-    entry is a marker or a chunk, which costs two entries; so it is, too, after very many backlogs.
+    entry is a marker or a chunk, which costs two entries; after very many backlogs the count is also taken as it is.
     """
     extent = extent_of(reader.txn, topic, intervals)
     if not 0 < extent.entries <= _FEW:

@@ -26,7 +26,7 @@ from pulsar_admin.store.wording import Answer
 class Blocker(Answer, frozen=True):
     """What keeps a topic's ledgers from being deleted.
 
-    ``reason``: "cursor" (``subscription`` is the slowest that needs them, and ``others`` need the first of them, too), "open-ledger" (the
+    ``reason``: "cursor" (``subscription`` is the slowest that needs them, and ``others`` also need the first of them), "open-ledger" (the
     last ledger always stays), "retention" (all cursors have left them), "retention-unknown" (they have, and the policies cannot be
     read) or "trim" (nothing: a broker deletes them when it next trims).
     """

@@ -37,7 +37,7 @@ def processes_that_pay(txn: Txn, most: int) -> int:
 
 
 def others_that_pay(txn: Txn, most: int) -> int:
-    """Return how many of ``processes_that_pay`` are to be beside this one, which does parts, too."""
+    """Return how many of ``processes_that_pay`` should run beside this one, which also does parts."""
     return max(processes_that_pay(txn, most) - 1, 0)
 
 
@@ -50,7 +50,7 @@ class Spread(Generic[Part, Result]):
     ``work`` is a function of a module (no lambda, no method): it gets a reader of the same snapshot, which keeps nothing of what this
     one's ``txn.memo`` has and no keys, and a part. Parts and results are pickled: give each process several parts of a second or so,
     and return sums rather than rows. The processes work from the beginning of the block on, while this one does what it wants, a few
-    parts ahead of what was asked for; where this one would wait, it does a part, too. They end with the block, however it ends.
+    parts ahead of what was asked for; instead of waiting, this one does a part itself. They end with the block, however it ends.
     Ctrl-C reaches this process alone. A part has to be small: while this process waits for room in the pipe, it takes no answers.
 
     A part is done here, when its turn comes, where no process does it: with ``processes`` 0, when one was killed or cannot be started,

@@ -65,7 +65,7 @@ class QuietTopics:
     def find(self, name: TopicName) -> Quiet | None:
         """Return the facts of a topic if it is quiet, otherwise None.
 
-        None, too, for a topic of a namespace whose topics this transaction has not listed (``find_pending_ack_logs``).
+        Also None for a topic of a namespace whose topics this transaction has not listed (``find_pending_ack_logs``).
         """
         local = name.local_name
         if "__" in local or name.domain != PERSISTENT or not local.isascii() or encode_name(local) != local:
@@ -178,7 +178,7 @@ def find_quiet(reader: EntryReader, part: QuietPart) -> list[Quiet | None]:
     """Return what ``QuietTopics`` finds of the topics in ``part``, in their order: for ``store.facts.processes``."""
     txn = reader.txn
     with txn.passing_altered():  # the rules tell of them
-        with suppress(StoreError):  # of what cannot be read, too
+        with suppress(StoreError):  # also for unreadable topics
             look_at_ledgers_one_by_one(txn)
         quiet = QuietTopics(txn, part.now_ms)
         topics = (iter_topics_between(txn, *each) for each in _ranges_of(txn, part.topics)[part.number])

@@ -163,7 +163,7 @@ def iter_beyond_counter(txn: Txn, next_id: int) -> Iterator[int]:
 class HeldLedgers(Struct, frozen=True):
     """Ledgers that have no node: how many, the smallest of their ids, the largest, and their imported entries and bytes.
 
-    ``referenced``: those that a topic, cursor or schema names all the same.
+    ``referenced``: those that a topic, cursor or schema still names.
     """
 
     ledgers: int

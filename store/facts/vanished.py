@@ -1,7 +1,7 @@
 """Topics that vanished: their node is gone, and ledgers that say they are theirs are still listed, or subscriptions of theirs.
 
 Upstream ``ManagedLedgerImpl.asyncDelete`` and ``ManagedLedgerFactoryImpl`` (Pulsar 4.0.8): a broker deletes a topic's ledgers first and its
-node last; subscriptions go before that, too. So a ledger or cursor of a topic without a node was left by no such deletion, unless the
+node last; subscriptions are deleted earlier still. So a ledger or cursor of a topic without a node was left by no such deletion, unless the
 topic did not list the ledger then: ZooKeeper's logs tell what it listed.
 """
 

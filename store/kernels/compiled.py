@@ -142,7 +142,7 @@ def _names_in(form: str, module: str) -> dict[str, Any]:
         made = _empty_names(form, module)
         if not made:
             known = dict(vars(sys.modules[module]))
-            made.update(known)  # at once: its parts ask for it, too
+            made.update(known)  # at once: its parts also ask for it
             made.update({name: getattr(value, form) for name, value in known.items() if isinstance(value, Part)})
             if form == _PLAIN:
                 scalars = {name: value.item() for name, value in known.items() if isinstance(value, np.generic)}

@@ -278,7 +278,7 @@ def read_message(data, at, end, fields):
 
 @part(forceinline=True)
 def _is_magic(data, at, end, magic):
-    """Whether ``magic`` and the four bytes that belong to it stand at ``at``."""
+    """Whether ``magic`` and its four bytes are at ``at``."""
     return end - at >= 6 and data[at] == magic >> 8 and data[at + 1] == magic & 0xFF
 
 

@@ -58,7 +58,7 @@ class Missing(Answer, frozen=True):
     recovery has to hear do not answer any more; "entries": they are nowhere; "not-served": bookies have them and do not serve them;
     "elsewhere": bookies have them that its ensemble does not name; "not-imported": only bookies may have them that were not imported.
     ``ranges``: entry ids, both ends included; ``unseen_entries``: how many of them ``bookies`` should have, which are not imported;
-    ``outside``: those that files have all the same; ``cure``: the command that brings them back. ``absent``: bookies, not imported,
+    ``outside``: those that files have nevertheless; ``cure``: the command that brings them back. ``absent``: bookies, not imported,
     that may have more of one with "gone-bookies".
     """
 

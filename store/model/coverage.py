@@ -814,7 +814,7 @@ def read_damaged(txn: Txn) -> dict[int, list[tuple[str, int, bool]]]:
 
 
 def believable_end(last_entry_id: int, ensemble_size: int, records: int) -> int:
-    """Return the last entry that ``records`` damaged records after the last good one can be: their ids may be damaged, too."""
+    """Return the last entry that ``records`` damaged records after the last good one can be: their ids may also be damaged."""
     return last_entry_id + ensemble_size * records
 
 

@@ -162,7 +162,7 @@ class BookieRack(Answer, frozen=True, rename="camel"):
 
 
 class AutoFailover(Answer, frozen=True):
-    """When the secondary brokers of an isolation policy serve, too. ``parameters``: ``min_limit`` and ``usage_threshold``, texts."""
+    """When the secondary brokers of an isolation policy serve as well. ``parameters``: ``min_limit`` and ``usage_threshold``, texts."""
 
     JSON_OPTIONAL = ("parameters", "kind")
 

@@ -217,7 +217,7 @@ def _avro_type(found: object) -> str:
 def value_decoder(
     reader: EntryReader, topic: TopicName, problems: list[StoreError] | None = None
 ) -> Callable[[Message], Decoded]:
-    """Return what decodes the values of messages of ``topic``; what cannot be decoded is added to ``problems``, too."""
+    """Return what decodes the values of messages of ``topic``; errors of values are also added to ``problems``."""
     values = ValueReader(read_schemas(reader, topic), PlainValues().value)
 
     def decode(message: Message) -> Decoded:

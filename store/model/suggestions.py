@@ -90,7 +90,7 @@ def _cursors(txn: Txn, asked: dict[str, object]) -> Iterator[str]:
 
 
 def _around(txn: Txn, path: str, wanted: str) -> Iterator[str]:
-    """Yield names below ``path`` in clear: all of a few; of many some of those that begin as ``wanted`` does, too."""
+    """Yield names below ``path`` in clear: all of a few; of many, some that begin like ``wanted``."""
     names = list(islice(iter_children(txn, path), _FEW))
     if len(names) == _FEW:
         stored = encode_name(wanted)

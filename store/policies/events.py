@@ -68,7 +68,7 @@ def _read(txn: Txn, namespace: NamespaceName, names: tuple[TopicName, ...]) -> P
                 _replay(reader, topic, events)
             except MetadataCorrupt:
                 raise
-            except StoreError as error:  # a file that is gone, too: what it said is as unknown
+            except StoreError as error:  # also if a file is gone: its content is just as unknown
                 raise _unknown(namespace, error) from error
     return events
 

@@ -472,7 +472,7 @@ def _judge(
     steady = [one for one in unique if one not in names.jumping]
     index = False
     if a.index is not None and b.index is not None and a.index[2] in (b.index[0], b.index[1] - 1):
-        # Where a producer was alone on its topic, its numbers are the index: of another topic, too, so that says nothing more.
+        # Where a producer was alone on its topic, its numbers are the index: another topic has the same, so they prove nothing more.
         index = any(a.producers[one].last != a.index[2] for one in steady if one not in names.twins)
         said += [f"the broker's index continues after {a.index[2]}"] if index else []
     given = [one for one in good if names.is_given(one)]

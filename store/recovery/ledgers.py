@@ -592,7 +592,7 @@ def name_bookies(
 
     everything = np.unique(np.concatenate([np.empty(0, np.int64), *served.values()]))
     nowhere = np.setdiff1d(np.arange(last_entry_id + 1), everything, assume_unique=True)
-    # Bookies that replaced each other often make many ensembles; where nearly every entry is here, others may explain them better.
+    # Bookies that replaced each other often make many ensembles; if nearly every entry is known, others may explain them better.
     most = len(metadata.segments) + _ENSEMBLES_MORE if len(nowhere) < len(everything) else last_entry_id + 1
     segments: list[Segment] = []
     starts = [segment.first_entry_id for segment in metadata.segments]
@@ -635,7 +635,7 @@ def _name_in(
     while start < len(entries) or first == segment.first_entry_id:
         best: tuple[int, int, int, tuple[str, ...]] | None = None
         end = min(start + most, len(entries))
-        # A bookie that is here gives up its place only where it would leave entries out.
+        # An imported bookie loses its place only where it would leave entries out.
         for stay in (kept, running):
             free = [place for place in range(size) if place not in stay]
             others = sorted(

@@ -485,7 +485,7 @@ def _is_other_instance(known: Known, bookie: Bookie) -> bool:
 _LOST_AND_FOUND = "lost+found"
 _BATCH = 50_000
 _DAMAGED = (MetadataCorrupt, LimitExceeded)
-"""What the newest snapshot raises while it is streamed; then older ones and the logs are read, too, which takes more memory."""
+"""What the newest snapshot raises while it is streamed; then older ones and the logs are also read, which takes more memory."""
 _NO_STAT = NodeStat(0, 0, 0, 0, False)
 
 

@@ -147,7 +147,7 @@ def plan_recovery(
     else:
         plan = plan_rolling(sources, survey)
     if wanted == level == "A":
-        condition = replace(condition, leftovers=())  # they are made again, too
+        condition = replace(condition, leftovers=())  # they are also created again
     return _summed(plan, wanted, condition, survey) if plan.steps else _nothing(txn, condition, survey, wanted)
 
 

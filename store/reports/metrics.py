@@ -1,7 +1,7 @@
 """A store as metrics for monitoring: gauges with units, bounded in number.
 
 Names follow Prometheus' conventions: seconds, bytes, the counted noun. A topic's own rows are those of the largest, of the subscriptions
-those with most entries left; how many are left out is a metric, too.
+those with most entries left; a metric says how many are left out.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Chosen(Struct, frozen=True):
 
 
 class _Rows:
-    """The topics and subscriptions that have rows of their own; an empty one weighs least, and has a row, too."""
+    """The topics and subscriptions that have rows of their own; an empty one weighs least, but also has a row."""
 
     def __init__(self, chosen: Chosen) -> None:
         self._chosen = chosen

@@ -59,7 +59,7 @@ class CopySource(Answer, frozen=True):
 
 
 class NamespaceTotal(Answer, frozen=True):
-    """A namespace in numbers: counts as of ``store.model.counts``; entries and bytes are those of system topics, too."""
+    """A namespace in numbers: counts as of ``store.model.counts``; entries and bytes include system topics."""
 
     namespace: str
     topics: int

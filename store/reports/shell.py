@@ -1,6 +1,6 @@
 """What ``bookkeeper shell`` (BookKeeper 4.17.2) prints of metadata, indexes, logs and journals, as lines of text.
 
-Its lines come from a logger: they are here without time, thread and class. The classes are those of
+Its lines come from a logger; these have no time, thread and class. The classes are those of
 ``org.apache.bookkeeper.tools.cli.commands``; the order of ledgers, which hash maps leave to chance there, is by number here.
 """
 
@@ -315,7 +315,7 @@ def log_lines(store: Store, log: LogFile, selection: Selection, with_data: bool)
 
 
 def journal_lines(store: Store, log: LogFile, with_data: bool) -> Iterator[str]:
-    """Yield what ``readjournal`` prints of the journal ``log``: every record, those of keys and fences, too."""
+    """Yield what ``readjournal`` prints of the journal ``log``: every record, also those of keys and fences."""
     path = log.locate(store.path)
     yield f"Scan journal {log.log_id} ({log.log_id:x}.txn)"
     with open_file(path) as file:

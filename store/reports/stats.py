@@ -193,7 +193,7 @@ def read_topic_stats(
         problems.append(error)
     sizes, ages = quotas.get("destination_storage"), quotas.get("message_age")
     epoch = topic.managed.properties.get(EPOCH_PROPERTY, "")
-    last_publish_ms = 0  # of an entry that cannot be read, too
+    last_publish_ms = 0  # also for an unreadable entry
     if options.explained:
         with suppress(EntryNotFound, LedgerNotFound, EntryCorrupt):
             last = topic.last_confirmed
@@ -279,7 +279,7 @@ def read_partitioned_stats(
 ) -> PartitionedTopicStats:
     """Return the stats of the partitioned topic ``name``, summed over its partitions as upstream adds them up.
 
-    ``per_partition`` keeps the parts, too. Raises TopicNotFound, MetadataCorrupt.
+    ``per_partition`` also keeps the parts. Raises TopicNotFound, MetadataCorrupt.
     """
     by_name = {
         str(part): read_topic_stats(reader, part, options, problems=problems)

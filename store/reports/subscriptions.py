@@ -123,7 +123,7 @@ def prepare_facts(reader: EntryReader, topics: Iterable[TopicName], asked: Asked
         lambda found: [one.pending_entries for one in found.subscriptions],
         lambda found: [one.backlog for one in found.subscriptions if is_subscription(one.cursor.name)],
     )
-    # Headers say how many messages there are, too.
+    # Headers also say how many messages there are.
     for read in reads if asked.messages and asked.delayed_ms is None else reads[:2]:
         for name, found in [*prepared.items()]:
             try:

@@ -48,7 +48,7 @@ _UNREFERENCED = {rule.code for rule in (LEDGERS_UNREFERENCED, LEDGERS_DELETED, L
 
 
 class StartFault(Answer, frozen=True):
-    """Something that a start meets. ``code``: that of its rule; ``starts``: whether the start succeeds all the same, with the
+    """Something that a start meets. ``code``: that of its rule; ``starts``: whether the start succeeds nevertheless, with the
     consequence that ``text`` tells; ``cure``: the command that mends it."""
 
     code: str

@@ -194,7 +194,7 @@ class Sweep(Struct, Generic[Facts], frozen=True):
 
     what: str
     judge: Callable[[Facts], Iterator[Finding]]
-    rules: tuple[Rule[Any], ...]  # Any: some are of topics, too
+    rules: tuple[Rule[Any], ...]  # Any: also rules of topics
 
 
 class Sweeps(list[Sweep[Facts]], Generic[Facts]):

@@ -134,7 +134,7 @@ _TOLD: dict[Start, tuple[str, bool, str | Callable[[StartFact], str]]] = {
     ),
     Start.LONG_RECORD: ("zookeeper-record-too-large", False, _long_record),
 }
-"""What a start meets → the code of its rule, whether it starts all the same, and the sentence."""
+"""What a start meets → the code of its rule, whether the start succeeds, and the sentence."""
 
 
 def code_of(fact: StartFact) -> str:

@@ -479,7 +479,7 @@ class FileScan(Struct):
         if start >= written_end:
             return False
         written = run_end(whole.data, start, len(whole.data), 0)
-        # The first bytes of its size field may be zero, too.
+        # The first bytes of its size field may also be zero.
         entry = whole.find_journal_entry(max(start + 1, written - 3))
         reason = (
             "a length of zero before bytes that are not a record" if entry is None else _DAMAGE[logscan.GapReason.ZEROS]

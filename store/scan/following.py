@@ -209,11 +209,11 @@ def _order_of(file: FoundFile) -> tuple[str, int, str]:
 
 
 # -- recent ------------------------------------------------------------------------------------------------------------
-# Which entries a stream has given lately: what a journal holds comes to a log later, and what a log holds comes again after a crash.
+# Which entries a stream has delivered lately: entries of a journal reach a log later, and those of a log are written again after a crash.
 #
 # A bookie writes an entry to its journal and to memory, and at the next flush to an entry log; then it moves ``lastMark`` behind what it
 # flushed (``Journal``, ``SyncThread``, ``SingleDirectoryDbLedgerStorage``, BookKeeper 4.16). When it was killed, it writes what lies
-# behind ``lastMark`` to a log once more. So an entry comes again only until the mark has passed its place in the journal.
+# behind ``lastMark`` to a log once more. So an entry can be repeated only until the mark has passed its place in the journal.
 
 
 Mark = tuple[int, int]
@@ -277,7 +277,7 @@ class Recent(Struct):
         self.given = [one for one in self.given if one.later <= KEPT_LOGS and one.later_bytes <= KEPT_BYTES]
 
     def forget(self, mark: Mark) -> None:
-        """Drop the ids that cannot come again now that lastMark is ``mark`` and every log record of that time was read.
+        """Drop the ids that cannot be repeated now that lastMark is ``mark`` and every log record of that time was read.
 
         An entry read from a log may still be written to the journal: not any more once lastMark has moved twice.
         """

@@ -562,7 +562,7 @@ def run_places(
     """Yield (places, the operation's row for them) of every group, in order; None if the engine failed twice.
 
     ``weight``: about how many entries' heads a group's row takes on the driver. ``piece_bytes``: bytes of entries per
-    slice. ``beside``: a file that who runs a slice has to see, too.
+    slice. ``beside``: another file that the process of a slice must be able to read.
     """
     pieces: list[EntryPlaces] = []
     entries = 0

@@ -1,6 +1,6 @@
 """Where entries lie, as columns, and the entries at such places: bytes read in large runs, headers decoded by the kernel.
 
-Nothing here knows a store: what executors read is read so, too.
+Nothing in this module needs a store, so executors can use it.
 """
 
 from __future__ import annotations

@@ -443,7 +443,7 @@ class ValueColumns:
 #
 # Upstream: ``SchemaUtils.avro2SqlType`` and ``si2SqlType`` of streamnative/pulsar-spark 3.4.1. A time of day is its number, a union of
 # several types a struct of ``member0``, ``member1`` …, a record inside itself is refused. Types that the connector refuses altogether
-# (KEY_VALUE, INSTANT, LOCAL_DATE …) are here what ``store.scan.typed_values`` makes of them.
+# (KEY_VALUE, INSTANT, LOCAL_DATE …) are as ``store.scan.typed_values`` decodes them.
 
 
 _WIDER = ({"int", "long"}, {"float", "double"})

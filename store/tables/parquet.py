@@ -223,7 +223,7 @@ def explained(folder: Folder, relative: str) -> Iterator[None]:
         errors.EntryLogCorrupt,
         UnicodeDecodeError,
         pa.ArrowException,
-    ) as error:  # of names in a damaged footer, too
+    ) as error:  # also for names in a damaged footer
         raise _explanation(folder, relative, error) from error
 
 

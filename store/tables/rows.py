@@ -71,7 +71,7 @@ def iter_bodies(store: Store, read: Callable[[EntryReader], Iterable[object]]) -
         found_at = array("q")
         entries_noted: dict[tuple[int, int], tuple[int, int, int]] = {}
         reader.txn.memo[NOTED] = entries_noted
-        for _ in chain(read(reader), (None,)):  # what was read after the last row counts, too
+        for _ in chain(read(reader), (None,)):  # reads after the last row also count
             for entry, place in entries_noted.items():
                 found_at.extend((*entry, *place))
             entries_noted.clear()

@@ -217,7 +217,7 @@ def _iter_rows(store: Store, txn: Txn, names: Pseudonyms, result: BundleResult) 
         yield ["owners", ledger_id, hidden]
     indexes = {
         ledger_key(ledger_id) for ledger_id in find_index_ledgers(txn)
-    }  # of delayed messages, made again by a build
+    }  # of delayed messages; a build writes them again
     for database in _PLAIN_ROWS:
         for key, value in txn.items(database):
             if bytes(key[:_LEDGER_KEY_BYTES]) not in indexes:

@@ -169,7 +169,7 @@ def _next_ledger_id(txn: Txn, session: Session, nodes: Iterable[ChangedNode]) ->
     created = (ledger_id_of_path(node.path) for node in nodes if node.action == "create")
     largest = max((ledger_id for ledger_id in created if ledger_id is not None), default=-1)
     if own is None or largest < own.first_id:
-        # Of ledgers that were made again the ensemble may know no id, as that of an older state.
+        # The ensemble may know no id of ledgers that were created again, as its state is older.
         return own_ledgers.largest_ledger_id(txn) + 1 if 0 <= ledger_sequence(session) <= largest else None
     own_ledgers.sequence_after_export(own, ledger_sequence(session), str(session.address))
     return own.next_id

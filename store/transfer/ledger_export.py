@@ -74,7 +74,7 @@ def plan_ledger_export(
         return LedgerExport()
     if own is not None and max(ledger_ids, default=own.next_id) >= own.first_id:
         sequence = own_ledgers.sequence_after_export(own, target, where)
-    if max(ledger_ids, default=-1) >= sequence:  # made again, and the target is of an older state
+    if max(ledger_ids, default=-1) >= sequence:  # created again, and the target has an older state
         sequence = own_ledgers.largest_ledger_id(txn) + 1
     ledgers = [read_ledger(txn, ledger_id) for ledger_id in sorted(ledger_ids)]
     found = []

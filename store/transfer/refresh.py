@@ -3,7 +3,7 @@ that has others.
 
 Entry logs and journals are append-only: a file that grew is read from where the last scan ended, a new one from its beginning.
 A metadata node that was not changed in the store takes the source's state; one that was keeps the store's, and is named when the
-source changed it, too. What an export in place of this store left there that was stopped is not a change of the source's. A file that
+source also changed it. What an export in place of this store left there that was stopped is not a change of the source's. A file that
 is gone is forgotten when none of its entries is needed any more (a flushed journal, a compacted entry log); else it is named and its
 entries stay in the index, unless ``forget`` says otherwise.
 
