@@ -54,9 +54,10 @@ class UnlistedLedgers:
         own = find_own_ledgers(txn)
         self._own = range(0) if own is None else range(own.first_id, own.next_id)
         self._next_id = find_next_ledger_id(txn)
-        self.beyond = None if self._next_id is None else next(iter_beyond_counter(txn, self._next_id), None)
-        """A ledger that is listed, though its id was not given: the counter began again, and ids from there on may have been given."""
         self._meanwhile = find_given_meanwhile(txn)
+        newest = self._meanwhile.stop or self._next_id
+        self.beyond = None if newest is None else next(iter_beyond_counter(txn, newest), None)
+        """A ledger that is listed, though its id was not given: the counter began again, and ids from there on may have been given."""
         self._offloaded: dict[str, Set[int]] = {}
         self._bundled = find_deleted(txn)
         self.is_whole = self._next_id is not None and next(iter_metadata_damage(txn), None) is None
@@ -188,7 +189,7 @@ class BeyondCounter(Struct, frozen=True):
 
 def find_beyond_counter(txn: Txn) -> BeyondCounter | None:
     """Return the ledgers that the metadata lists beyond its counter of ids; None for none, or if the counter is unknown."""
-    next_id = find_next_ledger_id(txn)
+    next_id = find_given_meanwhile(txn).stop or find_next_ledger_id(txn)
     ids = [] if next_id is None else list(iter_beyond_counter(txn, next_id))
     if next_id is None or not ids:
         return None
