@@ -454,19 +454,19 @@ def _first_places(
 def extent_of_messages(reader: EntryReader, topic: Topic, intervals: Intervals, *, at_ends: bool = False) -> Extent:
     """Return how much lies in ``intervals``; of few entries markers are no messages, and the chunks of one message are one.
 
-    The index counts both as one each; its count stands for what cannot be read. ``at_ends``: and where neither the first nor the last
-    entry is a marker or a chunk, which costs two entries; after very many backlogs the count is also taken as it is.
+    The index counts both as one each; its count stands for what cannot be read. ``at_ends``: and where of more than a few entries neither
+    the first nor the last is a marker or a chunk, which costs two entries; after very many backlogs the count is also taken as it is.
     """
     extent = extent_of(reader.txn, topic, intervals)
     if not 0 < extent.entries <= _FEW:
         return extent
     looks, alone = reader.txn.memo.get(extent_of_messages, (0, _ALONE))
     at_ends |= looks >= _LOOKS
-    is_alone = not at_ends and extent.entries <= alone
+    is_alone = extent.entries <= alone
     reader.txn.memo[extent_of_messages] = looks + 1, alone - extent.entries if is_alone else alone
     if at_ends or is_alone:
         ends = (intervals[0][0], intervals[-1][1] - 1)
-        ranks = ends if at_ends else chain(*(range(*one) for one in intervals))
+        ranks = chain(*(range(*one) for one in intervals)) if is_alone else ends
         heads = (read_header(reader, topic, rank) for rank in ranks)
         if not any(
             head is not None and (is_marker(head.metadata) or head.metadata.num_chunks_from_msg > 1) for head in heads

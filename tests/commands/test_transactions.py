@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,9 @@ from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, en
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import find_node, tree_key
 from pulsar_admin.store.errors import EntryCorrupt, Unsupported
+from pulsar_admin.store.facts.backlogs import extent_of_messages
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.model.transactions import log_topic
 from pulsar_admin.store.names import Position, encode_name, parse_topic
 from tests.commands.changing import check_undo, rows_of
@@ -186,6 +190,20 @@ def test_buffer(cli: Cli, store: Path, topic: str) -> None:
         said["ongoingTxnCount"],
         said["abortedTxnCount"],
     )
+
+
+def test_a_preview_of_few_entries_counts_no_markers_between_messages(cli: Cli) -> None:
+    """Also where only the first and the last entry of more would be looked at: neither is a marker here."""
+    path, name = imported("small", "clean"), "public/default/txn-out"
+    lines = cli("--store", path, "topics", "read", name, "--markers", "-o", "jsonl").stdout.splitlines()
+    read = [json.loads(line) for line in lines]
+    last = max(number for number, one in enumerate(read) if "markerType" not in one)
+    messages = sum("markerType" not in one for one in read[: last + 1])
+    entries = len({(one["ledgerId"], one["entryId"]) for one in read[: last + 1]})
+    with open_store(path) as opened, open_reader(opened) as reader:
+        found = extent_of_messages(reader, read_topic(reader.txn, parse_topic(name)), ((0, entries),), at_ends=True)
+    assert (found.entries, found.messages) == (entries, messages)
+    assert messages < last + 1
 
 
 def test_delete_takes_the_pending_acks_along(cli: Cli, store: Path) -> None:
