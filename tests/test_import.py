@@ -481,7 +481,7 @@ def test_an_import_without_journals_says_what_may_be_missing(tmp_path: Path, cli
         journal.rename(current / journal.name)
     (told,) = [row for row in diagnoses(whole_cli, tmp_path / "s") if row["code"] == "journal-absent"]
     run_printed(whole_cli, told["mend"])
-    assert cli("--store", tmp_path / "s", "store", "info", "-o", "json").json["indexedEntries"] == 3346
+    assert cli("--store", tmp_path / "s", "store", "info", "-o", "json").json["entries"] == 3346
     check = cli("--store", tmp_path / "s", "store", "check", "-o", "json")
     assert [row for row in check.json if row["code"] == "journal-absent"] == []
 

@@ -37,7 +37,7 @@ if __name__ == "__main__":
 """
 _LIST = """
 with pulsar_admin.open_store("made") as opened:
-    print(opened.summary().indexed_entries)
+    print(opened.summary().entries)
 """
 
 

@@ -147,7 +147,7 @@ def test_a_vanished_log_is_named_and_forgotten_only_when_told(tmp_path: Path, cl
     assert [key for key, _ in rows_of(path, "entries")["entries"]] == [
         key for key, _ in rows_of(expected, "entries")["entries"]
     ]
-    assert forgotten.json["entries"] == cli("--store", expected, "store", "info", "-o", "json").json["indexedEntries"]
+    assert forgotten.json["entries"] == cli("--store", expected, "store", "info", "-o", "json").json["entries"]
     with open_store(path) as store, store.read() as txn:
         assert [log.log_id for log in iter_logs(txn) if log.kind == "entry-log"] == [1]
 
@@ -166,7 +166,7 @@ def test_lost_is_what_no_other_file_has(is_cut_before: bool, tmp_path: Path, cli
     if is_cut_before:
         make(source, path)
     log.unlink()
-    left = cli("--store", make(source, tmp_path / "fresh"), "store", "info", "-o", "json").json["indexedEntries"]
+    left = cli("--store", make(source, tmp_path / "fresh"), "store", "info", "-o", "json").json["entries"]
     lost, elsewhere = {str(log): 2566 - left}, {str(log): 1087 - (2566 - left)}
     assert 0 < 2566 - left < 1087
     before = rows_of(path)

@@ -74,7 +74,7 @@ def _render_info(summary: StoreSummary) -> str:
         ("ledgers", f"{summary.ledgers:,} in the metadata, {summary.indexed_ledgers:,} with entries"),
         (
             "indexed entries",
-            f"{summary.indexed_entries:,} ({counted(summary.messages, 'message')}, {counted(summary.payload_bytes, 'byte')})",
+            f"{summary.entries:,} ({counted(summary.messages, 'message')}, {counted(summary.payload_bytes, 'byte')})",
         ),
         ("disk", _disk_text(summary.disk_bytes)),
         ("damaged places", f"{summary.damaged_places:,}"),

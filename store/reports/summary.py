@@ -41,7 +41,7 @@ class FileSummary(Answer, frozen=True):
 
 
 class StoreSummary(Answer, frozen=True):
-    """A store in numbers. ``indexed_entries``, ``messages`` and ``payload_bytes`` count what files of bookies have of all ledgers, those of
+    """A store in numbers. ``entries``, ``messages`` and ``payload_bytes`` count what files of bookies have of all ledgers, those of
     cursors and lost topics included; the entries of an ``Overview`` are those that topics list.
 
     ``cursors``: where each cursor's truth is (``store.model.cursors.Cursor.source``, or "unreadable");
@@ -50,7 +50,7 @@ class StoreSummary(Answer, frozen=True):
     ``row_digests``: whether its rows have digests; those of a store of format 1 get them with the next change.
     """
 
-    SHOWN = ("state", "topics", "subscriptions", "ledgers", "indexed_entries", "messages", "payload_bytes")
+    SHOWN = ("state", "topics", "subscriptions", "ledgers", "entries", "messages", "payload_bytes")
 
     store: str
     format_version: int
@@ -69,7 +69,7 @@ class StoreSummary(Answer, frozen=True):
     cursors: Mapping[str, int]
     ledgers: int
     indexed_ledgers: int
-    indexed_entries: int
+    entries: int
     messages: int
     payload_bytes: int
     damaged_places: int
@@ -131,7 +131,7 @@ def read_summary(store: Store, reader: EntryReader) -> StoreSummary:
         cursors=dict(sorted(cursors.items())),
         ledgers=sum(1 for _ in iter_ledger_ids(txn)),
         indexed_ledgers=len(sums),
-        indexed_entries=sum(row.entries for row in sums),
+        entries=sum(row.entries for row in sums),
         messages=sum(row.messages for row in sums),
         payload_bytes=sum(row.payload_bytes for row in sums),
         damaged_places=sum(file.problems for file in files) + sum(1 for _ in txn.items("damage", bytes(4))),

@@ -38,7 +38,7 @@ def test_two_imports_into_one_path(stride: int, tmp_path: Path, cli: Cli) -> Non
             assert_sound(path, store)
         refused = cli(*arguments, "-o", "json")
         assert (refused.exit_code, refused.error["code"]) == (3, "already-exists")
-        assert cli("--store", path, "store", "info", "-o", "json").json["indexedEntries"] == ENTRIES
+        assert cli("--store", path, "store", "info", "-o", "json").json["entries"] == ENTRIES
         if ended:
             assert number > 10, "the steps of an import are not seen"
             return
