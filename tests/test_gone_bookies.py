@@ -324,6 +324,14 @@ def test_everything_on_one_bookie() -> None:
     assert (quorum, segments) == (1, (Segment(0, ("new",)),))
 
 
+@pytest.mark.parametrize(("entries", "quorum", "ensembles"), [(18, 2, 9), (19, 1, 1)])
+def test_more_than_eight_ensembles_more_are_explained_anew(entries: int, quorum: int, ensembles: int) -> None:
+    written = ledger([(0, ("b0", "b1", "b2"))], 2, 2)
+    served = {"new": np.arange(entries, dtype=np.int64)}
+    found, segments = name_bookies(written, entries - 1, served, frozenset(served), frozenset({"b0", "b1", "b2"}))
+    assert (found, len(segments)) == (quorum, ensembles)
+
+
 @pytest.mark.parametrize("hole", [0, 500, 998])
 def test_everything_but_a_hole_on_one_bookie(hole: int) -> None:
     """An entry that nobody has makes no ensemble of each of the others."""

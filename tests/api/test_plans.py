@@ -212,9 +212,10 @@ def test_a_cluster_that_policies_name_is_not_deleted(store: pa.Store) -> None:
 
 def test_a_file_says_what_settings_do_not(cli: Cli, demo_store: Path, tmp_path: Path) -> None:
     file = tmp_path / "cluster.yaml"
-    file.write_text("serviceUrl: http://file:1\nlistenerName: inner\n")
+    file.write_text("serviceUrl: http://file:1\nlistenerName: 'inner'\n")
     words = ("clusters", "create", "east", "--url", "http://east:1", "--cluster-config-file", file)
     shown = cli("--store", demo_store, "--now", f"@{NOW_MS}", *words, "--dry-run", "-o", "json").json
+    assert "'inner'" in str(shown)
     with pa.open_store(demo_store, now=NOW_MS) as store:
         plan = store.create_cluster("east", {"serviceUrl": "http://east:1"}, file=file)
         assert plan.preview().documents()[0] == shown

@@ -9,14 +9,23 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from pulsar_admin.store.codec.delayedbucket import DelayedIndex
 from pulsar_admin.store.db.blocks import ledger_of_key
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.owners import iter_owners
 from pulsar_admin.store.engine.local import LocalEngine
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.recovery.chains import Chains, find_chains, find_names
-from pulsar_admin.store.recovery.evidence import LedgerEvidence, Producer, ProducerRun, read_evidence
+from pulsar_admin.store.recovery.evidence import (
+    BUCKET,
+    LedgerEvidence,
+    Producer,
+    ProducerRun,
+    read_contents,
+    read_evidence,
+)
 from tests.conftest import Cli
+from tests.encoders import encode_snapshot_segment
 from tests.stores import imported
 from tests.worlds import oracle, world
 
@@ -245,3 +254,10 @@ def test_names_are_those_of_the_world(name: str) -> None:
     assert {str(one.topic) for one in foreign.values()} == {
         name for name in found if not name.endswith(("/avro", "/json"))
     }
+
+
+def test_what_has_more_than_a_bucket_s_fields_is_no_bucket() -> None:
+    payload = encode_snapshot_segment([DelayedIndex(1_795_000_000_000, 7, 3)])
+    assert BUCKET in {one.kind for one in read_contents(payload)}
+    unknown = b"\x78\x01"  # field 15
+    assert BUCKET not in {one.kind for one in read_contents(payload + unknown)}

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from random import Random
 
+import numpy as np
 import pytest
 
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.recovery import closing
 from pulsar_admin.store.recovery.closing import explain_holders
 from tests.deep import deep_but_for
+from tests.stores import narrow
 
 BOOKIES = ("b0", "b1", "b2", "b3", "b4")
 
@@ -29,6 +33,22 @@ def test_copies_that_are_lost_here_and_there(ensemble: int, quorum: int, entries
     members = fit.segments[0].members
     for entry, one in enumerate(held):
         assert one <= {members[(entry + turn) % len(members)] for turn in range(quorum)}
+
+
+def test_every_copy_is_here() -> None:
+    (fit,) = explain_holders([*map(frozenset, written(7, 3, 2))])
+    assert (fit.write_quorum, fit.deviating) == (2, 0)
+    assert [(one.first_entry_id, one.members) for one in fit.segments] == [(0, BOOKIES[:3])]
+
+
+@pytest.mark.parametrize(("entries", "quorum"), [(5, 0), (6, 2)])
+def test_a_ledger_shows_the_quorum_from_three_rounds_on(
+    entries: int, quorum: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closing, "iter_indexed_ids", lambda txn: [7])
+    monkeypatch.setattr(closing, "read_held", lambda *of: dict.fromkeys(BOOKIES[:2], np.arange(entries)))
+    with open_store(narrow()) as store, store.read() as txn:
+        assert closing._usual_quorum(txn) == quorum
 
 
 def test_a_bookie_that_is_gone() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pulsar_admin.cli import run
+from pulsar_admin.store.codec.cursor import CursorState
 from pulsar_admin.store.codec.ledgermetadata import LedgerState, Segment
 from pulsar_admin.store.db.audit_log import append_change
 from pulsar_admin.store.db.environment import open_store
@@ -19,6 +20,8 @@ from pulsar_admin.store.db.tree import find_node, iter_nodes
 from pulsar_admin.store.facts.indexes import read_master_keys
 from pulsar_admin.store.model.ledgers import find_metadata, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.model.topics import iter_topics, read_topic
+from pulsar_admin.store.names import Position
+from pulsar_admin.store.recovery.from_bookies import _cursor_chains, _CursorLedger
 from pulsar_admin.store.transfer.ensemble_export import COMMAND
 from tests import stores
 from tests.agreeing import check_agreement
@@ -347,3 +350,15 @@ def test_a_file_of_names_that_is_none(cli: Cli, bare: Path, tmp_path: Path, text
     result = cli("--store", bare, "store", "recover", "--level", "C", "--names", names)
     assert result.exit_code == 2
     assert said in result.stderr
+
+
+def test_a_cursor_ledger_goes_on_where_one_other_ended_and_nowhere_else() -> None:
+    """Of ids from 0 on, as brokers count them."""
+    states = [CursorState(Position(3, entry)) for entry in range(4)]
+    ledgers = [
+        _CursorLedger(0, None, states[0]),
+        _CursorLedger(1, None, states[1]),
+        _CursorLedger(2, states[1], states[2]),
+        _CursorLedger(5, states[3], states[3]),
+    ]
+    assert [*_cursor_chains(ledgers)] == [[0], [1, 2], [5]]
