@@ -8,10 +8,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from pyroaring import BitMap
 
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.facts import known
+from pulsar_admin.store.facts.topics import TopicFacts, read_headers_together
 from pulsar_admin.store.model.cursors import Extent, RankBits, extent_of, union
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import iter_topics, read_topic
@@ -187,3 +190,16 @@ def test_an_extent_is_the_sum_of_its_entries() -> None:
                 bits = RankBits(BitMap(rank for start, end in found for rank in range(start, end)))
                 assert bits == found
                 assert extent_of(reader.txn, topic, found) == extent_of(reader.txn, topic, bits) == expected
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_headers_that_are_read_together_say_what_each_backlog_says_alone(world: str) -> None:
+    with open_store(imported(world, "clean")) as store, open_reader(store) as reader:
+        topics = [TopicFacts(reader, read_topic(reader.txn, name), None, NOW_MS) for name in iter_topics(reader.txn)]
+        backlogs = [one for topic in topics for one in topic.subscriptions if one.is_awaited]
+        alone = [known(one.headers) for one in backlogs]
+        for one in backlogs:
+            del vars(one)["headers"]
+        read_headers_together(backlogs, NOW_MS)
+        together = [vars(one)["headers"] for one in backlogs]
+    assert [replace(one, first_publish_ms=None) for one in together] == alone

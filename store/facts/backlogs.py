@@ -414,26 +414,22 @@ def read_each_contents(
         if not scan.missing and entry_ids.keys().isdisjoint(topic.ids):
             contents.append(Contents(entries, entries, 0, 0, 0, NotDue(0, None, None), next(firsts)))
             continue
-        read = more_messages = markers = chunks = delayed = 0
-        times: list[int] = []
+        read, told = 0, list[tuple[bool, bool, int, int]]()
         for start, end in intervals:
             for ledger_id, first, last in iter_ledger_parts(topic, start, end):
                 here = entry_ids.get(ledger_id, [])
                 low, high = bisect_left(here, first), bisect_left(here, last + 1)
                 read += high - low if scan.missing else last + 1 - first
-                told = said.get(ledger_id, [])[low:high]
-                for entry_id, (marker, part, due_ms, in_batch) in zip(here[low:high], told, strict=True):
-                    more_messages += max(in_batch, 0) - 1
-                    markers += marker
-                    delayed += due_ms > 0
-                    if due_ms > now_ms:
-                        times.append(due_ms)
-                    if part:
-                        chunk = _chunks_of(reader, topic).at(topic.rank(Position(ledger_id, entry_id)))
-                        chunks += chunk is not None and not chunk.is_last
-        not_due = NotDue(len(times), min(times, default=None), max(times, default=None), entries - read)
-        messages = entries + more_messages if read == entries else None
-        contents.append(Contents(entries, messages, markers, chunks, delayed - len(times), not_due, next(firsts)))
+                told += said.get(ledger_id, [])[low:high]
+        markers, are_chunks, due_ms, messages = zip(*told, strict=True) if told else ((), (), (), ())
+        if any(are_chunks):  # which belong together takes a look at each
+            contents.append(replace(read_contents(reader, topic, intervals, now_ms), first_publish_ms=next(firsts)))
+            continue
+        waiting = [one for one in due_ms if one > now_ms]
+        not_due = NotDue(len(waiting), min(waiting, default=None), max(waiting, default=None), entries - read)
+        counted = entries + sum(max(one, 0) - 1 for one in messages) if read == entries else None
+        due = sum(0 < one <= now_ms for one in due_ms)
+        contents.append(Contents(entries, counted, sum(markers), 0, due, not_due, next(firsts)))
     return contents
 
 

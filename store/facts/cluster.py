@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -14,7 +15,7 @@ from pulsar_admin.store.db.bookies import UNFINISHED, iter_imported_bookies
 from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.db.files import LogFile, iter_log_ends, iter_not_needed
 from pulsar_admin.store.db.ledger_ids import UNFINISHED_REFRESH
-from pulsar_admin.store.errors import Refused, SourceNotFound, StoreError, Unsupported
+from pulsar_admin.store.errors import IndexCorrupt, Refused, SourceNotFound, StoreError, Unsupported
 from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.trees import UnknownTree, lacks_ledgers, lacks_managed_ledgers, unknown_trees
 from pulsar_admin.store.facts.unlisted import (
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
     from pulsar_admin.store.names import TopicName
 
 _STUCK_MAX = 1_000
+_TOGETHER = 16
+"""Topics whose short backlogs are read in one scan."""
 
 
 class UnreadableTopic(Struct, frozen=True):
@@ -79,6 +82,31 @@ class ClusterFacts:
         """Yield the facts of each topic at ``now_ms``, then those of what a newer Pulsar keeps beside topics; values of a newer version and
         topics that vanished are left out, their own facts tell of them, and so are topics that ``passes`` says to pass by.
         """
+        from pulsar_admin.store.facts.topics import TopicFacts, read_headers_together
+
+        found, stopped = self._read_topics(now_ms, budget, passes), list[IndexCorrupt]()
+        some = deque[TopicFacts | UnreadableTopic]()
+        while not stopped:
+            try:
+                some.extend(islice(found, _TOGETHER))
+            except IndexCorrupt as error:
+                stopped.append(error)
+            if not some:
+                break
+            if budget is not None and budget.has_edges:
+                each = (sub for one in some if isinstance(one, TopicFacts) for sub in one.subscriptions)
+                read_headers_together((sub for sub in each if sub.is_awaited), now_ms)
+            while some:
+                one = some.popleft()
+                yield one
+                if isinstance(one, TopicFacts):
+                    one.let_go()
+        if stopped:
+            raise stopped[0]
+
+    def _read_topics(
+        self, now_ms: int, budget: ReadBudget | None, passes: Callable[[TopicName], bool]
+    ) -> Iterator[TopicFacts | UnreadableTopic]:
         from pulsar_admin.store.facts.topics import TopicFacts
 
         txn = self.reader.txn
@@ -90,13 +118,10 @@ class ClusterFacts:
             except Unsupported:
                 continue
             except StoreError as error:
-                if any(one.name == name for one in self.vanished.topics):
-                    continue
-                yield UnreadableTopic(str(name), name.path, error)
+                if not any(one.name == name for one in self.vanished.topics):
+                    yield UnreadableTopic(str(name), name.path, error)
                 continue
-            facts = TopicFacts(self.reader, topic, None, now_ms, budget)
-            yield facts
-            facts.let_go()
+            yield TopicFacts(self.reader, topic, None, now_ms, budget)
 
     @cached_property
     def unclosed(self) -> Unclosed:

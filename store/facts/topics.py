@@ -6,6 +6,7 @@ Upstream (4.0.8): ``ManagedCursorImpl.recover``, ``OpReadEntry``, ``PersistentTo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
 from msgspec import Struct
@@ -25,6 +26,7 @@ from pulsar_admin.store.facts.backlogs import (
     find_ttl_conflict,
     may_be_markers,
     read_contents,
+    read_each_contents,
 )
 from pulsar_admin.store.facts.transactions import (
     PendingAckLog,
@@ -300,13 +302,16 @@ class SubscriptionFacts:
         contents = known(self.contents)
         return self.backlog.uncounted_entries if contents is None or contents.messages is None else None
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether consumers wait for messages of its backlog."""
+        is_theirs = self.is_consumed and not self.of.topic.name.is_system and self.holds_messages
+        return is_theirs and bool(self.pending)
+
     @fact
     def may_look_at_edges(self) -> bool:
         """Whether the entries at the ends of its backlog may be read: consumers wait for messages there, and not too many were read."""
-        of = self.of
-        if not self.is_consumed or of.topic.name.is_system or not self.holds_messages or not self.pending:
-            return False
-        return of.budget.take_edges(of.topic.name)
+        return self.is_awaited and self.of.budget.take_edges(self.of.topic.name)
 
     # -- what cannot be read ------------------------------------------------------------------------------------------
 
@@ -471,6 +476,8 @@ _SHORT = 1_000
 """Entries of a backlog that are read as soon as its ends are: in about a millisecond."""
 EDGES = 500
 """Backlogs whose first and last entries are read unless every byte was asked for."""
+_TOGETHER = 200_000
+"""Entries of short backlogs of several topics that are read in one scan."""
 _NAMED = 3
 _DEDUPLICATION = next(policy for policy in POLICIES if policy.name == "deduplication")
 _COMPACTION_THRESHOLD = next(policy for policy in POLICIES if policy.name == "compaction-threshold")
@@ -783,3 +790,20 @@ class TopicFacts:
     def compaction_cursor(self) -> Cursor | None:
         """Compaction's cursor, whose position is the compaction horizon; None where the topic never was compacted."""
         return next((cursor for cursor in self.cursors if cursor.name == COMPACTION_CURSOR), None)
+
+
+def read_headers_together(subscriptions: Iterable[SubscriptionFacts], now_ms: int) -> None:
+    """Read the ``headers`` of those of ``subscriptions`` whose backlogs are short in one scan, at a tenth of what a scan of each costs.
+
+    Where any of them cannot be read, none is: each is read when it is asked for.
+    """
+    left, short = _TOGETHER, list[SubscriptionFacts]()
+    with suppress(StoreError):
+        for one in subscriptions:
+            if 0 < one.pending_entries <= min(_SHORT, left):
+                left -= one.pending_entries
+                short.append(one)
+        wanted = [(one.of.topic, one.pending) for one in short]
+        found = read_each_contents(short[0].of.reader, wanted, now_ms) if short else None
+        for one, headers in zip(short, found or (), strict=False):
+            vars(one)["headers"] = headers  # as if it had been asked for

@@ -16,7 +16,7 @@ NAMED = 5
 
 
 class Unclosed(Struct):
-    """Topics and subscriptions whose last ledger is open: how many, the first of them, and the time of the last imported write."""
+    """Topics and subscriptions whose last ledger is open: how many, the first of them by name, and the time of the last imported write."""
 
     topics: int = 0
     last_write_ms: int = 0
@@ -38,8 +38,8 @@ class Unclosed(Struct):
     def add_topic(self, name: TopicName, written_ms: int) -> None:
         """Count a topic whose last ledger is open and was written last at ``written_ms``, 0 where that is not known."""
         self.topics += 1
-        if len(self.examples) < NAMED:
-            self.examples.append(str(name))
+        if len(self.examples) < NAMED or str(name) < self.examples[-1]:
+            self.examples = sorted([*self.examples, str(name)])[:NAMED]
         self.last_write_ms = max(self.last_write_ms, written_ms)
 
 

@@ -14,8 +14,8 @@ from msgspec import Struct, field
 
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts import Unknown, known
-from pulsar_admin.store.facts.backlogs import Contents, NotDue, read_each_contents
-from pulsar_admin.store.facts.topics import ReadBudget, TopicFacts
+from pulsar_admin.store.facts.backlogs import Contents, NotDue
+from pulsar_admin.store.facts.topics import ReadBudget, TopicFacts, read_headers_together
 from pulsar_admin.store.facts.topics import SubscriptionFacts as Facts
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
@@ -44,11 +44,6 @@ class Asked(Struct, frozen=True):
     def of(cls, now_ms: int, *, quick: bool) -> Asked:
         """Return what ``topics describe`` asks at ``now_ms``; ``quick``: nothing that reads entries."""
         return cls(messages=True) if quick else cls(messages=True, oldest=True, delayed_ms=now_ms)
-
-
-_SMALL_ENTRIES = 1_000
-"""Entries of a backlog that is read with others."""
-_TOGETHER_ENTRIES = 200_000
 
 
 class SubscriptionFacts(Answer, frozen=True):
@@ -132,18 +127,8 @@ def prepare_facts(reader: EntryReader, topics: Iterable[TopicName], asked: Asked
                 del prepared[name]
     if asked.delayed_ms is None:
         return prepared
-    small: list[Facts] = []
-    left = _TOGETHER_ENTRIES
-    for one in (one for found in prepared.values() for one in found.subscriptions if left > 0):
-        if 0 < one.pending_entries <= _SMALL_ENTRIES and is_subscription(one.cursor.name):
-            left -= one.pending_entries
-            small.append(one)
-    if not small:
-        return prepared
-    with suppress(StoreError):
-        contents = read_each_contents(reader, [(one.of.topic, one.pending) for one in small], asked.delayed_ms)
-        for one, headers in zip(small, contents or (), strict=False):
-            vars(one)["headers"] = headers  # as if it had been asked for
+    each = (one for found in prepared.values() for one in found.subscriptions if is_subscription(one.cursor.name))
+    read_headers_together(each, asked.delayed_ms)
     return prepared
 
 
