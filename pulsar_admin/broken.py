@@ -99,25 +99,25 @@ def _broken(txn: Txn, topic: Topic) -> tuple[int, list[str]]:
     from pulsar_admin.store.model.broken import NOT_SEEN, find_broken
     from pulsar_admin.store.model.coverage import find_absent_bookies
 
-    found = find_broken(txn, topic)
+    every = find_broken(txn, topic)
     absent = find_absent_bookies(txn)
     texts = []
-    for broken in found[:_SHOWN]:
+    for broken in every[:_SHOWN]:
         if broken.reason != NOT_SEEN:
             texts.append(f"ledger {broken.ledger_id}: {broken.what()}: {broken.broker()}")
         if absent and broken.not_seen():
             texts.append(f"{absent.counts()}: {broken.not_seen()}")
-    if len(found) > _SHOWN:
-        texts.append(f"{len(found):,} ledgers are broken or not seen; the first {_SHOWN} are shown")
+    if len(every) > _SHOWN:
+        texts.append(f"{len(every):,} ledgers are broken or not seen; the first {_SHOWN} are shown")
     texts += beside
-    cures = dict.fromkeys(broken.cure for broken in found if broken.cure)
+    cures = dict.fromkeys(broken.cure for broken in every if broken.cure)
     if cures:
         texts.append(
             f"restore it with: {next(iter(cures))}"
             + (f", and {len(cures) - 1:,} more like it" if len(cures) > 1 else "")
         )
-    if beside or any(broken.reason != NOT_SEEN and not broken.cure for broken in found):
+    if beside or any(broken.reason != NOT_SEEN and not broken.cure for broken in every):
         texts.append("see the losses and their repair with: pulsar-admin ledgers missing")
-    if absent and any(broken.bookies for broken in found):
+    if absent and any(broken.bookies for broken in every):
         texts.append(absent.hint())
-    return len(found) + len(beside), [f"{topic.name}: {text}" for text in texts]
+    return len(every) + len(beside), [f"{topic.name}: {text}" for text in texts]

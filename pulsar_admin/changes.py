@@ -101,8 +101,8 @@ def _action(report: plan.ChangeReport) -> str:
 
 def _named(names: Sequence[str], things: Sequence[object], what: str) -> str:
     """Return the name that all things have, else how many they are."""
-    found = set(names)
-    return clean_text(found.pop()) if len(found) == 1 else counted(len(set(things)), what)
+    distinct = set(names)
+    return clean_text(distinct.pop()) if len(distinct) == 1 else counted(len(set(things)), what)
 
 
 def _place(part: plan.ChangePart) -> str:
@@ -215,17 +215,17 @@ def _difference(entries: int) -> str:
 
 def _deletable(part: plan.CursorPart) -> Iterator[str]:
     """Yield what a broker may delete once cursors have moved forward, and what retains the rest."""
-    found = part.deletable
-    if found is None or (part.after is not None and not (part.skipped and part.skipped.entries)):
+    deletable = part.deletable
+    if deletable is None or (part.after is not None and not (part.skipped and part.skipped.entries)):
         return
-    if found.ledgers:
-        amount = f"{counted(found.entries, 'entry')}, {counted(found.bytes, 'byte')}"
-        yield f"then deletable: {_ledgers(found.ledgers)} ({amount})"
-    if found.kept_by_retention:
-        yield f"retained by the retention policy: {_ledgers(found.kept_by_retention)}"
-    if found.blocked_by is not None:
-        what = f"{_ledgers(found.retained)} " if found.retained else ""
-        yield f"{what}retained by subscription {clean_text(found.blocked_by)} at {found.blocked_at}"
+    if deletable.ledgers:
+        amount = f"{counted(deletable.entries, 'entry')}, {counted(deletable.bytes, 'byte')}"
+        yield f"then deletable: {_ledgers(deletable.ledgers)} ({amount})"
+    if deletable.kept_by_retention:
+        yield f"retained by the retention policy: {_ledgers(deletable.kept_by_retention)}"
+    if deletable.blocked_by is not None:
+        what = f"{_ledgers(deletable.retained)} " if deletable.retained else ""
+        yield f"{what}retained by subscription {clean_text(deletable.blocked_by)} at {deletable.blocked_at}"
 
 
 def _ledgers(ids: tuple[int, ...]) -> str:

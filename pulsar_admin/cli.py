@@ -103,8 +103,8 @@ class TableGroup(TakesGlobals, click.Group):
 
         lines = [*lookup.subgroups_of(self.path).items()]
         lines += [(name, row.help) for name, row in lookup.rows_of(self.path).items()]
-        found = [CompletionItem(name, help=text) for name, text in lines if name.startswith(incomplete)]
-        return found + click.Command.shell_complete(self, ctx, incomplete)
+        items = [CompletionItem(name, help=text) for name, text in lines if name.startswith(incomplete)]
+        return items + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         self.format_commands(ctx, formatter)
@@ -182,13 +182,13 @@ class TableGroup(TakesGlobals, click.Group):
 
         names = self.list_commands(ctx) + [alias for row in lookup.rows_of(self.path).values() for alias in row.aliases]
         close = suggestions(name, names)
-        found = [f"{self.path} {one}".strip() for one in close]
+        meant = [f"{self.path} {one}".strip() for one in close]
         groups = command_table.GROUPS
-        found = found or [f"{group} {name}".strip() for group in groups if name in lookup.rows_of(group)]
-        found = found or [group for group in groups if group.rpartition(" ")[2] == name]
-        if len(found) == 1:
-            return f" {_did_you_mean(found[0], left)}"
-        return f" Did you mean {' or '.join(close or found)}?" if 0 < len(found) <= _OFFERED else ""
+        meant = meant or [f"{group} {name}".strip() for group in groups if name in lookup.rows_of(group)]
+        meant = meant or [group for group in groups if group.rpartition(" ")[2] == name]
+        if len(meant) == 1:
+            return f" {_did_you_mean(meant[0], left)}"
+        return f" Did you mean {' or '.join(close or meant)}?" if 0 < len(meant) <= _OFFERED else ""
 
 
 def _did_you_mean(command: str, left: Sequence[str]) -> str:

@@ -313,7 +313,7 @@ def derived_column(key: str, first: object, getter: Callable[[Any], object]) -> 
         return Column(clean_text(key), getter, kind)
 
     def value(record: object) -> object:
-        found = getter(record)
-        return found if kind_of(key, found) == "time" else render_cell(found)
+        cell = getter(record)
+        return cell if kind_of(key, cell) == "time" else render_cell(cell)
 
     return Column(clean_text(key), value, kind)

@@ -150,13 +150,13 @@ def from_store(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
     """Return completions of a parameter from the store that the command line names so far; empty without a store."""
     from pulsar_admin.store.db.environment import open_store
 
-    found: list[Item] = []
+    items: list[Item] = []
     with suppress(StoreError, OSError, click.ClickException):
         settings = build_settings(ctx.meta.get("pulsar_admin.given", {}))
         with open_store(settings.store) as store, store.read() as txn:
             kind = param.name if param.name in NAMES else param.type.name
-            found += islice(NAMES[kind or ""](txn, ctx, incomplete), WORDS_MAX)
-    return found
+            items += islice(NAMES[kind or ""](txn, ctx, incomplete), WORDS_MAX)
+    return items
 
 
 def _below(txn: Txn, path: str, start: str) -> Iterator[str]:
@@ -180,8 +180,8 @@ def _namespaces(txn: Txn, ctx: click.Context, start: str) -> Iterator[Item]:
         yield from (CompletionItem(f"{item.value}/") for item in _tenants(txn, ctx, tenant))
         return
     paths = (f"/admin/policies/{tenant}", f"/managed-ledgers/{tenant}")
-    for found in sorted({name for path in paths for name in _below(txn, path, local)}):
-        yield CompletionItem(f"{tenant}/{found}")
+    for name_below in sorted({name for path in paths for name in _below(txn, path, local)}):
+        yield CompletionItem(f"{tenant}/{name_below}")
 
 
 def _topics(txn: Txn, ctx: click.Context, start: str) -> Iterator[Item]:

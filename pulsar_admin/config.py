@@ -209,12 +209,12 @@ def _interceptors(values: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[
 
 
 def _environment_values() -> dict[str, Any]:  # Any: text, or a tuple of texts
-    found: dict[str, Any] = {}  # Any: as above
+    values: dict[str, Any] = {}  # Any: as above
     for name in ENVIRONMENT_NAMES:
         text = os.environ.get(PREFIX + name.upper())
         if text:
-            found[name] = tuple(text.split(",")) if name == "spark_conf" else text
-    return found
+            values[name] = tuple(text.split(",")) if name == "spark_conf" else text
+    return values
 
 
 def _file_values() -> dict[str, Any]:  # Any: TOML values
@@ -254,8 +254,8 @@ def _typed(path: str, name: str, value: object) -> object:
         return tuple(value.split(","))
     if name == "spark_conf" and isinstance(value, list):
         return tuple(str(_plain(path, name, item)) for item in value)
-    found = _plain(path, name, value)
-    return found if isinstance(found, bool) and name in (*_FLAGS, "verbose") else str(found)
+    plain = _plain(path, name, value)
+    return plain if isinstance(plain, bool) and name in (*_FLAGS, "verbose") else str(plain)
 
 
 def _plain(path: str, name: str, value: object) -> object:

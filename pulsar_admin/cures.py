@@ -35,8 +35,8 @@ def look_first(command: str) -> str:
         if row is None:
             return ""
         module, _, attribute = row.target.partition(":")
-        found = getattr(import_module(module), attribute)
-        return cure + _LOOK if (found.changes or "dry_run" in found.uses) and _READS not in words else ""
+        shown = getattr(import_module(module), attribute)
+        return cure + _LOOK if (shown.changes or "dry_run" in shown.uses) and _READS not in words else ""
     return ""
 
 

@@ -122,10 +122,10 @@ class SparkOnDemand:
         from pulsar_admin.store.engine.slices import files_of
 
         folders = tuple(f"{path / REMOTE}/" for path in (self.settings.store.absolute(), self.settings.store.resolve()))
-        found: tuple[list[FileRange], list[FileRange]] = [], []
+        parts: tuple[list[FileRange], list[FileRange]] = [], []
         for piece in pieces:
-            found[any(path.startswith(folders) for path in files_of(piece))].append(piece)
-        return found
+            parts[any(path.startswith(folders) for path in files_of(piece))].append(piece)
+        return parts
 
     def _here(self) -> LocalEngine:
         from pulsar_admin.store.engine.local import LocalEngine
@@ -168,8 +168,8 @@ class SparkOnDemand:
 
     def _tell_read(self, engine: SparkEngine) -> None:
         if self.broken is None and (read := engine.read) is not None:
-            found = f"{counted(read.entries, 'entry', 'entries')}, {read.bytes:,} bytes, {counted(read.bad_digests, 'bad digest')}"
-            self.results.note(f"Spark read {found}, in {read.processor_ms / 1000:.1f} s of processor time")
+            sums = f"{counted(read.entries, 'entry', 'entries')}, {read.bytes:,} bytes, {counted(read.bad_digests, 'bad digest')}"
+            self.results.note(f"Spark read {sums}, in {read.processor_ms / 1000:.1f} s of processor time")
 
     def _say(self, record: logging.LogRecord) -> bool:
         """Turn a log record into a warning like all others; return that the record is handled."""

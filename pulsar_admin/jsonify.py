@@ -62,15 +62,15 @@ def to_json(value: object) -> Any:  # Any: a JSON value
     if isinstance(value, Struct):
         kind = type(value)
         get: Any = own_text if is_carrying() and _has_own_text(kind) else getattr
-        found = {
+        document = {
             key: item if type(item := get(value, name)) in _PLAIN else to_json(item)
             for name, key, other in _fields(kind)
             if not other or getattr(value, other) is not None
         }
         return (
-            _in_partition(found, parse_topic(found["topic"]).partition_index)
+            _in_partition(document, parse_topic(document["topic"]).partition_index)
             if hasattr(kind, "JSON_OF_TOPIC")
-            else found
+            else document
         )
     if isinstance(value, Enum):
         return to_json(value.value)
@@ -96,8 +96,8 @@ def _in_partition(value: Any, partition_index: int) -> Any:  # Any: a JSON value
     if isinstance(value, list):
         return [_in_partition(item, partition_index) for item in value]
     if isinstance(value, dict):
-        found = {key: _in_partition(item, partition_index) for key, item in value.items()}
-        return found | {"partitionIndex": partition_index} if "partitionIndex" in found else found
+        document = {key: _in_partition(item, partition_index) for key, item in value.items()}
+        return document | {"partitionIndex": partition_index} if "partitionIndex" in document else document
     return value
 
 

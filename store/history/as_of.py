@@ -52,8 +52,8 @@ def read_tree_at(servers: Sequence[zookeeper.ServerFiles], moment: Moment, probl
 def past_metadata(metadata: Source | None, moment: Moment, problems: list[str]) -> MetadataDirectory:
     """Return a cluster's metadata as of a moment; raises Refused for what keeps no history, NothingMatches; problems as
     by ``find_zxid``."""
-    found = with_history(metadata)
-    return replace(found, as_of=find_zxid((found.server,), moment, problems))
+    metadata_files = with_history(metadata)
+    return replace(metadata_files, as_of=find_zxid((metadata_files.server,), moment, problems))
 
 
 def find_zxid(servers: Sequence[zookeeper.ServerFiles], moment: Moment, problems: list[str]) -> int:
@@ -91,7 +91,7 @@ def _first_times(servers: Sequence[zookeeper.ServerFiles]) -> Iterator[tuple[int
 
 
 def _last_until(servers: Sequence[zookeeper.ServerFiles], first: int, time_ms: int, problems: list[str]) -> int | None:
-    found = None
+    zxid = None
     order = zookeeper.LogOrder(first - 1)
     for file, item in zookeeper.iter_merged(servers, first):
         gap = order.take(file, item)
@@ -101,8 +101,8 @@ def _last_until(servers: Sequence[zookeeper.ServerFiles], first: int, time_ms: i
             late = f"{gap.text}; some of these changes may be older than {format_time_ms(time_ms)}" if gap else ""
             problems += [late] * bool(late)
             break
-        found = item.zxid
-    return found
+        zxid = item.zxid
+    return zxid
 
 
 def _snapshot_before(servers: Sequence[zookeeper.ServerFiles], moment: Moment) -> int:

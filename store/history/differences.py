@@ -101,13 +101,13 @@ def iter_differences(before: Values, after: Values) -> Iterator[Difference]:
     while one is not None or other is not None:
         first = one is not None and (other is None or tree_key(one[0]) <= tree_key(other[0]))
         second = other is not None and (one is None or tree_key(other[0]) <= tree_key(one[0]))
-        found = Difference(
+        difference = Difference(
             one[0] if first and one else other[0] if other else "",
             one[1] if first and one else None,
             other[1] if second and other else None,
         )
-        if found.before != found.after or cursor_of_path(found.path) is not None:
-            yield found
+        if difference.before != difference.after or cursor_of_path(difference.path) is not None:
+            yield difference
         one, other = next(left, None) if first else one, next(right, None) if second else other
 
 
@@ -119,12 +119,12 @@ def find_changed(
     ``passing``: also load reports, bundle ownership and numbers handed out.
     """
     groups: dict[tuple[int, str, str], list[Difference]] = {}
-    for found in differences:
-        if not passing and (is_passing(found.path) or _is_between(found)):
+    for difference in differences:
+        if not passing and (is_passing(difference.path) or _is_between(difference)):
             continue
-        if found.before == found.after and not _moved(found, sides):
+        if difference.before == difference.after and not _moved(difference, sides):
             continue
-        groups.setdefault(_belongs_to(found), []).append(found)
+        groups.setdefault(_belongs_to(difference), []).append(difference)
     for (_, kind, name), nodes in sorted(groups.items(), key=lambda item: item[0]):
         yield _changed(kind, name, nodes, sides)
 
@@ -170,7 +170,7 @@ def _belongs_to(found: Difference) -> tuple[int, str, str]:
 def _changed(kind: str, name: str, nodes: list[Difference], sides: tuple[Side, Side]) -> Changed:
     path = names.parse_topic(name).path if kind == "topic" else ""
     main = [one for one in nodes if ledger_id_of_path(one.path) is None and cursor_of_path(one.path) is None]
-    own = next((found for found in nodes if found.path == path), None)
+    own = next((node for node in nodes if node.path == path), None)
     # Of both lists of the topic.
     known: dict[int, LedgerInfo] = {}
     for side in sides if path else ():
@@ -180,14 +180,14 @@ def _changed(kind: str, name: str, nodes: list[Difference], sides: tuple[Side, S
             continue
         known |= {one.ledger_id: one for one in listed if one.entries or one.ledger_id not in known}
     ledgers = [known[ledger_id] for ledger_id in sorted(known)]
-    cursors = {found: cursor_of_path(found.path) for found in nodes}
+    cursors = {node: cursor_of_path(node.path) for node in nodes}
     subscriptions = {
-        cursor[1]: _cursor_words(found, ledgers, sides) for found, cursor in cursors.items() if cursor is not None
+        cursor[1]: _cursor_words(node, ledgers, sides) for node, cursor in cursors.items() if cursor is not None
     }
     said = own if own is not None else main[0] if len(main) == 1 and kind != "topic" else None
     change = said.change if said is not None else "changed"
-    words = [_words(found, kind) for found in main]
-    parts = [found for found in nodes if ledger_id_of_path(found.path) is not None]
+    words = [_words(node, kind) for node in main]
+    parts = [node for node in nodes if ledger_id_of_path(node.path) is not None]
     return Changed(kind, name, change, (*filter(None, words), *_part_words(parts)), subscriptions, tuple(nodes))
 
 
@@ -204,7 +204,7 @@ def _words(found: Difference, kind: str) -> str:
 def _part_words(parts: list[Difference]) -> Iterator[str]:
     """Yield how many ledgers of a topic and its cursors came, went, or were closed."""
     for change in ("created", "changed", "deleted"):
-        ids = sorted(ledger_id_of_path(found.path) or 0 for found in parts if found.change == change)
+        ids = sorted(ledger_id_of_path(one.path) or 0 for one in parts if one.change == change)
         if ids:
             shown = ", ".join(map(str, ids)) if len(ids) <= 6 else f"{ids[0]} to {ids[-1]}"
             yield f"{counted(len(ids), 'ledger')} {change} in BookKeeper: {shown}"

@@ -38,11 +38,11 @@ def find_servers(
 def parse_place(place: str) -> ServerFiles:
     """Return the files at ``dataDir[,dataLogDir]``, in either order; raises SourceNotFound."""
     paths = [Path(place)] if Path(place).exists() else [Path(part) for part in place.split(",")]
-    found = [_version_2(path) for path in paths[:2]]
+    directories = [_version_2(path) for path in paths[:2]]
     if len(paths) > 2:
         raise SourceNotFound(f"{place} names {len(paths)} directories", hint="name dataDir[,dataLogDir]", path=place)
-    found.sort(key=lambda path: not any(path.glob("snapshot.*")))
-    return ServerFiles(found[0].resolve(), found[-1].resolve())
+    directories.sort(key=lambda path: not any(path.glob("snapshot.*")))
+    return ServerFiles(directories[0].resolve(), directories[-1].resolve())
 
 
 def _version_2(path: Path) -> Path:
@@ -61,9 +61,9 @@ def _stored(source: Mapping[str, Any]) -> ServerFiles | None:  # Any: JSON
         path = Path(source["path"])
         return ServerFiles(path, Path(source.get("logs", path)), roots_of_row(source))
     if source["kind"] == "standalone":
-        found = find_metadata(Path(source["path"]))
-        if found is not None and is_zookeeper(found):
-            return ServerFiles(found, found, roots_of_row(source))
+        metadata = find_metadata(Path(source["path"]))
+        if metadata is not None and is_zookeeper(metadata):
+            return ServerFiles(metadata, metadata, roots_of_row(source))
     return None
 
 

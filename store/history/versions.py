@@ -120,7 +120,7 @@ def _iter_snapshots(
     servers: Sequence[zookeeper.ServerFiles], after: int, before: int, wanted: Callable[[str], bool]
 ) -> Iterator[Version | Flaw]:
     """Yield what snapshots show of the transactions between two zxids: those in between, and the first one after."""
-    files = [found for found in zookeeper.iter_snapshot_files(servers) if found.zxid > after]
+    files = [one for one in zookeeper.iter_snapshot_files(servers) if one.zxid > after]
     for file, following in pairwise([*files, None]):
         assert file is not None
         try:

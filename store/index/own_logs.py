@@ -230,10 +230,10 @@ def _describe(path: Path, store_path: Path, file_id: int) -> LogFile:
 
 def next_own_ledgers(store: Store, txn: Txn) -> OwnLedgers:
     """Return the ids given so far; before the first one, where they begin. Looks at the source's sequence then."""
-    found = find_own_ledgers(txn)
+    own = find_own_ledgers(txn)
     above = largest_ledger_id(txn) + 1
-    if found is not None:
-        return OwnLedgers(found.first_id, max(found.next_id, above))
+    if own is not None:
+        return OwnLedgers(own.first_id, max(own.next_id, above))
     first = max(above, source_sequence(store)) + (RESERVED_GAP if store.info.sources else 0)
     return OwnLedgers(first, first)
 

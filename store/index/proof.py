@@ -116,16 +116,16 @@ class DigestRows(ScanFile[None], frozen=True):
 
 def digest_ledgers(txn: Txn) -> dict[int, bytes]:
     """Return a digest of each ledger's rows of the index."""
-    found: dict[int, Any] = {}  # Any: hashlib's object
+    digests: dict[int, Any] = {}  # Any: hashlib's object
     for database in (*DERIVED, "copies"):
         for key, value in txn.items(database):
             ledger_id = ledger_of_key(key[:8])
-            if ledger_id not in found:
-                found[ledger_id] = blake2b(digest_size=8)
-            found[ledger_id].update(f"{database} {len(key)} {len(value)} ".encode())  # where a row ends
-            found[ledger_id].update(key)
-            found[ledger_id].update(value)
-    return {ledger_id: digest.digest() for ledger_id, digest in found.items()}
+            if ledger_id not in digests:
+                digests[ledger_id] = blake2b(digest_size=8)
+            digests[ledger_id].update(f"{database} {len(key)} {len(value)} ".encode())  # where a row ends
+            digests[ledger_id].update(key)
+            digests[ledger_id].update(value)
+    return {ledger_id: digest.digest() for ledger_id, digest in digests.items()}
 
 
 def is_index_proven(txn: Txn, logs: Sequence[LogFile], engine: Engine, advance: Advance) -> bool:
@@ -175,7 +175,7 @@ def _problems(
 ) -> list[tuple[int, int]] | None:
     """Return (file, offset) of the damage that slices met; None unless each begins where the one before it ended."""
     reached: dict[int, int] = {}
-    found: list[tuple[int, int]] = []
+    places: list[tuple[int, int]] = []
     for piece in pieces:
         state = ends.get((piece.file_id, piece.start))
         if state is None:
@@ -192,5 +192,5 @@ def _problems(
             if state["records"]:
                 return None
         reached[piece.file_id] = state["next_offset"]
-        found += [(piece.file_id, problem[0]) for problem in state["problems"]]
-    return found
+        places += [(piece.file_id, problem[0]) for problem in state["problems"]]
+    return places

@@ -284,7 +284,7 @@ def compare_index(store: Store, *, verify: bool, advance: Advance, engine: Engin
         build_index(txn, scratch, logs, verify=verify, advance=advance, engine=engine)
         with scratch.read() as new:
             changed = _count_differences(txn, new)
-            found = tuple(iter_logs(new))
+            new_logs = tuple(iter_logs(new))
             return replace(
-                _result(store, found, (sum(new.count(name) for name in DERIVED), changed), verify), dry_run=True
+                _result(store, new_logs, (sum(new.count(name) for name in DERIVED), changed), verify), dry_run=True
             )

@@ -109,8 +109,8 @@ class ScanRecords(ScanFile[Records], frozen=True):
         return (batch.tobytes(),)
 
     def decode(self, columns: list[pa.Buffer]) -> Records:
-        found: Records = np.frombuffer(columns[0], kernel.RECORD)
-        return found
+        decoded: Records = np.frombuffer(columns[0], kernel.RECORD)
+        return decoded
 
 
 class ScanSizes(ScanFile[dict[int, int]], frozen=True):

@@ -90,7 +90,7 @@ def _located(store: Store, txn: Txn, logs: Collection[LogFile], *, verify: bool)
     for log in logs:
         if log.kind == FileKind.ENTRY_LOG and log.disk in journals:
             records[log.disk] = records.get(log.disk, 0) + log.records
-    found = {}
+    located_rows = {}
     broken = {log.disk for log in logs if log.kind == FileKind.ENTRY_LOG and log.problems}
     scanned = scanned_logs(logs, iter_damage(txn) if broken else ())
     on_disk: dict[str, list[int]] = {}
@@ -110,17 +110,17 @@ def _located(store: Store, txn: Txn, logs: Collection[LogFile], *, verify: bool)
             with suppress(OSError, StoreError):  # not at hand, or damaged: nobody knows
                 rows = read_located(bookie, (one for one in ids if one is not None), count, scanned, failing)
                 if rows is not None:
-                    found[bookie.bookie_id] = rows
+                    located_rows[bookie.bookie_id] = rows
                     failed += ((one, on_disk[bookie.bookie_id][0], entries) for one, entries in failing.items())
                     for ledger_id, entries in (read_misled(bookie, rows, scanned) if is_doubted else {}).items():
                         misled.add(bookie.bookie_id)
                         rows[ledger_id] -= entries
-            if bookie.bookie_id not in found:
+            if bookie.bookie_id not in located_rows:
                 unread.update(on_disk[bookie.bookie_id])
                 misled |= doubted & {bookie.bookie_id}
     unserved.put_misled_bookies(txn, misled)
     unserved.put_rows(txn, unserved.FAILING, failed, kept=unread)
-    return found, unread
+    return located_rows, unread
 
 
 def _start(log: LogFile, marks: unserved.Marks) -> int | None:
@@ -175,7 +175,7 @@ def _of_blocks(txn: Txn, starts: Mapping[int, int | None], doubted: Collection[i
     """Yield the same of a store of one bookie: the index names a journal where no entry log has an entry."""
     if not doubted:
         return
-    found: dict[tuple[int, int], list[int]] = {}
+    entry_ids: dict[tuple[int, int], list[int]] = {}
     for key, value in txn.items("entries"):
         if len(value) < BLOCK_HEADER.size:
             continue
@@ -190,10 +190,10 @@ def _of_blocks(txn: Txn, starts: Mapping[int, int | None], doubted: Collection[i
             file_id, offset, _ = block.place(index)
             start = starts.get(file_id, 0)
             if start is None or offset < start:
-                found.setdefault((ledger_of_key(key), file_id), []).append(block.entry_id(index))
+                entry_ids.setdefault((ledger_of_key(key), file_id), []).append(block.entry_id(index))
     from pyroaring import BitMap64
 
-    for (ledger_id, file_id), entries in found.items():
+    for (ledger_id, file_id), entries in entry_ids.items():
         yield ledger_id, file_id, BitMap64(entries)
 
 

@@ -69,8 +69,8 @@ class Copies:
 
     def doubt(self, files: Array | int) -> Array:
         """Return 1 for each file (id) whose bookie is not proven to belong to the cluster, else 0."""
-        found: Array = self._doubt[files]
-        return found
+        doubt: Array = self._doubt[files]
+        return doubt
 
     def path(self, file_id: int) -> str:
         """Return the path of a file for messages."""
@@ -101,7 +101,7 @@ class Copies:
 
     def _marks(self, file_id: int, offsets: Array) -> Array:
         """Return the length and digest fields of the records at these offsets, u8 (n, 16)."""
-        found = np.zeros((len(offsets), _MARK_BYTES), np.uint8)
+        marks = np.zeros((len(offsets), _MARK_BYTES), np.uint8)
         starts = offsets.astype(np.int64) + _LENGTH_AT
         first = 0
         while first < len(starts):
@@ -114,9 +114,9 @@ class Copies:
             raw = self._read(file_id, base, int(starts[last - 1]) - base + _MARK_BYTES)
             if len(raw) == int(starts[last - 1]) - base + _MARK_BYTES:
                 data = np.frombuffer(raw, np.uint8)
-                found[first:last] = data[(starts[first:last] - base)[:, None] + np.arange(_MARK_BYTES)]
+                marks[first:last] = data[(starts[first:last] - base)[:, None] + np.arange(_MARK_BYTES)]
             first = last
-        return found
+        return marks
 
     def _content(self, file_id: int, offset: int, size: int, digest_bytes: int) -> bytes:
         """Return the fields of a record that replicas share: ledger, entry, length, payload."""

@@ -49,8 +49,8 @@ def find_policy_events(txn: Txn, namespace: NamespaceName) -> PolicyEvents | Non
     if key not in txn.memo:
         names = event_topics(txn, namespace)
         txn.memo[key] = _read(txn, namespace, names) if names else None
-    found: PolicyEvents | None = txn.memo[key]
-    return found
+    events: PolicyEvents | None = txn.memo[key]
+    return events
 
 
 def _read(txn: Txn, namespace: NamespaceName, names: tuple[TopicName, ...]) -> PolicyEvents:

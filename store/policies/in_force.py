@@ -118,10 +118,10 @@ def find_delivery(txn: Txn, topic: TopicName) -> DeliveryInForce | None:
 def may_delay(txn: Txn, topic: TopicName) -> bool:
     """Whether messages of ``topic`` may be delayed: unless a policy says no, a broker does; damaged policies say nothing."""
     try:
-        found = find_delivery(txn, topic)
+        delivery = find_delivery(txn, topic)
     except MetadataCorrupt:
         return True
-    return found is None or found.delivery.active
+    return delivery is None or delivery.delivery.active
 
 
 def find_quotas(txn: Txn, topic: TopicName) -> dict[str, QuotaInForce]:
@@ -130,26 +130,26 @@ def find_quotas(txn: Txn, topic: TopicName) -> dict[str, QuotaInForce]:
 
 
 def _ttl_of(scopes: _Scopes) -> MessageTtl | None:
-    found = ((policies.message_ttl_seconds, source) for source, policies in scopes)
-    return next((MessageTtl(seconds, source) for seconds, source in found if seconds is not None), None)
+    values = ((policies.message_ttl_seconds, source) for source, policies in scopes)
+    return next((MessageTtl(seconds, source) for seconds, source in values if seconds is not None), None)
 
 
 def _retention_of(scopes: _Scopes) -> RetentionInForce | None:
-    found = ((policies.retention, source) for source, policies in scopes)
-    return next((RetentionInForce(value, source) for value, source in found if value is not None), None)
+    values = ((policies.retention, source) for source, policies in scopes)
+    return next((RetentionInForce(value, source) for value, source in values if value is not None), None)
 
 
 def _delivery_of(scopes: _Scopes) -> DeliveryInForce | None:
-    found = ((policies.delayed_delivery, source) for source, policies in scopes)
-    return next((DeliveryInForce(value, source) for value, source in found if value is not None), None)
+    values = ((policies.delayed_delivery, source) for source, policies in scopes)
+    return next((DeliveryInForce(value, source) for value, source in values if value is not None), None)
 
 
 def _quotas_of(scopes: _Scopes) -> dict[str, QuotaInForce]:
-    found: dict[str, QuotaInForce] = {}
+    quotas: dict[str, QuotaInForce] = {}
     for source, policies in scopes:
         for kind, quota in policies.backlog_quotas.items():
-            found.setdefault(kind, QuotaInForce(quota, source))
-    return found
+            quotas.setdefault(kind, QuotaInForce(quota, source))
+    return quotas
 
 
 def find_topic_policies(txn: Txn, topic: TopicName, *, is_global: bool = False) -> Policies | None:
@@ -182,8 +182,8 @@ def _of_namespace(txn: Txn, namespace: NamespaceName) -> Iterator[tuple[str, Pol
 
 
 def _iter_topic_policies(txn: Txn, topic: TopicName) -> Iterator[tuple[str, Policies]]:
-    for source, found in iter_stored(txn, topic):
-        yield source, decode_topic_policies(found, f"topic policies of {topic.base}")
+    for source, value in iter_stored(txn, topic):
+        yield source, decode_topic_policies(value, f"topic policies of {topic.base}")
 
 
 def iter_stored(txn: Txn, topic: TopicName) -> Iterator[tuple[str, JsonObject]]:

@@ -113,8 +113,8 @@ def offload_answer(value: Json | None) -> Json | None:
     """Return offload policies as upstream prints them: its order, and what kind of driver it is."""
     if value is None:
         return None
-    found = {key: value[key] for key in OFFLOAD if value.get(key) is not None}
-    return found | _kinds(found)
+    answer = {key: value[key] for key in OFFLOAD if value.get(key) is not None}
+    return answer | _kinds(answer)
 
 
 def offload_lag(group: str, options: Options) -> Json:
@@ -137,9 +137,9 @@ def lag_answer(value: Json | None) -> str:
 
 def threshold_answer(value: Json | None) -> str:
     """Return the thresholds as upstream prints them, −1 where none is set."""
-    found = value or {}
+    given = value or {}
     names = ("ThresholdInBytes", "ThresholdInSeconds")
-    return "\n".join(f"offload{name}: {found.get(f'managedLedgerOffload{name}', -1)}" for name in names)
+    return "\n".join(f"offload{name}: {given.get(f'managedLedgerOffload{name}', -1)}" for name in names)
 
 
 def check_offload(scope: Scope, value: Json, options: Options) -> None:

@@ -56,16 +56,16 @@ def iter_quota_states(
         return
     slowest = min(mark_deletes, key=lambda name: (topic.place(mark_deletes[name]), name))
     at = mark_deletes[slowest]
-    for kind, found in quotas.items():
-        quota = found.quota
+    for kind, limit_set in quotas.items():
+        quota = limit_set.quota
         if kind == SIZE and quota.limit_size_bytes >= 0:
             used, limit = backlog_size_bytes(topic, at), quota.limit_size_bytes
-            yield QuotaState(kind, quota, found.source, slowest, used, limit, None, used >= limit)
+            yield QuotaState(kind, quota, limit_set.source, slowest, used, limit, None, used >= limit)
         elif kind == AGE and quota.limit_time_seconds > 0:
             closed_ms = _closed_ms(topic, at)
             used = 0 if closed_ms is None else now_ms - closed_ms
             limit = quota.limit_time_seconds * 1000
-            yield QuotaState(kind, quota, found.source, slowest, used, limit, closed_ms, used > limit)
+            yield QuotaState(kind, quota, limit_set.source, slowest, used, limit, closed_ms, used > limit)
 
 
 def _closed_ms(topic: Topic, mark_delete: Position) -> int | None:

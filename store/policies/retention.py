@@ -45,13 +45,13 @@ class Freed(Struct, frozen=True):
 
 def read_mark_deletes(reader: EntryReader, topic: Topic) -> dict[str, Position]:
     """Return where every durable cursor of ``topic`` stands; one that cannot be read counts as standing at the beginning."""
-    found = {}
+    positions = {}
     for name in iter_cursor_names(reader.txn, topic.name):
         try:
-            found[name] = read_cursor(reader.txn, reader, topic, name).mark_delete
+            positions[name] = read_cursor(reader.txn, reader, topic, name).mark_delete
         except (Corrupt, LimitExceeded, Unsupported):
-            found[name] = topic.first_position
-    return found
+            positions[name] = topic.first_position
+    return positions
 
 
 def freed_ledgers(reader: EntryReader, topic: Topic, before: Positions, after: Positions, now_ms: int) -> Freed:

@@ -34,8 +34,8 @@ def namespace_value(txn: Txn, namespace: NamespaceName, policy: Policy) -> Any:
     """Return what ``namespace`` says, None where it says nothing; raises MetadataCorrupt."""
     if policy.namespace is None:
         return None
-    found = read_namespace_json(txn, namespace)
-    return policy.namespace.read(found, find_cluster(txn, namespace) or "", {})
+    policies = read_namespace_json(txn, namespace)
+    return policy.namespace.read(policies, find_cluster(txn, namespace) or "", {})
 
 
 def own_value(txn: Txn, topic: TopicName, policy: Policy, options: Options) -> Any:
@@ -43,8 +43,8 @@ def own_value(txn: Txn, topic: TopicName, policy: Policy, options: Options) -> A
     if policy.topic is None:
         return None
     wanted = GLOBAL_TOPIC if options.get("global_") else TOPIC
-    found = next((found for source, found in iter_stored(txn, topic) if source == wanted), {})
-    return policy.topic.read(found, "", options)
+    fields = next((fields for source, fields in iter_stored(txn, topic) if source == wanted), {})
+    return policy.topic.read(fields, "", options)
 
 
 def applied_value(txn: Txn, topic: TopicName, policy: Policy, options: Options) -> Any:
@@ -62,8 +62,8 @@ def applied_value(txn: Txn, topic: TopicName, policy: Policy, options: Options) 
 
 def value_in_force(txn: Txn, topic: TopicName, policy: Policy, options: Options) -> tuple[Any, str]:
     """Return what a broker does, and where that is written: topic, global-topic, namespace or broker-default."""
-    for source, found in iter_stored(txn, topic):
-        value = None if policy.topic is None else policy.topic.read(found, "", options)
+    for source, fields in iter_stored(txn, topic):
+        value = None if policy.topic is None else policy.topic.read(fields, "", options)
         if value not in NOTHING:
             return value, source
     above = namespace_value(txn, topic.namespace, policy)

@@ -28,8 +28,8 @@ def read_bookie_conf(file: Path, root: Path | None = None) -> GivenBookie:
     settings = read_properties(file, "name the bookie's bookkeeper.conf")
     ledgers = _directories(settings, "ledgerDirectories", root)
     journals = _directories(settings, "journalDirectories", root) or _directories(settings, "journalDirectory", root)
-    for name, found in (("ledgerDirectories", ledgers), ("journalDirectories or journalDirectory", journals)):
-        if not found:
+    for name, directories in (("ledgerDirectories", ledgers), ("journalDirectories or journalDirectory", journals)):
+        if not directories:
             raise InvalidValue(
                 f"{file} sets no {name}",
                 hint="name the bookie's bookkeeper.conf, or the bookie's directories as ID=DIR,DIR",

@@ -166,13 +166,13 @@ def find_strangers(txn: Txn, bookies: Sequence[Bookie]) -> list[Stranger]:
         for bookie, cookie in cookies.items()
     }
     is_any_known = any(cookie is not None and not reasons[bookie] for bookie, cookie in cookies.items())
-    found = []
+    strangers = []
     for bookie, cookie in cookies.items():
         if cookie is not None and reasons[bookie]:
             is_foreign = bool(others[bookie]) or cookie.bookie_id not in registered.keys() | _in_ensembles(txn)
             reason = f"{bookie.directories[0]}: {reasons[bookie]}"
-            found.append(Stranger(bookie, reason, is_foreign and is_any_known))
-    return found
+            strangers.append(Stranger(bookie, reason, is_foreign and is_any_known))
+    return strangers
 
 
 def foreign_ids(txn: Txn, bookies: Iterable[Bookie]) -> frozenset[str]:
@@ -182,15 +182,15 @@ def foreign_ids(txn: Txn, bookies: Iterable[Bookie]) -> frozenset[str]:
 
 def _in_ensembles(txn: Txn) -> set[str]:
     """Return the ids of the bookies that hold ledgers of the metadata."""
-    found: set[str] = set()
+    members: set[str] = set()
     for node in iter_nodes(txn, "/ledgers/"):
         if ledger_id_of_path(node.path) is None:
             continue
         try:
-            found |= decode_members(node.value, node.path)
+            members |= decode_members(node.value, node.path)
         except StoreError:
             continue  # `store check` names it
-    return found
+    return members
 
 
 def _other_instance(cookie: Cookie, instance_id: str) -> str:
@@ -260,20 +260,20 @@ def read_marks(bookie: Bookie, problems: list[str]) -> dict[Path, LogMark]:
     """
     marks = {}
     for path, name in mark_names(bookie).items():
-        found = [LogMark(0, 0)]
+        positions = [LogMark(0, 0)]
         for file in (current / name for current in bookie.ledger_dirs):
             try:
-                found += [decode_last_mark(read_file(file), str(file))] if file.is_file() else []
+                positions += [decode_last_mark(read_file(file), str(file))] if file.is_file() else []
             except (OSError, MetadataCorrupt) as error:
                 problems.append(f"{file} cannot be read: {error}")
-        marks[path] = max(found)
+        marks[path] = max(positions)
     return marks
 
 
 def journal_marks(bookies: Iterable[Bookie]) -> dict[str, tuple[int, int]]:
     """Return the marks of all bookies in the form of ``store.db.unserved``, by the directories' resolved paths."""
-    found = (pair for bookie in bookies for pair in read_marks(bookie, []).items())
-    return {str(path.resolve()): (mark.journal_id, mark.offset) for path, mark in found}
+    pairs = (pair for bookie in bookies for pair in read_marks(bookie, []).items())
+    return {str(path.resolve()): (mark.journal_id, mark.offset) for path, mark in pairs}
 
 
 def files_of(bookies: Iterable[Bookie], strangers: Sequence[Stranger] = ()) -> Iterator[BookieFile]:

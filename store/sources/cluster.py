@@ -42,10 +42,10 @@ def open_metadata(place: str, client: Path | None = None, wanted: Wanted = ANY) 
     path = Path(place)
     parts = [path] if path.exists() else [Path(part) for part in place.split(",")]
     if len(parts) <= 2 and all(part.is_dir() for part in parts):
-        found = [_metadata_in(part) for part in parts]
+        directories = [_metadata_in(part) for part in parts]
         # The one with snapshots is dataDir, whichever was named first.
-        found.sort(key=lambda directory: not any(directory.glob("snapshot.*")))
-        return MetadataDirectory(found[0], found[1] if len(found) > 1 else None).rooted(wanted)
+        directories.sort(key=lambda directory: not any(directory.glob("snapshot.*")))
+        return MetadataDirectory(directories[0], directories[1] if len(directories) > 1 else None).rooted(wanted)
     from pulsar_admin.store.sources.ensemble import LiveEnsemble, is_address, parse_address, read_client
 
     if path.exists() or not is_address(place):
@@ -64,13 +64,13 @@ def read_stored_layout(info: StoreInfo, added: Iterable[Mapping[str, Any]] = ())
     roots: list[Path] = []
     for source in chain(info.sources, added):
         if source["kind"] == "standalone":
-            found = read_standalone_layout(Path(source["path"]))
-            metadata, roots = found.metadata, [Path(source["path"])]
+            layout = read_standalone_layout(Path(source["path"]))
+            metadata, roots = layout.metadata, [Path(source["path"])]
             if isinstance(metadata, MetadataDirectory):
                 metadata = replace(metadata, roots=roots_of_row(source))
             if "asOf" in source:
                 metadata = replace(with_history(metadata), as_of=source["asOf"])
-            bookies += found.bookies
+            bookies += layout.bookies
         elif "bookies" in source:
             bookies += map(decode_bookie, source["bookies"])
         else:
@@ -120,8 +120,8 @@ def _stored_metadata(source: Mapping[str, Any]) -> Source:  # Any: JSON
         from pulsar_admin.store.sources.ensemble import LiveEnsemble, parse_address, read_client
 
         client = Path(source["client"]) if "client" in source else None
-        found = roots_of_row(source)
-        wanted = Wanted(found.chroot or None, found.ledgers if found.is_apart else None)
+        roots = roots_of_row(source)
+        wanted = Wanted(roots.chroot or None, roots.ledgers if roots.is_apart else None)
         return LiveEnsemble(parse_address(source["path"]), read_client(client), client, wanted)
     logs = Path(source["logs"]) if "logs" in source else None
     return MetadataDirectory(Path(source["path"]), logs, source.get("asOf"), roots_of_row(source))
@@ -140,14 +140,14 @@ def with_history(metadata: Source | None) -> MetadataDirectory:
 
 
 def _metadata_in(path: Path) -> Path:
-    found = path if is_rocksdb(path) else find_metadata(path)
-    if found is None:
+    metadata = path if is_rocksdb(path) else find_metadata(path)
+    if metadata is None:
         raise SourceNotFound(
             f"{path} is not a metadata store: expected ZooKeeper's version-2 with snapshot.* or log.*, or RocksDB's CURRENT",
             hint="name ZooKeeper's dataDir, or HOST:PORT of a running one",
             path=str(path),
         )
-    return found
+    return metadata
 
 
 def _places(bookie: Bookie) -> set[Path]:

@@ -95,13 +95,13 @@ class Transaction:
         from kazoo.exceptions import NoNodeError
 
         try:
-            found, _ = self._session.told(lambda: self._session.client.get_acls(path))
+            acl, _ = self._session.told(lambda: self._session.client.get_acls(path))
         except NoNodeError:
             raise errors.StalePlan(
                 f"{self._session.address}: {path} was deleted meanwhile; nothing was written",
                 hint="run the command again",
             ) from None
-        return found
+        return acl
 
     @property
     def size_bytes(self) -> int:
@@ -115,13 +115,13 @@ class Transaction:
         from kazoo.exceptions import NoAuthError, RolledBackError, RuntimeInconsistency
 
         try:
-            found = self._session.answer(self._request.commit_async())
+            results = self._session.answer(self._request.commit_async())
         except errors.SourceNotFound as error:
             raise errors.SourceBusy(
                 f"{self._session.address}: the connection was lost while the change was written: whether it was taken is not known",
                 hint="run the command again: it checks the nodes; either all were written or none",
             ) from error
-        for write, result in zip(self._writes, found, strict=False):
+        for write, result in zip(self._writes, results, strict=False):
             if isinstance(result, NoAuthError):
                 raise errors.Refused(f"{self._session.address}: this user may not write {write.path}", path=write.path)
             if isinstance(result, Exception) and not isinstance(result, (RolledBackError, RuntimeInconsistency)):
@@ -151,11 +151,11 @@ def raise_ledger_sequence(session: Session, to: int) -> None:
 
 
 def _committed(session: Session, request: Any) -> list[Any]:  # Any: of kazoo
-    found: list[Any] = session.answer(request.commit_async())  # Any: as above
-    failed = next((one for one in found if isinstance(one, Exception)), None)
+    results: list[Any] = session.answer(request.commit_async())  # Any: as above
+    failed = next((one for one in results if isinstance(one, Exception)), None)
     if failed is not None:
         raise errors.Refused(f"{session.address}: {_IDGEN} gives no ids ({type(failed).__name__})", path=_IDGEN)
-    return found
+    return results
 
 
 _HOST = r"(?:\[[0-9a-fA-F:.]+\]|[^\s/,:;\[\]]+):[0-9]{1,5}"
@@ -221,12 +221,12 @@ def is_address(text: str) -> bool:
 
 def parse_address(text: str) -> Address:
     """Return the ensemble in a text, also in the form of Pulsar's ``metadataStoreUrl`` (``zk:…``); raises InvalidValue."""
-    found = _ADDRESS.fullmatch(text)
-    if found is None or any(int(host.rpartition(":")[2]) > 65_535 for host in re.split("[,;]", found[1])):
+    match = _ADDRESS.fullmatch(text)
+    if match is None or any(int(host.rpartition(":")[2]) > 65_535 for host in re.split("[,;]", match[1])):
         raise errors.InvalidValue(
             f"{text!r} names no ensemble", hint="write HOST:PORT[,HOST:PORT][/CHROOT]", value=text
         )
-    return Address(found[1].replace(";", ","), (found[2] or "").rstrip("/"))
+    return Address(match[1].replace(";", ","), (match[2] or "").rstrip("/"))
 
 
 class Client(Struct, frozen=True):
@@ -325,12 +325,12 @@ class _Events(dict[str, set[Callable[..., None]]]):
 
     def take(self) -> set[str]:
         """Return the paths that events named since the last call."""
-        found = set()
+        changed = set()
         while True:
             try:
-                found.add(self._paths.get_nowait())
+                changed.add(self._paths.get_nowait())
             except Empty:
-                return found
+                return changed
 
 
 class Session:
@@ -365,13 +365,13 @@ class Session:
         """Return the existing nodes among ``paths``; raises Refused for one that may not be read."""
         asked = list(paths)
         reads = [Read(GET_DATA, self.address.full(path)) for path in asked]
-        found = {path: self.data(path, answer) for path, answer in zip(asked, self.answers(reads), strict=True)}
-        return {path: node_of(path, data) for path, data in found.items() if data is not None}
+        answers = {path: self.data(path, answer) for path, answer in zip(asked, self.answers(reads), strict=True)}
+        return {path: node_of(path, data) for path, data in answers.items() if data is not None}
 
     def list_children(self, path: str) -> list[str]:
         """Return the names of a node's children, empty if the node does not exist."""
-        (found,) = self.answers([Read(GET_CHILDREN, self.address.full(path))])
-        return found if isinstance(found, list) else []
+        (names,) = self.answers([Read(GET_CHILDREN, self.address.full(path))])
+        return names if isinstance(names, list) else []
 
     def data(self, path: str, found: Data | list[str] | Failed) -> Data | None:
         """Return the data of a node, None if it no longer exists; raises Refused, SourceNotFound."""
@@ -454,20 +454,20 @@ def open_session(address: Address, login: Client) -> Iterator[Session]:
 
 
 def _login_arguments(login: Client) -> Mapping[str, Any]:  # Any: arguments of KazooClient
-    found: dict[str, Any] = {}  # Any: as above
+    arguments: dict[str, Any] = {}  # Any: as above
     if login.ca or login.certificate or login.key:
-        found |= {"use_ssl": True, "ca": login.ca, "certfile": login.certificate, "keyfile": login.key}
-        found |= {"keyfile_password": login.key_password, "check_hostname": login.verify_hostname}
+        arguments |= {"use_ssl": True, "ca": login.ca, "certfile": login.certificate, "keyfile": login.key}
+        arguments |= {"keyfile_password": login.key_password, "check_hostname": login.verify_hostname}
     if login.scheme == "digest":
-        found["auth_data"] = [("digest", f"{login.user}:{login.password}")]
+        arguments["auth_data"] = [("digest", f"{login.user}:{login.password}")]
     elif login.scheme:
         from importlib.util import find_spec
 
         if find_spec("puresasl") is None:
             raise errors.MissingComponent("SASL needs the package pure-sasl", hint="pip install 'kazoo[sasl]'")
         by_password = {"mechanism": "DIGEST-MD5", "username": login.user, "password": login.password}
-        found["sasl_options"] = by_password if login.scheme == "sasl" else {"mechanism": "GSSAPI"}
-    return found
+        arguments["sasl_options"] = by_password if login.scheme == "sasl" else {"mechanism": "GSSAPI"}
+    return arguments
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

@@ -115,32 +115,32 @@ def _in_order(paths: tuple[Path, ...], named: Sequence[str]) -> tuple[Path, ...]
 
 
 def _currents(given: GivenBookie, paths: Iterable[Path]) -> tuple[Path, ...]:
-    found: dict[Path, Path] = {}
+    currents: dict[Path, Path] = {}
     for path in (_current(path, given) for path in paths):
-        other = found.setdefault(path.resolve(), path)
+        other = currents.setdefault(path.resolve(), path)
         if other is not path:
             raise Refused(
                 f"{given.where}: {path} is given twice" + (f", also as {other}" if other != path else ""),
                 hint="give each directory once; a symbolic link to it is the same one",
                 path=str(path),
             )
-    return tuple(found.values())
+    return tuple(currents.values())
 
 
 def _current(path: Path, given: GivenBookie) -> Path:
     inside = path / "current"
-    found = inside if inside.is_dir() else path
-    if not found.is_dir():
+    current = inside if inside.is_dir() else path
+    if not current.is_dir():
         reason = "is not a directory" if path.exists() else "does not exist"
         hint = "name a directory of the bookie, or with --root DIR where its disks were copied to"
         raise SourceNotFound(f"{_said_in(given, path)}{path} {reason}", hint=hint, path=str(path))
     try:
-        next(found.iterdir(), None)
+        next(current.iterdir(), None)
     except OSError as error:
         raise NotWritable(
-            f"{_said_in(given, path)}{found} cannot be read: {error.strerror}", path=str(found)
+            f"{_said_in(given, path)}{current} cannot be read: {error.strerror}", path=str(current)
         ) from error
-    return found
+    return current
 
 
 def _said_in(given: GivenBookie, path: Path) -> str:
@@ -180,14 +180,14 @@ def _by_content(given: GivenBookie, directories: Iterable[Path]) -> Bookie:
 def _role_by_name(path: Path, cookie: Cookie, others: Mapping[str, int]) -> set[str]:
     """Return the role of the name in ``cookie`` that has most last components in common with a directory; empty where no one is it."""
     alike = {role: max((_alike(path, Path(name)) for name in names), default=0) for role, names in _named(cookie)}
-    found = {role for role, common in alike.items() if common and common == max(alike.values())}
-    return found if len(found) == 1 else set()
+    roles = {role for role, common in alike.items() if common and common == max(alike.values())}
+    return roles if len(roles) == 1 else set()
 
 
 def _role_by_count(path: Path, cookie: Cookie, others: Mapping[str, int]) -> set[str]:
     """Return the role for which ``cookie`` names more directories than ``others`` are; empty where no one is it."""
-    found = {role for role, names in _named(cookie) if others.get(role, 0) < len(set(names))}
-    return found if len(found) == 1 else set()
+    roles = {role for role, names in _named(cookie) if others.get(role, 0) < len(set(names))}
+    return roles if len(roles) == 1 else set()
 
 
 def _named(cookie: Cookie) -> list[tuple[str, tuple[str, ...]]]:
@@ -204,12 +204,12 @@ def _alike(path: Path, named: Path) -> int:
 
 def _inside(path: Path) -> str:
     """Return a hint about a bookie's directories directly below a path, "" if there are none."""
-    found = [
+    inner = [
         child
         for child in sorted(path.iterdir())
         if any((at / COOKIE_FILE).is_file() for at in (child, child / "current"))
     ]
-    return f"name the directories in it: {','.join(map(str, found))}" if found else ""
+    return f"name the directories in it: {','.join(map(str, inner))}" if inner else ""
 
 
 def _check_roles(given: GivenBookie, bookie: Bookie) -> None:
@@ -270,11 +270,11 @@ def _id_of(given: GivenBookie, cookie: Cookie | None) -> str:
 
 
 def _check_count(given: GivenBookie, bookie_id: str, bookie: Bookie, cookie: Cookie) -> None:
-    for what, found, named in _roles(bookie, cookie):
-        if len(found) > len(set(named)):
+    for what, present, named in _roles(bookie, cookie):
+        if len(present) > len(set(named)):
             raise Refused(
-                f"{given.where}: {counted(len(found), f'{what} directory', f'{what} directories')} given for bookie"
-                f" {bookie_id}: {', '.join(map(str, found))}; its cookie names {len(set(named))}: {', '.join(named)}",
+                f"{given.where}: {counted(len(present), f'{what} directory', f'{what} directories')} given for bookie"
+                f" {bookie_id}: {', '.join(map(str, present))}; its cookie names {len(set(named))}: {', '.join(named)}",
                 hint="give each directory once, and no old copy of one; which is which, its bookkeeper.conf says: --bookie-conf FILE",
             )
 
@@ -294,11 +294,11 @@ def missing_directories(bookie: Bookie) -> list[str]:
     """Return warnings about directories that the cookie names and that were not given."""
     cookie = next((cookie for path in bookie.directories if (cookie := read_given_cookie(path)) is not None), None)
     return [
-        f"bookie {bookie.bookie_id}: {len(found)} of {len(set(named))} {what} directories given; by its cookie they are"
+        f"bookie {bookie.bookie_id}: {len(present)} of {len(set(named))} {what} directories given; by its cookie they are"
         f" {', '.join(dict.fromkeys(named))}: entries in the others are missing here; import them: pulsar-admin store "
         f"add bookie {shell_word(bookie.bookie_id)}=DIR"
-        for what, found, named in ([] if cookie is None else _roles(bookie, cookie))
-        if len(found) < len(set(named))
+        for what, present, named in ([] if cookie is None else _roles(bookie, cookie))
+        if len(present) < len(set(named))
     ]
 
 
@@ -329,13 +329,13 @@ def check_apart(bookies: Sequence[Bookie]) -> None:
                 hint="one of them is an old copy, or belongs to the other: --bookie DIR,DIR takes all directories of one bookie",
                 bookie=bookie.bookie_id,
             )
-    found: dict[str, Bookie] = {}
+    instances: dict[str, Bookie] = {}
     for bookie in bookies:
         instance_id = instance_of(bookie)
         if instance_id:
-            found.setdefault(instance_id, bookie)
-    if len(found) > 1:
-        text = "; ".join(f"{bookie.name} ({_places(bookie)}) of {instance}" for instance, bookie in found.items())
+            instances.setdefault(instance_id, bookie)
+    if len(instances) > 1:
+        text = "; ".join(f"{bookie.name} ({_places(bookie)}) of {instance}" for instance, bookie in instances.items())
         raise Refused(
             f"these bookies belong to different clusters, by the instance ids in their cookies: {text}",
             hint="import the bookies of one cluster",

@@ -111,9 +111,9 @@ def read_located(
             return None
         from pyroaring import BitMap64  # 15 ms
 
-        found = {ledger_id: BitMap64() for ledger_id in ledgers}
+        located = {ledger_id: BitMap64() for ledger_id in ledgers}
         sound = [_sound_places(before[database], scanned) for database in databases]
-        return found if all(map(_read_rows, opened, sound, repeat(found), repeat(failing))) else None
+        return located if all(map(_read_rows, opened, sound, repeat(located), repeat(failing))) else None
 
 
 def _given_storages(bookie: Bookie) -> list[Storage]:
@@ -186,10 +186,10 @@ def _read_files(
 
     before = _list_logs(bookie.ledger_dirs)
     sound, doubted = _sound_places(before, scanned), list[tuple[int, Array, Array]]()
-    found = {ledger_id: BitMap64() for ledger_id in ledgers}
+    located = {ledger_id: BitMap64() for ledger_id in ledgers}
     is_there = False
     for ledger_id, path in _index_files(bookie.index_dirs or bookie.ledger_dirs):
-        entries, slots, is_there = found.setdefault(ledger_id, BitMap64()), _read_index(path)[HEADER_BYTES:], True
+        entries, slots, is_there = located.setdefault(ledger_id, BitMap64()), _read_index(path)[HEADER_BYTES:], True
         rows = np.frombuffer(slots[: len(slots) // _SLOT_BYTES * _SLOT_BYTES], ">i8")
         are_sound = _are_inside(rows, sound)
         entries.update(array("Q", np.flatnonzero(are_sound).astype("<u8").tobytes()))
@@ -199,9 +199,9 @@ def _read_files(
     sound = _sound_places(before, scanned) if doubted else sound  # a running bookie wrote logs meanwhile
     for ledger_id, ids, rows in doubted:
         are_sound = _are_inside(rows, sound)
-        for where, some in ((found, ids[are_sound]), (failing, ids[~are_sound])):
+        for where, some in ((located, ids[are_sound]), (failing, ids[~are_sound])):
             where.setdefault(ledger_id, BitMap64()).update(array("Q", some.astype("<u8").tobytes()))
-    return found if is_there else None
+    return located if is_there else None
 
 
 def _index_files(indexes: Iterable[Path]) -> Iterator[tuple[int, Path]]:
@@ -293,10 +293,10 @@ def read_missing_logs(bookie: Bookie, ledgers: Collection[int]) -> list[MissingL
     """
     from pyroaring import BitMap64
 
-    found: dict[Path, dict[int, BitMap64]] = {}
+    missing: dict[Path, dict[int, BitMap64]] = {}
     for path, row in _iter_gone(bookie, ledgers):
-        found.setdefault(path, {}).setdefault(row.ledger_id, BitMap64()).add(row.entry_id)
-    return [MissingLog(path, entries, has_database(bookie)) for path, entries in sorted(found.items())]
+        missing.setdefault(path, {}).setdefault(row.ledger_id, BitMap64()).add(row.entry_id)
+    return [MissingLog(path, entries, has_database(bookie)) for path, entries in sorted(missing.items())]
 
 
 def has_database(bookie: Bookie) -> bool:
@@ -350,16 +350,16 @@ def read_misled(
     """
     import numpy as np
 
-    found: dict[int, BitMap64] = {}
+    misled: dict[int, BitMap64] = {}
     for logs, rows in _iter_rows(bookie):
         if are_proven is not None:
             rows = rows[~are_proven(logs, rows)]
         ids = rows[:, 2] >> 32
         parts = [_wrong_in(logs[one], rows[ids == one], scanned) for one in np.unique(ids).tolist() if one in logs]
-        _put_rows(np.concatenate([np.zeros((0, 3), np.int64), *parts]), ledgers, found)
+        _put_rows(np.concatenate([np.zeros((0, 3), np.int64), *parts]), ledgers, misled)
         if gone is not None:
             _put_rows(rows[~np.isin(ids, [*logs])], ledgers, gone)
-    return found
+    return misled
 
 
 def _put_rows(rows: Array, ledgers: Collection[int], found: dict[int, BitMap64]) -> None:
@@ -387,8 +387,8 @@ def _iter_rows(bookie: Bookie) -> Iterator[tuple[Logs, Array]]:
         return
     logs = {log_id: path for directory in bookie.ledger_dirs for log_id, path in read_bookie_directory(directory).logs}
     for ledger_id, path in _index_files(bookie.index_dirs or bookie.ledger_dirs):
-        found = iter_index_rows(_read_index(path), ledger_id)
-        rows = [(ledger_id, row.entry_id, row.log_id << 32 | row.pos) for row in found]
+        index_rows = iter_index_rows(_read_index(path), ledger_id)
+        rows = [(ledger_id, row.entry_id, row.log_id << 32 | row.pos) for row in index_rows]
         yield logs, np.array(rows, np.int64).reshape(-1, 3)
 
 

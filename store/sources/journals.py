@@ -57,7 +57,7 @@ def read_replayed_entries(bookie: Bookie, ledgers: Collection[int], problems: li
     """Return the entries of some ledgers that a start of the bookie reads from its journals; unreadable parts are added to ``problems``."""
     from pyroaring import BitMap64
 
-    found = {ledger_id: BitMap64() for ledger_id in ledgers}
+    replayed = {ledger_id: BitMap64() for ledger_id in ledgers}
     for directory, mark in read_marks(bookie, problems).items():
         for journal_id, path in read_bookie_directory(directory).journals:
             if journal_id >= mark.journal_id:
@@ -65,11 +65,11 @@ def read_replayed_entries(bookie: Bookie, ledgers: Collection[int], problems: li
                     for ledger_id, entry_id in iter_entry_ids(
                         path, mark.offset if journal_id == mark.journal_id else 0
                     ):
-                        if ledger_id in found:
-                            found[ledger_id].add(entry_id)
+                        if ledger_id in replayed:
+                            replayed[ledger_id].add(entry_id)
                 except (OSError, StoreError) as error:
                     problems.append(f"{path} cannot be read: {error}")
-    return found
+    return replayed
 
 
 def iter_entry_ids(path: Path, offset: int) -> Iterator[tuple[int, int]]:

@@ -76,9 +76,9 @@ def read_standalone_layout(root: Path, wanted: Wanted | None = None) -> Layout:
 
     ``wanted``: the cluster whose metadata is meant, see ``MetadataDirectory.rooted``.
     """
-    found = find_standalone(root)
-    metadata = MetadataDirectory(found.metadata)
-    bookies = group_directories(found.currents)
+    standalone = find_standalone(root)
+    metadata = MetadataDirectory(standalone.metadata)
+    bookies = group_directories(standalone.currents)
     return Layout(str(root), metadata if wanted is None else metadata.rooted(wanted), bookies, root)
 
 
@@ -121,21 +121,21 @@ def find_standalone(root: Path) -> StandaloneDirectory:
 
 def suggest_import(root: Path) -> str:
     """Return the command line that imports the parts of a cluster in ``root`` or below, "" if there are none."""
-    found: dict[str, list[str]] = {}
+    directories: dict[str, list[str]] = {}
     for path in (root, *islice(_directories(root, _DEPTH), _MOST_DIRECTORIES)):
         cookie = read_cookie(path)
         if cookie is not None:
-            found.setdefault(cookie.bookie_id, []).append(str(path.parent if path.name == "current" else path))
+            directories.setdefault(cookie.bookie_id, []).append(str(path.parent if path.name == "current" else path))
     near = (root, *_directories(root, 1))
     metadata = next((there for path in near if (there := find_metadata(path)) is not None), None)
-    if not found and (metadata is None or is_rocksdb(metadata)):
+    if not directories and (metadata is None or is_rocksdb(metadata)):
         return ""
     words = ["pulsar-admin --store NEW store import cluster"]
     if metadata is not None:
         words.append(f"--{'metadata' if is_rocksdb(metadata) else 'zookeeper'} {shell_word(metadata)}")
-    bookies = (f"{bookie_id}={','.join(paths)}" for bookie_id, paths in sorted(found.items()))
+    bookies = (f"{bookie_id}={','.join(paths)}" for bookie_id, paths in sorted(directories.items()))
     words += [f"--bookie {shell_word(bookie)}" for bookie in bookies]
-    words += [] if found else ["--bookie BOOKIE=DIR"]
+    words += [] if directories else ["--bookie BOOKIE=DIR"]
     return " ".join(words)
 
 

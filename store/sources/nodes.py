@@ -65,14 +65,14 @@ def find_roots(servers: Sequence[zookeeper.ServerFiles], wanted: Wanted, *, is_s
 
 def _are_at_root(servers: Sequence[zookeeper.ServerFiles]) -> bool:
     """Whether all marks in the newest files are at the root, by their bytes alone: twenty times as fast as the nodes."""
-    found = False
+    is_any = False
     with suppress(MetadataCorrupt), ExitStack() as stack:
         for file in _newest_files(servers, stack):
             for is_at_root in _iter_marks(file):
                 if not is_at_root:
                     return False
-                found = True
-        return found
+                is_any = True
+        return is_any
     return False
 
 
@@ -182,8 +182,8 @@ class MetadataDirectory(Struct, frozen=True):
             yield from _rocksdb_rows(self.path, problems, zookeeper.Notes() if notes is None else notes)
         elif self.logs is not None or self.as_of is not None or zookeeper.is_zookeeper(self.path):
             # ZooKeeper keeps no owner of a node, and intermediate nodes exist, empty.
-            tree, found, told = zookeeper.read_again(lambda: _read_tree(self), self.path)
-            problems += found
+            tree, damage, told = zookeeper.read_again(lambda: _read_tree(self), self.path)
+            problems += damage
             if notes is not None:
                 notes.not_needed += told.not_needed
                 notes.log_ends += told.log_ends
@@ -191,7 +191,7 @@ class MetadataDirectory(Struct, frozen=True):
                 yield row_of(
                     Node(node.path, NodeStat(node.version, 0, node.created_ms, node.modified_ms, False), node.data)
                 )
-            next_id = tree.ledger_ids.next_id(LEDGERS_ROOT, whole=not found)
+            next_id = tree.ledger_ids.next_id(LEDGERS_ROOT, whole=not damage)
             if next_id is not None:
                 yield NextLedgerId(next_id)
         else:
@@ -202,10 +202,10 @@ class MetadataDirectory(Struct, frozen=True):
 
     def next_ledger_id(self) -> int | None:
         """Return the next ledger id, for which all metadata is read again."""
-        found: list[int] = []
-        for _ in iter_source_rows(self, found.append):
+        next_ids: list[int] = []
+        for _ in iter_source_rows(self, next_ids.append):
             pass
-        return found[-1] if found else None
+        return next_ids[-1] if next_ids else None
 
     def holder(self) -> int | None:
         """Return the process that holds the lock of a RocksDB."""

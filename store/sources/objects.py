@@ -96,15 +96,15 @@ def open_objects(place: str) -> Objects:
 def find_offloaded(objects: Objects) -> dict[tuple[int, str], OffloadedLedger]:
     """Return (ledger id, UUID) → the object that holds the ledger, for every object with an offloader's name."""
     paths = set(objects.paths())
-    found = {}
+    offloaded = {}
     for path in paths:
         folder, _, name = path.rpartition("/")
         of_object, of_map = parse_object_name(name), parse_map_file_name(folder.rpartition("/")[2])
         if of_object is not None and path + INDEX_SUFFIX in paths:
-            found[of_object.ledger_id, of_object.uuid] = OffloadedLedger(*of_object, path, path + INDEX_SUFFIX)
+            offloaded[of_object.ledger_id, of_object.uuid] = OffloadedLedger(*of_object, path, path + INDEX_SUFFIX)
         elif name == _MAP_DATA and of_map is not None:
-            found[of_map.ledger_id, of_map.uuid] = OffloadedLedger(*of_map, path, "")
-    return found
+            offloaded[of_map.ledger_id, of_map.uuid] = OffloadedLedger(*of_map, path, "")
+    return offloaded
 
 
 @contextmanager

@@ -60,21 +60,21 @@ def open_links(directory: Path, problems: list[str]) -> Iterator[Any]:  # Any: r
     with ExitStack() as stack:
         for left in reversed(range(_TRIES)):
             before = _file_states(directory)
-            found: list[str] = []
+            linked: list[str] = []
             with ExitStack() as attempt:
                 try:
                     links = attempt.enter_context(database_directory())
-                    link_files(directory, links, found)
-                    database = attempt.enter_context(_open_strictly(links, directory, found))
+                    link_files(directory, links, linked)
+                    database = attempt.enter_context(_open_strictly(links, directory, linked))
                 except (MetadataCorrupt, NotWritable):
                     if left and _file_states(directory) != before:
                         continue
                     raise
-                if found and left and _file_states(directory) != before:
+                if linked and left and _file_states(directory) != before:
                     continue
                 stack.push(attempt.pop_all())
                 break
-        problems += found
+        problems += linked
         yield database
 
 
@@ -163,10 +163,10 @@ def _replayed(links: Path, logs: list[Path], shown: Path) -> list[Path]:
         with create_file(links / log.name, durable=False) as out:
             out.writelines(encode_log([encode_put(_probe_key(log), b"")]))
     with _open_strictly(links, shown, []) as database:
-        found = [log for log in logs if database.get(_probe_key(log)) is not None]
+        replayed = [log for log in logs if database.get(_probe_key(log)) is not None]
     for log in logs:
         remove_file(links / log.name)
-    return found
+    return replayed
 
 
 def _probe_key(log: Path) -> bytes:
@@ -249,17 +249,17 @@ def salvage_in_child(directory: Path, limit_seconds: float = _SALVAGE_SECONDS) -
     process = context.Process(target=_salvage_into, args=(sender, str(directory)), daemon=True)
     process.start()
     sender.close()
-    found: Salvaged | None = None
+    salvaged: Salvaged | None = None
     try:
         with suppress(EOFError):
-            found = receiver.recv() if receiver.poll(limit_seconds) else None
+            salvaged = receiver.recv() if receiver.poll(limit_seconds) else None
     finally:
         process.kill()
         process.join()
         receiver.close()
-    if found is None or not found.pairs:
+    if salvaged is None or not salvaged.pairs:
         raise _corrupt(directory, "nothing can be salvaged")
-    return found
+    return salvaged
 
 
 def logged_changes(directory: Path) -> int:
@@ -304,36 +304,36 @@ def _salvage_into(sender: Connection, directory: str) -> None:
 
 def _salvage(directory: Path) -> Salvaged:
     problems: list[str] = []
-    found: dict[bytes, bytes] | None = None
+    rows: dict[bytes, bytes] | None = None
     with suppress(MetadataCorrupt, SourceNotFound), open_links(directory, problems) as database:
         problems.clear()
-        found = dict(_read_both_ways(database, directory, problems))
+        rows = dict(_read_both_ways(database, directory, problems))
         if not problems:
-            return Salvaged(sorted(found.items()), "", [])
+            return Salvaged(sorted(rows.items()), "", [])
     with database_directory() as links:
         _repair_links(directory, links)
         lost = sorted(file.name for file in (links / "lost").glob("*.sst")) if (links / "lost").is_dir() else []
         with _open_strictly(links, directory, []) as database:
             repaired = dict(_read_both_ways(database, directory, problems))
-    return Salvaged(sorted((repaired | (found or {})).items()), "; ".join(problems), lost)
+    return Salvaged(sorted((repaired | (rows or {})).items()), "; ".join(problems), lost)
 
 
 def _read_both_ways(database: Any, shown: Path, problems: list[str]) -> list[tuple[bytes, bytes]]:  # Any: no stubs
     """Return the pairs up to the first damaged block and those after the last."""
-    found: dict[bytes, bytes] = {}
+    rows: dict[bytes, bytes] = {}
     try:
         with _translated(shown):
-            found.update(iter_pairs(database))
-            return list(found.items())
+            rows.update(iter_pairs(database))
+            return list(rows.items())
     except MetadataCorrupt as error:
         problems.append(error.message)
     with suppress(MetadataCorrupt), _translated(shown):
         position = database.iter()
         position.seek_to_last()
-        while position.valid() and position.key() not in found:
-            found[position.key()] = position.value()
+        while position.valid() and position.key() not in rows:
+            rows[position.key()] = position.value()
             position.prev()
-    return sorted(found.items())
+    return sorted(rows.items())
 
 
 def _repair_links(directory: Path, links: Path) -> None:

@@ -142,19 +142,19 @@ class Marks:
     def see(self, path: str, value: bytes) -> None:
         """Look at a node with its value; in damaged files its parents may be missing."""
         for mark in PULSAR_MARKS:
-            chroot, found, below = path.partition(mark)
-            if found and below[:1] in ("", "/"):
+            chroot, is_marked, below = path.partition(mark)
+            if is_marked and below[:1] in ("", "/"):
                 self._pulsars.add(chroot)
         if path.endswith(LAYOUT_MARK) and _LAYOUT_VALUE.fullmatch(value):
             self._ledgers.add(path.removesuffix(LAYOUT_MARK))
 
     def chroots(self) -> list[str]:
         """Return the chroots of Pulsars, without such names inside of another one."""
-        found: list[str] = []
+        chroots: list[str] = []
         for chroot in sorted(self._pulsars, key=lambda path: (path.count("/"), path)):
-            if not any(_is_within(chroot, other) for other in found):
-                found.append(chroot)
-        return found
+            if not any(_is_within(chroot, other) for other in chroots):
+                chroots.append(chroot)
+        return chroots
 
     def ledgers(self) -> list[str]:
         """Return the roots of BookKeepers, without such names inside of a Pulsar."""
@@ -175,11 +175,11 @@ def choose_roots(marks: Marks, where: str, wanted: Wanted) -> Roots:
     Raises SourceNotFound without one, Refused if there are several: ``again`` in its context has options that
     name each.
     """
-    found = [*dict.fromkeys(_pairs(marks, wanted))]
+    pairs = [*dict.fromkeys(_pairs(marks, wanted))]
     if wanted.chroot is not None:
-        meant = [roots for roots in found if roots.chroot == wanted.chroot]
+        meant = [roots for roots in pairs if roots.chroot == wanted.chroot]
     else:
-        meant = [roots for roots in found if roots.ledgers in wanted.hints] or found
+        meant = [roots for roots in pairs if roots.ledgers in wanted.hints] or pairs
     if wanted.ledgers is not None:
         meant = [roots for roots in meant if roots.ledgers == wanted.ledgers]
     if len(meant) == 1:
@@ -187,7 +187,7 @@ def choose_roots(marks: Marks, where: str, wanted: Wanted) -> Roots:
         ledgers, others = marks.ledgers(), [chroot for chroot in marks.chroots() if chroot != meant[0].chroot]
         shared = tuple(chroot for chroot in others if chroot + LEDGERS_ROOT not in ledgers)
         return replace(meant[0], shared=shared)
-    if not found:
+    if not pairs:
         raise SourceNotFound(
             f"{where} has no metadata of Pulsar or BookKeeper: expected admin/clusters, managed-ledgers or ledgers/LAYOUT at"
             " its root or below a path",
@@ -198,10 +198,10 @@ def choose_roots(marks: Marks, where: str, wanted: Wanted) -> Roots:
     if not meant:
         asked = wanted.chroot if wanted.ledgers is None else wanted.ledgers
         raise SourceNotFound(
-            f"{where} has no cluster at {asked or '/'}: it has {', '.join(str(roots) for roots in found)}",
+            f"{where} has no cluster at {asked or '/'}: it has {', '.join(str(roots) for roots in pairs)}",
             hint="name an existing one",
             path=where,
-            again=[*dict.fromkeys(_option(roots, found) for roots in found)],
+            again=[*dict.fromkeys(_option(roots, pairs) for roots in pairs)],
         )
     again = [*dict.fromkeys(_option(roots, meant) for roots in meant)]
     raise Refused(

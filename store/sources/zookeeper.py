@@ -60,12 +60,12 @@ def _numbered(directory: Path, kind: str) -> list[tuple[int, str, Path]]:
 
 def _named(directory: Path, kind: str) -> list[tuple[int, str, Path]]:
     """Return the result of ``_numbered``, and also objects with such a name that are not files."""
-    found = []
+    files = []
     for file in directory.glob(f"{kind}.*"):
         name = _NAME.fullmatch(file.name)
         if name is not None:
-            found.append((int(name[1], 16), name[2] or "", file))
-    return sorted(found)
+            files.append((int(name[1], 16), name[2] or "", file))
+    return sorted(files)
 
 
 def newest_epoch(sources: Iterable[Mapping[str, Any]]) -> int:  # Any: JSON
@@ -93,11 +93,11 @@ def last_transaction(directory: Path, until: int | None = None) -> Transaction |
     for first, extension, file in reversed(_numbered(directory, "log")):
         if extension or (until is not None and first > until):
             continue
-        found = [
+        newest = [
             item for item in read_log(file) if isinstance(item, Transaction) and (until is None or item.zxid <= until)
         ]
-        if found:
-            return max(found, key=attrgetter("zxid"))
+        if newest:
+            return max(newest, key=attrgetter("zxid"))
     return None
 
 
@@ -149,8 +149,8 @@ class SnapshotFile(NamedTuple):
             else:
                 with open_snapshot(self.path, self.extension) as file:
                     parts += iter(partial(file.read, _CHUNK_BYTES), b"")
-        found = salvage_snapshot(b"".join(parts))
-        return Salvaged(_inner_nodes(found.nodes, self.roots), found.newest_zxid, found.lost_bytes)
+        salvaged = salvage_snapshot(b"".join(parts))
+        return Salvaged(_inner_nodes(salvaged.nodes, self.roots), salvaged.newest_zxid, salvaged.lost_bytes)
 
 
 def _inner_nodes(nodes: dict[str, ZooKeeperNode], roots: Roots) -> dict[str, ZooKeeperNode]:
@@ -295,10 +295,10 @@ class _Overlay:
 
 def iter_snapshot_files(servers: Iterable[ServerFiles]) -> Iterator[SnapshotFile]:
     """Yield the snapshots of the servers, the oldest first."""
-    found = (
+    files = (
         SnapshotFile(*named, server.roots) for server in servers for named in _numbered(server.snapshots, "snapshot")
     )
-    yield from sorted(found, key=lambda one: one[:3])
+    yield from sorted(files, key=lambda one: one[:3])
 
 
 def iter_log_files(server: ServerFiles) -> Iterator[tuple[int, Path]]:

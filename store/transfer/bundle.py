@@ -139,8 +139,8 @@ class BundleResult(Struct):
 def read_names(path: Path) -> Pseudonyms:
     """Return the pseudonyms in a file, or new ones if it does not exist; raises InvalidValue for another kind of file."""
     try:
-        found = json.loads(read_file(path))
-        return Pseudonyms(bytes.fromhex(found["salt"]), dict(found["names"]))
+        names = json.loads(read_file(path))
+        return Pseudonyms(bytes.fromhex(names["salt"]), dict(names["names"]))
     except FileNotFoundError:
         return Pseudonyms(secrets.token_bytes(SALT_BYTES))
     except OSError as error:
@@ -223,9 +223,9 @@ def _iter_rows(store: Store, txn: Txn, names: Pseudonyms, result: BundleResult) 
             if bytes(key[:_LEDGER_KEY_BYTES]) not in indexes:
                 yield ["row", database, _text(key), _text(value)]
     for name in _STATE_ROWS:
-        found = txn.get("state", name.encode())
-        if found is not None:
-            yield ["row", "state", _text(name.encode()), _text(_state(name, found, names))]
+        row = txn.get("state", name.encode())
+        if row is not None:
+            yield ["row", "state", _text(name.encode()), _text(_state(name, row, names))]
     for kind in (UNSERVED, FAILING):
         for key, value in txn.items("state", kind):
             yield ["row", "state", _text(key), _text(value)]
@@ -316,10 +316,10 @@ def _owner_name(owner: Owner, names: Pseudonyms) -> str:
     """Return the pseudonym of an owner's topic, or of its counterpart in other domains, as the bundled nodes have it."""
     if owner.is_of_topic and owner.kind is not OwnerKind.SCHEMA:  # whose topic is the path of its node
         return names.text(owner.topic)
-    domain, found, rest = owner.topic.partition("://")
+    domain, mark, rest = owner.topic.partition("://")
     if domain == SEGMENT:  # whose topic is not encoded, as it is in the path of its node
         return str(managed_ledger_of_path(_bundled_path(parse_owner(owner.topic).path, names) or ""))
-    return f"{names.local(domain)}://{names.path(rest)}" if found else _bundled_path(owner.topic, names) or ""
+    return f"{names.local(domain)}://{names.path(rest)}" if mark else _bundled_path(owner.topic, names) or ""
 
 
 def _hidden_record(body: bytes, entry: Entry, names: Pseudonyms) -> bytes | None:
@@ -463,8 +463,8 @@ def _put(store: Store, batch: list[list[Any]]) -> None:  # Any: JSON
         put_nodes(txn, nodes)
         for database, key, value in plain:
             txn.put(database, key, value)
-        for ledger_id, found in owners:
-            put_owners(txn, ledger_id, found)
+        for ledger_id, some in owners:
+            put_owners(txn, ledger_id, some)
         for damage in damages:
             put_damage(txn, damage)
 
@@ -551,7 +551,7 @@ def _value(node: Node, names: Pseudonyms) -> bytes:
         return UNDECODABLE
     # The numbers of unknown fields tell their reader which they are; their values are zeros.
     _, what = unknown_in(node.path, node.value)
-    numbers = sorted({int(found[1]) for text in what if (found := _FIELD.search(text))})
+    numbers = sorted({int(match[1]) for text in what if (match := _FIELD.search(text))})
     fields = b"".join(encode_varint(number << 3) + b"\0" for number in numbers)
     if not fields or not made.startswith(_LEDGER_METADATA):
         return made + fields
@@ -563,9 +563,9 @@ def _value(node: Node, names: Pseudonyms) -> bytes:
 def _managed_ledger(node: Node, names: Pseudonyms) -> bytes:
     if not node.value:
         return b""
-    found = decode_managed_ledger(node.value, node.path, as_stored=True)
-    ledgers = tuple(_ledger_info(info, names) for info in found.ledgers)
-    return encode_managed_ledger(replace(found, ledgers=ledgers, properties=_properties(found.properties, names)))
+    managed = decode_managed_ledger(node.value, node.path, as_stored=True)
+    ledgers = tuple(_ledger_info(info, names) for info in managed.ledgers)
+    return encode_managed_ledger(replace(managed, ledgers=ledgers, properties=_properties(managed.properties, names)))
 
 
 def _ledger_info(info: LedgerInfo, names: Pseudonyms) -> LedgerInfo:
@@ -581,24 +581,24 @@ def _properties(found: Mapping[str, str], names: Pseudonyms) -> dict[str, str]:
 
 
 def _cursor(node: Node, names: Pseudonyms) -> bytes:
-    found = decode_cursor_info(node.value, node.path)
-    properties = {names.same_length(key): value for key, value in found.properties.items()}
+    info = decode_cursor_info(node.value, node.path)
+    properties = {names.same_length(key): value for key, value in info.properties.items()}
     cursor_properties = dict(
         (key, value) if _BUCKET.fullmatch(key) and _NUMBER.fullmatch(value) else (names.whole(key), names.whole(value))
-        for key, value in found.cursor_properties.items()
+        for key, value in info.cursor_properties.items()
     )
-    return encode_cursor_info(replace(found, properties=properties, cursor_properties=cursor_properties))
+    return encode_cursor_info(replace(info, properties=properties, cursor_properties=cursor_properties))
 
 
 def _ledger(node: Node, names: Pseudonyms) -> bytes:
-    found: LedgerMetadata = decode_ledger_metadata(node.value, node.path)
+    metadata: LedgerMetadata = decode_ledger_metadata(node.value, node.path)
     segments = tuple(
         Segment(segment.first_entry_id, tuple(names.whole(member) for member in segment.members))
-        for segment in found.segments
+        for segment in metadata.segments
     )
-    custom = {names.word(key): _custom(value, names) for key, value in found.custom.items()}
-    password = None if found.password is None else b""
-    return encode_ledger_metadata(replace(found, segments=segments, custom=custom, password=password, ctoken=None))
+    custom = {names.word(key): _custom(value, names) for key, value in metadata.custom.items()}
+    password = None if metadata.password is None else b""
+    return encode_ledger_metadata(replace(metadata, segments=segments, custom=custom, password=password, ctoken=None))
 
 
 def _custom(value: bytes, names: Pseudonyms) -> bytes:
@@ -612,24 +612,26 @@ def _custom(value: bytes, names: Pseudonyms) -> bytes:
 
 
 def _schema(node: Node, names: Pseudonyms) -> bytes:
-    found = decode_schema_locator(node.value, node.path)
+    locator = decode_schema_locator(node.value, node.path)
 
     def hidden(entry: IndexEntry) -> IndexEntry:
         return replace(entry, hash=names.digest(entry.hash))
 
-    return encode_schema_locator(replace(found, newest=hidden(found.newest), index=tuple(map(hidden, found.index))))
+    return encode_schema_locator(
+        replace(locator, newest=hidden(locator.newest), index=tuple(map(hidden, locator.index)))
+    )
 
 
 def _cookie(node: Node, names: Pseudonyms) -> bytes:
-    found = decode_cookie(node.value, node.path)
+    cookie = decode_cookie(node.value, node.path)
     return encode_cookie(
         Cookie(
-            found.layout_version,
-            names.whole(found.bookie_id),
-            tuple(map(names.path, found.journal_dirs)),
-            tuple(map(names.path, found.ledger_dirs)),
-            None if found.instance_id is None else names.whole(found.instance_id),
-            None if found.index_dirs is None else tuple(map(names.path, found.index_dirs)),
+            cookie.layout_version,
+            names.whole(cookie.bookie_id),
+            tuple(map(names.path, cookie.journal_dirs)),
+            tuple(map(names.path, cookie.ledger_dirs)),
+            None if cookie.instance_id is None else names.whole(cookie.instance_id),
+            None if cookie.index_dirs is None else tuple(map(names.path, cookie.index_dirs)),
         )
     )
 
@@ -644,15 +646,15 @@ def _json(node: Node, names: Pseudonyms) -> bytes:
 
 
 def _scalable_topic(node: Node, names: Pseudonyms) -> bytes:
-    found = decode_scalable_topic(node.value, node.path, parse_topic("topic://any/any/any"))
+    decoded = decode_scalable_topic(node.value, node.path, parse_topic("topic://any/any/any"))
     record: dict[str, Any] = {
-        key: one for key, one in found.record.items() if key in ("epoch", "nextSegmentId", "deleted")
+        key: one for key, one in decoded.record.items() if key in ("epoch", "nextSegmentId", "deleted")
     }
     record["segments"] = {
         key: {**row, _LEGACY: names.text(row[_LEGACY])} if row.get(_LEGACY) else row
-        for key, row in found.record.get("segments", {}).items()
+        for key, row in decoded.record.get("segments", {}).items()
     }
-    record["properties"] = _properties(found.properties, names)
+    record["properties"] = _properties(decoded.properties, names)
     return json.dumps(record, separators=(",", ":")).encode()
 
 

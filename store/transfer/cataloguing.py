@@ -56,11 +56,11 @@ def survey_files(store: Store, layout: Layout) -> Survey:
     with store.read() as txn:
         known = {log.origin: log for log in iter_logs(txn) if log.origin}
         strangers = find_strangers(txn, layout.bookies)
-        found = {str(file.path.resolve()): file for file in files_of(layout.bookies, strangers)}
+        files = {str(file.path.resolve()): file for file in files_of(layout.bookies, strangers)}
         named = {
-            origin: replace(log, bookie=found[origin].bookie_id)
+            origin: replace(log, bookie=files[origin].bookie_id)
             for origin, log in known.items()
-            if origin in found and not log.bookie and found[origin].bookie_id
+            if origin in files and not log.bookie and files[origin].bookie_id
         }
         known |= named
         states = {origin: path_state(log, Path(origin)) for origin, log in known.items()}
@@ -69,7 +69,7 @@ def survey_files(store: Store, layout: Layout) -> Survey:
         lost = [log for log in lost if path_state(log, log.locate(store.path)).is_lost]
         held = _held_entries(txn, {log.file_id for log in lost})
     return Survey(
-        tuple(file for origin, file in found.items() if origin not in known),
+        tuple(file for origin, file in files.items() if origin not in known),
         tuple(
             log
             for origin, log in known.items()
@@ -149,13 +149,13 @@ def catalogue_new(
     numbered = list(enumerate(files, first_id))
     reasons = {path: stranger.reason for stranger in strangers for path in stranger.bookie.directories}
     rows = (_find_row(store, file_id, file, modes[file.bookie_id], reasons, vanished) for file_id, file in numbered)
-    found = (row for row in rows if row is not None)
+    new_logs = (row for row in rows if row is not None)
     if all(modes[file.bookie_id] is FileMode.REFERENCED for file in files):
-        logs = list(found)
+        logs = list(new_logs)
         store.write(lambda txn: put_logs(txn, logs))
         yield from logs
         return
-    placed = (_put(store, log) for log in found)
+    placed = (_put(store, log) for log in new_logs)
     # Links are made before the first file is read: what a running bookie deletes after that is still here.
     yield from placed if FileMode.COPIED in modes.values() else list(placed)
 
@@ -220,8 +220,8 @@ def _new_row(store: Store, file_id: int, file: BookieFile, mode: FileMode, stran
 def place(store: Store, path: Path, file_id: int, mode: FileMode) -> Path:
     """Copy or link a file into the store if the mode asks, replacing an older copy; return the path for the catalogue."""
     if mode is FileMode.REFERENCED:
-        found, root = path.resolve(), store.path.resolve()
-        return found.relative_to(root) if found.is_relative_to(root) else found
+        whole, root = path.resolve(), store.path.resolve()
+        return whole.relative_to(root) if whole.is_relative_to(root) else whole
     if url := url_of(path):
         raise InvalidValue(
             f"{shown_path(url)} stays where it is: only files of this machine are linked or copied into a store",

@@ -195,15 +195,15 @@ def _moved(session: Session, path: str, what: str) -> StalePlan:
 
 def _topics_of(txn: Txn, nodes: Iterable[ChangedNode]) -> set[TopicName]:
     """Return the topics whose metadata or cursors are among the nodes: a broker that serves them has these in memory."""
-    found = set()
+    topics = set()
     for node in nodes:
         parent = node.path.rpartition("/")[0]
         ledger_id = ledger_id_of_path(node.path)
         if ledger_id is not None:
-            found |= {parse_owner(owner.topic) for owner in find_owners(txn, ledger_id)}
+            topics |= {parse_owner(owner.topic) for owner in find_owners(txn, ledger_id)}
         elif topic := topic_of_path(node.path) or topic_of_path(parent):
-            found.add(topic)
-    return found
+            topics.add(topic)
+    return topics
 
 
 def _free_bundles(session: Session, topics: set[TopicName]) -> Iterator[str]:
@@ -239,8 +239,8 @@ def _free_bundles(session: Session, topics: set[TopicName]) -> Iterator[str]:
 
 def _broker(owner: Node) -> str:
     with suppress(MetadataCorrupt):
-        found = decode_json_object(owner.value, owner.path)
-        return str(found.get("nativeUrl") or found.get("httpUrl"))
+        data = decode_json_object(owner.value, owner.path)
+        return str(data.get("nativeUrl") or data.get("httpUrl"))
     return "of an owner that cannot be read"
 
 
@@ -322,7 +322,7 @@ def run_ensemble_export(store: Store, plan: EnsemblePlan, login: Client, now_ms:
             )
         plan = current
         zxid = _commit(store, session, plan) if plan.nodes else None
-        found = session.find_nodes(node.path for node in plan.nodes)
+        live = session.find_nodes(node.path for node in plan.nodes)
         seen = zxid or session.zxid
     report = plan.report(dry_run=False, zxid=zxid)
     if plan.nodes or plan.written:
@@ -334,8 +334,8 @@ def run_ensemble_export(store: Store, plan: EnsemblePlan, login: Client, now_ms:
                 txn.put("base", tree_key(node.path), b"" if node.imported is None else encode_node(node.imported))
             for node in plan.nodes:
                 written = _written_node(node)
-                if written is not None and state_of(found.get(node.path)) == state_of(written):
-                    written = found[node.path]
+                if written is not None and state_of(live.get(node.path)) == state_of(written):
+                    written = live[node.path]
                 txn.put("base", tree_key(node.path), b"" if written is None else encode_node(written))
             export_intent.delete_intent(txn)
             export_intent.put_exported_zxid(txn, seen)

@@ -300,10 +300,10 @@ def _since_stopped(txn: Txn, metadata: Path, nodes: list[ChangedNode], intent: I
     """Return the nodes; those that an interrupted export wrote and this one does not write, relative to the target's present state."""
     if not intent:
         return tuple(nodes)
-    found = read_values(metadata, [path.encode() for path in intent])
+    values = read_values(metadata, [path.encode() for path in intent])
     changed = {node.path: node for node in nodes}
     for path, raw in intent.items():
-        if found.get(path.encode()) != raw or (path in changed and _new_value(changed[path]) == raw):
+        if values.get(path.encode()) != raw or (path in changed and _new_value(changed[path]) == raw):
             continue
         now = txn.get("tree", tree_key(path))
         current = None if now is None else decode_node(tree_key(path), now)
@@ -323,9 +323,9 @@ def _check_unmoved(metadata: Path, nodes: tuple[ChangedNode, ...]) -> list[str]:
     problems: list[str] = []
     wanted = {node.path.encode() for node in nodes}
     with open_for_reading(metadata, problems) as pairs:
-        found = {key: value for key, value in pairs if key in wanted}
+        values = {key: value for key, value in pairs if key in wanted}
     for node in nodes:
-        raw = found.get(node.path.encode())
+        raw = values.get(node.path.encode())
         if raw == _new_value(node):
             continue
         found_node = intended_node(node.path, raw)
@@ -343,11 +343,11 @@ def _check_unmoved(metadata: Path, nodes: tuple[ChangedNode, ...]) -> list[str]:
 def _check_whole(txn: Txn, metadata: Path) -> None:
     """Raise MetadataCorrupt if the readable part of damaged metadata lacks an imported node."""
     with open_for_reading(metadata) as pairs:
-        found = {tree_key(key.decode("utf-8", "replace")): value for key, value in pairs if key.startswith(b"/")}
+        values = {tree_key(key.decode("utf-8", "replace")): value for key, value in pairs if key.startswith(b"/")}
     base = {key: bytes(row) for key, row in txn.items("base")}
     imported = {**{key: bytes(row) for key, row in txn.items("tree")}, **base}
     lost = [
-        node.path for key, row in imported.items() if row and _is_lost(node := decode_node(key, row), found.get(key))
+        node.path for key, row in imported.items() if row and _is_lost(node := decode_node(key, row), values.get(key))
     ]
     if lost:
         raise MetadataCorrupt(

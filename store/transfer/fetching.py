@@ -71,8 +71,8 @@ def fetch_bookie(text: str, into: Path | None, beginnings: Path | None = None) -
     if into is None:
         for part in parts:
             _check_keeps_no_secret(part)
-    found = [path for part in parts for path in (_fetch(part, place, into is None) if _is_elsewhere(part) else [part])]
-    return (head + "=" if is_named else "") + ",".join(found)
+    paths = [path for part in parts for path in (_fetch(part, place, into is None) if _is_elsewhere(part) else [part])]
+    return (head + "=" if is_named else "") + ",".join(paths)
 
 
 def _is_elsewhere(part: str) -> bool:
@@ -96,31 +96,31 @@ def _fetch(part: str, into: Path, in_place: bool) -> list[str]:
     is_any = False
     # With the query: servers of two places may have buckets and keys of the same names.
     place = into / _slug(hide_secrets(part) if is_url(part) else part)
-    for found in _objects(part) if is_url(part) else _members(Path(part)):
+    for member in _objects(part) if is_url(part) else _members(Path(part)):
         is_any = True
-        if found.chunks is None:  # an empty directory in its place would be a lost database
+        if member.chunks is None:  # an empty directory in its place would be a lost database
             continue
-        folder = place / _slug(found.folder)
-        target = folder / found.name
+        folder = place / _slug(member.folder)
+        target = folder / member.name
         folders[folder] = None
         found_at.add(target)
         for directory in (*([into.parent] if in_place else []), into, place, folder):
             create_directory(directory, exist_ok=True)
-        is_begun = in_place and log_id_of(found.name) is not None and found.size_bytes > HEAD_BYTES
+        is_begun = in_place and log_id_of(member.name) is not None and member.size_bytes > HEAD_BYTES
         there = target.stat() if target.is_file() else None
-        is_same = there is not None and there.st_size == found.size_bytes and found.mtime_ns in (0, there.st_mtime_ns)
-        if found.name in _SMALL or not is_same:
+        is_same = there is not None and there.st_size == member.size_bytes and member.mtime_ns in (0, there.st_mtime_ns)
+        if member.name in _SMALL or not is_same:
             unfinished = target.with_name(f".{target.name}.unfinished")
             remove_file(unfinished)
             if is_begun:  # first: a beginning alone is no file
-                replace_file(target.with_name(f".{target.name}.url"), found.url.encode())
+                replace_file(target.with_name(f".{target.name}.url"), member.url.encode())
             with create_file(unfinished) as out:
-                for chunk in [read_bytes(found.url, 0, HEAD_BYTES)] if is_begun else found.chunks:
+                for chunk in [read_bytes(member.url, 0, HEAD_BYTES)] if is_begun else member.chunks:
                     out.write(chunk)
                 if is_begun:
-                    out.truncate(found.size_bytes)
-            if found.mtime_ns:
-                os.utime(unfinished, ns=(found.mtime_ns, found.mtime_ns))
+                    out.truncate(member.size_bytes)
+            if member.mtime_ns:
+                os.utime(unfinished, ns=(member.mtime_ns, member.mtime_ns))
             rename(unfinished, target)
     if not is_any:
         raise SourceNotFound(
@@ -184,12 +184,12 @@ def _slug(text: str) -> str:
 
 def _objects(url: str) -> Iterator[_Found]:
     """Yield the wanted objects at a prefix, or in its ``current``."""
-    for found in list_prefix(url):
-        if found.size_bytes is None:
-            if found.name in _INDEXES:
-                yield _Found("", found.name, 0, None)
-        elif found.size_bytes and _is_wanted(found.name):
-            yield _Found("", found.name, found.size_bytes, iter_object(found.url), found.url, found.mtime_ns)
+    for listed in list_prefix(url):
+        if listed.size_bytes is None:
+            if listed.name in _INDEXES:
+                yield _Found("", listed.name, 0, None)
+        elif listed.size_bytes and _is_wanted(listed.name):
+            yield _Found("", listed.name, listed.size_bytes, iter_object(listed.url), listed.url, listed.mtime_ns)
 
 
 def _members(archive: Path) -> Iterator[_Found]:

@@ -473,8 +473,8 @@ def leading_findings(store: Store) -> dict[str, str]:
     with open_reader(store) as reader:
         facts = ClusterFacts(store, reader)
         leading = [rule for rule in (*LEDGER_RULES, *CLUSTER_RULES) if rule.leads]
-        found = (one for rule in leading for one in rule.judge(facts) if one.severity is rule.severity)
-        return {one.code: f"{one.where}: {one.message}. {one.hint}" for one in found}
+        leading_ones = (one for rule in leading for one in rule.judge(facts) if one.severity is rule.severity)
+        return {one.code: f"{one.where}: {one.message}. {one.hint}" for one in leading_ones}
 
 
 _LEDGERS = f"{LEDGERS_ROOT}/".encode()
@@ -527,8 +527,8 @@ class NewestNode:
 
     def see(self, row: bytes | memoryview) -> None:
         """Look at the row of a node."""
-        if self.time_ms < (found := modified_ms(row)) <= self._limit_ms:
-            self.time_ms = found
+        if self.time_ms < (time_ms := modified_ms(row)) <= self._limit_ms:
+            self.time_ms = time_ms
 
 
 def _limit(read_ms: int) -> int:

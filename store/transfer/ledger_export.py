@@ -77,13 +77,13 @@ def plan_ledger_export(
     if max(ledger_ids, default=-1) >= sequence:  # created again, and the target has an older state
         sequence = own_ledgers.largest_ledger_id(txn) + 1
     ledgers = [read_ledger(txn, ledger_id) for ledger_id in sorted(ledger_ids)]
-    found = []
+    exported = []
     for current in layout.currents:
         here = [ledger for ledger in ledgers if _bookie_of(layout, ledger) == current]
         place = str(current.relative_to(layout.root))
         for ledger in not_held(txn, Storage(current, current), here, problems) if here else ():
-            found.append(ExportedLedger(ledger.ledger_id, ledger.entries, ledger.size_bytes, place))
-    return LedgerExport(tuple(found), sequence if sequence != target else None, own)
+            exported.append(ExportedLedger(ledger.ledger_id, ledger.entries, ledger.size_bytes, place))
+    return LedgerExport(tuple(exported), sequence if sequence != target else None, own)
 
 
 def _bookie_of(layout: StandaloneDirectory, ledger: Ledger) -> Path:

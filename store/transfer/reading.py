@@ -235,8 +235,8 @@ class Watch:
         self._layout = layout
         self._states = {bookie: _file_states(bookie) for bookie in layout.bookies}
         directories = {path for bookie in layout.bookies for path in (*bookie.ledger_dirs, *bookie.journal_dirs)}
-        found = [read_bookie_directory(path) for path in directories]
-        newest = [files[-1][1] for one in found for files in (one.logs, one.journals) if files]
+        contents = [read_bookie_directory(path) for path in directories]
+        newest = [files[-1][1] for one in contents for files in (one.logs, one.journals) if files]
         self._newest = {path.resolve() for path in newest}
         self._running: set[Bookie] = set()
 
@@ -265,8 +265,8 @@ class Watch:
 
 
 def _file_states(bookie: Bookie) -> dict[Path, State | None]:
-    found = [read_bookie_directory(path) for path in {*bookie.ledger_dirs, *bookie.journal_dirs}]
-    files = chain.from_iterable((*one.logs, *one.journals) for one in found)
+    contents = [read_bookie_directory(path) for path in {*bookie.ledger_dirs, *bookie.journal_dirs}]
+    files = chain.from_iterable((*one.logs, *one.journals) for one in contents)
     return {path.resolve(): _state_of(path) for _, path in files}
 
 

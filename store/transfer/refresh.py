@@ -355,9 +355,9 @@ def _has_other_digests(txn: Txn) -> bool:
         if damage.file_id != METADATA_FILE_ID and known.get(damage.ledger_id) in _UNPROVEN:
             return True
     for key, _ in txn.items("times"):
-        found = next(txn.items("entries", key), None)
-        if found is not None:
-            digest_bytes = Block(*found).header.digest_bytes
+        first = next(txn.items("entries", key), None)
+        if first is not None:
+            digest_bytes = Block(*first).header.digest_bytes
             if known.get(ledger_of_key(key), digest_bytes) != digest_bytes:
                 return True
     return False

@@ -173,8 +173,8 @@ def apply_snapshot_export(store: Store, plan: SnapshotPlan) -> SnapshotExportRep
                 children[path.rpartition("/")[0]] += 1
         for node in plan.outside:  # sequential nodes of others go on behind those that are there
             parent, _, name = node.path.rpartition("/")
-            if found := _SEQUENTIAL.fullmatch(name):
-                children[parent] = max(children[parent], int(found[1]) + 1)
+            if match := _SEQUENTIAL.fullmatch(name):
+                children[parent] = max(children[parent], int(match[1]) + 1)
         children[plan.roots.outer(_IDGEN)] = plan.next_ledger_id
         with create_file(file) as out:
             for part in iter_snapshot(_snapshot_nodes(txn, children, plan), plan.zxid):
