@@ -110,7 +110,7 @@ def test_an_error_is_raised_here(reader: EntryReader) -> None:
 
 
 @pytest.mark.usefixtures("server_that_ends")
-@deep_but_for((0, 3, 6), "room", range(8))
+@deep_but_for((0, 6), "room", range(8))
 def test_without_room_for_pipes_all_is_done_here(room: int, reader: EntryReader) -> None:
     """A limit of open files that is met while processes are started: some are, or none."""
     with Spread(reader, _rows, _PARTS, 1) as results:  # the server that forks is there
