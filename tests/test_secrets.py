@@ -89,7 +89,7 @@ def test_no_command_prints_a_token(options: tuple[str, ...], cli: Cli, demo_stor
 
 
 @pytest.mark.parametrize(
-    "url", ["spark://h:99999", "spark://h:x", "spark://[::1", f"spark://{'h' * 300}:1", "sc://h:²"]
+    "url", ["spark://h", "spark://h:99999", "spark://h:x", "spark://[::1", f"spark://{'h' * 300}:1", "sc://h:²"]
 )
 def test_a_port_that_is_none_is_a_usage_error(url: str, cli: Cli, demo_store: Path) -> None:
     pytest.importorskip("pyspark")

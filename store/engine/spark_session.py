@@ -142,7 +142,9 @@ def check_address(url: str) -> None:
         parts = urlsplit(url.split(",", 1)[0])
         if parts.scheme not in ("spark", "sc") or not parts.hostname:
             return
-        port = parts.port or {"spark": 7077, "sc": 15002}[parts.scheme]
+        if parts.scheme == "spark" and parts.port is None:
+            raise ValueError("Spark takes no master without a port")
+        port = parts.port or 15002
         socket.create_connection((parts.hostname, port), timeout=10).close()
     except ValueError as error:
         raise InvalidValue(
