@@ -16,15 +16,18 @@ import pytest
 SLOWLY = """
 import sys
 if any(word in " ".join(sys.orig_argv) for word in ("pulsar-admin", "forkserver", "pyspark")):
-    import time
+    import os, time
     import pulsar_admin.store.engine.operation as packed
     pack = packed.pack_slice
     def pack_slowly(*arguments):
-        time.sleep(0.7)
+        try:
+            os.close(os.open(__file__ + ".first", os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            time.sleep(20)
         return pack(*arguments)
     packed.pack_slice = pack_slowly
 """
-"""Every process that imports this takes its time with a slice, so that there is a middle."""
+"""Of all processes that import this one packs a slice at once, the others wait, so that there is a middle."""
 
 
 def _session_of(pid: int) -> list[str]:
