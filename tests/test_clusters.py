@@ -22,6 +22,7 @@ from pulsar_admin.store.db.blocks import Block
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.files import LogFile, iter_logs
 from pulsar_admin.store.db.storeinfo import read_store_info
+from pulsar_admin.store.errors import SourceNotFound
 from pulsar_admin.store.index import build
 from pulsar_admin.store.model.coverage import find_absent_bookies
 from pulsar_admin.store.model.reader import open_reader
@@ -649,7 +650,9 @@ def test_disks_in_archives(whole: Any, disks: Path, tmp_path: Path, cli: Cli) ->
 
 
 @pytest.mark.parametrize("fetches", [True, False])
-def test_disks_at_urls(fetches: bool, whole: Any, disks: Path, tmp_path: Path, cli: Cli) -> None:
+def test_disks_at_urls(
+    fetches: bool, whole: Any, disks: Path, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, words = tmp_path / "s", ["--fetch-to", tmp_path / "kept"] if fetches else []
     for number in (1, 2, 3):
         words += ["--bookie", ",".join(f"file://{disks}/bk{number}/{name}" for name in ("ledgers0", "journal0"))]
@@ -669,6 +672,15 @@ def test_disks_at_urls(fetches: bool, whole: Any, disks: Path, tmp_path: Path, c
         (log,) = [*path.glob("remote/*bk1-ledgers0*/*/0.log")]
         read = cli("--store", path, "bookkeeper", "readlog", log)
         assert (read.exit_code, f"/0.log are at file://{disks}/bk1/ledgers0/0.log" in read.stderr) == (3, True)
+        asked: list[str] = []
+
+        def gone(url: str) -> tuple[int, float]:
+            asked.append(url)
+            raise SourceNotFound(url)
+
+        monkeypatch.setattr("pulsar_admin.store.db.entry_files.file_info", gone)
+        assert cli("--store", path, "topics", "read", "public/default/plain").exit_code != 0
+        assert len(asked) == len({*asked}) > 1  # not again for every entry: a server that is gone answers after seconds
 
 
 def test_disks_that_cannot_be_fetched(disks: Path, tmp_path: Path, cli: Cli) -> None:

@@ -56,6 +56,8 @@ class EntryFiles:
         self._txn = txn
         self._open: dict[int, tuple[Opened, LogFile]] = {}
         self._logs: dict[int, LogFile] = {}
+        self._failed: dict[int, StoreError] = {}
+        """Why objects cannot be read: they are not asked for again, since each request to a server that is gone takes seconds."""
 
     def read_record(self, place: tuple[int, int, int]) -> memoryview:
         """Return the body (from its ledger id on) of the record at (file id, offset of the size field, size)."""
@@ -91,6 +93,9 @@ class EntryFiles:
                 path=log.path,
                 offset=offset,
             ) from error
+        except StoreError as error:  # of an object
+            self._failed[file_id] = error
+            raise
         if len(raw) < length:
             raise SourceChanged(
                 f"{log.path} @ {offset:#x}: expected {length} bytes, found {len(raw)}",
@@ -109,6 +114,8 @@ class EntryFiles:
         return self._opened(file_id)[1].place(self._store.path)
 
     def _opened(self, file_id: int) -> tuple[Opened, LogFile]:
+        if file_id in self._failed:
+            raise self._failed[file_id]
         opened = self._open.get(file_id)
         if opened is None:
             opened = self._open[file_id] = self._open_file(file_id)
@@ -147,11 +154,12 @@ class EntryFiles:
         os.close(descriptor)
         state = _object_state(log, place)
         if not state.holds_the_imported:
-            raise SourceChanged(
+            self._failed[file_id] = SourceChanged(
                 f"{shown_path(place)} is {state}; it held {counted(log.records, 'record')} when it was imported",
                 hint="restore the object",
                 path=shown_path(place),
             )
+            raise self._failed[file_id]
         return place, log
 
     def close(self) -> None:
