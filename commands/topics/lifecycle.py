@@ -235,7 +235,6 @@ def delete(app: App, topic: str, force: bool, delete_schema: bool, r: bool, from
 def delete_partitioned(app: App, topic: TopicName, force: bool, delete_schema: bool) -> None:
     """Delete a partitioned topic and its partitions with their subscriptions, ledgers, schema and policies.
 
-    If its deletion began before, this also deletes partitions beyond the number in its metadata.
     Undo restores all of it until it is exported.
     """
     app.change(app.api.delete_topics(str(topic), partitioned=True, force=force))

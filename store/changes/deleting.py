@@ -36,7 +36,6 @@ from pulsar_admin.store.db.owners import OwnerKind, find_owners
 from pulsar_admin.store.db.tree import find_node, iter_children, iter_nodes
 from pulsar_admin.store.errors import Corrupt, NamespaceNotFound, Refused, StoreError, TopicNotFound, Unsupported
 from pulsar_admin.store.facts.backlogs import extent_of_messages
-from pulsar_admin.store.facts.partitions import Partitions
 from pulsar_admin.store.model import resources
 from pulsar_admin.store.model.compacted_view import find_compacted_view
 from pulsar_admin.store.model.cursors import (
@@ -240,12 +239,8 @@ def check_deletable(txn: Txn, name: TopicName, *, force: bool = False) -> TopicN
 
 
 def partitions_to_delete(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
-    """Return the existing partitions of a topic; raises TopicNotFound, and Refused for a topic without partitions.
-
-    Where a deletion began, those that the metadata does not count end with it, unless their numbers are rather parts of names.
-    """
-    record = read_partitioned(txn, name)
-    if not record.partitions:
+    """Return the existing partitions of a topic; raises TopicNotFound, and Refused for a topic without partitions."""
+    if not read_partitioned(txn, name).partitions:
         if find_node(txn, name.path) is None:
             raise TopicNotFound(f"Topic {name} not found.", topic=str(name))
         raise Refused(
@@ -253,10 +248,6 @@ def partitions_to_delete(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
             hint=f"type: pulsar-admin topics delete {shell_word(name)}",
             topic=str(name),
         )
-    there = tuple(one for one in list_partitions(txn, name) if find_node(txn, one.path) is not None)
-    numbers = tuple(one.partition_index for one in there)
-    if record.deleted and not Partitions(name, record, numbers, is_plain=False).counts_too_many:
-        return there
     return existing_partitions(txn, name)
 
 

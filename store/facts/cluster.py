@@ -184,6 +184,11 @@ class ClusterFacts:
         """The ledger id that the metadata would give next: ids from there on it never gave."""
         return UnlistedLedgers(self.reader.txn).next_ledger_id
 
+    @property
+    def has_rocksdb(self) -> bool:
+        """Whether the metadata comes from a standalone's RocksDB, not from ZooKeeper."""
+        return any(source.get("kind") == "standalone" for source in self.store.info.sources)
+
     @cached_property
     def beyond_counter(self) -> BeyondCounter | None:
         """The ledgers that the metadata lists, but whose ids its counter has not reached."""

@@ -75,7 +75,8 @@ def _metadata_older(facts: ClusterFacts) -> Iterator[Evidence]:
     "Skips the ids of ledgers that are listed, and gives the others again (`LedgerCreateOp`). A bookie that still has entries of a "
     "deleted ledger then has both under one id: a recovery of the new ledger may take in entries of the old one.",
     "pulsar-admin store export zookeeper-snapshot DIR",
-    "Let no broker create ledgers before. The snapshot has the same nodes, and a counter above every id that the metadata or a bookie has.",
+    "Let no broker create ledgers before. ZooKeeper's snapshot has the same nodes, and a counter above every id that the metadata or a "
+    "bookie has. RocksDB's counter cannot be raised here: preflight tells how many ids would be given twice.",
     "Move ZooKeeper by its own files (snapshot and logs), never node by node.",
     leads=True,
 )
@@ -94,6 +95,7 @@ def _ids_repeated(facts: ClusterFacts) -> Iterator[Evidence]:
                 "largestLedgerId": beyond.largest,
                 "ledgers": beyond.ledgers,
                 "held": beyond.held,
+                **({MEND: "pulsar-admin store preflight"} if facts.has_rocksdb else {}),
             },
             severity=None if beyond.held else Severity.WARNING,
         )

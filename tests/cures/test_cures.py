@@ -477,7 +477,7 @@ ELSEWHERE: dict[str, str] = {
     "node-rows-altered": "tests.test_rows::test_nodes_are_read_from_the_source_again",
     "index-rows-altered": "tests.test_rows::test_derived_rows_are_made_again",
     "rows-without-digests": "tests.test_rows::test_a_refresh_gives_digests_also_without_a_source",
-    "ledger-ids-repeated": "tests.rules.test_ledgers::test_a_counter_that_began_again_says_of_no_ledger_what_became_of_it",
+    "ledger-ids-repeated": "tests.rules.test_ledgers::test_a_snapshot_of_the_store_has_a_counter_above_all_ids",
     "metadata-older": "tests.rules.test_ledgers::test_the_printed_command_cures_it",
     "topic-vanished": "tests.rules.test_vanished::test_of_rocksdb",
     "index-rows-wrong": "tests.test_lost_logs::test_rows_of_one_of_several_bookies_that_lead_to_other_records",

@@ -14,7 +14,7 @@ from pulsar_admin.store.codec.cursor import CursorInfo
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.names import Position, TopicName, parse_topic
 from tests.conftest import Cli
-from tests.cures.curing import Json, Told, check_cured, check_told, diagnoses, put_values, run_printed, told
+from tests.cures.curing import Json, Told, check_cured, check_told, diagnoses, put_values, told
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 
 NAME = parse_topic("acme/iot/readings")
@@ -66,13 +66,6 @@ FAULTS = {
     "half deleted": Fault(
         (), {"partitions": 2, "deleted": True}, False, "partitioned-topic-half-deleted", "warning", [RECORD],
         f"topics delete-partitioned-topic {NAME}",
-    ),
-    "half deleted, and its number lowered": Fault(
-        (0, 2), {"partitions": 2, "deleted": True}, False, "partitioned-topic-half-deleted", "warning",
-        [RECORD, *(path for place, index in enumerate((0, 2)) for path in (
-            NAME.partition(index).path, NAME.partition(index).cursor_path("s"), ledger_path(12 + place)
-        ))],
-        f"topics delete-partitioned-topic {NAME}", [("ledgers-deleted", "ledgers 12, 13")],
     ),
     "plain under the name": Fault(
         (), {"partitions": 3}, True, "partitioned-name-over-topic", "warning", [RECORD],
@@ -126,14 +119,6 @@ def test_a_date_at_the_end_of_a_name_creates_no_partitions(
     (row,) = [row for row in diagnoses(whole_cli, store) if row["where"] == str(NAME)]
     assert "probably part of a name" in row["message"]
     assert row["mend"].endswith(f"topics stats {NAME.partition(20_240_101)}")
-
-
-def test_a_date_at_the_end_of_a_name_is_not_deleted_with_the_partitions(whole_cli: Cli, tmp_path: Path) -> None:
-    fault = Fault((0, 20_240_101), {"partitions": 1, "deleted": True}, False, "", "", (), "")
-    store = made(tmp_path / "s", fault)
-    run_printed(whole_cli, diagnoses(whole_cli, store, "--code", "partitioned-topic-half-deleted")[0]["mend"])
-    left = whole_cli("--store", store, "topics", "list", "acme/iot", "-o", "json").json
-    assert [one for one in left if str(NAME) in one] == [str(NAME.partition(20_240_101))]
 
 
 @pytest.mark.parametrize("there", [(), (1, 3)])
