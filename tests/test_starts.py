@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from pulsar_admin.store.facts import starts as facts_of_starts
 from pulsar_admin.store.facts.starts import iter_server_facts
 from pulsar_admin.store.rules.judging import StartFault, fault_of
 from pulsar_admin.store.sources.zookeeper import ServerFiles
@@ -125,6 +126,21 @@ def test_an_index_that_opens_and_cannot_be_read_whole(
     words = shlex.split(told["bookie-index-unreadable"]["mend"].replace(",JOURNAL-DIR", ""))
     assert cli("--store", store, *words[1:], "--yes").exit_code == 0
     assert starts(cli, store)["bk0test"] == (True, [])
+
+
+def test_what_compares_the_places_of_a_database_reads_every_block_of_it(
+    cli: Cli, disks: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a deep check reads the rows of a large database once; that of ledgers has few."""
+    read, why_unreadable = list[str](), facts_of_starts._why_unreadable
+
+    def watched(database: Path) -> tuple[str, bool]:
+        read.append(database.name)
+        return why_unreadable(database)
+
+    monkeypatch.setattr(facts_of_starts, "_why_unreadable", watched)
+    assert "bookie-index-unreadable" not in cli("--store", disks[1], "doctor", "--deep").stdout
+    assert read == ["ledgers"] * 3
 
 
 def test_cookies_of_bookies(cli: Cli, tmp_path: Path, disks: tuple[Path, Path], damages_stores: None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from functools import cached_property
 from itertools import chain, islice
@@ -160,14 +160,14 @@ class ClusterFacts:
         look at their files tells."""
         return tuple(self._iter_start_facts(thorough=False))
 
-    def _iter_start_facts(self, *, thorough: bool) -> Iterator[StartFact]:
+    def _iter_start_facts(self, *, thorough: bool, read: Collection[Path] = ()) -> Iterator[StartFact]:
         from pulsar_admin.store.facts.starts import iter_bookie_facts, iter_server_facts, read_registered
         from pulsar_admin.store.history.servers import find_servers
 
         info = self.store.info
         registered = read_registered(self.reader.txn) if self.has_metadata else None
         for bookie in iter_imported_bookies(info):
-            yield from iter_bookie_facts(bookie, registered, thorough=thorough)
+            yield from iter_bookie_facts(bookie, registered, thorough=thorough, read=read)
         with suppress(Refused, SourceNotFound, OSError):
             for server in find_servers(info.sources):
                 yield from iter_server_facts(server, thorough=thorough)

@@ -51,6 +51,7 @@ class DeepFacts(ClusterFacts):
         super().__init__(store, reader)
         self.advance = advance
         self.engine = engine
+        self._read = set[Path]()  # databases of which every block was read
 
     def iter_misled(self) -> Iterator[Misled]:
         """Yield the bookies whose database of places leads astray; of those that are not at hand, or known for it, nothing is said.
@@ -69,7 +70,7 @@ class DeepFacts(ClusterFacts):
             with suppress(StoreError, OSError):
                 if bookie.bookie_id not in known and has_database(bookie):
                     gone: dict[int, BitMap64] = {}
-                    led = read_misled(bookie, listed, scanned, gone, self._are_indexed)
+                    led = read_misled(bookie, listed, scanned, gone, self._are_indexed, self._read)
                     misled = {one: _ids(rows) for one, rows in led.items()}
                     for ledger_id, rows in gone.items():
                         ids = served_of(txn, ledger_id, bookie.bookie_id, _ids(rows))
@@ -105,7 +106,9 @@ class DeepFacts(ClusterFacts):
     @cached_property
     def deep_start_facts(self) -> tuple[StartFact, ...]:
         """Of ``start_facts`` those that only a look into databases, journals and snapshots finds."""
-        return tuple(one for one in self._iter_start_facts(thorough=True) if one not in self.start_facts)
+        return tuple(
+            one for one in self._iter_start_facts(thorough=True, read=self._read) if one not in self.start_facts
+        )
 
 
 def _are_places(txn: Txn, log_ids: Mapping[int | None, int], rows: Array) -> Array:

@@ -10,7 +10,7 @@ import os
 import shutil
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from enum import Enum, auto
 from pathlib import Path
@@ -101,10 +101,12 @@ def read_registered(txn: Txn) -> Registered:
     return Registered("" if node is None else node.value.decode("utf-8", "replace").strip(), cookies)
 
 
-def iter_bookie_facts(bookie: Bookie, registered: Registered | None, *, thorough: bool) -> Iterator[StartFact]:
+def iter_bookie_facts(
+    bookie: Bookie, registered: Registered | None, *, thorough: bool, read: Collection[Path] = ()
+) -> Iterator[StartFact]:
     """Yield what a start of a bookie meets on its disks, as far as they are at hand. ``registered``: None where there is no metadata.
 
-    ``thorough``: databases are opened, and the journals that a start replays are read.
+    ``thorough``: databases are opened and read, but for those in ``read``, of which that is done, and the journals that a start replays.
     """
     if not any(path.is_dir() for path in bookie.directories):
         return
@@ -113,7 +115,7 @@ def iter_bookie_facts(bookie: Bookie, registered: Registered | None, *, thorough
         lacking = [path for path in bookie.directories if path.is_dir() and not (path / COOKIE_FILE).is_file()]
         kind = Start.COOKIE_MISSING if lacking else Start.COOKIE_REFUSED
         yield StartFact(kind, (lacking or bookie.directories)[0], bookie, refused)
-    yield from _index_facts(bookie, thorough)
+    yield from _index_facts(bookie, thorough, read)
     yield from _journal_facts(bookie, thorough)
     yield from _file_facts(bookie) if thorough else ()
     full = [path for path in bookie.ledger_dirs if path.is_dir() and _used(path) >= FULL]
@@ -143,7 +145,7 @@ def _used(path: Path) -> float:
     return usage.used / usage.total if usage.total else 0.0
 
 
-def _index_facts(bookie: Bookie, thorough: bool) -> Iterator[StartFact]:
+def _index_facts(bookie: Bookie, thorough: bool, read: Collection[Path]) -> Iterator[StartFact]:
     indexes = bookie.index_dirs or bookie.ledger_dirs
     logs = {log: len(read_bookie_directory(log).logs) for log in bookie.ledger_dirs if log.is_dir()}
     if not any(map(has_database, indexes)):
@@ -151,7 +153,7 @@ def _index_facts(bookie: Bookie, thorough: bool) -> Iterator[StartFact]:
     for index, log in zip(indexes, bookie.ledger_dirs, strict=False):
         for database in (index / name for name in DATABASES):
             why, starts = _why_closed(database), False
-            if not why and thorough and is_rocksdb(database):
+            if not why and thorough and database not in read and is_rocksdb(database):
                 why, starts = _why_unreadable(database)
             if why:
                 yield StartFact(Start.INDEX_DAMAGED if starts else Start.INDEX_CLOSED, database, bookie, {"why": why})

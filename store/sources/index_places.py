@@ -51,7 +51,7 @@ _SLOT_BYTES = 8
 _SIZE_BYTES = 4
 _HEAD_BYTES = _SIZE_BYTES + 16
 _CHUNK_KEYS = 1 << 12  # they stay in the processor's cache
-_CHUNK_ROWS = 1 << 17
+_CHUNKS = 32  # whose rows are looked for in logs together
 _WINDOW_BYTES = 4 << 20
 _IN_MEMORY = ("active-mem-table", "imm-mem-tables")
 Logs = Mapping[int, Path]
@@ -255,9 +255,14 @@ def _read_rows(
                 entries.update(array("Q", ids.astype("<u8").tobytes()))
         wrong = rows[~are_sound]
         _put_rows(wrong, set(wrong[:, 0].tolist()), failing)
-    position = opened.iter()  # the rows end without a word at a block that is damaged
+    position = opened.iter()
     position.seek_to_last()
     position.status()
+    return _ends_with(position, last)
+
+
+def _ends_with(position: Any, last: bytes) -> bool:  # Any: rocksdict has no stubs
+    """Whether rows, read up to the key ``last``, were read to their end: without a word they end at a block that is damaged, too."""
     return bool(position.key() == last if position.valid() else not last)
 
 
@@ -341,17 +346,19 @@ def read_misled(
     scanned: Scanned,
     gone: dict[int, BitMap64] | None = None,
     are_proven: Callable[[Logs, Array], Array] | None = None,
+    read: set[Path] | None = None,
 ) -> dict[int, BitMap64]:
     """Return, per ledger, the entries for which the bookie's index points to something else in an existing log: not into bytes where
     a scan found damage, which may have been the entry. Those that it points to a log that does not exist are added to ``gone``.
     ``are_proven`` tells of rows (ledger, entry, location) which are known to lead to their record: those logs are not read for them.
+    Databases of which every block was read are added to ``read``.
 
     Raises StoreError, OSError if the disks are not available, or the index cannot be read.
     """
     import numpy as np
 
     misled: dict[int, BitMap64] = {}
-    for logs, rows in _iter_rows(bookie):
+    for logs, rows in _iter_rows(bookie, set() if read is None else read):
         if are_proven is not None:
             rows = rows[~are_proven(logs, rows)]
         ids = rows[:, 2] >> 32
@@ -370,20 +377,26 @@ def _put_rows(rows: Array, ledgers: Collection[int], found: dict[int, BitMap64])
         found.setdefault(ledger_id, BitMap64()).update(array("Q", entries.astype("<u8").tobytes()))
 
 
-def _iter_rows(bookie: Bookie) -> Iterator[tuple[Logs, Array]]:
-    """Yield (entry logs by id, rows of ledger, entry and location) of the index, part by part."""
+def _iter_rows(bookie: Bookie, read: set[Path]) -> Iterator[tuple[Logs, Array]]:
+    """Yield (entry logs by id, rows of ledger, entry and location) of the index, part by part; see ``read_misled``."""
     import numpy as np
 
     if has_database(bookie):
         for storage in storages_of(bookie):
             if is_rocksdb(storage.index / LOCATIONS):
-                logs = dict(read_bookie_directory(storage.logs).logs)
+                logs, last = dict(read_bookie_directory(storage.logs).logs), b""
                 with open_links(storage.index / LOCATIONS, []) as opened:
                     items = iter(opened.items())
-                    while chunk := _join(items, _CHUNK_ROWS):
-                        if len(chunk) % _ROW_BYTES:
+                    while any(chunks := [_join(items, _CHUNK_KEYS) for _ in range(_CHUNKS)]):
+                        if any(len(chunk) % _ROW_BYTES for chunk in chunks):
                             return  # rows of another form: the checks of known rows tell
+                        chunk = b"".join(chunks)
+                        last = chunk[-_ROW_BYTES:-_SLOT_BYTES]
                         yield logs, np.frombuffer(chunk, ">i8").reshape(-1, 3).astype(np.int64)
+                    position = opened.iter()
+                    position.seek_to_last()
+                    if position.valid() and _ends_with(position, last):
+                        read.add(storage.index / LOCATIONS)
         return
     logs = {log_id: path for directory in bookie.ledger_dirs for log_id, path in read_bookie_directory(directory).logs}
     for ledger_id, path in _index_files(bookie.index_dirs or bookie.ledger_dirs):
