@@ -19,8 +19,8 @@ Rules, in this order, at each position:
 
 1. A *framed* record has 32 <= size <= min(256 MiB, bytes left), ledger and entry >= 0, lastAddConfirmed >= -1 and
    length >= 0. It is believed, unless its digest does not prove it and a record that is proved starts inside it,
-   or, where what follows is not a record, a good one (rule 4) starts there: then its size field is wrong, and its bytes are
-   unreadable up to there.
+   or, where what follows is not a record or the lengths in its ledger's entries count fewer bytes, a good one (rule 4) starts
+   there: then its size field is wrong, and its bytes are unreadable up to there.
 2. Ledger -1 records are stepped over by their size, which a map's count must confirm, and filler that is zeros.
 3. Bytes 0xF0 are the direct logger's padding up to the next byte that differs.
 4. Zeros up to the end were never written. Zeros before other bytes are lost pages: the record after them starts at
@@ -42,6 +42,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from pulsar_admin.store.codec.buffer import Bytes, run_end, written_end
+from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType
 from pulsar_admin.store.codec.proof import Proofs
 from pulsar_admin.store.errors import EntryLogCorrupt
 
@@ -132,12 +133,13 @@ def iter_records(
 
 def _iter_records(data: Bytes, pos: int, limit: int, proofs: Proofs) -> Iterator[Record | Gap | TornTail]:
     held: Record | None = None  # until what follows it is known
+    counted = CountedLengths()
     while pos < limit:
         record = _frame(data, pos, limit)
         # Rule 1: what nothing proves is no record where a good one begins inside it.
         if held is not None and held.ledger_id >= 0 and not _is_proved(held, proofs):
-            if record is None:
-                good = _find_good(data, held.offset + 1, held.end, limit, proofs)
+            if record is None or counted.are_exceeded(data, held.offset, held.size):
+                good = find_good(data, held.offset + 1, held.end, proofs, limit)
             else:  # by chance its size may lead to another record's beginning
                 good = find_proved(data, held.offset + 1, held.end, proofs)
             if good is not None:
@@ -154,6 +156,21 @@ def _iter_records(data: Bytes, pos: int, limit: int, proofs: Proofs) -> Iterator
             yield explained
     if held is not None and held.ledger_id >= 0:
         yield held
+
+
+class CountedLengths:
+    """Finds records with more bytes than their ledger counts for them: the length in an entry is that of all payloads up to its own."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, tuple[int, int]] = {}
+
+    def are_exceeded(self, data: Bytes, offset: int, size: int) -> bool:
+        """Whether the record at ``offset`` is too long for the lengths in it and in the last one of its ledger that was asked about."""
+        _, ledger_id, entry_id, _, length = _FRAME.unpack(data[offset : offset + _FRAME.size])
+        last_id, before = self._last.get(ledger_id, (-1, 0))
+        self._last[ledger_id] = entry_id, length
+        counted = length - (before if entry_id > last_id else 0)
+        return bool(size - _LEAST_BODY_BYTES - DIGEST_SIZE[DigestType.HMAC] > counted)
 
 
 def _frame(data: Bytes, pos: int, limit: int) -> Record | None:
@@ -193,10 +210,10 @@ def _explain(data: Bytes, pos: int, limit: int, proofs: Proofs) -> tuple[Gap | T
         stop = run_end(data, pos, limit, 0)
         if stop == limit:
             return Gap(pos, limit - pos, GapReason.UNWRITTEN), limit
-        behind = _find_good(data, max(pos + 1, stop - 3), stop + 1, limit, proofs)  # its first bytes may also be zeros
+        behind = find_good(data, max(pos + 1, stop - 3), stop + 1, proofs, limit)  # its first bytes may also be zeros
         if behind is not None:
             return Gap(pos, behind - pos, GapReason.ZEROS), behind
-    good = _find_good(data, pos + 1, limit, limit, proofs)
+    good = find_good(data, pos + 1, limit, proofs, limit)
     if good is not None:
         return Gap(pos, good - pos, GapReason.UNREADABLE), good
     wanted = _torn_bytes(data, pos, limit)
@@ -206,8 +223,9 @@ def _explain(data: Bytes, pos: int, limit: int, proofs: Proofs) -> tuple[Gap | T
     return Gap(pos, stop - pos, GapReason.UNREADABLE), stop
 
 
-def _find_good(data: Bytes, start: int, stop: int, limit: int, proofs: Proofs) -> int | None:
-    """Return the first position from ``start`` to ``stop`` of a good record, or None."""
+def find_good(data: Bytes, start: int, stop: int, proofs: Proofs, limit: int | None = None) -> int | None:
+    """Return the first position from ``start`` to ``stop`` of a good record, or None; no record goes beyond ``limit``."""
+    limit = len(data) if limit is None else limit
     # By chance, where one that its digest proves begins inside it: sizes stay plausible when shifted.
     followed: Record | None = None
     for pos in iter_candidates(data, start, limit, proofs):

@@ -114,7 +114,7 @@ class _JournalReader:
                 header = journal.decode_header(whole.data, str(path))
                 first = start if start > 0 else header.header_bytes
                 end = self._replay(path, whole, first, header.version)
-            for item in _iter_sound(whole, str(path)):
+            for item in _iter_sound(whole, str(path), self._unproven):
                 self._note(path, whole, item, first <= item.offset < end)
         self.survey.files += 1
 
@@ -165,12 +165,12 @@ def _is_proven(proofs: Proofs, frame: Frame) -> bool:
     return proofs.digest_type(frame.offset + _LEN.size, frame.end) is not None
 
 
-def _iter_sound(whole: WholeFile, where: str) -> Iterator[journal.JournalItem]:
-    """Yield the good records of a journal; after damage, continue at the next entry that its digest proves."""
+def _iter_sound(whole: WholeFile, where: str, unproven: Container[int]) -> Iterator[journal.JournalItem]:
+    """Yield the good records of a journal; after damage, continue at the next good entry."""
     position: int | None = None
     while True:
         doubtful = yield from _iter_run(whole, where, position)
-        position = None if doubtful is None else whole.find_journal_entry(doubtful)
+        position = None if doubtful is None else whole.find_journal_entry(doubtful, None, unproven.__contains__)
         if position is None:
             return
 

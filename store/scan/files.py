@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, overload
 
@@ -23,7 +23,7 @@ from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec import journal, logscan
 from pulsar_admin.store.codec.buffer import run_end
 from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType
-from pulsar_admin.store.codec.entry import RECORD_MAX_BYTES, find_digest_type
+from pulsar_admin.store.codec.entry import ENTRY_HEADER_BYTES, RECORD_MAX_BYTES, find_digest_type
 from pulsar_admin.store.codec.entrylog import HEADER_BYTES, decode_header
 from pulsar_admin.store.codec.proof import Proofs
 from pulsar_admin.store.engine.counts import COUNTS
@@ -284,18 +284,27 @@ class FileScan(Struct):
 
     def _journal_places(self, whole: WholeFile) -> Iterator[tuple[int, int]]:
         """Yield (offset, size) of the entries of a journal, and note what lies between them."""
+        counted = logscan.CountedLengths()
         while self.next_offset < len(whole.data):
             held: journal.JournalEntry | None = None  # nothing proves it: what follows must
             inside: int | None = None
             for item in self._sound_items(whole):
                 if held is not None:
-                    inside = self._find_journal_entry(whole, held.offset, held.offset + 4 + held.size)
+                    if not self._is_unchecked(held.ledger_id) or counted.are_exceeded(
+                        whole.data, held.offset, held.size
+                    ):
+                        inside = self._find_journal_entry(whole, held.offset, held.offset + 4 + held.size)
                     if inside is not None:
                         break
                     yield held.offset, held.size
                 held = item if isinstance(item, journal.JournalEntry) and not self._is_proved(item, whole) else None
                 if isinstance(item, journal.JournalEntry) and held is None:
                     yield item.offset, item.size
+            if held is not None and inside is None and self._is_unchecked(held.ledger_id):
+                inside = self._find_journal_entry(whole, held.offset, held.offset + 4 + held.size)
+                if inside is None:
+                    yield held.offset, held.size
+                    held = None
             if held is not None and inside is not None:
                 self._note(_gap(held.offset, inside))
                 self.next_offset = inside
@@ -323,12 +332,16 @@ class FileScan(Struct):
         self._ends = True
 
     def _is_proved(self, entry: journal.JournalEntry, whole: WholeFile) -> bool:
-        """Whether the digest of an entry is correct, or cannot be checked."""
+        """Whether the digest of an entry is correct, or is not to be checked."""
+        if self._is_unchecked(entry.ledger_id):
+            return False
+        return not self.verify or whole.proofs.digest_type(entry.offset + 4, entry.offset + 4 + entry.size) is not None
+
+    def _is_unchecked(self, ledger_id: int) -> bool:
+        """Whether nothing can check the digests of a ledger: it has none, or its password is not known."""
         known, kinds = self.ledgers
-        at = int(np.searchsorted(known, entry.ledger_id))
-        if not self.verify or (at < len(known) and known[at] == entry.ledger_id and kinds[at] in (0, 20)):
-            return True
-        return whole.proofs.digest_type(entry.offset + 4, entry.offset + 4 + entry.size) is not None
+        at = int(np.searchsorted(known, ledger_id))
+        return at < len(known) and bool(known[at] == ledger_id) and kinds[at] in (0, 20)
 
     def _count(self, batch: Records, start: int, end: int) -> None:
         """Count a batch that was read from ``start`` to ``end``, and move ``resume_offset`` after its last good record."""
@@ -380,7 +393,9 @@ class FileScan(Struct):
         if not len(batch) or not batch[-1]["flags"] & (kernel.BAD_DIGEST | kernel.UNVERIFIED):
             return False
         if self.slice.kind == FileKind.JOURNAL:
-            return bool(batch[-1]["flags"] & kernel.BAD_DIGEST)
+            return bool(batch[-1]["flags"] & kernel.BAD_DIGEST) or (
+                self._is_unchecked(int(batch[-1]["ledger_id"])) and self._find_inside(batch[-1], window) is not None
+            )
         if self.next_offset >= window.file_bytes:
             return False
         window.move_to(self.next_offset)
@@ -396,13 +411,10 @@ class FileScan(Struct):
 
         Its size field is wrong, and led to where another record begins.
         """
-        for index in np.flatnonzero(batch["flags"] & kernel.BAD_DIGEST).tolist():
-            offset, end = int(batch[index]["offset"]), int(batch[index]["offset"]) + 4 + int(batch[index]["size"])
-            whole = self._whole_of(window.file, window.file_bytes)
-            if self.slice.kind == FileKind.JOURNAL:
-                inside = self._find_journal_entry(whole, offset, end)
-            else:
-                inside = logscan.find_proved(whole.data, offset + 1, end, whole.proofs)
+        bad = np.flatnonzero(batch["flags"] & kernel.BAD_DIGEST)
+        for index in np.union1d(bad, _longer_than_counted(batch)).tolist():
+            offset = int(batch[index]["offset"])
+            inside = self._find_inside(batch[index], window)
             if inside is not None:
                 self.problems = [problem for problem in self.problems if problem.offset < offset]
                 self._note(_gap(offset, inside))
@@ -412,14 +424,23 @@ class FileScan(Struct):
                 return until
         return batch
 
+    def _find_inside(self, row: Any, window: FileWindow) -> int | None:  # Any: a row of Records
+        """Return where a good record begins inside one that nothing proves, and whose size field is wrong then; None: nowhere."""
+        start, end = int(row["offset"]), int(row["offset"]) + 4 + int(row["size"])
+        whole = self._whole_of(window.file, window.file_bytes)
+        if self.slice.kind == FileKind.JOURNAL:
+            return self._find_journal_entry(whole, start, end)
+        find = logscan.find_proved if row["flags"] & kernel.BAD_DIGEST else logscan.find_good
+        return find(whole.data, start + 1, end, whole.proofs)
+
     def _find_journal_entry(self, whole: WholeFile, start: int, stop: int | None = None) -> int | None:
-        """Return where the next entry of a journal begins that its digest proves, given that none begins at ``start``."""
+        """Return where the next good entry of a journal begins, given that none begins at ``start``."""
         entry = None
         if start > self._looked_back:
             # A padding that is told too long may have taken the zeros that a length begins with.
             self._looked_back = start
-            entry = whole.find_journal_entry(max(start - 3, self.slice.start), start)
-        return whole.find_journal_entry(start + 1, stop) if entry is None else entry
+            entry = whole.find_journal_entry(max(start - 3, self.slice.start), start, self._is_unchecked)
+        return whole.find_journal_entry(start + 1, stop, self._is_unchecked) if entry is None else entry
 
     def _look_again(self, batch: Records, window: FileWindow) -> Records:
         """Drop the last record of a batch and go back to its start if its size field may be wrong: if its digest is bad, or cannot be
@@ -429,10 +450,13 @@ class FileScan(Struct):
         offset = int(batch[-1]["offset"])
         if batch[-1]["flags"] & kernel.BAD_DIGEST:
             self.problems.pop()
+        elif self.slice.kind == FileKind.JOURNAL:
+            if not self._is_unchecked(int(batch[-1]["ledger_id"])) or self._find_inside(batch[-1], window) is None:
+                return batch
         else:
             whole = self._whole_of(window.file, window.file_bytes)
             items = logscan.iter_records(whole.data, self.slice.path, offset, proofs=whole.proofs)
-            if self.slice.kind == FileKind.JOURNAL or isinstance(next(items), logscan.Record):
+            if isinstance(next(items), logscan.Record):
                 return batch
         self.vain_bytes += self.next_offset - offset
         self.next_offset = offset
@@ -480,7 +504,7 @@ class FileScan(Struct):
             return False
         written = run_end(whole.data, start, len(whole.data), 0)
         # The first bytes of its size field may also be zero.
-        entry = whole.find_journal_entry(max(start + 1, written - 3))
+        entry = whole.find_journal_entry(max(start + 1, written - 3), None, self._is_unchecked)
         reason = (
             "a length of zero before bytes that are not a record" if entry is None else _DAMAGE[logscan.GapReason.ZEROS]
         )
@@ -505,6 +529,19 @@ class FileScan(Struct):
             self.problems.append(
                 Problem(at + window.base, 4 + len(body), "digest mismatch", int(row["ledger_id"]), int(row["entry_id"]))
             )
+
+
+def _longer_than_counted(batch: Records) -> Array:
+    """Return the places in a batch of records whose digest nothing can check and that ``CountedLengths`` finds too long."""
+    places = np.flatnonzero(np.isin(batch["digest_bytes"], (0, DIGEST_SIZE[DigestType.HMAC])))
+    rows = batch[places]
+    order = np.lexsort((rows["entry_id"], rows["ledger_id"]))
+    rows, places = rows[order], places[order]
+    follows = (rows["ledger_id"][1:] == rows["ledger_id"][:-1]) & (rows["entry_id"][1:] > rows["entry_id"][:-1])
+    counted = rows["length"].copy()
+    counted[1:][follows] -= rows["length"][:-1][follows]
+    longer: Array = np.sort(places[rows["size"] - ENTRY_HEADER_BYTES - DIGEST_SIZE[DigestType.HMAC] > counted])
+    return longer
 
 
 def _gap(start: int, end: int) -> logscan.Gap:
@@ -657,14 +694,39 @@ class WholeFile:
         self.data = FileBytes(file, file_bytes)
         self.proofs = Proofs(self.data)
 
-    def find_journal_entry(self, start: int, stop: int | None = None) -> int | None:
-        """Return the first offset from ``start`` on, before ``stop``, of an entry that its digest proves."""
+    def find_journal_entry(self, start: int, stop: int | None, is_unchecked: Callable[[int], bool]) -> int | None:
+        """Return the first offset from ``start`` on, before ``stop``, of a good entry.
+
+        Its digest proves it; of a ledger for which nothing can, the entry counts if a record follows it and no proved one begins inside.
+        """
         limit = len(self.data) if stop is None else min(stop + logscan.HEAD_BYTES - 1, len(self.data))
+        followed, until = None, limit
         for offset in logscan.iter_candidates(self.data, start, limit, self.proofs):
+            if offset >= until:
+                break
             end = offset + 4 + int.from_bytes(self.data[offset : offset + 4], "big")
-            if end <= len(self.data) and self.proofs.digest_type(offset + 4, end):
+            if end > len(self.data):
+                continue
+            if self.proofs.digest_type(offset + 4, end):
                 return offset
-        return None
+            ledger_id = int.from_bytes(self.data[offset + 4 : offset + 12], "big")
+            if followed is None and is_unchecked(ledger_id) and self._is_followed(end):
+                followed, until = offset, end
+        if followed is not None and logscan.find_proved(self.data, limit, until, self.proofs) is not None:
+            return None
+        return followed
+
+    def _is_followed(self, end: int) -> bool:
+        """Whether a record or padding of a journal begins at ``end``, or its last byte that is not zero lies before it."""
+        try:
+            item = next(journal.iter_records(self.data, "", end, self.proofs), None)
+        except JournalCorrupt:
+            return False
+        if item is None:
+            return end == self.proofs.written_end(len(self.data))  # any wrong length may lead into the zeros behind
+        return not isinstance(
+            item, (logscan.TornTail, journal.Leftover, journal.UnknownRecord)
+        ) and not self.is_no_entry(item)
 
     def end_of(self, item: journal.JournalItem) -> int:
         """Return where a record or padding of a journal ends."""

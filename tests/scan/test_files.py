@@ -22,7 +22,7 @@ from msgspec import Struct
 from pulsar_admin.store.codec import journal, logscan, proof
 from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType
 from pulsar_admin.store.codec.entry import Entry, find_digest_type
-from pulsar_admin.store.codec.entrylog import HEADER_BYTES, EntryLogHeader, encode_header, encode_ledgers_map
+from pulsar_admin.store.codec.entrylog import EntryLogHeader, encode_header, encode_ledgers_map
 from pulsar_admin.store.codec.logscan import Record, iter_records
 from pulsar_admin.store.errors import SourceChanged
 from pulsar_admin.store.kernels import records as kernel
@@ -270,9 +270,14 @@ def test_scan_resumes_before_a_bad_tail(tmp_path: Path) -> None:
 
 
 def entry_record(
-    ledger_id: int, entry_id: int, kind: DigestType = DigestType.CRC32C, payload: bytes = b"hello"
+    ledger_id: int,
+    entry_id: int,
+    kind: DigestType = DigestType.CRC32C,
+    payload: bytes = b"hello",
+    length: int = 9,
+    password: bytes = b"",
 ) -> bytes:
-    body = encode_entry(Entry(ledger_id, entry_id, entry_id - 1, 9, kind, memoryview(payload)))
+    body = encode_entry(Entry(ledger_id, entry_id, entry_id - 1, length, kind, memoryview(payload)), password)
     return len(body).to_bytes(4, "big") + body
 
 
@@ -303,22 +308,34 @@ def test_dummy_digest_needs_metadata(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("read_how")
-@pytest.mark.parametrize("kind", [DigestType.DUMMY, DigestType.HMAC])
-def test_a_wrong_size_hides_no_entry_whose_digest_cannot_be_checked(kind: DigestType, tmp_path: Path) -> None:
-    records = [entry_record(3, entry_id, kind, b"x" * (20 + 7 * entry_id)) for entry_id in range(20)]
-    path = write_log(tmp_path / "0.log", *records)
-    data, at = path.read_bytes(), HEADER_BYTES + sum(map(len, records[:4]))
-    for bit in range(32):
-        size = int.from_bytes(data[at : at + 4], "big") ^ 1 << bit
-        path.write_bytes(data[:at] + size.to_bytes(4, "big") + data[at + 4 :])
-        scan = FileScan(
-            Slice(str(path), "entry-log", 0, len(data)), LedgerDigests.of({3: DIGEST_SIZE[kind]}), verify=False
-        )
-        found = [int(row["entry_id"]) for batch in scan.batches() for row in batch]
-        assert [entry_id for entry_id in found if entry_id != 4] == [*range(4), *range(5, 20)], bit
-        (problem,) = scan.problems  # behind an entry that is told too short, or all of it
-        assert (problem.offset > at) is (4 in found)
-        assert problem.offset + problem.length_bytes == at + len(records[4])
+@pytest.mark.parametrize("digest", [DigestType.DUMMY, DigestType.HMAC])
+@pytest.mark.parametrize("kind", ["entry-log", "journal"])
+def test_a_wrong_size_hides_no_entry_whose_digest_cannot_be_checked(
+    kind: Kind, digest: DigestType, tmp_path: Path
+) -> None:
+    """Sizes as they come, and all equal, as then many a wrong one leads to where another record begins."""
+    path = tmp_path / ("0.log" if kind == "entry-log" else "0.txn")
+    for step in (7, 0):
+        payloads = [b"x" * (124 - DIGEST_SIZE[digest] - 32 + step * entry_id) for entry_id in range(20)]
+        records = [
+            entry_record(3, entry_id, digest, payload, sum(map(len, payloads[: entry_id + 1])), b"secret")
+            for entry_id, payload in enumerate(payloads)
+        ]
+        if kind == "entry-log":
+            data = write_log(path, *records).read_bytes()
+        else:
+            data = journal.encode_header(6) + b"".join(records) + bytes(600)
+        at = data.index(records[4])
+        for bit in range(32):
+            size = int.from_bytes(data[at : at + 4], "big") ^ 1 << bit
+            path.write_bytes(data[:at] + size.to_bytes(4, "big") + data[at + 4 :])
+            ledgers = LedgerDigests.of({3: DIGEST_SIZE[digest]})
+            scan = FileScan(Slice(str(path), kind, 0, len(data)), ledgers)
+            found = [int(row["entry_id"]) for batch in scan.batches() for row in batch]
+            assert [entry_id for entry_id in found if entry_id != 4] == [*range(4), *range(5, 20)], (step, bit)
+            (problem,) = scan.problems  # behind an entry that is told too short, or all of it
+            assert (problem.offset > at) is (4 in found)
+            assert problem.offset + problem.length_bytes == at + len(records[4])
 
 
 @pytest.mark.usefixtures("read_how")
