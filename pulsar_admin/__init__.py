@@ -152,7 +152,7 @@ if TYPE_CHECKING:
         UndoConflict,
         Unsupported,
     )
-    from pulsar_admin.store.facts.backlogs import NotDue, TtlConflict
+    from pulsar_admin.store.facts.backlogs import NotDue
     from pulsar_admin.store.facts.file_sums import DiskTotals, StuckLog
     from pulsar_admin.store.facts.managed_ledgers import OtherLedger, OtherSum
     from pulsar_admin.store.facts.numbers import Blocker
@@ -247,6 +247,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.rules.finding import Finding, Severity
     from pulsar_admin.store.rules.judging import StartFault
     from pulsar_admin.store.scan.unindexed import ScanFound
+    from pulsar_admin.store.search.before_due import TtlConflict
     from pulsar_admin.store.search.broker_setup import Probe
     from pulsar_admin.store.search.by_index import IndexFound, NextIndex
     from pulsar_admin.store.search.doubts import Doubt
@@ -338,7 +339,7 @@ _NAMES = {
         "StoreBusy StoreError StoreNotFound SubscriptionNotFound TenantNotFound TopicNotFound UndoConflict "
         "Unsupported"
     ),
-    "store.facts.backlogs": "NotDue TtlConflict",
+    "store.facts.backlogs": "NotDue",
     "store.model.counts": "DiskBytes",
     "store.facts.file_sums": "DiskTotals StuckLog",
     "store.facts.managed_ledgers": "OtherLedger OtherSum",
@@ -384,6 +385,7 @@ _NAMES = {
     "store.reports.verify": "EntryRow LedgerVerdict",
     "store.rules.finding": "Finding Severity",
     "store.rules.judging": "StartFault",
+    "store.search.before_due": "TtlConflict",
     "store.search.broker_setup": "Probe",
     "store.search.by_index": "IndexFound NextIndex",
     "store.search.doubts": "Doubt",

@@ -331,10 +331,10 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "Show the size and the backlogs of a partitioned topic, summed over its partitions.",
         ),
         "stats-internal": Row(
-            "pulsar_admin.commands.topics.internals:stats_internal", "Show the ledgers and cursors of a topic."
+            "pulsar_admin.commands.topics.stats:stats_internal", "Show the ledgers and cursors of a topic."
         ),
         "partitioned-stats-internal": Row(
-            "pulsar_admin.commands.topics.internals:partitioned_stats_internal",
+            "pulsar_admin.commands.topics.stats:partitioned_stats_internal",
             "Show the ledgers and cursors of every partition of a topic.",
         ),
         "info-internal": Row(

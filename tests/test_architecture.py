@@ -96,7 +96,7 @@ ARROWS = {
         "model",
     },
     "disks": {"recovery", "scan", "sources", "codec", "db", "model"},
-    "delayed": {"facts", "changes", "search", "policies", "scan", "codec", "db", "model"},
+    "delayed": {"changes", "search", "policies", "scan", "codec", "db", "model"},
     "dump": {"changes", "policies", "search", "compaction", "scan", "kernels", "engine", "codec", "db", "model"},
     "tables": {"policies", "index", "scan", "kernels", "engine", "codec", "db", "model"},
     "transfer": {"rules", "facts", "sources", "scan", "index", "changes", "codec", "db", "model"},

@@ -14,7 +14,7 @@ from pulsar_admin.columns import Column
 from pulsar_admin.commands import delayed, ledgers
 from pulsar_admin.commands.compaction import reading
 from pulsar_admin.commands.store import usage
-from pulsar_admin.commands.topics import internals, stats
+from pulsar_admin.commands.topics import stats
 from pulsar_admin.commands.topics.answers import TOPIC_COLUMN
 from pulsar_admin.output import Style, Writer, emit_records
 from pulsar_admin.table_layout import choose_layout, fold
@@ -97,7 +97,7 @@ def test_names_are_folded_where_no_column_can_go() -> None:
 LISTS = {
     "store usage": usage._BY_TOPIC,
     "topics stats": (TOPIC_COLUMN, *stats._STATS_COLUMNS),
-    "topics stats-internal": (TOPIC_COLUMN, *internals._STATS_COLUMNS),
+    "topics stats-internal": (TOPIC_COLUMN, *stats._INTERNAL_COLUMNS),
     "topics get-backlog-size": stats._SIZE_COLUMNS,
     "ledgers list": ledgers._LIST_COLUMNS,
     "delayed status": delayed._STATUS_COLUMNS,

@@ -1,4 +1,4 @@
-"""Numbers of a topic: ``topics stats``, ``partitioned-stats``, ``info-internal``, ``get-backlog-size``, ``analyze-backlog``."""
+"""Numbers of a topic: ``topics stats``, ``stats-internal``, ``info-internal``, ``get-backlog-size``, ``analyze-backlog``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from pulsar_admin.columns import Column, caution, messages_of, telling
 from pulsar_admin.commands.topics.answers import TOPIC_COLUMN, answer, answer_partitioned, answers_of, choose
-from pulsar_admin.commands.topics.internals import explain_option
 from pulsar_admin.context import App, Result, Table
 from pulsar_admin.jsonify import dump_gson, to_json
 from pulsar_admin.options import (
@@ -37,6 +36,14 @@ _STATS_COLUMNS = (
         drop=2,
     ),
 )
+_INTERNAL_COLUMNS = (
+    Column("ENTRIES", "numberOfEntries", "number", sums=True),
+    Column("BYTES", "totalSize", "bytes", sums=True),
+    Column("LAST ENTRY", "lastConfirmedEntry", drop=3),
+    Column("STATE", "state", drop=1),
+    Column("LEDGERS", lambda row: len(row["ledgers"]), "number", drop=4),
+    Column("CURSORS", lambda row: len(row["cursors"]), "number", drop=2),
+)
 _precise = click.option(
     "-gpb", "--get-precise-backlog", "precise", is_flag=True, help="Accepted: the backlog is always precise."
 )
@@ -56,6 +63,13 @@ _earliest = click.option(
     is_flag=True,
     help="Also the time of the oldest entry in the backlog.",
 )
+_explain = click.option(
+    "--explain",
+    "explained",
+    is_flag=True,
+    help="Also beginPublishTimestamp and endPublishTimestamp of each ledger (PIP-345), and where they are from.",
+)
+_metadata = click.option("-m", "--metadata", is_flag=True, help="Also each ledger's metadata in BookKeeper.")
 
 
 class TopicOptions(Struct, frozen=True):
@@ -182,6 +196,52 @@ _INFO_COLUMNS = (
 
 
 @command(
+    "stats-internal",
+    examples=[
+        "pulsar-admin topics stats-internal public/default/plain",
+        "pulsar-admin topics stats-internal acme/orders/compacted -m",
+        "pulsar-admin topics stats-internal acme/orders/compacted --explain",
+        "pulsar-admin topics stats-internal --pattern 'acme/*' -o table",
+    ],
+    output="Ledgers, cursors, schema and compacted ledgers with upstream's keys. docs/what-a-store-knows.md says which values "
+    "a store cannot know.",
+    errors=[TopicNotFound, MetadataCorrupt],
+)
+@topics_argument
+@_metadata
+@_explain
+@pass_app
+def stats_internal(app: App, selection: TopicSelection, metadata: bool, explained: bool) -> Result:
+    """Show the ledgers and cursors of a topic.
+
+    Cursors are shown at their real positions, including those whose newest state is in a cursor ledger.
+    """
+    return answer(
+        app,
+        selection,
+        lambda topic: topic.internal_stats(metadata=metadata, publish_times=explained),
+        _INTERNAL_COLUMNS,
+    )
+
+
+@command(
+    "partitioned-stats-internal",
+    examples=["pulsar-admin topics partitioned-stats-internal acme/orders/parts"],
+    output="`metadata` with the number of partitions, `partitions`: name → what stats-internal shows.",
+    errors=[TopicNotFound, MetadataCorrupt],
+)
+@topics_argument
+@_metadata
+@_explain
+@pass_app
+def partitioned_stats_internal(app: App, selection: TopicSelection, metadata: bool, explained: bool) -> Result:
+    """Show the ledgers and cursors of every partition of a topic."""
+    return answer_partitioned(
+        app, selection, lambda topic: topic.partitioned_internal_stats(metadata=metadata, publish_times=explained)
+    )
+
+
+@command(
     "info-internal",
     examples=[
         "pulsar-admin topics info-internal acme/iot/skewed",
@@ -193,7 +253,7 @@ _INFO_COLUMNS = (
     errors=[TopicNotFound, MetadataCorrupt],
 )
 @topics_argument
-@explain_option
+@_explain
 @pass_app
 def info_internal(app: App, selection: TopicSelection, explained: bool) -> Result:
     """Show the stored metadata of a topic.

@@ -50,8 +50,7 @@ from pulsar_admin.store.errors import Refused
 from pulsar_admin.store.model.compacted_view import CompactedView, find_compaction_cursor
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, Cursor, Extent
 from pulsar_admin.store.model.reader import EntryReader, open_reader
-from pulsar_admin.store.model.references import COMPACTED_LEDGER
-from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.model.topics import COMPACTED_LEDGER, Topic, read_topic
 from pulsar_admin.store.names import Position, TopicName
 from pulsar_admin.store.wording import counted
 

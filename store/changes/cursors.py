@@ -22,8 +22,7 @@ from pulsar_admin.store.facts.backlogs import extent_of_messages, find_cut
 from pulsar_admin.store.model import cursors
 from pulsar_admin.store.model.coverage import absent_of
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.references import COMPACTED_LEDGER
-from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.model.topics import COMPACTED_LEDGER, Topic
 from pulsar_admin.store.names import PENDING_ACK_SUFFIX, TRANSACTION_LOG_PREFIX, Position, TopicName
 from pulsar_admin.store.policies.retention import Freed, freed_ledgers, read_mark_deletes
 from pulsar_admin.store.wording import counted

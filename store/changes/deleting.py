@@ -50,8 +50,8 @@ from pulsar_admin.store.model.cursors import (
 )
 from pulsar_admin.store.model.nodes import iter_other_ledgers, other_path
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.references import COMPACTED_LEDGER
 from pulsar_admin.store.model.topics import (
+    COMPACTED_LEDGER,
     Topic,
     TopicLedger,
     existing_partitions,

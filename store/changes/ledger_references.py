@@ -50,9 +50,9 @@ from pulsar_admin.store.model.ledger_owners import all_owners, custom_text, read
 from pulsar_admin.store.model.ledgers import find_metadata, find_times, iter_entry_ids
 from pulsar_admin.store.model.messages import MessageReader, ReadOptions
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER, NAMING_PREFIXES, read_namings
+from pulsar_admin.store.model.references import BUCKET_PREFIX, NAMING_PREFIXES, read_namings
 from pulsar_admin.store.model.schemas import find_locator
-from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.model.topics import COMPACTED_LEDGER, Topic, read_topic
 from pulsar_admin.store.names import EVENTS, Position, TopicName, parse_topic, shell_word
 from pulsar_admin.store.wording import counted, listed, plural
 

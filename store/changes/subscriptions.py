@@ -36,8 +36,8 @@ from pulsar_admin.store.model.cursors import (
     pending_intervals,
 )
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
-from pulsar_admin.store.model.topics import Topic, find_pending_ack
+from pulsar_admin.store.model.references import BUCKET_PREFIX
+from pulsar_admin.store.model.topics import COMPACTED_LEDGER, Topic, find_pending_ack
 from pulsar_admin.store.names import Position, shell_word
 from pulsar_admin.store.policies.retention import freed_ledgers, read_mark_deletes
 

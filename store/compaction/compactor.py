@@ -47,8 +47,7 @@ from pulsar_admin.store.kernels import slots as slot_kernel
 from pulsar_admin.store.model.compacted_view import CompactedView, find_compaction_cursor, open_view
 from pulsar_admin.store.model.cursors import Cursor, iter_ledger_parts
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.references import COMPACTED_LEDGER
-from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.model.topics import COMPACTED_LEDGER, Topic
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.scan.payloads import PayloadColumns
 from pulsar_admin.store.scan.places import Part

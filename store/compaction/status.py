@@ -20,7 +20,6 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.errors import EntryCorrupt, LedgerNotFound, MetadataCorrupt
 from pulsar_admin.store.model.compacted_view import (
-    COMPACTED_LEDGER,
     CompactedView,
     compacted_where,
     find_compaction_cursor,
@@ -40,7 +39,7 @@ from pulsar_admin.store.model.ledgers import (
 )
 from pulsar_admin.store.model.messages import ENTRY_ERRORS
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.model.topics import COMPACTED_LEDGER, Topic
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.wording import Answer, counted
 

@@ -13,12 +13,18 @@ from pulsar_admin.store.db.delayed import find_index
 from pulsar_admin.store.delayed.backlog import intervals_of
 from pulsar_admin.store.delayed.trackers import Tracker, estimate_trackers
 from pulsar_admin.store.delayed.waiting import Waiting, open_waiting, without_delay
-from pulsar_admin.store.facts.backlogs import TtlConflict, find_ttl_conflict
 from pulsar_admin.store.model.cursors import Cursor, pending_intervals, subtract
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
-from pulsar_admin.store.policies.in_force import DeliveryInForce, QuotaInForce, find_delivery, find_quotas
+from pulsar_admin.store.policies.in_force import (
+    DeliveryInForce,
+    QuotaInForce,
+    find_delivery,
+    find_message_ttl,
+    find_quotas,
+)
 from pulsar_admin.store.scan.integer_rows import RunFile
+from pulsar_admin.store.search.before_due import TtlConflict, find_ttl_conflict
 from pulsar_admin.store.wording import Answer, counted
 
 
@@ -112,9 +118,16 @@ def summarize(reader: EntryReader, topic: Topic, cursor: Cursor, delivery: Deliv
         last_due_ms=None if edges is None else edges[1],
         index=_index(reader, topic, cursor, waiting),
         trackers=tuple(estimate_trackers(reader, topic, cursor, waiting, tick_ms)),
-        ttl_conflict=find_ttl_conflict(reader, topic, cursor) if is_delayed else None,
+        ttl_conflict=_conflict(reader, topic, cursor) if is_delayed else None,
         evicting_quotas=evicting_quotas(find_quotas(reader.txn, topic.name)),
     )
+
+
+def _conflict(reader: EntryReader, topic: Topic, cursor: Cursor) -> TtlConflict | None:
+    ttl = find_message_ttl(reader.txn, topic.name)
+    if ttl is None or ttl.seconds <= 0:
+        return None
+    return find_ttl_conflict(reader, topic, cursor, ttl.seconds, ttl.source)
 
 
 def _index(reader: EntryReader, topic: Topic, cursor: Cursor, waiting: Waiting) -> IndexSummary | None:

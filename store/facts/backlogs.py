@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from pulsar_admin.store.codec.message import EntryHeader, decode_message_entry, is_chunk, is_marker
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model.cursors import (
-    Cursor,
     Extent,
     Intervals,
     RankBits,
@@ -30,7 +29,6 @@ from pulsar_admin.store.model.cursors import (
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position
-from pulsar_admin.store.policies.in_force import find_message_ttl
 from pulsar_admin.store.wording import Answer
 
 # -- delayed messages -------------------------------------------------------------------------------------------------
@@ -46,29 +44,6 @@ class NotDue(Answer, frozen=True):
     next_due_ms: int | None
     last_due_ms: int | None
     unread: int = 0
-
-
-class TtlConflict(Answer, frozen=True):
-    """Delayed messages that the TTL drops before they are due: how many, and those due first."""
-
-    ttl_seconds: int
-    source: str
-    messages: int
-    first: tuple[Position, ...]
-
-
-def find_ttl_conflict(reader: EntryReader, topic: Topic, cursor: Cursor) -> TtlConflict | None:
-    """Return what the TTL in force drops of ``cursor``'s backlog before it is due; None without a TTL.
-
-    An entry expires when its publish time (broker time where it has one) is more than the TTL ago.
-    """
-    ttl = find_message_ttl(reader.txn, topic.name)
-    if ttl is None or ttl.seconds <= 0:
-        return None
-    from pulsar_admin.store.search.before_due import expiring_before_due  # numpy
-
-    early = expiring_before_due(reader, topic, cursor, ttl.seconds * 1000)
-    return TtlConflict(ttl.seconds, ttl.source, early.messages, tuple(one.position for one in early.first))
 
 
 # -- chunked messages -------------------------------------------------------------------------------------------------

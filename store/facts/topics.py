@@ -21,9 +21,7 @@ from pulsar_admin.store.facts.backlogs import (
     Contents,
     CutMessage,
     NotDue,
-    TtlConflict,
     find_cut,
-    find_ttl_conflict,
     may_be_markers,
     read_contents,
     read_each_contents,
@@ -78,6 +76,7 @@ from pulsar_admin.store.policies.values import value_in_force
 
 if TYPE_CHECKING:
     from pulsar_admin.store.facts.next_message import NextMessage
+    from pulsar_admin.store.search.before_due import TtlConflict
     from pulsar_admin.store.search.pending import FutureDated
 
 
@@ -452,7 +451,8 @@ class SubscriptionFacts:
     def ttl_conflict(self) -> TtlConflict | Unknown | None:
         """What the TTL in force drops of its backlog before it is due; None where it drops nothing, or that would read too much."""
         topic = self.of
-        if not self.is_consumed or known(self.ttl) is None:
+        ttl = known(self.ttl)
+        if not self.is_consumed or ttl is None:
             return None
         name = topic.topic.name
         if not may_delay(topic.reader.txn, name) or not topic.budget.take(self.pending_entries, name):
@@ -461,8 +461,12 @@ class SubscriptionFacts:
             return self.not_due
         if not self.not_due.entries:
             return None
-        conflict = Unknown.unless(lambda: find_ttl_conflict(topic.reader, topic.topic, self.cursor))
-        return conflict if isinstance(conflict, Unknown) or (conflict is not None and conflict.messages) else None
+        from pulsar_admin.store.search.before_due import find_ttl_conflict  # numpy
+
+        conflict = Unknown.unless(
+            lambda: find_ttl_conflict(topic.reader, topic.topic, self.cursor, ttl.seconds, ttl.source)
+        )
+        return conflict if isinstance(conflict, Unknown) or conflict.messages else None
 
 
 # -- a topic ----------------------------------------------------------------------------------------------------------

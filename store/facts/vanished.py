@@ -37,8 +37,7 @@ from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, iter_cursor_name
 from pulsar_admin.store.model.ledger_owners import claimed_paths, loose_of
 from pulsar_admin.store.model.ledgers import find_ledger, sorted_ledger_ids
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.references import COMPACTED_LEDGER
-from pulsar_admin.store.model.topics import iter_headless, partition_count, read_topic
+from pulsar_admin.store.model.topics import COMPACTED_LEDGER, iter_headless, partition_count, read_topic
 from pulsar_admin.store.names import TopicName
 from pulsar_admin.store.sources.roots import stored_roots
 

@@ -98,7 +98,7 @@ class LogWriter:
         """Append many entries after ``state`` = (next entry id, length in bytes so far); return the new state."""
         import numpy as np
 
-        from pulsar_admin.store.kernels.write_records import write_records
+        from pulsar_admin.store.kernels.records import write_records
 
         following, length = state
         digest_bytes = DIGEST_SIZE[digest_type]

@@ -10,10 +10,16 @@ from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, tree_key
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.model.topics import COMPACTION, Topic, may_be_broken, partition_count, read_topic
+from pulsar_admin.store.model.topics import (
+    COMPACTED_LEDGER,
+    COMPACTION,
+    Topic,
+    may_be_broken,
+    partition_count,
+    read_topic,
+)
 from pulsar_admin.store.names import EVENTS, NamespaceName, TopicName
 
-_COMPACTED = "CompactedTopicLedger"
 _MEMO = "brokenevents"
 
 
@@ -48,7 +54,7 @@ def _compacted_ledger(txn: Txn, topic: Topic) -> int | None:
     # Of one that is damaged the check tells: nobody knows its ledger.
     with EntryFiles(txn.store, txn) as files:
         cursor = read_damaged_cursor(txn, EntryReader(files, txn), topic, COMPACTION)
-    return cursor.state.properties.get(_COMPACTED)
+    return cursor.state.properties.get(COMPACTED_LEDGER)
 
 
 def _lost_events(txn: Txn, namespace: NamespaceName) -> tuple[str, ...]:

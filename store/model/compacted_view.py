@@ -13,11 +13,8 @@ from pulsar_admin.store.errors import LedgerNotFound, MetadataCorrupt, StoreErro
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, Cursor, read_cursor
 from pulsar_admin.store.model.ledgers import find_metadata, read_ledger
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.model.topics import COMPACTED_LEDGER, Topic
 from pulsar_admin.store.names import Position, TopicName, shell_word
-
-COMPACTED_LEDGER = "CompactedTopicLedger"
-"""The cursor's property; the same as in ``store.model.references``, which costs a cold command 10 ms to import."""
 
 
 class CompactedView(Struct, frozen=True):

@@ -22,10 +22,9 @@ from pulsar_admin.store.errors import IndexCorrupt, StoreError
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, INTERNAL_PROPERTY_PREFIX, read_cursor
 from pulsar_admin.store.model.nodes import managed_node
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.model.topics import COMPACTED_LEDGER, read_topic
 from pulsar_admin.store.names import MANAGED_LEDGERS, PERSISTENT
 
-COMPACTED_LEDGER = "CompactedTopicLedger"
 BUCKET_PREFIX = INTERNAL_PROPERTY_PREFIX + "delayed.bucket_"
 NAMING_PREFIXES = (MANAGED_LEDGERS + "/", "/schemas/", "/pulsar/functions/", "/pulsar/packages/")
 """How the paths of the nodes begin that name ledgers."""

@@ -563,7 +563,8 @@ def _listing(txn: Txn, namespace: NamespaceName) -> str:
 # -- whether all is there ---------------------------------------------------------------------------------------------
 
 
-COMPACTION = "__compaction"
+COMPACTION, COMPACTED_LEDGER = "__compaction", "CompactedTopicLedger"
+"""The cursor of compaction, and its property that names the compacted ledger."""
 _BOOKIES, _NONE_ABSENT = b"bookies", b'"absent": []'
 """The row of ``store.model.coverage``, and what is in it where no bookie is absent: in an id quotes are escaped."""
 

@@ -55,8 +55,8 @@ from pulsar_admin.store.model.coverage import read_disks, read_held
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, LOG_CURSOR, PENDING_ACK_CURSOR, read_cursor_ledger
 from pulsar_admin.store.model.ledgers import read_ledger
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.references import COMPACTED_LEDGER
 from pulsar_admin.store.model.resources import CLUSTER, TENANT, cluster_path, tenant_path
+from pulsar_admin.store.model.topics import COMPACTED_LEDGER
 from pulsar_admin.store.model.transactions import ASSIGN
 from pulsar_admin.store.names import NamespaceName, Position, TopicName, parse_topic, shell_word
 from pulsar_admin.store.recovery import from_ledgers

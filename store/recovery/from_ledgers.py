@@ -54,7 +54,7 @@ from pulsar_admin.store.model.cursors import (
 )
 from pulsar_admin.store.model.ledgers import find_metadata, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
+from pulsar_admin.store.model.references import BUCKET_PREFIX
 from pulsar_admin.store.model.resources import (
     DEFAULT_BUNDLES,
     TENANT,
@@ -64,7 +64,7 @@ from pulsar_admin.store.model.resources import (
     list_clusters,
     tenant_path,
 )
-from pulsar_admin.store.model.topics import Topic, TopicLedger, partition_count, read_topic
+from pulsar_admin.store.model.topics import COMPACTED_LEDGER, Topic, TopicLedger, partition_count, read_topic
 from pulsar_admin.store.names import (
     MANAGED_LEDGERS,
     PENDING_ACK_SUFFIX,

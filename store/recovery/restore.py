@@ -59,9 +59,8 @@ from pulsar_admin.store.model.cursors import (
 )
 from pulsar_admin.store.model.ledgers import read_ledger
 from pulsar_admin.store.model.reader import EntryReader, open_reader
-from pulsar_admin.store.model.references import COMPACTED_LEDGER
 from pulsar_admin.store.model.resources import local_policies_path, tenant_path
-from pulsar_admin.store.model.topics import Topic, TopicLedger, read_topic
+from pulsar_admin.store.model.topics import COMPACTED_LEDGER, Topic, TopicLedger, read_topic
 from pulsar_admin.store.names import NamespaceName, Position, TopicName, decode_name, parse_topic, shell_word
 from pulsar_admin.store.recovery.ack_history import (
     CursorHistory,

@@ -46,8 +46,15 @@ from pulsar_admin.store.model.ledgers import (
     sorted_ledger_ids,
 )
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
-from pulsar_admin.store.model.topics import Topic, TopicLedger, iter_topics, partition_count, read_topic
+from pulsar_admin.store.model.references import BUCKET_PREFIX
+from pulsar_admin.store.model.topics import (
+    COMPACTED_LEDGER,
+    Topic,
+    TopicLedger,
+    iter_topics,
+    partition_count,
+    read_topic,
+)
 from pulsar_admin.store.names import TopicName
 from pulsar_admin.store.recovery import missing_topics
 from pulsar_admin.store.recovery.chains import Chains, GroupName, LedgerGroup, find_chains, find_names

@@ -30,7 +30,14 @@ from pulsar_admin.store.model.cursors import (
 from pulsar_admin.store.model.ledgers import find_metadata, read_ledger
 from pulsar_admin.store.model.publish_times import find_publish_times
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import Topic, TopicLedger, existing_partitions, read_partitioned, read_topic
+from pulsar_admin.store.model.topics import (
+    COMPACTED_LEDGER,
+    Topic,
+    TopicLedger,
+    existing_partitions,
+    read_partitioned,
+    read_topic,
+)
 from pulsar_admin.store.names import TopicName, decode_name, encode_name, in_hash_order
 from pulsar_admin.store.wording import Answer
 
@@ -54,7 +61,6 @@ def read_partitioned_internals(
     return PartitionedInternalStats(read_partitioned(reader.txn, name), parts)
 
 
-_COMPACTED_LEDGER = "CompactedTopicLedger"
 NO_LEDGER = -1
 
 _TIME_LIMIT_MS = 253_402_300_800_000  # the year 10000
@@ -160,7 +166,7 @@ def read_internal_stats(
 
         schema_ledgers = decode_schema_locator(schema.value, schema.path).ledger_ids
     compaction = cursors.get(COMPACTION_CURSOR)
-    compacted = compaction.state.properties.get(_COMPACTED_LEDGER, NO_LEDGER) if compaction else NO_LEDGER
+    compacted = compaction.state.properties.get(COMPACTED_LEDGER, NO_LEDGER) if compaction else NO_LEDGER
     return InternalStats(
         entries_added_counter=0,
         number_of_entries=topic.number_of_entries,

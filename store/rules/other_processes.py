@@ -1,4 +1,7 @@
-"""What other processes look at while rules are judged here, where there are many topics: which of these are quiet, and the index."""
+"""What other processes look at while rules are judged here, where there are many topics: which of these are quiet, and the index.
+
+Apart from ``store.rules.judging``, as each of them would import all rules: 0.1 s.
+"""
 
 from __future__ import annotations
 

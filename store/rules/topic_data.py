@@ -16,8 +16,7 @@ from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, Cursor, CursorSo
 from pulsar_admin.store.model.ledgers import Ledger, find_ledger, find_times, find_whole, missing_ranges
 from pulsar_admin.store.model.nodes import is_known_node
 from pulsar_admin.store.model.publish_times import may_be_stated, wrong_times
-from pulsar_admin.store.model.references import COMPACTED_LEDGER
-from pulsar_admin.store.model.topics import Topic, TopicLedger
+from pulsar_admin.store.model.topics import COMPACTED_LEDGER, Topic, TopicLedger
 from pulsar_admin.store.names import PERSISTENT, shell_word
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.rule import MEND, Rule, Sweep

@@ -15,6 +15,7 @@ from pulsar_admin.store.model.cursors import Cursor, Intervals, parts_of, pendin
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position
+from pulsar_admin.store.wording import Answer
 
 FIRST = 5
 """How many are named."""
@@ -35,6 +36,15 @@ class TooEarly(Struct, frozen=True):
     unread: int = 0
 
 
+class TtlConflict(Answer, frozen=True):
+    """Delayed messages that the TTL drops before they are due: how many, and those due first."""
+
+    ttl_seconds: int
+    source: str
+    messages: int
+    first: tuple[Position, ...]
+
+
 def dropped_before_due(reader: EntryReader, topic: Topic, dropped: Intervals, now_ms: int) -> TooEarly:
     """Return the messages at these ranks that are due after ``now_ms``; raises SourceChanged, EntryLogCorrupt."""
     return _read(reader, topic, dropped, lambda due, born: due > now_ms)
@@ -48,6 +58,12 @@ def expiring_before_due(reader: EntryReader, topic: Topic, cursor: Cursor, ttl_m
     pending = pending_intervals(topic, cursor.state)
     # Not born + TTL: a due time near the end of 64 bits, or a TTL of centuries, must not wrap around.
     return _read(reader, topic, pending, lambda due, born: (born >= 0) & (due - born > ttl_ms))
+
+
+def find_ttl_conflict(reader: EntryReader, topic: Topic, cursor: Cursor, seconds: int, source: str) -> TtlConflict:
+    """Return ``expiring_before_due`` of a TTL that ``source`` sets, with the positions alone."""
+    early = expiring_before_due(reader, topic, cursor, seconds * 1000)
+    return TtlConflict(seconds, source, early.messages, tuple(one.position for one in early.first))
 
 
 def _read(reader: EntryReader, topic: Topic, intervals: Intervals, chosen: Callable[[Array, Array], Array]) -> TooEarly:

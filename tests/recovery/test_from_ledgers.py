@@ -16,8 +16,7 @@ from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import find_node, iter_nodes
 from pulsar_admin.store.model.cursors import Cursor, read_cursors
 from pulsar_admin.store.model.reader import EntryReader, open_reader
-from pulsar_admin.store.model.references import COMPACTED_LEDGER
-from pulsar_admin.store.model.topics import Topic, iter_topics, read_topic
+from pulsar_admin.store.model.topics import COMPACTED_LEDGER, Topic, iter_topics, read_topic
 from pulsar_admin.store.names import parse_topic
 from pulsar_admin.store.recovery.from_ledgers import HOLDING
 from tests.conftest import Cli
