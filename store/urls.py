@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from pulsar_admin.store.pace import PACE
 from pulsar_admin.store.secrets import hide_secrets
 
 _URL_SIGNS = ":/?[]@!$&'()*+,;=%"  # a key may have a #
+_OF_HADOOP = ("hdfs", "viewfs")
 _RETRY_S = 20
 _TEXT_BYTES = 300
 _HADOOP = (
@@ -73,7 +74,8 @@ def _explained(where: str, text: str) -> errors.StoreError:
         return errors.Unsupported(
             f"{where}: there is no file system {scheme}://", hint="there are s3, gs, abfs, hdfs and file"
         )
-    if any(name in text for name in ("libjvm", "libhdfs")):
+    no_jars = "HDFS connection failed" in text and not os.environ.get("CLASSPATH")
+    if no_jars or any(name in text for name in ("libjvm", "libhdfs")):
         return errors.MissingComponent(f"{where} needs Hadoop's native client: {said}", hint=_HADOOP)
     if any(word in text for word in _NO_CREDENTIALS):
         hint = _CREDENTIALS.get(scheme.replace("abfss", "abfs"), "check the credentials")
@@ -88,11 +90,35 @@ def file_system_of(url: str) -> tuple[Any, str]:  # Any: pyarrow's FileSystem
     base, mark, query = url.partition("?")
     scheme, _, rest = base.partition("://")
     host, slash, path = rest.partition("/")
+    if scheme in _OF_HADOOP:
+        return _hadoop(f"{scheme}://{host}/{mark}{query}"), f"/{path}"
     url = f"{scheme}://{host}{slash}{path.replace('%', '%25')}{mark}{query}"
     if url.startswith(("gs://", "gcs://")) and "retry_limit_seconds=" not in url:
         url += ("&" if "?" in url else "?") + f"retry_limit_seconds={_RETRY_S}"  # else it tries for 15 minutes
     system, path = fs.FileSystem.from_uri(quote(url, safe=_URL_SIGNS))
     return system, path
+
+
+@lru_cache
+def _hadoop(url: str) -> Any:  # Any: pyarrow's FileSystem
+    """Return a file system of Hadoop's, which this process keeps: once one is collected, the files that it opened are closed."""
+    from pyarrow import fs
+
+    return fs.FileSystem.from_uri(quote(url, safe=_URL_SIGNS))[0]
+
+
+def info_of(system: Any, path: str) -> Any:  # Any: pyarrow's FileSystem and FileInfo
+    """Return what a file system knows of a path; raises OSError if it cannot tell.
+
+    Of HDFS whose name node does not answer, Arrow says that the path is not found; only a listing fails.
+    """
+    from pyarrow import fs
+
+    info = system.get_file_info(path)
+    if info.type == fs.FileType.NotFound:
+        with suppress(FileNotFoundError):
+            system.get_file_info(fs.FileSelector(path))
+    return info
 
 
 def read_bytes(path: str, start: int, count: int) -> bytes:
@@ -113,7 +139,7 @@ def file_info(path: str) -> tuple[int, float]:
         return info.st_size, info.st_mtime
     with translated(path):
         system, inner = file_system_of(path)
-        attributes = system.get_file_info(inner)
+        attributes = info_of(system, inner)
         if attributes.type.name == "NotFound":
             raise FileNotFoundError(inner)
         return attributes.size or 0, (attributes.mtime_ns or 0) / 1e9

@@ -22,7 +22,7 @@ from pulsar_admin.store.codec.bookie import COOKIE_FILE, LAST_MARK_FILE
 from pulsar_admin.store.codec.entrylog import log_id_of
 from pulsar_admin.store.pace import PACE
 from pulsar_admin.store.secrets import hide_secrets
-from pulsar_admin.store.urls import file_system_of, is_url, translated
+from pulsar_admin.store.urls import file_system_of, info_of, is_url, translated
 
 if TYPE_CHECKING:
     from pulsar_admin.store.engine.slices import FileRange
@@ -139,7 +139,7 @@ def _list_url(part: str, recursive: bool) -> list[tuple[str, int]]:
     folder, names = f"{scheme}://{'/'.join(parts[:first])}", parts[first:]
     with translated(part):
         system, root = file_system_of(folder + mark + query)
-        infos = [system.get_file_info(root)]
+        infos = [info_of(system, root)]
         for name in names:
             folders = [info.path for info in infos if info.type == fs.FileType.Directory]
             infos = [info for path in folders for info in _list_at(system, path) if fnmatchcase(info.base_name, name)]

@@ -33,7 +33,7 @@ from pulsar_admin.store.errors import (
 )
 from pulsar_admin.store.names import PROFILES, Profile
 from pulsar_admin.store.scan.sources import plain_path
-from pulsar_admin.store.urls import file_system_of, is_url, translated
+from pulsar_admin.store.urls import file_system_of, info_of, is_url, translated
 
 _DIRECTORY_MODE = 0o700
 NO_SPACE = ("No space left", "XMinioStorageFull", "InsufficientStorage", "status 507")
@@ -96,7 +96,7 @@ class Folder(Struct, frozen=True):
                 raise NotWritable(f"cannot read {self.at(relative)}: {error.strerror}") from error
         with translated(self.at(relative)):
             system, path = file_system_of(self.at(relative))
-            if not system.get_file_info(path).is_file:
+            if not info_of(system, path).is_file:
                 return None
             with system.open_input_stream(path) as stream:
                 return bytes(stream.read())
@@ -139,7 +139,7 @@ class Folder(Struct, frozen=True):
                 return None
         with translated(self.at(relative)):
             system, path = file_system_of(self.at(relative))
-            info = system.get_file_info(path)
+            info = info_of(system, path)
             return info.size if info.is_file else None
 
     def move(self, source: str, target: str) -> None:
@@ -165,7 +165,7 @@ class Folder(Struct, frozen=True):
 
         with translated(self.at(relative)):
             system, path = file_system_of(self.at(relative))
-            info = system.get_file_info(path)
+            info = info_of(system, path)
             if info.is_file:
                 system.delete_file(path)
             elif info.type != fs.FileType.NotFound:

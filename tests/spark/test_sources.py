@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import weakref
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar, NamedTuple
+from urllib.parse import urlsplit
 
 import pytest
 from msgspec import structs
@@ -16,7 +19,7 @@ from pulsar_admin.store import urls
 from pulsar_admin.store.engine.local import LocalEngine
 from pulsar_admin.store.engine.operation import Engine, Operation
 from pulsar_admin.store.engine.slices import Cut, FileRange, plan_slices
-from pulsar_admin.store.errors import MissingComponent, SourceNotFound, StoreError, Unsupported
+from pulsar_admin.store.errors import EntryLogCorrupt, MissingComponent, SourceNotFound, StoreError, Unsupported
 from pulsar_admin.store.scan import sources
 from pulsar_admin.store.scan.operations import ReadEntries, ReadMessages
 from pulsar_admin.store.scan.sources import source_files
@@ -73,6 +76,68 @@ def test_hdfs_without_hadoop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
         source_files("hdfs://127.0.0.1:1/ledgers/*.log")
     assert "ARROW_LIBHDFS_DIR" in raised.value.hint
     assert len(raised.value.message.splitlines()) == 1
+
+
+class _Hadoop:
+    """Hadoop's file system as Arrow has it: it closes the files that it opened once it is collected."""
+
+    down: ClassVar[bool] = False
+
+    @classmethod
+    def from_uri(cls, url: str) -> tuple[_Hadoop, str]:
+        return cls(), urlsplit(url).path
+
+    def get_file_info(self, asked: str | fs.FileSelector) -> object:
+        if not self.down:
+            return fs.LocalFileSystem().get_file_info(asked)
+        if isinstance(asked, str):
+            return fs.FileInfo(asked, type=fs.FileType.NotFound)
+        raise OSError(255, "HDFS list directory failed")
+
+    def open_input_file(self, path: str) -> _OfHadoop:
+        return _OfHadoop(weakref.ref(self), path)
+
+
+class _OfHadoop(NamedTuple):
+    system: weakref.ref[_Hadoop]
+    path: str
+
+    def read_at(self, count: int, start: int) -> bytes:
+        if self.system() is None:
+            raise OSError(255, "HDFS read failed")
+        with fs.LocalFileSystem().open_input_file(self.path) as file:
+            return bytes(file.read_at(count, start))
+
+
+def test_hdfs_stays_open_while_its_files_are_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(fs, "FileSystem", _Hadoop)
+    (tmp_path / "a%20b").write_bytes(b"0123456789")
+    url = f"hdfs://stays:8020{tmp_path}/a%20b"
+    assert [urls.read_at(url, 3, start) for start in (0, 4)] == [b"012", b"456"]
+    assert Folder.of(f"hdfs://stays:8020{tmp_path}").open_input("a%20b").read_at(2, 8) == b"89"
+
+
+def test_hdfs_that_does_not_answer_is_not_empty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(fs, "FileSystem", _Hadoop)
+    monkeypatch.setattr(_Hadoop, "down", True)
+    url = f"hdfs://down:8020{tmp_path}"
+    for ask in (
+        lambda: source_files(f"{url}/*.log"),
+        lambda: urls.file_info(f"{url}/0.log"),
+        lambda: Folder.of(url).read("0.log"),
+    ):
+        with pytest.raises(EntryLogCorrupt, match=r"cannot be read: .*HDFS list directory failed"):
+            ask()
+    monkeypatch.setattr(_Hadoop, "down", False)
+    with pytest.raises(SourceNotFound):
+        source_files(f"{url}/*.log")
+
+
+def test_hdfs_without_a_class_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    for set_to, error in (("", MissingComponent), ("/hadoop/*.jar", EntryLogCorrupt)):
+        monkeypatch.setenv("CLASSPATH", set_to)
+        with pytest.raises(error, match="HDFS connection failed"), urls.translated("hdfs://namenode/0.log"):
+            raise OSError("HDFS connection failed")
 
 
 def test_gs_without_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
