@@ -74,13 +74,15 @@ def _explained(where: str, text: str) -> errors.StoreError:
         return errors.Unsupported(
             f"{where}: there is no file system {scheme}://", hint="there are s3, gs, abfs, hdfs and file"
         )
-    no_jars = "HDFS connection failed" in text and not os.environ.get("CLASSPATH")
-    if no_jars or any(name in text for name in ("libjvm", "libhdfs")):
+    if any(name in text for name in ("libjvm", "libhdfs")):
         return errors.MissingComponent(f"{where} needs Hadoop's native client: {said}", hint=_HADOOP)
     if any(word in text for word in _NO_CREDENTIALS):
         hint = _CREDENTIALS.get(scheme.replace("abfss", "abfs"), "check the credentials")
         return errors.MissingComponent(f"{where} cannot be opened without credentials: {said}", hint=hint)
-    return errors.EntryLogCorrupt(f"{where} cannot be read: {said}", hint="check address and credentials", path=where)
+    hint = "check address and credentials"
+    if "HDFS connection failed" in text:  # without CLASSPATH, too; libhdfs says why on stderr
+        hint = f"check the address, or {_HADOOP}"
+    return errors.EntryLogCorrupt(f"{where} cannot be read: {said}", hint=hint, path=where)
 
 
 def file_system_of(url: str) -> tuple[Any, str]:  # Any: pyarrow's FileSystem
