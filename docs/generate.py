@@ -1,5 +1,6 @@
 """Write the generated pages: ``docs/cli/<group>.md`` from the commands, ``docs/exit-codes.md`` from the error table,
-``docs/compatibility.md`` from upstream's command tree, ``docs/doctor.md`` and ``docs/doctor/<code>.md`` from the table of causes.
+``docs/compatibility.md`` from upstream's command tree, ``docs/doctor.md`` and ``docs/doctor/<code>.md`` from the table of causes;
+and ``pulsar_admin/__init__.pyi`` from the table of public names.
 
 ``python docs/generate.py`` (or ``make docs``). The test suite compares the pages with what this makes.
 """
@@ -21,6 +22,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
 import compatibility  # noqa: E402 - works on a checkout that is not installed
 
+import pulsar_admin  # noqa: E402
 from pulsar_admin import command_table, errors, lookup, schemas  # noqa: E402 - works on a checkout that is not installed
 from pulsar_admin.cli import CONTEXT, TableGroup, root  # noqa: E402
 from pulsar_admin.store.errors import StoreError  # noqa: E402
@@ -31,6 +33,7 @@ from pulsar_admin.store.rules.table import RULES_BY_CODE  # noqa: E402
 WIDTH = 100
 PAGE_COMMANDS = 100
 """A group of more commands has its policies on pages of their own."""
+STUB = ROOT / "pulsar_admin" / "__init__.pyi"
 LIMITS = re.compile("max|rate|quota")
 NOTE = "<!-- made by docs/generate.py: `make docs` writes it again -->\n\n"
 
@@ -51,6 +54,20 @@ def all_pages() -> dict[str, str]:
     for name in lookup.subgroups_of(command_table.ROOT):
         pages |= group_pages(name)
     return pages
+
+
+def public_names() -> str:
+    """Return what type checkers read of the package: each public name and where it is, as ruff formats that."""
+    lines = ["# made by docs/generate.py: `make docs` writes it again", ""]
+    homes: dict[str, list[str]] = {}
+    for name, module in pulsar_admin._HOMES.items():
+        homes.setdefault(module, []).append(name)
+    for module, names in sorted(homes.items()):
+        names.sort(key=lambda name: (name[0].islower(), name.lower()))
+        line = f"from {module} import {', '.join(names)}"
+        lines += [line] if len(line) <= 120 else [f"from {module} import (", *(f"    {name}," for name in names), ")"]
+    lines += ["", "__version__: str", "", "__all__ = [", *(f'    "{name}",' for name in pulsar_admin.__all__), "]", ""]
+    return "\n".join(lines)
 
 
 def commands_of(path: str) -> Iterator[tuple[str, click.Context]]:
@@ -232,7 +249,8 @@ def error_rows() -> Iterator[tuple[str, int, str]]:
 
 
 def main() -> None:
-    """Write all pages and remove those of commands that are gone."""
+    """Write all pages, remove those of commands that are gone, and write the public names."""
+    STUB.write_text(public_names())
     docs = ROOT / "docs"
     pages = all_pages()
     for name, text in pages.items():

@@ -57,6 +57,10 @@ def test_pages_are_fresh(pages: dict[str, str]) -> None:
     assert [name for name, text in pages.items() if (DOCS / name).read_text() != text] == [], "run make docs"
 
 
+def test_type_checkers_know_the_public_names() -> None:
+    assert generate.STUB.read_text() == generate.public_names(), "run make docs"
+
+
 def test_no_page_without_a_group(pages: dict[str, str]) -> None:
     written = {
         path.relative_to(DOCS).as_posix() for folder in ("cli", "doctor") for path in (DOCS / folder).glob("*.md")
