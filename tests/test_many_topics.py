@@ -12,11 +12,11 @@ from pulsar_admin.columns import Column
 from pulsar_admin.commands.topics import listing
 from pulsar_admin.context import App
 from pulsar_admin.spool import CellSpool, PackedCells
-from pulsar_admin.store.facts import processes
+from pulsar_admin.store.facts import parts, processes
 from pulsar_admin.store.facts.topics import TopicFacts
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.names import TopicName
-from pulsar_admin.store.reports import overview, subscriptions
+from pulsar_admin.store.reports import subscriptions
 from pulsar_admin.store.reports.overview import Largest
 from pulsar_admin.store.reports.subscriptions import Asked
 from tests.conftest import Cli
@@ -76,7 +76,7 @@ def test_processes_count_the_same(
     merged: list[object] = []
     merge = Largest.merge
     monkeypatch.setattr(processes, "MANY_NODES", 1)
-    monkeypatch.setattr(overview, "_PART_TOPICS", 4)
+    monkeypatch.setattr(parts, "PART_TOPICS", 4)
     monkeypatch.setattr(Largest, "merge", lambda self, later: (merged.append(later), merge(self, later)))
     found = cli(*words, "--jobs", "2")
     assert (found.exit_code, _timeless(found.stdout), found.stderr) == (

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.facts.deep import DeepFacts
+from pulsar_admin.store.facts.parts import Counting
 from pulsar_admin.store.facts.topics import ReadBudget
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.rules.finding import Finding, Severity, message_of, place_of
@@ -55,12 +56,13 @@ def diagnose(
     engine: Engine | None = None,
     reader: EntryReader | None = None,
     processes: int = 1,
+    counting: Counting | None = None,
 ) -> Iterator[Finding]:
     """Yield the findings about a store and what Pulsar left in it, the worst first: by severity, then by messages and bytes at stake.
 
     ``now_ms`` is the time that ages and due messages are counted at. ``advance`` is given the bytes that a deep look has read, on
     ``engine`` or in this process, and by any other look the topics; for many topics ``processes`` may be used, 0: one a core. ``reader``:
-    one of the store that the caller has, which then keeps the facts that are read.
+    one of the store that the caller has, which then keeps the facts that are read; ``counting``: done on the way, where others are used.
     """
     options = options or DoctorOptions()
     ranking = Ranking(options.each)
@@ -69,7 +71,7 @@ def diagnose(
     with open_reader(store) if reader is None else nullcontext(reader) as current:
         facts, budget = DeepFacts(store, current, advance, engine), ReadBudget(unlimited=options.deep)
         visit = (lambda: None) if options.deep else partial(advance, 1)
-        looked = judge_store(facts, now_ms=now_ms, budget=budget, visit=visit, processes=processes)
+        looked = judge_store(facts, now_ms=now_ms, budget=budget, visit=visit, processes=processes, counting=counting)
         for finding in chain(looked, judge_deep(facts) if options.deep else ()):
             is_meant = not options.codes or finding.code in options.codes
             if is_meant and (not options.severities or finding.severity in options.severities):

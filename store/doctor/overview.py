@@ -8,11 +8,12 @@ from contextlib import contextmanager
 
 from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.doctor.diagnosing import DoctorOptions, Finding, count_of, diagnose
+from pulsar_admin.store.facts.parts import Counting
 from pulsar_admin.store.facts.processes import others_that_pay
 from pulsar_admin.store.model.copy_age import Now, read_copied_ms
 from pulsar_admin.store.model.reader import EntryReader, open_reader
-from pulsar_admin.store.reports.metrics import Chosen, Metric, read_metrics
-from pulsar_admin.store.reports.overview import TOP, FindingsOfCode, Overview, Wanted, read_overview
+from pulsar_admin.store.reports.metrics import Chosen, Metric, Rows, read_metrics
+from pulsar_admin.store.reports.overview import TOP, FindingsOfCode, Overview, Totals, Wanted, read_overview
 
 CHECKED_NODES = 200_000
 """The doctor looks at every node of the metadata several times: of more it takes as long as somebody who waits for a screen should not."""
@@ -32,8 +33,9 @@ def read_checked_overview(
     ``advance`` gets the topics and ledgers looked at. ``processes`` may be used, this one among them; 0: one a core. Raises
     IndexCorrupt.
     """
-    with _checked(store, now, top, check, processes) as (reader, wanted, counts, others):
-        return read_overview(store, reader, wanted, counts, advance, processes=others)
+    counting = Counting((Totals(top),), now.time_ms)
+    with _checked(store, now, top, check, processes, counting) as (reader, wanted, counts, others):
+        return read_overview(store, reader, wanted, counts, advance, counting, others)
 
 
 def read_checked_metrics(
@@ -46,13 +48,14 @@ def read_checked_metrics(
     processes: int = 1,
 ) -> tuple[Metric, ...]:
     """Return the metrics of a store at ``now``; the other parameters and the errors are those of ``read_checked_overview``."""
-    with _checked(store, now, 0, check, processes) as (reader, wanted, counts, others):
-        return read_metrics(store, reader, wanted, chosen, counts, advance, others)
+    counting = Counting((Totals(0), Rows(chosen)), now.time_ms)
+    with _checked(store, now, 0, check, processes, counting) as (reader, wanted, counts, others):
+        return read_metrics(store, reader, wanted, chosen, counts, advance, counting, others)
 
 
 @contextmanager
 def _checked(
-    store: Store, now: Now, top: int, check: bool | None, processes: int
+    store: Store, now: Now, top: int, check: bool | None, processes: int, counting: Counting
 ) -> Iterator[tuple[EntryReader, Wanted, tuple[FindingsOfCode, ...] | None, int]]:
     """Give a reader, the request, the doctor's findings (None: the store is not checked), and how many other processes may be used."""
     with open_reader(store) as reader:
@@ -63,8 +66,9 @@ def _checked(
             yield reader, wanted, None, others
             return
         options = DoctorOptions(each=1)
-        findings = diagnose(store, now_ms=now.time_ms, options=options, reader=reader, processes=processes)
-        counts = count_findings(findings)
+        counts = count_findings(
+            diagnose(store, now_ms=now.time_ms, options=options, reader=reader, processes=processes, counting=counting)
+        )
         with txn.passing_altered():  # the doctor has told of them
             yield reader, wanted, counts, others
 

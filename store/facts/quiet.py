@@ -17,6 +17,7 @@ from msgspec import Struct
 from pulsar_admin.store.codec.cursor import PlainCursor
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.facts.parts import Tally, TopicsPart, tally_topics
 from pulsar_admin.store.facts.topics import is_on_time
 from pulsar_admin.store.facts.unclosed import last_write_ms
 from pulsar_admin.store.facts.values import find_plain_nodes
@@ -24,21 +25,13 @@ from pulsar_admin.store.model.coverage import look_at_ledgers_one_by_one
 from pulsar_admin.store.model.cursors import is_consumed, is_subscription
 from pulsar_admin.store.model.ledgers import find_sums, find_whole
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import (
-    count_topics,
-    find_pending_ack_logs,
-    iter_all_namespaces,
-    iter_topics_between,
-    lacks_bookies,
-)
+from pulsar_admin.store.model.topics import find_pending_ack_logs, lacks_bookies
 from pulsar_admin.store.names import PERSISTENT, NamespaceName, TopicName, encode_name, pending_ack_names
 from pulsar_admin.store.policies.in_force import find_common
 
 LEDGERS_MAX, RANGES_MAX = 100, 1000
 LEDGER_BYTES_MAX = 1 << 32
 """Of more, or larger, a rule may have something to say."""
-PART_TOPICS = 20_000
-"""In a part: about a second."""
 
 
 class Quiet(NamedTuple):
@@ -137,52 +130,36 @@ class QuietTopics:
         return not self._logs or self._logs.isdisjoint(pending_ack_names(local, cursor))
 
 
-class QuietPart(Struct, frozen=True):
-    """The part ``number`` of all topics in parts of ``topics``; ``now_ms``: as of ``QuietTopics``."""
+class LookedAt(Struct, frozen=True):
+    """What was found of the topics of a part, in their order, and what counts them; None: not all could be counted."""
 
-    number: int
-    topics: int
-    now_ms: int | None
-
-
-def parts_of(txn: Txn, now_ms: int | None) -> list[QuietPart]:
-    """Return all topics in parts of about as many, in the order of ``iter_topics``."""
-    return [QuietPart(number, PART_TOPICS, now_ms) for number in range(len(_ranges_of(txn, PART_TOPICS)))]
+    quiet: list[Quiet | None]
+    tallies: tuple[Tally, ...] | None
 
 
-def _ranges_of(txn: Txn, topics: int) -> list[list[tuple[NamespaceName, int, int]]]:
-    """Return the topics of each part of ``topics`` by namespace and their places there in the order of names.
-
-    Each process lists them itself: those of many namespaces would fill the pipe, and both processes would wait for the other.
-    """
-    key = _ranges_of, topics
-    if key not in txn.memo:
-        parts: list[list[tuple[NamespaceName, int, int]]] = [[]]
-        room = topics
-        for namespace in iter_all_namespaces(txn):
-            count, start = count_topics(txn, namespace), 0
-            while start < count:
-                end = min(count, start + room)
-                parts[-1].append((namespace, start, end))
-                room -= end - start
-                start = end
-                if not room:
-                    parts.append([])
-                    room = topics
-        txn.memo[key] = [ranges for ranges in parts if ranges]
-    cut: list[list[tuple[NamespaceName, int, int]]] = txn.memo[key]
-    return cut
-
-
-def find_quiet(reader: EntryReader, part: QuietPart) -> list[Quiet | None]:
-    """Return what ``QuietTopics`` finds of the topics in ``part``, in their order: for ``store.facts.processes``."""
+def find_quiet(reader: EntryReader, part: TopicsPart) -> LookedAt:
+    """Return what ``QuietTopics`` finds of the topics in ``part``, counted on the way: for ``store.facts.processes``."""
     txn = reader.txn
     with txn.passing_altered():  # the rules tell of them
         with suppress(StoreError):  # also for unreadable topics
             look_at_ledgers_one_by_one(txn)
-        quiet = QuietTopics(txn, part.now_ms)
-        topics = (iter_topics_between(txn, *each) for each in _ranges_of(txn, part.topics)[part.number])
-        return [quiet.find(name) for name in chain.from_iterable(topics)]
+        quiet, found = QuietTopics(txn, part.now_ms), list[Quiet | None]()
+        names = list(part.iter_topics(txn))
+
+        def look() -> Iterator[TopicName]:
+            for name in names:
+                found.append(quiet.find(name))
+                yield name
+
+        looked, tallies = look(), part.fresh_tallies()
+        counted: tuple[Tally, ...] | None = tallies
+        if tallies:
+            try:
+                tally_topics(reader, looked, tallies, part.now_ms or 0)
+            except StoreError:
+                counted = None  # who counts meets it
+        deque(looked, 0)
+        return LookedAt(found, counted)
 
 
 class FoundQuiet:

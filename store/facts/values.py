@@ -277,6 +277,15 @@ def find_plain_nodes(txn: Txn, path: str) -> PlainNodes | None:
     kept: _PlainNodesByPath | None = txn.memo.get(_PlainNodesByPath)
     if kept is not None and path in kept:
         return kept[path]
+    last: tuple[str, PlainNodes | None] = txn.memo.get(find_plain_nodes, ("", None))
+    if last[0] != path:  # who looks for something to say and who counts ask for one topic in turn
+        last = path, _read_plain_nodes(txn, path)
+        if txn.is_snapshot:
+            txn.memo[find_plain_nodes] = last
+    return last[1]
+
+
+def _read_plain_nodes(txn: Txn, path: str) -> PlainNodes | None:
     node = None if len(path) > _PATH_MAX else txn.view("tree", tree_key(path))
     ledgers = None if node is None else find_plain_ledgers(plain_value(node))
     if not ledgers:

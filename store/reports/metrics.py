@@ -18,6 +18,7 @@ from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts.backlogs import read_contents
 from pulsar_admin.store.facts.numbers import TopicNumbers
+from pulsar_admin.store.facts.parts import Counting
 from pulsar_admin.store.model.cursors import extent_of, pending_intervals, read_cursor
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.resources import find_cluster_name
@@ -28,6 +29,7 @@ from pulsar_admin.store.reports.overview import (
     FindingsOfCode,
     Largest,
     Overview,
+    Totals,
     Wanted,
     read_backlog,
     read_overview,
@@ -65,7 +67,7 @@ class Chosen(Struct, frozen=True):
     delayed: bool = False
 
 
-class _Rows:
+class Rows:
     """The topics and subscriptions that have rows of their own; an empty one weighs least, but also has a row."""
 
     def __init__(self, chosen: Chosen) -> None:
@@ -90,11 +92,11 @@ class _Rows:
     def add_unreadable(self, name: TopicName, cursors: Iterable[str]) -> None:
         """A topic that cannot be read has no rows."""
 
-    def fresh(self) -> _Rows:
+    def fresh(self) -> Rows:
         """Return one that takes the same, and has nothing yet."""
-        return _Rows(self._chosen)
+        return Rows(self._chosen)
 
-    def merge(self, later: _Rows) -> None:
+    def merge(self, later: Rows) -> None:
         """Take the rows of ``later``, whose topics come after these."""
         self.subscriptions.merge(later.subscriptions)
         self.topics.merge(later.topics)
@@ -112,14 +114,18 @@ def read_metrics(
     chosen: Chosen,
     findings: tuple[FindingsOfCode, ...] | None = None,
     advance: Callable[[int], None] = lambda count: None,
+    counting: Counting | None = None,
     processes: int = 0,
 ) -> tuple[Metric, ...]:
-    """Return the metrics of ``store``; ``advance`` gets the topics, ledgers and rows looked at. ``processes``: as ``read_overview``.
+    """Return the metrics of ``store``; ``advance`` gets the topics, ledgers and rows looked at. ``counting``: with ``Totals`` and ``Rows``;
+    it and ``processes`` are those of ``read_overview``.
 
     A topic or cursor that cannot be read is counted. Raises IndexCorrupt.
     """
-    rows = _Rows(chosen)
-    overview = read_overview(store, reader, wanted, findings, advance, rows, processes)
+    counting = counting or Counting((Totals(wanted.top), Rows(chosen)), wanted.now_ms)
+    rows = counting.tallies[1]
+    assert isinstance(rows, Rows)
+    overview = read_overview(store, reader, wanted, findings, advance, counting, processes)
     lag_entries: list[tuple[Labels, int]] = []
     lag_bytes: list[tuple[Labels, int]] = []
     for name, place in rows.compacted.items():
@@ -208,7 +214,7 @@ def _of_overview(found: Overview) -> Iterator[Metric]:
 
 
 def _of_subscriptions(
-    reader: EntryReader, rows: _Rows, wanted: Wanted, chosen: Chosen, advance: Callable[[int], None]
+    reader: EntryReader, rows: Rows, wanted: Wanted, chosen: Chosen, advance: Callable[[int], None]
 ) -> Iterator[Metric]:
     entries, sizes, ages, delayed, due = [], [], [], [], []
     for topic, subscription in rows.subscriptions.items():

@@ -7,10 +7,9 @@ their ledgers as brokers count them (``storageSize``), without copies; bytes of 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from heapq import heappush, heapreplace
-from itertools import chain, islice
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from msgspec import Struct, field
 
@@ -20,14 +19,13 @@ from pulsar_admin.store.db.own_ledgers import find_own_ledgers
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts.file_sums import DiskTotals, read_disk_totals
 from pulsar_admin.store.facts.managed_ledgers import OtherSum, other_ledgers, summed
-from pulsar_admin.store.facts.numbers import Blocker, PlainTopics, TopicNumbers, numbers_of
-from pulsar_admin.store.facts.topics import TopicFacts
+from pulsar_admin.store.facts.numbers import Blocker, TopicNumbers
+from pulsar_admin.store.facts.parts import Counting, parts_of, tally_part, tally_topics
 from pulsar_admin.store.facts.trees import UnknownTree, unknown_trees
 from pulsar_admin.store.model.copy_age import GIVEN, Now
 from pulsar_admin.store.model.counts import DiskBytes, TopicCounts, read_disk_bytes
 from pulsar_admin.store.model.cursors import (
     backlog_size_bytes,
-    iter_cursor_names,
     pending_intervals,
     read_cursor,
 )
@@ -211,16 +209,15 @@ def read_overview(
     wanted: Wanted,
     findings: tuple[FindingsOfCode, ...] | None = None,
     advance: Callable[[int], None] = lambda count: None,
-    tally: Tally | None = None,
+    counting: Counting | None = None,
     processes: int = 0,
 ) -> Overview:
-    """Return the overview of ``store``; ``advance`` gets the topics and ledgers looked at, ``tally`` is given every topic.
-    ``processes``: how many others count, where there are very many topics (``processes_that_pay``).
+    """Return the overview of ``store``; ``advance`` gets the topics and ledgers looked at. ``counting``: with ``Totals`` before other
+    tallies; done here, unless it is. ``processes``: how many others count, where there are very many topics (``processes_that_pay``).
 
     A topic or cursor that cannot be read is counted, not raised. Raises IndexCorrupt for rows of the index that cannot.
     """
-    totals = _Totals(wanted.top)
-    _count_all(reader, [totals] if tally is None else [totals, tally], wanted.now_ms, processes, advance)
+    totals = _count_all(reader, counting or Counting((Totals(wanted.top),), wanted.now_ms), processes, advance)
     namespaces = totals.namespace_totals()
     copies = []
     for source in store.info.sources:
@@ -283,24 +280,6 @@ def read_newest_ms(txn: Txn) -> int | None:
 
 
 _NONE = TopicCounts()
-_PART_TOPICS = 5_000
-"""Topics that one process counts at once."""
-
-
-class Tally(Protocol):
-    """What adds up something of topics."""
-
-    def add(self, numbers: TopicNumbers) -> None:
-        """Add a topic."""
-
-    def add_unreadable(self, name: TopicName, cursors: Iterable[str]) -> None:
-        """Add a topic that cannot be read, with the names of its cursors."""
-
-    def fresh(self) -> Tally:
-        """Return one that adds up the same, and has nothing yet."""
-
-    def merge(self, later: Any) -> None:  # Any: one of its own kind
-        """Add the sums of ``later``, whose topics come after these."""
 
 
 class _Sums(Struct):
@@ -310,7 +289,7 @@ class _Sums(Struct):
     backlog_entries: int = 0
 
 
-class _Totals:
+class Totals:
     """What the pass adds up."""
 
     def __init__(self, top: int) -> None:
@@ -352,11 +331,11 @@ class _Totals:
         sums = self.namespaces.setdefault(name.namespace, _Sums())
         sums.counts = sums.counts.of(name, cursors)
 
-    def fresh(self) -> _Totals:
+    def fresh(self) -> Totals:
         """Return one that adds up the same, and has nothing yet."""
-        return _Totals(self._top)
+        return Totals(self._top)
 
-    def merge(self, later: _Totals) -> None:
+    def merge(self, later: Totals) -> None:
         """Add the sums of ``later``, whose topics come after these."""
         self.unreadable += later.unreadable
         for namespace, more in later.namespaces.items():
@@ -388,74 +367,26 @@ class _Totals:
         return tuple(sorted(rows, key=lambda row: (-row.bytes, row.namespace)))
 
 
-class _Part(Struct, frozen=True):
-    """Topics of a namespace, by their local names, to be counted in another process, and what counts them."""
-
-    namespace: NamespaceName
-    names: tuple[str, ...]
-    tallies: tuple[Tally, ...]
-    now_ms: int
-
-
-def _count_all(
-    reader: EntryReader, tallies: Sequence[Tally], now_ms: int, processes: int, advance: Callable[[int], None]
-) -> None:
-    """Give every topic to ``tallies``, the first of which are the totals."""
+def _count_all(reader: EntryReader, counting: Counting, processes: int, advance: Callable[[int], None]) -> Totals:
+    """Have all topics counted that are not yet, and return the totals."""
+    txn, tallies, now_ms = reader.txn, counting.tallies, counting.now_ms
     totals = tallies[0]
-    assert isinstance(totals, _Totals)
-    parts: list[_Part] = []
-    for namespace in iter_all_namespaces(reader.txn):
+    assert isinstance(totals, Totals)
+    for namespace in iter_all_namespaces(txn):
         totals.namespaces.setdefault(namespace, _Sums())
-        names = iter_topics(reader.txn, namespace)
-        if not processes:
-            _count(reader, chain(names, iter_segments(reader.txn, namespace)), tallies, now_ms, advance)
-            continue
-        fresh = tuple(tally.fresh() for tally in tallies)
-        while some := tuple(name.local_name for name in islice(names, _PART_TOPICS)):
-            parts.append(_Part(namespace, some, fresh, now_ms))
-        _count(reader, iter_segments(reader.txn, namespace), tallies, now_ms, advance)
-    if not parts:
-        return
-    from pulsar_admin.store.facts.processes import Spread  # of few stores
+    if not counting.is_done and processes:
+        from pulsar_admin.store.facts.processes import Spread  # of few stores
 
-    with Spread(reader, _count_part, parts, processes) as results:
-        for part, tallied in zip(parts, results, strict=True):
-            for tally, more in zip(tallies, tallied, strict=True):
-                tally.merge(more)
-            advance(len(part.names))
-
-
-def _count_part(reader: EntryReader, part: _Part) -> tuple[Tally, ...]:
-    tallies = tuple(tally.fresh() for tally in part.tallies)
-    names = (TopicName(part.namespace, name) for name in part.names)
-    _count(reader, names, tallies, part.now_ms, lambda count: None)
-    if not reader.txn.passes_altered:
-        reader.txn.check_met()  # of altered rows the process tells that asked
-    return tallies
-
-
-def _count(
-    reader: EntryReader,
-    names: Iterable[TopicName],
-    tallies: Sequence[Tally],
-    now_ms: int,
-    advance: Callable[[int], None],
-) -> None:
-    """Give every topic of ``names`` that can be read to ``tallies``; one that cannot is counted by the totals."""
-    plain = PlainTopics(reader.txn, now_ms)
-    for name in names:
-        numbers = plain.find(name)
-        if numbers is None:
-            try:
-                topic = read_topic(reader.txn, name)
-            except StoreError:
-                for tally in tallies:
-                    tally.add_unreadable(name, iter_cursor_names(reader.txn, name))
-                continue
-            numbers = numbers_of(TopicFacts(reader, topic, None, now_ms))
-        for tally in tallies:
-            tally.add(numbers)
-        advance(1)
+        parts = parts_of(txn, now_ms, counting)
+        with Spread(reader, tally_part, parts, processes) as results:
+            for part, tallied in zip(parts, results, strict=True):
+                counting.add(tallied)
+                advance(part.count(txn))
+        counting.end()
+    elif not counting.is_done:
+        tally_topics(reader, iter_topics(txn), tallies, now_ms, advance)
+    tally_topics(reader, iter_segments(txn), tallies, now_ms, advance)
+    return totals
 
 
 # -- the age of a backlog ---------------------------------------------------------------------------------------------

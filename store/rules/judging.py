@@ -10,6 +10,7 @@ from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.errors import Refused, StoreError
 from pulsar_admin.store.facts.cluster import ClusterFacts, UnreadableTopic
 from pulsar_admin.store.facts.deep import DeepFacts
+from pulsar_admin.store.facts.parts import Counting
 from pulsar_admin.store.facts.quiet import FoundQuiet, QuietTopics
 from pulsar_admin.store.facts.starts import StartFact
 from pulsar_admin.store.facts.topics import ReadBudget, TopicFacts
@@ -73,15 +74,16 @@ def judge_store(
     budget: ReadBudget | None = None,
     visit: Callable[[], None] = lambda: None,
     processes: int = 1,
+    counting: Counting | None = None,
 ) -> Iterator[Finding]:
     """Yield what holds of ``facts``, all but the deep rules; ``visit`` is called for each persistent topic.
 
     Without ``now_ms`` not what topics are judged for where nothing is damaged (scope "use"): ages and due messages are of a time.
-    ``processes`` may be used, this one among them; 0: one a core.
+    ``processes`` may be used, this one among them; 0: one a core. Where others are used, ``counting`` is done on the way.
     """
     with facts.reader.txn.passing_altered():  # the rules tell of altered rows
         look_at_nodes(facts.reader, processes)  # what it keeps, several rules ask for
-        with Beside(facts, now_ms, processes) as beside:
+        with Beside(facts, now_ms, processes, counting) as beside:
             budget = budget or ReadBudget()
             findings = _judge_data(facts, now_ms, budget, visit, beside)
             yield from findings if now_ms is None else _with_uses(facts, findings)

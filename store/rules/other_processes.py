@@ -12,8 +12,9 @@ from msgspec import Struct
 from pulsar_admin.store.errors import IndexCorrupt
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.file_sums import FileSums
+from pulsar_admin.store.facts.parts import Counting, TopicsPart, parts_of
 from pulsar_admin.store.facts.processes import Spread, others_that_pay
-from pulsar_admin.store.facts.quiet import FoundQuiet, Quiet, QuietPart, find_quiet, parts_of
+from pulsar_admin.store.facts.quiet import FoundQuiet, LookedAt, Quiet, find_quiet
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.rules.finding import Finding
 from pulsar_admin.store.rules.index import INDEX_SWEEPS
@@ -29,19 +30,22 @@ class _Index(Struct, frozen=True):
     sums: Mapping[int, FileSums] | None
 
 
-_Part = QuietPart | None
+_Part = TopicsPart | None
 """None: the location index."""
-_Found = list[Quiet | None] | _Index
+_Found = LookedAt | _Index
 
 
 class Beside(Spread[_Part, _Found]):
-    """Looks at ``facts`` in other processes; ``processes`` may be used in all (0: one a core), none for few topics."""
+    """Looks at ``facts`` in other processes; ``processes`` may be used in all (0: one a core), none for few topics. What is to be
+    counted is counted there too."""
 
-    def __init__(self, facts: ClusterFacts, now_ms: int | None, processes: int) -> None:
-        self._facts = facts
+    def __init__(
+        self, facts: ClusterFacts, now_ms: int | None, processes: int, counting: Counting | None = None
+    ) -> None:
+        self._facts, self._counting = facts, counting
         txn = facts.reader.txn
         others = others_that_pay(txn, processes)
-        parts: list[_Part] = [None, *parts_of(txn, now_ms)] if others else []
+        parts: list[_Part] = [None, *parts_of(txn, now_ms, counting)] if others else []
         super().__init__(facts.reader, judge_part, parts, others)
         self.is_used = bool(others)
         self._index = _Index((), None)
@@ -52,9 +56,13 @@ class Beside(Spread[_Part, _Found]):
         for answer in self:
             if isinstance(answer, _Index):
                 self._index = answer
-            else:
-                yield answer
+                continue
+            if self._counting is not None:
+                self._counting.add(answer.tallies)
+            yield answer.quiet
         self.end()
+        if self._counting is not None:
+            self._counting.end()
 
     def judge_index(self) -> Iterator[Finding]:
         """Yield the findings of the location index, after the topics."""

@@ -12,7 +12,7 @@ import pytest
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import Node, put_nodes
-from pulsar_admin.store.facts import processes, quiet
+from pulsar_admin.store.facts import parts, processes, quiet
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.quiet import FoundQuiet, Quiet, QuietTopics
 from pulsar_admin.store.facts.topics import ReadBudget
@@ -107,7 +107,7 @@ def test_a_part_fills_no_pipe_however_many_namespaces_it_has(tmp_path: Path) -> 
         opened.write(lambda txn: put_nodes(txn, nodes))
         with opened.read() as txn:
             assert count_topics(txn) > len(nodes)
-            assert sum(len(pickle.dumps(part)) for part in quiet.parts_of(txn, NOW_MS)) < 1_000
+            assert sum(len(pickle.dumps(part)) for part in parts.parts_of(txn, NOW_MS)) < 1_000
 
 
 def test_limits_are_below_those_of_the_rules() -> None:
@@ -125,7 +125,7 @@ def test_other_processes_find_the_same(seed: int, tmp_path: Path, monkeypatch: p
             opened.write(lambda txn: [_damage(txn, draw, *row) for row in _drawn(txn, draw)])
     alone = [_judged(store, now_ms, edges) for now_ms, edges in ((NOW_MS, 0), (NOW_MS, 3), (None, 0))]
     monkeypatch.setattr(processes, "MANY_NODES", 10)
-    monkeypatch.setattr(quiet, "PART_TOPICS", 7)
+    monkeypatch.setattr(parts, "PART_TOPICS", 7)
     used: list[str] = []
     monkeypatch.setattr(quiet.FoundQuiet, "find", _noting(used, quiet.FoundQuiet.find))
     many = [_judged(store, now_ms, edges, processes=2) for now_ms, edges in ((NOW_MS, 0), (NOW_MS, 3), (None, 0))]
