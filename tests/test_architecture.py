@@ -104,6 +104,7 @@ ARROWS = {
         "engine",
         "compaction",
         "history",
+        "index",
         "policies",
         "scan",
         "search",

@@ -5,27 +5,34 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import struct
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from msgspec import field
 
 from pulsar_admin.store.db.blocks import BLOCK_HEADER, block_key, ledger_key
 from pulsar_admin.store.db.environment import Txn, create_store, open_store
-from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.doctor.diagnosing import check_store
 from pulsar_admin.store.engine.local import LocalEngine
 from pulsar_admin.store.engine.operation import Finished, Reducing
 from pulsar_admin.store.engine.slices import Cut, FileRange
-from pulsar_admin.store.index.proof import digest_ledgers, is_index_proven
+from pulsar_admin.store.facts.deep import DeepFacts
+from pulsar_admin.store.index import proof
+from pulsar_admin.store.index.proof import digest_ledgers
 from pulsar_admin.store.index.rebuild import DERIVED
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.sources import index_places
+from pulsar_admin.store.sources.rocksdb import apply_changes, create_database, open_for_reading
 from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.deep import deep_but_for
 from tests.stores import NOW_MS, copied, import_standalone, imported
-from tests.worlds import scratch_copy
+from tests.worlds import CLUSTER, scratch_copy
 
 WORLDS = [
     ("small", "clean"),
@@ -68,8 +75,16 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _is_proven(path: Path, engine: Merging) -> bool:
-    with open_store(path) as store, store.read() as txn:
-        return is_index_proven(txn, [*iter_logs(txn)], engine, lambda _: None)
+    with open_store(path) as store, open_reader(store) as reader:
+        found = DeepFacts(store, reader, lambda _: None, engine).proof
+        return found is not None and found.of_index
+
+
+def _raising(error: Exception) -> Callable[..., str]:
+    def raises(*_: object) -> str:
+        raise error
+
+    return raises
 
 
 def _told(path: Path, engine: Merging | None) -> list[tuple[str, str, str]]:
@@ -77,11 +92,146 @@ def _told(path: Path, engine: Merging | None) -> list[tuple[str, str, str]]:
         return [(one.code, one.where, one.message) for one in check_store(store, deep=True, engine=engine)]
 
 
+def _astray(path: Path) -> dict[str, list[int]]:
+    """Return for each database that was read as a whole the ledgers that it is not proven to lead right."""
+    with open_store(path) as store, open_reader(store) as reader:
+        found = DeepFacts(store, reader, lambda _: None, Merging()).proof
+        assert found is not None
+        return {database.parent.parent.name: [*ledgers] for database, ledgers in found.astray.items()}
+
+
 @deep_but_for((1, 4), ("name", "state"), WORLDS)
 def test_what_was_imported_is_proven(name: str, state: str) -> None:
     engine = Merging()
     assert _is_proven(imported(name, state), engine)
     assert engine.merged_rows > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "bookies"), [("small", ["bookkeeper"]), ("cluster", ["bookkeeper0", "bookkeeper1", "bookkeeper2"])]
+)
+def test_databases_of_places_are_proven(name: str, bookies: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """So no row of them is read where the store is, and no log a second time."""
+    path = imported(name, "clean")
+    assert _astray(path) == {bookie: [] for bookie in bookies}
+    with open_store(path) as store, open_reader(store) as reader:
+        facts = DeepFacts(store, reader, lambda _: None, Merging())
+        assert facts.proof is not None
+        monkeypatch.setattr(index_places, "open_links", None)
+        assert [*facts.iter_misled()] == []
+
+
+Rows = dict[bytes, bytes]
+
+
+def _exchange(rows: Rows) -> dict[bytes, bytes | None]:
+    first, second = (key for key in sorted(rows) if key[:8] == ledger_key(9) and key[8:] in (bytes(8), ledger_key(1)))
+    return {first: rows[second], second: rows[first]}
+
+
+DAMAGES: dict[str, tuple[Callable[[Rows], Mapping[bytes, bytes | None]], list[int], bool]] = {
+    "places exchanged": (_exchange, [9], True),
+    "a place beside": (
+        lambda rows: {ledger_key(9) + bytes(8): (int.from_bytes(rows[ledger_key(9) + bytes(8)]) + 1).to_bytes(8)},
+        [9],
+        True,
+    ),
+    "a row missing": (lambda rows: {ledger_key(9) + bytes(8): None}, [9], False),
+    "a surplus row": (
+        lambda rows: {ledger_key(9) + ledger_key(1 << 40): rows[ledger_key(9) + bytes(8)]},
+        [9],
+        True,
+    ),
+    "a ledger missing": (lambda rows: {key: None for key in rows if key[:8] == ledger_key(9)}, [], False),
+    "rows of a ledger that nothing has": (
+        lambda rows: {ledger_key(1 << 40) + bytes(8): rows[ledger_key(9) + bytes(8)]},
+        [1 << 40],
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", [*DAMAGES])
+def test_a_database_that_leads_elsewhere(damage: str, tmp_path: Path) -> None:
+    source, store = scratch_copy("small", "clean", tmp_path), tmp_path / "s"
+    changes, astray, is_told = DAMAGES[damage]
+    database = source / "bookkeeper/current/locations"
+    with open_for_reading(database) as pairs:
+        rows = dict(pairs)
+    apply_changes(database, lambda: sorted(changes(rows).items()))
+    import_standalone(source, store, ImportOptions(now_ms=NOW_MS), lambda _: None)
+    assert _astray(store) == {"bookkeeper": astray}
+    told = _told(store, None)
+    assert ("index-rows-wrong" in {code for code, _, _ in told}) == is_told
+    assert _told(store, Merging()) == told
+
+
+def test_a_database_of_which_a_block_is_damaged(tmp_path: Path) -> None:
+    source, store = scratch_copy(CLUSTER, "clean", tmp_path), tmp_path / "s"
+    apply_changes(source / "bookkeeper0/current/locations", list)  # from its log into a table
+    import_standalone(source, store, ImportOptions(now_ms=NOW_MS), lambda _: None)
+    table = max(source.glob("bookkeeper0/current/locations/*.sst"), key=lambda path: path.stat().st_size)
+    data = bytearray(table.read_bytes())
+    data[20] ^= 1
+    table.write_bytes(data)
+    assert _astray(store) == {"bookkeeper1": [], "bookkeeper2": []}
+    told = _told(store, None)
+    assert "bookie-index-unreadable" in {code for code, _, _ in told}
+    assert _told(store, Merging()) == told
+
+
+@pytest.mark.parametrize(
+    ("place", "answer", "said"),
+    [
+        ("database_state", lambda _: "another", "its files are not those that are here"),
+        (
+            "read_place_sums",
+            _raising(ModuleNotFoundError("No module named 'rocksdict'")),
+            "No module named 'rocksdict'",
+        ),
+    ],
+)
+def test_a_database_that_an_executor_does_not_read(
+    place: str,
+    answer: Callable[..., str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    path, told = imported("small", "clean"), _told(imported("small", "clean"), None)
+    answers = [getattr(proof, place)] if place == "database_state" else []  # the first is asked where the store is
+    monkeypatch.setattr(proof, place, lambda *given: (answers.pop() if answers else answer)(*given))
+    assert _told(path, Merging()) == told
+    (line,) = caplog.messages
+    assert line.endswith(f"locations: {said} where an executor looks: it is read on this machine")
+
+
+def test_sums_of_ranges_are_those_of_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables overlap, and a row in several of them counts once."""
+    random, rows = Random(3), dict[bytes, bytes]()
+    create_database(tmp_path / "d", [])
+    for number in range(6):
+        more = {
+            ledger_key(random.randrange(number, number + 3)) + ledger_key(random.randrange(500)): random.randbytes(8)
+            for _ in range(400)
+        }
+        apply_changes(tmp_path / "d", lambda more=more: sorted(more.items()))
+        rows |= more
+    monkeypatch.setattr(index_places, "_RANGE_BYTES", 1)
+    ranges = index_places.cut_database(tmp_path / "d")
+    sums, with_rows = Counter[int](), 0
+    for first, end in ranges:
+        ledgers, values = index_places.read_place_sums(tmp_path / "d", first, end)
+        with_rows += len(ledgers) > 0
+        for ledger, value in zip(ledgers.tolist(), values.tolist(), strict=True):
+            sums[ledger] += value
+    assert with_rows >= 3
+    whole = np.array([struct.unpack(">qqq", key + value) for key, value in rows.items()])
+    np.random.default_rng(1).shuffle(whole)
+    expected = zip(*index_places.sum_places(*whole.T), strict=True)
+    assert {one: value % 2**64 for one, value in sums.items()} == {
+        int(one): int(value) % 2**64 for one, value in expected
+    }
 
 
 def test_other_rows_have_another_digest(tmp_path: Path) -> None:

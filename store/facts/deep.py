@@ -13,16 +13,18 @@ from msgspec import Struct
 
 from pulsar_admin.store.codec.entrylog import SIZE_BYTES
 from pulsar_admin.store.db.bookies import iter_imported_bookies
-from pulsar_admin.store.db.entry_files import FileState, path_state
+from pulsar_admin.store.db.entry_files import FileState, file_state, path_state
 from pulsar_admin.store.db.environment import Store, Txn
-from pulsar_admin.store.db.files import iter_damage, iter_logs
+from pulsar_admin.store.db.files import LogFile, iter_damage, iter_logs
 from pulsar_admin.store.db.unserved import read_misled_bookies
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.model.coverage import served_elsewhere, served_of
 from pulsar_admin.store.model.ledgers import iter_blocks, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.sources.index_places import Logs, has_database
+from pulsar_admin.store.sources.storage import LOCATIONS, storages_of
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.aliases import Array
     from pulsar_admin.store.engine.operation import Engine
     from pulsar_admin.store.facts.starts import StartFact
+    from pulsar_admin.store.index.proof import Proof
 
 
 class Misled(Struct, frozen=True):
@@ -62,7 +65,7 @@ class DeepFacts(ClusterFacts):
 
         from pulsar_admin.store.sources.index_places import read_misled, scanned_logs
 
-        txn = self.reader.txn
+        txn, astray = self.reader.txn, {} if self.proof is None else self.proof.astray
         listed, known = sorted_ledger_ids(txn), read_misled_bookies(txn)
         scanned = scanned_logs(iter_logs(txn), iter_damage(txn))
         for bookie in iter_imported_bookies(self.store.info, whole=True):
@@ -70,7 +73,7 @@ class DeepFacts(ClusterFacts):
             with suppress(StoreError, OSError):
                 if bookie.bookie_id not in known and has_database(bookie):
                     gone: dict[int, BitMap64] = {}
-                    led = read_misled(bookie, listed, scanned, gone, self._are_indexed, self._read)
+                    led = read_misled(bookie, listed, scanned, gone, self._are_indexed, self._read, astray)
                     misled = {one: _ids(rows) for one, rows in led.items()}
                     for ledger_id, rows in gone.items():
                         ids = served_of(txn, ledger_id, bookie.bookie_id, _ids(rows))
@@ -97,6 +100,39 @@ class DeepFacts(ClusterFacts):
         return found
 
     @cached_property
+    def gone(self) -> frozenset[int]:
+        """The catalogued files that are gone, or are not what was imported."""
+        states = {log.file_id: file_state(log, self.store.path, asks=True) for log in iter_logs(self.reader.txn)}
+        return frozenset(file_id for file_id, state in states.items() if not state.holds_the_imported)
+
+    @cached_property
+    def live(self) -> frozenset[int]:
+        """Those that were written to since they were imported."""
+        there = (log for log in iter_logs(self.reader.txn) if log.file_id not in self.gone)
+        return frozenset(log.file_id for log in there if not _is_comparable(self.store, log))
+
+    @cached_property
+    def proof(self) -> Proof | None:
+        """What the engine proves without bringing rows here; None if it cannot, or if files have changed."""
+        logs = [*iter_logs(self.reader.txn)]
+        if (
+            self.engine is None
+            or not self.engine.merges
+            or self.gone
+            or self.live
+            or any(log.unfinished for log in logs)
+        ):
+            return None
+        from pulsar_admin.store.index.proof import Database, prove  # brings numpy and pyarrow
+
+        databases = list[Database]()
+        for bookie in iter_imported_bookies(self.store.info, whole=True):
+            with suppress(StoreError, OSError):  # its disks are not at hand, or some of them
+                storages = storages_of(bookie) if has_database(bookie) else []
+                databases += (Database(one.index / LOCATIONS, one.logs) for one in storages)
+        return prove(self.reader.txn, logs, databases, self.engine, self.advance)
+
+    @cached_property
     def _unchanged_logs(self) -> Mapping[Path, int]:
         """Path → file id of the logs that are where they were imported, and as they were."""
         store = self.store
@@ -109,6 +145,17 @@ class DeepFacts(ClusterFacts):
         return tuple(
             one for one in self._iter_start_facts(thorough=True, read=self._read) if one not in self.start_facts
         )
+
+
+def _is_comparable(store: Store, log: LogFile) -> bool:
+    """Whether the file is the one imported and ends where it did. Its time of change proves nothing, but of a journal: its bytes are
+    allocated before they are written."""
+    state = file_state(log, store.path)
+    return state is FileState.SAME or (
+        state is FileState.GROWN
+        and log.kind == FileKind.ENTRY_LOG
+        and log.locate(store.path).stat().st_size == log.size_bytes
+    )
 
 
 def _are_places(txn: Txn, log_ids: Mapping[int | None, int], rows: Array) -> Array:

@@ -1,30 +1,38 @@
 """Whether files have exactly what a store's index says of them, which executors find out: they index the files of a scan again, ledger by
-ledger, and return a digest of each ledger's rows.
+ledger, and return a digest of each ledger's rows. They also read the databases of bookies, and compare, ledger by ledger, a sum of the
+places to which the rows lead with that of the records which the scan finds.
 
-A scan needs to bring no more if all is well; ``store.index.rebuild`` finds damage, and where it is.
+A scan needs to bring no more if all is well; ``store.index.rebuild`` finds damage, and where it is, ``store.sources.index_places`` which
+rows lead astray.
 """
 
 from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
+from logging import getLogger
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from msgspec import field
 from msgspec.structs import replace
 
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.entrylog import SIZE_BYTES
 from pulsar_admin.store.db.blocks import ledger_of_key
 from pulsar_admin.store.db.copies import are_copies_taken_over, has_copies
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import LogFile, iter_damage
 from pulsar_admin.store.engine.memory import cut_for
+from pulsar_admin.store.engine.operation import EXPECTED
 from pulsar_admin.store.engine.slices import FileRange
-from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.errors import MetadataCorrupt, StoreError
 from pulsar_admin.store.files import scratch_directory
 from pulsar_admin.store.index.build import Advance, ledger_digests, part_of
 from pulsar_admin.store.index.rebuild import DERIVED, open_scratch
@@ -34,6 +42,7 @@ from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan.arrow import packed_column, packed_row
 from pulsar_admin.store.scan.files import FileScan
 from pulsar_admin.store.scan.runs import Runs, decode_runs, pack_runs
+from pulsar_admin.store.sources.index_places import cut_database, database_state, read_place_sums, sum_places
 from pulsar_admin.store.urls import is_url
 
 if TYPE_CHECKING:
@@ -42,15 +51,47 @@ if TYPE_CHECKING:
 _PARTS = 64  # ledgers are divided among so many tasks at most
 # File, beginning of the slice, number of the batch: in the order in which a scan here meets them.
 _PLACE = struct.Struct(">IQI")
-_FOUND = ("ledgers", "digests", "differing")
+_FOUND = ("ledgers", "digests", "differing", "astray")
+_LOG = getLogger("pulsar_admin.store.engine.workers")  # what it says is shown
+
+
+class Database(NamedTuple):
+    """A bookie's database of places, by the directory of the entry logs to which it leads."""
+
+    path: Path
+    logs: Path
+
+
+class DatabaseRange(FileRange, frozen=True, eq=False):
+    """Rows of the database with this ``number``, from the key ``first`` to before ``last``; ``state``: of its files. An executor that does
+    not see it, or another one at its place, says so: it needs to see no file."""
+
+    number: int = -1
+    first: bytes = b""
+    last: bytes = b""
+    state: str = ""
+    files: dict[int, str] = field(default_factory=dict)
+
+
+class Proof(NamedTuple):
+    """Whether the index is proven, ``of_index``; and for each database of which every block was read, the ledgers whose rows are not proven
+    to lead to their entries' records."""
+
+    of_index: bool = False
+    astray: Mapping[Path, Collection[int]] = {}
 
 
 class DigestRows(ScanFile[None], frozen=True):
-    """The runs of slices by part of the ledgers; merged, a digest of the index's rows of each ledger. ``logs``: those scanned."""
+    """The runs of slices by part of the ledgers; merged, a digest of the index's rows of each ledger. ``logs``: those scanned.
 
-    COLUMNS = ("part", "place", *Runs.COLUMNS, *_FOUND)
+    ``databases``: file id → the number of the database that leads there. Sums of places, of records and of a database's rows, are
+    ``ledgers`` and ``digests`` beside its number; merged, ``astray`` has (number, ledger) of those that differ.
+    """
+
+    COLUMNS = ("part", "place", *Runs.COLUMNS, "database", *_FOUND)
     LEAVES_CACHE = True
     logs: Sequence[LogFile] = ()
+    databases: Mapping[int, int] = {}
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -60,14 +101,45 @@ class DigestRows(ScanFile[None], frozen=True):
     def _by_id(self) -> dict[int, LogFile]:
         return {log.file_id: log for log in self.logs}
 
+    def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a slice, or of a range of a database."""
+        if isinstance(piece, DatabaseRange):
+            yield from self._rows_of_database(piece)
+        else:
+            yield from ScanFile.run(self, piece)
+
     def _rows(self, scan: FileScan, piece: FileRange) -> Iterator[pa.RecordBatch]:
-        for number, batch in enumerate(scan.batches()):
+        number = self.databases.get(piece.file_id)
+        log_id = -1 if number is None else self._by_id()[piece.file_id].log_id
+        for count, batch in enumerate(scan.batches()):
             parts = batch["ledger_id"] % _PARTS
             for part in np.unique(parts).tolist():
-                runs = pack_runs(batch[parts == part], keep_first=piece.kind == FileKind.JOURNAL)
-                place = _PLACE.pack(piece.file_id, piece.start, number)
-                columns = (column.tobytes() for column in runs.columns())
-                yield packed_row(self.schema, b"%d" % part, place, *columns, *(b"" for _ in _FOUND), b"")
+                mine = batch[parts == part]
+                runs = pack_runs(mine, keep_first=piece.kind == FileKind.JOURNAL)
+                place = _PLACE.pack(piece.file_id, piece.start, count)
+                columns, sums = (column.tobytes() for column in runs.columns()), _NO_SUMS
+                if number is not None:
+                    sums = _packed(
+                        number, *sum_places(mine["ledger_id"], mine["entry_id"], _places(log_id, mine["offset"]))
+                    )
+                yield packed_row(self.schema, b"%d" % part, place, *columns, *sums, b"", b"", b"")
+
+    def _rows_of_database(self, piece: DatabaseRange) -> Iterator[pa.RecordBatch]:
+        path, state = Path(piece.path), {"database": piece.number, "is_read": False, "why": ""}
+        try:
+            if database_state(path) != piece.state:
+                raise FileNotFoundError("its files are not those that are here")
+            ledgers, sums = read_place_sums(path, piece.first, piece.last)
+            parts = ledgers % _PARTS
+            for part in np.unique(parts).tolist():
+                packed = _packed(piece.number, ledgers[parts == part], sums[parts == part])
+                yield packed_row(self.schema, b"%d" % part, b"", *(b"" for _ in Runs.COLUMNS), *packed, b"", b"", b"")
+            state["is_read"] = True
+        except MetadataCorrupt:
+            pass  # who reads it row by row tells
+        except (ImportError, *EXPECTED) as error:
+            state["why"] = str(error)
+        yield packed_row(self.schema, *(b"" for _ in self.COLUMNS), json.dumps(state).encode())
 
     def merge(self, table: pa.Table) -> pa.Table:
         """Return one row for the runs of each part; those that say how slices ended stay as they are."""
@@ -78,7 +150,8 @@ class DigestRows(ScanFile[None], frozen=True):
         rows = [[row[name] or b"" for row in ends] for name in self.COLUMNS]
         states = [row["state"].encode() for row in ends]
         for part, found in of_parts.items():
-            values = (part, b"", *(b"" for _ in Runs.COLUMNS), *self._digests(found))
+            own = self._digests([row for row in found if row["place"]])
+            values = (part, b"", *(b"" for _ in Runs.COLUMNS), b"", *own, _astray(found))
             for column, value in zip(rows, values, strict=True):
                 column.append(value)
             states.append(b"")
@@ -114,6 +187,33 @@ class DigestRows(ScanFile[None], frozen=True):
         return ledgers, values, places
 
 
+_NO_SUMS = (b"", b"", b"")
+
+
+def _packed(number: int, ledgers: Array, sums: Array) -> tuple[bytes, bytes, bytes]:
+    return b"%d" % number, ledgers.astype(np.int64).tobytes(), sums.tobytes()
+
+
+def _places(log_id: int, offsets: Array) -> Array:
+    places: Array = (log_id << 32) + offsets.astype(np.int64) + SIZE_BYTES
+    return places
+
+
+def _astray(found: Iterable[Mapping[str, Any]]) -> bytes:  # Any: bytes
+    """Return (number of a database, ledger) where its rows do not add up to the places of the records, one after the other."""
+    sums: tuple[dict[tuple[int, int], int], ...] = ({}, {})
+    for row in found:
+        if row["database"]:
+            number, mine = int(row["database"]), sums[bool(row["place"])]
+            for ledger_id, value in zip(
+                *(np.frombuffer(row[one], np.int64).tolist() for one in _FOUND[:2]), strict=True
+            ):
+                mine[number, ledger_id] = mine.get((number, ledger_id), 0) + value
+    theirs, ours = sums
+    differing = [key for key, value in theirs.items() if (value - ours.get(key, 0)) % (1 << 64)]
+    return np.array(sorted(differing), np.int64).tobytes()
+
+
 def digest_ledgers(txn: Txn) -> dict[int, bytes]:
     """Return a digest of each ledger's rows of the index."""
     digests: dict[int, Any] = {}  # Any: hashlib's object
@@ -128,10 +228,11 @@ def digest_ledgers(txn: Txn) -> dict[int, bytes]:
     return {ledger_id: digest.digest() for ledger_id, digest in digests.items()}
 
 
-def is_index_proven(txn: Txn, logs: Sequence[LogFile], engine: Engine, advance: Advance) -> bool:
-    """Whether an engine that merges finds every row of the index again in the files, and no damage that is not known.
+def prove(txn: Txn, logs: Sequence[LogFile], databases: Sequence[Database], engine: Engine, advance: Advance) -> Proof:
+    """Return whether an engine that merges finds every row of the index again in the files, and no damage that is not known; and which
+    ledgers' rows of databases lead to records that it finds.
 
-    False where it cannot tell: a slice failed, or began elsewhere than the one before it ended. Raises SourceChanged.
+    Nothing is proven where it cannot tell: a slice failed, or began elsewhere than the one before it ended. Raises SourceChanged.
     """
     store = txn.store
     blank = [replace(log, path=str(log.locate(store.path).absolute()), next_offset=0) for log in logs]
@@ -139,33 +240,62 @@ def is_index_proven(txn: Txn, logs: Sequence[LogFile], engine: Engine, advance: 
     if several and (
         not has_copies(txn) or are_copies_taken_over(txn) or any(is_url(log.place(Path())) for log in blank)
     ):
-        return False
-    operation = DigestRows(ledger_digests(txn), True, blank)
+        return Proof()
+    numbers = {database.logs: number for number, database in enumerate(databases)}
+    leading = {
+        log.file_id: numbers[Path(log.path).parent]
+        for log in blank
+        if log.kind == FileKind.ENTRY_LOG and Path(log.path).parent in numbers
+    }
+    operation = DigestRows(ledger_digests(txn), True, blank, leading)
+    ranges = [one for number, database in enumerate(databases) for one in _ranges_of(number, database.path)]
     cut, pieces = cut_for(engine.memory_bytes), list[FileRange]()
     for log in blank:
         pieces += EngineScan(part_of(store, log), log.file_id, operation).plan(cut)
     digests: dict[int, int] = {}
     places: list[tuple[int, int]] = []
     ends: dict[tuple[int, int], Mapping[str, Any]] = {}  # Any: JSON
-    for table in engine.reduce(operation, pieces, lambda piece: advance(piece.bytes), {"part": _PARTS}):
+    unread, unseen = Counter(one.number for one in ranges), dict[Path, str]()
+    astray: dict[Path, list[int]] = {database.path: [] for database in databases}
+    for table in engine.reduce(operation, [*ranges, *pieces], lambda piece: advance(piece.bytes), {"part": _PARTS}):
         for row in table.to_pylist():
-            if row["place"]:
-                return False  # runs that nobody merged
+            if row["place"] or row["database"]:
+                return Proof()  # what nobody merged
             if row["state"]:
                 state = json.loads(row["state"])
-                ends[state["file_id"], state["start"]] = state
+                if "file_id" in state:
+                    ends[state["file_id"], state["start"]] = state
+                    continue
+                unread[state["database"]] -= state["is_read"]
+                if state["why"]:
+                    unseen[databases[state["database"]].path] = state["why"]
                 continue
-            ledgers, values, differing = (np.frombuffer(row[name], np.int64).tolist() for name in _FOUND)
+            ledgers, values, differing, pairs = (np.frombuffer(row[name], np.int64).tolist() for name in _FOUND)
             digests |= dict(zip(ledgers, values, strict=True))
             places += zip(differing[::2], differing[1::2], strict=True)
+            for number, ledger_id in zip(pairs[::2], pairs[1::2], strict=True):
+                astray[databases[number].path].append(ledger_id)
+    for path, why in unseen.items():
+        _LOG.warning(f"{path}: {why} where an executor looks: it is read on this machine")
+    read = {databases[number].path: astray[databases[number].path] for number, left in unread.items() if not left}
     problems = _problems(operation, pieces, ends)
-    if problems is None:
-        return False
-    with suppress(StoreError):  # who compares row by row tells
-        known = {(damage.file_id, damage.offset) for damage in iter_damage(txn)}
-        ours = {one: int.from_bytes(digest, "big", signed=True) for one, digest in digest_ledgers(txn).items()}
-        return known.issuperset([*places, *problems]) and ours == digests
-    return False
+    is_proven = False
+    if problems is not None:
+        with suppress(StoreError):  # who compares row by row tells
+            known = {(damage.file_id, damage.offset) for damage in iter_damage(txn)}
+            ours = {one: int.from_bytes(digest, "big", signed=True) for one, digest in digest_ledgers(txn).items()}
+            is_proven = known.issuperset([*places, *problems]) and ours == digests
+    return Proof(is_proven, read)
+
+
+def _ranges_of(number: int, database: Path) -> Iterator[DatabaseRange]:
+    """Yield the parts of a database, none if it cannot be opened."""
+    with suppress(StoreError, OSError):
+        state = database_state(database)
+        for first, last in cut_database(database):
+            yield DatabaseRange(
+                str(database), FileKind.ENTRY_LOG, -1, 0, 0, number=number, first=first, last=last, state=state
+            )
 
 
 def _problems(

@@ -11,9 +11,8 @@ from pulsar_admin.store.codec.ledgermetadata import LedgerState
 from pulsar_admin.store.db.blocks import Block, ledger_of_key
 from pulsar_admin.store.db.bookies import iter_imported_bookies
 from pulsar_admin.store.db.copies import has_copies, iter_all_copies
-from pulsar_admin.store.db.entry_files import FileState, file_state
-from pulsar_admin.store.db.environment import Store, Txn
-from pulsar_admin.store.db.files import Damage, LogFile, iter_damage, iter_logs
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.files import Damage, iter_damage, iter_logs
 from pulsar_admin.store.errors import StoreError, Unsupported
 from pulsar_admin.store.facts.deep import DeepFacts
 from pulsar_admin.store.files import scratch_directory
@@ -212,17 +211,11 @@ def _check_files(facts: DeepFacts) -> Iterator[Finding]:
             "continue it: pulsar-admin store refresh",
         )
         return
-    states = {log.file_id: file_state(log, store.path, asks=True) for log in logs}
-    gone = {file_id for file_id, state in states.items() if not state.holds_the_imported}
-    live = {log.file_id for log in logs if log.file_id not in gone and not _is_comparable(store, log)}
+    gone, live, proof = facts.gone, facts.live, facts.proof
+    if proof is not None and proof.of_index:
+        return
     logs = [log for log in logs if log.file_id not in gone]
-    advance, engine = facts.advance, facts.engine
-    if engine is not None and engine.merges and not (live or gone):
-        from pulsar_admin.store.index.proof import is_index_proven
-
-        if is_index_proven(txn, logs, engine, advance):
-            return
-        advance = _nothing  # every byte was counted
+    advance, engine = facts.advance if proof is None else _nothing, facts.engine  # of a proof every byte was counted
     with scratch_directory() as folder, open_scratch(folder / "scratch") as scratch:
         build_index(txn, scratch, logs, verify=True, advance=advance, engine=engine)
         with scratch.read() as new:
@@ -261,17 +254,6 @@ def _check_files(facts: DeepFacts) -> Iterator[Finding]:
 
 def _nothing(_: int) -> None:
     """Ignore that bytes were read."""
-
-
-def _is_comparable(store: Store, log: LogFile) -> bool:
-    """Whether the file is the one imported and ends where it did. Its time of change proves nothing, but of a journal: its bytes are
-    allocated before they are written."""
-    state = file_state(log, store.path)
-    return state is FileState.SAME or (
-        state is FileState.GROWN
-        and log.kind == FileKind.ENTRY_LOG
-        and log.locate(store.path).stat().st_size == log.size_bytes
-    )
 
 
 def _ledgers_in(txn: Txn, file_ids: Collection[int]) -> Iterator[int]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from hashlib import blake2b
 from itertools import chain, islice, pairwise, repeat
 from math import nan
@@ -32,12 +32,12 @@ from pulsar_admin.store.codec.ledgerindex import (
 )
 from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.db.files import DIFFERS, Damage, LogFile
-from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt
 from pulsar_admin.store.files import open_regular, read_file
 from pulsar_admin.store.names import LONG_MAX, FileKind
 from pulsar_admin.store.sources.bookies import read_bookie_directory
 from pulsar_admin.store.sources.rocksdb import is_rocksdb, open_for_reading, open_ranges
-from pulsar_admin.store.sources.rocksopen import open_links
+from pulsar_admin.store.sources.rocksopen import file_states, open_links
 from pulsar_admin.store.sources.storage import LOCATIONS, Storage, lost_locations, storages_of
 from pulsar_admin.store.sources.storage import has_database as is_of_database
 
@@ -52,6 +52,8 @@ _SIZE_BYTES = 4
 _HEAD_BYTES = _SIZE_BYTES + 16
 _CHUNK_KEYS = 1 << 12  # they stay in the processor's cache
 _CHUNKS = 32  # whose rows are looked for in logs together
+_RANGE_BYTES = 8 << 20  # of tables: a million rows, or some
+_MIXERS = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # those of SplitMix64
 _WINDOW_BYTES = 4 << 20
 _IN_MEMORY = ("active-mem-table", "imm-mem-tables")
 Logs = Mapping[int, Path]
@@ -255,14 +257,9 @@ def _read_rows(
                 entries.update(array("Q", ids.astype("<u8").tobytes()))
         wrong = rows[~are_sound]
         _put_rows(wrong, set(wrong[:, 0].tolist()), failing)
-    position = opened.iter()
+    position = opened.iter()  # the rows end without a word at a block that is damaged
     position.seek_to_last()
     position.status()
-    return _ends_with(position, last)
-
-
-def _ends_with(position: Any, last: bytes) -> bool:  # Any: rocksdict has no stubs
-    """Whether rows, read up to the key ``last``, were read to their end: without a word they end at a block that is damaged, too."""
     return bool(position.key() == last if position.valid() else not last)
 
 
@@ -323,6 +320,11 @@ def _iter_gone(bookie: Bookie, ledgers: Collection[int]) -> Iterator[tuple[Path,
                 yield bookie.ledger_dirs[0] / log_file_name(row.log_id), row
 
 
+def _key_after(ledger_id: int) -> bytes:
+    """Return a key after all of a ledger, and before those of the next."""
+    return ledger_key(ledger_id + 1) if ledger_id < LONG_MAX else b"\xff"
+
+
 def _iter_gone_rows(storage: Storage, ledgers: list[int]) -> Iterator[tuple[Path, LocationRow]]:
     database = storage.index / LOCATIONS
     if not ledgers or not is_rocksdb(database):
@@ -330,11 +332,67 @@ def _iter_gone_rows(storage: Storage, ledgers: list[int]) -> Iterator[tuple[Path
     logs = {log_id for log_id, _ in read_bookie_directory(storage.logs).logs}
     with open_ranges(database, []) as rows_between:
         for ledger_id in ledgers:
-            end = ledger_key(ledger_id + 1) if ledger_id < LONG_MAX else b"\xff"
-            for key, value in rows_between(ledger_key(ledger_id), end):
+            for key, value in rows_between(ledger_key(ledger_id), _key_after(ledger_id)):
                 row = decode_location_row(key, value, str(database))
                 if row.log_id not in logs:
                     yield storage.logs / log_file_name(row.log_id), row
+
+
+# -- sums of rows -----------------------------------------------------------------------------------------------------
+
+
+def cut_database(database: Path) -> list[tuple[bytes, bytes]]:
+    """Return (first key, end) of parts of a bookie's database of places that have about as many rows; an empty end is that of the rows."""
+    edges, size_bytes = [b""], 0
+    with open_links(database, []) as opened:
+        tables = sorted((table["start_key"], table["size"]) for table in opened.live_files())
+    for key, table_bytes in tables:
+        if size_bytes >= _RANGE_BYTES:
+            edges.append(key)
+            size_bytes = 0
+        size_bytes += table_bytes
+    return [*pairwise([*edges, b""])]
+
+
+def database_state(database: Path) -> str:
+    """Return a value that differs wherever a database has other files, or was written to since."""
+    return blake2b(repr(sorted(file_states(database).items())).encode(), digest_size=8).hexdigest()
+
+
+def sum_places(ledgers: Array, entries: Array, places: Array) -> tuple[Array, Array]:
+    """Return ledgers, ascending, and a sum for each of its rows (entry, location) in any order, i64; sums of parts add up.
+
+    Equal sums are equal rows, as far as damage goes: rows are mixed as by SplitMix64 before they are added.
+    """
+    import numpy as np
+
+    first, second, third = (np.uint64(one) for one in _MIXERS)
+    mixed = entries.astype(np.uint64) * first + places.astype(np.uint64) * third
+    for shift, mixer in ((30, second), (27, third), (31, np.uint64(1))):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * mixer
+    return _sum_by(ledgers, mixed.view(np.int64))
+
+
+def _sum_by(ledgers: Array, values: Array) -> tuple[Array, Array]:
+    import numpy as np
+
+    order = np.argsort(ledgers, kind="stable")
+    ids = ledgers[order]
+    starts = np.flatnonzero(np.diff(ids, prepend=-1))
+    return ids[starts], np.add.reduceat(values[order], starts) if len(starts) else starts
+
+
+def read_place_sums(database: Path, first: bytes, end: bytes) -> tuple[Array, Array]:
+    """Return ``sum_places`` of the rows of a bookie's database from one key to before another; raises MetadataCorrupt, OSError."""
+    import numpy as np
+
+    ledgers, sums = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    with open_links(database, []) as opened:
+        for rows in _iter_range(opened, first, end):
+            ids, values = sum_places(*rows[rows[:, 0] >= 0].T)  # others are no ledger's
+            ledgers.append(ids)
+            sums.append(values)
+    return _sum_by(np.concatenate(ledgers), np.concatenate(sums))
 
 
 # -- other bytes than the entry ---------------------------------------------------------------------------------------
@@ -347,18 +405,21 @@ def read_misled(
     gone: dict[int, BitMap64] | None = None,
     are_proven: Callable[[Logs, Array], Array] | None = None,
     read: set[Path] | None = None,
+    astray: Mapping[Path, Collection[int]] = {},
 ) -> dict[int, BitMap64]:
     """Return, per ledger, the entries for which the bookie's index points to something else in an existing log: not into bytes where
     a scan found damage, which may have been the entry. Those that it points to a log that does not exist are added to ``gone``.
     ``are_proven`` tells of rows (ledger, entry, location) which are known to lead to their record: those logs are not read for them.
-    Databases of which every block was read are added to ``read``.
+    Databases of which every block was read are added to ``read``. ``astray``: those that others read, and the ledgers of which rows are
+    in doubt.
 
     Raises StoreError, OSError if the disks are not available, or the index cannot be read.
     """
     import numpy as np
 
     misled: dict[int, BitMap64] = {}
-    for logs, rows in _iter_rows(bookie, set() if read is None else read):
+    doubts = {database: sorted({*astray[database]} & {*ledgers}) for database in astray}
+    for logs, rows in _iter_rows(bookie, set() if read is None else read, doubts):
         if are_proven is not None:
             rows = rows[~are_proven(logs, rows)]
         ids = rows[:, 2] >> 32
@@ -377,32 +438,55 @@ def _put_rows(rows: Array, ledgers: Collection[int], found: dict[int, BitMap64])
         found.setdefault(ledger_id, BitMap64()).update(array("Q", entries.astype("<u8").tobytes()))
 
 
-def _iter_rows(bookie: Bookie, read: set[Path]) -> Iterator[tuple[Logs, Array]]:
+def _iter_rows(bookie: Bookie, read: set[Path], doubts: Mapping[Path, Sequence[int]]) -> Iterator[tuple[Logs, Array]]:
     """Yield (entry logs by id, rows of ledger, entry and location) of the index, part by part; see ``read_misled``."""
     import numpy as np
 
     if has_database(bookie):
         for storage in storages_of(bookie):
             if is_rocksdb(storage.index / LOCATIONS):
-                logs, last = dict(read_bookie_directory(storage.logs).logs), b""
-                with open_links(storage.index / LOCATIONS, []) as opened:
-                    items = iter(opened.items())
-                    while any(chunks := [_join(items, _CHUNK_KEYS) for _ in range(_CHUNKS)]):
-                        if any(len(chunk) % _ROW_BYTES for chunk in chunks):
-                            return  # rows of another form: the checks of known rows tell
-                        chunk = b"".join(chunks)
-                        last = chunk[-_ROW_BYTES:-_SLOT_BYTES]
-                        yield logs, np.frombuffer(chunk, ">i8").reshape(-1, 3).astype(np.int64)
-                    position = opened.iter()
-                    position.seek_to_last()
-                    if position.valid() and _ends_with(position, last):
-                        read.add(storage.index / LOCATIONS)
+                logs, database = dict(read_bookie_directory(storage.logs).logs), storage.index / LOCATIONS
+                ranges = [(b"", b"")]
+                if database in doubts:
+                    ranges = [(ledger_key(one), _key_after(one)) for one in doubts[database]]
+                    if not ranges:
+                        read.add(database)
+                        continue
+                with open_links(database, []) as opened, suppress(MetadataCorrupt):  # others tell of it
+                    for rows in chain.from_iterable(_iter_range(opened, *edges) for edges in ranges):
+                        yield logs, rows
+                    read.add(database)
         return
     logs = {log_id: path for directory in bookie.ledger_dirs for log_id, path in read_bookie_directory(directory).logs}
     for ledger_id, path in _index_files(bookie.index_dirs or bookie.ledger_dirs):
         index_rows = iter_index_rows(_read_index(path), ledger_id)
-        rows = [(ledger_id, row.entry_id, row.log_id << 32 | row.pos) for row in index_rows]
-        yield logs, np.array(rows, np.int64).reshape(-1, 3)
+        of_file = [(ledger_id, row.entry_id, row.log_id << 32 | row.pos) for row in index_rows]
+        yield logs, np.array(of_file, np.int64).reshape(-1, 3)
+
+
+def _iter_range(opened: Any, first: bytes, end: bytes) -> Iterator[Array]:  # Any: rocksdict has no stubs
+    """Yield the rows (ledger, entry, location) of an open database of places from one key to before another (empty: to its end), part
+    by part. Raises MetadataCorrupt for rows of another form, and where not every row can be read.
+    """
+    import numpy as np
+    import rocksdict
+
+    options, last = rocksdict.ReadOptions(), b""
+    if end:
+        options.set_iterate_upper_bound(end)
+    items = iter(opened.items(from_key=first or None, read_opt=options))
+    while any(chunks := [_join(items, _CHUNK_KEYS) for _ in range(_CHUNKS)]):
+        if any(len(chunk) % _ROW_BYTES for chunk in chunks):
+            raise MetadataCorrupt("rows of another form")
+        chunk = b"".join(chunks)
+        last = chunk[-_ROW_BYTES:-_SLOT_BYTES]
+        yield np.frombuffer(chunk, ">i8").reshape(-1, 3).astype(np.int64)
+    position = opened.iter()  # the rows end without a word at a block that is damaged
+    position.seek_for_prev(end or b"\xff" * (_KEY_BYTES + 1))
+    if position.valid() and position.key() == end:
+        position.prev()
+    if not position.valid() or (position.key() != last if last else position.key() >= first):
+        raise MetadataCorrupt("a block cannot be read")
 
 
 def _wrong_in(path: Path, rows: Array, scanned: Scanned) -> Array:

@@ -59,7 +59,7 @@ def open_links(directory: Path, problems: list[str]) -> Iterator[Any]:  # Any: r
     """
     with ExitStack() as stack:
         for left in reversed(range(_TRIES)):
-            before = _file_states(directory)
+            before = file_states(directory)
             linked: list[str] = []
             with ExitStack() as attempt:
                 try:
@@ -67,10 +67,10 @@ def open_links(directory: Path, problems: list[str]) -> Iterator[Any]:  # Any: r
                     link_files(directory, links, linked)
                     database = attempt.enter_context(_open_strictly(links, directory, linked))
                 except (MetadataCorrupt, NotWritable):
-                    if left and _file_states(directory) != before:
+                    if left and file_states(directory) != before:
                         continue
                     raise
-                if linked and left and _file_states(directory) != before:
+                if linked and left and file_states(directory) != before:
                     continue
                 stack.push(attempt.pop_all())
                 break
@@ -78,7 +78,7 @@ def open_links(directory: Path, problems: list[str]) -> Iterator[Any]:  # Any: r
         yield database
 
 
-def _file_states(directory: Path) -> dict[str, tuple[int, int] | None]:
+def file_states(directory: Path) -> dict[str, tuple[int, int] | None]:
     """Return the size and modification time (ns) of each file in a directory."""
     states: dict[str, tuple[int, int] | None] = {}
     with suppress(FileNotFoundError):
