@@ -18,6 +18,11 @@ class Row(NamedTuple):
     hidden: bool = False
 
 
+def _row(target: str, text: str, aliases: tuple[str, ...] = (), hidden: bool = False) -> Row:
+    """Return the row of a command in ``pulsar_admin.commands``."""
+    return Row(f"pulsar_admin.commands.{target}", text, aliases, hidden)
+
+
 ROOT = ""
 
 GROUPS: dict[str, str] = {
@@ -188,867 +193,623 @@ LEFT_COLUMNS = dict.fromkeys(("trino", "lakehouse"), "docs/formats/dump.md")
 
 COMMANDS: dict[str, dict[str, Row]] = {
     ROOT: {
-        "overview": Row(
-            "pulsar_admin.commands.overview:overview",
+        "overview": _row(
+            "overview:overview",
             "Show the whole store on one screen: age, sizes, worst backlogs, disk usage, findings, and what to run next.",
         ),
-        "metrics": Row(
-            "pulsar_admin.commands.metrics:metrics",
+        "metrics": _row(
+            "metrics:metrics",
             "Write a store's backlogs, ages, sizes, dead bytes and findings as metrics for Prometheus.",
         ),
-        "sql": Row(
-            "pulsar_admin.commands.sql:sql",
+        "sql": _row(
+            "sql:sql",
             "Query the store in SQL: a topic is a table, values are columns, and data that a condition rules out is not read.",
         ),
-        "apply": Row(
-            "pulsar_admin.commands.store.history:apply",
-            "Apply a plan file, written by --plan FILE of any changing command.",
+        "apply": _row("store.history:apply", "Apply a plan file, written by --plan FILE of any changing command."),
+        "completion": _row(
+            "completion:completion", "Print the script that completes commands, options and names in a shell."
         ),
-        "completion": Row(
-            "pulsar_admin.commands.completion:completion",
-            "Print the script that completes commands, options and names in a shell.",
-        ),
-        "doctor": Row(
-            "pulsar_admin.commands.doctor:doctor",
-            "Find problems in a store and in the data that Pulsar left, the worst first.",
-        ),
+        "doctor": _row("doctor:doctor", "Find problems in a store and in the data that Pulsar left, the worst first."),
     },
     "store": {
-        "init": Row("pulsar_admin.commands.store.importing:init", "Create an empty store."),
-        "info": Row("pulsar_admin.commands.store.inspect:info", "Show what the store contains and where it came from."),
-        "ls": Row(
-            "pulsar_admin.commands.store.inspect:ls",
-            "List the metadata nodes below PATH, as in Pulsar's metadata store.",
-        ),
-        "cat": Row("pulsar_admin.commands.store.inspect:cat", "Show the value of one metadata node."),
-        "owner": Row(
-            "pulsar_admin.commands.store.inspect:owner",
+        "init": _row("store.importing:init", "Create an empty store."),
+        "info": _row("store.inspect:info", "Show what the store contains and where it came from."),
+        "ls": _row("store.inspect:ls", "List the metadata nodes below PATH, as in Pulsar's metadata store."),
+        "cat": _row("store.inspect:cat", "Show the value of one metadata node."),
+        "owner": _row(
+            "store.inspect:owner",
             "Show which topic, cursor, schema, compaction or delayed index each LEDGER belongs to.",
         ),
-        "check": Row(
-            "pulsar_admin.commands.store.check:check",
+        "check": _row(
+            "store.check:check",
             "Check the store: files, index, owners, audit log, and whether metadata, ledgers and cursors agree.",
         ),
-        "refresh": Row(
-            "pulsar_admin.commands.store.importing:refresh",
-            "Bring the store up to date with the directory it was imported from.",
+        "refresh": _row(
+            "store.importing:refresh", "Bring the store up to date with the directory it was imported from."
         ),
-        "index": Row(
-            "pulsar_admin.commands.store.importing:index",
+        "index": _row(
+            "store.importing:index",
             "Rebuild the location and time index from the files and compare it with the existing one.",
         ),
-        "annotate": Row(
-            "pulsar_admin.commands.store.history:annotate",
+        "annotate": _row(
+            "store.history:annotate",
             "Write the first and last publish time (PIP-345) of closed ledgers into their topics' metadata.",
         ),
-        "usage": Row(
-            "pulsar_admin.commands.store.usage:usage",
+        "usage": _row(
+            "store.usage:usage",
             "Show what uses the disk, how much is dead, and how much garbage collection would free.",
         ),
-        "preflight": Row(
-            "pulsar_admin.commands.store.recover:preflight",
-            "Show what bookies would delete if they started with this metadata.",
+        "preflight": _row(
+            "store.recover:preflight", "Show what bookies would delete if they started with this metadata."
         ),
-        "reclaim": Row(
-            "pulsar_admin.commands.store.bookie_disks:reclaim",
+        "reclaim": _row(
+            "store.bookie_disks:reclaim",
             "Free the disks of a stopped, full bookie: garbage collection and compaction of its entry logs.",
         ),
-        "salvage": Row(
-            "pulsar_admin.commands.store.bookie_disks:salvage",
+        "salvage": _row(
+            "store.bookie_disks:salvage",
             "Rebuild the index of a stopped bookie, and truncate a journal that prevents it from starting.",
         ),
-        "clone": Row(
-            "pulsar_admin.commands.store.export:clone",
-            "Write the store's cluster as one standalone directory that can be started.",
+        "clone": _row(
+            "store.export:clone", "Write the store's cluster as one standalone directory that can be started."
         ),
-        "history": Row(
-            "pulsar_admin.commands.store.past:history",
+        "history": _row(
+            "store.past:history",
             "Show who changed what in the cluster's metadata, and when, from ZooKeeper's transaction logs and snapshots.",
         ),
-        "diff": Row(
-            "pulsar_admin.commands.store.past:diff",
-            "Show the differences between the metadata of two stores, or of two moments, by topic.",
+        "diff": _row(
+            "store.past:diff", "Show the differences between the metadata of two stores, or of two moments, by topic."
         ),
-        "bundle": Row(
-            "pulsar_admin.commands.store.export:bundle",
-            "Write metadata, index and findings into FILE, to share with others.",
-        ),
-        "log": Row(
-            "pulsar_admin.commands.store.history:log", "List the changes made to this store, or the CHANGEs named."
-        ),
-        "undo": Row("pulsar_admin.commands.store.history:undo", "Restore the exact bytes from before a change."),
-        "recover": Row(
-            "pulsar_admin.commands.store.recover:recover",
-            "Rebuild lost metadata from what bookies and ledgers still record.",
-        ),
+        "bundle": _row("store.export:bundle", "Write metadata, index and findings into FILE, to share with others."),
+        "log": _row("store.history:log", "List the changes made to this store, or the CHANGEs named."),
+        "undo": _row("store.history:undo", "Restore the exact bytes from before a change."),
+        "recover": _row("store.recover:recover", "Rebuild lost metadata from what bookies and ledgers still record."),
     },
     "store import": {
-        "standalone": Row(
-            "pulsar_admin.commands.store.importing:standalone",
-            "Read a standalone Pulsar's data directory into a new store.",
-        ),
-        "cluster": Row(
-            "pulsar_admin.commands.store.clusters:cluster",
+        "standalone": _row("store.importing:standalone", "Read a standalone Pulsar's data directory into a new store."),
+        "cluster": _row(
+            "store.clusters:cluster",
             "Read the parts of a cluster, its metadata and the disks of its bookies, into a new store.",
         ),
-        "bundle": Row(
-            "pulsar_admin.commands.store.export:import_bundle", "Create a store from the incident bundle FILE."
-        ),
-        "tables": Row(
-            "pulsar_admin.commands.store.tables:import_tables",
-            "Create a store from the tables that `store export tables` wrote.",
+        "bundle": _row("store.export:import_bundle", "Create a store from the incident bundle FILE."),
+        "tables": _row(
+            "store.tables:import_tables", "Create a store from the tables that `store export tables` wrote."
         ),
     },
     "store add": {
-        "bookie": Row(
-            "pulsar_admin.commands.store.clusters:add_bookie",
-            "Add the disks of another bookie of the cluster to the store.",
+        "bookie": _row("store.clusters:add_bookie", "Add the disks of another bookie of the cluster to the store."),
+        "zookeeper": _row(
+            "store.clusters:add_zookeeper", "Add the cluster's metadata to a store that has only bookies."
         ),
-        "zookeeper": Row(
-            "pulsar_admin.commands.store.clusters:add_zookeeper",
-            "Add the cluster's metadata to a store that has only bookies.",
-        ),
-        "offload": Row(
-            "pulsar_admin.commands.store.clusters:add_offload",
-            "Add ledgers that were offloaded to tiered storage to the store.",
+        "offload": _row(
+            "store.clusters:add_offload", "Add ledgers that were offloaded to tiered storage to the store."
         ),
     },
     "topics": {
-        "list": Row(
-            "pulsar_admin.commands.topics.listing:list_topics", "List the topics of a namespace, or all topics."
+        "list": _row("topics.listing:list_topics", "List the topics of a namespace, or all topics."),
+        "list-partitioned-topics": _row(
+            "topics.listing:list_partitioned", "List the partitioned topics of a namespace."
         ),
-        "list-partitioned-topics": Row(
-            "pulsar_admin.commands.topics.listing:list_partitioned", "List the partitioned topics of a namespace."
+        "get-partitioned-topic-metadata": _row(
+            "topics.listing:partitioned_metadata", "Show how many partitions a topic has."
         ),
-        "get-partitioned-topic-metadata": Row(
-            "pulsar_admin.commands.topics.listing:partitioned_metadata", "Show how many partitions a topic has."
-        ),
-        "stats": Row(
-            "pulsar_admin.commands.topics.stats:stats", "Show the size of a topic and the backlog of its subscriptions."
-        ),
-        "partitioned-stats": Row(
-            "pulsar_admin.commands.topics.stats:partitioned_stats",
+        "stats": _row("topics.stats:stats", "Show the size of a topic and the backlog of its subscriptions."),
+        "partitioned-stats": _row(
+            "topics.stats:partitioned_stats",
             "Show the size and the backlogs of a partitioned topic, summed over its partitions.",
         ),
-        "stats-internal": Row(
-            "pulsar_admin.commands.topics.stats:stats_internal", "Show the ledgers and cursors of a topic."
+        "stats-internal": _row("topics.stats:stats_internal", "Show the ledgers and cursors of a topic."),
+        "partitioned-stats-internal": _row(
+            "topics.stats:partitioned_stats_internal", "Show the ledgers and cursors of every partition of a topic."
         ),
-        "partitioned-stats-internal": Row(
-            "pulsar_admin.commands.topics.stats:partitioned_stats_internal",
-            "Show the ledgers and cursors of every partition of a topic.",
+        "info-internal": _row("topics.stats:info_internal", "Show the stored metadata of a topic."),
+        "subscriptions": _row("topics.listing:subscriptions", "List the subscriptions of a topic."),
+        "why": _row("topics.why:why", "Explain why a subscription is where it is, or why bytes stay on disk."),
+        "describe": _row("topics.listing:describe", "Show everything known about a topic on one screen."),
+        "subscription-history": _row(
+            "topics.ack_history:subscription_history", "Show every recorded state of a subscription's acknowledgements."
         ),
-        "info-internal": Row(
-            "pulsar_admin.commands.topics.stats:info_internal", "Show the stored metadata of a topic."
+        "last-message-id": _row("topics.messages:last_message_id", "Show the id of the last message of a topic."),
+        "get-message-by-id": _row("topics.messages:get_message_by_id", "Show one entry of a topic by its id."),
+        "examine-messages": _row(
+            "topics.messages:examine_messages", "Show the n-th entry of a topic from its beginning or its end."
         ),
-        "subscriptions": Row(
-            "pulsar_admin.commands.topics.listing:subscriptions", "List the subscriptions of a topic."
+        "peek-messages": _row("topics.messages:peek_messages", "Show the first messages of a subscription's backlog."),
+        "read": _row(
+            "topics.messages:read", "Read the messages of a topic: batches split, chunks joined, payloads decompressed."
         ),
-        "why": Row(
-            "pulsar_admin.commands.topics.why:why",
-            "Explain why a subscription is where it is, or why bytes stay on disk.",
-        ),
-        "describe": Row(
-            "pulsar_admin.commands.topics.listing:describe", "Show everything known about a topic on one screen."
-        ),
-        "subscription-history": Row(
-            "pulsar_admin.commands.topics.ack_history:subscription_history",
-            "Show every recorded state of a subscription's acknowledgements.",
-        ),
-        "last-message-id": Row(
-            "pulsar_admin.commands.topics.messages:last_message_id", "Show the id of the last message of a topic."
-        ),
-        "get-message-by-id": Row(
-            "pulsar_admin.commands.topics.messages:get_message_by_id", "Show one entry of a topic by its id."
-        ),
-        "examine-messages": Row(
-            "pulsar_admin.commands.topics.messages:examine_messages",
-            "Show the n-th entry of a topic from its beginning or its end.",
-        ),
-        "peek-messages": Row(
-            "pulsar_admin.commands.topics.messages:peek_messages",
-            "Show the first messages of a subscription's backlog.",
-        ),
-        "read": Row(
-            "pulsar_admin.commands.topics.messages:read",
-            "Read the messages of a topic: batches split, chunks joined, payloads decompressed.",
-        ),
-        "search": Row(
-            "pulsar_admin.commands.topics.messages:search",
+        "search": _row(
+            "topics.messages:search",
             "Search the messages of topics: by key, property, producer, time, payload or value.",
         ),
-        "get-backlog-size": Row(
-            "pulsar_admin.commands.topics.stats:get_backlog_size", "Show how many bytes follow a position."
+        "get-backlog-size": _row("topics.stats:get_backlog_size", "Show how many bytes follow a position."),
+        "analyze-backlog": _row("topics.stats:analyze", "Count a subscription's backlog."),
+        "find-by-time": _row("topics.find:find_by_time", "Find the first entry at or after a point in time."),
+        "get-message-id": _row(
+            "topics.message_id:get_message_id", "Show the id that a broker finds for a point in time."
         ),
-        "analyze-backlog": Row("pulsar_admin.commands.topics.stats:analyze", "Count a subscription's backlog."),
-        "find-by-time": Row(
-            "pulsar_admin.commands.topics.find:find_by_time",
-            "Find the first entry at or after a point in time.",
-        ),
-        "get-message-id": Row(
-            "pulsar_admin.commands.topics.message_id:get_message_id",
-            "Show the id that a broker finds for a point in time.",
-        ),
-        "get-message-id-by-index": Row(
-            "pulsar_admin.commands.topics.message_id:get_message_id_by_index",
+        "get-message-id-by-index": _row(
+            "topics.message_id:get_message_id_by_index",
             "Show the id of the entry with an index assigned by the broker.",
         ),
-        "find-by-index": Row(
-            "pulsar_admin.commands.topics.message_id:find_by_index",
-            "Find a message by the index assigned by the broker.",
-        ),
-        "dump": Row(
-            "pulsar_admin.commands.topics.dumping:dump", "Write messages or entries of topics as JSON lines or Parquet."
-        ),
-        "copy": Row(
-            "pulsar_admin.commands.topics.dumping:copy",
+        "find-by-index": _row("topics.message_id:find_by_index", "Find a message by the index assigned by the broker."),
+        "dump": _row("topics.dumping:dump", "Write messages or entries of topics as JSON lines or Parquet."),
+        "copy": _row(
+            "topics.dumping:copy",
             "Copy whole topics from another store: messages, partitions, subscriptions with their acknowledgements, schema, properties.",
         ),
-        "load": Row("pulsar_admin.commands.topics.dumping:load", "Append the entries of a dump to their topics."),
-        "skew": Row("pulsar_admin.commands.topics.clocks:skew", "Find the producers whose clocks are wrong."),
-        "timeline": Row(
-            "pulsar_admin.commands.topics.clocks:timeline", "Plot how many entries, messages and bytes arrived when."
+        "load": _row("topics.dumping:load", "Append the entries of a dump to their topics."),
+        "skew": _row("topics.clocks:skew", "Find the producers whose clocks are wrong."),
+        "timeline": _row("topics.clocks:timeline", "Plot how many entries, messages and bytes arrived when."),
+        "reset-cursor": _row(
+            "topics.cursors:reset_cursor", "Move a subscription so that redelivery starts at a time or a position."
         ),
-        "reset-cursor": Row(
-            "pulsar_admin.commands.topics.cursors:reset_cursor",
-            "Move a subscription so that redelivery starts at a time or a position.",
-        ),
-        "expire": Row(
-            "pulsar_admin.commands.topics.cursors:expire",
+        "expire": _row(
+            "topics.cursors:expire",
             "Expire the messages of a subscription that are older than a limit, or up to a position.",
             ("expire-messages",),
         ),
-        "expire-all-subscriptions": Row(
-            "pulsar_admin.commands.topics.cursors:expire_all_subscriptions",
+        "expire-all-subscriptions": _row(
+            "topics.cursors:expire_all_subscriptions",
             "Expire the messages of every subscription that are older than a limit.",
             ("expire-messages-all-subscriptions",),
         ),
-        "skip": Row("pulsar_admin.commands.topics.cursors:skip", "Skip the next entries of a subscription."),
-        "clear-backlog": Row(
-            "pulsar_admin.commands.topics.cursors:clear_backlog",
-            "Skip the whole backlog of a subscription.",
-            ("skip-all",),
+        "skip": _row("topics.cursors:skip", "Skip the next entries of a subscription."),
+        "clear-backlog": _row(
+            "topics.cursors:clear_backlog", "Skip the whole backlog of a subscription.", ("skip-all",)
         ),
-        "create-subscription": Row(
-            "pulsar_admin.commands.topics.cursors:create_subscription", "Create a subscription at a position."
+        "create-subscription": _row("topics.cursors:create_subscription", "Create a subscription at a position."),
+        "unsubscribe": _row("topics.cursors:unsubscribe", "Remove a subscription."),
+        "create": _row("topics.lifecycle:create", "Create a topic without partitions."),
+        "create-partitioned-topic": _row(
+            "topics.lifecycle:create_partitioned", "Create a partitioned topic and its partitions."
         ),
-        "unsubscribe": Row("pulsar_admin.commands.topics.cursors:unsubscribe", "Remove a subscription."),
-        "create": Row("pulsar_admin.commands.topics.lifecycle:create", "Create a topic without partitions."),
-        "create-partitioned-topic": Row(
-            "pulsar_admin.commands.topics.lifecycle:create_partitioned",
-            "Create a partitioned topic and its partitions.",
+        "create-missed-partitions": _row(
+            "topics.lifecycle:create_missed", "Create the missing partitions of a partitioned topic."
         ),
-        "create-missed-partitions": Row(
-            "pulsar_admin.commands.topics.lifecycle:create_missed",
-            "Create the missing partitions of a partitioned topic.",
+        "update-partitioned-topic": _row(
+            "topics.lifecycle:update_partitioned", "Add partitions to a partitioned topic."
         ),
-        "update-partitioned-topic": Row(
-            "pulsar_admin.commands.topics.lifecycle:update_partitioned", "Add partitions to a partitioned topic."
-        ),
-        "create-shadow-topic": Row(
-            "pulsar_admin.commands.topics.lifecycle:create_shadow",
+        "create-shadow-topic": _row(
+            "topics.lifecycle:create_shadow",
             "Create a shadow topic: it shows the entries of another topic and has its own subscriptions.",
         ),
-        "get-shadow-source": Row(
-            "pulsar_admin.commands.topics.lifecycle:get_shadow_source", "Show the source topic of a shadow topic."
+        "get-shadow-source": _row("topics.lifecycle:get_shadow_source", "Show the source topic of a shadow topic."),
+        "get-properties": _row("topics.properties:get", "Show the properties of a topic."),
+        "update-properties": _row("topics.properties:update", "Set properties of a topic and keep the others."),
+        "remove-properties": _row("topics.properties:remove", "Remove one property of a topic."),
+        "get-subscription-properties": _row(
+            "topics.properties:get_of_subscription", "Show the properties of a subscription."
         ),
-        "get-properties": Row("pulsar_admin.commands.topics.properties:get", "Show the properties of a topic."),
-        "update-properties": Row(
-            "pulsar_admin.commands.topics.properties:update", "Set properties of a topic and keep the others."
+        "update-subscription-properties": _row(
+            "topics.properties:update_of_subscription", "Set the properties of a subscription, replacing those it has."
         ),
-        "remove-properties": Row("pulsar_admin.commands.topics.properties:remove", "Remove one property of a topic."),
-        "get-subscription-properties": Row(
-            "pulsar_admin.commands.topics.properties:get_of_subscription", "Show the properties of a subscription."
+        "get-replicated-subscription-status": _row(
+            "topics.properties:get_replicated", "Show whether clusters share the position of a subscription."
         ),
-        "update-subscription-properties": Row(
-            "pulsar_admin.commands.topics.properties:update_of_subscription",
-            "Set the properties of a subscription, replacing those it has.",
+        "set-replicated-subscription-status": _row(
+            "topics.properties:set_replicated", "Set whether clusters share the position of a subscription."
         ),
-        "get-replicated-subscription-status": Row(
-            "pulsar_admin.commands.topics.properties:get_replicated",
-            "Show whether clusters share the position of a subscription.",
+        "bundle-range": _row(
+            "topics.status:bundle", "Show the bundle of its namespace that a topic's name hashes into."
         ),
-        "set-replicated-subscription-status": Row(
-            "pulsar_admin.commands.topics.properties:set_replicated",
-            "Set whether clusters share the position of a subscription.",
+        "compact": _row(
+            "topics.status:compact", "Compact a topic by the rules of 4.0, as a broker of that version would."
         ),
-        "bundle-range": Row(
-            "pulsar_admin.commands.topics.status:bundle",
-            "Show the bundle of its namespace that a topic's name hashes into.",
+        "compaction-status": _row(
+            "topics.status:compaction_status", "Show whether a compaction of a topic is running."
         ),
-        "compact": Row(
-            "pulsar_admin.commands.topics.status:compact",
-            "Compact a topic by the rules of 4.0, as a broker of that version would.",
-        ),
-        "compaction-status": Row(
-            "pulsar_admin.commands.topics.status:compaction_status", "Show whether a compaction of a topic is running."
-        ),
-        "offload-status": Row(
-            "pulsar_admin.commands.topics.status:offload_status", "Show whether ledgers of a topic are being offloaded."
-        ),
-        "terminate": Row(
-            "pulsar_admin.commands.topics.lifecycle:terminate", "Terminate a topic: no more messages can be added."
-        ),
-        "partitioned-terminate": Row(
-            "pulsar_admin.commands.topics.lifecycle:partitioned_terminate",
+        "offload-status": _row("topics.status:offload_status", "Show whether ledgers of a topic are being offloaded."),
+        "terminate": _row("topics.lifecycle:terminate", "Terminate a topic: no more messages can be added."),
+        "partitioned-terminate": _row(
+            "topics.lifecycle:partitioned_terminate",
             "Terminate all partitions of a topic: no more messages can be added.",
         ),
-        "trim-topic": Row(
-            "pulsar_admin.commands.topics.lifecycle:trim",
+        "trim-topic": _row(
+            "topics.lifecycle:trim",
             "Delete the ledgers of a topic that every subscription has consumed and retention does not keep, except the last one.",
         ),
-        "truncate": Row(
-            "pulsar_admin.commands.topics.lifecycle:truncate",
+        "truncate": _row(
+            "topics.lifecycle:truncate",
             "Move every subscription of a topic to its end and delete its ledgers except the last one, regardless of retention.",
         ),
-        "undelete": Row(
-            "pulsar_admin.commands.topics.lifecycle:undelete",
+        "undelete": _row(
+            "topics.lifecycle:undelete",
             "Restore deleted topics, or trimmed parts of topics, if bookies still have the entries.",
         ),
-        "restore": Row(
-            "pulsar_admin.commands.topics.lifecycle:restore",
+        "restore": _row(
+            "topics.lifecycle:restore",
             "Restore a topic as it was at a point in time: its ledgers, and its subscriptions at their positions.",
         ),
-        "delete": Row(
-            "pulsar_admin.commands.topics.lifecycle:delete",
-            "Delete a topic with its subscriptions, ledgers, schema and policies.",
+        "delete": _row(
+            "topics.lifecycle:delete", "Delete a topic with its subscriptions, ledgers, schema and policies."
         ),
-        "delete-partitioned-topic": Row(
-            "pulsar_admin.commands.topics.lifecycle:delete_partitioned",
+        "delete-partitioned-topic": _row(
+            "topics.lifecycle:delete_partitioned",
             "Delete a partitioned topic and its partitions with their subscriptions, ledgers, schema and policies.",
         ),
-        "permissions": Row(
-            "pulsar_admin.commands.topics.properties:permissions",
+        "permissions": _row(
+            "topics.properties:permissions",
             "Show the permissions of roles on a topic: its own, and those of its namespace.",
         ),
-        "grant-permission": Row(
-            "pulsar_admin.commands.topics.properties:grant",
-            "Grant a role permissions on a topic, replacing those it had on the topic.",
+        "grant-permission": _row(
+            "topics.properties:grant", "Grant a role permissions on a topic, replacing those it had on the topic."
         ),
-        "revoke-permission": Row(
-            "pulsar_admin.commands.topics.properties:revoke",
-            "Revoke a role's permissions on a topic; those on the namespace are kept.",
+        "revoke-permission": _row(
+            "topics.properties:revoke", "Revoke a role's permissions on a topic; those on the namespace are kept."
         ),
     },
     "store export": {
-        "standalone": Row(
-            "pulsar_admin.commands.store.export:standalone", "Write the store's changes into a Pulsar data directory."
-        ),
-        "zookeeper": Row(
-            "pulsar_admin.commands.store.export:zookeeper", "Write the store's changes into a live ZooKeeper ensemble."
-        ),
-        "bookie": Row(
-            "pulsar_admin.commands.store.clusters:export_bookie",
+        "standalone": _row("store.export:standalone", "Write the store's changes into a Pulsar data directory."),
+        "zookeeper": _row("store.export:zookeeper", "Write the store's changes into a live ZooKeeper ensemble."),
+        "bookie": _row(
+            "store.clusters:export_bookie",
             "Write the ledgers created here (compaction, load, policies) to bookies of the cluster, which must be stopped.",
         ),
-        "tables": Row(
-            "pulsar_admin.commands.store.tables:export",
+        "tables": _row(
+            "store.tables:export",
             "Write what the store knows as Parquet tables: topics, ledgers, cursors, entries and more.",
         ),
-        "zookeeper-snapshot": Row(
-            "pulsar_admin.commands.store.export:zookeeper_snapshot",
+        "zookeeper-snapshot": _row(
+            "store.export:zookeeper_snapshot",
             "Write the store's metadata as a snapshot that a ZooKeeper server can start from.",
         ),
     },
     "topicPolicies": {
-        "delete": Row(
-            "pulsar_admin.commands.policies:delete_all", "Delete all policies of topics, including global ones."
-        ),
+        "delete": _row("policies:delete_all", "Delete all policies of topics, including global ones."),
     },
     "scalable-topics": {
-        "list": Row("pulsar_admin.commands.scalable:list_topics", "List the scalable topics of a namespace."),
-        "get-metadata": Row(
-            "pulsar_admin.commands.scalable:get_metadata", "Show the segments of a scalable topic as they are stored."
+        "list": _row("scalable:list_topics", "List the scalable topics of a namespace."),
+        "get-metadata": _row("scalable:get_metadata", "Show the segments of a scalable topic as they are stored."),
+        "stats": _row("scalable:stats", "Show the sizes and backlogs of a scalable topic over all of its segments."),
+        "segment-stats": _row(
+            "scalable:segment_stats", "Show the size and the backlogs of one segment of a scalable topic."
         ),
-        "stats": Row(
-            "pulsar_admin.commands.scalable:stats",
-            "Show the sizes and backlogs of a scalable topic over all of its segments.",
+        "create": _row("scalable:create", "Create a scalable topic."),
+        "delete": _row(
+            "scalable:delete", "Delete a scalable topic with its segments, subscriptions, ledgers and schema."
         ),
-        "segment-stats": Row(
-            "pulsar_admin.commands.scalable:segment_stats",
-            "Show the size and the backlogs of one segment of a scalable topic.",
+        "seek": _row(
+            "scalable:seek", "Reset a subscription to a time, on every segment: exact, as `topics reset-cursor` is."
         ),
-        "create": Row("pulsar_admin.commands.scalable:create", "Create a scalable topic."),
-        "delete": Row(
-            "pulsar_admin.commands.scalable:delete",
-            "Delete a scalable topic with its segments, subscriptions, ledgers and schema.",
-        ),
-        "seek": Row(
-            "pulsar_admin.commands.scalable:seek",
-            "Reset a subscription to a time, on every segment: exact, as `topics reset-cursor` is.",
-        ),
-        "clear-backlog": Row(
-            "pulsar_admin.commands.scalable:clear_backlog",
-            "Skip the whole backlog of a subscription, on every segment.",
-        ),
-        "permissions": Row(
-            "pulsar_admin.commands.scalable:permissions",
+        "clear-backlog": _row("scalable:clear_backlog", "Skip the whole backlog of a subscription, on every segment."),
+        "permissions": _row(
+            "scalable:permissions",
             "Show the permissions of roles on a scalable topic: its own, and those of its namespace.",
         ),
-        "grant-permission": Row(
-            "pulsar_admin.commands.scalable:grant",
-            "Grant a role permissions on a scalable topic, replacing those it had there.",
+        "grant-permission": _row(
+            "scalable:grant", "Grant a role permissions on a scalable topic, replacing those it had there."
         ),
-        "revoke-permission": Row(
-            "pulsar_admin.commands.scalable:revoke",
-            "Revoke a role's permissions on a scalable topic; those on the namespace are kept.",
+        "revoke-permission": _row(
+            "scalable:revoke", "Revoke a role's permissions on a scalable topic; those on the namespace are kept."
         ),
     },
     "namespaces": {
-        "list": Row(
-            "pulsar_admin.commands.namespaces:list_namespaces", "List the namespaces of a tenant, or all namespaces."
+        "list": _row("namespaces:list_namespaces", "List the namespaces of a tenant, or all namespaces."),
+        "topics": _row("namespaces:topics", "List the topics of a namespace.", ("destinations",)),
+        "list-cluster": _row(
+            "namespaces:list_cluster", "List the namespaces of TENANT/CLUSTER that have a cluster in their name."
         ),
-        "topics": Row("pulsar_admin.commands.namespaces:topics", "List the topics of a namespace.", ("destinations",)),
-        "list-cluster": Row(
-            "pulsar_admin.commands.namespaces:list_cluster",
-            "List the namespaces of TENANT/CLUSTER that have a cluster in their name.",
+        "policies": _row("namespaces:policies", "Show the policies of a namespace as they are stored."),
+        "clear-backlog": _row("namespaces:clear_backlog", "Skip the whole backlog of a namespace's subscriptions."),
+        "unsubscribe": _row(
+            "namespaces:unsubscribe", "Remove a subscription from every topic of a namespace that has it."
         ),
-        "policies": Row(
-            "pulsar_admin.commands.namespaces:policies", "Show the policies of a namespace as they are stored."
-        ),
-        "clear-backlog": Row(
-            "pulsar_admin.commands.namespaces:clear_backlog",
-            "Skip the whole backlog of a namespace's subscriptions.",
-        ),
-        "unsubscribe": Row(
-            "pulsar_admin.commands.namespaces:unsubscribe",
-            "Remove a subscription from every topic of a namespace that has it.",
-        ),
-        "enable-delayed-message": Row(
-            "pulsar_admin.commands.namespaces:enable", "Enable delayed messages for all topics of a namespace."
-        ),
-        "disable-delayed-message": Row(
-            "pulsar_admin.commands.namespaces:disable",
+        "enable-delayed-message": _row("namespaces:enable", "Enable delayed messages for all topics of a namespace."),
+        "disable-delayed-message": _row(
+            "namespaces:disable",
             "Disable delayed messages for all topics of a namespace: a broker delivers everything at once.",
         ),
-        "create": Row("pulsar_admin.commands.namespaces:create", "Create a namespace."),
-        "delete": Row(
-            "pulsar_admin.commands.namespaces:delete",
+        "create": _row("namespaces:create", "Create a namespace."),
+        "delete": _row(
+            "namespaces:delete",
             "Delete a namespace without topics; with --force also its topics, subscriptions, ledgers and schemas.",
         ),
-        "bundles": Row("pulsar_admin.commands.namespaces:show_bundles", "Show the bounds of a namespace's bundles."),
-        "split-bundle": Row("pulsar_admin.commands.namespaces:split_bundle", "Split a bundle of a namespace."),
-        "get-topic-positions": Row(
-            "pulsar_admin.commands.namespaces:topic_positions",
-            "Show the hashes of the persistent topics in a bundle.",
+        "bundles": _row("namespaces:show_bundles", "Show the bounds of a namespace's bundles."),
+        "split-bundle": _row("namespaces:split_bundle", "Split a bundle of a namespace."),
+        "get-topic-positions": _row(
+            "namespaces:topic_positions", "Show the hashes of the persistent topics in a bundle."
         ),
-        "get-properties": Row("pulsar_admin.commands.namespaces:get_properties", "Show the properties of a namespace."),
-        "get-property": Row(
-            "pulsar_admin.commands.namespaces:get_property",
-            "Show a property of a namespace, null if it does not exist.",
+        "get-properties": _row("namespaces:get_properties", "Show the properties of a namespace."),
+        "get-property": _row("namespaces:get_property", "Show a property of a namespace, null if it does not exist."),
+        "set-property": _row("namespaces:set_property", "Set a property of a namespace."),
+        "set-properties": _row("namespaces:set_properties", "Set properties of a namespace and keep the others."),
+        "remove-property": _row("namespaces:remove_property", "Remove a property of a namespace."),
+        "clear-properties": _row("namespaces:clear_properties", "Remove all properties of a namespace."),
+        "permissions": _row("namespaces:permissions", "Show the permissions of roles on a namespace."),
+        "grant-permission": _row(
+            "namespaces:grant", "Grant a role permissions on a namespace, replacing those it had."
         ),
-        "set-property": Row("pulsar_admin.commands.namespaces:set_property", "Set a property of a namespace."),
-        "set-properties": Row(
-            "pulsar_admin.commands.namespaces:set_properties",
-            "Set properties of a namespace and keep the others.",
-        ),
-        "remove-property": Row("pulsar_admin.commands.namespaces:remove_property", "Remove a property of a namespace."),
-        "clear-properties": Row(
-            "pulsar_admin.commands.namespaces:clear_properties", "Remove all properties of a namespace."
-        ),
-        "permissions": Row(
-            "pulsar_admin.commands.namespaces:permissions", "Show the permissions of roles on a namespace."
-        ),
-        "grant-permission": Row(
-            "pulsar_admin.commands.namespaces:grant",
-            "Grant a role permissions on a namespace, replacing those it had.",
-        ),
-        "revoke-permission": Row(
-            "pulsar_admin.commands.namespaces:revoke", "Revoke a role's permissions on a namespace."
-        ),
-        "subscription-permission": Row(
-            "pulsar_admin.commands.namespaces:subscription_permissions",
+        "revoke-permission": _row("namespaces:revoke", "Revoke a role's permissions on a namespace."),
+        "subscription-permission": _row(
+            "namespaces:subscription_permissions",
             "Show the roles of each subscription that is restricted to some roles.",
         ),
-        "grant-subscription-permission": Row(
-            "pulsar_admin.commands.namespaces:grant_subscription",
-            "Restrict a subscription name in a namespace to some roles.",
+        "grant-subscription-permission": _row(
+            "namespaces:grant_subscription", "Restrict a subscription name in a namespace to some roles."
         ),
-        "revoke-subscription-permission": Row(
-            "pulsar_admin.commands.namespaces:revoke_subscription",
-            "Revoke a role's access to a subscription; without roles, all may use it.",
+        "revoke-subscription-permission": _row(
+            "namespaces:revoke_subscription", "Revoke a role's access to a subscription; without roles, all may use it."
         ),
-        "get-allowed-clusters": Row(
-            "pulsar_admin.commands.namespaces:allowed_clusters",
+        "get-allowed-clusters": _row(
+            "namespaces:allowed_clusters",
             "List the clusters that a namespace may replicate to; an empty list means those of its tenant.",
         ),
-        "set-allowed-clusters": Row(
-            "pulsar_admin.commands.namespaces:set_allowed_clusters",
-            "Set the clusters that a namespace may replicate to.",
+        "set-allowed-clusters": _row(
+            "namespaces:set_allowed_clusters", "Set the clusters that a namespace may replicate to."
         ),
-        "get-anti-affinity-group": Row(
-            "pulsar_admin.commands.namespaces:anti_affinity",
-            "Show a namespace's anti-affinity group; an empty line if not set.",
+        "get-anti-affinity-group": _row(
+            "namespaces:anti_affinity", "Show a namespace's anti-affinity group; an empty line if not set."
         ),
-        "set-anti-affinity-group": Row(
-            "pulsar_admin.commands.namespaces:set_anti_affinity",
-            "Put a namespace into a group whose members brokers keep apart.",
+        "set-anti-affinity-group": _row(
+            "namespaces:set_anti_affinity", "Put a namespace into a group whose members brokers keep apart."
         ),
-        "delete-anti-affinity-group": Row(
-            "pulsar_admin.commands.namespaces:delete_anti_affinity",
-            "Take a namespace out of its anti-affinity group.",
+        "delete-anti-affinity-group": _row(
+            "namespaces:delete_anti_affinity", "Take a namespace out of its anti-affinity group."
         ),
-        "get-anti-affinity-namespaces": Row(
-            "pulsar_admin.commands.namespaces:anti_affinity_namespaces",
-            "List the namespaces of a tenant in an anti-affinity group.",
+        "get-anti-affinity-namespaces": _row(
+            "namespaces:anti_affinity_namespaces", "List the namespaces of a tenant in an anti-affinity group."
         ),
-        "get-bookie-affinity-group": Row(
-            "pulsar_admin.commands.namespaces:bookie_affinity",
-            "Show the bookie groups that store a namespace's data, null if all do.",
+        "get-bookie-affinity-group": _row(
+            "namespaces:bookie_affinity", "Show the bookie groups that store a namespace's data, null if all do."
         ),
-        "set-bookie-affinity-group": Row(
-            "pulsar_admin.commands.namespaces:set_bookie_affinity",
-            "Restrict a namespace's data to some bookie groups.",
+        "set-bookie-affinity-group": _row(
+            "namespaces:set_bookie_affinity", "Restrict a namespace's data to some bookie groups."
         ),
-        "delete-bookie-affinity-group": Row(
-            "pulsar_admin.commands.namespaces:delete_bookie_affinity",
-            "Let all bookies store a namespace's data.",
+        "delete-bookie-affinity-group": _row(
+            "namespaces:delete_bookie_affinity", "Let all bookies store a namespace's data."
         ),
-        "update-migration-state": Row(
-            "pulsar_admin.commands.namespaces:update_migration",
-            "Set whether a namespace is migrated to the target of its cluster.",
+        "update-migration-state": _row(
+            "namespaces:update_migration", "Set whether a namespace is migrated to the target of its cluster."
         ),
     },
     "tenants": {
-        "list": Row("pulsar_admin.commands.tenants:list_all", "List the tenants."),
-        "get": Row("pulsar_admin.commands.tenants:get", "Show the roles and clusters of a tenant."),
-        "create": Row("pulsar_admin.commands.tenants:create", "Create a tenant; without clusters it may use all."),
-        "update": Row(
-            "pulsar_admin.commands.tenants:update",
-            "Change the roles or the clusters of a tenant; options that are not given are kept.",
+        "list": _row("tenants:list_all", "List the tenants."),
+        "get": _row("tenants:get", "Show the roles and clusters of a tenant."),
+        "create": _row("tenants:create", "Create a tenant; without clusters it may use all."),
+        "update": _row(
+            "tenants:update", "Change the roles or the clusters of a tenant; options that are not given are kept."
         ),
-        "delete": Row(
-            "pulsar_admin.commands.tenants:delete",
+        "delete": _row(
+            "tenants:delete",
             "Delete a tenant that has no namespaces; with --force also its namespaces and their topics.",
         ),
     },
     "clusters": {
-        "list": Row("pulsar_admin.commands.clusters:list_all", "List the clusters."),
-        "get": Row("pulsar_admin.commands.clusters:get", "Show the URLs and settings of a cluster."),
-        "create": Row("pulsar_admin.commands.clusters:create", "Add a cluster."),
-        "update": Row(
-            "pulsar_admin.commands.clusters:update",
+        "list": _row("clusters:list_all", "List the clusters."),
+        "get": _row("clusters:get", "Show the URLs and settings of a cluster."),
+        "create": _row("clusters:create", "Add a cluster."),
+        "update": _row(
+            "clusters:update",
             "Replace the settings of a cluster: options that are not given are cleared, including its peers.",
         ),
-        "delete": Row(
-            "pulsar_admin.commands.clusters:delete",
-            "Delete a cluster; tenants and namespaces may still name it.",
+        "delete": _row("clusters:delete", "Delete a cluster; tenants and namespaces may still name it."),
+        "get-peer-clusters": _row("clusters:get_peers", "Show a cluster's peers; null if it has none."),
+        "update-peer-clusters": _row("clusters:update_peers", "Set the peers of a cluster."),
+        "get-cluster-migration": _row("clusters:get_migration", "Show whether a cluster is migrated, and to where."),
+        "update-cluster-migration": _row(
+            "clusters:update_migration", "Set whether a cluster is migrated, and to where."
         ),
-        "get-peer-clusters": Row(
-            "pulsar_admin.commands.clusters:get_peers", "Show a cluster's peers; null if it has none."
+        "list-failure-domains": _row(
+            "clusters:list_domains", "List the failure domains of a cluster with their brokers."
         ),
-        "update-peer-clusters": Row("pulsar_admin.commands.clusters:update_peers", "Set the peers of a cluster."),
-        "get-cluster-migration": Row(
-            "pulsar_admin.commands.clusters:get_migration", "Show whether a cluster is migrated, and to where."
+        "get-failure-domain": _row("clusters:get_domain", "Show the brokers of a failure domain."),
+        "create-failure-domain": _row(
+            "clusters:create_domain", "Create a failure domain of a cluster, or replace its brokers."
         ),
-        "update-cluster-migration": Row(
-            "pulsar_admin.commands.clusters:update_migration", "Set whether a cluster is migrated, and to where."
+        "update-failure-domain": _row(
+            "clusters:update_domain", "Replace the brokers of a failure domain; it is created if it does not exist."
         ),
-        "list-failure-domains": Row(
-            "pulsar_admin.commands.clusters:list_domains", "List the failure domains of a cluster with their brokers."
-        ),
-        "get-failure-domain": Row("pulsar_admin.commands.clusters:get_domain", "Show the brokers of a failure domain."),
-        "create-failure-domain": Row(
-            "pulsar_admin.commands.clusters:create_domain",
-            "Create a failure domain of a cluster, or replace its brokers.",
-        ),
-        "update-failure-domain": Row(
-            "pulsar_admin.commands.clusters:update_domain",
-            "Replace the brokers of a failure domain; it is created if it does not exist.",
-        ),
-        "delete-failure-domain": Row(
-            "pulsar_admin.commands.clusters:delete_domain", "Delete a failure domain of a cluster."
-        ),
+        "delete-failure-domain": _row("clusters:delete_domain", "Delete a failure domain of a cluster."),
     },
     "transactions": {
-        "coordinators-list": Row(
-            "pulsar_admin.commands.transactions:coordinators_list", "List the transaction coordinators."
+        "coordinators-list": _row("transactions:coordinators_list", "List the transaction coordinators."),
+        "coordinator-stats": _row("transactions:coordinator_stats", "Show what a transaction coordinator's log says."),
+        "coordinator-internal-stats": _row(
+            "transactions:coordinator_internal_stats", "Show the managed ledger of a transaction coordinator's log."
         ),
-        "coordinator-stats": Row(
-            "pulsar_admin.commands.transactions:coordinator_stats", "Show what a transaction coordinator's log says."
+        "transaction-metadata": _row("transactions:transaction_metadata", "Show an open transaction."),
+        "slow-transactions": _row(
+            "transactions:slow_transactions", "List the open transactions whose timeout is longer than a given time."
         ),
-        "coordinator-internal-stats": Row(
-            "pulsar_admin.commands.transactions:coordinator_internal_stats",
-            "Show the managed ledger of a transaction coordinator's log.",
+        "transaction-buffer-stats": _row(
+            "transactions:buffer_stats", "Show what the entries of a topic record about transactions."
         ),
-        "transaction-metadata": Row(
-            "pulsar_admin.commands.transactions:transaction_metadata", "Show an open transaction."
+        "transaction-in-buffer-stats": _row(
+            "transactions:in_buffer_stats", "Show what the entries of a topic record about one transaction."
         ),
-        "slow-transactions": Row(
-            "pulsar_admin.commands.transactions:slow_transactions",
-            "List the open transactions whose timeout is longer than a given time.",
+        "pending-ack-stats": _row(
+            "transactions:pending_ack_stats", "Show which transactions hold acknowledgements on a subscription."
         ),
-        "transaction-buffer-stats": Row(
-            "pulsar_admin.commands.transactions:buffer_stats",
-            "Show what the entries of a topic record about transactions.",
+        "transaction-in-pending-ack-stats": _row(
+            "transactions:in_pending_ack_stats", "Show what a subscription records about one transaction."
         ),
-        "transaction-in-buffer-stats": Row(
-            "pulsar_admin.commands.transactions:in_buffer_stats",
-            "Show what the entries of a topic record about one transaction.",
-        ),
-        "pending-ack-stats": Row(
-            "pulsar_admin.commands.transactions:pending_ack_stats",
-            "Show which transactions hold acknowledgements on a subscription.",
-        ),
-        "transaction-in-pending-ack-stats": Row(
-            "pulsar_admin.commands.transactions:in_pending_ack_stats",
-            "Show what a subscription records about one transaction.",
-        ),
-        "pending-ack-internal-stats": Row(
-            "pulsar_admin.commands.transactions:pending_ack_internal_stats",
+        "pending-ack-internal-stats": _row(
+            "transactions:pending_ack_internal_stats",
             "Show the managed ledger of the pending acknowledgements of a subscription.",
         ),
-        "buffer-snapshot-internal-stats": Row(
-            "pulsar_admin.commands.transactions:snapshot_internal_stats",
+        "buffer-snapshot-internal-stats": _row(
+            "transactions:snapshot_internal_stats",
             "Show the managed ledger of the snapshots of a topic's transactions.",
         ),
-        "scale-transactionCoordinators": Row(
-            "pulsar_admin.commands.transactions:scale", "Increase the number of transaction coordinators."
-        ),
+        "scale-transactionCoordinators": _row("transactions:scale", "Increase the number of transaction coordinators."),
     },
     "schemas": {
-        "get": Row("pulsar_admin.commands.schemas:get", "Show the schema of a topic."),
-        "metadata": Row(
-            "pulsar_admin.commands.schemas:metadata", "Show where the versions of a topic's schema are stored."
-        ),
-        "upload": Row(
-            "pulsar_admin.commands.schemas:upload",
+        "get": _row("schemas:get", "Show the schema of a topic."),
+        "metadata": _row("schemas:metadata", "Show where the versions of a topic's schema are stored."),
+        "upload": _row(
+            "schemas:upload",
             "Register a new version of a topic's schema, if it is compatible with the existing versions.",
         ),
-        "compatibility": Row(
-            "pulsar_admin.commands.schemas:compatibility",
-            "Check whether a schema is compatible with the versions of a topic's schema.",
+        "compatibility": _row(
+            "schemas:compatibility", "Check whether a schema is compatible with the versions of a topic's schema."
         ),
-        "delete": Row("pulsar_admin.commands.schemas:delete", "Delete the schema of a topic."),
+        "delete": _row("schemas:delete", "Delete the schema of a topic."),
     },
     "packages": {
-        "list": Row("pulsar_admin.commands.packages:list_packages", "List the packages of a type in a namespace."),
-        "list-versions": Row("pulsar_admin.commands.packages:list_versions", "List the versions of a package."),
-        "get-metadata": Row(
-            "pulsar_admin.commands.packages:get_metadata", "Show the description of a package, of Pulsar 4 and 5."
-        ),
-        "download": Row("pulsar_admin.commands.packages:download", "Write the content of a package to a file."),
+        "list": _row("packages:list_packages", "List the packages of a type in a namespace."),
+        "list-versions": _row("packages:list_versions", "List the versions of a package."),
+        "get-metadata": _row("packages:get_metadata", "Show the description of a package, of Pulsar 4 and 5."),
+        "download": _row("packages:download", "Write the content of a package to a file."),
     },
     "brokers": {
-        "list-dynamic-config": Row(
-            "pulsar_admin.commands.brokers:list_settings", "List the settings that may change while brokers run."
-        ),
-        "get-all-dynamic-config": Row(
-            "pulsar_admin.commands.brokers:get_all", "Show the dynamic settings that were changed."
-        ),
-        "update-dynamic-config": Row("pulsar_admin.commands.brokers:update", "Set a dynamic setting of all brokers."),
-        "delete-dynamic-config": Row(
-            "pulsar_admin.commands.brokers:delete",
-            "Remove a dynamic setting: each broker's configuration file applies again.",
+        "list-dynamic-config": _row("brokers:list_settings", "List the settings that may change while brokers run."),
+        "get-all-dynamic-config": _row("brokers:get_all", "Show the dynamic settings that were changed."),
+        "update-dynamic-config": _row("brokers:update", "Set a dynamic setting of all brokers."),
+        "delete-dynamic-config": _row(
+            "brokers:delete", "Remove a dynamic setting: each broker's configuration file applies again."
         ),
     },
     "bookies": {
-        "list-bookies": Row(
-            "pulsar_admin.commands.bookies:list_all", "List the bookies that have a cookie, whether they run or not."
-        ),
-        "racks-placement": Row("pulsar_admin.commands.bookies:racks", "Show the racks of all bookies by group."),
-        "get-bookie-rack": Row("pulsar_admin.commands.bookies:get", "Show the rack of a bookie."),
-        "set-bookie-rack": Row("pulsar_admin.commands.bookies:set_rack", "Put a bookie into a rack."),
-        "delete-bookie-rack": Row("pulsar_admin.commands.bookies:delete", "Take a bookie out of its rack."),
-        "rename": Row("pulsar_admin.commands.bookies:rename", "Give a bookie another id everywhere in the metadata."),
+        "list-bookies": _row("bookies:list_all", "List the bookies that have a cookie, whether they run or not."),
+        "racks-placement": _row("bookies:racks", "Show the racks of all bookies by group."),
+        "get-bookie-rack": _row("bookies:get", "Show the rack of a bookie."),
+        "set-bookie-rack": _row("bookies:set_rack", "Put a bookie into a rack."),
+        "delete-bookie-rack": _row("bookies:delete", "Take a bookie out of its rack."),
+        "rename": _row("bookies:rename", "Give a bookie another id everywhere in the metadata."),
     },
     "resourcegroups": {
-        "list": Row("pulsar_admin.commands.limits:list_all", "List the resource groups."),
-        "get": Row("pulsar_admin.commands.limits:get", "Show the rates of a resource group."),
-        "create": Row(
-            "pulsar_admin.commands.limits:create",
-            "Create a resource group, or change the given rates of an existing one.",
-        ),
-        "update": Row(
-            "pulsar_admin.commands.limits:update",
-            "Change rates of a resource group; it is created if it does not exist.",
-        ),
-        "delete": Row("pulsar_admin.commands.limits:delete", "Delete a resource group that no namespace is in."),
+        "list": _row("limits:list_all", "List the resource groups."),
+        "get": _row("limits:get", "Show the rates of a resource group."),
+        "create": _row("limits:create", "Create a resource group, or change the given rates of an existing one."),
+        "update": _row("limits:update", "Change rates of a resource group; it is created if it does not exist."),
+        "delete": _row("limits:delete", "Delete a resource group that no namespace is in."),
     },
     "resource-quotas": {
-        "get": Row(
-            "pulsar_admin.commands.limits:get_quota", "Show the quota in force for a bundle, or the default one."
-        ),
-        "set": Row("pulsar_admin.commands.limits:set_quota", "Set the quota of a bundle, or the default one."),
-        "reset-namespace-bundle-quota": Row(
-            "pulsar_admin.commands.limits:reset_quota", "Remove the quota of a bundle: the default quota applies again."
+        "get": _row("limits:get_quota", "Show the quota in force for a bundle, or the default one."),
+        "set": _row("limits:set_quota", "Set the quota of a bundle, or the default one."),
+        "reset-namespace-bundle-quota": _row(
+            "limits:reset_quota", "Remove the quota of a bundle: the default quota applies again."
         ),
     },
     "ns-isolation-policy": {
-        "list": Row("pulsar_admin.commands.isolation:list_all", "List the isolation policies of a cluster."),
-        "get": Row("pulsar_admin.commands.isolation:get", "Show an isolation policy."),
-        "broker": Row("pulsar_admin.commands.isolation:broker", "Show the isolation policies that apply to a broker."),
-        "set": Row("pulsar_admin.commands.isolation:set_policy", "Let only some brokers serve some namespaces."),
-        "delete": Row("pulsar_admin.commands.isolation:delete", "Delete an isolation policy."),
+        "list": _row("isolation:list_all", "List the isolation policies of a cluster."),
+        "get": _row("isolation:get", "Show an isolation policy."),
+        "broker": _row("isolation:broker", "Show the isolation policies that apply to a broker."),
+        "set": _row("isolation:set_policy", "Let only some brokers serve some namespaces."),
+        "delete": _row("isolation:delete", "Delete an isolation policy."),
     },
     "compaction": {
-        "last-id": Row(
-            "pulsar_admin.commands.compaction.last_id:last_id", "Show the last message of a topic's compacted view."
-        ),
-        "status": Row(
-            "pulsar_admin.commands.compaction.reading:status", "Show how far topics are compacted, and any problems."
-        ),
-        "read": Row(
-            "pulsar_admin.commands.compaction.reading:read",
+        "last-id": _row("compaction.last_id:last_id", "Show the last message of a topic's compacted view."),
+        "status": _row("compaction.reading:status", "Show how far topics are compacted, and any problems."),
+        "read": _row(
+            "compaction.reading:read",
             "Read the compacted view message by message, as a reader with read-compacted does.",
         ),
-        "find-by-time": Row(
-            "pulsar_admin.commands.compaction.reading:find_by_time",
+        "find-by-time": _row(
+            "compaction.reading:find_by_time",
             "Find the first entry of a compacted ledger published at or after a point in time.",
         ),
-        "run": Row(
-            "pulsar_admin.commands.compaction.changing:run",
-            "Compact topics: keep the latest message of every key in a new compacted ledger.",
+        "run": _row(
+            "compaction.changing:run", "Compact topics: keep the latest message of every key in a new compacted ledger."
         ),
-        "explain": Row(
-            "pulsar_admin.commands.compaction.checking:explain",
-            "Show every message of a key, whether compaction keeps it, and why.",
+        "explain": _row(
+            "compaction.checking:explain", "Show every message of a key, whether compaction keeps it, and why."
         ),
-        "verify": Row(
-            "pulsar_admin.commands.compaction.checking:verify",
-            "Check compacted ledgers against their topic's messages.",
-        ),
-        "attach": Row(
-            "pulsar_admin.commands.compaction.changing:attach",
-            "Attach a compacted ledger that its topic no longer references.",
-        ),
-        "upgrade": Row(
-            "pulsar_admin.commands.compaction.changing:upgrade",
+        "verify": _row("compaction.checking:verify", "Check compacted ledgers against their topic's messages."),
+        "attach": _row("compaction.changing:attach", "Attach a compacted ledger that its topic no longer references."),
+        "upgrade": _row(
+            "compaction.changing:upgrade",
             "Rewrite compacted ledgers in the format of Pulsar 4.2: the metadata of every batch lists the indexes that were kept.",
         ),
     },
     "delayed": {
-        "build": Row(
-            "pulsar_admin.commands.delayed:build",
-            "Build or update the index of delayed messages.",
-        ),
-        "due": Row(
-            "pulsar_admin.commands.delayed:due",
-            "List the delayed messages that a broker would dispatch up to a point in time.",
-        ),
-        "histogram": Row("pulsar_admin.commands.delayed:histogram", "Plot how many delayed messages fall due when."),
-        "replay": Row(
-            "pulsar_admin.commands.delayed:replay",
+        "build": _row("delayed:build", "Build or update the index of delayed messages."),
+        "due": _row("delayed:due", "List the delayed messages that a broker would dispatch up to a point in time."),
+        "histogram": _row("delayed:histogram", "Plot how many delayed messages fall due when."),
+        "replay": _row(
+            "delayed:replay",
             "Replay delayed messages in the order in which a broker would dispatch them and, with --speed, at its pace.",
         ),
-        "status": Row(
-            "pulsar_admin.commands.delayed:status",
+        "status": _row(
+            "delayed:status",
             "Show the delayed backlog of subscriptions, its cost, and what a TTL or quota drops before it is due.",
         ),
-        "verify": Row(
-            "pulsar_admin.commands.delayed:verify",
+        "verify": _row(
+            "delayed:verify",
             "Compare a broker's bucket snapshots and our index with the topic's entries and acknowledgements.",
         ),
     },
     "nacks": {
-        "add": Row("pulsar_admin.commands.nacks:add", "Track entries of a subscription for later redelivery."),
-        "due": Row("pulsar_admin.commands.nacks:due", "List the negative acks that are due, and optionally pop them."),
-        "stats": Row("pulsar_admin.commands.nacks:stats", "Count the negative acks kept for each subscription."),
-        "plan": Row(
-            "pulsar_admin.commands.nacks:plan",
-            "Show what negative acks cost at every precision, before you set negativeAckPrecisionBitCnt.",
+        "add": _row("nacks:add", "Track entries of a subscription for later redelivery."),
+        "due": _row("nacks:due", "List the negative acks that are due, and optionally pop them."),
+        "stats": _row("nacks:stats", "Count the negative acks kept for each subscription."),
+        "plan": _row(
+            "nacks:plan", "Show what negative acks cost at every precision, before you set negativeAckPrecisionBitCnt."
         ),
     },
     "ledgers": {
-        "list": Row(
-            "pulsar_admin.commands.ledgers:list_ledgers", "List every ledger of the metadata and of the entry logs."
+        "list": _row("ledgers:list_ledgers", "List every ledger of the metadata and of the entry logs."),
+        "info": _row("ledgers:info", "Show everything known about a ledger."),
+        "entries": _row("ledgers:entries", "List the entries of a ledger, each read and its digest verified."),
+        "orphans": _row(
+            "ledgers:orphans", "List ledgers that no topic, cursor, schema, compaction or delayed index references."
         ),
-        "info": Row("pulsar_admin.commands.ledgers:info", "Show everything known about a ledger."),
-        "entries": Row(
-            "pulsar_admin.commands.ledgers:entries", "List the entries of a ledger, each read and its digest verified."
+        "missing": _row(
+            "ledgers:missing", "List losses: referenced ledgers that do not exist, and entries that no file has."
         ),
-        "orphans": Row(
-            "pulsar_admin.commands.ledgers:orphans",
-            "List ledgers that no topic, cursor, schema, compaction or delayed index references.",
+        "underreplicated": _row(
+            "ledgers:underreplicated", "List ledgers with entries on fewer bookies than their write quorum."
         ),
-        "missing": Row(
-            "pulsar_admin.commands.ledgers:missing",
-            "List losses: referenced ledgers that do not exist, and entries that no file has.",
+        "verify": _row(
+            "ledgers:verify", "Read every entry of the ledgers named, or of all, and check digests, ids and lengths."
         ),
-        "underreplicated": Row(
-            "pulsar_admin.commands.ledgers:underreplicated",
-            "List ledgers with entries on fewer bookies than their write quorum.",
-        ),
-        "verify": Row(
-            "pulsar_admin.commands.ledgers:verify",
-            "Read every entry of the ledgers named, or of all, and check digests, ids and lengths.",
-        ),
-        "forget": Row(
-            "pulsar_admin.commands.ledger_repairs:forget",
+        "forget": _row(
+            "ledger_repairs:forget",
             "Remove lost ledgers from everything that references them, so that a broker continues after them.",
         ),
-        "restore": Row(
-            "pulsar_admin.commands.ledger_repairs:restore",
+        "restore": _row(
+            "ledger_repairs:restore",
             "Rebuild the lost metadata of ledgers from their entries, the bookies that hold them, and what references them.",
         ),
-        "delete": Row(
-            "pulsar_admin.commands.ledger_repairs:delete",
+        "delete": _row(
+            "ledger_repairs:delete",
             "Delete the metadata of ledgers that nothing references, so that bookies free their entries.",
         ),
-        "unmark": Row(
-            "pulsar_admin.commands.ledger_repairs:unmark",
-            "Remove the under-replication marks of ledgers that are gone or complete.",
+        "unmark": _row(
+            "ledger_repairs:unmark", "Remove the under-replication marks of ledgers that are gone or complete."
         ),
     },
     "logs": {
-        "list": Row("pulsar_admin.commands.logs:list_logs", "List the entry logs and journals of a bookie directory."),
-        "dump": Row("pulsar_admin.commands.logs:dump", "List the records of one entry log or journal."),
-        "verify": Row(
-            "pulsar_admin.commands.logs:verify",
-            "Verify whole entry logs and journals: framing, every digest, the ledgers map.",
-        ),
+        "list": _row("logs:list_logs", "List the entry logs and journals of a bookie directory."),
+        "dump": _row("logs:dump", "List the records of one entry log or journal."),
+        "verify": _row("logs:verify", "Verify whole entry logs and journals: framing, every digest, the ledgers map."),
     },
     "bookkeeper": {
-        "listledgers": Row("pulsar_admin.commands.bookkeeper:listledgers", "List the ledgers of the metadata."),
-        "ledgermetadata": Row(
-            "pulsar_admin.commands.bookkeeper:ledgermetadata", "Show the metadata of a ledger, or write it to a file."
+        "listledgers": _row("bookkeeper:listledgers", "List the ledgers of the metadata."),
+        "ledgermetadata": _row("bookkeeper:ledgermetadata", "Show the metadata of a ledger, or write it to a file."),
+        "ledger": _row("bookkeeper:ledger", "Show where the entries of a ledger lie."),
+        "readledger": _row("bookkeeper:readledger", "Show the entries of a ledger, each read and its digest verified."),
+        "readlog": _row("bookkeeper:readlog", "Show the records of an entry log."),
+        "readlogmetadata": _row("bookkeeper:readlogmetadata", "Show how many bytes of each ledger an entry log holds."),
+        "readjournal": _row("bookkeeper:readjournal", "Show the records of a journal."),
+        "activeledgers": _row(
+            "bookkeeper:activeledgers", "List the ledgers of an entry log that are still in the metadata."
         ),
-        "ledger": Row("pulsar_admin.commands.bookkeeper:ledger", "Show where the entries of a ledger lie."),
-        "readledger": Row(
-            "pulsar_admin.commands.bookkeeper:readledger",
-            "Show the entries of a ledger, each read and its digest verified.",
+        "lastmark": _row(
+            "bookkeeper:lastmark", "Show the journal position up to which a bookie's entry logs are complete."
         ),
-        "readlog": Row("pulsar_admin.commands.bookkeeper:readlog", "Show the records of an entry log."),
-        "readlogmetadata": Row(
-            "pulsar_admin.commands.bookkeeper:readlogmetadata",
-            "Show how many bytes of each ledger an entry log holds.",
+        "listfilesondisc": _row(
+            "bookkeeper:listfilesondisc", "List the files of the bookies that the store came from."
         ),
-        "readjournal": Row("pulsar_admin.commands.bookkeeper:readjournal", "Show the records of a journal."),
-        "activeledgers": Row(
-            "pulsar_admin.commands.bookkeeper:activeledgers",
-            "List the ledgers of an entry log that are still in the metadata.",
+        "listbookies": _row("bookkeeper:listbookies", "List bookies."),
+        "cookie_get": _row("bookkeeper:cookie_get", "Show the cookie of a bookie."),
+        "listunderreplicated": _row(
+            "bookkeeper:listunderreplicated", "List the ledgers that are marked as under-replicated."
         ),
-        "lastmark": Row(
-            "pulsar_admin.commands.bookkeeper:lastmark",
-            "Show the journal position up to which a bookie's entry logs are complete.",
-        ),
-        "listfilesondisc": Row(
-            "pulsar_admin.commands.bookkeeper:listfilesondisc",
-            "List the files of the bookies that the store came from.",
-        ),
-        "listbookies": Row("pulsar_admin.commands.bookkeeper:listbookies", "List bookies."),
-        "cookie_get": Row("pulsar_admin.commands.bookkeeper:cookie_get", "Show the cookie of a bookie."),
-        "listunderreplicated": Row(
-            "pulsar_admin.commands.bookkeeper:listunderreplicated",
-            "List the ledgers that are marked as under-replicated.",
-        ),
-        "whatisinstanceid": Row(
-            "pulsar_admin.commands.bookkeeper:whatisinstanceid", "Show the instance id of the cluster."
-        ),
-        "clusterinfo": Row("pulsar_admin.commands.bookkeeper:clusterinfo", "Count the bookies of the cluster."),
+        "whatisinstanceid": _row("bookkeeper:whatisinstanceid", "Show the instance id of the cluster."),
+        "clusterinfo": _row("bookkeeper:clusterinfo", "Count the bookies of the cluster."),
     },
     "managed-ledger": {
-        "print-managed-ledger": Row(
-            "pulsar_admin.commands.managed_ledger:print_managed_ledger", "Show the stored ManagedLedgerInfo of a topic."
+        "print-managed-ledger": _row(
+            "managed_ledger:print_managed_ledger", "Show the stored ManagedLedgerInfo of a topic."
         ),
-        "print-cursor": Row(
-            "pulsar_admin.commands.managed_ledger:print_cursor", "Show the stored ManagedCursorInfo of a subscription."
+        "print-cursor": _row("managed_ledger:print_cursor", "Show the stored ManagedCursorInfo of a subscription."),
+        "delete-managed-ledger-ids": _row(
+            "managed_ledger:delete_managed_ledger_ids", "Take ledgers out of the list of a topic."
         ),
-        "delete-managed-ledger-ids": Row(
-            "pulsar_admin.commands.managed_ledger:delete_managed_ledger_ids", "Take ledgers out of the list of a topic."
-        ),
-        "update-mark-delete-cursor": Row(
-            "pulsar_admin.commands.managed_ledger:update_mark_delete_cursor",
-            "Set the mark-delete position of a subscription.",
+        "update-mark-delete-cursor": _row(
+            "managed_ledger:update_mark_delete_cursor", "Set the mark-delete position of a subscription."
         ),
     },
 }
