@@ -22,7 +22,7 @@ from pulsar_admin.store.db.blocks import Block
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.files import LogFile, iter_logs
 from pulsar_admin.store.db.storeinfo import read_store_info
-from pulsar_admin.store.errors import SourceNotFound
+from pulsar_admin.store.errors import MissingComponent, SourceNotFound
 from pulsar_admin.store.index import build
 from pulsar_admin.store.model.coverage import find_absent_bookies
 from pulsar_admin.store.model.reader import open_reader
@@ -681,6 +681,15 @@ def test_disks_at_urls(
         monkeypatch.setattr("pulsar_admin.store.db.entry_files.file_info", gone)
         assert cli("--store", path, "topics", "read", "public/default/plain").exit_code != 0
         assert len(asked) == len({*asked}) > 1  # not again for every entry: a server that is gone answers after seconds
+
+        def refused(url: str) -> tuple[int, float]:
+            raise MissingComponent(f"{url} cannot be opened without credentials", hint="set the key")
+
+        monkeypatch.setattr("pulsar_admin.store.db.entry_files.file_info", refused)
+        read = cli("--store", path, "topics", "read", "public/default/plain")
+        assert "; set the key)" in read.stderr  # and nothing of an object to restore
+        found = cli("--store", path, "doctor", "--code", "cursor-unreadable", "-o", "json").json
+        assert [shlex.split(row["mend"])[-2:] for row in found] == [["store", "refresh"]]  # no reset
 
 
 def test_disks_that_cannot_be_fetched(disks: Path, tmp_path: Path, cli: Cli) -> None:

@@ -824,6 +824,8 @@ def _check_copy_reaches(
     if not emptied or limit_ms <= end_ms:
         return
     total = sum((_gone(reader, move) for move in emptied), Extent())
+    if not total.messages and not total.uncounted_entries:
+        return  # nothing but markers of brokers
     newest = max(
         (last.time_ms for move in emptied if (last := _newest_entry(reader, move.topic, clock))),
         default=end_ms,

@@ -152,15 +152,20 @@ class EntryFiles:
         if not is_url(place):
             return descriptor, log
         os.close(descriptor)
-        state = _object_state(log, place)
-        if not state.holds_the_imported:
-            self._failed[file_id] = SourceChanged(
-                f"{shown_path(place)} is {state}; it held {counted(log.records, 'record')} when it was imported",
-                hint="restore the object",
-                path=shown_path(place),
-            )
-            raise self._failed[file_id]
-        return place, log
+        said, hint = f"{shown_path(place)} is ", "restore the object"
+        try:
+            state = _asked_state(log, place)
+            if state.holds_the_imported:
+                return place, log
+            said += state
+        except SourceNotFound:
+            said += FileState.MISSING
+        except StoreError as error:
+            said, hint = error.message, error.hint
+        self._failed[file_id] = SourceChanged(
+            f"{said}; it held {counted(log.records, 'record')} when it was imported", hint=hint, path=shown_path(place)
+        )
+        raise self._failed[file_id]
 
     def close(self) -> None:
         for opened, _ in self._open.values():
@@ -206,17 +211,21 @@ def file_state(log: LogFile, store_path: Path, *, asks: bool = False) -> FileSta
 
 def _object_state(log: LogFile, url: str) -> FileState:
     try:
-        size_bytes, changed_s = file_info(url)
-        if size_bytes < log.size_bytes:
-            return FileState.CHANGED
-        if size_bytes == log.size_bytes and int(changed_s) == log.mtime_ns // 10**9:  # an object store may tell no more
-            return FileState.SAME
-        found = fingerprint(url, log.next_offset)
+        return _asked_state(log, url)
     except SourceNotFound:
         return FileState.MISSING
     except StoreError:
         return FileState.UNREADABLE
-    return FileState.GROWN if found == log.fingerprint else FileState.CHANGED
+
+
+def _asked_state(log: LogFile, url: str) -> FileState:
+    """Return the state of an object that is there; raises as ``file_info``."""
+    size_bytes, changed_s = file_info(url)
+    if size_bytes < log.size_bytes:
+        return FileState.CHANGED
+    if size_bytes == log.size_bytes and int(changed_s) == log.mtime_ns // 10**9:  # an object store may tell no more
+        return FileState.SAME
+    return FileState.GROWN if fingerprint(url, log.next_offset) == log.fingerprint else FileState.CHANGED
 
 
 def path_state(log: LogFile, path: Path) -> FileState:

@@ -8,7 +8,14 @@ from typing import Any
 from pulsar_admin.store.codec.ledgermetadata import LedgerState, ledger_path
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node
-from pulsar_admin.store.errors import StoreError, Unsupported
+from pulsar_admin.store.errors import (
+    EntryLogCorrupt,
+    MissingComponent,
+    NotWritable,
+    SourceChanged,
+    StoreError,
+    Unsupported,
+)
 from pulsar_admin.store.facts.topics import TopicFacts
 from pulsar_admin.store.model.broken import find_broken_ledger
 from pulsar_admin.store.model.coverage import absent_of, count_unseen
@@ -112,10 +119,11 @@ CURSOR_UNREADABLE: Rule[Any] = Rule(
     "cursor-unreadable",
     Severity.CRITICAL,
     "A subscription's position cannot be read",
-    "The cursor's node is damaged.",
-    "Fails to open the cursor; the topic does not load.",
+    "The cursor's node is damaged, or an imported file with its acknowledgements cannot be read now.",
+    "If the node is damaged: fails to open the cursor; the topic does not load.",
     "pulsar-admin topics reset-cursor {topic} -s {subscription} -m earliest --force",
-    "Reset the subscription to the beginning of the topic: nothing is lost, and all remaining messages are delivered "
+    "If a file cannot be read, make it readable again: a reset would forget what it has. If the node is damaged, reset the "
+    "subscription to the beginning of the topic: nothing is lost, and all remaining messages are delivered "
     "again. An earlier state may be in ZooKeeper's logs (`topics subscription-history`); `topics unsubscribe --force` removes it.",
     NO_HAND,
 )
@@ -176,7 +184,12 @@ def _judge_topic(facts: TopicFacts) -> Iterator[Finding]:
             yield from _judge_cursor(txn, facts.topic, cursor, where)
         elif not isinstance(cursor, Unsupported) or is_known_node(txn, facts.topic.name.cursor_path(name)):
             # Else the rule of values that are not known here tells; a state in a cursor ledger is no value of a node.
-            yield CURSOR_UNREADABLE.at(where, cursor.message, cursor.hint, topic=facts.where, subscription=name)
+            values = {"topic": facts.where, "subscription": name}
+            if isinstance(cursor, (EntryLogCorrupt, MissingComponent, NotWritable, SourceChanged)):
+                values |= {
+                    MEND: "pulsar-admin store refresh"
+                }  # its file, once readable, has the state that a reset forgets
+            yield CURSOR_UNREADABLE.at(where, cursor.message, cursor.hint, **values)
 
 
 def _judge_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator[Finding]:

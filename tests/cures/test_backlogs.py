@@ -206,6 +206,9 @@ def test_markers_in_a_backlog(mark: Position, messages: int, whole_cli: Cli, tmp
     assert {"backlog", "markers-in-backlog"} <= {reason["code"] for reason in reasons}
     backlog = next(reason for reason in reasons if reason["code"] == "backlog")
     assert (backlog["evidence"]["messages"], backlog["evidence"]["markers"]) == (messages, 27)
+    expired = whole_cli("--store", store, "topics", "expire", NAME, "-s", "s", "-t", "10s", "--dry-run")
+    assert ("this copy ends at" in expired.stderr) is (messages > 0)  # which guards messages
+    assert expired.exit_code == (5 if messages else 0)
 
 
 def test_markers_between_messages_are_told_by_all_screens(whole_cli: Cli, tmp_path: Path) -> None:
