@@ -160,5 +160,8 @@ def compatibility(app: App, topic: TopicName, filename: str) -> None:
     helps={"force": "All versions go, with their ledgers; else a version is added that says it is deleted."},
 )
 def delete(app: App, topic: TopicName, force: bool) -> None:
-    """Delete the schema of a topic."""
+    """Delete the schema of a topic.
+
+    As at a broker, the topic need not exist: a version that is deleted is then its first one.
+    """
     app.change(app.topic(topic).delete_schema(force=force))

@@ -16,7 +16,7 @@ OF_POLICIES = ("namespaces", "topics", "topicPolicies")
 """Groups that policies make commands of."""
 _VERBS = {"set": "Set", "get": "Show", "remove": "Remove", "enable": "Enable", "disable": "Disable", "clear": "Remove"}
 _SET_NOWHERE_ELSE = ("resource-group", "shadow-topics")
-"""Policies without a default that applies once they are removed."""
+"""Policies that name other things, which stay; without a default that applies once they are removed."""
 
 
 def rows_of(path: str) -> dict[str, Row]:
@@ -94,11 +94,12 @@ def _summary(group: str, name: str, verb: str, policy: Policy) -> str:
         return f"Let the {above} decide {noun}." if verb == "remove" else f"{_VERBS[verb]} {noun}."
     if of_namespace and name.endswith("-per-topic"):
         noun += " per topic"
-    what = f"{_VERBS[verb]} a {'namespace' if of_namespace else 'topic'}'s {noun}"
+    owner = "namespace" if of_namespace else "topic"
+    if verb == "remove" and policy.name in _SET_NOWHERE_ELSE:
+        return f"Detach a {owner} from its {noun}."
+    what = f"{_VERBS[verb]} a {owner}'s {noun}"
     if verb not in ("remove", "clear"):
         return f"{what}{unit if verb == 'get' else ''}."  # set takes any unit
-    if policy.name in _SET_NOWHERE_ELSE:
-        return f"{what}."
     return f"{what}; the {above}'s {'apply' if noun.endswith('s') else 'applies'} again."
 
 

@@ -332,14 +332,14 @@ class Cursors(Planner):
         from pulsar_admin.store.recovery.ack_history import IfUnsure, WantedState, is_state_name, plan_as_of
 
         check_choice("if_unsure", if_unsure, IfUnsure)
-        name = as_of if isinstance(as_of, str) and is_state_name(as_of) else ""
-        time_ms = None if name else self._session.time_ms(as_of, changes=True)
+        is_name = isinstance(as_of, str) and is_state_name(as_of)
+        at = str(as_of) if is_name else self._session.time_ms(as_of, changes=True)
         with self._session.reader() as reader:
-            if time_ms is not None and not force:
-                resetting.check_now_is_meant(reader, time_ms, self._session.clock_ms)
+            if isinstance(at, int) and not force:
+                resetting.check_now_is_meant(reader, at, self._session.clock_ms)
             cursors = self._cursors(reader)
-            past = self._past(reader, [topic for topic, _ in cursors], zookeeper, times=time_ms is not None)
-            wanted = WantedState(time_ms, name, if_unsure, past, force)
+            past = self._past(reader, [topic for topic, _ in cursors], zookeeper, times=isinstance(at, int))
+            wanted = WantedState(at, if_unsure, past, force)
             plan = plan_as_of(reader, cursors, wanted, self._session.clock_ms)
             return plan_of(plan, reader.txn)
 

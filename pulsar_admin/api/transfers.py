@@ -204,7 +204,7 @@ def layout_then(session: Session, layout: Layout, at: Time | Moment | None) -> L
     problems: list[str] = []
     metadata = past_metadata(layout.metadata, moment_of(at), problems)
     session.partial(problems)
-    session.tell(f"the metadata is as of transaction {metadata.as_of:#x}; entries are the current ones")
+    session.tell(f"the metadata is as of transaction {metadata.as_of_zxid:#x}; entries are the current ones")
     return replace(layout, metadata=metadata)
 
 

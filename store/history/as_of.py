@@ -53,7 +53,7 @@ def past_metadata(metadata: Source | None, moment: Moment, problems: list[str]) 
     """Return a cluster's metadata as of a moment; raises Refused for what keeps no history, NothingMatches; problems as
     by ``find_zxid``."""
     metadata_files = with_history(metadata)
-    return replace(metadata_files, as_of=find_zxid((metadata_files.server,), moment, problems))
+    return replace(metadata_files, as_of_zxid=find_zxid((metadata_files.server,), moment, problems))
 
 
 def find_zxid(servers: Sequence[zookeeper.ServerFiles], moment: Moment, problems: list[str]) -> int:

@@ -454,13 +454,12 @@ _NAME = re.compile(r"[0-9]+:[0-9]+|0x[0-9a-f]+|" + METADATA)
 
 
 class WantedState(Struct, frozen=True):
-    """The state to restore: the one in force at ``time_ms``, or the one called ``name`` (an entry of a cursor ledger, or a zxid).
+    """The state to restore, ``at`` a time in ms or of a name (an entry of a cursor ledger, or a zxid).
 
     ``past``: history beyond the imported metadata. ``force``: allow the broker's own cursors.
     """
 
-    time_ms: int | None = None
-    name: str = ""
+    at: int | str
     if_unsure: IfUnsure = "refuse"
     past: CursorHistory = field(default_factory=CursorHistory)
     force: bool = False
@@ -480,59 +479,58 @@ def is_state_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def plan_as_of(reader: EntryReader, cursors: Iterable[tuple[Topic, Cursor]], as_of: WantedState, now_ms: int) -> Plan:
+def plan_as_of(reader: EntryReader, cursors: Iterable[tuple[Topic, Cursor]], wanted: WantedState, now_ms: int) -> Plan:
     """Return one plan that moves all cursors back to earlier states, or none of them.
 
     Raises EntryNotFound (no such state), NothingMatches (nothing is known about that time), and Refused if several
     states may have been in force, or for a cursor of the broker's own.
     """
     listed = list(cursors)
-    if as_of.name and len(listed) > 1:
+    if isinstance(wanted.at, str) and len(listed) > 1:
         raise errors.InvalidValue(
-            f"--as-of {as_of.name} is a state of one subscription, {len(listed)} are meant",
+            f"--as-of {wanted.at} is a state of one subscription, {len(listed)} are meant",
             hint="name its topic, or a time",
         )
-    moves = [_move(reader, topic, cursor, as_of) for topic, cursor in listed]
+    moves = [_move(reader, topic, cursor, wanted) for topic, cursor in listed]
     return plan_moves(reader, RESET, moves, now_ms)
 
 
-def _move(reader: EntryReader, topic: Topic, cursor: Cursor, as_of: WantedState) -> CursorMove:
-    states = as_of.past.states(reader, topic, cursor.name)
-    if as_of.time_ms is None:
-        named = next((state for state in states if state.name == as_of.name), None)
+def _move(reader: EntryReader, topic: Topic, cursor: Cursor, wanted: WantedState) -> CursorMove:
+    states, at = wanted.past.states(reader, topic, cursor.name), wanted.at
+    if isinstance(at, str):
+        named = next((state for state in states if state.name == at), None)
         if named is None:
-            raise errors.EntryNotFound(
-                f"{cursor.topic}: {cursor.name} has no state {as_of.name}", hint=_list_hint(cursor)
-            )
-        wanted = ChosenState(named.state, as_of.name, named.problem)
+            raise errors.EntryNotFound(f"{cursor.topic}: {cursor.name} has no state {at}", hint=_list_hint(cursor))
+        chosen = ChosenState(named.state, at, named.problem)
     else:
-        wanted = state_in_force(states, topic, cursor, as_of)
-    if wanted.state is None:
-        why = wanted.problem or f"{cursor.name} was deleted then"
-        raise errors.EntryNotFound(f"{topic.name}: {wanted.name} is not a state: {why}", hint=_list_hint(cursor))
-    warnings = [*wanted.warnings]
-    if topic.ids and wanted.state.mark_delete.ledger_id < topic.ids[0]:
+        chosen = state_in_force(states, topic, cursor, at, wanted.if_unsure)
+    if chosen.state is None:
+        why = chosen.problem or f"{cursor.name} was deleted then"
+        raise errors.EntryNotFound(f"{topic.name}: {chosen.name} is not a state: {why}", hint=_list_hint(cursor))
+    warnings = [*chosen.warnings]
+    if topic.ids and chosen.state.mark_delete.ledger_id < topic.ids[0]:
         warnings.append(f"what that state had left before ledger {topic.ids[0]} is trimmed: it is not given again")
     return CursorMove(
         topic,
         cursor,
-        wanted.state,
-        MoveBasis(f"as-of {wanted.name}", time_ms=as_of.time_ms),
+        chosen.state,
+        MoveBasis(f"as-of {chosen.name}", time_ms=None if isinstance(at, str) else at),
         warnings=tuple(warnings),
-        force=as_of.force,
+        force=wanted.force,
     )
 
 
-def state_in_force(states: Iterator[AckState], topic: Topic, cursor: Cursor, as_of: WantedState) -> ChosenState:
-    """Return the state of a cursor that was in force at the wanted time; raises NothingMatches, Refused."""
-    assert as_of.time_ms is not None
+def state_in_force(
+    states: Iterator[AckState], topic: Topic, cursor: Cursor, time_ms: int, if_unsure: IfUnsure
+) -> ChosenState:
+    """Return the state of a cursor that was in force at a time; raises NothingMatches, Refused."""
     possible: _Possible | None = None
     for state in states:
         # States come in their order, so all further ones are later than the time as well.
-        if state.not_before is not None and state.not_before.time_ms > as_of.time_ms:
+        if state.not_before is not None and state.not_before.time_ms > time_ms:
             break
         # This state was certainly written by then, so none before it can have been in force.
-        if possible is None or (state.not_after is not None and state.not_after.time_ms <= as_of.time_ms):
+        if possible is None or (state.not_after is not None and state.not_after.time_ms <= time_ms):
             possible = _Possible(topic, cursor.name)
         possible.add(state)
     else:
@@ -542,9 +540,9 @@ def state_in_force(states: Iterator[AckState], topic: Topic, cursor: Cursor, as_
         if state is not None and state.not_before is not None:
             why = f"the earliest state that is left, {state.name}, is not before {_text(state.not_before)}"
         raise errors.NothingMatches(f"{cursor.topic}: {cursor.name}: {why}", hint=_list_hint(cursor))
-    if possible.was_there_by(as_of.time_ms) and possible.are_alike:
+    if possible.was_there_by(time_ms) and possible.are_alike:
         return ChosenState(possible.last.state, possible.last.name, possible.last.problem)
-    return _chosen(cursor, possible, as_of)
+    return _chosen(cursor, possible, time_ms, if_unsure)
 
 
 class _Extreme(Struct, frozen=True):
@@ -615,12 +613,11 @@ class _Possible:
         return f"{counted(self.states, 'state')}, {self.first.name} to {self.last.name}"
 
 
-def _chosen(cursor: Cursor, possible: _Possible, as_of: WantedState) -> ChosenState:
-    assert as_of.time_ms is not None
+def _chosen(cursor: Cursor, possible: _Possible, time_ms: int, if_unsure: IfUnsure) -> ChosenState:
     most, least, last = possible.most, possible.least, possible.last
     assert last is not None
-    text = f"{cursor.name} may have been at {possible.text()}, at {format_time_ms(as_of.time_ms)}"
-    if not possible.was_there_by(as_of.time_ms):
+    text = f"{cursor.name} may have been at {possible.text()}, at {format_time_ms(time_ms)}"
+    if not possible.was_there_by(time_ms):
         text += ", or earlier: the time of the first state is not known"
     elif last.not_after is not None:
         text += f": {last.name} was written by {_text(last.not_after)}"
@@ -631,7 +628,7 @@ def _chosen(cursor: Cursor, possible: _Possible, as_of: WantedState) -> ChosenSt
     if most is None or least is None:
         return ChosenState(None, possible.text(), possible.unknown[0].problem)
     between = counted(most.pending.count - least.pending.count, "entry")
-    if as_of.if_unsure == "refuse":
+    if if_unsure == "refuse":
         ways = f"to use it anyway: --as-of {last.name}"
         if most.pending != least.pending:
             ways = (
@@ -647,12 +644,12 @@ def _chosen(cursor: Cursor, possible: _Possible, as_of: WantedState) -> ChosenSt
         )
     chosen, effect = (
         (most, f"consumers get up to {between} again")
-        if as_of.if_unsure in ("redeliver", "oldest")
+        if if_unsure in ("redeliver", "oldest")
         else (least, f"consumers lose up to {between} that were not acknowledged")
     )
     warnings = [text if most.pending == least.pending else f"{text}; {effect}"]
-    if as_of.if_unsure in _OLD_WORDS:
-        warnings.insert(0, f"--if-unsure {as_of.if_unsure} is an older word for {_OLD_WORDS[as_of.if_unsure]}")
+    if if_unsure in _OLD_WORDS:
+        warnings.insert(0, f"--if-unsure {if_unsure} is an older word for {_OLD_WORDS[if_unsure]}")
     return ChosenState(chosen.state, chosen.name or f"all of {possible.text()}", "", tuple(warnings))
 
 

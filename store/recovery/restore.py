@@ -65,7 +65,6 @@ from pulsar_admin.store.names import NamespaceName, Position, TopicName, decode_
 from pulsar_admin.store.recovery.ack_history import (
     CursorHistory,
     Pending,
-    WantedState,
     pending_of,
     read_cursor_history,
     state_in_force,
@@ -588,9 +587,8 @@ def _cursor(
     if info.cursors_ledger_id < 0:
         return PastCursor(info, state, value)
     cursor = Cursor(topic.name, name, topic.stat, info, state, CursorSource.METADATA)
-    as_of = WantedState(at_ms, if_unsure="redeliver", past=history)
     try:
-        in_force = state_in_force(history.states(reader, topic, name), topic, cursor, as_of)
+        in_force = state_in_force(history.states(reader, topic, name), topic, cursor, at_ms, "redeliver")
     except (errors.NothingMatches, errors.SubscriptionNotFound) as error:
         return PastCursor(info, state, value, error.message)
     return PastCursor(info, in_force.state or state, value, "; ".join(in_force.warnings) or in_force.problem)

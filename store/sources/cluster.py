@@ -69,7 +69,7 @@ def read_stored_layout(info: StoreInfo, added: Iterable[Mapping[str, Any]] = ())
             if isinstance(metadata, MetadataDirectory):
                 metadata = replace(metadata, roots=roots_of_row(source))
             if "asOf" in source:
-                metadata = replace(with_history(metadata), as_of=source["asOf"])
+                metadata = replace(with_history(metadata), as_of_zxid=source["asOf"])
             bookies += layout.bookies
         elif "bookies" in source:
             bookies += map(decode_bookie, source["bookies"])

@@ -137,12 +137,12 @@ class Source(Protocol):
 
 
 class MetadataDirectory(Struct, frozen=True):
-    """A metadata store in a directory: RocksDB, or ZooKeeper's snapshots and logs; ``logs``: where the logs are apart; ``as_of``: the
-    last transaction (zxid) that counts, None: all do; ``roots``: where in ZooKeeper's tree the cluster is."""
+    """A metadata store in a directory: RocksDB, or ZooKeeper's snapshots and logs; ``logs``: where the logs are apart; ``as_of_zxid``:
+    the last transaction that counts, None: all do; ``roots``: where in ZooKeeper's tree the cluster is."""
 
     path: Path
     logs: Path | None = None
-    as_of: int | None = None
+    as_of_zxid: int | None = None
     roots: Roots = WHOLE
 
     @property
@@ -173,14 +173,14 @@ class MetadataDirectory(Struct, frozen=True):
         """Return its row in ``store.json``."""
         kind = "rocksdb" if is_rocksdb(self.path) else "zookeeper"
         logs = {} if self.logs is None else {"logs": str(self.logs.resolve())}
-        as_of = {} if self.as_of is None else {"asOf": self.as_of}
+        as_of = {} if self.as_of_zxid is None else {"asOf": self.as_of_zxid}
         return {"kind": kind, "path": str(self.path.resolve())} | logs | as_of | self.roots.row()
 
     def nodes(self, problems: list[str], notes: zookeeper.Notes | None = None) -> Iterator[Row | Damage | NextLedgerId]:
         """Yield its nodes as ``Source`` says; raises SourceNotFound."""
-        if is_rocksdb(self.path) and self.logs is None and self.as_of is None:
+        if is_rocksdb(self.path) and self.logs is None and self.as_of_zxid is None:
             yield from _rocksdb_rows(self.path, problems, zookeeper.Notes() if notes is None else notes)
-        elif self.logs is not None or self.as_of is not None or zookeeper.is_zookeeper(self.path):
+        elif self.logs is not None or self.as_of_zxid is not None or zookeeper.is_zookeeper(self.path):
             # ZooKeeper keeps no owner of a node, and intermediate nodes exist, empty.
             tree, damage, told = zookeeper.read_again(lambda: _read_tree(self), self.path)
             problems += damage
@@ -291,7 +291,7 @@ def no_cluster(name: str, problems: Sequence[str]) -> SourceNotFound | MetadataC
 def _read_tree(metadata: MetadataDirectory) -> tuple[zookeeper.Tree, list[str], zookeeper.Notes]:
     problems: list[str] = []
     notes = zookeeper.Notes()
-    return zookeeper.read_tree((metadata.server,), problems, metadata.as_of, notes), problems, notes
+    return zookeeper.read_tree((metadata.server,), problems, metadata.as_of_zxid, notes), problems, notes
 
 
 def _rocksdb_rows(metadata: Path, problems: list[str], notes: zookeeper.Notes) -> Iterator[Row | Damage | NextLedgerId]:

@@ -538,9 +538,9 @@ def _limit(read_ms: int) -> int:
 
 def _iter_said(txn: Txn, layout: Layout, read_ms: int, node_ms: int) -> Iterator[AsOf]:
     metadata = layout.metadata
-    if isinstance(metadata, MetadataDirectory) and metadata.as_of is not None:
+    if isinstance(metadata, MetadataDirectory) and metadata.as_of_zxid is not None:
         # The moment that was chosen: what bookies wrote after it is not of this copy's state.
-        last = last_transaction(metadata.logs or metadata.path, metadata.as_of)
+        last = last_transaction(metadata.logs or metadata.path, metadata.as_of_zxid)
         yield AsOf(node_ms, "metadata") if last is None else AsOf(last.time_ms, "zookeeper")
         return
     if is_live(layout):

@@ -289,8 +289,7 @@ def test_a_state_of_a_time_is_the_one_that_the_broker_told_then() -> None:
         for row in mutations:
             topic = read_topic(reader.txn, parse_topic(row["topic"]))
             cursor = read_cursor(reader.txn, reader, topic, row["subscription"])
-            as_of = WantedState(done_ms, past=past)
-            plan = plan_as_of(reader, [(topic, cursor)], as_of, CREATED_MS)
+            plan = plan_as_of(reader, [(topic, cursor)], WantedState(done_ms, past=past), CREATED_MS)
             after = plan.parts[0].after
             assert after["markDeletePosition"] == row["before"]["markDeletePosition"], row
             assert after["individuallyDeletedMessages"] == row["before"]["individuallyDeletedMessages"], row

@@ -13,7 +13,7 @@ from pulsar_admin.store.model.cursors import range_text, read_cursor
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import parse_topic
-from pulsar_admin.store.recovery.ack_history import WantedState, find_cursor_history, state_in_force
+from pulsar_admin.store.recovery.ack_history import find_cursor_history, state_in_force
 from pulsar_admin.store.recovery.journal_times import journals_of, logs_of, read_flush_times, read_write_times
 from tests.live.comparing import unacknowledged
 from tests.stores import lived
@@ -72,12 +72,11 @@ def test_a_time_is_answered_right_or_not_at_all() -> None:
                 assert written.not_before.time_ms <= one.since_ms
                 assert written.not_after.time_ms >= one.begin_ms
             names.add(one.name)
-            as_of = WantedState((one.since_ms + one.until_ms) // 2, past=past)
+            at_ms = (one.since_ms + one.until_ms) // 2
             counts = answers["earlier" if number < 12 else "later"]
             try:
-                chosen = state_in_force(
-                    iter(states), topic, read_cursor(reader.txn, reader, topic, SUBSCRIPTION), as_of
-                )
+                cursor = read_cursor(reader.txn, reader, topic, SUBSCRIPTION)
+                chosen = state_in_force(iter(states), topic, cursor, at_ms, "refuse")
             except Refused:
                 counts["refused"] += 1
                 continue
