@@ -118,7 +118,7 @@ rows = [row_of(3, Packed(b"found")), row_of(4, Packed(None, "gone", True))]
 assert "pandas" not in sys.modules
 (first, found), (second, failed) = [answer for row in rows for answer in rows_of(row)]
 assert (first, bytes(found.result), found.reason, found.out_of_memory) == (3, b"found", None, False)
-assert (second, *failed) == (4, None, "gone", True)
+assert (second, *failed) == (4, None, "gone", True, False)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 from msgspec import Struct
 
 from pulsar_admin.store.engine.slices import FileRange
-from pulsar_admin.store.errors import LimitExceeded, SliceFailed, StoreError
+from pulsar_admin.store.errors import LimitExceeded, MissingComponent, SliceFailed, StoreError
 from pulsar_admin.store.secrets import hide_url
 
 Finished = Callable[[FileRange], None]
@@ -90,15 +91,25 @@ class Engine(Protocol):
 
 
 class Packed(NamedTuple):
-    """The Arrow IPC stream of a result (bytes or an Arrow buffer), or why it failed; ``out_of_memory``: for lack of memory."""
+    """The Arrow IPC stream of a result (bytes or an Arrow buffer), or why it failed.
+
+    ``out_of_memory``: for lack of memory; ``lacking``: of a client or of credentials, which the machine does not have.
+    """
 
     result: bytes | pa.Buffer | None
     reason: str | None = None
     out_of_memory: bool = False
+    lacking: bool = False
 
 
 PACKED = pa.schema(
-    [("slice", pa.int64()), ("result", pa.binary()), ("reason", pa.string()), ("out_of_memory", pa.bool_())]
+    [
+        ("slice", pa.int64()),
+        ("result", pa.binary()),
+        ("reason", pa.string()),
+        ("out_of_memory", pa.bool_()),
+        ("lacking", pa.bool_()),
+    ]
 )
 """An answer as a row, for an engine that knows only rows."""
 
@@ -124,6 +135,8 @@ def failed(error: Exception) -> Packed:
     """Return why a slice has no result."""
     if isinstance(error, (MemoryError, SystemError)):
         return Packed(None, f"out of memory: {error}" if str(error) else "out of memory", True)
+    if isinstance(error, MissingComponent):
+        return Packed(None, f"{error} (on {os.uname().nodename})", lacking=True)
     return Packed(None, str(error))
 
 
@@ -143,6 +156,7 @@ def row_of(index: int, packed: Packed) -> pa.RecordBatch:
         pa.nulls(1, pa.binary()) if result is None else _value(pa.binary(), *_bytes(result)),
         pa.nulls(1, pa.string()) if reason is None else _value(pa.string(), *_bytes(reason.encode())),
         _value(pa.bool_(), bytes([packed.out_of_memory])),
+        _value(pa.bool_(), bytes([packed.lacking])),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=PACKED)
 
@@ -157,9 +171,9 @@ def _bytes(data: bytes | pa.Buffer) -> tuple[object, object]:
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[int, Packed]]:
     """Yield (slice, its answer) of rows of ``PACKED``; results use the memory of the batch."""
-    index, result, reason, out_of_memory = batch.columns
+    index, result, *rest = batch.columns
     for row in range(len(batch)):
-        yield index[row].as_py(), Packed(result[row].as_buffer(), reason[row].as_py(), out_of_memory[row].as_py())
+        yield index[row].as_py(), Packed(result[row].as_buffer(), *(column[row].as_py() for column in rest))
 
 
 # -- rows that are merged -----------------------------------------------------------------------------------------------
@@ -177,7 +191,7 @@ def reduce_slice(operation: Reducing, index: int, piece: FileRange) -> pa.Table:
     try:
         return _widened(operation, pa.Table.from_batches(operation.run(piece), schema=operation.schema))
     except EXPECTED as error:
-        _, reason, out_of_memory = failed(error)
+        _, reason, out_of_memory, _ = failed(error)
         row = {"slice": index, "reason": reason, "out_of_memory": out_of_memory}
         return pa.Table.from_pylist([row], schema=reduced_schema(operation))
 

@@ -34,7 +34,7 @@ from pulsar_admin.store.engine.operation import (
 from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.engine.spark_session import core_count, is_connect, job_error, name_jobs, text_of
 from pulsar_admin.store.engine.workers import needs_of, prepare_workers, sending, spill_directories, wait_for
-from pulsar_admin.store.errors import LimitExceeded
+from pulsar_admin.store.errors import LimitExceeded, MissingComponent
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
@@ -46,6 +46,10 @@ JOBS_IN_FLIGHT = 16  # results that wait on the driver, and are lost if it is ki
 WAITING_BYTES = 256 << 20  # of answers: so many jobs may be more
 _JOBS_MAX = 1024
 _CLUSTER_SLOTS = 16  # for so many at least slices are cut where the executors are not all known
+_WORKERS_LACK = (
+    "give executors the credentials, or JAVA_HOME, ARROW_LIBHDFS_DIR and CLASSPATH, that are set here: "
+    "--spark-conf spark.executorEnv.NAME=value"
+)
 Answers = list[tuple[FileRange, Packed]]
 
 
@@ -74,12 +78,14 @@ class SparkEngine(Struct):
         """Yield (slice, its result) as small jobs end; ``finished`` is told each slice that ended, well or not.
 
         A slice that gave no result, or that took its executor with it, is tried once more in a job of its own. Raises
-        what ``prepare_workers`` does, Refused (Spark gave the job up).
+        what ``prepare_workers`` does, MissingComponent (an executor lacks what a URL needs), Refused (Spark gave the job up).
         """
         prepare_workers(self.session, pieces, needs_of(operation))
         before = len(self.failed)
         again: list[FileRange] = []
         for piece, packed in self._run_jobs(operation, pieces, JOB_SLICES):
+            if packed.lacking:
+                raise MissingComponent(f"on a Spark worker: {packed.reason}", hint=_WORKERS_LACK)
             if packed.result is None:
                 again.append(piece)
             else:

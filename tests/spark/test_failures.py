@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -20,12 +21,15 @@ from pulsar_admin.store.engine.local import LocalEngine
 from pulsar_admin.store.engine.memory import bounded, check_memory, slice_bytes
 from pulsar_admin.store.engine.operation import Engine
 from pulsar_admin.store.engine.slices import SLICE_BYTES, Cut, FileRange, plan_slices
-from pulsar_admin.store.errors import LimitExceeded
+from pulsar_admin.store.errors import LimitExceeded, MissingComponent
 from pulsar_admin.store.scan.operations import ReadEntries
 from pulsar_admin.store.scan.sources import source_files
 from tests.conftest import Cli
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import world
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PIECES = [FileRange(f"{number}.log", "entry-log", -1, 0, 100) for number in range(12)]
 FATAL = 5
@@ -50,6 +54,8 @@ class Counting:
         if number == FATAL and self.harm == "full":
             with bounded(64 << 20):  # no longer: Spark's process serves the next test too
                 bytearray(1 << 30)
+        if number == FATAL and self.harm == "no client":
+            raise MissingComponent("hdfs://name/5.log needs Hadoop's native client")
         if number == FATAL and self.harm == "compiled":  # as numba ends that has too little to compile with
             raise SystemError("error return without exception set")
         yield pa.RecordBatch.from_arrays([[number]], schema=self.schema)
@@ -143,6 +149,22 @@ def test_a_slice_that_takes_its_process_with_it(engine: Engine, tmp_path: Path, 
     assert re.search(reason, engine.failed[0].reason)
     assert engine.failed[0].out_of_memory == (harm != "killed")
     assert _tries(tmp_path, FATAL) == 2
+
+
+@pytest.mark.spark
+def test_an_executor_without_what_a_url_needs_ends_the_command(spark: SparkSession, tmp_path: Path) -> None:
+    """This process does not read for it: all would come through one machine, without a word."""
+    from pyspark import cloudpickle
+
+    from pulsar_admin.store.engine.spark import SparkEngine
+
+    module = sys.modules[__name__]
+    cloudpickle.register_pickle_by_value(module)
+    said = rf"on a Spark worker: hdfs://name/5.log needs Hadoop's native client \(on {os.uname().nodename}\)"
+    with pytest.raises(MissingComponent, match=said) as raised:
+        _run(SparkEngine(spark), Counting(str(tmp_path), "no client"))
+    assert "spark.executorEnv.NAME=value" in raised.value.hint
+    cloudpickle.unregister_pickle_by_value(module)
 
 
 def test_a_log_that_is_deleted_while_it_is_read(engine: Engine, tmp_path: Path) -> None:
