@@ -29,6 +29,7 @@ from rich.console import Console
 from pulsar_admin import command_table, commands, output
 from pulsar_admin.columns import Column, kind_of, render_cell, size_text
 from pulsar_admin.jsonify import dump_json, to_json
+from pulsar_admin.plot import short_number
 from pulsar_admin.progress import BarProgress, open_progress
 from pulsar_admin.store.codec.managedledger import LedgerInfo
 from pulsar_admin.store.db.environment import open_store
@@ -103,6 +104,14 @@ _OBJECTS = st.dictionaries(_TEXTS, _LEAVES, max_size=3)
 )
 def test_pretty_json_is_what_jackson_writes(value: Any) -> None:  # Any: a JSON value
     assert dump_json(value, pretty=True) == "".join(_jackson(value, "\n"))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (999, "999"), (1000, "1k"), (12_340, "12.3k"), (-4e6, "-4M"), (1e9, "1G"), (1e12, "1T")],
+)
+def test_marks_of_a_chart_have_a_suffix_from_its_factor_on(value: float, text: str) -> None:
+    assert short_number(value) == text
 
 
 def _jackson(value: Any, margin: str) -> Iterator[str]:  # Any: a JSON value

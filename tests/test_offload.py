@@ -17,7 +17,7 @@ import pulsar_admin as pa
 from pulsar_admin.store.codec.offload import decode_offload_index, iter_block_entries
 from pulsar_admin.store.codec.sequencefile import iter_map_file
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.errors import EntryLogCorrupt, StoreError
+from pulsar_admin.store.errors import EntryLogCorrupt, StoreError, Unsupported
 from pulsar_admin.store.sources.objects import find_offloaded, open_objects
 from pulsar_admin.store.transfer.offloads import add_offload, plan_offload
 from tests.conftest import Cli
@@ -260,5 +260,7 @@ def test_a_sequence_file_by_records() -> None:
     ]
     with pytest.raises(EntryLogCorrupt):
         list(iter_map_file(raw[:-1], "data"))
+    with pytest.raises(Unsupported, match="IntWritable"):
+        list(iter_map_file(raw.replace(b"\x21org.apache.hadoop.io.Long", b"\x20org.apache.hadoop.io.Int"), "data"))
     with pytest.raises(EntryLogCorrupt):
         list(iter_map_file(raw.replace(struct.pack(">i", -1) + mark, struct.pack(">i", -1) + bytes(16)), "data"))

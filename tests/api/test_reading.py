@@ -24,6 +24,7 @@ from pulsar_admin.api.messages import COLUMNS
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.store.codec.value import ValueSchema
 from pulsar_admin.store.model.schemas import Encoded, TopicSchemas, ValueReader
+from pulsar_admin.store.names import LONG_MAX
 from pulsar_admin.store.scan.typed_values import VersionedValues
 from tests.conftest import Cli
 from tests.deep import deep_but_for
@@ -171,7 +172,7 @@ def test_records_and_lines_are_those_that_a_reader_received(
 def test_a_limit_of_records_is_that_of_all_partitions(store: pa.Store) -> None:
     topic = store.topic("acme/orders/parts")
     everything = [one for part in topic.partitions() for one in part.messages().records()]
-    for limit in (0, 1, len(everything) - 1, len(everything) + 1):
+    for limit in (0, 1, len(everything) - 1, len(everything) + 1, LONG_MAX):
         assert list(topic.messages(limit=limit).records()) == everything[:limit]
         assert len(topic.messages(limit=limit).to_arrow()) == len(everything[:limit])
 

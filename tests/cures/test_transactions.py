@@ -13,6 +13,8 @@ from pulsar_admin.store.codec.ledgermetadata import LedgerState, encode_ledger_m
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.ledger_ids import find_next_ledger_id, put_next_ledger_id
+from pulsar_admin.store.facts.transactions import PendingAckLog
+from pulsar_admin.store.model.broken import BrokenLedger
 from pulsar_admin.store.model.cursors import PENDING_ACK_CURSOR
 from pulsar_admin.store.model.ledgers import find_metadata
 from pulsar_admin.store.model.reader import open_reader
@@ -165,6 +167,12 @@ def test_a_replay_begins_after_the_logs_cursor(
         "--store", store, "transactions", "pending-ack-stats", "-t", "a/b/t", "-s", "s", "-o", "json"
     ).json
     assert (stats["state"], stats["ongoingTxnSize"]) == ("Ready", open_)
+
+
+def test_a_replay_stops_at_the_first_entry_that_is_lost_behind_the_cursor() -> None:
+    broken = BrokenLedger(10, "missing", 9, ((0, 1), (4, 4)), is_last=True)
+    assert PendingAckLog(parse_topic("a/b/t"), Position(10, 3), None, (broken,)).replayed_until == Position(10, 4)
+    assert PendingAckLog(parse_topic("a/b/t"), Position(10, 4), None, (broken,)).replayed_until is None
 
 
 @pytest.mark.usefixtures("damages_stores")

@@ -186,6 +186,16 @@ def test_when_retention_lets_go(tmp_path: Path) -> None:
     assert "(in 14h)" in row.reason.sentence
 
 
+def test_how_much_more_retention_takes(tmp_path: Path, cli: Cli) -> None:
+    """A broker deletes the first ledger once those behind it are a megabyte."""
+    path = kept(tmp_path / "s", {"slow": (12, 9)}, retention(-1, 1))
+    stats = cli.json(path, f"topics stats-internal {NAME}")
+    row = next(row for row in why(path).held if row.reason.code == "retention")
+    more = (1 << 20) - stats["ledgers"][1]["size"] - stats["currentLedgerSize"]
+    assert "Retention (forever, 1 MB, set by the namespace) keeps" in row.reason.sentence
+    assert f"when {more:,} bytes more are written" in row.reason.sentence
+
+
 def test_deleted_ledgers_stay_with_the_last_that_lives(tmp_path: Path, damages_stores: None) -> None:
     path = kept(tmp_path / "s", {"slow": (12, 9)})
     put(path, parse_topic(NAME).path, encode_managed_ledger(ManagedLedger((LedgerInfo(12),))))

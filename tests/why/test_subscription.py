@@ -152,6 +152,12 @@ def test_holes_are_where_they_were_planted(tmp_path: Path) -> None:
     assert first.command == f"pulsar-admin topics get-message-by-id persistent://{TOPIC} -l 10 -e 0"
 
 
+def test_five_holes_are_shown_of_seven(tmp_path: Path) -> None:
+    apart = Planted(ranges=tuple(((10 + n // 5, n % 5 * 2), (10 + n // 5, n % 5 * 2 + 1)) for n in range(7)))
+    evidence = ask(plant(tmp_path / "s", apart)).reasons[0].evidence
+    assert (evidence["holes"], evidence["firstHoles"]) == (7, ["10:0", "10:2", "10:4", "10:6", "10:8"])
+
+
 def test_delays_that_the_policy_disables_hold_nothing(tmp_path: Path) -> None:
     off = {"delayed_delivery_policies": {"active": False, "tickTime": 1000}}
     found = ask(plant(tmp_path / "s", CAUSES["delayed"].and_also(Planted(policies=off))))
