@@ -230,8 +230,8 @@ def orphans(app: App) -> Result:
     another Pulsar on the same BookKeeper. `deleted` ones have only entries that a bookie has not garbage-collected yet;
     so have `gone` ones, but it is unknown whether a broker deleted them or their metadata was lost. `newer` ones have
     ids that this metadata never gave: it is older than the bookies. Whether `unlisted` ones were deleted is unknown: the
-    metadata is incomplete, or does not say which ids it gave. `leaked-index` ones belonged to a delayed message index
-    that was rebuilt or undone.
+    metadata is incomplete, or does not say which ids it gave. `leaked-index` ones were written by
+    this store alone: for a delayed message index that was rebuilt, or by a change that was undone.
     """
     return Result(rows=app.api.orphans(), columns=_ORPHAN_COLUMNS)
 

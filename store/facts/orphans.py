@@ -21,8 +21,8 @@ UNKNOWN = "unknown"
 
 class Orphan(Answer, frozen=True):
     """An unreferenced ledger: "unreferenced" (it has metadata), "unknown" (its owner is not in this metadata), "deleted", "gone",
-    "newer" or "unlisted" (entries alone, see ``store.facts.unlisted``) or "leaked-index" (of a delayed message index that was made
-    anew, or undone). ``claims``: its custom metadata."""
+    "newer" or "unlisted" (entries alone, see ``store.facts.unlisted``) or "leaked-index" (this store wrote it: part of a delayed message
+    index that was made anew, or of a change that was undone). ``claims``: its custom metadata."""
 
     ledger_id: int
     reason: str
@@ -52,7 +52,7 @@ def iter_orphans(txn: Txn, foreign: Collection[int] = ()) -> Iterator[Orphan]:
             claims, reason = {}, UNREFERENCED
         times = find_times(txn, ledger_id)
         entries, size_bytes = (times.sums.entries, times.sums.payload_bytes) if times else (0, 0)
-        # Of what this toolkit writes, indexes of delayed messages alone have neither metadata nor messages in their entries.
+        # Entries of what this toolkit writes alone are no messages: those of indexes of delayed messages and of compacted views.
         is_own = own is not None and own.first_id <= ledger_id < own.next_id
         if reason == Unlisted.DELETED and is_own and times is not None and times.sums.unframed == entries:
             reason = LEAKED_INDEX

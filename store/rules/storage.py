@@ -80,8 +80,8 @@ LEAKED_LEDGERS = _leak(
 LEAKED_INDEX: Rule[Any] = Rule(
     "leaked-index",
     Severity.NOTE,
-    "Parts of a delayed message index of this store that nothing uses",
-    "The index was rebuilt or undone since.",
+    "Ledgers of this store alone that nothing uses: parts of a delayed message index, or a compacted view",
+    "The index was rebuilt since, or the change that wrote the ledger was undone.",
     "Nothing: no broker knows them.",
     "pulsar-admin ledgers orphans",
     "They only take space in the store.",
