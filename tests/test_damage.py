@@ -6,6 +6,7 @@ import random
 import shutil
 import zlib
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -71,11 +72,14 @@ def test_a_bit_flipped_in_our_rows(database: str, tmp_path: Path, cli: Cli, dama
     assert cli("--store", path, "store", "check", "--deep").exit_code == 0
 
 
-@pytest.mark.parametrize("database", ["tree", "logs", "entries", "times", "owners", "changes", "damage"])
+_ROWS = ((None, b""), (None, b"[]"), (None, b"\xff" * 40), (b"x", bytes(100)), (b"/\xff\xfe", bytes(100)))
+_DATABASES = ("tree", "logs", "entries", "times", "owners", "changes", "damage")
+
+
 @deep_but_for(
-    (0, 1, 2, 4),
-    ("key", "row"),
-    [(None, b""), (None, b"[]"), (None, b"\xff" * 40), (b"x", bytes(100)), (b"/\xff\xfe", bytes(100))],
+    (0, 1, 2, 4, 5, 8, 11, 14, 17, 20, 28, 29, 30, 31, 32, 34),
+    ("key", "row", "database"),
+    [(key, row, database) for key, row in _ROWS for database in _DATABASES],
     ids=str,
 )
 def test_rubbish_in_our_rows(
@@ -358,21 +362,21 @@ def test_decompression_bombs(
     assert any(row["code"] == "value-undecodable" for row in cli("--store", path, "store", "check", "-o", "json").json)
 
 
-@deep_but_for(
-    (0, 2, 3, 4, 5),
-    "value",
-    [b"\xff" * 30, b"\x00", b"\x47\x78", b"\x47\x78\xff\xff\xff\xff", b"{", b"BookieMetadataFormatVersion\t3\n\xff"],
+_NODES = (
+    *(PLAIN, f"{PLAIN}/half", "/ledgers/00/0000/L0009", "/admin/policies/public/default"),
+    "/schemas/public/default/json",
 )
-@pytest.mark.parametrize(
-    "node",
-    [
-        PLAIN,
-        f"{PLAIN}/half",
-        "/ledgers/00/0000/L0009",
-        "/admin/policies/public/default",
-        "/schemas/public/default/json",
-    ],
+_VALUES = (
+    b"\xff" * 30,
+    b"\x00",
+    b"\x47\x78",
+    b"\x47\x78\xff\xff\xff\xff",
+    b"{",
+    b"BookieMetadataFormatVersion\t3\n\xff",
 )
+
+
+@deep_but_for((0, 2, 9, 10, 12, 17, 23, 28), ("node", "value"), [*product(_NODES, _VALUES)])
 def test_values_that_cannot_be_read(node: str, value: bytes, tmp_path: Path, cli: Cli, damages_stores: None) -> None:
     path = _with_value(tmp_path, node, value)
     assert_clear(cli, "--store", path, "store", "cat", node)

@@ -8,7 +8,10 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from pulsar_admin.store.engine.spark_session import pack_code
+from tests.worlds import copy_tree
 
 _LEFT_OUT = ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "PYTHONSAFEPATH")  # the last is what a test that started Spark leaves
 _SUM = """
@@ -39,6 +42,14 @@ def _python(folder: Path, code: str, **environment: str) -> str:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a first process left what it compiled: for tests that copy it."""
+    folder = tmp_path_factory.mktemp("compiled")
+    assert _python(folder, _SUM, XDG_CACHE_HOME=str(folder / "caches")) == "0"
+    return folder / "caches"
 
 
 def _written(folder: Path) -> set[str]:
@@ -72,12 +83,11 @@ def test_one_folder_of_ours_has_what_was_compiled_and_a_user_s_own_code_stays_wh
     assert Path(ours).parent == Path("caches/pulsar-admin-toolkit")
 
 
-def test_an_archive_of_the_same_code_finds_what_was_compiled(tmp_path: Path) -> None:
-    for name in ("one", "two"):  # as each job of Spark has a folder of its own
-        (tmp_path / name).mkdir()
-        archive = pack_code(tmp_path / name)
-        hits = _python(tmp_path, _SUM, XDG_CACHE_HOME=str(tmp_path / "caches"), PYTHONPATH=str(archive))
-    assert hits == "1"
+def test_an_archive_of_the_same_code_finds_what_was_compiled(compiled: Path, tmp_path: Path) -> None:
+    """Each job of Spark has a folder of its own."""
+    copy_tree(compiled, tmp_path / "caches")
+    archive = pack_code(tmp_path)
+    assert _python(tmp_path, _SUM, XDG_CACHE_HOME=str(tmp_path / "caches"), PYTHONPATH=str(archive)) == "1"
     assert len(_written(tmp_path)) == 1
 
 
@@ -94,13 +104,13 @@ def test_where_nothing_can_be_written_each_process_compiles_for_itself(tmp_path:
     assert not _written(tmp_path)
 
 
-def test_what_a_crash_left_of_a_file_is_compiled_again(tmp_path: Path) -> None:
-    assert _python(tmp_path, _SUM, XDG_CACHE_HOME=str(tmp_path)) == "0"
+def test_what_a_crash_left_of_a_file_is_compiled_again(compiled: Path, tmp_path: Path) -> None:
+    copy_tree(compiled, tmp_path / "caches")
     for kind, kept in (("nbc", 0.0), ("nbi", 0.5)):
         for file in tmp_path.rglob(f"*.{kind}"):
             os.truncate(file, int(file.stat().st_size * kept))
-        assert _python(tmp_path, _SUM, XDG_CACHE_HOME=str(tmp_path)) == "0", kind
-    assert _python(tmp_path, _SUM, XDG_CACHE_HOME=str(tmp_path)) == "1"
+        assert _python(tmp_path, _SUM, XDG_CACHE_HOME=str(tmp_path / "caches")) == "0", kind
+    assert _python(tmp_path, _SUM, XDG_CACHE_HOME=str(tmp_path / "caches")) == "1"
 
 
 def test_code_that_calls_what_was_changed_in_another_file_is_compiled_again(tmp_path: Path) -> None:
