@@ -1006,9 +1006,15 @@ class _LedgersOneByOne(WholeLedgers):
     def __init__(self, txn: Txn) -> None:
         super().__init__()
         self._txn, self._bookie = txn, find_lone_bookie(txn)
+        self._last: tuple[int, WholeLedger | None] = -1, None
 
     def find(self, ledger_id: int) -> WholeLedger | None:
-        """Return the ledger, None where it is not known to be whole."""
+        """Return the ledger, None where it is not known to be whole; the last one is kept, of which a topic's end is asked next."""
+        if self._last[0] != ledger_id:
+            self._last = ledger_id, self._look(ledger_id)
+        return self._last[1]
+
+    def _look(self, ledger_id: int) -> WholeLedger | None:
         if not 0 <= ledger_id < INT_MAX:
             return None
         try:
