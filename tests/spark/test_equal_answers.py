@@ -1,9 +1,11 @@
-"""Every command that reads on Spark, on executors that are processes of their own: the answers and the files of one process."""
+"""Every command that reads on Spark, and SQL, on executors that are processes of their own: answers and files of one process."""
 
 from __future__ import annotations
 
+import random
 import shlex
 import shutil
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,19 +25,66 @@ pytestmark = pytest.mark.cluster
 TOPIC, COMPACTED = "public/default/generated-0", "public/default/generated-1"
 KINDS = (
     "--topics 3 --entries 20000 --rate 100 --keys 1000 --message-size 64..512 --producers 3 --clocks steady,fast,future "
-    "--interceptors timestamp,index --subscriptions 1 --delayed 1% --event-time"
+    "--interceptors timestamp,index --subscriptions 1 --delayed 1% --event-time --tombstones 5 --log-size-limit 8M"
+)
+STATEMENTS = (
+    "select count(*), count(key), count(event_time) from messages",
+    "select topic, sum(size) as bytes, avg(size), min(publish_time), max(broker_time) from messages group by topic order by topic",
+    "select distinct producer from messages order by 1",
+    "select count(distinct key) from messages",
+    "select key, count(*) as n from messages group by key having count(*) > 120 order by n desc, key",
+    "select null_value, deliver_at_time is null as now, count(*) from messages group by all order by all",
+    "select ledger_id, entry_id, batch_index from messages order by size desc, ledger_id, entry_id, batch_index limit 10",
+    "select key, ledger_id, entry_id from messages order by key nulls first, ledger_id, entry_id, batch_index limit 7 offset 5",
+    "select upper(substr(key, 1, 5)) as k, length(producer) as n, count(*) from messages group by all order by all",
+    "select producer || '/' || coalesce(key, '?') as name from messages where key like '%7' group by 1 order by 1 limit 20",
+    "select regexp_replace(producer, '[0-9]+', 'N') as p, count(*) filter (where null_value) from messages group by 1 order by 1",
+    "select date_trunc('minute', publish_time) as m, count(*) from messages group by 1 order by 1 limit 15",
+    "select count(*) from messages where key = 'nobody'",
+    "select max(size) from messages where size < 0",
+    "select topic, key from messages where key = 'nobody' order by 1",
+    "select key, row_number() over (partition by producer order by ledger_id, entry_id, batch_index) as n from messages "
+    "qualify n <= 2 order by producer, n, key",
+    "with k as (select distinct topic, key, size % 2 as odd from messages) "
+    "select a.key, count(*) from k a join k b on a.key = b.key and a.topic < b.topic group by 1 order by 2 desc, 1 limit 5",
+    "with big as (select * from messages where size > 400) select topic, count(*) from big group by 1 order by 1",
+    "select topic, (select count(*) from messages where null_value) as n from messages group by 1 order by 1",
+    "select producer, median(size), stddev(size) > 0, string_agg(distinct topic, ',' order by topic) from messages group by 1 order by 1",
+    "select sum(size / 3.0) > 0, sum(size)::hugeint, bit_xor(entry_id), bool_or(null_value) from messages",
+    "select size % 7 as r, min(key), max(key) from messages group by 1 order by 1",
+    "select count(*) from messages where payload is null",
+    "select md5(string_agg(key, ',' order by ledger_id, entry_id, batch_index)) from messages",
 )
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with Pulsar's data, a store of it with a compacted topic, and one of its logs alone."""
+def _damage(folder: Path) -> None:
+    """Turn bits of entries, their sizes and heads, and write zeros over a stretch of each log."""
+    drawn = random.Random(2)
+    for log in sorted(folder.glob("*.log"), key=lambda log: int(log.stem)):
+        data = bytearray(log.read_bytes())
+        for _ in range(6):
+            data[drawn.randrange(2048, len(data))] ^= 1 << drawn.randrange(8)
+        start = drawn.randrange(2048, len(data) - 40_000)
+        data[start : start + 20_000] = bytes(20_000)
+        log.write_bytes(data)
+
+
+@pytest.fixture(scope="module", params=["whole", "damaged"])
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with Pulsar's data, a store of it with a compacted topic, and one of its logs alone.
+
+    Damage comes after the first import: the store's index leads to places that no longer have the entries.
+    """
     folder = tmp_path_factory.mktemp("equal")
     generate(folder / "data", *KINDS.split())
     import_standalone(folder / "data", folder / "store", ImportOptions(), lambda _: None)
     with pa.open_store(folder / "store", writable=True) as store:
         store.apply(store.topic(COMPACTED).compaction().run())
-    pa.import_cluster(folder / "lost", bookies=[str(folder / "data" / "bookkeeper" / "current")])
+    logs = folder / "data" / "bookkeeper" / "current"
+    if request.param == "damaged":
+        _damage(logs)
+    with warnings.catch_warnings(action="ignore", category=pa.PartialData):
+        pa.import_cluster(folder / "lost", bookies=[str(logs)])
     return folder
 
 
@@ -46,7 +95,10 @@ def engine() -> Iterator[SparkEngine]:
         yield SparkEngine(session)
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=["-".join(command.split()[:2]) for command in COMMANDS])
+QUESTIONS = [*COMMANDS, *(shlex.join(["sql", "-o", "jsonl", statement]) for statement in STATEMENTS)]
+
+
+@pytest.mark.parametrize("command", QUESTIONS, ids=["-".join(command.split()[:2]) for command in QUESTIONS])
 def test_a_command_answers_as_one_process(
     whole_cli: Cli, made: Path, engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
@@ -74,6 +126,6 @@ def test_a_command_answers_as_one_process(
         found = whole_cli("--store", store, *words, *how)
         stdout.write_text(found.stdout)
         answers.append((found.exit_code, answer_of(stdout, out)))
-    assert opened
-    assert answers[0][0] in (0, 1, 5)
+    assert opened or answers[0][0] == 6  # as the compaction that refuses
+    assert answers[0][0] in (0, 1, 5, 6)
     assert answers[1] == answers[0]
