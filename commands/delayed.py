@@ -120,8 +120,8 @@ def build(app: App, selection: TopicSelection, options: BuildOptions) -> Result:
     with --spark on Spark.
     """
     dry = app.settings.dry_run
-    found = app.delayed(selection, options.subscription).build(rebuild=options.rebuild, dry_run=dry)
-    rows = [{**to_json(result), "dryRun": dry} for result in found]
+    results = app.delayed(selection, options.subscription).build(rebuild=options.rebuild, dry_run=dry)
+    rows = [{**to_json(result), "dryRun": dry} for result in results]
     app.note(UNKNOWN_TYPE)
     return Result(rows=rows, columns=_COLUMNS)
 
@@ -183,9 +183,9 @@ def due(app: App, selection: TopicSelection, subscription: str | None, until_ms:
     disables delays, everything is due now. Exclusive and Failover subscriptions ignore delays, but the disk does not
     record the type of a subscription.
     """
-    with app.delayed(selection, subscription).waiting() as (reader, found):
+    with app.delayed(selection, subscription).waiting() as (reader, backlogs):
         yield Result(
-            rows=(row for waiting in noted(app, found) for row in _due(reader, waiting, until_ms)),
+            rows=(row for waiting in noted(app, backlogs) for row in _due(reader, waiting, until_ms)),
             columns=DUE_COLUMNS,
             csv=DUE_IN_CSV,
         )
@@ -242,8 +242,8 @@ class HistogramOptions(Struct, frozen=True):
 def histogram(app: App, selection: TopicSelection, options: HistogramOptions) -> Result:
     """Plot how many delayed messages fall due when."""
     require_plot(app)
-    with app.delayed(selection, options.subscription).waiting() as (_, found):
-        documents = [_document(waiting, app.now_ms) for waiting in noted(app, found)]
+    with app.delayed(selection, options.subscription).waiting() as (_, backlogs):
+        documents = [_document(waiting, app.now_ms) for waiting in noted(app, backlogs)]
     if options.png is not None and documents:
         from pulsar_admin.plot import save_chart
 
@@ -372,13 +372,13 @@ def _paced(
     pace: _Pace | None = None
     done_ms: int | None = None
     try:
-        for found in slots:
-            tick_ms, rows = found.dispatch.tick_ms, found.dispatch.rows
+        for slot in slots:
+            tick_ms, rows = slot.dispatch.tick_ms, slot.dispatch.rows
             if options.speed is not None:
                 pace = pace or _Pace(tick_ms if options.from_ms is None else options.from_ms, options.speed)
                 pace.wait_for(tick_ms)
             for place in zip(rows.ledger_ids.tolist(), rows.entry_ids.tolist(), strict=True):
-                yield message_row(found.topic, found.subscription, tick_ms, Position(*place))
+                yield message_row(slot.topic, slot.subscription, tick_ms, Position(*place))
             bar.advance(len(rows))
             done_ms = tick_ms
     except KeyboardInterrupt:
@@ -451,15 +451,15 @@ def status(app: App, selection: TopicSelection, subscription: str | None) -> Res
     rows = []
     with app.session.scan() as reader:
         for topic, cursor in app.delayed(selection, subscription).cursors(reader, unsubscribed=True):
-            found = app.topic(topic.name).delayed(cursor.name or None).status()
-            if (conflict := found.ttl_conflict) is not None and conflict.messages:
+            summary = app.topic(topic.name).delayed(cursor.name or None).status()
+            if (conflict := summary.ttl_conflict) is not None and conflict.messages:
                 app.warn(
                     f"{topic.name} {cursor.name}: the TTL of {conflict.ttl_seconds} s drops "
                     f"{counted(conflict.messages, 'message')} before {plural(conflict.messages, 'it is', 'they are')} "
                     f"due: {', '.join(map(str, conflict.first))}"
                 )
-            if found.subscription or found.messages:
-                rows.append(found)
+            if summary.subscription or summary.messages:
+                rows.append(summary)
     app.note(UNKNOWN_TYPE)
     return Result(rows=rows, columns=_STATUS_COLUMNS)
 

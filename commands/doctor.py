@@ -117,11 +117,11 @@ def doctor(
         from pulsar_admin.page.rendering import check_new
 
         check_new(html)
-    found = _diagnoses(app, fail_on, asked)
+    findings = _diagnoses(app, fail_on, asked)
     nothing = f"Nothing{' of this kind' * bool(asked['codes'] or asked['severities'])} was found.\n"
     if html is None:
-        return _result(app, found, nothing=nothing, pages=app.in_terminal)
-    listed = list(found)
+        return _result(app, findings, nothing=nothing, pages=app.in_terminal)
+    listed = list(findings)
     note = _put_on_page(app, listed, html)
     return replace(_result(app, listed, nothing=nothing), notes=[note])
 

@@ -48,13 +48,13 @@ def metrics(app: App, out: Path | None, **asked: Any) -> Result:  # Any: of Stor
     """
     if out is not None:
         _check_replaceable(out)
-    found = app.api.metrics(**asked)
+    gauges = app.api.metrics(**asked)
     if out is None:
-        return Result({"metrics": found}, plain=lambda document: render_metrics(found))
-    replace_file(out, render_metrics(found).encode(), mode=_ALL_MAY_READ)
+        return Result({"metrics": gauges}, plain=lambda document: render_metrics(gauges))
+    replace_file(out, render_metrics(gauges).encode(), mode=_ALL_MAY_READ)
     if out.suffix != ".prom":
         app.warn(f"{out}: node_exporter reads files that end in .prom")
-    return Result({"out": str(out), "metrics": len(found), "samples": sum(len(metric.samples) for metric in found)})
+    return Result({"out": str(out), "metrics": len(gauges), "samples": sum(len(metric.samples) for metric in gauges)})
 
 
 def _check_replaceable(out: Path) -> None:

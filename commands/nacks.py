@@ -331,7 +331,7 @@ def plan(app: App, options: PlanRequest) -> Result:
     """
     require_plot(app)
     sizes = _sizes(app, options)
-    load, found = sizes.load, sizes.measured
+    load, measured = sizes.load, sizes.measured
     wanted = sizes.recommended_bits(options.precision_ms, memory_bytes=options.memory_bytes)
     rows = [_row(sizing, sizing.precision_bits == wanted) for sizing in sizes.precisions]
     charts = _charts(rows)
@@ -340,11 +340,11 @@ def plan(app: App, options: PlanRequest) -> Result:
             save_chart(path, charts, _heading(load))
     document = _document(load)
     return Result(
-        {"load": _load_json(load, found), "precisions": rows, "document": document},
+        {"load": _load_json(load, measured), "precisions": rows, "document": document},
         rows=rows,
         columns=COLUMNS,
         screen=lambda _: [
-            "".join(f"{line}\n" for line in [_heading(load), *_about(found)]),
+            "".join(f"{line}\n" for line in [_heading(load), *_about(measured)]),
             Table(rows, COLUMNS),
             *(f"{line_chart(chart)}\n" for chart in charts),
             Table(document, DOCUMENT_COLUMNS),
@@ -358,10 +358,10 @@ def _sizes(app: App, options: PlanRequest) -> NackSizes:
 
     if options.topic is None and options.subscription is not None:
         raise click.UsageError("-s: name its topic with --topic", click.get_current_context())
-    found = None
+    measured = None
     if options.topic is not None:
-        found = app.topic(options.topic).measured_nacks(options.subscription)
-    if options.rate is None and (found is None or found.entries_per_second is None):
+        measured = app.topic(options.topic).measured_nacks(options.subscription)
+    if options.rate is None and (measured is None or measured.entries_per_second is None):
         raise click.UsageError("how many nacks a second? Give --rate, or --topic", click.get_current_context())
     delay_ms = options.delay_ms
     if _tell_floor(app, delay_ms):
@@ -369,7 +369,7 @@ def _sizes(app: App, options: PlanRequest) -> NackSizes:
     return nack_sizes(
         options.rate,
         delay_ms,
-        measured=found,
+        measured=measured,
         batch_size=options.batch_size,
         entries_per_ledger=options.entries_per_ledger,
         acknowledged_every=options.acknowledged_every,

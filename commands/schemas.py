@@ -44,12 +44,12 @@ def get(app: App, topic: TopicName, all_version: bool, version: int | None) -> S
     if all_version and version is not None:
         raise errors.InvalidValue("Only one or neither of --version and --all-version can be specified.")
     if all_version:
-        return Printed([_info(topic, found) for found in app.topic(topic).schemas()])
-    found = app.topic(topic).schema(version)
-    shown = _info(topic, found)
+        return Printed([_info(topic, schema) for schema in app.topic(topic).schemas()])
+    schema = app.topic(topic).schema(version)
+    shown = _info(topic, schema)
     return Result(
-        shown if version is not None else {"version": found.version, "schemaInfo": shown},
-        screen=lambda _: [_gson(found, shown, alone=version is not None)],
+        shown if version is not None else {"version": schema.version, "schemaInfo": shown},
+        screen=lambda _: [_gson(schema, shown, alone=version is not None)],
         texts=(None,),
     )
 

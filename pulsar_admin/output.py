@@ -384,8 +384,8 @@ def _write_table(writer: Writer, columns: Sequence[Column], pages: Iterable[_Pag
     header: Rows = [[column.header for column in columns]]
     for page in pages:
         cells = zip(*page.cells, strict=True) if page.cells else [()] * len(columns)
-        found = [_widest(some, column.padded) for some, column in zip(cells, columns, strict=True)]
-        widths = [max(pair) for pair in zip(widths, found, strict=True)]
+        widest = [_widest(some, column.padded) for some, column in zip(cells, columns, strict=True)]
+        widths = [max(pair) for pair in zip(widths, widest, strict=True)]
         writer.write(_render_lines([*header, *page.cells], widths, rights))
         header = []
     if header:

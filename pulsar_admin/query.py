@@ -356,10 +356,10 @@ class _Comparison:
         """Return whether the value matches the operator; the caller negates ``=`` for ``!=``."""
         if self._pattern is not None:
             return self._pattern.search(render_cell(value, self._column.kind, bare=True)) is not None
-        found = _comparable(value, self._column.kind)
-        if found is None or (self._text == "" and self._sign == "="):
-            return self._text == "" and self._sign == "=" and found is None
-        rank, mine = found
+        comparable = _comparable(value, self._column.kind)
+        if comparable is None or (self._text == "" and self._sign == "="):
+            return self._text == "" and self._sign == "=" and comparable is None
+        rank, mine = comparable
         other: object
         if isinstance(mine, bool):
             mine, other = render_cell(mine), self._text.lower()

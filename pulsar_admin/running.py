@@ -192,17 +192,17 @@ class Running(Results):
         """
         from pulsar_admin.store.timespec import FromNow
 
-        found = parse(text, now_ms=self.clock_ms, tz=self.settings.tz)
-        if not isinstance(found, FromNow) or self.settings.now_given:
-            return int(found) if isinstance(found, FromNow) else found
+        time_ms = parse(text, now_ms=self.clock_ms, tz=self.settings.tz)
+        if not isinstance(time_ms, FromNow) or self.settings.now_given:
+            return int(time_ms) if isinstance(time_ms, FromNow) else time_ms
         self._from_now = text if self._from_now is None else self._from_now
         if not getattr(click.get_current_context().command, "changes", False):
             with suppress(
                 StoreError
             ):  # without a store nothing but the clock says what now is; who needs one says that it is not there
-                found = parse(text, now_ms=self.now_ms, tz=self.settings.tz)
+                time_ms = parse(text, now_ms=self.now_ms, tz=self.settings.tz)
         self._tell_now()
-        return found
+        return time_ms
 
     def _tell_incomplete(self) -> None:
         """Warn, once, where the metadata is incomplete, which any answer may be wrong for; the exit code becomes 1."""

@@ -80,11 +80,11 @@ def schema_of(path: str, description: str = "") -> dict[str, Any]:  # Any: JSON 
     import json
     from pathlib import Path
 
-    found = json.loads(Path(__file__).with_name("schemas.json").read_text())
+    schemas = json.loads(Path(__file__).with_name("schemas.json").read_text())
     head = {"$schema": DIALECT, "title": f"pulsar-admin {path}", "description": description}
-    schema: dict[str, Any] = {key: text for key, text in head.items() if text} | found[path]  # Any: JSON values
+    schema: dict[str, Any] = {key: text for key, text in head.items() if text} | schemas[path]  # Any: JSON values
     if f"#/$defs/{_CHANGE}" in json.dumps(schema):
-        schema["$defs"] = {_CHANGE: found[_CHANGE]}
+        schema["$defs"] = {_CHANGE: schemas[_CHANGE]}
     for key, number in _numbers_in(schema):
         if unit := unit_of(key, path):
             number["description"] = unit
@@ -98,15 +98,15 @@ def units_in(path: str) -> str:
     except KeyError:  # a command that a broker alone answers writes nothing here
         return ""
     schema.pop("$defs", None)
-    found: dict[str, list[str]] = {}
+    keys_by_unit: dict[str, list[str]] = {}
     for key in dict.fromkeys(key for key, _ in _numbers_in(schema)):
         if unit := unit_of(key, path):
-            found.setdefault(unit, []).append(f"`{key}`")
-    if sum(map(len, found.values())) > _MANY:
+            keys_by_unit.setdefault(unit, []).append(f"`{key}`")
+    if sum(map(len, keys_by_unit.values())) > _MANY:
         return "`--schema` names the unit of each number"
-    if _TIMES in found:
-        found[f"{_TIMES} (CSV: ISO 8601)"] = found.pop(_TIMES)
-    return "; ".join(f"{unit}: {', '.join(keys)}" for unit, keys in found.items())
+    if _TIMES in keys_by_unit:
+        keys_by_unit[f"{_TIMES} (CSV: ISO 8601)"] = keys_by_unit.pop(_TIMES)
+    return "; ".join(f"{unit}: {', '.join(keys)}" for unit, keys in keys_by_unit.items())
 
 
 def _numbers_in(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:  # Any: JSON values

@@ -66,8 +66,8 @@ def _statements(database: Database) -> Iterator[str]:
             return
         if word.lower() in ("help", r"\?", r"\h"):
             write_error(_HELP)
-        elif found := _expanded(word):
-            yield found
+        elif statement := _expanded(word):
+            yield statement
         elif word and database.is_open(typed):
             continue
         elif word:
@@ -100,12 +100,12 @@ def _set_up(database: Database, history: Path) -> None:
     readline.set_history_length(_HISTORY_LINES)
     readline.set_completer_delims(" \t\n,()='\";")
     readline.parse_and_bind("tab: complete")
-    found: list[str] = []
+    completions: list[str] = []
 
     def complete(text: str, state: int) -> str | None:
         if not state:
             names = (*_KEYWORDS, *database.words(text))
-            found[:] = [name for name in names if name.lower().startswith(text.lower())]
-        return found[state] if state < len(found) else None
+            completions[:] = [name for name in names if name.lower().startswith(text.lower())]
+        return completions[state] if state < len(completions) else None
 
     readline.set_completer(complete)

@@ -97,10 +97,10 @@ def _in_hash_order_at_once(names: list[str], size: int) -> list[str]:
         lengths = np.fromiter(map(len, raw), np.int64, len(raw)) // 2
         # Letters of all names as rows of a table, the first in column 0.
         table = np.array(raw, f"S{2 * max(int(lengths.max()), 1)}").view("<u2").reshape(len(raw), -1)
-        found = np.zeros(len(raw), np.uint32)
+        hashes = np.zeros(len(raw), np.uint32)
         for column in range(table.shape[1]):
-            found = np.where(column < lengths, found * np.uint32(31) + table[:, column], found)
-        codes[at : at + len(raw)] = found
+            hashes = np.where(column < lengths, hashes * np.uint32(31) + table[:, column], hashes)
+        codes[at : at + len(raw)] = hashes
     buckets = (codes ^ codes >> np.uint32(16)) & np.uint32(size - 1)
     return [names[index] for index in np.argsort(buckets, kind="stable").tolist()]
 
@@ -399,8 +399,8 @@ def parse_topic(text: str) -> TopicName:
     if domain != SEGMENT:
         return name
     topic, _, segment = parts[2].rpartition("/")
-    found = _SEGMENT.fullmatch(segment)
-    start, end, segment_id = (0, -1, 0) if found is None else (int(found[1], 16), int(found[2], 16), int(found[3]))
+    match = _SEGMENT.fullmatch(segment)
+    start, end, segment_id = (0, -1, 0) if match is None else (int(match[1], 16), int(match[2], 16), int(match[3]))
     if not topic or end < start:
         raise InvalidValue(
             f"invalid segment name {text!r}",

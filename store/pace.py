@@ -117,10 +117,10 @@ def _resident(descriptor: int, start: int, size_bytes: int, pages: int) -> bytes
     if address == ctypes.c_void_p(-1).value:
         return b"\1" * pages
     try:
-        found = ctypes.create_string_buffer(pages)
-        if libc.mincore(address, size_bytes, found) != 0:
+        states = ctypes.create_string_buffer(pages)
+        if libc.mincore(address, size_bytes, states) != 0:
             return b"\1" * pages
-        return found.raw.translate(_LOWEST_BIT)
+        return states.raw.translate(_LOWEST_BIT)
     finally:
         libc.munmap(address, size_bytes)
 

@@ -128,17 +128,17 @@ def explain(app: App, selection: TopicSelection, key: str, rule: Rule) -> Iterat
     """
     with app.session.reader() as reader:
         names = selected(app, reader.txn, selection)
-        found = list(app.each(names, lambda name: (name, app.topic(name).compaction().explain(key, rule=rule))))
+        histories = list(app.each(names, lambda name: (name, app.topic(name).compaction().explain(key, rule=rule))))
     rows = [
         {"topic": str(name), "key": history.key, **partition_json(one, name.partition_index)}
-        for name, history in found
+        for name, history in histories
         for one in history.occurrences
     ]
     if rows:
         yield Result(rows=rows, columns=_MESSAGE_COLUMNS[len(names) == 1 :])
-    for name, history in found:
+    for name, history in histories:
         _tell(app, name, history)
-    if found and not rows and app.exit_code == 0:  # else it may be in what could not be read
+    if histories and not rows and app.exit_code == 0:  # else it may be in what could not be read
         hint = f"look for keys that begin alike: pulsar-admin topics search {shell_word(names[0])} --key-prefix PREFIX"
         raise NothingMatches(f"no message has the key {key!r}", hint=hint)
 

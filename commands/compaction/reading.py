@@ -113,11 +113,11 @@ def read(app: App, selection: TopicSelection, options: ReadOptions) -> Iterator[
         columns = message_columns(payload=options.payload, value=options.value, seen=seen)
         query = MessageQuery(columns=columns, limit=options.limit, each=True, compacted=True, keys=options.keys)
         query = replace(query, lenient=not options.value)
-        found = messages_of(app.session, lambda txn: names, query)
+        messages = messages_of(app.session, lambda txn: names, query)
         size_bytes = 0 if options.limit is not None else views_bytes(reader, names)
         with app.scan(reader, size_bytes, "read", unused=FEW_MESSAGES):
-            yield messages_result(found, several=len(names) > 1, value=options.value, hide=options.redact, seen=seen)
-    app.report(found.problems)
+            yield messages_result(messages, several=len(names) > 1, value=options.value, hide=options.redact, seen=seen)
+    app.report(messages.problems)
 
 
 # -- find-by-time -----------------------------------------------------------------------------------------------------

@@ -109,9 +109,9 @@ def _directory_lines(row: DirectorySalvaged) -> Iterator[str]:
     bad = f", {row.damaged_entries:,} more damaged" if row.damaged_entries else ""
     yield f"{row.directory}: {logs}, {entries}{bad}"
     counts = ((locations.right, "right"), (locations.missing, "missing"), (locations.wrong, "wrong"))
-    found = [locations.problem, *(f"{count:,} {what}" for count, what in counts if count)]
-    found.append(f"{locations.log_gone:,} of logs that are gone" if locations.log_gone else "")
-    yield _database_line("locations", found, row)
+    parts = [locations.problem, *(f"{count:,} {what}" for count, what in counts if count)]
+    parts.append(f"{locations.log_gone:,} of logs that are gone" if locations.log_gone else "")
+    yield _database_line("locations", parts, row)
     strays = f"{ledgers.strays:,} of upstream's rebuild or of other directories" if ledgers.strays else ""
     changed = f"{ledgers.changed:,} to change" if ledgers.changed else ""
     yield _database_line("ledgers", [ledgers.problem, f"{ledgers.before:,} rows", changed, strays], row)
@@ -248,9 +248,9 @@ def _forecast_screen(plan: ReclaimPlan) -> Iterator[str | Table]:
     if plan.logs:
         yield Table([*plan.logs, *others], _LOGS)
         yield "\n"
-    for found in plan.storages:
-        frees = f"{size_text(found.frees_bytes)} of {counted(len(found.logs), 'entry log')} would be freed"
-        yield f"{found.storage.logs}: {frees} ({found.frees_bytes:,} bytes)\n"
+    for forecast in plan.storages:
+        frees = f"{size_text(forecast.frees_bytes)} of {counted(len(forecast.logs), 'entry log')} would be freed"
+        yield f"{forecast.storage.logs}: {frees} ({forecast.frees_bytes:,} bytes)\n"
     yield from (f"doubtful: {doubt}\n" for doubt in plan.doubts)
     yield "nothing was written\n"
 

@@ -118,6 +118,6 @@ def _findings(app: App, deep: bool) -> Iterator[CheckRow]:
         )
     kinds = (("tree", "metadata node"), ("logs", "file"), ("times", "ledger"), ("changes", "change"))
     looked = ", ".join(counted(rows[name], noun) for name, noun in kinds)
-    found = " and ".join(counted(counts[severity], severity) for severity in counts)
-    message = f"{found} in {looked}" + (", every byte read" if deep else "")
+    counts_text = " and ".join(counted(counts[severity], severity) for severity in counts)
+    message = f"{counts_text} in {looked}" + (", every byte read" if deep else "")
     yield CheckRow(severity="summary", code="checked", where=str(app.store.path), message=message)

@@ -210,11 +210,13 @@ def diff(
     if (len(stores) != 2 or alike or since or until or places or chroot) and (stores or since is None):
         raise click.UsageError("name two stores, or --from TIME [--to TIME] for the ZooKeeper files of one")
     if since is not None:
-        found = diff_of(app.session, servers_of(app, places, chroot), since, until, passing=passing)
+        changes = diff_of(app.session, servers_of(app, places, chroot), since, until, passing=passing)
     else:
         with open_store(stores[0]) as first, open_store(stores[1]) as second:
-            found = first.diff(second, passing=passing)
-    return Result(rows=map(_changed_row, found), columns=_DIFF_COLUMNS, json_rows=lambda: map(_json_of_changed, found))
+            changes = first.diff(second, passing=passing)
+    return Result(
+        rows=map(_changed_row, changes), columns=_DIFF_COLUMNS, json_rows=lambda: map(_json_of_changed, changes)
+    )
 
 
 def _changed_row(found: Changed) -> Json:

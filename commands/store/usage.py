@@ -80,14 +80,16 @@ def usage(app: App, by: str, why: bool) -> Result:
         return disk_result(app, None)
     note_unseen_disks(app)
     with app.bulk():
-        found = app.api.usage()
+        disk_usage = app.api.usage()
     if by == "log":
-        return Result(rows=found.files, columns=(_file_column(found.files), *_BY_LOG))
+        return Result(rows=disk_usage.files, columns=(_file_column(disk_usage.files), *_BY_LOG))
     if by == "disk":
         keys = ("disk", "bytes", "liveBytes", "deadBytes")
-        return Result(rows=[dict(zip(keys, disk, strict=True)) for disk in found.disks], columns=_BY_DISK)
+        return Result(rows=[dict(zip(keys, disk, strict=True)) for disk in disk_usage.disks], columns=_BY_DISK)
     return Result(
-        rows=found.owners, columns=_BY_TOPIC, terminal=lambda _: [Table(_folded(found.owners), _BY_OWNER, total=True)]
+        rows=disk_usage.owners,
+        columns=_BY_TOPIC,
+        terminal=lambda _: [Table(_folded(disk_usage.owners), _BY_OWNER, total=True)],
     )
 
 

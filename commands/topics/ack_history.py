@@ -80,10 +80,10 @@ def subscription_history(
     """
     with app.session.reader():
         zookeeper = tuple(map(str, options.directories))
-        found = app.cursors(selection, subscription).histories(zookeeper=zookeeper)
+        histories = app.cursors(selection, subscription).histories(zookeeper=zookeeper)
         if options.last is not None:
-            found = iter(deque(found, options.last))
-        rows = ({"topic": topic, "subscription": subscription, **_state_row(state)} for topic, state in found)
+            histories = iter(deque(histories, options.last))
+        rows = ({"topic": topic, "subscription": subscription, **_state_row(state)} for topic, state in histories)
         if options.plot:
             yield Lines(_plot(list(rows)).splitlines(), "PLOT")
         else:

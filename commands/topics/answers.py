@@ -96,11 +96,11 @@ def size_of(reader: EntryReader, names: Sequence[TopicName]) -> int:
     total = 0
     for name in names:
         with suppress(StoreError):  # reading the topic reports it
-            found = topics.find_plain_size(reader.txn, name)
-            if found is None:
+            sizes = topics.find_plain_size(reader.txn, name)
+            if sizes is None:
                 topic = topics.read_topic(reader.txn, name)
-                found = topic.number_of_entries, topic.total_size_bytes
-            entries, payload_bytes = found
+                sizes = topic.number_of_entries, topic.total_size_bytes
+            entries, payload_bytes = sizes
             total += payload_bytes + _HEADER_BYTES * entries
     return total
 
@@ -169,25 +169,25 @@ def bulk_on(app: App, reader: EntryReader) -> Iterator[None]:
 
 
 def answers_of(
-    found: Sequence[tuple[TopicName, object]],
+    answers: Sequence[tuple[TopicName, object]],
     columns: Sequence[Column],
     *,
     several: bool,
     redact: bool = False,
 ) -> Result:
-    """Return the answers ``found``: one as it is, ``several`` (and CSV, which knows nothing else) as rows of ``columns``.
+    """Return ``answers``: one as it is, ``several`` (and CSV, which knows nothing else) as rows of ``columns``.
 
     ``redact``: what ``store.model.redaction.redact_metadata`` leaves of them.
     """
     if redact:
         from pulsar_admin.store.model.redaction import redact_metadata
 
-        found = [(name, redact_metadata(to_json(value))) for name, value in found]
-    rows = ({"topic": str(name), **_members(value)} for name, value in found)
+        answers = [(name, redact_metadata(to_json(value))) for name, value in answers]
+    rows = ({"topic": str(name), **_members(value)} for name, value in answers)
     columns = (TOPIC_COLUMN, *columns) if columns else ()
     if several:
         return Result(rows=rows, columns=columns)
-    value = found[0][1] if found else None
+    value = answers[0][1] if answers else None
     return Result(value, rows=rows if columns else None, columns=columns, documents=_BUT_CSV)
 
 

@@ -93,10 +93,10 @@ def skew(app: App, selection: TopicSelection, tolerance_ms: int) -> Result:
     with app.session.reader() as reader:
         topics = selected(app, reader.txn, selection)
         with app.scan(reader, size_of(reader, topics), "skew"):
-            found = list(skews_of(app.session, topics, tolerance, clock))
+            skews = list(skews_of(app.session, topics, tolerance, clock))
     return Result(
-        found[0] if len(topics) == 1 else found,
-        rows=({"topic": one.topic, **to_json(row)} for one in found for row in one.producers),
+        skews[0] if len(topics) == 1 else skews,
+        rows=({"topic": one.topic, **to_json(row)} for one in skews for row in one.producers),
         columns=SKEW_COLUMNS,
         documents=("json", "jsonl"),
     )
@@ -148,18 +148,18 @@ def timeline(app: App, selection: TopicSelection, options: PlotOptions) -> Resul
         usual = _usual(app, topics, options)
         wanted = _wanted(app, usual, options)
         with app.scan(reader, size_of(reader, topics), "timeline"):
-            found = list(timelines_of(app.session, topics, wanted))
-    charts = _charts(found, usual)
+            timelines = list(timelines_of(app.session, topics, wanted))
+    charts = _charts(timelines, usual)
     for path in (options.png, options.svg):
         if path is not None and charts:
             from pulsar_admin.plot import save_chart
 
-            save_chart(path, charts, f"{_names(found)} ({zone_name()}, {found[0].clock} clock)")
+            save_chart(path, charts, f"{_names(timelines)} ({zone_name()}, {timelines[0].clock} clock)")
     return Result(
-        found[0] if len(found) == 1 else found,
-        rows=({"topic": str(one.topic), **to_json(bucket)} for one in found for bucket in one.buckets),
+        timelines[0] if len(timelines) == 1 else timelines,
+        rows=({"topic": str(one.topic), **to_json(bucket)} for one in timelines for bucket in one.buckets),
         columns=TIMELINE_COLUMNS,
-        screen=lambda _: [_plot(charts, found)],
+        screen=lambda _: [_plot(charts, timelines)],
     )
 
 

@@ -405,8 +405,8 @@ def _expire(app: App, cursors: Cursors, options: dict[str, Any]) -> Result | Non
     how = {key: options[key] for key in ("rule", "clock", "broker_version", "max_clock_skew")}
     ttl = None if options["before"] is None else timedelta(milliseconds=app.clock_ms - options["before"])
     interval = None if interval_ms is None else timedelta(milliseconds=interval_ms)
-    found = cursors.forecast(timedelta(milliseconds=ahead_ms), ttl=ttl, interval=interval, **how)
-    return Result(rows=[row for forecast in found for row in forecast.intervals], columns=COLUMNS)
+    forecasts = cursors.forecast(timedelta(milliseconds=ahead_ms), ttl=ttl, interval=interval, **how)
+    return Result(rows=[row for forecast in forecasts for row in forecast.intervals], columns=COLUMNS)
 
 
 def _check(

@@ -88,9 +88,9 @@ def find_by_time(
         with _engine(app, reader, names, by_broker=question.rule == BROKER and not explain):
             for name in names:
                 with app.one_item(alone=len(names) == 1):
-                    found = find_entry(app.session, name, question, explain=explain)
-                    _tell(app, found)
-                    rows.append(_placed(found, in_batch=question.batch_index))
+                    entry = find_entry(app.session, name, question, explain=explain)
+                    _tell(app, entry)
+                    rows.append(_placed(entry, in_batch=question.batch_index))
     return one_or_rows(rows, COLUMNS, plain=_render if explain else None, alone=len(names) == 1)
 
 

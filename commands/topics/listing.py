@@ -150,13 +150,13 @@ def _each_facts(
     prepared: dict[TopicName, TopicFacts] = {}
 
     def read(name: TopicName) -> Sequence[SubscriptionFacts]:
-        found = prepared.pop(name, None)
-        if found is None:
+        topic_facts = prepared.pop(name, None)
+        if topic_facts is None:
             return app.topic(name).subscription_facts(quick=quick)
         problems: list[StoreError] = []
-        facts = [*iter_facts(found, asked, problems.append)]
+        facts = [*iter_facts(topic_facts, asked, problems.append)]
         app.session.partial(problems)
-        if not _is_whole(found):
+        if not _is_whole(topic_facts):
             app.session.warn_of_broken(reader.txn, [name])
         return facts
 
@@ -250,13 +250,13 @@ def describe(app: App, selection: TopicSelection, quick: bool) -> Result:
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
         with app.scan(reader, 0 if quick else _read_bytes(app, reader, chosen.names), "describe"):
-            found = [one for _, one in chosen.each(app, lambda name: app.topic(name).describe(quick=quick))]
+            descriptions = [one for _, one in chosen.each(app, lambda name: app.topic(name).describe(quick=quick))]
         scalable = [read_scalable(reader.txn, name) for name in selection.topics if name.domain == SCALABLE]
     return Result(
-        lambda: found[0],
-        rows=found,
+        lambda: descriptions[0],
+        rows=descriptions,
         columns=_TOPIC_COLUMNS,
-        screen=lambda _: chain(_layouts(scalable), _screen(found, app.now_ms, app.in_terminal)),
+        screen=lambda _: chain(_layouts(scalable), _screen(descriptions, app.now_ms, app.in_terminal)),
         documents=() if chosen.several else ("json", "jsonl", "table"),
     )
 
@@ -404,8 +404,8 @@ def list_topics(app: App, namespace: NamespaceName | None, options: ListOptions)
         raise click.UsageError("--bundle: name the namespace that the bundle is of")
     with app.session.read() as txn:
         namespaces = iter_all_namespaces(txn) if namespace is None else (namespace,)
-        found = (app.namespace(one).topics(system=system, bundle=bundle, domain=domain) for one in namespaces)
-        names = (name for names in found for name in in_hash_order(names))
+        of_namespaces = (app.namespace(one).topics(system=system, bundle=bundle, domain=domain) for one in namespaces)
+        names = (name for names in of_namespaces for name in in_hash_order(names))
         yield Lines(
             (name for name in names if "transaction" not in name or not parse_topic(name).is_of_transactions), "TOPIC"
         )
@@ -477,8 +477,8 @@ def subscriptions(app: App, selection: TopicSelection, table: bool, quick: bool)
         return show_subscriptions(app, selection, quick=quick)
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
-        found = dict(chosen.each(app, lambda name: app.topic(name).subscriptions()))
+        by_topic = dict(chosen.each(app, lambda name: app.topic(name).subscriptions()))
     if selection.single is not None:
-        return Lines(in_hash_order(dict.fromkeys(chain.from_iterable(found.values()))), "SUBSCRIPTION")
-    rows = [{"topic": str(name), "subscriptions": cursors} for name, cursors in found.items()]
+        return Lines(in_hash_order(dict.fromkeys(chain.from_iterable(by_topic.values()))), "SUBSCRIPTION")
+    rows = [{"topic": str(name), "subscriptions": cursors} for name, cursors in by_topic.items()]
     return Result(rows=rows, columns=_SUBSCRIPTION_COLUMNS)

@@ -92,14 +92,14 @@ def find_by_index(app: App, selection: TopicSelection, index: int) -> Result:
 
 
 def _find(app: App, topic: Topic, index: int) -> Json:
-    found = topic.find_by_index(index)
-    if not found.indexed:
+    place = topic.find_by_index(index)
+    if not place.indexed:
         raise NothingMatches(
             f"no entry of {topic.name} carries an index",
             hint="brokers write one with brokerEntryMetadataInterceptors="
             "org.apache.pulsar.common.intercept.AppendIndexMetadataInterceptor",
             topic=topic.name,
         )
-    if found.position is None:
+    if place.position is None:
         app.nothing_matches()
-    return {"topic": topic.name, "index": index, **partition_json(found, parse_topic(topic.name).partition_index)}
+    return {"topic": topic.name, "index": index, **partition_json(place, parse_topic(topic.name).partition_index)}

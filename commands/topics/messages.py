@@ -126,9 +126,9 @@ def get_message_by_id(
         open_with(reader, options.private_keys)
         names = choose(app, reader.txn, selection).names
         topic = find_topic_of(app.each(names, lambda name: read_topic(reader.txn, name)), position)
-        found = messages_of(app.session, lambda txn: (topic,), query)
-        yield from _shown(found, _Style(False, options.value, _printing(app, options, redelivery=True)), one=True)
-    app.report(found.problems)
+        messages = messages_of(app.session, lambda txn: (topic,), query)
+        yield from _shown(messages, _Style(False, options.value, _printing(app, options, redelivery=True)), one=True)
+    app.report(messages.problems)
 
 
 def _query(
@@ -270,9 +270,9 @@ def peek_messages(app: App, selection: TopicSelection, subscription: str, option
     with app.session.reader() as reader:
         open_with(reader, options.private_keys)
         chosen = choose(app, reader.txn, selection)
-        found = messages_of(app.session, lambda txn: chosen.names, query)
+        messages = messages_of(app.session, lambda txn: chosen.names, query)
         style = _Style(chosen.several, options.value, _printing(app, options, markers=options.markers))
-        if not (yield from _shown(found, style)):
+        if not (yield from _shown(messages, style)):
             from pulsar_admin.store.doctor.why_subscription import (
                 why_nothing_is_given,  # all rules: few backlogs have nothing to show
             )
@@ -280,7 +280,7 @@ def peek_messages(app: App, selection: TopicSelection, subscription: str, option
             for name in chosen.names:
                 for sentence in why_nothing_is_given(reader, name, subscription, app.now_ms):
                     app.warn(f"{subscription} of {name}: {sentence}")
-    app.report(found.problems)
+    app.report(messages.problems)
 
 
 class ReadRequest(Struct, frozen=True):
@@ -348,11 +348,11 @@ def read(app: App, selection: TopicSelection, options: ReadRequest) -> Iterator[
         seen = seen_columns(reader, chosen.names, value=options.value) if is_read(app, options) else None
         columns = message_columns(payload=options.payload, value=options.value, markers=options.markers, seen=seen)
         query = replace(query, columns=columns)
-        found = messages_of(app.session, lambda txn: chosen.names, query)
+        messages = messages_of(app.session, lambda txn: chosen.names, query)
         size_bytes = 0 if options.limit is not None else size_of(reader, chosen.names)
         with app.scan(reader, size_bytes, "read", unused=FEW_MESSAGES):
-            yield messages_result(found, several=chosen.several, value=options.value, hide=options.redact, seen=seen)
-    app.report(found.problems)
+            yield messages_result(messages, several=chosen.several, value=options.value, hide=options.redact, seen=seen)
+    app.report(messages.problems)
 
 
 def _property(text: str) -> tuple[str, str | None]:
@@ -457,15 +457,15 @@ def search(app: App, selection: TopicSelection, options: SearchRequest) -> Itera
         query = replace(
             query, columns=message_columns(payload=options.payload, value=value, seen=seen), lenient=not value
         )
-        found = messages_of(app.session, lambda txn: chosen.names, query)
+        messages = messages_of(app.session, lambda txn: chosen.names, query)
         with app.scan(reader, size_of(reader, chosen.names), "search", unused=FEW_MESSAGES):
-            rows = map(redacted, found.json_rows()) if options.redact else found.json_rows()
+            rows = map(redacted, messages.json_rows()) if options.redact else messages.json_rows()
             first = list(islice(rows, 1))
-            if first or found.problems or app.exit_code:
+            if first or messages.problems or app.exit_code:
                 columns = short_columns(several=chosen.several, value=value, seen=seen)
                 beside = (_MARK,) if query.before or query.after else ()
                 yield Result(rows=chain(first, rows), columns=(*beside, *columns), csv=(*beside, *FULL), live=True)
-    app.report(found.problems)
+    app.report(messages.problems)
     if not first and app.exit_code == 0:  # else it may be in what could not be read
         hint = "--uncommitted also searches messages of open and aborted transactions"
         if options.uncommitted:

@@ -262,10 +262,10 @@ def info_internal(app: App, selection: TopicSelection, explained: bool) -> Resul
     """
     with app.session.read() as txn:
         chosen = choose(app, txn, selection)
-        found = list(chosen.each(app, lambda name: app.topic(name).internal_info(publish_times=explained)))
+        infos = list(chosen.each(app, lambda name: app.topic(name).internal_info(publish_times=explained)))
     if selection.single is not None and selection.single not in chosen.names:
-        return _by_gson(Result({"version": 0, "partitions": {str(name): info for name, info in found}}))
-    answers = answers_of(found, _INFO_COLUMNS, several=chosen.several)
+        return _by_gson(Result({"version": 0, "partitions": {str(name): info for name, info in infos}}))
+    answers = answers_of(infos, _INFO_COLUMNS, several=chosen.several)
     return answers if chosen.several else _by_gson(answers)
 
 

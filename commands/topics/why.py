@@ -97,19 +97,19 @@ def why(app: App, selection: TopicSelection, subscription: str | None, disk: boo
             else:
                 cursors = app.session.iter_cursors(reader, selection, subscription)
                 asked = [(topic.name, subscription) for topic, _ in cursors]
-            found = [app.topic(name).cursor(cursor).why() for name, cursor in asked]
+            explained = [app.topic(name).cursor(cursor).why() for name, cursor in asked]
     is_long = (
-        subscription is None and len(found) > 1
+        subscription is None and len(explained) > 1
     )  # then those that nothing holds are told in one sentence each, at the end
-    told = sorted(found, key=lambda one: not one.held) if is_long else found
+    told = sorted(explained, key=lambda one: not one.held) if is_long else explained
     heads = [
         (f"{one.topic}, subscription {one.subscription}", one.reasons[:1] if is_long and not one.held else one.reasons)
         for one in told
     ]
     bare = [name for name in chosen.names if subscription is None and name not in dict(asked)]
     return Result(
-        lambda: found[0],
-        rows=found,
+        lambda: explained[0],
+        rows=explained,
         columns=_COLUMNS,
         screen=lambda width: ["\n".join(_text(head, reasons, width) for head, reasons in heads)],
         documents=() if chosen.several or subscription is None else ("json",),

@@ -42,12 +42,12 @@ class Box(Struct, frozen=True):
 
 def squarify(sizes: Sequence[float], box: Box) -> list[Box]:
     """Return a rectangle of the box for each of the positive, descending sizes, as square as possible."""
-    found: list[Box] = []
+    boxes: list[Box] = []
     scale = box.width * box.height / (sum(sizes) or 1)
     areas = [size * scale for size in sizes]
-    while len(found) < len(areas):
+    while len(boxes) < len(areas):
         side = min(box.width, box.height)
-        left = areas[len(found) :]
+        left = areas[len(boxes) :]
         row = [left[0]]
         for following in left[1:]:
             longer = [*row, following]
@@ -59,15 +59,15 @@ def squarify(sizes: Sequence[float], box: Box) -> list[Box]:
         for area in row:
             long = area / thick if thick else 0
             if box.width >= box.height:
-                found.append(Box(box.x, box.y + at, thick, long))
+                boxes.append(Box(box.x, box.y + at, thick, long))
             else:
-                found.append(Box(box.x + at, box.y, long, thick))
+                boxes.append(Box(box.x + at, box.y, long, thick))
             at += long
         if box.width >= box.height:
             box = Box(box.x + thick, box.y, max(box.width - thick, 0), box.height)
         else:
             box = Box(box.x, box.y + thick, box.width, max(box.height - thick, 0))
-    return found
+    return boxes
 
 
 def _worst(row: Sequence[float], side: float) -> float:

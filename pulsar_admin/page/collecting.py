@@ -132,9 +132,9 @@ class _Collector:
         )
         # Of the ledgers that no cursor needs; one that cannot be read may need all of them.
         done_bytes = sum(ledger.size_bytes for ledger in topic.ledgers[: facts.consumed[0]])
-        found = _Found(row, _oldest(topic, worst), done_bytes)
+        standing = _Found(row, _oldest(topic, worst), done_bytes)
         for sums in (self.all, self.namespaces[row.namespace]):
-            sums.add(found)
+            sums.add(standing)
         self.counts = self.counts.of(topic.name, (cursor for cursor, _ in facts.cursor_readings))
         self.unread += [
             f"{name} {cursor}: {error.message}"
@@ -142,7 +142,7 @@ class _Collector:
             if isinstance(error, StoreError)
         ]
         self.backlog_entries += sum(backlogs.values())
-        self.topics.add((row.findings << _SIZE_BITS) + row.size_bytes + 1, found)
+        self.topics.add((row.findings << _SIZE_BITS) + row.size_bytes + 1, standing)
         if entries:
             self.busiest.add(row.size_bytes, name)
             for cursor in own:
@@ -168,19 +168,19 @@ def collect_page(
 ) -> Page:
     """Return the page's data; unreadable parts are listed in it. ``advance`` is told the number of topics done."""
     findings = tuple(findings)
-    found = _Collector(reader, now_ms, limits or Limits(), Counter(map(_topic_of, findings)))
-    found.add_all(advance)
-    standings, due = _standings(found)
-    traffic = tuple(_traffic(found))
-    rows = found.topics.items()
-    left = found.left(rows)
+    collector = _Collector(reader, now_ms, limits or Limits(), Counter(map(_topic_of, findings)))
+    collector.add_all(advance)
+    standings, due = _standings(collector)
+    traffic = tuple(_traffic(collector))
+    rows = collector.topics.items()
+    left = collector.left(rows)
     totals = read_disk_totals(store, reader.txn, 0)
     return Page(
         title="Doctor",
         source=str(store.path),
         now_ms=now_ms,
         clusters=tuple(list_clusters(reader.txn)),
-        facts=tuple(_facts(found, due, read_disk_bytes(store, reader.txn))),
+        facts=tuple(_facts(collector, due, read_disk_bytes(store, reader.txn))),
         findings=findings,
         disk=Disk(
             live_bytes=totals.live_bytes,
@@ -191,15 +191,17 @@ def collect_page(
         ),
         shares=tuple(_shares(rows, left)),
         standings=tuple(standings),
-        standings_rest=_other_standings(found, standings),
+        standings_rest=_other_standings(collector, standings),
         traffic=traffic,
-        traffic_rest=_other_traffic(found, traffic),
-        due=tuple(_charts_of_due(due, found.limits.due)),
-        due_rest=Rest(max(len(due) - found.limits.due, 0), sum(len(one.times) for one in due[found.limits.due :])),
+        traffic_rest=_other_traffic(collector, traffic),
+        due=tuple(_charts_of_due(due, collector.limits.due)),
+        due_rest=Rest(
+            max(len(due) - collector.limits.due, 0), sum(len(one.times) for one in due[collector.limits.due :])
+        ),
         topics=tuple(_with_age(reader, one) for one in rows),
         topics_rest=Rest(*(sum(getattr(rest, name) for rest in left.values()) for name in REST_FIELDS)),
         rest_by_namespace=left,
-        unread=tuple(found.unread),
+        unread=tuple(collector.unread),
     )
 
 

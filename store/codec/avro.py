@@ -158,8 +158,8 @@ class _Values:
         name: str = schema["name"]
         if name not in self._unpaid:
             self._unpaid[name] = None
-            self._unpaid[name] = found = self._of(schema)
-            if name in self._inside_itself and found > 0:
+            self._unpaid[name] = size = self._of(schema)
+            if name in self._inside_itself and size > 0:
                 raise EntryCorrupt(f"a record {name} inside itself: its bytes do not show its end")
         known = self._unpaid[name]
         if known is None:  # where a record inside itself is paid for, none is what it adds at most

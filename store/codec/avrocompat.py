@@ -67,8 +67,8 @@ class _Resolution:
         there = {field["name"]: field for field in writer["fields"]}
         for field in reader["fields"]:
             names = (field["name"], *field.get("aliases", ()))
-            found = next((there[name] for name in names if name in there), None)
-            if "default" not in field if found is None else not self.reads(field["type"], found["type"]):
+            written = next((there[name] for name in names if name in there), None)
+            if "default" not in field if written is None else not self.reads(field["type"], written["type"]):
                 return False
         return True
 

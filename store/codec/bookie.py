@@ -64,8 +64,8 @@ def decode_cookie(data: bytes, where: str) -> Cookie:
     """Return the decoded cookie; raises MetadataCorrupt, or Unsupported for another layout version than 3, 4, 5."""
     first, _, rest = data.partition(b"\n")
     if not re.fullmatch(rb"\d{1,9}", first.strip()):
-        found = first[:40].hex() if data else "an empty file"
-        raise MetadataCorrupt.expected(where, "first line of a cookie", "a layout version", found)
+        shown = first[:40].hex() if data else "an empty file"
+        raise MetadataCorrupt.expected(where, "first line of a cookie", "a layout version", shown)
     version = int(first)
     if version == _TEXT_COOKIE_VERSION:
         lines = rest.decode("utf-8", "replace").split("\n")

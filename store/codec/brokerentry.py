@@ -59,10 +59,10 @@ def split_broker_entry(payload: memoryview, where: str) -> tuple[BrokerEntry | N
     end = metadata_end(payload, where)
     if not end:
         return None, payload
-    found = parse_protobuf(pulsar_api_pb2.BrokerEntryMetadata, payload[_HEADER.size : end], where, EntryCorrupt)
+    metadata = parse_protobuf(pulsar_api_pb2.BrokerEntryMetadata, payload[_HEADER.size : end], where, EntryCorrupt)
     entry = BrokerEntry(
-        found.broker_timestamp if found.HasField("broker_timestamp") else None,
-        found.index if found.HasField("index") else None,
+        metadata.broker_timestamp if metadata.HasField("broker_timestamp") else None,
+        metadata.index if metadata.HasField("index") else None,
     )
     return entry, payload[end:]
 

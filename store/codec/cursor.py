@@ -218,10 +218,10 @@ def find_plain_cursor(value: bytes) -> PlainCursor | None:
 
 def _find_bare_cursor(value: bytes) -> UsualCursor | None:
     """Return the state in a ``_BARE`` value whose ranges each are of one ledger, at half the cost of decoding its message."""
-    found = compiled(_BARE).fullmatch(value)
-    if found is None:
+    match = compiled(_BARE).fullmatch(value)
+    if match is None:
         return None
-    cursor_ledger_id, ledger_id, entry_id, section = found.groups()
+    cursor_ledger_id, ledger_id, entry_id, section = match.groups()
     ranges = list[tuple[int, int, int]]()
     for size, lower_size, lower_id, lower, upper_size, upper_id, upper in compiled(_RANGE).findall(section):
         first, last, id_size = number_of(lower), number_of(upper), len(lower_id) + 2
@@ -356,15 +356,15 @@ def decode_cursor_ledger(payloads_newest_first: Iterable[bytes | memoryview], wh
         elif state is not None:
             break
     if run:
-        found = run[-1][:16].hex()
+        first_bytes = run[-1][:16].hex()
         if run[-1][:1] == _PLAIN_FORM:
             raise EntryCorrupt(
-                f"{where}: the newest entry is damaged, no PositionInfo: {found}", where=where, found=found
+                f"{where}: the newest entry is damaged, no PositionInfo: {first_bytes}", where=where, found=first_bytes
             )
         raise Unsupported(
-            f"{where}: the newest entry is not a known form of a cursor's state: {found or 'empty'}",
+            f"{where}: the newest entry is not a known form of a cursor's state: {first_bytes or 'empty'}",
             where=where,
-            found=found,
+            found=first_bytes,
         )
     if passed_over:
         raise EntryCorrupt(f"{where}: no whole state, only parts without their footer", where=where)
@@ -376,10 +376,10 @@ def _footer(payload: bytes) -> tuple[int, int] | None:
     if payload[:1] != b"{":
         return None
     try:
-        found = json.loads(payload)
+        footer = json.loads(payload)
     except (ValueError, RecursionError):
         return None
-    parts, size_bytes = (found.get("numParts"), found.get("length")) if isinstance(found, dict) else (None, None)
+    parts, size_bytes = (footer.get("numParts"), footer.get("length")) if isinstance(footer, dict) else (None, None)
     if type(parts) is not int or type(size_bytes) is not int:
         return None
     return parts, size_bytes
@@ -627,12 +627,12 @@ def _take_ranges(data: bytes, tag: bytes) -> tuple[bytes, Ranges]:
         ledger_id = sum((byte & 127) << 7 * place for place, byte in enumerate(ledger[1:-1]))
         if (outer + lower + upper != bytes(sizes)) or ledger != same or (parts and parts[-1][0] > ledger_id):
             return data, ()
-        found = _columns(data, item, window)
+        columns = _columns(data, item, window)
         if not parts or parts[-1][0] != ledger_id:
-            parts.append((ledger_id, found))
+            parts.append((ledger_id, columns))
         else:
-            parts[-1][1].extend(found)
-        count = len(found) // 2
+            parts[-1][1].extend(columns)
+        count = len(columns) // 2
         at, taken, windows = at + count * len(item[0]), taken + count, windows + 1
         window = min(4 * window, _WINDOWS[1]) if count == window else _WINDOWS[0]
     if taken <= _FEW_RANGES:
@@ -673,17 +673,17 @@ def _filled(edges: array[int]) -> BitMap | None:
     """Return the bits from the first of ``edges`` to before the second, from the third to before the fourth …; None unless they ascend."""
     from pyroaring import BitMap
 
-    found = BitMap(edges)
-    if found.to_array() != edges:
+    bits = BitMap(edges)
+    if bits.to_array() != edges:
         return None
     end = edges[-1]
     if end > _SPARSE_BITS * len(edges):
-        found.clear()
+        bits.clear()
         for first, after in zip(edges[::2], edges[1::2], strict=True):
-            found.add_range(first, after)
-        return found
+            bits.add_range(first, after)
+        return bits
     step = 1
     while step < end:  # a bit becomes whether the number of edges up to it is odd: of 2, of 4, of 8 bits …
-        found ^= found.shift(step)
+        bits ^= bits.shift(step)
         step *= 2
-    return found & BitMap(range(end))
+    return bits & BitMap(range(end))

@@ -173,14 +173,14 @@ def read_private_keys(paths: Iterable[Path]) -> PrivateKeys | None:
     require("cryptography", "--private-key")
     files: list[Path] = []
     for path in listed:
-        found = [path]
+        of_path = [path]
         if path.is_dir():
-            found = [file for file in sorted(path.iterdir()) if file.is_file() and b"PRIVATE KEY-----" in _read(file)]
-        if not found:
+            of_path = [file for file in sorted(path.iterdir()) if file.is_file() and b"PRIVATE KEY-----" in _read(file)]
+        if not of_path:
             raise InvalidValue(
                 f"{path}: no file in it is a private key in PEM", hint="it has -----BEGIN … PRIVATE KEY-----"
             )
-        files += found
+        files += of_path
     return PrivateKeys([load_private_key(_read(file), str(file)) for file in files])
 
 

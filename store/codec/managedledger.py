@@ -152,34 +152,34 @@ def find_plain_ledgers(value: bytes) -> list[PlainLedger] | None:
 
 def _find_bare_ledgers(value: bytes) -> list[PlainLedger] | None:
     """Return the ledgers of a value of ``_BARE`` ones and perhaps ``_INDEX``, by ascending id, at half the cost of its message."""
-    found, last, start = list[PlainLedger](), -1, 0
+    ledgers, last, start = list[PlainLedger](), -1, 0
     while one := compiled(_BARE).match(value, start):
         size, body, ledger_id, entries, size_bytes, closed_ms = one.groups(b"")
         number, start = number_of(ledger_id), one.end()
         if len(body) != size[0] or number <= last:
             return None
         last = number
-        found.append((number, number_of(entries), number_of(size_bytes), number_of(closed_ms)))
+        ledgers.append((number, number_of(entries), number_of(size_bytes), number_of(closed_ms)))
     if start < len(value):
         index = compiled(_INDEX).fullmatch(value, start)
         if index is None or index[2][0] != len(index[3]) or index[1][0] != len(index[3]) + _INDEX_BYTES:
             return None
-    return found
+    return ledgers
 
 
 def _plain(message: managed_ledger_pb2.ManagedLedgerInfo, *, is_known: bool = False) -> list[PlainLedger] | None:
     """Return as ``find_plain_ledgers`` for a parsed message; ``is_known``: it has no unknown fields."""
     if message.HasField("terminatedPosition"):
         return None
-    found, last = [], -1
+    ledgers, last = [], -1
     for info in message.ledgerInfo:
         if info.ledgerId <= last or info.HasField("offloadContext") or info.properties:
             return None
         if not is_known and len(UnknownFieldSet(info)):
             return None
         last = info.ledgerId
-        found.append((last, info.entries, info.size, info.timestamp))
-    return found
+        ledgers.append((last, info.entries, info.size, info.timestamp))
+    return ledgers
 
 
 def unknown_managed_ledger_fields(value: bytes, where: str) -> tuple[str, ...]:

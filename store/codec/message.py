@@ -175,9 +175,9 @@ def _seed_delayed_ms(metadata: MessageMetadata) -> int | None:
     """
     unknown = UnknownFieldSet(metadata)
     for index in range(len(unknown)):
-        found = unknown[index]
-        if found.field_number == _SEED_DELAYED and found.wire_type == _VARINT:
-            delay: int = found.data
+        field = unknown[index]
+        if field.field_number == _SEED_DELAYED and field.wire_type == _VARINT:
+            delay: int = field.data
             return delay if delay < 2**63 else delay - 2**64
     return None
 
@@ -213,9 +213,9 @@ def decode_message_id(data: bytes) -> Position:
     ``MessageId.earliest`` is −1:−1, ``MessageId.latest`` the greatest long twice.
     """
     try:
-        found = MessageIdData.FromString(data)
+        message_id = MessageIdData.FromString(data)
     except DecodeError as error:
         raise ValueError(f"no message id: {error}") from error
-    if not found.IsInitialized():
+    if not message_id.IsInitialized():
         raise ValueError("no whole message id: it lacks its ledger or its entry")
-    return Position(signed(found.ledgerId), signed(found.entryId), found.batch_index)
+    return Position(signed(message_id.ledgerId), signed(message_id.entryId), message_id.batch_index)

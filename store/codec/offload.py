@@ -114,10 +114,10 @@ def iter_block_entries(raw: bytes | memoryview, first_entry_id: int, where: str)
     entry_id = first_entry_id
     while reader.remaining >= _ENTRY_HEAD.size and bytes(view[reader.pos : reader.pos + 4]) != _PADDING:
         at = reader.pos
-        size, found = _ENTRY_HEAD.unpack(reader.take(_ENTRY_HEAD.size))
-        if found != entry_id or not 0 <= size <= reader.remaining:
+        size, found_id = _ENTRY_HEAD.unpack(reader.take(_ENTRY_HEAD.size))
+        if found_id != entry_id or not 0 <= size <= reader.remaining:
             raise EntryLogCorrupt(
-                f"{where} + {at:#x}: expected entry {entry_id}, found one of id {found} and {size} bytes",
+                f"{where} + {at:#x}: expected entry {entry_id}, found one of id {found_id} and {size} bytes",
                 hint=_HINT,
                 where=where,
             )

@@ -96,17 +96,17 @@ def decode_package_metadata(data: bytes, where: str) -> dict[str, Any]:  # Any: 
     """Return the description of a package, in whichever form it is; raises EntryCorrupt."""
     try:
         if data.startswith(_JAVA_MAGIC):
-            found = _JavaObjects(data[len(_JAVA_MAGIC) :]).content()
-            if isinstance(found, dict) and not all(map(_is_described, found, found.values())):
+            content = _JavaObjects(data[len(_JAVA_MAGIC) :]).content()
+            if isinstance(content, dict) and not all(map(_is_described, content, content.values())):
                 raise _NoObject("its fields are neither texts nor numbers nor maps of texts")
         else:
-            found = decode_json_object(data, where)
+            content = decode_json_object(data, where)
     except (struct.error, IndexError, TypeError, ValueError, _NoObject, MetadataCorrupt) as error:
         raise EntryCorrupt(f"{where}: no description of a package: {error}", where=where) from error
-    if not isinstance(found, dict) or "description" not in found:
+    if not isinstance(content, dict) or "description" not in content:
         raise EntryCorrupt(f"{where}: no description of a package", where=where)
     order = ("description", "contact", "createTime", "modificationTime", "properties")
-    return {key: found[key] for key in (*order, *found) if found.get(key) is not None}
+    return {key: content[key] for key in (*order, *content) if content.get(key) is not None}
 
 
 def _is_described(name: object, value: object) -> bool:
@@ -188,13 +188,13 @@ class _JavaObjects:
                 self.content()
         while self.content() is not _NoObject:
             pass
-        self._handles[place] = found = _Class(fields, bool(flags & 1), self.content())
-        return found
+        self._handles[place] = described = _Class(fields, bool(flags & 1), self.content())
+        return described
 
     def _object(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         description = self.content()
-        self._handles.append(found)
+        self._handles.append(members)
         chain: list[_Class] = []
         while isinstance(description, _Class):
             chain.insert(0, description)
@@ -207,7 +207,7 @@ class _JavaObjects:
             if one.has_more:  # of maps: how large they are, then keys and values in turn
                 values = {}
                 more = [part for part in iter(self.content, _NoObject) if not isinstance(part, bytes)]
-                found.update(zip(more[::2], more[1::2], strict=True))
+                members.update(zip(more[::2], more[1::2], strict=True))
             elif len(chain) == 1:
-                found.update(values)
-        return found
+                members.update(values)
+        return members

@@ -177,22 +177,22 @@ def encode_policies(policies: Policies, base: bytes = b"") -> bytes:
 
     If nothing changes, ``base`` itself is returned. Raises MetadataCorrupt if ``base`` is not a JSON object.
     """
-    found = decode_json_object(base, "value to replace") if base else {}
-    before = _policies(found, "value to replace")
+    document = decode_json_object(base, "value to replace") if base else {}
+    before = _policies(document, "value to replace")
     if base and before == policies:
         return base
     if policies.delayed_delivery != before.delayed_delivery:
-        _put(found, "delayed_delivery_policies", policies.delayed_delivery, delayed_delivery_json)
+        _put(document, "delayed_delivery_policies", policies.delayed_delivery, delayed_delivery_json)
     if policies.message_ttl_seconds != before.message_ttl_seconds:
-        _put(found, "message_ttl_in_seconds", policies.message_ttl_seconds, None)
+        _put(document, "message_ttl_in_seconds", policies.message_ttl_seconds, None)
     if policies.retention != before.retention:
-        _put(found, "retention_policies", policies.retention, retention_json)
+        _put(document, "retention_policies", policies.retention, retention_json)
     if policies.backlog_quotas != before.backlog_quotas:
-        quotas = found["backlog_quota_map"] = found.get("backlog_quota_map") or {}
+        quotas = document["backlog_quota_map"] = document.get("backlog_quota_map") or {}
         for kind in {**before.backlog_quotas, **policies.backlog_quotas}:
             if policies.backlog_quotas.get(kind) != before.backlog_quotas.get(kind):
                 _put(quotas, kind, policies.backlog_quotas.get(kind), backlog_quota_json)
-    return encode_json_object(found)
+    return encode_json_object(document)
 
 
 def decode_partitioned_topic(value: bytes, where: str) -> PartitionedTopic:

@@ -117,8 +117,8 @@ def _next_fragment(block: bytes, position: int) -> tuple[int, bool]:
         return following, False
     if len(block) == BLOCK_BYTES or following <= len(block):
         return len(block), False
-    found = (place for place in range(position + 1, len(block)) if _end_of_fragment(block, place))
-    following = next(found, len(block))
+    places = (place for place in range(position + 1, len(block)) if _end_of_fragment(block, place))
+    following = next(places, len(block))
     return following, following == len(block)
 
 

@@ -93,10 +93,10 @@ def decode_scalable_topic(value: bytes, where: str, topic: TopicName) -> Scalabl
     """Return the scalable ``topic`` of a record; raises MetadataCorrupt, and Unsupported for a state of segments of a newer version."""
     record = decode_json_object(value, where)
     try:
-        found = record.get("segments", {})
-        if not isinstance(found, dict):
+        rows = record.get("segments", {})
+        if not isinstance(rows, dict):
             raise ValueError("segments: expected an object")
-        segments = {one.segment_id: one for key, row in found.items() for one in [_segment(key, row, where, topic)]}
+        segments = {one.segment_id: one for key, row in rows.items() for one in [_segment(key, row, where, topic)]}
         properties = record.get("properties") or {}
         if not isinstance(properties, dict):
             raise ValueError("properties: expected an object")

@@ -107,36 +107,36 @@ def decode_log_entry(payload: bytes | memoryview, where: str, *, strict: bool = 
     With ``strict`` (as of ``parse_protobuf``) also where it lacks what brokers write into every one.
     """
     kind = transaction_pb2.TransactionMetadataEntry
-    found = parse_protobuf(kind, _single(payload, where), where, EntryCorrupt, strict=strict)
+    entry = parse_protobuf(kind, _single(payload, where), where, EntryCorrupt, strict=strict)
     if strict:
-        _check_has(found, ("metadata_op", "txnid_least_bits", "txnid_most_bits"), where)
+        _check_has(entry, ("metadata_op", "txnid_least_bits", "txnid_most_bits"), where)
         # A pending acknowledgement has neither.
-        if not (found.HasField("last_modification_time") or found.HasField("max_local_txn_id")):
+        if not (entry.HasField("last_modification_time") or entry.HasField("max_local_txn_id")):
             raise EntryCorrupt(f"{where}: no entry of a coordinator's log", where=where)
-    if not 0 <= found.new_status < len(STATUSES) or not NEW <= found.metadata_op <= UPDATE:
-        raise EntryCorrupt(f"{where}: operation {found.metadata_op}, status {found.new_status}", where=where)
+    if not 0 <= entry.new_status < len(STATUSES) or not NEW <= entry.metadata_op <= UPDATE:
+        raise EntryCorrupt(f"{where}: operation {entry.metadata_op}, status {entry.new_status}", where=where)
     return LogEntry(
-        found.metadata_op,
-        TxnId(found.txnid_most_bits, found.txnid_least_bits),
-        STATUSES[found.new_status],
-        tuple(found.partitions),
-        tuple((one.topic, one.subscription) for one in found.subscriptions),
-        found.timeout_ms,
-        found.start_time,
+        entry.metadata_op,
+        TxnId(entry.txnid_most_bits, entry.txnid_least_bits),
+        STATUSES[entry.new_status],
+        tuple(entry.partitions),
+        tuple((one.topic, one.subscription) for one in entry.subscriptions),
+        entry.timeout_ms,
+        entry.start_time,
     )
 
 
 def decode_pending_ack(payload: bytes | memoryview, where: str, *, strict: bool = False) -> PendingAckEntry:
     """Return the entry of a log of pending acknowledgements; raises EntryCorrupt, Unsupported; ``strict`` as of ``decode_log_entry``."""
     kind = transaction_pb2.PendingAckMetadataEntry
-    found = parse_protobuf(kind, _single(payload, where), where, EntryCorrupt, strict=strict)
+    entry = parse_protobuf(kind, _single(payload, where), where, EntryCorrupt, strict=strict)
     if strict:
-        _check_has(found, ("pending_ack_op", "txnid_least_bits", "txnid_most_bits"), where)
+        _check_has(entry, ("pending_ack_op", "txnid_least_bits", "txnid_most_bits"), where)
     return PendingAckEntry(
-        found.pending_ack_op,
-        TxnId(found.txnid_most_bits, found.txnid_least_bits),
-        tuple(Position(one.ledgerId, one.entryId) for one in found.pending_ack_metadata),
-        found.ack_type == _CUMULATIVE,
+        entry.pending_ack_op,
+        TxnId(entry.txnid_most_bits, entry.txnid_least_bits),
+        tuple(Position(one.ledgerId, one.entryId) for one in entry.pending_ack_metadata),
+        entry.ack_type == _CUMULATIVE,
     )
 
 

@@ -98,10 +98,10 @@ def decoder_of(schema: ValueSchema) -> Decode:
         return avro_decoder(schema.definition)
     if schema.type_name == "JSON":
         return _json
-    found = _PRIMITIVES.get(schema.type_name)
-    if found is None:
+    decoder = _PRIMITIVES.get(schema.type_name)
+    if decoder is None:
         raise Unsupported(f"values of schema type {schema.type_name} are not decoded", hint="read their payload")
-    return found
+    return decoder
 
 
 def json_text(value: Value) -> str:

@@ -211,9 +211,9 @@ def salvage_snapshot(data: bytes) -> Salvaged:
     """
     nodes: dict[str, ZooKeeperNode] = {}
     newest = lost = 0
-    found = _NODE_START.search(data, HEADER.size)
+    match = _NODE_START.search(data, HEADER.size)
     # Its sessions and ACLs, and the root, whose path is empty, precede the first node.
-    offset = found.start() if found else len(data)
+    offset = match.start() if match else len(data)
     while offset < len(data):
         node, zxid, end = _salvage_node(data, offset)
         if node is not None:
@@ -223,9 +223,9 @@ def salvage_snapshot(data: bytes) -> Salvaged:
             continue
         if data.startswith(_jute(b"/"), offset):  # no node follows
             break
-        found = _NODE_START.search(data, offset + 1)
-        lost += (found.start() if found else len(data)) - offset
-        offset = found.start() if found else len(data)
+        match = _NODE_START.search(data, offset + 1)
+        lost += (match.start() if match else len(data)) - offset
+        offset = match.start() if match else len(data)
     return Salvaged(nodes, newest, lost)
 
 

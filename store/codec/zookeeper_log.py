@@ -130,8 +130,8 @@ def read_transactions(file: BinaryIO, where: str) -> Iterator[Transaction | BadR
         offset = 0
         while end := _record_end(data, offset):
             start = offset + _RECORD_HEAD.size
-            found = _decode_usual(data, start, end - 1)
-            item = found or _decode_transaction(memoryview(data)[start : end - 1], f"{where} @ {base + offset:#x}")
+            usual = _decode_usual(data, start, end - 1)
+            item = usual or _decode_transaction(memoryview(data)[start : end - 1], f"{where} @ {base + offset:#x}")
             recent.append((base + offset, item.time_ms))
             yield item
             offset = end

@@ -76,20 +76,20 @@ def encode_reads(reads: Iterable[Read]) -> bytes:
 def decode_answers(data: bytes | memoryview, where: str) -> list[Data | list[str] | Failed]:
     """Return the answers of a ``multiRead`` in the order of its reads; raises MetadataCorrupt."""
     reader = Reader(data, where, MetadataCorrupt)
-    found: list[Data | list[str] | Failed] = []
+    answers: list[Data | list[str] | Failed] = []
     while True:
         kind, done, _ = _HEAD.unpack(reader.take(_HEAD.size))
         if done:
-            return found
+            return answers
         if kind == GET_DATA:
             value = read_buffer(reader)
             stat = _STAT.unpack(reader.take(_STAT.size))
             _, _, created_ms, modified_ms, version, children_changes, _, owner, _, children, _ = stat
             made = (children_changes + children) // 2  # ``DataNode.copyStat``: made and deleted ones
-            found.append(Data(value, version, created_ms, modified_ms, owner, children, made))
+            answers.append(Data(value, version, created_ms, modified_ms, owner, children, made))
         elif kind == GET_CHILDREN:
-            found.append([read_text(reader) for _ in range(max(reader.i32(), 0))])
+            answers.append([read_text(reader) for _ in range(max(reader.i32(), 0))])
         elif kind == _FAILED:
-            found.append(Failed(reader.i32()))
+            answers.append(Failed(reader.i32()))
         else:
             raise MetadataCorrupt(f"{where}: an answer of type {kind} to a read", where=where)

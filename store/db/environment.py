@@ -203,8 +203,8 @@ class Txn:
         """
         size, has_digests = len(prefix), self.has_digests
         with self._cursor(database) as cursor:
-            found = self._seek(cursor, database, start)
-            while found:
+            is_there = self._seek(cursor, database, start)
+            while is_there:
                 inside, steps = b"", 0  # the part that was yielded last, with a slash; how many of its rows were passed
                 for key, row in cursor:
                     if has_digests and crc32c(key + row) != WHOLE:
@@ -223,7 +223,7 @@ class Txn:
                         yield key[size:], key
                 else:
                     return
-                found = self._seek(cursor, database, inside[:-1] + b"0")  # the byte behind the slash
+                is_there = self._seek(cursor, database, inside[:-1] + b"0")  # the byte behind the slash
 
     def last(self, database: str, prefix: bytes = b"") -> tuple[bytes, bytes] | None:
         """Return the last (key, value) whose key begins with a prefix, or None."""
@@ -232,17 +232,17 @@ class Txn:
             after = after[:-1] + bytes([after[-1] + 1]) if after else b""
             if after and self._seek(cursor, database, after):
                 self._passed(database, cursor.key(), cursor.value())
-                found = cursor.prev()
+                is_there = cursor.prev()
             else:
-                found = cursor.last()
-            while found:
+                is_there = cursor.last()
+            while is_there:
                 key = cursor.key()
                 value = self._passed(database, key, cursor.value())
                 if not key.startswith(prefix):
                     return None
                 if value is not None:
                     return key, value
-                found = cursor.prev()
+                is_there = cursor.prev()
             return None
 
     def count(self, database: str) -> int:
@@ -296,20 +296,20 @@ class Txn:
         be that row with an altered key."""
         if not key:
             return bool(cursor.first())
-        found = bool(cursor.set_range(key))
-        if found and (after := cursor.key()) <= key:
+        is_there = bool(cursor.set_range(key))
+        if is_there and (after := cursor.key()) <= key:
             if after < key:  # a page above names a greater key than the first row below it
                 self._tell_altered(database, after, "it is not in the order of keys")
-                while found and cursor.key() < key:
-                    found = bool(cursor.next())
-            return found
-        if cursor.prev() if found else cursor.last():
+                while is_there and cursor.key() < key:
+                    is_there = bool(cursor.next())
+            return is_there
+        if cursor.prev() if is_there else cursor.last():
             before = cursor.key()
             self._passed(database, before, cursor.value())
             if before >= key:  # a page above names another key than the rows below it
                 self._tell_altered(database, before, "it is not in the order of keys")
-            return found and bool(cursor.next())
-        return found and bool(cursor.first())
+            return is_there and bool(cursor.next())
+        return is_there and bool(cursor.first())
 
     def _check_absent(self, database: str, key: bytes) -> None:
         """Verify the rows around the place of a key that was not found."""

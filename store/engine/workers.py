@@ -106,11 +106,11 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:  # Any: JSON
         try:
             with open(path, "rb") as file:
                 file.seek(1024)
-                found = file.read(max(min(end - 1024, 4096), 0))
+                tail = file.read(max(min(end - 1024, 4096), 0))
                 size = os.fstat(file.fileno()).st_size
         except OSError as error:
             return [error.strerror or str(error), ""]
-        return [f"it has {size} bytes, not {end}" if size < end else "", hashlib.sha256(found).hexdigest()]
+        return [f"it has {size} bytes, not {end}" if size < end else "", hashlib.sha256(tail).hexdigest()]
 
     return {
         "python": sys.executable,
@@ -300,20 +300,20 @@ def _hosts(found: Sequence[_Found]) -> str:
 
 def _check_python(there: Sequence[_Found], version_here: str, needed: Mapping[str, str] = NEEDED) -> None:
     """Raise MissingComponent unless each executor has a Python of this version with the packages that are needed."""
-    silent = [found for found in there if not found.has]
+    silent = [worker for worker in there if not worker.has]
     if silent:
         raise MissingComponent(
             f"a Spark worker has no such Python: {silent[0].said} (on {_hosts(silent)})",
             hint=f"name a Python {version_here} that the workers have: --spark-conf spark.pyspark.python=/path",
         )
-    others = [found for found in there if found.has["version"] != version_here]
+    others = [worker for worker in there if worker.has["version"] != version_here]
     if others:
         has = others[0].has
         raise MissingComponent(
             f"a Spark worker lacks this Python: {has['python']} is {has['version']}, here is {version_here} (on {_hosts(others)})",
             hint=f"name a Python {version_here} that the workers have: --spark-conf spark.pyspark.python=/path",
         )
-    lacking = [found for found in there if not needed.keys().isdisjoint(found.has["missing"])]
+    lacking = [worker for worker in there if not needed.keys().isdisjoint(worker.has["missing"])]
     if lacking:
         has = lacking[0].has
         packages = [needed[module] for module in has["missing"] if module in needed]
@@ -333,7 +333,7 @@ def _check_files(there: Sequence[_Found], here: Sequence[tuple[str, str, str]]) 
     for number, (path, failure, digest) in enumerate(here):
         if failure:
             continue  # who reads it says so
-        others = [found for found in there if found.has["files"][number] != ["", digest]]
+        others = [worker for worker in there if worker.has["files"][number] != ["", digest]]
         if others:
             reason = others[0].has["files"][number][0] or "it is another file there"
             raise NotOnWorkers(

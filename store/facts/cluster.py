@@ -84,11 +84,11 @@ class ClusterFacts:
         """
         from pulsar_admin.store.facts.topics import TopicFacts, read_headers_together
 
-        found, stopped = self._read_topics(now_ms, budget, passes), list[IndexCorrupt]()
+        topics, stopped = self._read_topics(now_ms, budget, passes), list[IndexCorrupt]()
         some = deque[TopicFacts | UnreadableTopic]()
         while not stopped:
             try:
-                some.extend(islice(found, _TOGETHER))
+                some.extend(islice(topics, _TOGETHER))
             except IndexCorrupt as error:
                 stopped.append(error)
             if not some:

@@ -92,12 +92,12 @@ class DeepFacts(ClusterFacts):
         import numpy as np
 
         log_ids = {self._unchanged_logs.get(path): log_id for log_id, path in logs.items()}
-        found = np.zeros(len(rows), bool)
+        are_places = np.zeros(len(rows), bool)
         edges = np.flatnonzero(np.diff(rows[:, 0])) + 1
         for start, end in pairwise([0, *edges.tolist(), len(rows)]):
             with suppress(StoreError):  # where the store's own rows are damaged, logs tell
-                found[start:end] = _are_places(self.reader.txn, log_ids, rows[start:end])
-        return found
+                are_places[start:end] = _are_places(self.reader.txn, log_ids, rows[start:end])
+        return are_places
 
     @cached_property
     def gone(self) -> frozenset[int]:

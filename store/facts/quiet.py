@@ -143,12 +143,12 @@ def find_quiet(reader: EntryReader, part: TopicsPart) -> LookedAt:
     with txn.passing_altered():  # the rules tell of them
         with suppress(StoreError):  # also for unreadable topics
             look_at_ledgers_one_by_one(txn)
-        quiet, found = QuietTopics(txn, part.now_ms), list[Quiet | None]()
+        quiet, topics = QuietTopics(txn, part.now_ms), list[Quiet | None]()
         names = list(part.iter_topics(txn))
 
         def look() -> Iterator[TopicName]:
             for name in names:
-                found.append(quiet.find(name))
+                topics.append(quiet.find(name))
                 yield name
 
         looked, tallies = look(), part.fresh_tallies()
@@ -159,7 +159,7 @@ def find_quiet(reader: EntryReader, part: TopicsPart) -> LookedAt:
             except StoreError:
                 counted = None  # who counts meets it
         deque(looked, 0)
-        return LookedAt(found, counted)
+        return LookedAt(topics, counted)
 
 
 class FoundQuiet:

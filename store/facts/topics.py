@@ -808,6 +808,6 @@ def read_headers_together(subscriptions: Iterable[SubscriptionFacts], now_ms: in
                 left -= one.pending_entries
                 short.append(one)
         wanted = [(one.of.topic, one.pending) for one in short]
-        found = read_each_contents(short[0].of.reader, wanted, now_ms) if short else None
-        for one, headers in zip(short, found or (), strict=False):
+        contents = read_each_contents(short[0].of.reader, wanted, now_ms) if short else None
+        for one, headers in zip(short, contents or (), strict=False):
             vars(one)["headers"] = headers  # as if it had been asked for

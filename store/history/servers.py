@@ -25,7 +25,7 @@ def find_servers(
     SourceNotFound for a place without such files, Refused where there is nothing at all, or several clusters.
     """
     named = [*map(parse_place, places)]
-    stored = [found for source in sources if (found := _stored(source)) is not None]
+    stored = [source_files for source in sources if (source_files := _stored(source)) is not None]
     if not stored and not named:
         raise Refused(_why_none(sources), hint=_HINT)
     if chroot is not None or not stored:

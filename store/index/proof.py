@@ -149,9 +149,9 @@ class DigestRows(ScanFile[None], frozen=True):
         ends = of_parts.pop(b"", [])
         rows = [[row[name] or b"" for row in ends] for name in self.COLUMNS]
         states = [row["state"].encode() for row in ends]
-        for part, found in of_parts.items():
-            own = self._digests([row for row in found if row["place"]])
-            values = (part, b"", *(b"" for _ in Runs.COLUMNS), b"", *own, _astray(found))
+        for part, rows_of_part in of_parts.items():
+            own = self._digests([row for row in rows_of_part if row["place"]])
+            values = (part, b"", *(b"" for _ in Runs.COLUMNS), b"", *own, _astray(rows_of_part))
             for column, value in zip(rows, values, strict=True):
                 column.append(value)
             states.append(b"")

@@ -251,16 +251,16 @@ class NegativeAcksTracker:
         tracker = cls(columns.precision_bits, partition_index=columns.partition_index)
         rows = Block(columns.buckets, columns.ledgers, columns.lengths, columns.bitmaps)
         blocks = list(cut_blocks(rows))
-        found = sum(_count(block) for block in blocks)
-        if found != columns.entry_count:
+        entries = sum(_count(block) for block in blocks)
+        if entries != columns.entry_count:
             raise Corrupt(
-                f"serialized tracker holds {found} entries, its header says {columns.entry_count}",
+                f"serialized tracker holds {entries} entries, its header says {columns.entry_count}",
                 hint="nothing was loaded",
                 expected=columns.entry_count,
-                found=found,
+                found=entries,
             )
         tracker._append(blocks)
-        tracker._entry_count = found
+        tracker._entry_count = entries
         return tracker
 
     @classmethod

@@ -59,10 +59,10 @@ def generate(root: Path) -> list[Path]:
     stems = [path.with_suffix("") for path in map(Path, sources)]
     for source, stem in zip(sources, stems, strict=True):
         module = root / f"{stem}_pb2.py"
-        found = _SERIALIZED.search(module.read_text())
-        if found is None:
+        match = _SERIALIZED.search(module.read_text())
+        if match is None:
             raise RuntimeError(f"{module}: protoc wrote no serialized descriptor")
-        module.write_text(_MODULE.format(source=source, serialized=found[1]))
+        module.write_text(_MODULE.format(source=source, serialized=match[1]))
     return [root / f"{stem}_pb2{suffix}" for stem in stems for suffix in (".py", ".pyi")]
 
 

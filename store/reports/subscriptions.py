@@ -114,20 +114,20 @@ def prepare_facts(reader: EntryReader, topics: Iterable[TopicName], asked: Asked
                 prepared[name] = _topic_facts(reader, read_topic(reader.txn, name), asked)
     # One fact of all topics after the other: what reads it stays in the processor's caches, which saves a third.
     reads: tuple[Callable[[TopicFacts], object], ...] = (
-        lambda found: found.cursor_readings,
-        lambda found: [one.pending_entries for one in found.subscriptions],
-        lambda found: [one.backlog for one in found.subscriptions if is_subscription(one.cursor.name)],
+        lambda facts: facts.cursor_readings,
+        lambda facts: [one.pending_entries for one in facts.subscriptions],
+        lambda facts: [one.backlog for one in facts.subscriptions if is_subscription(one.cursor.name)],
     )
     # Headers also say how many messages there are.
     for read in reads if asked.messages and asked.delayed_ms is None else reads[:2]:
-        for name, found in [*prepared.items()]:
+        for name, facts in [*prepared.items()]:
             try:
-                read(found)
+                read(facts)
             except StoreError:
                 del prepared[name]
     if asked.delayed_ms is None:
         return prepared
-    each = (one for found in prepared.values() for one in found.subscriptions if is_subscription(one.cursor.name))
+    each = (one for facts in prepared.values() for one in facts.subscriptions if is_subscription(one.cursor.name))
     read_headers_together(each, asked.delayed_ms)
     return prepared
 

@@ -184,9 +184,9 @@ class _Columns:
 
     def _copies(self, places: Places) -> Array:
         """Return on how many bookies a whole record of each entry is."""
-        found = np.ones(len(places), np.int16)
+        copies = np.ones(len(places), np.int16)
         if not has_copies(self._txn):
-            return found
+            return copies
         for ledger_id in np.unique(places.ledger_ids).tolist():
             of_ledger = places.ledger_ids == ledger_id
             entries = places.entry_ids[of_ledger]
@@ -195,8 +195,8 @@ class _Columns:
                 there = np.isin(entries, np.fromiter(ids, np.int64, len(ids)))
                 disk = self._log(number).disk
                 disks[disk] = disks.get(disk, False) | there
-            found[of_ledger] = sum(disks.values(), np.zeros(len(entries), np.int16))
-        return found
+            copies[of_ledger] = sum(disks.values(), np.zeros(len(entries), np.int16))
+        return copies
 
 
 _PLACES: dict[str, Callable[[Places], Array]] = {

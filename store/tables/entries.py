@@ -468,7 +468,7 @@ def _copies(flags: Array, origins: Array, is_first: Array, files: Sequence[Origi
 
 def _read_listed(folder: Folder, parts: Sequence[TableFile], ledgers: Array) -> dict[int, _LedgerInTopic]:
     """Return the ledgers (ids, sorted) that a topic lists, from the row groups that may have them."""
-    found: dict[int, _LedgerInTopic] = {}
+    topics: dict[int, _LedgerInTopic] = {}
     low, high = int(ledgers[0]), int(ledgers[-1])
     for part in parts:
         if part.ledgers is None or part.ledgers[1] < low or part.ledgers[0] > high:
@@ -479,8 +479,8 @@ def _read_listed(folder: Folder, parts: Sequence[TableFile], ledgers: Array) -> 
                 bounds = file.metadata.row_group(group).column(at).statistics
                 if bounds.max >= low and bounds.min <= high:
                     rows = file.read_row_group(group, columns=["ledger_id", "topic", "entries"])
-                    found |= _named(rows, low, high)
-    return found
+                    topics |= _named(rows, low, high)
+    return topics
 
 
 def _named(rows: pa.Table, low: int, high: int) -> dict[int, _LedgerInTopic]:

@@ -106,27 +106,27 @@ def find_tables(place: str, cluster: str | None) -> FoundTables:
     """
     folder = Folder.of(place)
     manifest = read_manifest(folder)
-    found = {} if manifest is None else manifest.clusters
-    if not found:
+    clusters = {} if manifest is None else manifest.clusters
+    if not clusters:
         raise SourceNotFound(
             f"{place} has no tables ({NAME} names none)",
             hint="make them with: pulsar-admin --store STORE store export tables DIR",
             path=place,
         )
-    names = ", ".join(sorted(found))
-    if cluster is None and len(found) != 1:
+    names = ", ".join(sorted(clusters))
+    if cluster is None and len(clusters) != 1:
         raise InvalidValue(f"{place} has tables of several clusters: {names}", hint="say which one: --cluster NAME")
-    name = next(iter(found)) if cluster is None else cluster
-    if name not in found:
+    name = next(iter(clusters)) if cluster is None else cluster
+    if name not in clusters:
         raise NotFound(f"{place} has no tables of the cluster {name!r}", hint=f"there are: {names}", cluster=name)
-    missing = [table for table in NEEDED if table not in found[name].tables]
+    missing = [table for table in NEEDED if table not in clusters[name].tables]
     if missing:
         raise Unsupported(
             f"{folder.place} has no table {' and no '.join(missing)} of the cluster {name}: a store is made of {', '.join(NEEDED)}",
-            hint=_again(folder, name, found[name]),
+            hint=_again(folder, name, clusters[name]),
         )
     # One export has to have written all tables that a store is made of.
-    tables = found[name]
+    tables = clusters[name]
     times: dict[int | None, list[str]] = {}
     for table in NEEDED:
         times.setdefault(tables.exported_ms.get(table), []).append(table)
@@ -137,7 +137,7 @@ def find_tables(place: str, cluster: str | None) -> FoundTables:
             hint=_again(folder, name, tables),
             cluster=name,
         )
-    return FoundTables(folder, name, found[name])
+    return FoundTables(folder, name, clusters[name])
 
 
 def _again(folder: Folder, name: str, cluster: ClusterTables) -> str:

@@ -63,7 +63,7 @@ def plan_edges(folder: Folder, ledgers: Sequence[TableFile], range_entries: int 
 
     For a store without an index the sizes of open ledgers are unknown: a range may be larger by these.
     """
-    found: list[Edges] = []
+    all_edges: list[Edges] = []
     before = 0  # entries before a batch
     for part in ledgers:
         with folder.open_input(part.path) as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
@@ -72,9 +72,9 @@ def plan_edges(folder: Folder, ledgers: Sequence[TableFile], range_entries: int 
                 ends = before + np.cumsum(np.maximum(counts, 0))
                 edges = np.arange(before // range_entries + 1, int(ends[-1]) // range_entries + 1) * range_entries
                 at = np.searchsorted(ends, edges, "left")
-                found.append(Edges(ids[at], edges - (ends[at] - counts[at])))
+                all_edges.append(Edges(ids[at], edges - (ends[at] - counts[at])))
                 before = int(ends[-1])
-    columns = ([getattr(edges, name) for edges in found] for name in ("ledgers", "entries"))
+    columns = ([getattr(edges, name) for edges in all_edges] for name in ("ledgers", "entries"))
     return Edges(*(np.concatenate([np.zeros(0, np.int64), *column]) for column in columns))
 
 

@@ -83,8 +83,8 @@ def write_part(
                 writer.write_table(table, row_group_size=GROUP_ROWS)
                 rows += len(table)
                 if "ledger_id" in table.schema.names and len(table):
-                    found = pc.min_max(table.column("ledger_id")).as_py()
-                    bounds.append((found["min"], found["max"]))
+                    edges = pc.min_max(table.column("ledger_id")).as_py()
+                    bounds.append((edges["min"], edges["max"]))
             writer.add_key_value_metadata({INCOMPLETE: incomplete} if incomplete else {})
     ledgers = (min(low for low, _ in bounds), max(high for _, high in bounds)) if bounds else None
     return TableFile(relative, rows, sink.size_bytes, sink.sha256, ledgers)

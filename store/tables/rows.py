@@ -237,8 +237,8 @@ def _policy_rows(reader: EntryReader, fail: Fail, topics: Topics) -> Iterator[Ro
     spaces = iter_all_namespaces(txn) if meant is None else dict.fromkeys(name.namespace for name in meant)
     for namespace in spaces:
         try:
-            found, cluster = read_namespace_json(txn, namespace), find_cluster(txn, namespace) or ""
-            values = {one.name: one.namespace.read(found, cluster, {}) for one in POLICIES if one.namespace}
+            policies, cluster = read_namespace_json(txn, namespace), find_cluster(txn, namespace) or ""
+            values = {one.name: one.namespace.read(policies, cluster, {}) for one in POLICIES if one.namespace}
             yield from _set_rows(NAMESPACE, str(namespace), values)
             names = [name for name in _with_policies(txn, namespace) if meant is None or name in meant]
             for name in sorted(names, key=str):
@@ -424,9 +424,9 @@ def cluster_name(txn: Txn, given: str | None) -> str:
     and for an invalid name."""
     if given is not None and (not given or any(0xD800 <= ord(sign) <= 0xDFFF for sign in given)):
         raise InvalidValue(f"{given!r} is no name of a cluster", hint="name it in Unicode: --cluster NAME")
-    found = find_cluster_name(txn) if given is None else given
-    if found:
-        return found
+    cluster = find_cluster_name(txn) if given is None else given
+    if cluster:
+        return cluster
     listed = ", ".join(list_clusters(txn))
     raise InvalidValue(
         f"the metadata name several clusters: {listed}" if listed else "the metadata name no cluster",

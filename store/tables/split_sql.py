@@ -105,8 +105,8 @@ def split_statement(
     for name, kind, arrived in zip(parts.columns, kinds, connection.sql(f"FROM {PARTS}").types, strict=True):
         if kind != str(arrived) and (kind, str(arrived), name[:2]) != ("HUGEINT", "DECIMAL(38,0)", "_a"):
             return None
-    found = connection.sql(finish)
-    if (found.columns, [*map(str, found.types)]) != (described.columns, [*map(str, described.types)]):
+    merged = connection.sql(finish)
+    if (merged.columns, [*map(str, merged.types)]) != (described.columns, [*map(str, described.types)]):
         return None
     return Split(partial, merge, finish, now_ms, zone)
 

@@ -131,9 +131,9 @@ def _plan(store: Store, session: Session, limit_bytes: int) -> EnsemblePlan:
             )
         written = []
         for path, raw in intent.items():
-            wanted, found = export_intent.intended_node(path, raw), live.get(path)
-            if state_of(wanted) == state_of(found):
-                written.append(ChangedNode(path, found, find_node(txn, path)))
+            wanted, present = export_intent.intended_node(path, raw), live.get(path)
+            if state_of(wanted) == state_of(present):
+                written.append(ChangedNode(path, present, find_node(txn, path)))
         for node in written:
             changed.pop(node.path, None)
             if _value(node.imported) != _value(node.current):
