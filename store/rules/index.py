@@ -113,7 +113,7 @@ def _check_block(number: int, block: blocks.Block, files: dict[int, LogFile]) ->
         yield BLOCK_INCONSISTENT.at(where, "its entries are not in ascending order")
     messages = len(block) if isinstance(counts, int) else sum(counts)
     head_bytes = 32 + header.digest_bytes
-    sizes = block.sizes()
+    sizes = block.sizes().tolist()  # a list is read several times as fast
     if min(sizes) >= head_bytes:
         payload_bytes = sum(sizes) - head_bytes * len(sizes)
     else:
@@ -123,10 +123,13 @@ def _check_block(number: int, block: blocks.Block, files: dict[int, LogFile]) ->
             where,
             f"expected {messages} messages of {payload_bytes} bytes, found {header.messages} of {header.payload_bytes}",
         )
-    column = block.files()
+    column, offsets = block.files(), block.offsets().tolist()
+    most = max(offsets) + max(sizes)  # no entry ends later
     for file_id in {column} if isinstance(column, int) else sorted(set(column)):
         log = files.get(file_id)
-        ends = map(add, block.offsets(), block.sizes())
+        if log is not None and most + 4 <= log.size_bytes:
+            continue
+        ends = map(add, offsets, sizes)
         end = max(
             ends if isinstance(column, int) else (at for at, own in zip(ends, column, strict=True) if own == file_id)
         )
