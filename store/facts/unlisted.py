@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence, Set
 from contextlib import suppress
 from enum import StrEnum
 from functools import cached_property
+from itertools import chain
 
 from msgspec import Struct
 
@@ -153,7 +154,12 @@ def iter_beyond_counter(txn: Txn, next_id: int) -> Iterator[int]:
 
     Its nodes were made anew one by one, without the counter that ZooKeeper keeps of each node's children (``Stat.cversion``).
     """
-    for key, _ in txn.items("tree", f"{LEDGERS_ROOT}/".encode(), start=tree_key(ledger_path(next_id))):
+    start = ledger_path(next_id)
+    directory = start.removeprefix(f"{LEDGERS_ROOT}/").partition("/")[0]
+    # Ids of 64 bits have directories of three digits, which lie between those of two.
+    before = range(10 * int(directory) if len(directory) == 2 else 0)
+    long_ids = (txn.items("tree", f"{LEDGERS_ROOT}/{number:03d}/".encode()) for number in before)
+    for key, _ in chain(*long_ids, txn.items("tree", f"{LEDGERS_ROOT}/".encode(), start=tree_key(start))):
         ledger_id = ledger_id_of_path(key.decode("utf-8", "replace"))
         if ledger_id is None and not key[len(LEDGERS_ROOT) + 1 :][:1].isdigit():
             return  # after the directories of ids

@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 
 from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.codec.logscan import Record, iter_records
 from pulsar_admin.store.codec.rocksvalue import encode_counter
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.ledger_ids import put_next_ledger_id
 from pulsar_admin.store.db.own_ledgers import SEQUENCE_KEY
+from pulsar_admin.store.db.tree import Node, find_node, put_nodes
+from pulsar_admin.store.facts.unlisted import iter_beyond_counter
 from pulsar_admin.store.names import Position, parse_topic
 from tests.agreeing import check_agreement
 from tests.conftest import Cli
@@ -218,6 +221,22 @@ def test_a_counter_that_began_again_says_of_no_ledger_what_became_of_it(cli: Cli
     assert {*preflight_of(cli, store)["bookies"][0]["reasons"]} == {"untold", "unlisted"}
     check_agreement(store)
     assert told["mend"] == "pulsar-admin store preflight"
+
+
+@pytest.mark.parametrize("next_id", [7, 150_000_000, 2**31 - 1, 2**31 + 1, 2**62])
+def test_ids_of_64_bits_lie_beyond_a_smaller_counter(next_id: int, tmp_path: Path, damages_stores: None) -> None:
+    """Their directories (/ledgers/000/…) sort between those of smaller ids (/ledgers/00/…, /ledgers/01/…)."""
+    ids = {2**31 - 2, 2**31, 2**33, 10**18}
+    store = copied("small", "clean", tmp_path)
+    with open_store(store, writable=True) as opened:
+        with opened.read() as txn:
+            node = find_node(txn, ledger_path(9))
+            assert node is not None
+            some = [Node(ledger_path(one), node.stat, node.value) for one in ids]
+        opened.write(lambda txn: put_nodes(txn, some))
+    with open_store(store) as opened, opened.read() as txn:
+        found = {*iter_beyond_counter(txn, next_id)}
+    assert {one for one in found if one > 1000} == {one for one in ids if one >= next_id}
 
 
 def test_a_snapshot_of_the_store_has_a_counter_above_all_ids(cli: Cli, tmp_path: Path) -> None:
