@@ -11,16 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import pulsar_admin as pa
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.entry import Entry, decode_entry
-from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, ledger_path
+from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment, closed_ledger, ledger_path
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.copies import has_copies, iter_all_copies
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.files import LogFile, iter_logs
 from pulsar_admin.store.db.tree import Node, put_nodes
+from pulsar_admin.store.model import coverage
 from pulsar_admin.store.model.coverage import (
     count_unseen,
     iter_entry_gaps,
@@ -567,3 +569,21 @@ def test_an_open_ledger_without_the_bookies_that_may_have_more(tmp_path: Path, c
 def _metadata(ledger: Ledger) -> LedgerMetadata:
     assert ledger.metadata is not None
     return ledger.metadata
+
+
+def test_of_a_gap_each_run_of_entries_names_the_absent_bookies_that_should_have_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Entry n is written to bookies n and n + 1 of three, of which the last was not imported."""
+    monkeypatch.setattr(coverage, "absent_ids", lambda txn: frozenset({"c:3181"}))
+    made = closed_ledger("a:3181", 5, 50, {})
+    segment = Segment(0, ("a:3181", "b:3181", "c:3181"))
+    metadata = replace(made, ensemble_size=3, write_quorum=2, segments=(segment,))
+    found = coverage.iter_entry_gaps(None, Ledger(1, metadata, None, 4, 50), [(0, 4)])
+    absent = ("c:3181",)
+    assert [(gap.first, gap.last, gap.bookies) for gap in found] == [
+        (0, 0, ()),
+        (1, 2, absent),
+        (3, 3, ()),
+        (4, 4, absent),
+    ]
