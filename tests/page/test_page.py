@@ -232,6 +232,13 @@ def test_small_topics_are_put_together_and_no_byte_is_left_out() -> None:
         assert sum(getattr(share, name) for share in folded) == sum(getattr(share, name) for share in shares)
 
 
+def test_a_few_topics_stay_as_they_are_and_what_is_of_several_is_put_together() -> None:
+    alone = [Share("tenant", "space", f"topic-{number}", 100 - number) for number in range(5)]
+    assert fold(alone) == alone
+    several = [Share("tenant", "space", name, 7, 2, 3) for name in ("3 of one kind", "3 of another")]
+    assert fold([*alone, *several]) == [*alone, Share("tenant", "space", "6 more topics", 14, 4, 6)]
+
+
 @pytest.mark.parametrize(
     ("age_ms", "said"),
     [(0, "0s"), (999, "0s"), (61_000, "1m 1s"), (7_200_000, "2h"), (100_000_000, "1d 3h"), (-90_000, "in 1m 30s")],

@@ -17,9 +17,10 @@ import pytest
 
 from pulsar_admin.store.codec.cursor import decode_cursor_info
 from pulsar_admin.store.codec.entrylog import EntryLogHeader, encode_header
+from pulsar_admin.store.codec.jute import HEADER, INT
 from pulsar_admin.store.codec.ledgermetadata import decode_ledger_metadata, ledger_id_of_path
 from pulsar_admin.store.codec.managedledger import decode_managed_ledger
-from pulsar_admin.store.codec.zookeeper import ZooKeeperNode, decode_snapshot
+from pulsar_admin.store.codec.zookeeper import ZooKeeperNode, decode_snapshot, salvage_snapshot
 from pulsar_admin.store.codec.zookeeper_log import BadRecord, Transaction
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import MetadataCorrupt, SourceNotFound, StoreError
@@ -469,3 +470,13 @@ def test_nodes_that_only_hold_others_have_no_structure(unpacked: Path, tmp_path:
     for path in known:
         decode_structure(path, nodes[path].data)
     assert len(known) > 100
+
+
+@pytest.mark.parametrize(
+    "node",
+    [INT.pack(2) + b"/a" + INT.pack(3) + b"val", INT.pack(3) + b"/a/" + bytes(200)],
+    ids=["ends", "a path of none"],
+)
+def test_what_begins_as_a_node_and_is_none_is_lost(node: bytes) -> None:
+    salvaged = salvage_snapshot(bytes(HEADER.size) + node)
+    assert (salvaged.nodes, salvaged.newest_zxid, salvaged.lost_bytes) == ({}, 0, len(node))
