@@ -14,9 +14,9 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from bench.nack_timers import CppTimer, DeadlineTimer, GoTimer, IntervalTimer, MergedTimer, NackTimer, Redelivery
+from pulsar_admin.store.db.nacks import check_precision_bits
 from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.nacks.bitmaps import Int64s
-from pulsar_admin.store.nacks.buckets import check_precision_bits
 from pulsar_admin.store.nacks.segments import add_times, check_column
 
 SAMPLES = 100

@@ -74,7 +74,6 @@ ARROWS = {
         "facts",
         "search",
         "policies",
-        "nacks",
         "compaction",
         "index",
         "codec",

@@ -26,7 +26,14 @@ from pulsar_admin.api.session import (
 )
 from pulsar_admin.store.codec.transactions import TxnId
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.db.nacks import KeptGroup, KeptStats, iter_due, iter_trackers, read_stats
+from pulsar_admin.store.db.nacks import (
+    DEFAULT_PRECISION_BITS,
+    KeptGroup,
+    KeptStats,
+    iter_due,
+    iter_trackers,
+    read_stats,
+)
 from pulsar_admin.store.errors import InvalidValue, SubscriptionNotFound
 from pulsar_admin.store.model.cursors import is_consumed, iter_cursor_names, read_cursor
 from pulsar_admin.store.model.reader import EntryReader, open_reader
@@ -38,7 +45,7 @@ from pulsar_admin.store.model.transactions import (
     read_coordinator,
     read_transaction,
 )
-from pulsar_admin.store.nacks.buckets import DEFAULT_PRECISION_BITS, due_time, iter_position_rows
+from pulsar_admin.store.nacks.buckets import due_time, iter_position_rows
 from pulsar_admin.store.names import INT_MAX, INT_MIN, LONG_MAX, Position, TopicName, TopicSelection
 from pulsar_admin.store.reports import transactions as reports
 from pulsar_admin.store.reports.transactions import (

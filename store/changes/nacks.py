@@ -14,9 +14,11 @@ from pulsar_admin.store.db.audit_log import Change, Step
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.nacks import (
     BUCKET,
+    DEFAULT_PRECISION_BITS,
     KeptGroup,
     TrackerRow,
     bucket_key,
+    check_precision_bits,
     decode_bucket_row,
     encode_bucket_row,
     encode_tracker_row,
@@ -26,9 +28,9 @@ from pulsar_admin.store.db.nacks import (
     pending_entries,
     tracker_id,
     tracker_key,
+    trim_lower_bits,
 )
 from pulsar_admin.store.errors import NothingMatches, Refused
-from pulsar_admin.store.nacks.buckets import DEFAULT_PRECISION_BITS, check_precision_bits, trim_lower_bits
 from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import google_crc32c
 from msgspec import Struct, field
 
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.errors import IndexCorrupt, Unsupported
+from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, Unsupported
 from pulsar_admin.store.names import LONG_MAX, Position
 from pulsar_admin.store.wording import Answer
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 ROW_VERSION = 1
 MAX_PRECISION_BITS = 62
 """More bits than this would leave no bit of a 63-bit time."""
+DEFAULT_PRECISION_BITS = 8
+"""Upstream's ``negativeAckPrecisionBitCnt``: buckets of 256 ms, at most 255 ms early."""
 
 TRACKER = b"\x00"
 BUCKET = b"\x01"
@@ -40,6 +42,22 @@ _HEAD = struct.Struct(
     "Q"  # count               of a bucket row: cardinality of the bitmap; of a tracker row: additions so far
 )
 _CHECKSUM_AT = 4
+
+
+def trim_lower_bits(time_ms: int, precision_bits: int) -> int:
+    """Return the bucket of a time (upstream ``trimLowerBit``)."""
+    return time_ms & (-1 << precision_bits)
+
+
+def check_precision_bits(bits: int) -> int:
+    """Return the bits; raises InvalidValue when they are not 0 (exact) to 62."""
+    if not isinstance(bits, int) or isinstance(bits, bool) or not 0 <= bits <= MAX_PRECISION_BITS:
+        raise InvalidValue(
+            f"{bits} precision bits",
+            hint=f"negativeAckPrecisionBitCnt is a whole number from 0 (exact) to {MAX_PRECISION_BITS}",
+            value=bits,
+        )
+    return bits
 
 
 class TrackerRow(Struct, frozen=True):

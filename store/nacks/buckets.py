@@ -1,4 +1,4 @@
-"""Redelivery times in buckets: what a precision in bits means; and the rows of ``nacks add --from-file``. Imports nothing heavy.
+"""When negative acks are due; and the rows of ``nacks add --from-file``. Imports nothing heavy.
 
 A row of such a file is one position, as text, ``LEDGER:ENTRY`` (or ``LEDGER:ENTRY:BATCH``), or a JSON object with ``ledgerId`` and
 ``entryId``, such as ``topics read -o jsonl`` and ``nacks due`` print. ``chunks`` lists the other chunks of a chunked message, ``delay``
@@ -11,32 +11,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from pulsar_admin.store.codec.strict_values import json_object
-from pulsar_admin.store.db.nacks import MAX_PRECISION_BITS
 from pulsar_admin.store.errors import InvalidValue, StoreError, reason_of
 from pulsar_admin.store.names import LONG_MAX, Position, TopicName, parse_position, parse_topic
 from pulsar_admin.store.timespec import parse_duration_ms
 
-DEFAULT_PRECISION_BITS = 8
-"""Upstream's ``negativeAckPrecisionBitCnt``: buckets of 256 ms, at most 255 ms early."""
-
 MIN_NACK_DELAY_MS = 100
 """Upstream's floor for the configured delay (not for a backoff's), so that nacks of one batch go together."""
-
-
-def trim_lower_bits(time_ms: int, precision_bits: int) -> int:
-    """Return the bucket of a time (upstream ``trimLowerBit``)."""
-    return time_ms & (-1 << precision_bits)
-
-
-def check_precision_bits(bits: int) -> int:
-    """Return the bits; raises InvalidValue when they are not 0 (exact) to 62."""
-    if not isinstance(bits, int) or isinstance(bits, bool) or not 0 <= bits <= MAX_PRECISION_BITS:
-        raise InvalidValue(
-            f"{bits} precision bits",
-            hint=f"negativeAckPrecisionBitCnt is a whole number from 0 (exact) to {MAX_PRECISION_BITS}",
-            value=bits,
-        )
-    return bits
 
 
 def check_delay(delay_ms: int) -> int:

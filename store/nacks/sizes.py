@@ -13,9 +13,9 @@ from collections.abc import Iterable
 import numpy as np
 from msgspec import Struct, field
 
+from pulsar_admin.store.db.nacks import check_precision_bits
 from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.nacks.bitmaps import ARRAY_LIMIT, Int64s
-from pulsar_admin.store.nacks.buckets import check_precision_bits
 from pulsar_admin.store.nacks.segments import HEADER_SIZE_BYTES, check_column, join_blocks
 from pulsar_admin.store.nacks.tracker import NegativeAcksTracker
 from pulsar_admin.store.names import LONG_MAX

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pulsar_admin.store.db.nacks import DEFAULT_PRECISION_BITS, trim_lower_bits
 from pulsar_admin.store.errors import InvalidValue, StoreError
-from pulsar_admin.store.nacks.buckets import DEFAULT_PRECISION_BITS, trim_lower_bits
 from pulsar_admin.store.nacks.tracker import UNKNOWN_PARTITION, NegativeAcksTracker
 from pulsar_admin.store.names import LONG_MAX, Position
 
