@@ -33,7 +33,6 @@ run_kernels_both_ways()
 settings.register_profile("untimed", deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
-_TESTS = Path(__file__).resolve().parent
 _WORLDS = "live worlds"
 _OF_WORLDS = {f"tests/live/test_{name}.py" for name in ("cluster", "reading", "round_trip", "time_rules")}
 """What takes the worlds of ``tests/live/conftest.py``, which are made once a process."""
@@ -53,10 +52,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Not what real brokers write: much, and on what they are made for.
     """
-    if worker := getattr(config, "workerinput", None):
+    if "PYTEST_XDIST_WORKER" in os.environ:
         gc.disable()  # until all is collected: nothing of it goes
-        if [Path(named).resolve() for named in config.args] == [_TESTS]:
-            config.args[:] = _from_another_file_each(int(worker["workerid"].removeprefix("gw")), worker["workercount"])
     live = config.option.markexpr.replace("not live", "")
     if "live" not in live and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free >= _MEMORY_BYTES:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
@@ -64,14 +61,6 @@ def pytest_configure(config: pytest.Config) -> None:
             folder = os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="tmp-", dir=_MEMORY)
             os.chmod(folder, 0o755)  # as /tmp: all may pass
             Finalize(None, shutil.rmtree, (folder, True), exitpriority=-200)  # behind what multiprocessing leaves there
-
-
-def _from_another_file_each(process: int, processes: int) -> list[str]:
-    """Return all test files, for each process from another one on: in a new checkout what is made of a file once, its byte code with
-    pytest's own asserts and the worlds that it takes, is made by one of them, while the others make other files'."""
-    files = sorted(map(str, _TESTS.rglob("test_*.py")))
-    first = process * len(files) // processes
-    return files[first:] + files[:first]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -88,8 +77,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
-    if "PYTEST_XDIST_WORKER" in os.environ:  # all in one order, and what takes longest must not begin last
-        items.sort(key=lambda item: (_share_of(item.nodeid) != _WORLDS, not item.nodeid.startswith(_LONG), item.path))
+    if "PYTEST_XDIST_WORKER" in os.environ:  # what takes longest must not begin last
+        items.sort(key=lambda item: (_share_of(item.nodeid) != _WORLDS, not item.nodeid.startswith(_LONG)))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
