@@ -211,7 +211,7 @@ def test_sums_of_ranges_are_those_of_the_whole(tmp_path: Path, monkeypatch: pyte
     """Tables overlap, and a row in several of them counts once."""
     random, rows = Random(3), dict[bytes, bytes]()
     create_database(tmp_path / "d", [])
-    for number in range(6):
+    for number in range(3):  # of more tables RocksDB would make one, sooner or later
         more = {
             ledger_key(random.randrange(number, number + 3)) + ledger_key(random.randrange(500)): random.randbytes(8)
             for _ in range(400)
@@ -226,7 +226,7 @@ def test_sums_of_ranges_are_those_of_the_whole(tmp_path: Path, monkeypatch: pyte
         with_rows += len(ledgers) > 0
         for ledger, value in zip(ledgers.tolist(), values.tolist(), strict=True):
             sums[ledger] += value
-    assert with_rows >= 3
+    assert with_rows == 3
     whole = np.array([struct.unpack(">qqq", key + value) for key, value in rows.items()])
     np.random.default_rng(1).shuffle(whole)
     expected = zip(*index_places.sum_places(*whole.T), strict=True)
