@@ -237,6 +237,24 @@ def test_a_head_that_ends_with_zeros_is_found_at_the_end_of_what_is_searched(kin
     assert last == Record(len(LOG_HEADER) + 50, len(empty), 7, 2)
 
 
+def test_a_head_that_claims_far_more_than_a_record_by_chance_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte before the head of an entry whose numbers have zeros in their last bytes looks like the head of 16 MiB."""
+    before = _framed(0, b"\x01")
+    body = encode_entry(Entry(256, 256, 0, 256, DigestType.CRC32C, memoryview(b"a")))
+    large = _framed(1, bytes(17 << 20))
+    log = LOG_HEADER + before + len(body).to_bytes(4, "big") + body + large + before
+    at = len(LOG_HEADER) + len(before)
+    lengths, asked = list[int](), Proofs.digest_type
+    monkeypatch.setattr(
+        Proofs, "digest_type", lambda self, start, end: lengths.append(end - start) or asked(self, start, end)
+    )
+    assert [*iter_candidates(memoryview(log), at - 1, at + 36, Proofs(log))] == [at - 1, at]
+    assert find_record(memoryview(log), at - 1, at + 36) == at
+    assert lengths == [len(body)]
+    large_at = at + 4 + len(body)
+    assert find_record(memoryview(log), large_at, large_at + 9) == large_at  # another follows it
+
+
 def test_long_garbage_is_searched_in_bounded_time() -> None:
     noise = random.Random(3).randbytes(1 << 20)
     log = LOG_HEADER + b"\xff" + noise + bytes(1 << 20) + RECORDS
