@@ -37,6 +37,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from enum import StrEnum
+from itertools import chain
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -49,7 +50,7 @@ from pulsar_admin.store.errors import EntryLogCorrupt
 HEADER_BYTES = 1024
 MAX_RECORD_BYTES = 256 << 20
 RUN_RECORDS = 4  # this many in a row are not an accident
-_FAR_BYTES = 1 << 20
+_LARGE_BYTES = 1 << 20
 
 _FRAME = struct.Struct(
     ">i"  # size
@@ -254,20 +255,25 @@ def find_proved(data: Bytes, start: int, stop: int, proofs: Proofs) -> int | Non
 def find_record(data: Bytes, start: int, stop: int, proofs: Proofs | None = None) -> int | None:
     """Return the first position from ``start`` to ``stop`` where a record begins, in the middle of an undamaged log; None: nowhere.
 
-    Its digest proves it; for an unknown digest type, the first one that starts a run of records counts. One of more than a megabyte
-    must also be followed by another, by padding or by the end.
+    Its digest proves it; for an unknown digest type, the first one that starts a run of records counts.
     """
     proofs = proofs or Proofs(data)
     in_run = None
-    for pos in iter_candidates(data, start, min(stop + HEAD_BYTES, len(data)), proofs):
+    # By chance a byte before a head looks like one that claims a hundred megabytes: what begins in such a head is tried first, as an entry
+    # that its digest proves lies in the payload of another one, or in none.
+    large: list[Record] = []
+    for pos in chain(iter_candidates(data, start, min(stop + HEAD_BYTES, len(data)), proofs), [len(data)]):
+        while large and pos >= large[0].offset + HEAD_BYTES:
+            if _is_proved(first := large.pop(0), proofs):
+                return first.offset
         if pos >= stop:
-            break
+            continue
         record = _frame(data, pos, len(data))
         if record is None or record.ledger_id < 0:
             continue
-        if record.size > _FAR_BYTES and not _is_followed(data, record.end, len(data)):
-            continue  # by chance, a byte before a head: one in seven slices of a log has a head that claims a hundred megabytes
-        if _is_proved(record, proofs):
+        if record.size > _LARGE_BYTES:
+            large.append(record)
+        elif _is_proved(record, proofs):
             return pos
         if in_run is None and _starts_run(data, record):
             in_run = pos

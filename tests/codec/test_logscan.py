@@ -252,7 +252,10 @@ def test_a_head_that_claims_far_more_than_a_record_by_chance_is_passed_over(monk
     assert find_record(memoryview(log), at - 1, at + 36) == at
     assert lengths == [len(body)]
     large_at = at + 4 + len(body)
-    assert find_record(memoryview(log), large_at, large_at + 9) == large_at  # another follows it
+    for behind in (before, b"", b"\xff" * 99):  # what the entry of 17 MiB is followed by says nothing of it
+        view = memoryview(log[: large_at + len(large)] + behind)
+        assert find_record(view, large_at, large_at + 9) == large_at
+        assert find_record(view, large_at, len(view)) == large_at
 
 
 def test_long_garbage_is_searched_in_bounded_time() -> None:
