@@ -201,7 +201,9 @@ def test_a_database_that_an_executor_does_not_read(
     path, told = imported("small", "clean"), _told(imported("small", "clean"), None)
     answers = [getattr(proof, place)] if place == "database_state" else []  # the first is asked where the store is
     monkeypatch.setattr(proof, place, lambda *given: (answers.pop() if answers else answer)(*given))
-    with caplog.at_level("WARNING", "pulsar_admin.store.engine.workers"):  # --quiet of a command before may have turned it off
+    with caplog.at_level(
+        "WARNING", "pulsar_admin.store.engine.workers"
+    ):  # --quiet of a command before may have turned it off
         assert _told(path, Merging()) == told
     (line,) = caplog.messages
     assert line.endswith(f"locations: {said} where an executor looks: it is read on this machine")
