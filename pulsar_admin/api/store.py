@@ -141,6 +141,11 @@ def open_store(
 class Store(Transfers, Recoveries, Resources, Columns, Dumps):
     """An open store, from ``open_store``. Each question reads one snapshot, plans stay valid until something is written."""
 
+    def __init__(self, session: Session) -> None:
+        if not isinstance(session, Session):
+            raise TypeError("a Store comes from open_store(path)")
+        super().__init__(session)
+
     def __enter__(self) -> Store:
         return self
 

@@ -157,6 +157,11 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pa.Store]
         yield opened
 
 
+def test_a_store_is_not_made_of_a_path() -> None:
+    with pytest.raises(TypeError, match=r"open_store\(path\)"):
+        pa.Store("pulsar-store")  # type: ignore[arg-type]
+
+
 def test_a_generator_that_fails_keeps_its_error_and_the_store(store: pa.Store) -> None:
     def lines() -> Iterator[str]:
         yield LINE
