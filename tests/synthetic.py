@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from pulsar_admin.store.codec.batch import encode_batch
 from pulsar_admin.store.codec.brokerentry import BrokerEntry
-from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
+from pulsar_admin.store.codec.cursor import CursorInfo, CursorState, encode_cursor_info
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.entry import Entry
 from pulsar_admin.store.codec.entrylog import EntryLogHeader, encode_header
@@ -32,7 +32,7 @@ from pulsar_admin.store.index.build import Scanning, index_files, ledger_digests
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.names import Position, TopicName, parse_topic
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
-from tests.encoders import encode_compacted_to, encode_entry
+from tests.encoders import encode_compacted_to, encode_entry, encode_position_info
 
 CREATED_MS = 1_700_000_000_000
 
@@ -85,8 +85,11 @@ def message_bytes(made: Made, sequence_id: int = 0) -> bytes:
     return encode_message_entry(metadata, payload, broker=broker)
 
 
-def make_store(path: Path, topics: Mapping[str, MadeTopic]) -> Path:
-    """Make a store at PATH; ledger ids count up from 10 in the order of TOPICS. Entries are interleaved in one log."""
+def make_store(path: Path, topics: Mapping[str, MadeTopic], states: Mapping[int, CursorState] | None = None) -> Path:
+    """Make a store at PATH; ledger ids count up from 10 in the order of TOPICS. Entries are interleaved in one log.
+
+    STATES: cursor ledgers by id, each of one entry.
+    """
     create_store(path, now_ms=CREATED_MS)
     rows: list[tuple[int, int, bytes]] = []
     nodes: list[Node] = []
@@ -119,6 +122,11 @@ def make_store(path: Path, topics: Mapping[str, MadeTopic]) -> Path:
         ]
         if topic.compacted is not None:
             _add_compacted(parsed, topic.compacted, rows, nodes)
+    for cursor_ledger, state in (states or {}).items():
+        payload = encode_position_info(state)
+        entry = Entry(cursor_ledger, 0, -1, len(payload), DigestType.CRC32C, memoryview(payload))
+        rows.append((0, cursor_ledger, encode_entry(entry)))
+        nodes.append(ledger_node(cursor_ledger, 1, len(payload)))
     rows.sort(key=lambda row: row[0])
     log = path / "entries" / "0.log"
     log.write_bytes(

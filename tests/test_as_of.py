@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import shlex
 import shutil
@@ -284,6 +286,18 @@ def test_a_change_that_counts_from_now_asks_which(words: tuple[str, ...], cli: C
     if words[1] == "expire":  # of what is days old all goes: whoever says so gets it
         by_clock = cli("--store", store, *shlex.split(lines[1])[1:], "--dry-run", "-o", "json")
         assert by_clock.json["after"]["backlogEntries"] == 0 < by_copy.json["after"]["backlogEntries"]
+
+
+def test_the_printed_line_names_a_file_from_anywhere(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path in it is absolute, and stdin is stdin."""
+    rows = json.dumps({"topic": STEADY, "subscription": "reset-me", "time": "63s"})
+    (tmp_path / "rows.jsonl").write_text(rows)
+    monkeypatch.chdir(tmp_path)
+    for given, named in (("rows.jsonl", str(tmp_path / "rows.jsonl")), ("-", "-")):
+        monkeypatch.setattr("sys.stdin", io.StringIO(rows))
+        words = ("topics", "reset-cursor", "--from-file", given, "-o", "json")
+        lines = cli("--store", imported("small", "clean"), *words).error["context"]["commands"]
+        assert [shlex.split(line)[3:5] for line in lines] == [["--from-file", named]] * 2
 
 
 def test_a_ttl_counts_from_now_too(cli: Cli, tmp_path: Path) -> None:

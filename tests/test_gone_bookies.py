@@ -212,6 +212,23 @@ def test_what_may_have_more_of_an_open_ledger_comes_in_before_it_is_closed(tmp_p
     assert "store add bookie bk2test=DIR,DIR" in cli("--store", path, "ledgers", "missing").stderr
 
 
+def test_a_closed_ledger_whose_other_bookie_may_have_it_is_no_loss(tmp_path: Path, cli: Cli) -> None:
+    """Only what was never closed can be so that nobody closes it; what a bookie that is not imported may have is not lost."""
+    path, cluster = tmp_path / "s", world("cluster") / "clean"
+    given = ("--zookeeper", cluster / "zookeeper", "--bookie", cluster / "bookkeeper0")
+    cli("--store", path, "store", "import", "cluster", *given, "-q")
+    elsewhere = renamed({"bk1test": OLD[0]})
+
+    def of_some_entries(ledger_id: int, metadata: LedgerMetadata) -> LedgerMetadata:
+        return (
+            elsewhere(ledger_id, metadata) if metadata.last_entry_id >= 2 else metadata
+        )  # of three the other two have one alone
+
+    change_ledgers(path, of_some_entries)
+    assert {row["reason"] for row in cli.json(path, "ledgers missing")} == {"not-imported"}
+    assert _diagnoses(path, cli) == []
+
+
 def test_metadata_without_any_cookie_tells_of_no_bookie_that_it_is_gone(tmp_path: Path, cli: Cli) -> None:
     path = copied("small", "clean", tmp_path)
     change_ledgers(path, renamed({BOOKIES["small"][0]: OLD[0]}, ledgers={9}), without_cookies=BOOKIES["small"])

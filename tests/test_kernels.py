@@ -130,6 +130,26 @@ def test_compaction(entries: Entries) -> None:
     compaction.frame_whole(data, rows, whole, -1, out, begins)
 
 
+def test_half_a_magic_is_none() -> None:
+    """Both bytes make a magic, and there are four behind them: a size has one of them, and an entry may end behind both."""
+    message = pb.MessageMetadata(producer_name="p", sequence_id=1, publish_time=1).SerializeToString()
+    framed = len(message).to_bytes(4, "big") + message
+    long = [pb.MessageMetadata(producer_name="p" * size, sequence_id=1, publish_time=1) for size in (0x10000, 0x20000)]
+    bodies = [one.SerializeToString() for one in long]
+    assert [len(body) >> 16 for body in bodies] == [1, 2]
+    cases = [
+        (b"\x0e\x02" + len(b"broker").to_bytes(4, "big") + b"broker" + framed, 12 + len(framed)),
+        (b"\x0e\x01" + bytes(4) + framed, 6 + len(framed)),
+        *((len(body).to_bytes(4, "big") + body, 4 + len(body)) for body in bodies),
+        *((head + bytes(4) + framed, -1) for head in (b"\x0e\x00", b"\x0e\x03", b"\x0d\x01", b"\x0d\x02")),
+        *((head + bytes(size), -1) for head in (b"\x0e\x01", b"\x0e\x02") for size in (0, 3, 4, 7)),
+    ]
+    sizes = np.array([len(entry) for entry, _ in cases])
+    ends, found = np.cumsum(sizes), np.zeros(len(cases), np.int64)
+    wire.find_metadata_ends(np.frombuffer(b"".join(entry for entry, _ in cases), np.uint8), ends - sizes, ends, found)
+    assert np.where(found < 0, found, found - (ends - sizes)).tolist() == [end for _, end in cases]
+
+
 @pytest.mark.parametrize("digest_bytes", [4, 8])
 def test_written_records_are_read(digest_bytes: int) -> None:
     data, starts, ends = _entries(None)

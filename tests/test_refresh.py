@@ -7,17 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, apply_plan, put_value_step
 from pulsar_admin.store.codec.managedledger import decode_managed_ledger
 from pulsar_admin.store.db.blocks import Block
+from pulsar_admin.store.db.bookies import Bookie, encode_bookie, iter_imported_bookies
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.db.files import iter_damage, iter_logs
+from pulsar_admin.store.db.files import iter_damage, iter_logs, put_log
+from pulsar_admin.store.db.storeinfo import REMOTE
 from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.db.unserved import put_journal_marks, read_journal_marks
+from pulsar_admin.store.transfer.fetching import list_again
 from pulsar_admin.store.transfer.imports import ImportOptions
 from pulsar_admin.store.transfer.refresh import RefreshOptions, RefreshResult, refresh_store
 from tests.conftest import Cli
 from tests.stores import import_standalone, imported
+from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import assert_unchanged, copy_tree, scratch_copy, world
 
 DATABASES = ("tree", "entries", "times", "owners", "damage")
@@ -262,3 +268,28 @@ def test_a_rebuilt_index_is_the_imported_one(state: str, tmp_path: Path, cli: Cl
     assert (rebuilt["changedRows"], rebuilt["problems"], rebuilt["dryRun"]) == (0, 0, False)
     assert rows_of(path) == rows_of(imported("nometa", state))
     assert [file.name for file in path.iterdir() if "unfinished" in file.name] == []
+
+
+def test_a_store_that_was_moved_names_its_files_of_urls_where_they_are(tmp_path: Path) -> None:
+    """Of its bookies, logs and journals' marks; directories of the disk stay, and so does one that is not in the store."""
+    old = make_store(tmp_path / 'an "ä"', {"a/b/t": MadeTopic([[Made(CREATED_MS)]])})
+    parts = [old / REMOTE / "s3-place" / name for name in ("0-current", "0-current-2", "gone")]
+    for path in parts[:2]:
+        path.mkdir(parents=True)
+    disk = tmp_path / "disk" / "current"
+    bookie = Bookie("b:1", (parts[0], disk), (parts[1], parts[2]))
+    with open_store(old, writable=True) as store:
+        store.update_info(sources=({"bookies": [encode_bookie(bookie)]},))
+        with store.read() as txn:
+            (log,) = iter_logs(txn)
+        store.write(lambda txn: put_log(txn, replace(log, origin=f"{parts[0]}/0.log")))
+        store.write(lambda txn: put_journal_marks(txn, {str(parts[1]): (1, 2), str(disk): (3, 4)}))
+    new = old.rename(tmp_path / "new")
+    with open_store(new, writable=True) as store:
+        list_again(store)
+        moved = [new / path.relative_to(old) for path in parts]
+        (told,) = iter_imported_bookies(store.info)
+        assert told == Bookie("b:1", (moved[0], disk), (moved[1], parts[2]))
+        with store.read() as txn:
+            assert [log.origin for log in iter_logs(txn)] == [f"{moved[0]}/0.log"]
+            assert read_journal_marks(txn) == {str(moved[1]): (1, 2), str(disk): (3, 4)}

@@ -469,6 +469,22 @@ def test_a_poisoned_journal_is_cut_and_what_stood_behind_is_kept(
     assert added["fromOtherBookies"] == len(after.keys() - before.keys() - behind.keys()) <= 1
 
 
+def test_a_damaged_entry_at_which_a_cut_is_made_is_not_replayed(bookie: Path) -> None:
+    """A start replays what is in front of the cut; an entry at it is lost with it, and another bookie's is taken."""
+    path, items = _replayed(bookie)
+    data, last, victim = bytearray(path.read_bytes()), items[-2], items[-1]
+    damaged = (last.ledger_id, last.entry_id)
+    data[victim.offset - 1] ^= 1  # the last byte of its payload
+    data[victim.offset : victim.offset + 4] = b"\xff\xff\xff\x05"
+    path.write_bytes(data)
+    survey = survey_journals(find_bookie(parse_bookie(str(bookie))), Entries(), ())
+    assert [(stop.offset, stop.cut_at) for stop in survey.stops] == [(victim.offset, last.offset)]
+    replayed = {(ledger_id, entry_id) for ledger_id, ids in survey.replayed for entry_id in ids}
+    before = {(item.ledger_id, item.entry_id) for item in items[:-2]}
+    assert (before <= replayed, damaged in replayed) == (True, damaged in before)
+    assert damaged not in before
+
+
 def test_entries_of_a_lost_log_come_from_other_bookies(bookie: Path, store: Path, salvage: Callable[..., Any]) -> None:
     current = bookie / "current"
     before, index = _entries(current), _index(bookie)

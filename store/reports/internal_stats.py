@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 
 from msgspec import field
 
+from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, ledger_path
 from pulsar_admin.store.codec.policies import PartitionedTopic
 from pulsar_admin.store.db.environment import Txn
@@ -298,9 +299,10 @@ def metadata_text(metadata: LedgerMetadata, *, with_password: bool = False) -> s
     ]
     if metadata.state is LedgerState.CLOSED:
         parts += [f"length={metadata.length}", f"lastEntryId={metadata.last_entry_id}"]
-    if metadata.password is not None and metadata.digest_type is not None:
+    if metadata.password is not None:
+        digest_type = metadata.digest_type or DigestType.CRC32  # what BookKeeper takes where none is named
         parts += [
-            f"digestType={metadata.digest_type.name}",
+            f"digestType={'MAC' if digest_type is DigestType.HMAC else digest_type.name}",
             f"password={base64(metadata.password) if with_password else 'OMITTED'}",
         ]
     ensembles = (f"{segment.first_entry_id}=[{', '.join(segment.members)}]" for segment in metadata.segments)

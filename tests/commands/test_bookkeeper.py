@@ -11,9 +11,13 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from pulsar_admin.store.codec.digest import DigestType
+from pulsar_admin.store.codec.ledgermetadata import closed_ledger
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.reports.internal_stats import metadata_text
 from tests.conftest import Cli
 from tests.stores import copied, imported, put_node
 from tests.worlds import CLUSTER
@@ -54,6 +58,26 @@ def test_it_prints_what_the_shell_printed(cli: Cli, demo_store: Path, words: str
     result = cli("--store", demo_store, "bookkeeper", *words.split())
     assert (result.exit_code, len(result.stdout.splitlines())) == (0, lines)
     assert sha256(result.stdout.encode()).hexdigest()[:16] == digest
+
+
+@pytest.mark.parametrize(
+    ("digest_type", "password", "shown"),
+    [
+        (DigestType.HMAC, b"pw", " digestType=MAC, password=OMITTED,"),
+        (DigestType.CRC32C, b"", " digestType=CRC32C, password=OMITTED,"),
+        (None, b"pw", " digestType=CRC32, password=OMITTED,"),
+        (None, None, ""),
+    ],
+)
+def test_the_digest_type_beside_a_password_has_the_apis_name(
+    digest_type: DigestType | None, password: bytes | None, shown: str
+) -> None:
+    """``LedgerMetadataImpl.toSafeString`` adds both or none; ``LedgerMetadataSerDe`` takes the first type where none is stored."""
+    metadata = replace(closed_ledger("b:1", 5, 50, {}), digest_type=digest_type, password=password)
+    assert metadata_text(metadata) == (
+        "LedgerMetadata{formatVersion=3, ensembleSize=1, writeQuorumSize=1, ackQuorumSize=1, state=CLOSED, length=50, lastEntryId=4,"
+        f"{shown} ensembles={{0=[b:1]}}, customMetadata={{}}}}"
+    )
 
 
 def test_metadata_reads_as_java_writes_it(cli: Cli, demo_store: Path, tmp_path: Path) -> None:

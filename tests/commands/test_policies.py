@@ -17,7 +17,7 @@ from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.upstream_list import upstream_commands
 from tests.conftest import Cli
 from tests.live.policy_commands import LINES, STORED, commands_of, stored_policies
-from tests.stores import narrow_copy
+from tests.stores import narrow_copy, put_node
 
 RECORDED: dict[str, Any] = json.loads(STORED.read_text())
 IGNORED = {"is_allow_auto_update_schema", "dispatcherPauseOnAckStatePersistentEnabled"}
@@ -121,6 +121,16 @@ def test_every_policy_command_is_recorded(group: str) -> None:
 UNRECORDED: dict[str, set[str]] = {
     "topicPolicies": {"topicPolicies get-dispatcher-pause-on-ack-state-persistent"}  # 4.0.8 prints a future of its own
 }
+
+
+def test_json_has_the_members_that_are_null_too(cli: Cli, prepared: Path) -> None:
+    """As text upstream's admin leaves them out; ``-o json`` is for programs, and has all as they are stored."""
+    stored = {"defaultNumPartitions": None, "topicType": "non-partitioned", "allowAutoTopicCreation": True}
+    put_node(prepared, "/admin/policies/pol/null", json.dumps({"autoTopicCreationOverride": stored}).encode())
+    get = "namespaces get-auto-topic-creation pol/null"
+    assert json.loads(cli.on(prepared, get).stdout) == {"allowAutoTopicCreation": True, "topicType": "non-partitioned"}
+    assert cli.json(prepared, get) == stored
+    assert list(cli.json(prepared, get)) == list(stored)
 
 
 MISSING = [  # what the real pulsar-admin 4.0.8 requires: of each type of option, with and without a default in its class

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pulsar_admin.store.codec.cursor import CursorInfo, decode_cursor_info
+from pulsar_admin.store.codec.cursor import CursorInfo, CursorState, decode_cursor_info
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import read_node
@@ -152,6 +152,34 @@ def test_create_on_a_topic_never_opened(cli: Cli, tmp_path: Path) -> None:
     path = make_store(tmp_path / "made", {"a/b/t": MadeTopic([])})
     done = cli.json(path, "topics create-subscription a/b/t -s new")
     assert (done["after"]["markDeletePosition"], done["entries"]) == ("-1:-1", 0)
+
+
+# -- the first ledger of a cluster -------------------------------------------------------------------------------------
+
+
+def test_ledger_0_is_a_cursor_ledger_as_any_other(cli: Cli, tmp_path: Path) -> None:
+    cursors = {"s": CursorInfo(0, Position(10, -1)), "other": CursorInfo(-1, Position(10, -1))}
+    named = {"s+": CursorInfo(0, Position(11, -1))}
+    ledger = [Made(CREATED_MS)] * 3
+    topics = {"a/b/t": MadeTopic([ledger], cursors=cursors), "a/b/u": MadeTopic([ledger], cursors=named)}
+    store = make_store(tmp_path / "made", topics, {0: CursorState(Position(10, 1))})
+    rows = {row["subscription"]: row for row in cli.json(store, "topics subscriptions a/b/t --table")}
+    told = {name: (row["markDelete"]["entryId"], row["source"], row["cursorLedger"]) for name, row in rows.items()}
+    assert told == {"s": (1, "cursor-ledger", 0), "other": (-1, "metadata", None)}
+    internal = cli.json(store, "topics stats-internal a/b/t")["cursors"]
+    assert {name: one["cursorLedger"] for name, one in internal.items()} == {"s": 0, "other": -1}
+    with open_store(store) as opened, opened.read() as txn:
+        owners = find_owners(txn, 0)
+    assert sorted((owner.kind, owner.topic, owner.cursor) for owner in owners) == [
+        ("cursor", "persistent://a/b/t", "s"),
+        ("cursor", "persistent://a/b/u", "s+"),
+    ]
+    gone = cli.json(store, "topics unsubscribe a/b/t -s s --dry-run")
+    assert gone["unreferencedLedgers"] == [0]
+    moving = "managed-ledger update-mark-delete-cursor -mlp a/b/persistent/t -cm 10:0 --dry-run -cn"
+    warned = "the position was in the cursor ledger 0, where pulsar-managed-ledger-admin would have left it"
+    assert warned in cli.on(store, f"{moving} s").stdout
+    assert "where pulsar-managed-ledger-admin" not in cli.on(store, f"{moving} other").stdout
 
 
 # -- unsubscribe ------------------------------------------------------------------------------------------------------

@@ -119,6 +119,9 @@ def test_where_to(cli: Cli, made: Path, options: tuple[str, ...], mark: str | No
         (("-m", "10:2:7"), Position(10, 2), None),
         (("-m", "10:1:5"), Position(10, 0), None),  # not a batch
         (("-m", "10:1:5", "-e"), Position(10, 1), None),
+        (("-m", "10:2:0", "-e"), Position(10, 1), [1, 2]),
+        (("-m", "10:2:2"), Position(10, 1), [2]),
+        (("-m", "10:2:3"), Position(10, 2), None),
     ],
     ids=str,
 )
@@ -129,6 +132,17 @@ def test_in_a_batch(cli: Cli, made: Path, options: tuple[str, ...], mark: Positi
     assert dict(state.batch_deletes) == ({} if bits is None else {Position(10, 2): bit_words(bits)})
     warned = [text for text in done.get("warnings", ()) if "acknowledgements inside a batch" in text]
     assert bool(warned) == (bits is not None)
+
+
+@pytest.mark.parametrize(("options", "mark"), [(("--force",), Position(10, 0)), (("-e",), Position(10, 1))], ids=str)
+def test_in_what_cannot_be_read(cli: Cli, tmp_path: Path, options: tuple[str, ...], mark: Position) -> None:
+    """How many messages the entry has is not known: it is given whole, by force, or passed over whole."""
+    cursors = {"sub": CursorInfo(-1, Position(10, -1))}
+    ledger = [Made(T), Made(T, batch=3, lost=True), Made(T)]
+    path = make_store(tmp_path / "made", {"a/b/t": MadeTopic([ledger], cursors=cursors)})
+    done = cli("--store", path, "topics", "reset-cursor", "a/b/t", "-s", "sub", "-m", "10:1:1", *options)
+    assert done.exit_code == 1, "what is lost is warned of"
+    assert (state_of(path, "a/b/t", "sub").mark_delete, state_of(path, "a/b/t", "sub").batch_deletes) == (mark, {})
 
 
 def test_in_a_recorded_batch(cli: Cli, store: Path) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
 from pulsar_admin.store.codec.managedledger import LedgerInfo
-from pulsar_admin.store.history.differences import Difference, _part_words
+from pulsar_admin.store.history.differences import Difference, Side, _cursor_words, _part_words, known_position
 from pulsar_admin.store.history.words import entries_between
 from pulsar_admin.store.names import Position
 from tests.conftest import Cli
@@ -63,6 +64,25 @@ def test_six_ledgers_are_named_and_more_are_a_range(count: int, shown: str) -> N
     ledgers = "1 ledger" if count == 1 else f"{count} ledgers"
     wanted = ["1 ledger created in BookKeeper: 9", f"{ledgers} deleted in BookKeeper: {shown}"]
     assert [*_part_words([*gone, *made])] == wanted
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "said"),
+    [
+        ((3, 9), (3, 10), "mark-delete 3:9 → 3:10, 1 entry on"),
+        ((3, 10), (3, 9), "mark-delete 3:10 → 3:9, 1 entry back"),
+        ((3, 10), (5, -1), "mark-delete 3:10 → 5:-1, 0 entries"),
+        ((5, -1), (3, 10), "mark-delete 5:-1 → 3:10, 0 entries"),
+        ((4, 0), (4, 2), "mark-delete 4:0 → 4:2, 2 entries on"),  # in one ledger, which is not listed
+        ((4, 0), (5, 2), "mark-delete 4:0 → 5:2"),
+        ((3, 0), (6, 2), "mark-delete 3:0 → 6:2"),
+    ],
+)
+def test_where_a_cursor_went(was: tuple[int, int], now: tuple[int, int], said: str) -> None:
+    before, after = (encode_cursor_info(CursorInfo(-1, Position(*one))) for one in (was, now))
+    side = Side(lambda path: None, known_position)
+    moved = Difference("/managed-ledgers/a/b/persistent/t/s", before, after)
+    assert _cursor_words(moved, [LedgerInfo(3, 11, 1), LedgerInfo(5, 4, 1)], (side, side)) == said
 
 
 @pytest.mark.parametrize("words", [(), ("one",), ("one", "./one"), ("one", "two", "--from", "0x1"), ("--to", "0x1")])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pulsar_admin.store.codec.cursor import CursorState
+from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
 from pulsar_admin.store.codec.managedledger import decode_managed_ledger
 from pulsar_admin.store.codec.schema import decode_schema_locator
 from pulsar_admin.store.db.environment import Txn, open_store
@@ -17,10 +17,11 @@ from pulsar_admin.store.db.tree import find_node, iter_nodes
 from pulsar_admin.store.model.cursors import Cursor, read_cursors
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import COMPACTED_LEDGER, Topic, iter_topics, read_topic
-from pulsar_admin.store.names import parse_topic
-from pulsar_admin.store.recovery.from_ledgers import HOLDING
+from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.recovery.from_ledgers import HOLDING, LedgerSurvey, Sources, _cursor
 from tests.conftest import Cli
 from tests.stores import copied, imported, lose_nodes
+from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import CLUSTER
 
 OWN = {"__compaction", "__pending_ack_state", "transaction.subscription"}
@@ -149,6 +150,21 @@ def test_with_an_earlier_state_everything_comes_back(name: str, tmp_path: Path, 
             assert {name: (one.state, one.info.cursor_properties) for name, one in old.items()} == {
                 name: (one.state, one.info.cursor_properties) for name, one in new.items()
             }
+
+
+@pytest.mark.parametrize("named", [-1, 0, 5])
+def test_a_cursor_ledger_that_an_earlier_node_left_says_less_than_the_node(named: int, tmp_path: Path) -> None:
+    """A node with the position in it was written behind the ledger that was there then; one that names a ledger was not."""
+    ledger_id = max(named, 0)
+    topics = {"a/b/t": MadeTopic([[Made(CREATED_MS)] * 3], cursors={"s": CursorInfo(named, Position(10, 0))})}
+    path = make_store(tmp_path / "made", topics, {ledger_id: CursorState(Position(10, 1))})
+    name = parse_topic("a/b/t")
+    with open_store(path) as store, open_reader(store) as reader:
+        survey = LedgerSurvey(cursors={name: {"s": [ledger_id]}})
+        found = _cursor(Sources(reader, CREATED_MS, reader), survey, read_topic(reader.txn, name), "s")
+    assert found is not None
+    wanted = ("the earlier state", Position(10, 0)) if named < 0 else (f"cursor ledger {named}", Position(10, 1))
+    assert (found.witness, found.state.mark_delete) == wanted
 
 
 def test_what_is_there_stays(tmp_path: Path, cli: Cli) -> None:
