@@ -8,18 +8,9 @@ from typing import Any
 
 import click
 
+from pulsar_admin import options
 from pulsar_admin.needs_broker import Need, need_of
 from pulsar_admin.numbers import Number, whole
-from pulsar_admin.options import (
-    DURATION_OR_MINUS,
-    NAMESPACE,
-    SIZE_OR_MINUS,
-    TOPIC,
-    Command,
-    command,
-    pass_app,
-    topics_argument,
-)
 from pulsar_admin.store.codec.java import java_split
 from pulsar_admin.store.errors import NeedsBroker
 from pulsar_admin.store.names import INT_MAX, LONG_MIN
@@ -34,18 +25,18 @@ _TYPES: Mapping[str, click.ParamType[Any]] = {
     "Boolean": click.BOOL,
 }
 _CONVERTED: Mapping[str, click.ParamType[Any]] = {
-    "TimeUnitToSecondsConverter": DURATION_OR_MINUS,
-    "TimeUnitToMillisConverter": DURATION_OR_MINUS,
-    "ByteUnitToLongConverter": SIZE_OR_MINUS,
-    "ByteUnitToIntegerConverter": SIZE_OR_MINUS,
+    "TimeUnitToSecondsConverter": options.DURATION_OR_MINUS,
+    "TimeUnitToMillisConverter": options.DURATION_OR_MINUS,
+    "ByteUnitToLongConverter": options.SIZE_OR_MINUS,
+    "ByteUnitToIntegerConverter": options.SIZE_OR_MINUS,
 }
 _BOXED = {"int": "Integer", "long": "Long", "double": "Double", "boolean": "Boolean"}
 _LABELS: Mapping[str, tuple[str, click.ParamType[Any] | None]] = {
-    "<topicName>": ("topic", TOPIC),
-    "<topic>": ("topic", TOPIC),
-    "<segment>": ("segment", TOPIC),
-    "<namespaceName>": ("namespace", NAMESPACE),
-    "<namespace>": ("namespace", NAMESPACE),
+    "<topicName>": ("topic", options.TOPIC),
+    "<topic>": ("topic", options.TOPIC),
+    "<segment>": ("segment", options.TOPIC),
+    "<namespaceName>": ("namespace", options.NAMESPACE),
+    "<namespace>": ("namespace", options.NAMESPACE),
     "<clusterName>": ("cluster", None),
     "<resourceGroupName>": ("name", None),
     "<policyName>": ("name", None),
@@ -67,7 +58,7 @@ def mirrored(
     texts: Sequence[str] = (),
     several: bool = False,
     **more: Any,  # Any: as ``command`` takes them
-) -> Callable[[Callable[..., Any]], Command]:
+) -> Callable[[Callable[..., Any]], options.Command]:
     """Declare upstream's command ``path`` (``topics create``) with upstream's options and parameters.
 
     The function gets the App, then by keyword each parameter (``topic: TopicName``, ``namespace: NamespaceName``,
@@ -80,20 +71,20 @@ def mirrored(
     said = {**_HELPS, **(helps or {})}
     more.setdefault("output", _CHANGES_OUTPUT if more.get("changes") else "The output of upstream's command.")
 
-    def decorate(function: Callable[..., Any]) -> Command:
-        declared: Callable[..., Any] = pass_app(function)
+    def decorate(function: Callable[..., Any]) -> options.Command:
+        declared: Callable[..., Any] = options.pass_app(function)
         for option in reversed(row.get("options", ())):
             declared = _option(option, said)(declared)
         for parameter in reversed(row.get("parameters", ())):
-            declared = topics_argument(declared) if several else _parameter(parameter, texts)(declared)
-        made = command(path.rpartition(" ")[2], examples=examples, **more)(declared)
+            declared = options.topics_argument(declared) if several else _parameter(parameter, texts)(declared)
+        made = options.command(path.rpartition(" ")[2], examples=examples, **more)(declared)
         made.mirrors = True
         return made
 
     return decorate
 
 
-def refusing(path: str, need: Need) -> Command:
+def refusing(path: str, need: Need) -> options.Command:
     """Return a command with upstream's options that only raises NeedsBroker with its reason.
 
     All options are optional texts, so that a missing one does not hide the reason.
@@ -103,16 +94,16 @@ def refusing(path: str, need: Need) -> Command:
     def refuse(app: Any, **_: object) -> None:  # Any: the App, imported for types alone
         raise NeedsBroker(f"{path} needs {need.needed}: {need.reason}", hint=need.instead)
 
-    declared: Callable[..., Any] = pass_app(refuse)
+    declared: Callable[..., Any] = options.pass_app(refuse)
     for option in reversed(row.get("options", ())):
         kept = {key: value for key, value in option.items() if key in ("names", "hidden", "arity")}
         declared = _option({**kept, "type": "List"}, {})(declared)
     declared = click.argument("parameters", nargs=-1)(declared)
     text = f"Needs {need.needed}: {need.reason}."
-    return command(path.rpartition(" ")[2], examples=(), help=text, errors=[NeedsBroker])(declared)
+    return options.command(path.rpartition(" ")[2], examples=(), help=text, errors=[NeedsBroker])(declared)
 
 
-def refusing_command(path: str, name: str) -> Command | None:
+def refusing_command(path: str, name: str) -> options.Command | None:
     """Return a command that takes upstream's options and says why it is not answered, or None."""
     names = (key for key, row in upstream_commands().items() if key.rpartition(" ")[0] == path)
     found = next(

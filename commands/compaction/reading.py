@@ -11,15 +11,8 @@ from msgspec.structs import replace
 
 from pulsar_admin.api.messages import MessageQuery, messages_of
 from pulsar_admin.columns import Column, alarm
+from pulsar_admin.commands.topics import printout
 from pulsar_admin.commands.topics.answers import answer_each, selected
-from pulsar_admin.commands.topics.printout import (
-    is_read,
-    message_columns,
-    messages_result,
-    redact_option,
-    seen_columns,
-    value_option,
-)
 from pulsar_admin.context import FEW_MESSAGES, App, Result, Shown
 from pulsar_admin.jsonify import partition_json
 from pulsar_admin.numbers import whole
@@ -97,8 +90,8 @@ class ReadOptions(Struct, frozen=True):
 @click.option("--key", "keys", multiple=True, metavar="KEY", help="Only messages with this key; may be repeated.")
 @click.option("-n", "--limit", type=whole(), help="At most this many messages per topic.")
 @click.option("--payload", is_flag=True, help="Show payloads, as base64.")
-@value_option
-@redact_option
+@printout.value_option
+@printout.redact_option
 @gather(ReadOptions)
 @pass_app
 def read(app: App, selection: TopicSelection, options: ReadOptions) -> Iterator[Shown]:
@@ -109,14 +102,16 @@ def read(app: App, selection: TopicSelection, options: ReadOptions) -> Iterator[
     """
     with app.session.reader() as reader:
         names = selected(app, reader.txn, selection)
-        seen = seen_columns(reader, names, value=options.value) if is_read(app, options) else None
-        columns = message_columns(payload=options.payload, value=options.value, seen=seen)
+        seen = printout.seen_columns(reader, names, value=options.value) if printout.is_read(app, options) else None
+        columns = printout.message_columns(payload=options.payload, value=options.value, seen=seen)
         query = MessageQuery(columns=columns, limit=options.limit, each=True, compacted=True, keys=options.keys)
         query = replace(query, lenient=not options.value)
         messages = messages_of(app.session, lambda txn: names, query)
         size_bytes = 0 if options.limit is not None else views_bytes(reader, names)
         with app.scan(reader, size_bytes, "read", unused=FEW_MESSAGES):
-            yield messages_result(messages, several=len(names) > 1, value=options.value, hide=options.redact, seen=seen)
+            yield printout.messages_result(
+                messages, several=len(names) > 1, value=options.value, hide=options.redact, seen=seen
+            )
     app.report(messages.problems)
 
 

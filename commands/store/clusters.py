@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pulsar_admin.columns import size_text
-from pulsar_admin.commands.store.importing import (
-    at_option,
-    import_layout,
-    no_index,
-    render_preview,
-    render_refresh,
-    text_rows,
-)
+from pulsar_admin.commands.store import importing
 from pulsar_admin.context import App, Result
 from pulsar_admin.options import command, max_rate, pass_app
 from pulsar_admin.store.errors import (
@@ -149,8 +142,8 @@ zookeeper_client = click.option(
 @zookeeper_client
 @click.option("--metadata", type=_PATH, metavar="DIR", help="A metadata store in RocksDB, instead of --zookeeper.")
 @click.option("--bookie", "bookies", multiple=True, metavar="[ID=]DIR,DIR", help="A bookie's directories; repeatable.")
-@at_option
-@no_index
+@importing.at_option
+@importing.no_index
 @_files_options
 @max_rate
 @pass_app
@@ -185,7 +178,7 @@ def cluster(
     place = zookeeper if metadata is None else metadata
     if (zookeeper and metadata) or not (place or given):
         raise click.UsageError("name --zookeeper or --metadata, and the bookies with --bookie or --bookie-conf")
-    return import_layout(
+    return importing.import_layout(
         app, layout_of(place, given, client, wanted), at, mode=mode, verify=not no_checksums, index=index
     )
 
@@ -324,10 +317,10 @@ def _add(
 ) -> Result:  # Any: of Store.add_parts
     api = app.api
     if app.settings.dry_run:
-        return Result(api.preview_parts(**parts), plain=render_preview)
+        return Result(api.preview_parts(**parts), plain=importing.render_preview)
     result = api.add_parts(**parts, mode=mode, verify=verify)
     app.problems(result.problems)
-    return Result(result, plain=render_refresh)
+    return Result(result, plain=importing.render_refresh)
 
 
 @command(
@@ -366,4 +359,4 @@ def render(result: OffloadResult) -> str:
         ("here already", counted(result.here, "ledger")),
         ("not there", f"{counted(len(result.absent), 'ledger')}{': ' if absent else ''}{absent}"),
     ]
-    return text_rows(rows + [("dry run", "nothing was written")] * result.dry_run)
+    return importing.text_rows(rows + [("dry run", "nothing was written")] * result.dry_run)

@@ -47,16 +47,8 @@ from pulsar_admin.store.model.transactions import (
 )
 from pulsar_admin.store.nacks.buckets import due_time, iter_position_rows
 from pulsar_admin.store.names import INT_MAX, INT_MIN, LONG_MAX, Position, TopicName, TopicSelection
+from pulsar_admin.store.reports import transactions
 from pulsar_admin.store.reports import transactions as reports
-from pulsar_admin.store.reports.transactions import (
-    BufferStats,
-    CoordinatorStats,
-    InBuffer,
-    InPendingAcks,
-    LogStats,
-    PendingAckStats,
-    TransactionMetadata,
-)
 from pulsar_admin.store.timespec import moment
 from pulsar_admin.store.wording import Answer, counted
 
@@ -567,19 +559,19 @@ class Transactions(Planner):
         with self._session.read() as txn:
             return reports.coordinators(txn)
 
-    def stats(self, coordinator: int | None = None) -> Mapping[str, CoordinatorStats]:
+    def stats(self, coordinator: int | None = None) -> Mapping[str, transactions.CoordinatorStats]:
         """Return each coordinator's log, or one's, by coordinator number: open transactions, newest number."""
         with self._session.reader() as reader:
             numbers = _coordinators(reader, coordinator)
             return {str(number): reports.coordinator_stats(read_coordinator(reader, number)) for number in numbers}
 
-    def internal_stats(self, coordinator: int, *, metadata: bool = False) -> LogStats:
+    def internal_stats(self, coordinator: int, *, metadata: bool = False) -> transactions.LogStats:
         """Return the ledgers and cursors of a coordinator's log; ``metadata`` is that of ``Topic.internal_stats``."""
         with self._session.reader() as reader:
             read_coordinator(reader, coordinator)
             return reports.log_stats(reader, log_topic(coordinator), metadata=metadata)
 
-    def transaction(self, most: int, least: int) -> TransactionMetadata:
+    def transaction(self, most: int, least: int) -> transactions.TransactionMetadata:
         """Return the topics and subscriptions of an open transaction, by coordinator (``most``) and number
         (``least``).
 
@@ -590,7 +582,7 @@ class Transactions(Planner):
 
     def open(
         self, *, coordinator: int | None = None, timeout_above: Delay | None = None
-    ) -> Mapping[str, TransactionMetadata]:
+    ) -> Mapping[str, transactions.TransactionMetadata]:
         """Return open transactions by id, of one coordinator or all, whose timeout (not age) is above ``timeout_above``."""
         timeout_ms = -1 if timeout_above is None else delay_ms(timeout_above)
         with self._session.reader() as reader:
@@ -610,19 +602,19 @@ class TopicTransactions(Named):
         self._session = session
         self._name = name
 
-    def stats(self) -> BufferStats:
+    def stats(self) -> transactions.BufferStats:
         """Return how far committed messages reach, how many transactions are open, and how many were aborted."""
         with self._session.reader() as reader:
             return reports.buffer_stats(reader, self._name)
 
-    def transaction(self, most: int, least: int) -> InBuffer:
+    def transaction(self, most: int, least: int) -> transactions.InBuffer:
         """Return an open transaction's start (None: it is not open here), and whether it was aborted, by coordinator (``most``) and number
         (``least``).
         """
         with self._session.reader() as reader:
             return reports.in_buffer(read_buffer(reader, self._name), TxnId(most, least))
 
-    def snapshot_stats(self, *, metadata: bool = False) -> LogStats:
+    def snapshot_stats(self, *, metadata: bool = False) -> transactions.LogStats:
         """Return the ledgers and cursors of the namespace's snapshot topic; ``metadata`` is that of ``Topic.internal_stats``."""
         with self._session.reader() as reader:
             read_topic(reader.txn, self._name)
@@ -641,19 +633,19 @@ class CursorTransactions(Named):
         self._name = name
         self._subscription = subscription
 
-    def stats(self) -> PendingAckStats:
+    def stats(self) -> transactions.PendingAckStats:
         """Return how many open transactions hold acknowledgements."""
         with self._reader() as reader:
             return reports.pending_ack_stats(reader, self._name, self._subscription)
 
-    def transaction(self, most: int, least: int) -> InPendingAcks:
+    def transaction(self, most: int, least: int) -> transactions.InPendingAcks:
         """Return the position that an open transaction acknowledged cumulatively (None: none), by coordinator (``most``) and number
         (``least``).
         """
         with self._reader() as reader:
             return reports.in_pending_ack(reader, self._name, self._subscription, TxnId(most, least))
 
-    def internal_stats(self, *, metadata: bool = False) -> LogStats:
+    def internal_stats(self, *, metadata: bool = False) -> transactions.LogStats:
         """Return the ledgers and cursors of the log; ``metadata`` is that of ``Topic.internal_stats``."""
         with self._reader() as reader:
             log = find_pending_ack(reader.txn, self._name, self._subscription)

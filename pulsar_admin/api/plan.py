@@ -20,18 +20,9 @@ from msgspec.structs import replace
 
 from pulsar_admin.api.session import Checked, Given, Moment, Session, checked
 from pulsar_admin.later import later
+from pulsar_admin.store import names
 from pulsar_admin.store.errors import InvalidValue, Refused
 from pulsar_admin.store.files import write_new_file
-from pulsar_admin.store.names import (
-    LONG_MAX,
-    NamespaceName,
-    Position,
-    TopicName,
-    TopicSelection,
-    parse_namespace,
-    parse_position,
-    parse_topic,
-)
 from pulsar_admin.store.wording import bracketed, text_html
 
 if TYPE_CHECKING:
@@ -222,21 +213,21 @@ def decode(value: Any) -> Any:  # Any: as above
     return from_json(inner)
 
 
-def _selection(inner: list[Any]) -> TopicSelection:  # Any: as above
+def _selection(inner: list[Any]) -> names.TopicSelection:  # Any: as above
     from pulsar_admin.store.codec.strict_values import text
 
     topics, all_topics, pattern = inner
-    return TopicSelection(
-        tuple(map(parse_topic, topics)), all_topics is True, None if pattern is None else text(pattern, "pattern")
+    return names.TopicSelection(
+        tuple(map(names.parse_topic, topics)), all_topics is True, None if pattern is None else text(pattern, "pattern")
     )
 
 
 KINDS: tuple[tuple[type, Callable[[Any], Any], Callable[[Any], Any]], ...] = (  # Any: of each kind its own
     (tuple, lambda value: [encode(one) for one in value], lambda inner: tuple(map(decode, inner))),
-    (TopicName, str, parse_topic),
-    (NamespaceName, str, parse_namespace),
-    (TopicSelection, lambda value: [[*map(str, value.topics)], value.all_topics, value.pattern], _selection),
-    (Position, str, parse_position),
+    (names.TopicName, str, names.parse_topic),
+    (names.NamespaceName, str, names.parse_namespace),
+    (names.TopicSelection, lambda value: [[*map(str, value.topics)], value.all_topics, value.pattern], _selection),
+    (names.Position, str, names.parse_position),
     (Path, os.path.abspath, Path),
     (datetime, datetime.isoformat, datetime.fromisoformat),
     (timedelta, lambda value: value // timedelta(microseconds=1), lambda inner: timedelta(microseconds=inner)),
@@ -293,9 +284,9 @@ def _shown(value: object) -> str:
     """Return what a class is made of as its caller wrote it."""
     if isinstance(value, tuple):  # of topics
         return ", ".join(map(_shown, value)) or "all topics"
-    if isinstance(value, TopicSelection):
+    if isinstance(value, names.TopicSelection):
         return repr(value.pattern) if value.pattern else _shown(value.topics)
-    return repr(str(value) if isinstance(value, (TopicName, NamespaceName)) else value)
+    return repr(str(value) if isinstance(value, (names.TopicName, names.NamespaceName)) else value)
 
 
 def _plans(name: str, method: object) -> bool:
@@ -342,7 +333,7 @@ def call_again(session: Session, request: Mapping[str, Any], *, as_then: bool) -
         moment = replace(session.moment, interceptors=decode(request["interceptors"]))
         if as_then:
             moment = replace(
-                moment, now_ms=integer(request["now"], "now", -LONG_MAX), is_given=request["nowGiven"] is True
+                moment, now_ms=integer(request["now"], "now", -names.LONG_MAX), is_given=request["nowGiven"] is True
             )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InvalidValue(

@@ -14,15 +14,8 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, delete_step, put_value_step
+from pulsar_admin.store.codec import ledgermetadata
 from pulsar_admin.store.codec.bookie import Cookie, decode_cookie, encode_cookie
-from pulsar_admin.store.codec.ledgermetadata import (
-    COOKIES,
-    LEDGERS_ROOT,
-    Segment,
-    decode_ledger_metadata,
-    encode_ledger_metadata,
-    ledger_id_of_path,
-)
 from pulsar_admin.store.db.audit_log import Step, iter_changes
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_logs, log_step
@@ -51,8 +44,8 @@ def plan_rename(txn: Txn, old: str, new: str, now_ms: int) -> Plan:
     named, unreadable = dict[int, int](), list[int]()
     steps: list[Step] = []
     marks = 0
-    for node in iter_nodes(txn, f"{LEDGERS_ROOT}/"):
-        ledger_id = ledger_id_of_path(node.path)
+    for node in iter_nodes(txn, f"{ledgermetadata.LEDGERS_ROOT}/"):
+        ledger_id = ledgermetadata.ledger_id_of_path(node.path)
         if ledger_id is None:
             if node.path.startswith(MARKS) and f'"{old}"'.encode() in node.value:
                 steps.append(
@@ -64,24 +57,26 @@ def plan_rename(txn: Txn, old: str, new: str, now_ms: int) -> Plan:
         if new in members:
             raise AlreadyExists(f"ledger {ledger_id} names bookie {new} already: two bookies would be one", bookie=new)
         try:
-            metadata = decode_ledger_metadata(node.value, node.path)
+            metadata = ledgermetadata.decode_ledger_metadata(node.value, node.path)
         except StoreError:
             unreadable.append(ledger_id)
             continue
         if old in members:
             segments = tuple(
-                Segment(one.first_entry_id, tuple(new if member == old else member for member in one.members))
+                ledgermetadata.Segment(
+                    one.first_entry_id, tuple(new if member == old else member for member in one.members)
+                )
                 for one in metadata.segments
             )
-            value = encode_ledger_metadata(replace(metadata, segments=segments), node.value)
+            value = ledgermetadata.encode_ledger_metadata(replace(metadata, segments=segments), node.value)
             steps.append(put_value_step(txn, node.path, value, now_ms))
             named[ledger_id] = len(segments)
-    cookie = find_node(txn, f"{COOKIES}/{old}")
+    cookie = find_node(txn, f"{ledgermetadata.COOKIES}/{old}")
     if cookie is None and not named:
         raise ResourceNotFound(
             f"the metadata knows no bookie {old}", hint="list them with: pulsar-admin bookies list-bookies", bookie=old
         )
-    if find_node(txn, f"{COOKIES}/{new}") is not None:
+    if find_node(txn, f"{ledgermetadata.COOKIES}/{new}") is not None:
         raise AlreadyExists(
             f"bookie {new} has a cookie already", hint="list them with: pulsar-admin bookies list-bookies", bookie=new
         )
@@ -92,7 +87,7 @@ def plan_rename(txn: Txn, old: str, new: str, now_ms: int) -> Plan:
         )
     if cookie is not None:
         value = encode_cookie(replace(decode_cookie(cookie.value, cookie.path), bookie_id=new))
-        steps += [delete_step(txn, cookie.path), put_value_step(txn, f"{COOKIES}/{new}", value, now_ms)]
+        steps += [delete_step(txn, cookie.path), put_value_step(txn, f"{ledgermetadata.COOKIES}/{new}", value, now_ms)]
     racks = read_racks(txn)
     if any(old in bookies for bookies in racks.values()):
         moved = {
@@ -129,15 +124,15 @@ def iter_renamed(txn: Txn) -> Iterator[tuple[str, Cookie]]:
     names on every host.
     """
     ids: dict[str, str] = {}
-    prefix = tree_key(f"{COOKIES}/")
+    prefix = tree_key(f"{ledgermetadata.COOKIES}/")
     for change in iter_changes(txn):
         steps = [step for step in change.steps if step.database == "tree" and step.key.startswith(prefix)]
         gone = [decode_node(step.key, step.before)[0] for step in steps if step.before and step.after is None]
         made = [decode_node(step.key, step.after)[0] for step in steps if step.before is None and step.after]
         if len(gone) == len(made) == 1:
-            old, new = (path.removeprefix(f"{COOKIES}/") for path in (*gone, *made))
+            old, new = (path.removeprefix(f"{ledgermetadata.COOKIES}/") for path in (*gone, *made))
             ids[next((first for first, now in ids.items() if now == old), old)] = new
     for first, now in ids.items():
-        node = find_node(txn, f"{COOKIES}/{now}")
-        if node is not None and find_node(txn, f"{COOKIES}/{first}") is None:
+        node = find_node(txn, f"{ledgermetadata.COOKIES}/{now}")
+        if node is not None and find_node(txn, f"{ledgermetadata.COOKIES}/{first}") is None:
             yield first, decode_cookie(node.value, node.path)

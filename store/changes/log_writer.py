@@ -22,16 +22,11 @@ from msgspec.structs import replace
 from pulsar_admin.store.changes.cursors import CursorMove, plan_moves
 from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, ChangeReport, Plan, apply_plan, put_value_step
 from pulsar_admin.store.changes.resets import check_position
+from pulsar_admin.store.codec import ledgermetadata
 from pulsar_admin.store.codec.brokerentry import BrokerEntry, encode_broker_entry, strip
 from pulsar_admin.store.codec.claims import APPLICATION, COMPONENT
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.interceptors import Append, InterceptorChain
-from pulsar_admin.store.codec.ledgermetadata import (
-    COOKIES,
-    closed_ledger,
-    encode_ledger_metadata,
-    ledger_path,
-)
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.codec.message import decode_message_entry, message_count, transaction_id
 from pulsar_admin.store.db.audit_log import Step
@@ -104,14 +99,14 @@ class WrittenLedgers(Struct, frozen=True):
     def steps(self, txn: Txn, now_ms: int) -> tuple[Step, ...]:
         """Return the steps that create the ledgers' metadata nodes."""
         return tuple(
-            put_value_step(txn, ledger_path(ledger.ledger_id), self._metadata(ledger), now_ms)
+            put_value_step(txn, ledgermetadata.ledger_path(ledger.ledger_id), self._metadata(ledger), now_ms)
             for ledger in self.ledgers
         )
 
     def _metadata(self, ledger: WrittenLedger) -> bytes:
         spec = ledger.spec
-        return encode_ledger_metadata(
-            closed_ledger(
+        return ledgermetadata.encode_ledger_metadata(
+            ledgermetadata.closed_ledger(
                 self.bookie,
                 ledger.entries,
                 ledger.size_bytes,
@@ -190,7 +185,7 @@ def apply_written(written: WrittenLedgers, plan: Plan, now_ms: int) -> ChangeRep
 
 def find_bookie(txn: Txn) -> str:
     """Return the id of a bookie in the metadata, which will hold the entries written here."""
-    return next(iter_children(txn, COOKIES), DEFAULT_BOOKIE)
+    return next(iter_children(txn, ledgermetadata.COOKIES), DEFAULT_BOOKIE)
 
 
 def way_back_of(store: Store, ledger_ids: Sequence[int]) -> tuple[str, ...]:

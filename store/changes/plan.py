@@ -20,15 +20,7 @@ from msgspec.structs import FieldInfo, fields, replace
 
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.codec.strict_values import integer, json_object
-from pulsar_admin.store.db.audit_log import (
-    CHAIN_HEAD,
-    Change,
-    Step,
-    append_change,
-    check_unaltered,
-    iter_changes,
-    read_change,
-)
+from pulsar_admin.store.db import audit_log
 from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.owners import find_owners, put_owners
@@ -84,7 +76,7 @@ class Plan(Struct, frozen=True):
 
     kind: ChangeKind
     txn_id: int
-    steps: Sequence[Step]
+    steps: Sequence[audit_log.Step]
     parts: Sequence[ChangePart]
     loses: str = ""
     undoes: int | None = None
@@ -154,7 +146,7 @@ def check_state(store: Store, txn_id: int, state: str) -> None:
 
 def state_of(txn: Txn) -> str:
     """Return a hex digest that identifies a store and its changes so far; a copy that was changed since has another one."""
-    return sha256(b"%d" % txn.store.info.created_ms + (txn.get("state", CHAIN_HEAD) or b"")).hexdigest()
+    return sha256(b"%d" % txn.store.info.created_ms + (txn.get("state", audit_log.CHAIN_HEAD) or b"")).hexdigest()
 
 
 def check_transaction(planned: int, found: int) -> None:
@@ -207,10 +199,10 @@ def _apply(store: Store, txn: Txn, plan: Plan, now_ms: int) -> int:
             else:
                 _put(txn, step.database, step.key, step.after)
     reports = tuple(part.as_json() for place, part in enumerate(plan.parts) if place not in plan.untouched)
-    return append_change(txn, now_ms, plan.command, reports, plan.steps, plan.undoes)
+    return audit_log.append_change(txn, now_ms, plan.command, reports, plan.steps, plan.undoes)
 
 
-def _apply_tree_step(txn: Txn, reader: EntryReader, step: Step) -> None:
+def _apply_tree_step(txn: Txn, reader: EntryReader, step: audit_log.Step) -> None:
     before = None if step.before is None else decode_node(step.key, step.before)
     after = None if step.after is None else decode_node(step.key, step.after)
     if txn.view("base", step.key) is None:
@@ -235,7 +227,7 @@ def _put(txn: Txn, database: str, key: bytes, value: bytes | None) -> None:
 # -- steps ------------------------------------------------------------------------------------------------------------
 
 
-def put_value_step(txn: Txn, path: str, value: bytes, now_ms: int, *, whole_topic: bool = False) -> Step:
+def put_value_step(txn: Txn, path: str, value: bytes, now_ms: int, *, whole_topic: bool = False) -> audit_log.Step:
     """Return the step that sets a metadata node as a broker would: version + 1, modified now.
 
     Raises Refused for a segment of a scalable topic, unless the ``whole_topic`` is made.
@@ -246,9 +238,9 @@ def put_value_step(txn: Txn, path: str, value: bytes, now_ms: int, *, whole_topi
         _check_segment(path)
     if node is None:
         stat = NodeStat(0, 0, now_ms, now_ms, False)
-        return Step("tree", key, None, encode_node(Node(path, stat, value)))
+        return audit_log.Step("tree", key, None, encode_node(Node(path, stat, value)))
     stat = node.stat._replace(version=node.stat.version + 1, modified_ms=now_ms)
-    return Step("tree", key, encode_node(node), encode_node(Node(path, stat, value)))
+    return audit_log.Step("tree", key, encode_node(node), encode_node(Node(path, stat, value)))
 
 
 def _check_segment(path: str) -> None:
@@ -265,12 +257,12 @@ def _check_segment(path: str) -> None:
         )
 
 
-def delete_step(txn: Txn, path: str, *, whole_topic: bool = False) -> Step:
+def delete_step(txn: Txn, path: str, *, whole_topic: bool = False) -> audit_log.Step:
     """Return the step that deletes the metadata node at ``path``; raises Refused for a segment, unless its ``whole_topic`` goes."""
     key = tree_key(path)
     if not whole_topic:
         _check_segment(path)
-    return Step("tree", key, txn.get("tree", key), None)
+    return audit_log.Step("tree", key, txn.get("tree", key), None)
 
 
 # -- plan files -------------------------------------------------------------------------------------------------------
@@ -357,7 +349,7 @@ def _document_digest(fields: Mapping[str, Any]) -> str:  # Any: JSON
     return sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
-def _step_text(step: Step) -> str:
+def _step_text(step: audit_log.Step) -> str:
     """Return a line that describes what a step writes, unique by its digest."""
     name = step.key.decode("utf-8", "backslashreplace") if step.database == "tree" else step.key.hex()
     what = "delete" if step.after is None else "make" if step.before is None else "change"
@@ -371,21 +363,21 @@ def plan_undo(txn: Txn, number: int) -> Plan:
     """Plan restoring the exact bytes from before a change; raises ChangeNotFound, UndoConflict, and IndexCorrupt if
     its audit record was edited.
     """
-    change = read_change(txn, number)
-    check_unaltered(txn, number)
+    change = audit_log.read_change(txn, number)
+    audit_log.check_unaltered(txn, number)
     if not change.steps:
         raise Refused(f"change {number} ({change.command}) wrote outside the store: it cannot be undone", change=number)
     for step in change.steps:
         if txn.get(step.database, step.key) != step.after:
             _raise_conflict(txn, change, step)
-    steps = tuple(Step(step.database, step.key, step.after, step.before) for step in reversed(change.steps))
+    steps = tuple(audit_log.Step(step.database, step.key, step.after, step.before) for step in reversed(change.steps))
     parts = tuple(part.undone() for part in parts_of(change))
     where = "{subscription} of {place}" if any(part.subscription for part in parts) else "{place}"
     kind = ChangeKind(f"store undo {number}", f"undo change {number} ({change.command}), {where}")
     return Plan(kind, txn.id, steps, parts, undoes=number)
 
 
-def parts_of(change: Change) -> tuple[ChangePart, ...]:
+def parts_of(change: audit_log.Change) -> tuple[ChangePart, ...]:
     """Return the parts of a change; raises IndexCorrupt if its record is malformed."""
     try:
         return tuple(map(decode_part, change.reports))
@@ -397,10 +389,10 @@ def parts_of(change: Change) -> tuple[ChangePart, ...]:
         ) from error
 
 
-def _raise_conflict(txn: Txn, change: Change, step: Step) -> None:
+def _raise_conflict(txn: Txn, change: audit_log.Change, step: audit_log.Step) -> None:
     touched = [
         later
-        for later in iter_changes(txn)
+        for later in audit_log.iter_changes(txn)
         if later.change > change.change
         and any((other.database, other.key) == (step.database, step.key) for other in later.steps)
     ]

@@ -38,17 +38,10 @@ from pulsar_admin.store.changes.plan import (
     put_value_step,
 )
 from pulsar_admin.store.changes.policies import PolicyJob, conflict_warnings, unknown_cluster
-from pulsar_admin.store.codec import policyevent
+from pulsar_admin.store.codec import policies, policyevent
 from pulsar_admin.store.codec.claims import schema_claims, topic_claims
 from pulsar_admin.store.codec.interceptors import open_chain, parse_interceptors
 from pulsar_admin.store.codec.managedledger import LedgerInfo
-from pulsar_admin.store.codec.policies import (
-    JsonObject,
-    Policies,
-    decode_json_object,
-    decode_topic_policies,
-    encode_json_object,
-)
 from pulsar_admin.store.codec.schema import (
     IndexEntry,
     SchemaEntry,
@@ -87,8 +80,8 @@ class TopicChange(Struct, frozen=True):
     """
 
     topic: TopicName
-    before: JsonObject
-    after: JsonObject
+    before: policies.JsonObject
+    after: policies.JsonObject
     events: TopicName | None
     replicate_to: tuple[str, ...] | None
     warnings: tuple[str, ...] = ()
@@ -116,7 +109,7 @@ class TopicChange(Struct, frozen=True):
         )
 
 
-def _set(fields: JsonObject) -> JsonObject:
+def _set(fields: policies.JsonObject) -> policies.JsonObject:
     return {key: value for key, value in fields.items() if value is not None}
 
 
@@ -135,7 +128,7 @@ def _read_change(txn: Txn, name: TopicName, job: PolicyJob) -> TopicChange:
     clusters: tuple[str, ...] | None = None
     if events is None and next(iter_children(txn, _NODES[False]), None) is not None:
         node = find_node(txn, _node_path(name, job.is_global))
-        before = {} if node is None else decode_json_object(node.value, node.path)
+        before = {} if node is None else policies.decode_json_object(node.value, node.path)
     else:
         kept = {} if events is None else events.global_ if job.is_global else events.local
         before = dict(kept.get(name, policyevent.NEW_POLICIES))
@@ -148,9 +141,9 @@ def _read_change(txn: Txn, name: TopicName, job: PolicyJob) -> TopicChange:
     return TopicChange(name, before, after, target, clusters, _conflicts(txn, name, before, after))
 
 
-def _conflicts(txn: Txn, name: TopicName, fields: JsonObject, changed: JsonObject) -> tuple[str, ...]:
+def _conflicts(txn: Txn, name: TopicName, fields: policies.JsonObject, changed: policies.JsonObject) -> tuple[str, ...]:
     """Return warnings about policies that will be in force and drop delayed messages before they are due."""
-    before, after = (decode_topic_policies(found, f"topic policies of {name}") for found in (fields, changed))
+    before, after = (policies.decode_topic_policies(found, f"topic policies of {name}") for found in (fields, changed))
     if before == after:
         return ()
     in_force = find_delivery(txn, name)
@@ -162,7 +155,9 @@ def _conflicts(txn: Txn, name: TopicName, fields: JsonObject, changed: JsonObjec
         ttl = find_message_ttl(txn, name)
         seconds = None if ttl is None else ttl.seconds
     quotas = {kind: found.quota for kind, found in find_quotas(txn, name).items() if kind not in before.backlog_quotas}
-    return conflict_warnings(Policies(message_ttl_seconds=seconds, backlog_quotas={**quotas, **after.backlog_quotas}))
+    return conflict_warnings(
+        policies.Policies(message_ttl_seconds=seconds, backlog_quotas={**quotas, **after.backlog_quotas})
+    )
 
 
 def _event_topic(txn: Txn, name: TopicName, is_global: bool) -> TopicName:
@@ -433,4 +428,4 @@ def _schema_step(txn: Txn, batch: _Batch, ledger: WrittenLedger) -> Step:
 
 def _node_step(txn: Txn, change: TopicChange, now_ms: int) -> Step:
     kept = {key: value for key, value in _set(change.after).items() if key != "isGlobal"}  # the path says it
-    return put_value_step(txn, _node_path(change.topic, change.is_global), encode_json_object(kept), now_ms)
+    return put_value_step(txn, _node_path(change.topic, change.is_global), policies.encode_json_object(kept), now_ms)

@@ -19,6 +19,7 @@ from pulsar_admin.store.compaction.heads import read_compacted_head
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.errors import EntryCorrupt, LedgerNotFound, MetadataCorrupt
+from pulsar_admin.store.model import ledgers
 from pulsar_admin.store.model.compacted_view import (
     CompactedView,
     compacted_where,
@@ -29,14 +30,6 @@ from pulsar_admin.store.model.compacted_view import (
 )
 from pulsar_admin.store.model.coverage import count_unseen
 from pulsar_admin.store.model.cursors import Cursor, CursorSource, extent_of
-from pulsar_admin.store.model.ledgers import (
-    Ledger,
-    count_missing,
-    find_metadata,
-    iter_ledger_ids,
-    missing_ranges,
-    read_ledger,
-)
 from pulsar_admin.store.model.messages import ENTRY_ERRORS
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import COMPACTED_LEDGER, Topic
@@ -150,7 +143,7 @@ def _ledger_facts(
 ) -> tuple[CompactedLedgerFacts | None, list[str]]:
     txn = reader.txn
     try:
-        ledger = read_ledger(txn, ledger_id)
+        ledger = ledgers.read_ledger(txn, ledger_id)
     except LedgerNotFound:
         return None, [f"the compacted ledger {ledger_id} is gone: readers of the compacted view fail"]
     problems = []
@@ -159,9 +152,9 @@ def _ledger_facts(
         problems.append(f"{COMPACTED_LEDGER} names ledger {ledger_id}, {stranger}")
     if ledger.metadata is None:
         problems.append(f"the compacted ledger {ledger_id} has no metadata: a broker cannot open it")
-    missing = count_missing(txn, ledger)
+    missing = ledgers.count_missing(txn, ledger)
     if missing:
-        unseen, bookies = count_unseen(txn, ledger, missing_ranges(txn, ledger))
+        unseen, bookies = count_unseen(txn, ledger, ledgers.missing_ranges(txn, ledger))
         why = f"on {', '.join(bookies)}, not imported" if unseen == missing else "lost or damaged"
         problems.append(
             f"the compacted ledger {ledger_id} lacks {missing:,} of its {counted(ledger.entries, 'entry')}: {why}"
@@ -201,7 +194,9 @@ def _find_form(reader: EntryReader, view: CompactedView) -> str | None:
     return None
 
 
-def _compacted_to(reader: EntryReader, topic: Topic, ledger: Ledger, horizon: Position) -> tuple[Position | None, str]:
+def _compacted_to(
+    reader: EntryReader, topic: Topic, ledger: ledgers.Ledger, horizon: Position
+) -> tuple[Position | None, str]:
     """Return the horizon in the ledger's own metadata, and how the cursor contradicts it."""
     raw = None if ledger.metadata is None else ledger.metadata.custom.get(COMPACTED_TO)
     if raw is None:
@@ -230,13 +225,13 @@ def _compacted_to(reader: EntryReader, topic: Topic, ledger: Ledger, horizon: Po
 def find_leaked(txn: Txn, topic: Topic) -> tuple[LeakedLedger, ...]:
     """Return the compacted ledgers of a topic that nothing references; reads the metadata of every ledger."""
     leaked = []
-    for ledger_id in iter_ledger_ids(txn):
+    for ledger_id in ledgers.iter_ledger_ids(txn):
         try:
-            metadata = find_metadata(txn, ledger_id)
+            metadata = ledgers.find_metadata(txn, ledger_id)
         except MetadataCorrupt:
             continue  # `ledgers list` and `store check` name it
         if metadata is None or not is_compacted_ledger(metadata, topic.name) or find_owners(txn, ledger_id):
             continue
-        ledger = read_ledger(txn, ledger_id)
+        ledger = ledgers.read_ledger(txn, ledger_id)
         leaked.append(LeakedLedger(ledger_id, ledger.entries, ledger.size_bytes, metadata.state.name))
     return tuple(leaked)

@@ -21,18 +21,9 @@ import lmdb
 from msgspec.structs import replace
 
 from pulsar_admin.store import files
-from pulsar_admin.store.db import storeinfo
+from pulsar_admin.store.db import locks, storeinfo
 from pulsar_admin.store.db.backups import back_up, damaged_store
 from pulsar_admin.store.db.file import DATA_FILE, CommitRecord, is_as_committed, read_commit
-from pulsar_admin.store.db.locks import (
-    check_local,
-    clear_dead_readers,
-    may_register,
-    take_reader_lock,
-    take_writer_lock,
-    try_reader_lock,
-    writer_lock,
-)
 from pulsar_admin.store.db.rows import DIGEST_BYTES, NAME_ENDING, WHOLE, altered_row, crc32c, sealed
 from pulsar_admin.store.errors import DiskFailed, DiskFull, IndexCorrupt, NotWritable, StoreBusy, StoreError
 
@@ -402,7 +393,7 @@ class Store:
         self._env: lmdb.Environment | None = None
         self._record: CommitRecord | None = None
         self._failed: StoreError | None = None
-        self._lock = take_writer_lock(path) if writable and lock is None else None
+        self._lock = locks.take_writer_lock(path) if writable and lock is None else None
         try:
             self.info = storeinfo.read_store_info(
                 path
@@ -416,11 +407,11 @@ class Store:
         meta = self.path / "meta"
         if not (meta / DATA_FILE).is_file():
             raise damaged_store(self.path, f"{self.path} lacks {meta / DATA_FILE}")
-        check_local(meta)
+        locks.check_local(meta)
         # Who cannot enter itself in LMDB's table of readers gets its pages written over by any writer: those have to wait.
-        registers = self.writable or may_register(self.path)
+        registers = self.writable or locks.may_register(self.path)
         if not registers:
-            self._lock = take_reader_lock(self.path)
+            self._lock = locks.take_reader_lock(self.path)
         if is_as_committed(meta):
             self._open_environment(registers=registers)
         elif self.writable or not registers:
@@ -437,7 +428,7 @@ class Store:
     def _open_walked(self) -> None:
         """Open for reading an environment that is not as its last commit left it: a writer is active or was killed, or
         the file was replaced."""
-        descriptor = try_reader_lock(self.path)
+        descriptor = locks.try_reader_lock(self.path)
         if descriptor is None:  # what differs is what the writer does
             self._open_environment(registers=True)
             return
@@ -500,7 +491,7 @@ class Store:
         self._close_environment()
         library = getattr(sys.modules.get("lmdb.cpython"), "__file__", None)
         if library is not None:
-            clear_dead_readers(self.path / "meta", library)
+            locks.clear_dead_readers(self.path / "meta", library)
         try:
             self._open_lmdb(map_bytes, registers=True)
         except lmdb.ReadersFullError:
@@ -508,7 +499,7 @@ class Store:
                 raise
             self._close_environment()
             if self._lock is None:
-                self._lock = take_reader_lock(self.path, "all places for readers beside writers are taken")
+                self._lock = locks.take_reader_lock(self.path, "all places for readers beside writers are taken")
             self._open_lmdb(map_bytes, registers=False)
 
     def _close_environment(self) -> None:
@@ -755,7 +746,7 @@ def create_store(
     """
     if lock is None:
         storeinfo.check_new_store(path)
-        with writer_lock(path, mode) as held:
+        with locks.writer_lock(path, mode) as held:
             create_store(path, now_ms=now_ms, state=state, sources=sources, mode=mode, lock=held)
         return
     storeinfo.check_new_store(path)  # under the lock: another process may have made a store since the caller looked

@@ -9,18 +9,9 @@ from msgspec import field
 from msgspec.structs import replace
 
 from pulsar_admin.store import errors
+from pulsar_admin.store.changes import resets
 from pulsar_admin.store.changes.cursors import CursorMove, is_guarded, plan_moves
 from pulsar_admin.store.changes.plan import ChangeKind, DelayLoss, DroppedEarly, DueMessage, Plan
-from pulsar_admin.store.changes.resets import (
-    Before,
-    ByTtl,
-    ExpiryRequest,
-    UpTo,
-    check_expiries_meet,
-    check_nows_agree,
-    expiry_move,
-    unchanged_move,
-)
 from pulsar_admin.store.codec.policies import EVICTION
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.model.cursors import Cursor, Intervals, is_consumed, pending_intervals, subtract
@@ -158,7 +149,7 @@ EXPIRE = ChangeKind("topics expire", "expire messages of {subscription} on {plac
 EXPIRE_ALL = ChangeKind("topics expire-all-subscriptions", EXPIRE.words)
 
 
-def plan_expiries(reader: EntryReader, kind: ChangeKind, cursors: Cursors, request: ExpiryRequest) -> Plan:
+def plan_expiries(reader: EntryReader, kind: ChangeKind, cursors: Cursors, request: resets.ExpiryRequest) -> Plan:
     """Return one plan, all or none, for the requested expiry.
 
     Raises InvalidValue, NothingMatches (no TTL, or see ``check_expiries_meet``), LedgerNotFound, EntryNotFound, and
@@ -168,39 +159,39 @@ def plan_expiries(reader: EntryReader, kind: ChangeKind, cursors: Cursors, reque
         _check_expirable(topic, cursor.name)
     limit = request.limit
     count = len({topic.name for topic, _ in cursors})
-    if isinstance(limit, UpTo) and limit.position not in (EARLIEST, LATEST) and count > 1:
+    if isinstance(limit, resets.UpTo) and limit.position not in (EARLIEST, LATEST) and count > 1:
         raise errors.InvalidValue(
             f"Expire message at position is not supported for {count} topics: {limit.position} is in one of them",
             hint="name that topic or partition, or use -t",
         )
     moves = _moves(reader, cursors, request)
-    counted_ms = limit.time_ms if isinstance(limit, Before) else request.now_ms
-    if not isinstance(limit, UpTo) and not request.force and isinstance(counted_ms, FromNow):
-        check_nows_agree(
+    counted_ms = limit.time_ms if isinstance(limit, resets.Before) else request.now_ms
+    if not isinstance(limit, resets.UpTo) and not request.force and isinstance(counted_ms, FromNow):
+        resets.check_nows_agree(
             reader,
             moves,
             lambda earlier_ms: _moves(reader, cursors, _earlier(request, earlier_ms)),
             request.now_ms,
         )
-    if isinstance(limit, Before) and not request.force:
-        check_expiries_meet(reader, moves, limit.time_ms, request.clock, request.now_ms)
+    if isinstance(limit, resets.Before) and not request.force:
+        resets.check_expiries_meet(reader, moves, limit.time_ms, request.clock, request.now_ms)
     return plan_moves(reader, kind, moves, request.now_ms)
 
 
-def _moves(reader: EntryReader, cursors: Cursors, request: ExpiryRequest) -> list[CursorMove]:
-    if isinstance(request.limit, ByTtl):
+def _moves(reader: EntryReader, cursors: Cursors, request: resets.ExpiryRequest) -> list[CursorMove]:
+    if isinstance(request.limit, resets.ByTtl):
         ttls = _read_ttls(reader, [topic for topic, _ in cursors])
         return [_move_by_ttl(reader, topic, cursor, request, ttls[topic]) for topic, cursor in cursors]
     return [
-        with_not_due(reader, expiry_move(reader, topic, cursor, request), request.now_ms, None)
+        with_not_due(reader, resets.expiry_move(reader, topic, cursor, request), request.now_ms, None)
         for topic, cursor in cursors
     ]
 
 
-def _earlier(request: ExpiryRequest, earlier_ms: int) -> ExpiryRequest:
+def _earlier(request: resets.ExpiryRequest, earlier_ms: int) -> resets.ExpiryRequest:
     """Return the request of so much earlier."""
     limit = request.limit
-    if isinstance(limit, Before):
+    if isinstance(limit, resets.Before):
         limit = replace(limit, time_ms=max(limit.time_ms - earlier_ms, 0))
     return replace(request, now_ms=request.now_ms - earlier_ms, limit=limit)
 
@@ -211,12 +202,12 @@ def _check_expirable(topic: Topic, name: str) -> None:
 
 
 def _move_by_ttl(
-    reader: EntryReader, topic: Topic, cursor: Cursor, request: ExpiryRequest, ttl: MessageTtl | None
+    reader: EntryReader, topic: Topic, cursor: Cursor, request: resets.ExpiryRequest, ttl: MessageTtl | None
 ) -> CursorMove:
     if ttl is None or ttl.seconds <= 0:
-        return unchanged_move(topic, cursor, "no TTL applies")
-    limit = Before(max(request.now_ms - ttl.seconds * 1000, 0), ttl)
-    move = expiry_move(reader, topic, cursor, replace(request, limit=limit))
+        return resets.unchanged_move(topic, cursor, "no TTL applies")
+    limit = resets.Before(max(request.now_ms - ttl.seconds * 1000, 0), ttl)
+    move = resets.expiry_move(reader, topic, cursor, replace(request, limit=limit))
     return with_not_due(reader, move, request.now_ms, ttl.seconds * 1000)
 
 
@@ -285,7 +276,7 @@ class Forecast(Answer, frozen=True):
 
 
 def forecast_expiries(
-    reader: EntryReader, cursors: Cursors, request: ExpiryRequest, ahead_ms: int, interval_ms: int | None = None
+    reader: EntryReader, cursors: Cursors, request: resets.ExpiryRequest, ahead_ms: int, interval_ms: int | None = None
 ) -> Iterator[Forecast]:
     """Yield what expires from each cursor from now on until ``ahead_ms``, by the requested age or TTL.
 
@@ -295,9 +286,9 @@ def forecast_expiries(
     for topic, cursor in cursors:
         _check_expirable(topic, cursor.name)
     limit = request.limit
-    ttls = _read_ttls(reader, [topic for topic, _ in cursors]) if isinstance(limit, ByTtl) else {}
-    given_ms = request.now_ms - limit.time_ms if isinstance(limit, Before) else 0
-    if isinstance(limit, Before) and given_ms <= 0:
+    ttls = _read_ttls(reader, [topic for topic, _ in cursors]) if isinstance(limit, resets.ByTtl) else {}
+    given_ms = request.now_ms - limit.time_ms if isinstance(limit, resets.Before) else 0
+    if isinstance(limit, resets.Before) and given_ms <= 0:
         raise errors.InvalidValue("a forecast needs an age above 0: --expireTime is not in the past")
     width_ms = max(ahead_ms // FORECAST_INTERVALS, 1) if interval_ms is None else interval_ms
     for topic, cursor in cursors:

@@ -16,23 +16,7 @@ from pulsar_admin.store.codec.transactions import TxnId
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import MetadataCorrupt, StoreError
-from pulsar_admin.store.facts import Unknown, fact, known
-from pulsar_admin.store.facts.backlogs import (
-    Contents,
-    CutMessage,
-    NotDue,
-    find_cut,
-    may_be_markers,
-    read_contents,
-    read_each_contents,
-)
-from pulsar_admin.store.facts.transactions import (
-    PendingAckLog,
-    has_snapshot,
-    never_replays,
-    read_coordinated,
-    read_pending_ack_log,
-)
+from pulsar_admin.store.facts import Unknown, backlogs, fact, known, transactions
 from pulsar_admin.store.model.broken import NOT_SEEN, BrokenLedger, find_broken
 from pulsar_admin.store.model.coverage import AbsentBookies, absent_of, find_absent_bookies
 from pulsar_admin.store.model.cursors import (
@@ -197,7 +181,7 @@ class SubscriptionFacts:
         of a log of pending acknowledgements that is not replayed for it."""
         stored, last = self.cursor.ahead, self.of.topic.ids[-1:]
         if stored is not None and self.cursor.name == PENDING_ACK_CURSOR:
-            stored = None if never_replays(self.of.reader.txn, self.of.topic, stored) else stored
+            stored = None if transactions.never_replays(self.of.reader.txn, self.of.topic, stored) else stored
         if stored is None or stored.ledger_id not in last:
             return stored
         return None if any(one.ledger_id in last and one.not_seen() for one in self.of.broken) else stored
@@ -262,29 +246,29 @@ class SubscriptionFacts:
         return Unknown.unless(lambda: read_next_message(self.of.reader, state, oldest))
 
     @fact
-    def cut_message(self) -> CutMessage | None:
+    def cut_message(self) -> backlogs.CutMessage | None:
         """The chunked message that its backlog begins in the middle of; None where it does not, or that would read too much."""
         if not self.may_look_at_edges:
             return None
-        return find_cut(self.of.reader, self.of.topic, self.pending, known(self.contents))
+        return backlogs.find_cut(self.of.reader, self.of.topic, self.pending, known(self.contents))
 
     @fact
-    def contents(self) -> Contents | Unknown | None:
+    def contents(self) -> backlogs.Contents | Unknown | None:
         """What its backlog consists of; None without one, without a marker in a few places of a long one, or where that would read too
         much."""
         if not self.may_look_at_edges:
             return None
         of = self.of
         is_short = of.budget.unlimited or self.pending_entries <= _SHORT
-        if not is_short and not may_be_markers(of.reader, of.topic, self.pending):
+        if not is_short and not backlogs.may_be_markers(of.reader, of.topic, self.pending):
             return None
         return self.headers if of.budget.take(self.pending_entries, of.topic.name) else None
 
     @fact
-    def headers(self) -> Contents | Unknown:
+    def headers(self) -> backlogs.Contents | Unknown:
         """What all headers of its backlog say."""
         of, pending = self.of, self.pending
-        return Unknown.unless(lambda: read_contents(of.reader, of.topic, pending, of.now_ms))
+        return Unknown.unless(lambda: backlogs.read_contents(of.reader, of.topic, pending, of.now_ms))
 
     @fact
     def messages(self) -> int:
@@ -366,12 +350,12 @@ class SubscriptionFacts:
         return Buffer()
 
     @fact
-    def pending_ack_log(self) -> PendingAckLog | Unknown | None:
+    def pending_ack_log(self) -> transactions.PendingAckLog | Unknown | None:
         """The log of acknowledgements by transactions; None if there were none."""
         if not self.is_consumed:
             return None
         of, name = self.of, self.cursor.name
-        return Unknown.unless(lambda: read_pending_ack_log(of.reader, of.topic.name, name))
+        return Unknown.unless(lambda: transactions.read_pending_ack_log(of.reader, of.topic.name, name))
 
     @fact
     def pending_acks(self) -> Mapping[TxnId, Position | None] | Unknown:
@@ -389,10 +373,10 @@ class SubscriptionFacts:
     # -- delays and TTL -----------------------------------------------------------------------------------------------
 
     @fact
-    def not_due(self) -> NotDue | Unknown:
+    def not_due(self) -> backlogs.NotDue | Unknown:
         """The entries of the backlog that wait for their time, none where delayed delivery is disabled; reads all of its headers."""
         if not self.holds_messages or not self.pending:
-            return NotDue(0, None, None)
+            return backlogs.NotDue(0, None, None)
         policies = self.of.policies
         in_force = (
             Unknown.unless(lambda: find_delivery(self.of.reader.txn, self.of.topic.name))
@@ -402,7 +386,7 @@ class SubscriptionFacts:
         if isinstance(in_force, Unknown):
             return in_force
         if in_force is not None and not in_force.delivery.active:
-            return NotDue(0, None, None)
+            return backlogs.NotDue(0, None, None)
         return self.headers if isinstance(self.headers, Unknown) else self.headers.not_due
 
     @property
@@ -595,13 +579,13 @@ class TopicFacts:
     @fact
     def coordinated(self) -> Mapping[TxnId, OpenTransaction]:
         """The open transactions of all coordinators whose logs can be read."""
-        return read_coordinated(self.reader)
+        return transactions.read_coordinated(self.reader)
 
     @fact
     def may_have_transactions(self) -> bool:
         """Whether a transaction ever wrote to it, as far as coordinators and snapshots say."""
         named = any(self.where in one.partitions for one in self.coordinated.values())
-        return named or has_snapshot(self.reader, self.topic.name)
+        return named or transactions.has_snapshot(self.reader, self.topic.name)
 
     @fact
     def buffer(self) -> Buffer | Unknown:
@@ -808,6 +792,6 @@ def read_headers_together(subscriptions: Iterable[SubscriptionFacts], now_ms: in
                 left -= one.pending_entries
                 short.append(one)
         wanted = [(one.of.topic, one.pending) for one in short]
-        contents = read_each_contents(short[0].of.reader, wanted, now_ms) if short else None
+        contents = backlogs.read_each_contents(short[0].of.reader, wanted, now_ms) if short else None
         for one, headers in zip(short, contents or (), strict=False):
             vars(one)["headers"] = headers  # as if it had been asked for

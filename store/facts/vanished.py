@@ -13,14 +13,7 @@ from contextlib import suppress
 
 from msgspec import Struct, field
 
-from pulsar_admin.store.codec.claims import (
-    COMPACTED_COMPONENT,
-    COMPONENT,
-    CURSOR_KEY,
-    SCHEMA_KEY,
-    TOPIC_KEY,
-    claimed_topic,
-)
+from pulsar_admin.store.codec import claims
 from pulsar_admin.store.codec.ledgermetadata import LedgerState, ledger_path
 from pulsar_admin.store.codec.managedledger import decode_ledger_ids
 from pulsar_admin.store.db.environment import Txn
@@ -185,9 +178,9 @@ def _iter_orphans(reader: EntryReader) -> Iterable[_LedgerOfGoneNode]:
                 continue
             is_closed = ledger.metadata.state is LedgerState.CLOSED
             entries = ledger.metadata.last_entry_id + 1 if is_closed else ledger.entries
-            is_of_messages = TOPIC_KEY in custom and CURSOR_KEY not in custom
-            component, is_of_schema = custom.get(COMPONENT), SCHEMA_KEY in custom
-            name, size_bytes = claimed_topic(custom), ledger.size_bytes
+            is_of_messages = claims.TOPIC_KEY in custom and claims.CURSOR_KEY not in custom
+            component, is_of_schema = custom.get(claims.COMPONENT), claims.SCHEMA_KEY in custom
+            name, size_bytes = claims.claimed_topic(custom), ledger.size_bytes
             yield _LedgerOfGoneNode(
                 owner, name, ledger_id, component, is_of_messages, is_of_schema, entries, size_bytes
             )
@@ -215,7 +208,7 @@ def _detached(reader: EntryReader, orphans: Iterable[_LedgerOfGoneNode]) -> Iter
     """Yield of each topic that is there and names none its newest compacted ledger that could be named again, else the newest."""
     detached: dict[TopicName, list[_LedgerOfGoneNode]] = defaultdict(list)
     for one in orphans:
-        if one.name and one.component == COMPACTED_COMPONENT and one.entries:
+        if one.name and one.component == claims.COMPACTED_COMPONENT and one.entries:
             detached[one.name].append(one)
     for name, ledgers in detached.items():
         if find_node(reader.txn, name.path) is None or _has_view(reader, name):

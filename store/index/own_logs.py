@@ -24,15 +24,9 @@ from pulsar_admin.store.codec.entrylog import (
     encode_ledgers_map,
 )
 from pulsar_admin.store.codec.rocksvalue import decode_counter
+from pulsar_admin.store.db import own_ledgers
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import FileMode, LogFile, fingerprint, next_file_id, put_log
-from pulsar_admin.store.db.own_ledgers import (
-    RESERVED_GAP,
-    SEQUENCE_KEY,
-    OwnLedgers,
-    find_own_ledgers,
-    largest_ledger_id,
-)
 from pulsar_admin.store.errors import IndexCorrupt, LimitExceeded
 from pulsar_admin.store.files import create_file, mode_below, open_regular, remove_file
 from pulsar_admin.store.names import FileKind
@@ -228,14 +222,14 @@ def _describe(path: Path, store_path: Path, file_id: int) -> LogFile:
 # Ids for the ledgers that a change writes: after every id that the store and its source know.
 
 
-def next_own_ledgers(store: Store, txn: Txn) -> OwnLedgers:
+def next_own_ledgers(store: Store, txn: Txn) -> own_ledgers.OwnLedgers:
     """Return the ids given so far; before the first one, where they begin. Looks at the source's sequence then."""
-    own = find_own_ledgers(txn)
-    above = largest_ledger_id(txn) + 1
+    own = own_ledgers.find_own_ledgers(txn)
+    above = own_ledgers.largest_ledger_id(txn) + 1
     if own is not None:
-        return OwnLedgers(own.first_id, max(own.next_id, above))
-    first = max(above, source_sequence(store)) + (RESERVED_GAP if store.info.sources else 0)
-    return OwnLedgers(first, first)
+        return own_ledgers.OwnLedgers(own.first_id, max(own.next_id, above))
+    first = max(above, source_sequence(store)) + (own_ledgers.RESERVED_GAP if store.info.sources else 0)
+    return own_ledgers.OwnLedgers(first, first)
 
 
 def source_sequence(store: Store) -> int:
@@ -247,6 +241,6 @@ def source_sequence(store: Store) -> int:
         path = Path(source.get("path", ""))
         metadata = path if source.get("kind") == "rocksdb" else path / "metadata"
         if source.get("kind") in ("standalone", "rocksdb") and (metadata / "CURRENT").is_file():
-            raw = read_values(metadata, [SEQUENCE_KEY]).get(SEQUENCE_KEY)
+            raw = read_values(metadata, [own_ledgers.SEQUENCE_KEY]).get(own_ledgers.SEQUENCE_KEY)
             sequences.append(0 if raw is None else decode_counter(raw, str(metadata)))
     return max(sequences)

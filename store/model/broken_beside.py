@@ -10,20 +10,13 @@ from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, tree_key
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.model.topics import (
-    COMPACTED_LEDGER,
-    COMPACTION,
-    Topic,
-    may_be_broken,
-    partition_count,
-    read_topic,
-)
+from pulsar_admin.store.model import topics
 from pulsar_admin.store.names import EVENTS, NamespaceName, TopicName
 
 _MEMO = "brokenevents"
 
 
-def find_broken_beside(txn: Txn, topic: Topic) -> tuple[str, ...]:
+def find_broken_beside(txn: Txn, topic: topics.Topic) -> tuple[str, ...]:
     """Return sentences about losses outside the topic's ledger list, and how a broker behaves."""
     lost = _lost_view(txn, topic)
     return (*lost, *find_lost_events(txn, topic.name))
@@ -34,7 +27,7 @@ def find_lost_events(txn: Txn, name: TopicName) -> tuple[str, ...]:
     return () if name.local_name == EVENTS else _lost_events(txn, name.namespace)
 
 
-def _lost_view(txn: Txn, topic: Topic) -> Iterator[str]:
+def _lost_view(txn: Txn, topic: topics.Topic) -> Iterator[str]:
     ledger_id = _compacted_ledger(txn, topic)
     if ledger_id is not None and txn.view("tree", tree_key(ledger_path(ledger_id))) is None:
         yield (
@@ -43,8 +36,8 @@ def _lost_view(txn: Txn, topic: Topic) -> Iterator[str]:
         )
 
 
-def _compacted_ledger(txn: Txn, topic: Topic) -> int | None:
-    if find_node(txn, topic.name.cursor_path(COMPACTION)) is None:
+def _compacted_ledger(txn: Txn, topic: topics.Topic) -> int | None:
+    if find_node(txn, topic.name.cursor_path(topics.COMPACTION)) is None:
         return None
     # Imported here: few topics are compacted.
     from pulsar_admin.store.db.entry_files import EntryFiles
@@ -53,8 +46,8 @@ def _compacted_ledger(txn: Txn, topic: Topic) -> int | None:
 
     # Of one that is damaged the check tells: nobody knows its ledger.
     with EntryFiles(txn.store, txn) as files:
-        cursor = read_damaged_cursor(txn, EntryReader(files, txn), topic, COMPACTION)
-    return cursor.state.properties.get(COMPACTED_LEDGER)
+        cursor = read_damaged_cursor(txn, EntryReader(files, txn), topic, topics.COMPACTION)
+    return cursor.state.properties.get(topics.COMPACTED_LEDGER)
 
 
 def _lost_events(txn: Txn, namespace: NamespaceName) -> tuple[str, ...]:
@@ -67,15 +60,15 @@ def _lost_events(txn: Txn, namespace: NamespaceName) -> tuple[str, ...]:
 
 
 def _find_lost_events(txn: Txn, name: TopicName) -> Iterator[str]:
-    partitions = partition_count(txn, name)
+    partitions = topics.partition_count(txn, name)
     for one in map(name.partition, range(partitions)) if partitions else (name,):
         if find_node(txn, one.path) is None:
             continue
         try:
-            events = read_topic(txn, one)
+            events = topics.read_topic(txn, one)
         except StoreError:
             continue  # who asks for policies is told
-        if not may_be_broken(txn, events):
+        if not topics.may_be_broken(txn, events):
             continue
         from pulsar_admin.store.model.broken import NOT_SEEN, find_broken  # hardly any is
 

@@ -27,6 +27,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.changes.packed import Packed
 from pulsar_admin.store.changes.plan import ChangePart, Plan
+from pulsar_admin.store.codec import ledgermetadata
 from pulsar_admin.store.codec.bookie import COOKIE_FILE, decode_cookie
 from pulsar_admin.store.codec.claims import (
     APPLICATION,
@@ -37,13 +38,6 @@ from pulsar_admin.store.codec.claims import (
     topic_claims,
 )
 from pulsar_admin.store.codec.cursor import CursorState, decode_position_info
-from pulsar_admin.store.codec.ledgermetadata import (
-    COOKIES,
-    INSTANCE_ID,
-    LEDGERS_ROOT,
-    encode_ledger_metadata,
-    ledger_path,
-)
 from pulsar_admin.store.codec.policies import PartitionedTopic, encode_json_object, encode_partitioned_topic
 from pulsar_admin.store.db.bookies import disks_of, iter_imported_bookies
 from pulsar_admin.store.db.environment import Txn
@@ -265,7 +259,7 @@ class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
                 self.survey.closed[ledger_id] = end
             self.missing.update({ledger_id: closed.missing} if closed.missing else {})
             self.behind += closed.behind
-            self.put(ledger_path(ledger_id), encode_ledger_metadata(closed.metadata))
+            self.put(ledgermetadata.ledger_path(ledger_id), ledgermetadata.encode_ledger_metadata(closed.metadata))
         for ledger_id, one in self.named.evidence.items():
             if ledger_id not in claims:
                 after = {"kind": one.kind, "entries": one.entries, "witness": "nothing says whose it is"}
@@ -414,21 +408,21 @@ def _read_cursor(reader: EntryReader, one: LedgerEvidence) -> _CursorLedger | No
 
 def _cluster_nodes(txn: Txn, cluster: str, work: _MadeOfBookies) -> Iterator[tuple[str, bytes]]:
     """Yield what ``initNewCluster`` and ``initialize-cluster-metadata`` write: layout, instance, cookies, tenants, namespaces."""
-    yield f"{LEDGERS_ROOT}/LAYOUT", from_ledgers.KNOWN_LAYOUT.encode()
+    yield f"{ledgermetadata.LEDGERS_ROOT}/LAYOUT", from_ledgers.KNOWN_LAYOUT.encode()
     instances = set()
     for bookie in iter_imported_bookies(txn.store.info):
         files = [path / COOKIE_FILE for path in bookie.directories if (path / COOKIE_FILE).is_file()]
         for file in files[:1]:
             raw = read_file(file)
-            yield f"{COOKIES}/{bookie.bookie_id}", raw
+            yield f"{ledgermetadata.COOKIES}/{bookie.bookie_id}", raw
             instances.add(decode_cookie(raw, bookie.bookie_id).instance_id)
     if len(instances) > 1:
         raise Refused(
             f"the bookies belong to several clusters: instances {', '.join(sorted(map(str, instances)))}",
             hint="import each cluster into its own store: pulsar-admin --store NEW store import cluster --bookie …",
         )
-    yield from ((INSTANCE_ID, one.encode()) for one in instances if one)
-    yield from ((f"{LEDGERS_ROOT}/{name}", b"") for name in _EMPTY_NODES)
+    yield from ((ledgermetadata.INSTANCE_ID, one.encode()) for one in instances if one)
+    yield from ((f"{ledgermetadata.LEDGERS_ROOT}/{name}", b"") for name in _EMPTY_NODES)
     yield "/counters/producer-name", b""  # names that were given are not given again
     yield cluster_path(cluster), encode_json_object(CLUSTER.replace(None, {}))
     for namespace in _BUILT_IN:

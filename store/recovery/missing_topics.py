@@ -31,6 +31,7 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.resources import TENANT, tenant_path
 from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import Position, TopicName, parse_topic, topic_of_path
+from pulsar_admin.store.recovery import from_ledgers
 from pulsar_admin.store.recovery.chains import (
     LOST_AND_FOUND,
     Chains,
@@ -43,14 +44,6 @@ from pulsar_admin.store.recovery.chains import (
 from pulsar_admin.store.recovery.closing import MadeLedger, close_ledger, make_ledger
 from pulsar_admin.store.recovery.deleted_nodes import Fate, Listing, Past, find_deletion
 from pulsar_admin.store.recovery.evidence import COMPACTED, CURSOR, MESSAGES, SCHEMA, LedgerEvidence, read_evidence
-from pulsar_admin.store.recovery.from_ledgers import (
-    HOLDING,
-    Remade,
-    Sources,
-    cluster_of,
-    default_policies,
-    made_locator,
-)
 from pulsar_admin.store.recovery.ledgers import iter_deleted_ids
 from pulsar_admin.store.wording import Answer, counted, listed, plural
 
@@ -137,14 +130,14 @@ def _witnesses(chains: Chains, naming: GroupName | None, ledgers: list[int]) -> 
 # -- younger ledgers of no known topic --------------------------------------------------------------------------------
 
 
-class LostAndFound(Remade):
+class LostAndFound(from_ledgers.Remade):
     """The metadata planned for groups that belong to no topic."""
 
     ledger_ids: list[int] = field(default_factory=list)
 
 
 def plan_lost_and_found(
-    sources: Sources, groups: Sequence[LedgerGroup], newest: int, names: Mapping[LedgerGroup, GroupName]
+    sources: from_ledgers.Sources, groups: Sequence[LedgerGroup], newest: int, names: Mapping[LedgerGroup, GroupName]
 ) -> LostAndFound:
     """Plan a topic for the ledgers above ``newest`` of each group, with one subscription at its beginning."""
     work = LostAndFound(sources)
@@ -159,11 +152,11 @@ def plan_lost_and_found(
                 entries += sum(one.entries for one in made)
     topics = [parse_topic(part.topic) for part in work.parts if part.topic]
     for namespace in sorted({one.namespace for one in topics}, key=str):
-        cluster = cluster_of(work.sources)
+        cluster = from_ledgers.cluster_of(work.sources)
         tenant = TENANT.replace(None, {"adminRoles": [], "allowedClusters": [cluster]})
         for path, value in (
             (tenant_path(namespace.tenant), tenant),
-            (namespace.policies_path, default_policies(cluster)),
+            (namespace.policies_path, from_ledgers.default_policies(cluster)),
         ):
             if find_node(work.txn, path) is None and all(step.key != tree_key(path) for step in work.steps):
                 work.put(path, encode_json_object(value))
@@ -171,7 +164,7 @@ def plan_lost_and_found(
     if lost < len(topics):
         work.warnings.append(
             f"{counted(len(topics) - lost, 'topic')} of no node {plural(len(topics) - lost, 'has', 'have')} the name that entries say, and"
-            f" a subscription {HOLDING} that keeps the messages: make yours, then remove it"
+            f" a subscription {from_ledgers.HOLDING} that keeps the messages: make yours, then remove it"
         )
     if lost:
         work.warnings.append(
@@ -206,7 +199,7 @@ def _make_topic(
     cursor = info_of_state(CursorState(Position(made[0].ledger_id, -1)), {})
     values = {
         name.path: encode_managed_ledger(managed),
-        name.cursor_path(HOLDING): encode_cursor_info(cursor),
+        name.cursor_path(from_ledgers.HOLDING): encode_cursor_info(cursor),
         **{ledger_path(one.ledger_id): encode_ledger_metadata(one.metadata) for one in made},
     }
     for path, value in values.items():
@@ -221,7 +214,7 @@ def _make_topic(
 # -- younger ledgers that are no topic's messages ---------------------------------------------------------------------
 
 
-class Younger(Remade):
+class Younger(from_ledgers.Remade):
     """The metadata planned for younger ledgers that continue no topic. ``tied``: ledger → the owner in its metadata."""
 
     tied: dict[int, Mapping[str, bytes]] = field(default_factory=dict)
@@ -256,7 +249,7 @@ def _tie_schema(younger: Younger, name: TopicName, ledgers: Iterable[LedgerEvide
             return
         ledgers = [one for one in ledgers if listed & one.points.keys()]
     ids = sorted(one.ledger_id for one in ledgers)
-    locator = made_locator(reader, ids, before) if ids else None
+    locator = from_ledgers.made_locator(reader, ids, before) if ids else None
     if locator is None or (not before and used < locator.versions[0].number) or locator.value == before:
         return
     second = (

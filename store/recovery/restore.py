@@ -62,14 +62,7 @@ from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.resources import local_policies_path, tenant_path
 from pulsar_admin.store.model.topics import COMPACTED_LEDGER, Topic, TopicLedger, read_topic
 from pulsar_admin.store.names import NamespaceName, Position, TopicName, decode_name, parse_topic, shell_word
-from pulsar_admin.store.recovery.ack_history import (
-    CursorHistory,
-    Pending,
-    pending_of,
-    read_cursor_history,
-    state_in_force,
-    state_of,
-)
+from pulsar_admin.store.recovery import ack_history
 from pulsar_admin.store.recovery.deleted_nodes import (
     Keep,
     Past,
@@ -476,7 +469,7 @@ def _in_copies(state: CursorState, copies: Copies) -> CursorState:
 def _joined_state(topic: Topic, there: Iterable[int], then: CursorState, present: CursorState) -> CursorState:
     """Return a state that has acknowledged what ``then`` has of the ledgers that come back, and ``present`` of those that are ``there``."""
     first = topic.rank(Position(min(there, default=topic.ids[-1] + 1), 0))
-    earlier, later = pending_of(topic, then), pending_of(topic, present)
+    earlier, later = ack_history.pending_of(topic, then), ack_history.pending_of(topic, present)
     entries = union(
         (
             *((start, min(end, first)) for start, end in earlier.entries if start < first),
@@ -485,7 +478,7 @@ def _joined_state(topic: Topic, there: Iterable[int], then: CursorState, present
     )
     batches = {at: words for at, words in earlier.batches.items() if topic.rank(at) < first}
     batches |= {at: words for at, words in later.batches.items() if topic.rank(at) >= first}
-    return state_of(topic, Pending(entries, batches), present)
+    return ack_history.state_of(topic, ack_history.Pending(entries, batches), present)
 
 
 def _is_held(topic: Topic, ledger_id: int, states: Iterable[CursorState]) -> bool:
@@ -525,7 +518,9 @@ def read_deleted_topics(reader: EntryReader, past: Past, name: TopicName) -> lis
 # -- a topic as it was at a time --------------------------------------------------------------------------------------
 
 
-def read_topic_at(reader: EntryReader, name: TopicName, past: Past, cursors: CursorHistory, at_ms: int) -> PastTopic:
+def read_topic_at(
+    reader: EntryReader, name: TopicName, past: Past, cursors: ack_history.CursorHistory, at_ms: int
+) -> PastTopic:
     """Return a topic as it was at ``at_ms``; raises TopicNotFound if it did not exist then, or if the history begins later."""
     fate = past.fates.get(name.path)
     if fate is None or fate.then is None:
@@ -565,7 +560,7 @@ def _last_until(reader: EntryReader, ledger_id: int, at_ms: int) -> int | None:
 
 
 def _cursors(
-    reader: EntryReader, then: PastTopic, past: Past, history: CursorHistory, at_ms: int
+    reader: EntryReader, then: PastTopic, past: Past, history: ack_history.CursorHistory, at_ms: int
 ) -> Iterator[tuple[str, PastCursor]]:
     sizes = {info.ledger_id: then.ends.get(info.ledger_id, info.entries - 1) + 1 for info in then.infos}
     ledgers = tuple(TopicLedger(info, sizes[info.ledger_id], info.size_bytes, False) for info in then.infos)
@@ -579,7 +574,7 @@ def _cursors(
 
 
 def _cursor(
-    reader: EntryReader, topic: Topic, name: str, value: bytes, history: CursorHistory, at_ms: int
+    reader: EntryReader, topic: Topic, name: str, value: bytes, history: ack_history.CursorHistory, at_ms: int
 ) -> PastCursor:
     """Return where a cursor stood: where several states may have been in force, what redelivers the most, so that nothing is lost."""
     info = decode_cursor_info(value, topic.name.cursor_path(name))
@@ -588,7 +583,7 @@ def _cursor(
         return PastCursor(info, state, value)
     cursor = Cursor(topic.name, name, topic.stat, info, state, CursorSource.METADATA)
     try:
-        in_force = state_in_force(history.states(reader, topic, name), topic, cursor, at_ms, "redeliver")
+        in_force = ack_history.state_in_force(history.states(reader, topic, name), topic, cursor, at_ms, "redeliver")
     except (errors.NothingMatches, errors.SubscriptionNotFound) as error:
         return PastCursor(info, state, value, error.message)
     return PastCursor(info, in_force.state or state, value, "; ".join(in_force.warnings) or in_force.problem)
@@ -618,7 +613,7 @@ def plan_restore_at(
     """Plan restoring a topic as it was at a time, from the servers' files; raises as ``read_topic_at`` and ``TopicRestorer``."""
     names = find_topics_at(past, wanted.topic)
     paths = [path for path in past.fates if path.startswith(tuple(f"{name.path}/" for name in names))]
-    cursors = read_cursor_history(servers, paths)
+    cursors = ack_history.read_cursor_history(servers, paths)
     thens = [read_topic_at(reader, name, past, cursors, wanted.at_ms) for name in names]
     named = _named(thens, wanted.to, wanted.asked)
     return Restoring(

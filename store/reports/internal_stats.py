@@ -19,6 +19,7 @@ from pulsar_admin.store.codec.policies import PartitionedTopic
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import LedgerNotFound, MetadataCorrupt, StoreError
+from pulsar_admin.store.model import topics
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
     Cursor,
@@ -31,14 +32,6 @@ from pulsar_admin.store.model.cursors import (
 from pulsar_admin.store.model.ledgers import find_metadata, read_ledger
 from pulsar_admin.store.model.publish_times import find_publish_times
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import (
-    COMPACTED_LEDGER,
-    Topic,
-    TopicLedger,
-    existing_partitions,
-    read_partitioned,
-    read_topic,
-)
 from pulsar_admin.store.names import TopicName, decode_name, encode_name, in_hash_order
 from pulsar_admin.store.wording import Answer
 
@@ -57,9 +50,9 @@ def read_partitioned_internals(
     options = {"metadata": metadata, "publish_times": publish_times}
     parts = {
         str(part): read_internal_stats(reader, part, problems=problems, **options)
-        for part in existing_partitions(reader.txn, name)
+        for part in topics.existing_partitions(reader.txn, name)
     }
-    return PartitionedInternalStats(read_partitioned(reader.txn, name), parts)
+    return PartitionedInternalStats(topics.read_partitioned(reader.txn, name), parts)
 
 
 NO_LEDGER = -1
@@ -156,7 +149,7 @@ def read_internal_stats(
     Raises TopicNotFound, MetadataCorrupt.
     """
     txn = reader.txn
-    topic = read_topic(txn, name)
+    topic = topics.read_topic(txn, name)
     cursors = dict(iter_cursors(reader, topic, problems))
     current = topic.ledgers[-1] if topic.ledgers and topic.ledgers[-1].is_open else None
     schema = find_node(txn, name.schema_path)
@@ -167,7 +160,7 @@ def read_internal_stats(
 
         schema_ledgers = decode_schema_locator(schema.value, schema.path).ledger_ids
     compaction = cursors.get(COMPACTION_CURSOR)
-    compacted = compaction.state.properties.get(COMPACTED_LEDGER, NO_LEDGER) if compaction else NO_LEDGER
+    compacted = compaction.state.properties.get(topics.COMPACTED_LEDGER, NO_LEDGER) if compaction else NO_LEDGER
     return InternalStats(
         entries_added_counter=0,
         number_of_entries=topic.number_of_entries,
@@ -189,7 +182,7 @@ def read_internal_stats(
     )
 
 
-def iter_cursors(reader: EntryReader, topic: Topic, problems: list[StoreError]) -> Iterator[tuple[str, Cursor]]:
+def iter_cursors(reader: EntryReader, topic: topics.Topic, problems: list[StoreError]) -> Iterator[tuple[str, Cursor]]:
     """Yield (name, cursor) in name order; one that cannot be read, or lost its newest state, is reported in ``problems``."""
     for name in sorted(iter_cursor_names(reader.txn, topic.name)):
         try:
@@ -204,7 +197,7 @@ def iter_cursors(reader: EntryReader, topic: Topic, problems: list[StoreError]) 
         yield name, cursor
 
 
-def _lost_state(topic: Topic, cursor: Cursor) -> MetadataCorrupt:
+def _lost_state(topic: topics.Topic, cursor: Cursor) -> MetadataCorrupt:
     ledger_id = cursor.info.cursors_ledger_id
     if cursor.recoverable is not None:
         return MetadataCorrupt(
@@ -226,7 +219,7 @@ def _lost_state(topic: Topic, cursor: Cursor) -> MetadataCorrupt:
     )
 
 
-def _listed_ledger(txn: Txn, ledger: TopicLedger, metadata: bool, publish_times: bool) -> LedgerStats:
+def _listed_ledger(txn: Txn, ledger: topics.TopicLedger, metadata: bool, publish_times: bool) -> LedgerStats:
     times = find_publish_times(txn, ledger.info) if publish_times else None
     return LedgerStats(
         ledger.ledger_id,
@@ -252,7 +245,7 @@ def _other_ledger(txn: Txn, ledger_id: int, metadata: bool, problems: list[Store
     return LedgerStats(ledger_id, ledger.entries, ledger.size_bytes, False, text)
 
 
-def _cursor_stats(txn: Txn, topic: Topic, cursor: Cursor) -> CursorStats:
+def _cursor_stats(txn: Txn, topic: topics.Topic, cursor: Cursor) -> CursorStats:
     state = cursor.state
     in_ledger = cursor.source is CursorSource.LEDGER
     ledger_id = cursor.info.cursors_ledger_id if in_ledger else NO_LEDGER

@@ -16,17 +16,9 @@ from typing import BinaryIO, overload
 
 from msgspec import Struct
 
+from pulsar_admin.store.codec import journal
 from pulsar_admin.store.codec.buffer import Bytes
 from pulsar_admin.store.codec.entrylog import TornTail, log_id_of
-from pulsar_admin.store.codec.journal import (
-    FENCE_ENTRY_ID,
-    MASTER_KEY_ENTRY_ID,
-    Leftover,
-    Padding,
-    decode_header,
-    iter_records,
-    journal_id_of,
-)
 from pulsar_admin.store.codec.ledgermetadata import (
     COOKIES,
     INSTANCE_ID,
@@ -321,11 +313,11 @@ def journal_lines(store: Store, log: LogFile, with_data: bool) -> Iterator[str]:
     with open_file(path) as file:
         data = _FileReads(file, log.size_bytes)
         told = False
-        for record in iter_records(data, str(path)):
-            if isinstance(record, (Padding, Leftover, TornTail)):
+        for record in journal.iter_records(data, str(path)):
+            if isinstance(record, (journal.Padding, journal.Leftover, TornTail)):
                 continue
             if not told:
-                yield f"Journal Version : {decode_header(data, path.name).version}"
+                yield f"Journal Version : {journal.decode_header(data, path.name).version}"
                 told = True
             size = int.from_bytes(data[record.offset : record.offset + 4], "big")
             yield from _record_lines(data, record.offset, size, with_data)
@@ -336,9 +328,9 @@ def _record_lines(data: Bytes, offset: int, size: int, with_data: bool) -> Itera
     body = data[offset + 4 : offset + 4 + (size if with_data else min(size, _HEAD_BYTES))]
     ledger_id, entry_id = _IDS.unpack_from(body)
     yield f"--------- Lid={ledger_id}, Eid={entry_id}, ByteOffset={offset}, EntrySize={size} ---------"
-    if entry_id == FENCE_ENTRY_ID:
+    if entry_id == journal.FENCE_ENTRY_ID:
         yield from ("Type:           META", "Fenced")
-    elif entry_id == MASTER_KEY_ENTRY_ID:
+    elif entry_id == journal.MASTER_KEY_ENTRY_ID:
         yield from ("Type:           META", f"MasterKey:      {body[20:40].hex()}")
     else:
         yield from ("Type:           DATA", f"LastConfirmed:  {int.from_bytes(body[16:24], 'big', signed=True)}")
@@ -379,7 +371,7 @@ def find_file(txn: Txn, word: str, kind: FileKind, base: int) -> LogFile:
             number = int(word, base)
     if number is None:
         name = word.rpartition("/")[2]
-        number = log_id_of(name) if kind == FileKind.ENTRY_LOG else journal_id_of(name)
+        number = log_id_of(name) if kind == FileKind.ENTRY_LOG else journal.journal_id_of(name)
     what = kind.replace("-", " ")
     if number is None:
         suffix = ".log" if kind == FileKind.ENTRY_LOG else ".txn"

@@ -11,18 +11,9 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import SubscriptionNotFound
 from pulsar_admin.store.facts.transactions import read_pending_ack_log
+from pulsar_admin.store.model import transactions
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import read_partitioned, read_topic
-from pulsar_admin.store.model.transactions import (
-    ASSIGN,
-    SYSTEM,
-    Buffer,
-    Coordinator,
-    OpenTransaction,
-    read_buffer,
-    read_coordinator,
-    read_pending_acks,
-)
 from pulsar_admin.store.names import SEGMENT, TopicName, parse_topic, shell_word
 from pulsar_admin.store.reports.internal_stats import InternalStats, read_internal_stats
 from pulsar_admin.store.wording import Answer
@@ -115,15 +106,15 @@ class LogStats(Answer, frozen=True):
 
 def coordinators(txn: Txn) -> dict[str, str]:
     """Return coordinator id → the URL of the broker's cluster: without running brokers, the coordinator's broker is unknown."""
-    node = find_node(txn, SYSTEM.policies_path)
+    node = find_node(txn, transactions.SYSTEM.policies_path)
     clusters = [] if node is None else decode_json_object(node.value, node.path).get("replication_clusters") or []
     nodes = (find_node(txn, f"{_CLUSTERS}{cluster}") for cluster in clusters)
     urls = (decode_json_object(node.value, node.path).get("brokerServiceUrl") for node in nodes if node is not None)
     url = next((str(url) for url in urls if url), "")
-    return {str(number): url for number in range(read_partitioned(txn, ASSIGN).partitions)}
+    return {str(number): url for number in range(read_partitioned(txn, transactions.ASSIGN).partitions)}
 
 
-def coordinator_stats(found: Coordinator) -> CoordinatorStats:
+def coordinator_stats(found: transactions.Coordinator) -> CoordinatorStats:
     """Return what ``coordinator-stats`` shows."""
     return CoordinatorStats(TransactionState.READY, found.last_id, found.low_water_mark, len(found.open))
 
@@ -134,7 +125,7 @@ def log_stats(reader: EntryReader, name: TopicName, shown: str | None = None, *,
     return LogStats(name.managed_ledger_name if shown is None else shown, stats)
 
 
-def in_buffer(buffer: Buffer, txn: TxnId) -> InBuffer:
+def in_buffer(buffer: transactions.Buffer, txn: TxnId) -> InBuffer:
     """Return what a topic knows of one transaction; raises NotSeen."""
     if txn in buffer.unknown:
         raise buffer.unknown[txn]
@@ -144,7 +135,7 @@ def in_buffer(buffer: Buffer, txn: TxnId) -> InBuffer:
 
 def buffer_stats(reader: EntryReader, name: TopicName) -> BufferStats:
     """Return what ``transaction-buffer-stats`` shows; raises NotSeen."""
-    topic, buffer = read_topic(reader.txn, name), read_buffer(reader, name).check()
+    topic, buffer = read_topic(reader.txn, name), transactions.read_buffer(reader, name).check()
     first = min(buffer.first.values(), default=None)
     return BufferStats(
         state=TransactionState.READY if buffer.any else TransactionState.NO_SNAPSHOT,
@@ -173,9 +164,9 @@ def pending_ack_stats(reader: EntryReader, name: TopicName, subscription: str) -
     """Return what ``pending-ack-stats`` shows."""
     log = read_pending_ack_log(reader, name, subscription)
     if log is None:
-        open_ = read_pending_acks(reader, name, subscription) if name.domain == SEGMENT else None
+        open_ = transactions.read_pending_acks(reader, name, subscription) if name.domain == SEGMENT else None
         return PendingAckStats(TransactionState.READY if open_ else TransactionState.NONE, len(open_ or ()))
-    acks = read_pending_acks(reader, name, subscription, log.replayed_until)
+    acks = transactions.read_pending_acks(reader, name, subscription, log.replayed_until)
     return PendingAckStats(
         TransactionState.READY if log.is_replayed else TransactionState.INITIALIZING, len(acks or ())
     )
@@ -183,11 +174,11 @@ def pending_ack_stats(reader: EntryReader, name: TopicName, subscription: str) -
 
 def in_pending_ack(reader: EntryReader, name: TopicName, subscription: str, txn: TxnId) -> InPendingAcks:
     """Return what a subscription knows of one transaction."""
-    position = (read_pending_acks(reader, name, subscription) or {}).get(txn)
+    position = (transactions.read_pending_acks(reader, name, subscription) or {}).get(txn)
     return InPendingAcks(None if position is None else str(position))
 
 
-def transaction_metadata(reader: EntryReader, found: OpenTransaction) -> TransactionMetadata:
+def transaction_metadata(reader: EntryReader, found: transactions.OpenTransaction) -> TransactionMetadata:
     """Return what ``transaction-metadata`` shows of an open transaction."""
     acked: dict[str, dict[str, InPendingAcks]] = {}
     for topic, subscription in dict.fromkeys(found.subscriptions):
@@ -196,7 +187,9 @@ def transaction_metadata(reader: EntryReader, found: OpenTransaction) -> Transac
     for topic in dict.fromkeys(found.partitions):
         name = parse_topic(topic)
         is_there = find_node(reader.txn, name.path) is not None
-        produced[topic] = in_buffer(read_buffer(reader, name) if is_there else Buffer(), found.txn)
+        produced[topic] = in_buffer(
+            transactions.read_buffer(reader, name) if is_there else transactions.Buffer(), found.txn
+        )
     return TransactionMetadata(str(found.txn), found.status, found.start_ms, found.timeout_ms, produced, acked)
 
 
@@ -204,6 +197,6 @@ def slow_transactions(
     reader: EntryReader, coordinator_ids: list[int], timeout_ms: int
 ) -> dict[str, TransactionMetadata]:
     """Return the open transactions whose timeout is longer than ``timeout_ms``, by their ids."""
-    every = (one for number in coordinator_ids for one in read_coordinator(reader, number).open.values())
+    every = (one for number in coordinator_ids for one in transactions.read_coordinator(reader, number).open.values())
     slow = [one for one in every if one.status == OPEN and one.timeout_ms > timeout_ms]
     return {str(one.txn): transaction_metadata(reader, one) for one in slow}

@@ -31,13 +31,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.store import urls
 from pulsar_admin.store.aliases import Array
-from pulsar_admin.store.codec.bookie import (
-    COOKIE_FILE,
-    LAST_MARK_BYTES,
-    LAST_MARK_FILE,
-    decode_cookie,
-    decode_last_mark,
-)
+from pulsar_admin.store.codec import bookie
 from pulsar_admin.store.codec.entrylog import HEADER_BYTES, decode_header, decode_ledgers_map, log_id_of
 from pulsar_admin.store.codec.journal import journal_id_of
 from pulsar_admin.store.engine.slices import SLICE_BYTES, FileRange
@@ -550,9 +544,9 @@ class Follower:
         folders = {one.folder: one for one in reversed(files) if one.kind == FileKind.ENTRY_LOG}
         marks = dict(before.marks)
         for file in folders.values():
-            raw = _read_beside(file, LAST_MARK_FILE) or b""
-            if len(raw) == LAST_MARK_BYTES:
-                mark, owner = decode_last_mark(raw, f"{file.folder}/{LAST_MARK_FILE}"), self.owner(file)
+            raw = _read_beside(file, bookie.LAST_MARK_FILE) or b""
+            if len(raw) == bookie.LAST_MARK_BYTES:
+                mark, owner = bookie.decode_last_mark(raw, f"{file.folder}/{bookie.LAST_MARK_FILE}"), self.owner(file)
                 marks[owner] = max((mark.journal_id, mark.offset), marks.get(owner, NO_MARK))
         return marks
 
@@ -850,8 +844,8 @@ def _read_beside(file: FoundFile, name: str) -> bytes | None:
 
 def bookie_of(file: FoundFile) -> str | None:
     """Return the id of the bookie whose disk the file is on, from the folder's cookie; raises MetadataCorrupt."""
-    raw = _read_beside(file, COOKIE_FILE)
-    return None if raw is None else decode_cookie(raw, f"{file.folder}/{COOKIE_FILE}").bookie_id
+    raw = _read_beside(file, bookie.COOKIE_FILE)
+    return None if raw is None else bookie.decode_cookie(raw, f"{file.folder}/{bookie.COOKIE_FILE}").bookie_id
 
 
 def _has_map(file: FoundFile) -> bool:

@@ -12,18 +12,10 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
+from pulsar_admin.store.codec import journal
 from pulsar_admin.store.codec.bookie import LogMark
 from pulsar_admin.store.codec.buffer import Bytes
 from pulsar_admin.store.codec.entry import RECORD_MAX_BYTES
-from pulsar_admin.store.codec.journal import (
-    EXPLICIT_LAC_ENTRY_ID,
-    FENCE_ENTRY_ID,
-    FIRST_PADDED_VERSION,
-    MASTER_KEY_ENTRY_ID,
-    PADDED_HEADER_BYTES,
-    PADDING_MARK,
-    decode_header,
-)
 from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.files import open_file
@@ -37,7 +29,7 @@ _IDS = struct.Struct(">qq")
 _ADD_BYTES = 24  # ids and lastAddConfirmed, which the storage reads
 _LAC_BYTES = 16
 # Records that are not entries have ids below 0; in a journal of an earlier version such an id is damage.
-META_SINCE = {MASTER_KEY_ENTRY_ID: 3, FENCE_ENTRY_ID: 4, EXPLICIT_LAC_ENTRY_ID: 6}
+META_SINCE = {journal.MASTER_KEY_ENTRY_ID: 3, journal.FENCE_ENTRY_ID: 4, journal.EXPLICIT_LAC_ENTRY_ID: 6}
 
 
 def iter_replayed_ledgers(bookie: Bookie, problems: list[str]) -> Iterator[int]:
@@ -48,7 +40,7 @@ def iter_replayed_ledgers(bookie: Bookie, problems: list[str]) -> Iterator[int]:
                 offset = mark.offset if journal_id == mark.journal_id else 0
                 try:
                     ids = _iter_records(path, offset)
-                    yield from (ledger_id for ledger_id, entry_id in ids if entry_id == MASTER_KEY_ENTRY_ID)
+                    yield from (ledger_id for ledger_id, entry_id in ids if entry_id == journal.MASTER_KEY_ENTRY_ID)
                 except (OSError, StoreError) as error:
                     problems.append(f"{path} cannot be read: {error}")
 
@@ -79,7 +71,7 @@ def iter_entry_ids(path: Path, offset: int) -> Iterator[tuple[int, int]]:
 
 def _iter_records(path: Path, offset: int) -> Iterator[tuple[int, int]]:
     with open_file(path) as file:
-        header = decode_header(file.read(PADDED_HEADER_BYTES), str(path))
+        header = journal.decode_header(file.read(journal.PADDED_HEADER_BYTES), str(path))
         file.seek(max(offset, header.header_bytes))
         yield from _iter_ids(file)
 
@@ -89,7 +81,7 @@ def _iter_ids(file: BinaryIO) -> Iterator[tuple[int, int]]:
     end = os.fstat(file.fileno()).st_size
     while len(raw := file.read(_INT.size)) == _INT.size:
         (size,) = _INT.unpack(raw)
-        if size == PADDING_MARK and len(raw := file.read(_INT.size)) == _INT.size:
+        if size == journal.PADDING_MARK and len(raw := file.read(_INT.size)) == _INT.size:
             size, head = _INT.unpack(raw)[0], b""
         else:
             head = file.read(_IDS.size) if size >= _IDS.size else b""
@@ -127,7 +119,7 @@ def find_stop(
     position, reason = start, ""
     while len(data) - position >= _INT.size and not reason:
         size = _INT.unpack(data[position : position + _INT.size])[0]
-        if size == PADDING_MARK and version >= FIRST_PADDED_VERSION:
+        if size == journal.PADDING_MARK and version >= journal.FIRST_PADDED_VERSION:
             # A start takes a record that the end of the file cuts for the end of the journal: that is no fault.
             if len(data) - position < 2 * _INT.size:
                 break
@@ -159,13 +151,13 @@ def _fault(body: bytes | memoryview, version: int, keys: dict[int, bytes]) -> st
         return ""
     if version < META_SINCE[entry_id]:
         return f"record {entry_id:#x} in a journal of version {version}"
-    if entry_id == FENCE_ENTRY_ID:
+    if entry_id == journal.FENCE_ENTRY_ID:
         return ""
     count = _INT.unpack_from(body, _IDS.size)[0] if len(body) >= _IDS.size + _INT.size else -1
     if not 0 <= count <= len(body) - _IDS.size - _INT.size:
         return f"{count} bytes in record {entry_id:#x}"
     value = bytes(body[_IDS.size + _INT.size :][:count])
-    if entry_id == EXPLICIT_LAC_ENTRY_ID:
+    if entry_id == journal.EXPLICIT_LAC_ENTRY_ID:
         return f"an explicit LAC of {count} bytes" if count < _LAC_BYTES else ""
     if keys.setdefault(ledger_id, value) != value:
         return f"another master key of ledger {ledger_id}"

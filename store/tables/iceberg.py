@@ -30,19 +30,7 @@ from pulsar_admin.store.errors import (
 from pulsar_admin.store.extras import require
 from pulsar_admin.store.files import create_directory
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.tables.export import (
-    Exporting,
-    ExportRequest,
-    MadeTables,
-    TableCommitted,
-    TablesReport,
-    choose_tables,
-    home_of,
-    left_by,
-    make_tables,
-    why_incomplete,
-    word_of,
-)
+from pulsar_admin.store.tables import export
 from pulsar_admin.store.tables.folder import NAME, NO_SPACE, Folder
 from pulsar_admin.store.tables.parquet import INCOMPLETE
 from pulsar_admin.store.tables.rows import cluster_identity, cluster_name
@@ -105,12 +93,12 @@ class Committed(Struct, frozen=True):
 
 def export_iceberg(
     reader: EntryReader,
-    request: ExportRequest,
+    request: export.ExportRequest,
     now_ms: int,
     fail: Callable[[StoreError], None],
     engine: Engine | None = None,
     advance: Callable[[int], None] = lambda count: None,
-) -> TablesReport:
+) -> export.TablesReport:
     """Commit the requested tables to their catalogue; unreadable metadata goes to ``fail``.
 
     Raises Refused (tables that are not ours, of another cluster of this name, or with columns that do not fit),
@@ -118,7 +106,7 @@ def export_iceberg(
     """
     folder = Folder.of(request.directory)
     cluster, identity = cluster_name(reader.txn, request.cluster), cluster_identity(reader.txn)
-    tables = choose_tables(request.only, state=reader.txn.store.info.state)
+    tables = export.choose_tables(request.only, state=reader.txn.store.info.state)
     if folder.read(NAME) is not None:
         raise Refused(f"{folder.place} has tables without a catalogue ({NAME})", hint="name another directory")
     warehouse = open_warehouse(folder.place, request.catalog)
@@ -126,29 +114,31 @@ def export_iceberg(
         for table in tables:
             find_rows(warehouse, table, cluster, identity)
         folder.make()
-        with folder.locked(f".{word_of(cluster)}.lock"):
-            removed = left_by(folder, cluster)
+        with folder.locked(f".{export.word_of(cluster)}.lock"):
+            removed = export.left_by(folder, cluster)
             for path in removed:
                 folder.remove(path)
-            run = Exporting(reader, folder, cluster, tables, now_ms, fail, engine, advance, request.payload)
+            run = export.Exporting(reader, folder, cluster, tables, now_ms, fail, engine, advance, request.payload)
             folder.make(run.staging)
             try:
-                made = make_tables(run)
+                made = export.make_tables(run)
                 done = [_commit_table(warehouse, run, made, table, identity) for table in tables]
             finally:
                 with suppress(StoreError):
                     folder.remove(run.staging)
-    return TablesReport(folder.place, cluster, tuple(done), made.damaged, made.problems, tuple(removed))
+    return export.TablesReport(folder.place, cluster, tuple(done), made.damaged, made.problems, tuple(removed))
 
 
-def _commit_table(warehouse: Warehouse, run: Exporting, made: MadeTables, table: str, identity: str) -> TableCommitted:
+def _commit_table(
+    warehouse: Warehouse, run: export.Exporting, made: export.MadeTables, table: str, identity: str
+) -> export.TableCommitted:
     """Give the files of a table their names, and commit them; if the commit is refused they are removed."""
     named = []
     for part in made.parts[table]:
-        target = f"{home_of(f'{table}/data', run.cluster)}/{part.name}"
+        target = f"{export.home_of(f'{table}/data', run.cluster)}/{part.name}"
         run.folder.move(part.path, target)
         named.append(target)
-    paths, why = [f"{warehouse.root}/{path}" for path in named], why_incomplete(run.reader.txn)
+    paths, why = [f"{warehouse.root}/{path}" for path in named], export.why_incomplete(run.reader.txn)
     try:
         done = commit(warehouse, Commit(table, run.cluster, identity, paths, why))
     except (NotWritable, Refused, StalePlan):  # after others nobody knows whether the catalogue has the commit
@@ -156,7 +146,7 @@ def _commit_table(warehouse: Warehouse, run: Exporting, made: MadeTables, table:
             run.folder.remove(path)
         raise
     snapshot = None if done.snapshot is None else str(done.snapshot)
-    return TableCommitted(table, done.rows_after, done.rows_before, len(named), snapshot)
+    return export.TableCommitted(table, done.rows_after, done.rows_before, len(named), snapshot)
 
 
 def open_warehouse(directory: str, catalog: str | None = None) -> Warehouse:

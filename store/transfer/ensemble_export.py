@@ -39,16 +39,7 @@ from pulsar_admin.store.sources.ensemble import (
     raise_ledger_sequence,
 )
 from pulsar_admin.store.sources.roots import stored_roots
-from pulsar_admin.store.transfer.exports import (
-    ChangedNode,
-    NodeExported,
-    Previewed,
-    check_entries_are_there,
-    iter_changed_nodes,
-    nodes_exported,
-    state_of,
-    state_text,
-)
+from pulsar_admin.store.transfer import exports
 from pulsar_admin.store.wording import Answer, counted, listed
 
 COMMAND = "store export zookeeper"
@@ -67,7 +58,7 @@ class EnsembleExportReport(Answer, frozen=True, rename="camel"):
     """
 
     target: str
-    nodes: tuple[NodeExported, ...]
+    nodes: tuple[exports.NodeExported, ...]
     written: tuple[str, ...]
     next_ledger_id: int | None
     bytes: int
@@ -75,13 +66,13 @@ class EnsembleExportReport(Answer, frozen=True, rename="camel"):
     dry_run: bool
 
 
-class EnsemblePlan(Struct, Previewed, frozen=True):
+class EnsemblePlan(Struct, exports.Previewed, frozen=True):
     """The plan of an export into the ensemble at ``address``. ``written``: nodes that an interrupted export wrote."""
 
     address: Address
     txn_id: int
-    nodes: tuple[ChangedNode, ...]
-    written: tuple[ChangedNode, ...]
+    nodes: tuple[exports.ChangedNode, ...]
+    written: tuple[exports.ChangedNode, ...]
     holds: tuple[str, ...]  # owners of bundles that nobody has, with the parents that are not there
     parents: tuple[str, ...]  # of nodes to create, that are not there
     next_ledger_id: int | None  # which the ensemble is to give then; None: it brings no ledger of ours
@@ -95,7 +86,7 @@ class EnsemblePlan(Struct, Previewed, frozen=True):
     def report(self, *, dry_run: bool, zxid: int | None = None) -> EnsembleExportReport:
         return EnsembleExportReport(
             target=str(self.address),
-            nodes=nodes_exported(self.nodes),
+            nodes=exports.nodes_exported(self.nodes),
             written=tuple(node.path for node in self.written),
             next_ledger_id=self.next_ledger_id,
             bytes=self.size_bytes,
@@ -120,7 +111,7 @@ def plan_ensemble_export(store: Store, address: Address, login: Client, limit_by
 def _plan(store: Store, session: Session, limit_bytes: int) -> EnsemblePlan:
     with store.read() as txn:
         intent, _ = export_intent.find_intent(txn)
-        changed = {node.path: node for node in iter_changed_nodes(txn)}
+        changed = {node.path: node for node in exports.iter_changed_nodes(txn)}
         live = session.find_nodes({*changed, *intent, INSTANCE_ID})
         ours, theirs = find_node(txn, INSTANCE_ID), live.get(INSTANCE_ID)
         if _value(ours) != _value(theirs):
@@ -132,8 +123,8 @@ def _plan(store: Store, session: Session, limit_bytes: int) -> EnsemblePlan:
         written = []
         for path, raw in intent.items():
             wanted, present = export_intent.intended_node(path, raw), live.get(path)
-            if state_of(wanted) == state_of(present):
-                written.append(ChangedNode(path, present, find_node(txn, path)))
+            if exports.state_of(wanted) == exports.state_of(present):
+                written.append(exports.ChangedNode(path, present, find_node(txn, path)))
         for node in written:
             changed.pop(node.path, None)
             if _value(node.imported) != _value(node.current):
@@ -143,9 +134,11 @@ def _plan(store: Store, session: Session, limit_bytes: int) -> EnsemblePlan:
             now = live.get(node.path)
             imported = node.imported
             is_same = imported is None or now is None or imported.stat.created_ms == now.stat.created_ms
-            if state_of(imported) != state_of(now) or not is_same:
-                raise _moved(session, node.path, f"expected {state_text(imported)}, found {state_text(now)}")
-        check_entries_are_there(txn, nodes)
+            if exports.state_of(imported) != exports.state_of(now) or not is_same:
+                raise _moved(
+                    session, node.path, f"expected {exports.state_text(imported)}, found {exports.state_text(now)}"
+                )
+        exports.check_entries_are_there(txn, nodes)
         bundles = set(_free_bundles(session, _topics_of(txn, nodes)))
         holds = (*_absent_parents(session, bundles), *sorted(bundles))
         parents = tuple(_absent_parents(session, {node.path for node in nodes if node.action == "create"}))
@@ -162,7 +155,7 @@ def _plan(store: Store, session: Session, limit_bytes: int) -> EnsemblePlan:
     return replace(plan, size_bytes=size)
 
 
-def _next_ledger_id(txn: Txn, session: Session, nodes: Iterable[ChangedNode]) -> int | None:
+def _next_ledger_id(txn: Txn, session: Session, nodes: Iterable[exports.ChangedNode]) -> int | None:
     """Return the ledger id from which the ensemble must continue: after those of the nodes. Raises StalePlan if the
     ensemble allocated one of ours itself."""
     own = own_ledgers.find_own_ledgers(txn)
@@ -193,7 +186,7 @@ def _moved(session: Session, path: str, what: str) -> StalePlan:
 # -- who owns it ------------------------------------------------------------------------------------------------------
 
 
-def _topics_of(txn: Txn, nodes: Iterable[ChangedNode]) -> set[TopicName]:
+def _topics_of(txn: Txn, nodes: Iterable[exports.ChangedNode]) -> set[TopicName]:
     """Return the topics whose metadata or cursors are among the nodes: a broker that serves them has these in memory."""
     topics = set()
     for node in nodes:
@@ -334,7 +327,7 @@ def run_ensemble_export(store: Store, plan: EnsemblePlan, login: Client, now_ms:
                 txn.put("base", tree_key(node.path), b"" if node.imported is None else encode_node(node.imported))
             for node in plan.nodes:
                 written = _written_node(node)
-                if written is not None and state_of(live.get(node.path)) == state_of(written):
+                if written is not None and exports.state_of(live.get(node.path)) == exports.state_of(written):
                     written = live[node.path]
                 txn.put("base", tree_key(node.path), b"" if written is None else encode_node(written))
             export_intent.delete_intent(txn)
@@ -378,7 +371,7 @@ def _explained(session: Session, plan: EnsemblePlan, conflict: Conflict) -> Stal
     return _moved(session, path, f"the ensemble says {conflict.reason}")
 
 
-def _written_node(node: ChangedNode) -> Node | None:
+def _written_node(node: exports.ChangedNode) -> Node | None:
     """Return a node in the form that the ensemble has once it is written; its times are the server's."""
     if node.current is None:
         return None

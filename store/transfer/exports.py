@@ -42,12 +42,7 @@ from pulsar_admin.store.sources.rocksdb import (
     open_for_reading,
     read_values,
 )
-from pulsar_admin.store.transfer.ledger_export import (
-    LedgerExport,
-    apply_ledger_export,
-    databases_of,
-    plan_ledger_export,
-)
+from pulsar_admin.store.transfer import ledger_export
 from pulsar_admin.store.wording import Answer, counted, listed, plural
 
 _TO_ZOOKEEPER = (
@@ -119,7 +114,7 @@ class ExportPlan(Struct, Previewed, frozen=True):
     target: Path
     in_place: bool
     nodes: tuple[ChangedNode, ...] = ()
-    ledgers: LedgerExport = field(default_factory=LedgerExport)
+    ledgers: ledger_export.LedgerExport = field(default_factory=ledger_export.LedgerExport)
     problems: tuple[str, ...] = ()  # of the source's metadata; its readable part is in the target
     annotate: Form | None = None
     now_ms: int = 0
@@ -261,7 +256,7 @@ def _plan(store: Store, request: ExportPlan) -> ExportPlan:
         if problems and not request.in_place:
             _check_whole(txn, layout.metadata)
         created = [ledger_id for node in nodes for ledger_id in _new_ledger(node)]
-        ledgers = plan_ledger_export(txn, layout, created, problems, sequence)
+        ledgers = ledger_export.plan_ledger_export(txn, layout, created, problems, sequence)
     if request.in_place:
         if problems:
             raise damaged_in_place(problems)
@@ -270,8 +265,8 @@ def _plan(store: Store, request: ExportPlan) -> ExportPlan:
     return replace(request, nodes=nodes, ledgers=ledgers, problems=tuple(problems))
 
 
-def _databases(ledgers: LedgerExport, layout: StandaloneDirectory) -> list[Path]:
-    return [layout.metadata, *databases_of(ledgers, layout.root)]
+def _databases(ledgers: ledger_export.LedgerExport, layout: StandaloneDirectory) -> list[Path]:
+    return [layout.metadata, *ledger_export.databases_of(ledgers, layout.root)]
 
 
 def _annotated(txn: Txn, nodes: tuple[ChangedNode, ...], form: Form, now_ms: int) -> tuple[ChangedNode, ...]:
@@ -414,7 +409,7 @@ def _apply_to(store: Store, plan: ExportPlan, root: Path) -> None:
     source = None if plan.in_place else plan.source
     if plan.ledgers.ledgers:
         with store.read() as txn, EntryFiles(store, txn) as files:
-            apply_ledger_export(files, txn, plan.ledgers, root, source)
+            ledger_export.apply_ledger_export(files, txn, plan.ledgers, root, source)
     values = {node.path.encode(): _new_value(node) for node in plan.nodes}
     if plan.ledgers.sequence is not None:
         values[SEQUENCE_KEY] = encode_counter(plan.ledgers.sequence)

@@ -25,6 +25,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType
 from pulsar_admin.store.codec.ledgermetadata import INSTANCE_ID
+from pulsar_admin.store.db import ledger_ids
 from pulsar_admin.store.db.audit_log import append_change
 from pulsar_admin.store.db.backups import keep_hint
 from pulsar_admin.store.db.blocks import Block, ledger_of_key
@@ -42,12 +43,6 @@ from pulsar_admin.store.db.files import (
     iter_logs,
     put_damage,
 )
-from pulsar_admin.store.db.ledger_ids import (
-    UNFINISHED_REFRESH,
-    find_given_meanwhile,
-    put_given_meanwhile,
-    put_next_ledger_id,
-)
 from pulsar_admin.store.db.rows import altered_row
 from pulsar_admin.store.db.tree import Node, Row, decode_node, find_node, iter_nodes
 from pulsar_admin.store.errors import IndexCorrupt, Refused
@@ -59,34 +54,13 @@ from pulsar_admin.store.model.copy_age import find_as_of, put_as_of, put_refresh
 from pulsar_admin.store.model.coverage import find_absent_bookies, find_underreplicated, index_absent_bookies
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes
+from pulsar_admin.store.sources import cluster
 from pulsar_admin.store.sources.bookies import find_strangers, foreign_ids, journal_marks
-from pulsar_admin.store.sources.cluster import (
-    check_addable,
-    check_instance,
-    check_known,
-    read_stored_layout,
-    without_known,
-)
 from pulsar_admin.store.sources.layout import Layout
 from pulsar_admin.store.sources.nodes import MetadataDirectory, Source, iter_source_rows
 from pulsar_admin.store.sources.zookeeper import is_zookeeper, newest_zxid
+from pulsar_admin.store.transfer import imports
 from pulsar_admin.store.transfer.cataloguing import Survey, delete_logs, survey_files
-from pulsar_admin.store.transfer.imports import (
-    ImportOptions,
-    ImportPreview,
-    NewestNode,
-    Warn,
-    absent_texts,
-    as_read,
-    check_outside,
-    count_entries,
-    leading_findings,
-    next_id_meanwhile,
-    preview_of,
-    read_as_of,
-    source_place,
-    source_rows,
-)
 from pulsar_admin.store.transfer.reading import grown, read_disks
 from pulsar_admin.store.wording import Answer, counted, one_line
 
@@ -186,7 +160,7 @@ class RefreshPreview(Answer, frozen=True):
 
 def preview_refresh(store: Store) -> RefreshPreview:
     """Return what ``refresh_store`` would read; raises what it raises before it writes."""
-    survey = survey_files(store, read_stored_layout(store.info))
+    survey = survey_files(store, cluster.read_stored_layout(store.info))
     lost, elsewhere = _find_lost(store, survey)
     return RefreshPreview(
         str(store.path),
@@ -201,28 +175,28 @@ def preview_refresh(store: Store) -> RefreshPreview:
 
 
 def refresh_store(
-    store: Store, options: RefreshOptions, advance: Advance = lambda count: None, warn: Warn = lambda text: None
+    store: Store, options: RefreshOptions, advance: Advance = lambda count: None, warn: imports.Warn = lambda text: None
 ) -> RefreshResult:
     """Update a store (open for writing) from its source; an interrupted refresh continues when run again.
 
     Raises Refused for a store without a source, SourceNotFound if the source is gone or incomplete.
     """
     started = time.monotonic()
-    layout = read_stored_layout(store.info, options.added)
+    layout = cluster.read_stored_layout(store.info, options.added)
     marks = journal_marks(layout.bookies)  # first: a bookie that runs moves them on
     result = RefreshResult(str(store.path), layout.name, checksums=options.verify, forget=options.forget)
     _warn_of_holder(layout, result, warn)
     _restore_altered(store, layout, warn)
     with store.read() as txn:
-        result.entries_before = count_entries(txn)
+        result.entries_before = imports.count_entries(txn)
         tree = read_tree(txn, layout)
         result.nodes_added, result.nodes_updated, result.nodes_removed = tree.added, tree.updated, tree.removed
         result.conflicts, result.stopped_export = tree.conflicts, tree.stopped_export
         result.undecodable_values = tree.undecodable_values
         node_ms = _newest_node_ms(txn, options, tree)
         if options.added:
-            check_instance(layout, [*tree.nodes(INSTANCE_ID), *iter_nodes(txn, INSTANCE_ID)][:1])
-            check_known(find_strangers(txn, layout.bookies), options.added)
+            cluster.check_instance(layout, [*tree.nodes(INSTANCE_ID), *iter_nodes(txn, INSTANCE_ID)][:1])
+            cluster.check_known(find_strangers(txn, layout.bookies), options.added)
     if options.added:
         store.write(_begin)
         store.update_info(sources=(*store.info.sources, *options.added))
@@ -238,11 +212,11 @@ def refresh_store(
         tree = replace(tree, rows={})
     _forget(store, layout, options, result, warn)
     with store.read() as txn:
-        result.entries = count_entries(txn)
+        result.entries = imports.count_entries(txn)
         result.differing_copies = sum(1 for _ in iter_differing(txn))
-        was_stopped = txn.get("state", UNFINISHED_REFRESH) is not None
+        was_stopped = txn.get("state", ledger_ids.UNFINISHED_REFRESH) is not None
         marks_moved = has_moved(store, txn, marks)
-    as_of = read_as_of(store, layout, options.now_ms, node_ms)
+    as_of = imports.read_as_of(store, layout, options.now_ms, node_ms)
 
     def finish(txn: Txn) -> None:
         if result.changes or was_stopped or marks_moved:
@@ -258,7 +232,7 @@ def refresh_store(
     _read_otherwise(store, options, result)
     _settle_sources(store, layout, warn)
     _count_copies(store, result, warn)
-    leading = leading_findings(store)
+    leading = imports.leading_findings(store)
     result.findings = [*leading] or None
     for text in leading.values():
         warn(text)
@@ -268,9 +242,9 @@ def refresh_store(
 
 def _newest_node_ms(txn: Txn, options: RefreshOptions, tree: _NewTree) -> int:
     """Return the newest modification among nodes that the source changed; if these are unknown, among all nodes of the source."""
-    newest = NewestNode(options.now_ms)
+    newest = imports.NewestNode(options.now_ms)
     if (
-        find_as_of(txn) is None or txn.get("state", UNFINISHED_REFRESH) is not None
+        find_as_of(txn) is None or txn.get("state", ledger_ids.UNFINISHED_REFRESH) is not None
     ):  # an older version's import, or a refresh was stopped
         for key, row in txn.items("tree"):
             if txn.view("base", key) is None:
@@ -280,7 +254,7 @@ def _newest_node_ms(txn: Txn, options: RefreshOptions, tree: _NewTree) -> int:
     return newest.time_ms
 
 
-def _restore_altered(store: Store, layout: Layout, warn: Warn) -> None:
+def _restore_altered(store: Store, layout: Layout, warn: imports.Warn) -> None:
     """Read nodes whose rows were altered from the source again; raises IndexCorrupt if the source no longer has them."""
     with store.read() as txn:
         rows = read_altered(txn, layout)
@@ -302,20 +276,20 @@ def _restore_altered(store: Store, layout: Layout, warn: Warn) -> None:
 
 def _note_given_meanwhile(store: Store, layout: Layout, next_ledger_id: int | None) -> None:
     """Note which ledger ids a running broker may have given since the tree was read."""
-    next_id = next_id_meanwhile(store, layout, next_ledger_id)
+    next_id = imports.next_id_meanwhile(store, layout, next_ledger_id)
     with store.read() as txn:
-        is_noted = bool(find_given_meanwhile(txn))
+        is_noted = bool(ledger_ids.find_given_meanwhile(txn))
     if is_noted or next_id is not None:
-        store.write(lambda txn: put_given_meanwhile(txn, next_id))
+        store.write(lambda txn: ledger_ids.put_given_meanwhile(txn, next_id))
 
 
-def _warn_of_holder(layout: Layout, result: RefreshResult, warn: Warn) -> None:
+def _warn_of_holder(layout: Layout, result: RefreshResult, warn: imports.Warn) -> None:
     result.source_in_use_by = holder = None if layout.metadata is None else layout.metadata.holder()
     if layout.metadata is not None and holder is not None:
         warn(f"process {holder} has {layout.metadata.name} open: its later writes are not imported")
 
 
-def _count_copies(store: Store, result: RefreshResult, warn: Warn) -> None:
+def _count_copies(store: Store, result: RefreshResult, warn: imports.Warn) -> None:
     """Say when entries have too few copies after an entry log went: garbage collection takes none that is needed."""
     if not any(path.endswith(".log") for path in result.forgotten_files):
         return
@@ -344,7 +318,7 @@ def _read_otherwise(store: Store, options: RefreshOptions, result: RefreshResult
     if is_other:
         rebuild_index(store, verify=options.verify, advance=lambda count: None, engine=options.engine)
         with store.read() as txn:
-            result.entries = count_entries(txn)
+            result.entries = imports.count_entries(txn)
 
 
 def _has_other_digests(txn: Txn) -> bool:
@@ -363,18 +337,18 @@ def _has_other_digests(txn: Txn) -> bool:
     return False
 
 
-def _settle_sources(store: Store, layout: Layout, warn: Warn) -> None:
+def _settle_sources(store: Store, layout: Layout, warn: imports.Warn) -> None:
     """Write that all of the sources is there, and say which bookies are not among them."""
     finished = ({key: value for key, value in source.items() if key != UNFINISHED} for source in store.info.sources)
-    sources = tuple(as_read(finished, layout))
+    sources = tuple(imports.as_read(finished, layout))
     if sources != store.info.sources:
         store.update_info(sources=sources)
     with store.read() as txn:
-        for text in absent_texts(layout, find_absent_bookies(txn)):
+        for text in imports.absent_texts(layout, find_absent_bookies(txn)):
             warn(text)
 
 
-def _warn_of_metadata(result: RefreshResult, tree: _NewTree, warn: Warn) -> None:
+def _warn_of_metadata(result: RefreshResult, tree: _NewTree, warn: imports.Warn) -> None:
     if result.stopped_export:
         warn(
             f"an export in place was stopped after writing {counted(len(result.stopped_export), 'metadata node')} of"
@@ -390,12 +364,12 @@ def _warn_of_metadata(result: RefreshResult, tree: _NewTree, warn: Warn) -> None
 
 
 def _begin(txn: Txn) -> None:
-    txn.put("state", UNFINISHED_REFRESH, b"")
+    txn.put("state", ledger_ids.UNFINISHED_REFRESH, b"")
 
 
 def _finish(store: Store, txn: Txn, options: RefreshOptions, result: RefreshResult, tree: _NewTree) -> None:
     _take_tree(store, txn, tree)
-    txn.delete("state", UNFINISHED_REFRESH)
+    txn.delete("state", ledger_ids.UNFINISHED_REFRESH)
     put_refreshed(txn, options.now_ms)
     is_adding = any(UNFINISHED in source for source in store.info.sources)
     report = {
@@ -433,7 +407,7 @@ def _read_files(
     result: RefreshResult,
     advance: Advance,
     tree: _NewTree,
-    warn: Warn,
+    warn: imports.Warn,
 ) -> None:
     with store.read() as txn:
         digests = ledger_digests(txn, tree.nodes("/ledgers/"))
@@ -451,7 +425,7 @@ def _read_files(
         (result.grown_files if before else result.new_files).append(row.path)
 
 
-def _forget(store: Store, layout: Layout, options: RefreshOptions, result: RefreshResult, warn: Warn) -> None:
+def _forget(store: Store, layout: Layout, options: RefreshOptions, result: RefreshResult, warn: imports.Warn) -> None:
     """Drop missing files: those that nothing needs, and with ``forget`` all of them, which rebuilds the index."""
     survey = survey_files(store, layout)
     useless = [log for log, held in survey.gone if not held]
@@ -543,43 +517,50 @@ def _files_here(txn: Txn, survey: Survey) -> Iterator[LogFile]:
             yield log
 
 
-def preview_add(store: Store, layout: Layout) -> ImportPreview:
+def preview_add(store: Store, layout: Layout) -> imports.ImportPreview:
     """Return what adding a layout would read; raises what ``add_sources`` raises before it writes."""
-    layout = without_known(store.info, layout)
-    rows = _added_rows(store, layout, ImportOptions())
+    layout = cluster.without_known(store.info, layout)
+    rows = _added_rows(store, layout, imports.ImportOptions())
     with store.read() as txn:
         node = find_node(txn, INSTANCE_ID)
-        check_known(find_strangers(txn, read_stored_layout(store.info, rows).bookies), rows)
-    check_instance(layout, [] if node is None else [node])
-    return preview_of(layout, store.path)
+        cluster.check_known(find_strangers(txn, cluster.read_stored_layout(store.info, rows).bookies), rows)
+    cluster.check_instance(layout, [] if node is None else [node])
+    return imports.preview_of(layout, store.path)
 
 
 def add_sources(
-    store: Store, layout: Layout, options: ImportOptions, advance: Advance, warn: Warn = lambda text: None
+    store: Store,
+    layout: Layout,
+    options: imports.ImportOptions,
+    advance: Advance,
+    warn: imports.Warn = lambda text: None,
 ) -> RefreshResult:
     """Add the parts of a layout to a store (open for writing), or finish an interrupted addition of the same parts.
 
     Raises Refused for parts that the store has or that belong to another cluster, AlreadyExists if the store is inside
     of one of them.
     """
-    rows = _added_rows(store, without_known(store.info, layout), options)
+    rows = _added_rows(store, cluster.without_known(store.info, layout), options)
     return refresh_store(
         store, RefreshOptions(options.verify, False, options.now_ms, options.engine, rows), advance, warn
     )
 
 
-def _added_rows(store: Store, layout: Layout, options: ImportOptions) -> tuple[dict[str, Any], ...]:  # Any: JSON
-    rows = source_rows(layout, options)
-    begun = {source_place(source) for source in store.info.sources if UNFINISHED in source}
-    begun &= {source_place(row) for row in rows}
-    check_outside(store.path, layout)
-    check_addable(
+def _added_rows(
+    store: Store, layout: Layout, options: imports.ImportOptions
+) -> tuple[dict[str, Any], ...]:  # Any: JSON
+    rows = imports.source_rows(layout, options)
+    begun = {imports.source_place(source) for source in store.info.sources if UNFINISHED in source}
+    begun &= {imports.source_place(row) for row in rows}
+    imports.check_outside(store.path, layout)
+    cluster.check_addable(
         replace(
-            store.info, sources=tuple(source for source in store.info.sources if source_place(source) not in begun)
+            store.info,
+            sources=tuple(source for source in store.info.sources if imports.source_place(source) not in begun),
         ),
         layout,
     )
-    return tuple(row | {UNFINISHED: True} for row in rows if source_place(row) not in begun)
+    return tuple(row | {UNFINISHED: True} for row in rows if imports.source_place(row) not in begun)
 
 
 _Rows = Mapping[bytes, bytes | None]
@@ -699,7 +680,7 @@ def _check_not_older(txn: Txn, metadata: Source) -> None:
 def _put_tree_facts(txn: Txn, tree: _NewTree) -> None:
     """Write the problems of the source's metadata and its next ledger id, unless the tree is unchanged as a whole."""
     if tree.damage is not None:
-        put_next_ledger_id(txn, tree.next_ledger_id)
+        ledger_ids.put_next_ledger_id(txn, tree.next_ledger_id)
         clear_damage(txn, METADATA_FILE_ID)
         for damage in tree.damage:
             put_damage(txn, damage)
