@@ -66,6 +66,7 @@ class SparkOnDemand:
         self.failed = failed
         self.results = results
         self.started_s = 0.0
+        self.given_bytes = 0  # of slices
         self.broken: StoreError | None = None
         self._engine: SparkEngine | LocalEngine | None = None
 
@@ -103,6 +104,7 @@ class SparkOnDemand:
         there, copies = self._apart(pieces)
         if there:
             with self._noting():
+                self.given_bytes += sum(piece.bytes for piece in there)
                 yield from self._open_for(there).run(operation, there, finished)
         yield from self._here().run(operation, copies, finished)
 
@@ -113,6 +115,7 @@ class SparkOnDemand:
         there, copies = self._apart(pieces)
         if there:
             with self._noting():
+                self.given_bytes += sum(piece.bytes for piece in there)
                 yield from self._open_for(there).reduce(operation, there, finished, merged_by)
         yield from self._here().reduce(operation, copies, finished, merged_by)
 
@@ -217,7 +220,8 @@ def choose_engine(settings: Settings, size_bytes: int, failed: list[FailedSlice]
         if settings.spark:
             engine = SparkOnDemand(settings, stack, failed, results)
             yield Choice(engine)
-            if engine.started and (note := spark_note(size_bytes, time.monotonic() - engine.started_s)):
+            read_bytes = min(size_bytes, engine.given_bytes)  # less where an interrupted command goes on
+            if engine.started and (note := spark_note(read_bytes, time.monotonic() - engine.started_s)):
                 results.tell(note)
             return
         if settings.memory_bytes is not None:

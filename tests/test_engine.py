@@ -17,6 +17,7 @@ from pulsar_admin.store.engine.local import AHEAD, LocalEngine
 from pulsar_admin.store.engine.slices import Cut, FileRange, plan_slices
 from pulsar_admin.store.engine.spark_session import memory_settings
 from pulsar_admin.store.errors import MissingComponent
+from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan.operations import ReadEntries
 from pulsar_admin.store.scan.sources import source_files
 from tests.conftest import Cli
@@ -59,6 +60,17 @@ def test_spark_says_when_it_did_not_pay() -> None:
     said = "Spark took 40 s to start and to read 3,775 MB; without --spark it is about 7 s"
     assert spark_note(3600 << 20, 40) == said
     assert spark_note(3600 << 20, 6.9) == spark_note(0, 40) == ""
+
+
+def test_spark_did_not_read_what_an_interrupted_command_had_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = nullcontext(SimpleNamespace(failed=[], read=None, run=lambda *_: iter(())))
+    monkeypatch.setattr("pulsar_admin.engine.open_engine", lambda settings: engine)
+    said, left = Said(), FileRange("/logs/1.log", FileKind.ENTRY_LOG, 0, 2_000_000_000, 2_115_000_000)
+    with choose_engine(_settings(spark=True), 2_115_000_000, [], said) as choice:
+        assert isinstance(choice.engine, SparkOnDemand)
+        assert [*choice.engine.run(ReadEntries(columns=("ledger_id",)), [left], lambda _: None)] == []
+        choice.engine.started_s -= 30
+    assert said.notes == ["Spark took 30 s to start and to read 115 MB; without --spark it is about 1 s"]
 
 
 @pytest.mark.parametrize(

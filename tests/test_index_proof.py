@@ -237,6 +237,24 @@ def test_sums_of_ranges_are_those_of_the_whole(tmp_path: Path, monkeypatch: pyte
     }
 
 
+def test_sums_of_a_range_without_rows(tmp_path: Path) -> None:
+    """A new bookie's database is whole, and so is a range of which all rows were deleted."""
+    create_database(tmp_path / "d", [])
+    rows = {ledger_key(ledger) + bytes(8): bytes(8) for ledger in (3, 5, 2**63 - 1)}
+
+    def ledgers(first: int | None, end: int | None) -> list[int]:
+        edges = (b"" if edge is None else ledger_key(edge) for edge in (first, end))
+        return [*map(int, index_places.read_place_sums(tmp_path / "d", *edges)[0])]
+
+    assert ledgers(None, None) == []
+    apply_changes(tmp_path / "d", lambda: sorted(rows.items()))
+    assert (ledgers(None, 3), ledgers(3, 4), ledgers(4, 5), ledgers(6, None)) == ([], [3], [], [2**63 - 1])
+    apply_changes(tmp_path / "d", lambda: [(min(rows), None)])
+    assert (ledgers(None, 5), ledgers(None, None)) == ([], [5, 2**63 - 1])
+    apply_changes(tmp_path / "d", lambda: [(key, None) for key in sorted(rows)])
+    assert ledgers(None, None) == []
+
+
 def test_other_rows_have_another_digest(tmp_path: Path) -> None:
     """Rows of few lengths in each database, made of the same few bytes: most have the bytes of another set, one after the other."""
     create_store(tmp_path / "s", now_ms=0, sources=())

@@ -257,10 +257,19 @@ def _read_rows(
                 entries.update(array("Q", ids.astype("<u8").tobytes()))
         wrong = rows[~are_sound]
         _put_rows(wrong, set(wrong[:, 0].tolist()), failing)
-    position = opened.iter()  # the rows end without a word at a block that is damaged
-    position.seek_to_last()
+    return _is_last(opened, last, b"", b"")
+
+
+def _is_last(opened: Any, last: bytes, first: bytes, end: bytes) -> bool:  # Any: rocksdict has no stubs
+    """Whether the row with the key ``last`` (empty: none) is the last one from one key to before another (empty: to the end of the
+    rows): at a damaged block, rows end without a word. Here RocksDB may also raise an error for one."""
+    position = opened.iter()
+    position.seek_for_prev(end or b"\xff" * (_KEY_BYTES + 1))
+    if position.valid() and position.key() == end:
+        position.prev()
     position.status()
-    return bool(position.key() == last if position.valid() else not last)
+    there: bytes = position.key() if position.valid() else b""
+    return there == last if last else not there or there < first
 
 
 def index_state(bookie: Bookie) -> str:
@@ -481,11 +490,7 @@ def _iter_range(opened: Any, first: bytes, end: bytes) -> Iterator[Array]:  # An
         chunk = b"".join(chunks)
         last = chunk[-_ROW_BYTES:-_SLOT_BYTES]
         yield np.frombuffer(chunk, ">i8").reshape(-1, 3).astype(np.int64)
-    position = opened.iter()  # the rows end without a word at a block that is damaged
-    position.seek_for_prev(end or b"\xff" * (_KEY_BYTES + 1))
-    if position.valid() and position.key() == end:
-        position.prev()
-    if not position.valid() or (position.key() != last if last else position.key() >= first):
+    if not _is_last(opened, last, first, end):
         raise MetadataCorrupt("a block cannot be read")
 
 
