@@ -64,7 +64,8 @@ def salvage(
     copies come from the store. `locations` and `ledgers` are rebuilt from the entry logs and journals, with the fences
     and master keys that another source confirms; entries that the bookie should have but lacks are copied from the
     others. A journal is cut before a record that stops a start; where the first journal is missing, `lastMark` is put aside. A
-    directory that only lost its `VERSION` gets it again. The old files are kept as `…-before-salvage`. If it was stopped,
+    directory that only lost its `VERSION` gets it again. A ledgers map that does not match its log is taken out of the log's header,
+    so that the bookie reads the records. The old files are kept as `…-before-salvage`. If it was stopped,
     run the same command again.
     """
     given = bookies_of(bookie, confs, roots)
@@ -93,6 +94,7 @@ def _render(result: SalvageReport) -> str:
         for stop in journals.stops
     ]
     lines += [f"{path}: gone, written as in the other directories" for path in result.cookies]
+    lines += [f"{path}: its ledgers map does not match its records and is not used any more" for path in result.maps]
     lines += [f"kept: {path}" for path in result.kept]
     if not result.needed and result.kept:
         lines.append("the salvage that was stopped is done; next: start the bookie")

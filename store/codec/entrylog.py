@@ -48,6 +48,8 @@ __all__ = [
     "HEADER_BYTES",
     "LOG_LIMIT_BYTES",
     "MAP_BATCH_LEDGERS",
+    "MAP_OFFSET_BYTES",
+    "MAP_OFFSET_PLACE",
     "SIZE_BYTES",
     "EntryLogHeader",
     "Gap",
@@ -57,6 +59,7 @@ __all__ = [
     "decode_header",
     "decode_ledgers_map",
     "decode_location",
+    "decode_trusted_map",
     "encode_header",
     "encode_ledgers_map",
     "encode_location",
@@ -70,6 +73,8 @@ CURRENT_VERSION = 1
 MAP_BATCH_LEDGERS = 10_000
 LOG_LIMIT_BYTES = 1 << 30
 """BookKeeper's logSizeLimit: a log rolls before a record that would pass it."""
+MAP_OFFSET_PLACE, MAP_OFFSET_BYTES = 8, 8
+"""Where a header has its ledgersMapOffset."""
 SIZE_BYTES = 4
 """The size field before each record."""
 
@@ -160,6 +165,34 @@ def decode_ledgers_map(view: bytes | memoryview, header: EntryLogHeader, where: 
     if header.ledgers_count <= 0 or len(sizes) != header.ledgers_count:
         raise _map_error(where, "ledgers map and header disagree", header.ledgers_count, len(sizes))
     return sizes
+
+
+def decode_trusted_map(view: bytes | memoryview, header: EntryLogHeader) -> dict[int, int] | None:
+    """Return the ledger id → bytes that a bookie's garbage collection takes from a log, None where it reads the records instead.
+
+    ``DefaultEntryLogger.extractEntryLogMetadataFromIndex`` checks less than ``decode_ledgers_map``: it accepts any ledger and any size,
+    and for an offset beyond the end, with a count of 0, it takes the log for an empty one.
+    """
+    offset = header.ledgers_map_offset
+    if not header.has_map or offset < 0:
+        return None
+    data = memoryview(view)
+    sizes: dict[int, int] = {}
+    while offset < len(data):
+        head = bytes(data[offset : offset + _MAP_HEAD.size])
+        size = int.from_bytes(head[:SIZE_BYTES], "big", signed=True)
+        if size <= 0 and len(head) >= SIZE_BYTES:
+            break
+        rows = data[offset + _MAP_HEAD.size : offset + SIZE_BYTES + size]
+        if len(head) < _MAP_HEAD.size or len(rows) != size - _MAP_BODY_HEAD_BYTES:
+            return None
+        _, ledger_id, entry_id, count = _MAP_HEAD.unpack(head)
+        if (ledger_id, entry_id) != (-1, -2) or len(rows) != _MAP_ROW.size * max(count, 0):
+            return None
+        for ledger, size_bytes in _MAP_ROW.iter_unpack(rows):
+            sizes[ledger] = sizes.get(ledger, 0) + size_bytes
+        offset += SIZE_BYTES + size
+    return sizes if len(sizes) == header.ledgers_count else None
 
 
 def encode_ledgers_map(sizes: Mapping[int, int]) -> bytes:

@@ -18,7 +18,7 @@ from pulsar_admin.store.codec.entrylog import decode_header, log_file_name
 from pulsar_admin.store.errors import EntryLogCorrupt
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Problem, Records, Slice, has_good_digest
-from pulsar_admin.store.scan.ledgers_map import read_head
+from pulsar_admin.store.scan.ledgers_map import add_sizes, compare_map, read_head, read_trusted_map
 from pulsar_admin.store.sources.bookies import read_bookie_directory
 from pulsar_admin.store.sources.storage import Storage
 
@@ -90,6 +90,8 @@ class LogSurvey(Struct, frozen=True):
     """By log number: the bytes that are not a good record, in the order of their offsets."""
     strays: int
     """Records of ledgers that are another ledger directory's."""
+    false_maps: Sequence[Path]
+    """The logs whose ledgers map garbage collection would believe although their records differ."""
 
     @property
     def lost_bytes(self) -> int:
@@ -130,7 +132,9 @@ def survey_logs(storage: Storage, digests: LedgerDigests, number: int, storages:
     held, bad = Entries(), Entries()
     problems: dict[int, list[Problem]] = {}
     records = strays = 0
+    sizes: dict[int, dict[int, int]] = {}
     for batch in iter_batches(storage, digests, problems):
+        add_sizes(sizes.setdefault(batch.log_id, {}), batch.rows)
         good = batch.is_good
         records += len(batch.rows)
         strays += int((batch.rows["ledger_id"][good] % storages != number).sum())
@@ -138,8 +142,14 @@ def survey_logs(storage: Storage, digests: LedgerDigests, number: int, storages:
         bad.add_columns(batch.rows["ledger_id"][~good], batch.rows["entry_id"][~good])
     damaged = Entries()
     damaged.by_ledger = {ledger_id: rest for ledger_id, entries in bad if (rest := entries - held.of(ledger_id))}
-    logs = len(read_bookie_directory(storage.logs).logs)
-    return LogSurvey(storage, logs, records, held, damaged, problems, strays)
+    logs = read_bookie_directory(storage.logs).logs
+    false_maps = [
+        path
+        for log_id, path in logs
+        if (mapped := read_trusted_map(path)) is not None
+        and compare_map(mapped, sizes.get(log_id, {}), is_sound=log_id not in problems)
+    ]
+    return LogSurvey(storage, len(logs), records, held, damaged, problems, strays, false_maps)
 
 
 def log_path(storage: Storage, log_id: int) -> Path:

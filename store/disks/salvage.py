@@ -22,6 +22,7 @@ from pyroaring import BitMap64
 
 from pulsar_admin.store.codec.bookie import COOKIE_FILE
 from pulsar_admin.store.codec.dbledger import LedgerData, encode_ledgers_row
+from pulsar_admin.store.codec.entrylog import MAP_OFFSET_BYTES, MAP_OFFSET_PLACE
 from pulsar_admin.store.db.bookies import Bookie, iter_imported_bookies
 from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import Store, Txn
@@ -44,7 +45,16 @@ from pulsar_admin.store.disks.rows import (
     read_old_locations,
 )
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, Refused, StalePlan, StoreError, Unsupported
-from pulsar_admin.store.files import create_file, cut_file, open_file, read_file, remove_file, replace_like
+from pulsar_admin.store.files import (
+    create_file,
+    cut_file,
+    open_file,
+    read_file,
+    remove_file,
+    replace_like,
+    sync_file,
+    write_at,
+)
 from pulsar_admin.store.model.coverage import believable_end
 from pulsar_admin.store.model.ledgers import find_ledger
 from pulsar_admin.store.scan.files import LedgerDigests
@@ -135,13 +145,15 @@ class JournalsFound(Answer, frozen=True):
 class SalvageReport(Answer, frozen=True):
     """What a salvage found and did, or with ``dry_run`` would do. ``needed``: whether something is wrong; ``kept``: the old files.
 
-    ``cookies``: files ``VERSION`` that were gone, of directories that hold files of the bookie.
+    ``cookies``: files ``VERSION`` that were gone, of directories that hold files of the bookie. ``maps``: entry logs whose ledgers map
+    their records contradict; their header does not name it any more, so that the bookie reads the records.
     """
 
     bookie: str
     directories: tuple[DirectorySalvaged, ...]
     journals: JournalsFound
     cookies: tuple[str, ...]
+    maps: tuple[str, ...]
     needed: bool
     kept: tuple[str, ...]
     dry_run: bool
@@ -241,8 +253,12 @@ class SalvagePlan(Struct, frozen=True):
     kept: list[Path] = field(default_factory=list)
 
     @property
+    def maps(self) -> tuple[Path, ...]:
+        return tuple(path for storage in self.storages for path in storage.survey.false_maps)
+
+    @property
     def is_needed(self) -> bool:
-        parts = (self.journals.stops, self.journals.marks, self.cookies)
+        parts = (self.journals.stops, self.journals.marks, self.cookies, self.maps)
         return any(parts) or any(storage.databases for storage in self.storages)
 
     @property
@@ -256,7 +272,10 @@ class SalvagePlan(Struct, frozen=True):
             parts.append(f"{counted(len(self.journals.marks), 'mark')} of a missing journal put aside")
         if self.cookies:
             parts.append(f"{counted(len(self.cookies), 'VERSION', 'VERSION files')} written")
-        return f"{' and '.join(parts)}; the old one is kept beside it" if parts else ""
+        told = [f"{' and '.join(parts)}; the old one is kept beside it"] if parts else []
+        if self.maps:
+            told.append(f"{counted(len(self.maps), 'entry log')} without the false ledgers map")
+        return "; ".join(told)
 
     def preview(self) -> object:
         return self.report(dry_run=True)
@@ -277,6 +296,7 @@ class SalvagePlan(Struct, frozen=True):
                 unsure=self.unsure,
             ),
             cookies=tuple(map(str, self.cookies)),
+            maps=tuple(map(str, self.maps)),
             needed=self.is_needed,
             kept=tuple(map(str, self.kept)),
             dry_run=dry_run,
@@ -514,6 +534,9 @@ def apply_salvage(store: Store, plan: SalvagePlan) -> SalvageReport:
         # Last: what the cut takes off a journal is in entry logs by now.
         plan.kept.extend(_cut(stop) for stop in plan.journals.stops)
         plan.kept.extend(map(switching.put_aside, plan.journals.marks))
+        for path in plan.maps:
+            write_at(path, MAP_OFFSET_PLACE, bytes(MAP_OFFSET_BYTES))
+            sync_file(path)
         for path in plan.cookies:  # the very last: without it the bookie does not start
             whole = cookie / COOKIE_FILE
             replace_like(path, read_file(whole), f"{COOKIE_FILE}.salvaging", like=whole)

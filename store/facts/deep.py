@@ -19,6 +19,7 @@ from pulsar_admin.store.db.files import LogFile, iter_damage, iter_logs
 from pulsar_admin.store.db.unserved import read_misled_bookies
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts.cluster import ClusterFacts
+from pulsar_admin.store.facts.file_sums import indexed_sizes
 from pulsar_admin.store.model.coverage import served_elsewhere, served_of
 from pulsar_admin.store.model.ledgers import iter_blocks, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.model.reader import EntryReader
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.engine.operation import Engine
     from pulsar_admin.store.facts.starts import StartFact
     from pulsar_admin.store.index.proof import Proof
+    from pulsar_admin.store.scan.ledgers_map import FalseMap
 
 
 class Misled(Struct, frozen=True):
@@ -98,6 +100,26 @@ class DeepFacts(ClusterFacts):
             with suppress(StoreError):  # where the store's own rows are damaged, logs tell
                 are_places[start:end] = _are_places(self.reader.txn, log_ids, rows[start:end])
         return are_places
+
+    def iter_false_maps(self) -> Iterator[tuple[LogFile, FalseMap]]:
+        """Yield the entry logs whose ledgers map names other ledgers or bytes than their records have.
+
+        The index tells which maps to doubt; the records of these logs are read, and decide.
+        """
+        from pulsar_admin.store.scan.ledgers_map import compare_map, read_trusted_map, scan_ledger_sizes
+
+        txn = self.reader.txn
+        logs = [log for log in iter_logs(txn) if log.kind == FileKind.ENTRY_LOG and log.file_id not in self.gone]
+        indexed = indexed_sizes(txn)
+        for log in logs:
+            with suppress(StoreError, OSError):  # what cannot be read is told by who reads all of it
+                path = log.locate(self.store.path)
+                mapped = read_trusted_map(path)
+                if mapped is not None and compare_map(mapped, indexed(log.file_id), is_sound=not log.problems):
+                    records, is_sound = scan_ledger_sizes(path)
+                    differs = compare_map(mapped, records, is_sound=is_sound)
+                    if differs is not None:
+                        yield log, differs
 
     @cached_property
     def gone(self) -> frozenset[int]:

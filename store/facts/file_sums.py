@@ -11,6 +11,7 @@ A bookie deletes an entry log when no ledger in it has metadata any more (upstre
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -20,13 +21,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct, field
 
-from pulsar_admin.store.codec.entrylog import HEADER_BYTES
+from pulsar_admin.store.codec.entrylog import HEADER_BYTES, SIZE_BYTES
 from pulsar_admin.store.db import blocks
+from pulsar_admin.store.db.copies import has_copies, iter_all_copies
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import FileMode, LogFile, iter_logs
 from pulsar_admin.store.errors import IndexCorrupt, StoreError
 from pulsar_admin.store.facts.unlisted import UnlistedLedgers
-from pulsar_admin.store.model.ledgers import sorted_ledger_ids
+from pulsar_admin.store.model.ledgers import iter_blocks, sorted_ledger_ids
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes
 from pulsar_admin.store.wording import Answer
@@ -355,6 +357,51 @@ def read_shares(txn: Txn) -> dict[int, dict[int, LedgerShare]]:
             share.entries += records
             share.bytes += size_bytes
     return shares
+
+
+def indexed_sizes(txn: Txn) -> Callable[[int], dict[int, int]]:
+    """Return the function file id → ledger id → record bytes of the ledger in that file, all copies, by the sound rows of the index."""
+    import numpy as np
+
+    found = array("q")  # file, ledger, bytes
+    if has_copies(txn):
+        last, ids, sizes = -1, np.zeros(0, np.int64), np.zeros(0, np.int64)
+        for ledger_id, file_id, entries in iter_all_copies(txn):
+            if ledger_id != last:
+                last, (ids, sizes) = ledger_id, _entry_sizes(txn, ledger_id)
+            mine = sizes
+            if len(entries) != len(ids):
+                mine = sizes[np.isin(ids, np.array(entries.to_array(), np.int64), assume_unique=True)]
+            found.extend((file_id, ledger_id, int(mine.sum())))
+    else:
+        for key, row in txn.items("entries"):
+            with suppress(IndexCorrupt):
+                block = blocks.Block(key, row)
+                for file_id, _, size_bytes in block.iter_parts():
+                    found.extend((file_id, block.ledger_id, size_bytes))
+    rows = np.frombuffer(found, np.int64).reshape(-1, 3)
+    rows = rows[np.argsort(rows[:, 0], kind="stable")]
+
+    def of_file(file_id: int) -> dict[int, int]:
+        start, end = np.searchsorted(rows[:, 0], (file_id, file_id + 1))
+        sizes: dict[int, int] = {}
+        for ledger_id, size_bytes in rows[start:end, 1:].tolist():
+            sizes[ledger_id] = sizes.get(ledger_id, 0) + size_bytes
+        return sizes
+
+    return of_file
+
+
+def _entry_sizes(txn: Txn, ledger_id: int) -> tuple[Numbers, Numbers]:
+    """Return the ids of a ledger's entries, ascending, and the bytes of their records with the size fields."""
+    import numpy as np
+
+    ids, sizes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    with suppress(IndexCorrupt):
+        for block in iter_blocks(txn, ledger_id):
+            ids.append(np.array(block.slots(), np.int64) + (block.entry_id(0) - block.slots()[0]))
+            sizes.append(np.array(block.sizes(), np.int64) + SIZE_BYTES)
+    return np.concatenate(ids), np.concatenate(sizes)
 
 
 def read_file_sizes(

@@ -15,6 +15,7 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import Damage, iter_damage, iter_logs
 from pulsar_admin.store.errors import StoreError, Unsupported
 from pulsar_admin.store.facts.deep import DeepFacts
+from pulsar_admin.store.facts.unlisted import UnlistedLedgers
 from pulsar_admin.store.files import scratch_directory
 from pulsar_admin.store.index.idx_files import verify_indexes
 from pulsar_admin.store.model.ledgers import iter_ledger_ids, read_ledger
@@ -69,6 +70,21 @@ INDEX_ROWS_WRONG: Rule[Any] = Rule(
     "pulsar-admin store salvage {disks}",
     "Salvage the bookie while it is stopped, which rebuilds its index, then run `store refresh`. Until then `store "
     "index --rebuild` also reads every row: after it, `ledgers missing` and the other answers count these entries as not served.",
+    KEEP_COPIES,
+    of_disks=True,
+)
+LEDGERS_MAP_FALSE: Rule[Any] = Rule(
+    "ledgers-map-false",
+    Severity.CRITICAL,
+    "The ledgers map of an entry log does not match its records",
+    "The map at the end of a finished log says which ledgers lie in it, and how many bytes of each. It has no digest: a deep check "
+    "compares it with the records. Critical if it lacks a ledger that bookies keep, otherwise a warning.",
+    "Reads every entry as before. Garbage collection believes the map: the bookie deletes the log when the ledgers in the map are "
+    "deleted, and compaction copies only their entries. What the map lacks is lost on this bookie. Wrong sizes only let compaction "
+    "choose other logs.",
+    "pulsar-admin store salvage {disks}",
+    "Stop the bookie soon, salvage it and start it again: salvage removes the map from the log's header, and the bookie reads the "
+    "records instead. Then run `store refresh`. A restart alone reads the same map again.",
     KEEP_COPIES,
     of_disks=True,
 )
@@ -182,6 +198,37 @@ def _check_rows(facts: DeepFacts) -> Iterator[Finding]:
                     "disks": facts.bookies.disks(one.bookie),
                 },
                 severity=Severity.CRITICAL if one.elsewhere < entries else Severity.WARNING,
+            )
+        )
+
+
+@DEEP_SWEEPS.over("ledgers maps of entry logs", LEDGERS_MAP_FALSE)
+def _check_maps(facts: DeepFacts) -> Iterator[Finding]:
+    """Compare the ledgers map of each entry log with its records."""
+    store, unlisted = facts.store, UnlistedLedgers(facts.reader.txn)
+    bookies = {directory: one.bookie_id for one in iter_imported_bookies(store.info) for directory in one.ledger_dirs}
+    for log, false in facts.iter_false_maps():
+        kept = [one for one in false.lacking if not unlisted.is_freed(one)]
+        named = [*kept, *sorted({*false.lacking} - {*kept}), *false.differing][:_NAMED]
+        lacking = f"lacks {counted(len(false.lacking), 'ledger')} with records in the log" if false.lacking else ""
+        wrong = f"has wrong sizes of {counted(len(false.differing), 'ledger')}" if false.differing else ""
+        bookie = bookies.get(Path(log.origin or log.path).parent)
+        place = {} if bookie is None else {"bookie": bookie, "disks": facts.bookies.disks(bookie)}
+        yield LEDGERS_MAP_FALSE.found(
+            Evidence(
+                str(log.locate(store.path)),
+                f"its ledgers map {' and '.join(filter(None, (lacking, wrong)))}, first {named[0]}: "
+                f"{false.mapped_bytes:,} bytes in the map, {false.record_bytes:,} in the records",
+                {
+                    "lacking": len(false.lacking),
+                    "kept": len(kept),
+                    "differing": len(false.differing),
+                    "ledgerIds": named,
+                    "mapBytes": false.mapped_bytes,
+                    "recordBytes": false.record_bytes,
+                    **place,
+                },
+                severity=None if kept else Severity.WARNING,
             )
         )
 

@@ -24,7 +24,15 @@ BLIND_PLACES = {"cursor-unreadable", "entries-not-seen", "topic-unreadable"}
 """The same, of the topic or ledger that they name."""
 BLIND_TOPIC = "cursor-unreadable"
 """The same, of the topic in its evidence."""
-DEEP = {"entry-damaged", "entry-unreadable", "index-differs", "index-file-wrong", "index-rows-wrong", "length-differs"}
+DEEP = {
+    "entry-damaged",
+    "entry-unreadable",
+    "index-differs",
+    "index-file-wrong",
+    "index-rows-wrong",
+    "ledgers-map-false",
+    "length-differs",
+}
 """What only a deep look finds."""
 UNREAD = {"not-checked", "scan-unfinished"}
 """Where one of these is found, a deep look did not read everything."""

@@ -7,11 +7,17 @@ of logs that the store has indexed as they are now, without damage. Journals, lo
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pulsar_admin.store.codec.entrylog import HEADER_BYTES, EntryLogHeader, decode_header, decode_ledgers_map
+from pulsar_admin.store.codec.entrylog import (
+    HEADER_BYTES,
+    EntryLogHeader,
+    decode_header,
+    decode_ledgers_map,
+    decode_trusted_map,
+)
 from pulsar_admin.store.db.blocks import decode_times, ledger_key
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.files import iter_logs
@@ -44,6 +50,41 @@ def read_ledgers_map(path: Path) -> dict[int, int] | None:
         return None
 
 
+def read_trusted_map(path: Path) -> dict[int, int] | None:
+    """Return ledger id → bytes that a bookie's garbage collection takes from a log without a look at its records; None if it reads them."""
+    try:
+        header: EntryLogHeader = decode_header(read_head(path), str(path))
+        return decode_trusted_map(read_map_bytes(path, header), header) if header.has_map else None
+    except StoreError:
+        return None
+
+
+class FalseMap(NamedTuple):
+    """A ledgers map that garbage collection believes and the records of its log contradict. ``lacking``: ledgers with records that
+    it does not name; ``differing``: others of which it has wrong bytes."""
+
+    lacking: tuple[int, ...]
+    differing: tuple[int, ...]
+    mapped_bytes: int
+    record_bytes: int
+
+
+def compare_map(mapped: Mapping[int, int], records: Mapping[int, int], *, is_sound: bool) -> FalseMap | None:
+    """Return how a map differs from the records of its log, ledger id → bytes each; None if it does not.
+
+    ``is_sound``: whether nothing but records lies before the map. Otherwise what it has beyond them may be damaged records.
+    """
+    lacking = records.keys() - mapped.keys()
+    differing = {
+        ledger_id
+        for ledger_id, size_bytes in mapped.items()
+        if records.get(ledger_id, 0) > size_bytes or (is_sound and records.get(ledger_id, 0) != size_bytes)
+    }
+    if not lacking and not differing:
+        return None
+    return FalseMap(tuple(sorted(lacking)), tuple(sorted(differing)), sum(mapped.values()), sum(records.values()))
+
+
 def read_head(path: Path | str) -> bytes:
     """Return the bytes of the header of a file, or of an object at a URL; raises EntryLogCorrupt where it cannot be read."""
     if isinstance(path, str):
@@ -66,8 +107,10 @@ def read_map_bytes(path: Path | str, header: EntryLogHeader) -> memoryview:
     if isinstance(path, str):
         size, _ = file_info(path)
         data = memoryview(mmap.mmap(-1, size))
-        if HEADER_BYTES <= start < size and read_bytes(path, start, _MAP_HEAD_BYTES)[4:] == _MAP_IDS:
-            raw = read_bytes(path, start, size - start)
+        if HEADER_BYTES <= start < size:
+            raw = read_bytes(path, start, _MAP_HEAD_BYTES)
+            if raw[4:] == _MAP_IDS:
+                raw = read_bytes(path, start, size - start)
             data[start : start + len(raw)] = raw
         return data
     with open_file(path) as file:
@@ -87,22 +130,27 @@ def read_ledger_sizes(path: Path) -> dict[int, int]:
     A sealed log's ledgers map is believed; a log without a good map is scanned, and damaged records are not counted.
     """
     sizes = read_ledgers_map(path)
-    if sizes is None:
-        import numpy as np
+    return scan_ledger_sizes(path)[0] if sizes is None else sizes
 
-        from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Slice
-        from pulsar_admin.store.scan.sources import open_source
 
-        sizes = {}
-        nothing_known = LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16))
-        place, size_bytes = place_of(path), path.stat().st_size
-        whole = FileRange(place, FileKind.ENTRY_LOG, -1, 0, size_bytes)
-        for piece in plan_slices([(place, -1, size_bytes)]) if is_url(place) else [whole]:
-            with open_source(piece) as source:
-                part = Slice(source.path, piece.kind, piece.start, piece.end, piece.seek)
-                for batch in FileScan(part, nothing_known, False).batches():
-                    add_sizes(sizes, batch)
-    return sizes
+def scan_ledger_sizes(path: Path) -> tuple[dict[int, int], bool]:
+    """Return ledger id → bytes of its records in an entry log, and whether nothing else lies between them; its map is not asked."""
+    import numpy as np
+
+    from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Slice
+    from pulsar_admin.store.scan.sources import open_source
+
+    sizes, is_sound = dict[int, int](), True
+    nothing_known = LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16))
+    place, size_bytes = place_of(path), path.stat().st_size
+    whole = FileRange(place, FileKind.ENTRY_LOG, -1, 0, size_bytes)
+    for piece in plan_slices([(place, -1, size_bytes)]) if is_url(place) else [whole]:
+        with open_source(piece) as source:
+            scan = FileScan(Slice(source.path, piece.kind, piece.start, piece.end, piece.seek), nothing_known, False)
+            for batch in scan.batches():
+                add_sizes(sizes, batch)
+            is_sound &= not scan.problems and not scan.torn
+    return sizes, is_sound
 
 
 def ledger_sizes(batch: Array) -> tuple[Array, Array]:

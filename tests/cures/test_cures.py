@@ -481,6 +481,7 @@ ELSEWHERE: dict[str, str] = {
     "metadata-older": "tests.rules.test_ledgers::test_the_printed_command_cures_it",
     "topic-vanished": "tests.rules.test_vanished::test_of_rocksdb",
     "index-rows-wrong": "tests.test_lost_logs::test_rows_of_one_of_several_bookies_that_lead_to_other_records",
+    "ledgers-map-false": "tests.test_false_maps::test_a_flipped_ledger_and_a_flipped_size_are_told_and_salvage_cures_them",
     "schema-vanished": "tests.rules.test_vanished::test_a_schema_whose_node_is_gone_is_lost_not_leaked",
     "compacted-view-detached": "tests.rules.test_vanished::test_a_view_that_a_truncate_dropped_is_attached_again",
     "pulsar-metadata-absent": "tests.rules.test_apart::test_ledgers_alone_are_told_kept_and_cured",

@@ -1,0 +1,110 @@
+"""Ledgers maps of entry logs that are readable and wrong: garbage collection believes them."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from pulsar_admin.store.codec.entrylog import HEADER_BYTES, decode_header, decode_ledgers_map, decode_trusted_map
+from pulsar_admin.store.errors import StoreError
+from tests.conftest import Cli
+from tests.stores import lived_bookie
+from tests.test_lost_logs import _findings, _import, _mend
+from tests.worlds import scratch_copy
+
+_HEAD = 24  # of a batch of a map
+_ROW = 16
+_LOGS = ("bookie0/ledgers0/current/1.log", "bookie3/ledgers1/current/1.log")
+
+
+def _map_of(log: Path) -> tuple[int, dict[int, int]]:
+    """Return where the map of a log begins, and its ledgers in their order."""
+    data = log.read_bytes()
+    (offset,) = struct.unpack_from(">q", data, 8)
+    (count,) = struct.unpack_from(">i", data, offset + 20)
+    return offset, dict(struct.unpack_from(">qq", data, offset + _HEAD + _ROW * row) for row in range(count))
+
+
+def _flip(log: Path, offset: int, bit: int = 0) -> None:
+    with log.open("r+b") as file:
+        file.seek(offset)
+        byte = file.read(1)[0]
+        file.seek(offset)
+        file.write(bytes([byte ^ 1 << bit]))
+
+
+def _import_lived(source: Path, path: Path, cli: Cli) -> Path:
+    bookies = [word for one in sorted(source.glob("bookie*")) for word in ("--bookie", lived_bookie(one))]
+    words = ("--store", path, "store", "import", "cluster", "--metadata", source / "zookeeper", *bookies, "-q")
+    assert cli(*words).exit_code in (0, 1)  # 1: a batch of a map that is no map any more is damage
+    return path
+
+
+def _told(path: Path, cli: Cli) -> list[dict[str, object]]:
+    return [one["context"] for one in _findings(path, cli, "--deep") if one["code"] == "ledgers-map-false"]
+
+
+def test_a_flipped_ledger_and_a_flipped_size_are_told_and_salvage_cures_them(tmp_path: Path, cli: Cli) -> None:
+    source = scratch_copy("lived", "clean", tmp_path)
+    lost, sized = (source / log for log in _LOGS)
+    (at, ledgers), (other_at, others) = _map_of(lost), _map_of(sized)
+    _flip(lost, at + _HEAD, 5)  # the first ledger becomes one beyond all ids, which none of the records has
+    _flip(sized, other_at + _HEAD + 15)  # the last bit of the bytes of the first
+    path = _import_lived(source, tmp_path / "s", cli)
+    assert "ledgers-map-false" not in {one["code"] for one in _findings(path, cli)}
+    first, second = sorted(_told(path, cli), key=lambda one: str(one["bookie"]))
+    gone, wrong = next(iter(ledgers)), next(iter(others))
+    assert [first[key] for key in ("severity", "lacking", "kept", "ledgerIds")] == [
+        "critical",
+        1,
+        1,
+        [gone, gone | 1 << 61],
+    ]
+    assert first["mapBytes"] == first["recordBytes"] == sum(ledgers.values())
+    assert [second[key] for key in ("severity", "lacking", "differing", "ledgerIds")] == ["warning", 0, 1, [wrong]]
+    assert second["recordBytes"] == sum(others.values())
+    assert second["mapBytes"] == sum(others.values()) + (-1 if others[wrong] & 1 else 1)
+    for row in [one for one in _findings(path, cli, "--deep") if one["code"] == "ledgers-map-false"]:
+        _mend(path, row["hint"][row["hint"].index("pulsar-admin") :], cli)
+    assert _told(path, cli) == []
+    for log in (lost, sized):
+        assert decode_trusted_map(log.read_bytes(), decode_header(log.read_bytes(), "")) is None
+
+
+def test_an_offset_beyond_the_end_makes_a_log_empty(tmp_path: Path, cli: Cli) -> None:
+    """A log that was never finished has neither map nor count; one flipped bit, and garbage collection deletes all of it."""
+    source = scratch_copy("small", "crashed", tmp_path)
+    log = max(
+        (one for one in (source / "bookkeeper" / "current").glob("*.log") if _is_unfinished(one)),
+        key=lambda one: one.stat().st_size,
+    )
+    _flip(log, 11)  # 2^32
+    path = _import(source, tmp_path / "s", cli)
+    (row,) = _told(path, cli)
+    assert (row["severity"], row["mapBytes"], row["differing"]) == ("critical", 0, 0)
+    assert row["lacking"]
+    assert row["recordBytes"]
+
+
+def _is_unfinished(log: Path) -> bool:
+    return log.stat().st_size > HEADER_BYTES and struct.unpack_from(">qi", log.read_bytes(), 8) == (0, 0)
+
+
+@pytest.mark.parametrize("place", [0, 4, 12, 20])
+def test_what_garbage_collection_does_not_believe_is_not_told(place: int, tmp_path: Path, cli: Cli) -> None:
+    """The size, the ledger −1, the entry −2 and the count of a batch: where one is wrong a bookie reads the records."""
+    source = scratch_copy("lived", "clean", tmp_path)
+    _flip(source / _LOGS[0], _map_of(source / _LOGS[0])[0] + place + 3, 1)
+    assert _told(_import_lived(source, tmp_path / "s", cli), cli) == []
+
+
+@pytest.mark.parametrize(("ledger", "size"), [(-5, 9), (7, 0), (7, -9)])
+def test_garbage_collection_believes_more_than_what_may_skip_a_log(ledger: int, size: int) -> None:
+    data = bytearray(HEADER_BYTES) + struct.pack(">iqqiqq", 36, -1, -2, 1, ledger, size)
+    data[:20] = struct.pack(">4siqi", b"BKLO", 1, HEADER_BYTES, 1)
+    header = decode_header(data, "")
+    assert decode_trusted_map(data, header) == {ledger: size}
+    with pytest.raises(StoreError):
+        decode_ledgers_map(data, header, "")
