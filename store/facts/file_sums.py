@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct, field
 
+from pulsar_admin.store.codec.entry import ENTRY_HEADER_BYTES
 from pulsar_admin.store.codec.entrylog import HEADER_BYTES, SIZE_BYTES
 from pulsar_admin.store.db import blocks
 from pulsar_admin.store.db.copies import has_copies, iter_all_copies
@@ -374,11 +375,18 @@ def indexed_sizes(txn: Txn) -> Callable[[int], dict[int, int]]:
                 mine = sizes[np.isin(ids, np.array(entries.to_array(), np.int64), assume_unique=True)]
             found.extend((file_id, ledger_id, int(mine.sum())))
     else:
-        for key, row in txn.items("entries"):
-            with suppress(IndexCorrupt):
-                block = blocks.Block(key, row)
-                for file_id, _, size_bytes in block.iter_parts():
-                    found.extend((file_id, block.ledger_id, size_bytes))
+        whole = (row for row in txn.items("entries") if len(row[0]) == _KEY_BYTES and len(row[1]) >= _HEAD)
+        while some := list(islice(whole, _CHUNK_ROWS)):
+            heads = np.frombuffer(b"".join([row[:_HEAD] for _, row in some]), _HEADER)
+            ledger_ids = np.frombuffer(b"".join([key[:_LEDGER_BYTES] for key, _ in some]), ">i8")
+            head_bytes = (SIZE_BYTES + ENTRY_HEADER_BYTES + heads["digest_bytes"].astype(np.int64)) * heads["entries"]
+            columns = np.array([heads["file_id"], ledger_ids, heads["payload_bytes"] + head_bytes], np.int64)
+            are_split = heads["flags"] & blocks.FILES > 0
+            found.frombytes(columns.T[~are_split].tobytes())
+            for at in np.flatnonzero(are_split).tolist():
+                with suppress(IndexCorrupt):
+                    for file_id, _, size_bytes in blocks.Block(*some[at]).iter_parts():
+                        found.extend((file_id, int(ledger_ids[at]), size_bytes))
     rows = np.frombuffer(found, np.int64).reshape(-1, 3)
     rows = rows[np.argsort(rows[:, 0], kind="stable")]
 
