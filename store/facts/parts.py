@@ -17,7 +17,7 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import count_topics, iter_all_namespaces, iter_topics_between, read_topic
 from pulsar_admin.store.names import NamespaceName, TopicName
 
-PART_TOPICS = 20_000
+PART_TOPICS = 10_000
 """In a part: about a second."""
 
 

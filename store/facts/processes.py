@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from pickle import dumps
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -180,12 +181,20 @@ class _Helper:
 
 def _serve(connection: Connection, path: Path, expected: _Snapshot, work: Callable[[EntryReader, Any], object]) -> None:
     """Answer for each part that comes, until the pipe is closed. Any: parts and answers are the caller's own."""
+    from concurrent.futures import ThreadPoolExecutor  # who asks needs none
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with suppress(EOFError, OSError, MemoryError, StoreError), open_store(path) as store, open_reader(store) as reader:
+    with (
+        ThreadPoolExecutor(1) as sender,
+        suppress(EOFError, OSError, MemoryError, StoreError),
+        open_store(path) as store,
+        open_reader(store) as reader,
+    ):
         while True:
             part = connection.recv()
             answer: tuple[bool, object] = False, None
             if _snapshot_of(reader.txn) == expected:
                 with suppress(StoreError):
                     answer = True, work(reader, part)
-            connection.send(answer)
+            # While this waits for who asked, who does a part, the next one is done here.
+            sender.submit(connection.send_bytes, dumps(answer))

@@ -21,7 +21,7 @@ from pulsar_admin.store.rules.copies import LEDGERS_DELETED, LEDGERS_GONE, LEDGE
 from pulsar_admin.store.rules.deep import DEEP_SWEEPS
 from pulsar_admin.store.rules.finding import Finding
 from pulsar_admin.store.rules.masking import NAMELESS
-from pulsar_admin.store.rules.other_processes import INDEX_SWEEP, Beside, to_the_end
+from pulsar_admin.store.rules.other_processes import Beside, to_the_end
 from pulsar_admin.store.rules.starts import code_of, evidence_of
 from pulsar_admin.store.rules.storage import CLOSING_RULES, DISK_RULES, LEAK_SWEEP
 from pulsar_admin.store.rules.table import ALL_TOPIC_RULES, RULES, SWEEPS, rule_of
@@ -98,10 +98,7 @@ def _judge_data(
     quiet = beside.quiet if beside.is_used else QuietTopics(facts.reader.txn, now_ms)
     yield from to_the_end(_judge_topics(facts, now_ms, budget, visit, quiet), "the topics")
     for sweep in SWEEPS:
-        if sweep is INDEX_SWEEP and beside.is_used:
-            yield from beside.judge_index()
-        else:
-            yield from to_the_end(sweep.judge(facts), sweep.what)
+        yield from beside.judge(sweep)
 
 
 def judge_deep(facts: DeepFacts) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""What other processes look at while rules are judged here, where there are many topics: which of these are quiet, and the index.
+"""What other processes look at while rules are judged here, where there are many topics: which of these are quiet, the index, and pages.
 
 Apart from ``store.rules.judging``, as each of them would import all rules: 0.1 s.
 """
@@ -16,23 +16,26 @@ from pulsar_admin.store.facts.parts import Counting, TopicsPart, parts_of
 from pulsar_admin.store.facts.processes import Spread, others_that_pay
 from pulsar_admin.store.facts.quiet import FoundQuiet, LookedAt, Quiet, find_quiet
 from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.rules.files import FILE_SWEEPS
 from pulsar_admin.store.rules.finding import Finding
 from pulsar_admin.store.rules.index import INDEX_SWEEPS
 from pulsar_admin.store.rules.rows import CHECK_STOPPED
+from pulsar_admin.store.rules.rule import Sweep
 
-INDEX_SWEEP = INDEX_SWEEPS[0]
+_SWEEPS = INDEX_SWEEPS[0], FILE_SWEEPS[0]
+"""Of the location index, and of the database's pages: they need nothing that other rules ask for, too."""
 
 
-class _Index(Struct, frozen=True):
-    """The findings about the location index, and the facts that its pass leaves in a snapshot."""
+class _Swept(Struct, frozen=True):
+    """The findings of one of ``_SWEEPS``, and the facts that a pass over the location index leaves in a snapshot."""
 
     findings: tuple[Finding, ...]
     sums: Mapping[int, FileSums] | None
 
 
-_Part = TopicsPart | None
-"""None: the location index."""
-_Found = LookedAt | _Index
+_Part = TopicsPart | int
+"""Topics, or one of ``_SWEEPS``."""
+_Found = LookedAt | _Swept
 
 
 class Beside(Spread[_Part, _Found]):
@@ -45,17 +48,17 @@ class Beside(Spread[_Part, _Found]):
         self._facts, self._counting = facts, counting
         txn = facts.reader.txn
         others = others_that_pay(txn, processes)
-        parts: list[_Part] = [None, *parts_of(txn, now_ms, counting)] if others else []
+        parts: list[_Part] = [*range(len(_SWEEPS)), *parts_of(txn, now_ms, counting)] if others else []
         super().__init__(facts.reader, judge_part, parts, others)
         self.is_used = bool(others)
-        self._index = _Index((), None)
+        self._swept = list[_Swept]()
         self.quiet = FoundQuiet(self._find_quiet())
 
     def _find_quiet(self) -> Iterator[list[Quiet | None]]:
-        """Yield the findings of topics; the index comes first, as this process asks for nothing while it judges many rules."""
+        """Yield the findings of topics; the sweeps come first, as this process asks for nothing while it judges many rules."""
         for answer in self:
-            if isinstance(answer, _Index):
-                self._index = answer
+            if isinstance(answer, _Swept):
+                self._swept.append(answer)
                 continue
             if self._counting is not None:
                 self._counting.add(answer.tallies)
@@ -64,22 +67,26 @@ class Beside(Spread[_Part, _Found]):
         if self._counting is not None:
             self._counting.end()
 
-    def judge_index(self) -> Iterator[Finding]:
-        """Yield the findings of the location index, after the topics."""
+    def judge(self, sweep: Sweep[ClusterFacts]) -> Iterator[Finding]:
+        """Yield the findings of a sweep, which is after the topics: those of other processes, where these do it."""
+        if not self.is_used or sweep not in _SWEEPS:
+            yield from to_the_end(sweep.judge(self._facts), sweep.what)
+            return
         self.quiet.pass_rest()  # where an error ended these
-        if self._index.sums is not None:
-            self._facts.reader.txn.memo[FileSums] = self._index.sums
-        yield from self._index.findings
+        swept = self._swept[_SWEEPS.index(sweep)]
+        if swept.sums is not None:
+            self._facts.reader.txn.memo[FileSums] = swept.sums
+        yield from swept.findings
 
 
 def judge_part(reader: EntryReader, part: _Part) -> _Found:
     """Return the findings of one part."""
-    if part is not None:
+    if isinstance(part, TopicsPart):
         return find_quiet(reader, part)
-    txn = reader.txn
+    txn, sweep = reader.txn, _SWEEPS[part]
     with txn.passing_altered():  # the rules tell of them
-        findings = tuple(to_the_end(INDEX_SWEEP.judge(ClusterFacts(txn.store, reader)), INDEX_SWEEP.what))
-    return _Index(findings, txn.memo.get(FileSums))
+        findings = tuple(to_the_end(sweep.judge(ClusterFacts(txn.store, reader)), sweep.what))
+    return _Swept(findings, txn.memo.get(FileSums))
 
 
 def to_the_end(found: Iterator[Finding], what: str) -> Iterator[Finding]:
