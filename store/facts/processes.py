@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -66,22 +66,25 @@ class Spread(Generic[Part, Result]):
         parts: Sequence[Part],
         processes: int,
     ) -> None:
-        self._reader, self._work, self._parts = reader, work, parts
-        self._processes = min(processes, len(parts))
+        self._reader, self._work, self._parts = reader, work, list(parts)
+        self._processes = processes
         self._team: list[_Helper] = []
         self._next = 0
         """The first part that no process was given."""
         self._done: dict[int, Result] = {}
 
     def __enter__(self) -> Self:
-        txn = self._reader.txn
-        try:
-            while len(self._team) < self._processes:
-                self._team.append(_Helper(txn.store.path, _snapshot_of(txn), self._work))
-        except NotWritable:
-            pass  # none can be started: all is done here
-        self._hand_out(0)
+        self.extend(())
         return self
+
+    def extend(self, parts: Iterable[Part]) -> None:
+        """Add parts, while the processes work on those that are there."""
+        self._parts += parts
+        txn = self._reader.txn
+        with suppress(NotWritable):  # none can be started: all is done here
+            while len(self._team) < min(self._processes, len(self._parts)):
+                self._team.append(_Helper(txn.store.path, _snapshot_of(txn), self._work))
+        self._hand_out(0)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

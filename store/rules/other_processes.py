@@ -6,6 +6,7 @@ Apart from ``store.rules.judging``, as each of them would import all rules: 0.1 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Self
 
 from msgspec import Struct
 
@@ -46,13 +47,18 @@ class Beside(Spread[_Part, _Found]):
         self, facts: ClusterFacts, now_ms: int | None, processes: int, counting: Counting | None = None
     ) -> None:
         self._facts, self._counting = facts, counting
-        txn = facts.reader.txn
-        others = others_that_pay(txn, processes)
-        parts: list[_Part] = [*range(len(_SWEEPS)), *parts_of(txn, now_ms, counting)] if others else []
-        super().__init__(facts.reader, judge_part, parts, others)
+        self._now_ms = now_ms
+        others = others_that_pay(facts.reader.txn, processes)
+        super().__init__(facts.reader, judge_part, range(len(_SWEEPS)) if others else (), others)
         self.is_used = bool(others)
         self._swept = list[_Swept]()
         self.quiet = FoundQuiet(self._find_quiet())
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        if self.is_used:
+            self.extend(parts_of(self._facts.reader.txn, self._now_ms, self._counting))
+        return self
 
     def _find_quiet(self) -> Iterator[list[Quiet | None]]:
         """Yield the findings of topics; the sweeps come first, as this process asks for nothing while it judges many rules."""
