@@ -48,7 +48,6 @@ from pulsar_admin.store.model.transactions import (
 from pulsar_admin.store.nacks.buckets import due_time, iter_position_rows
 from pulsar_admin.store.names import INT_MAX, INT_MIN, LONG_MAX, Position, TopicName, TopicSelection
 from pulsar_admin.store.reports import transactions
-from pulsar_admin.store.reports import transactions as reports
 from pulsar_admin.store.timespec import moment
 from pulsar_admin.store.wording import Answer, counted
 
@@ -557,19 +556,19 @@ class Transactions(Planner):
     def coordinators(self) -> Mapping[str, str]:
         """Return by the coordinators' numbers the URL of their cluster: which broker has one, a store does not know."""
         with self._session.read() as txn:
-            return reports.coordinators(txn)
+            return transactions.coordinators(txn)
 
     def stats(self, coordinator: int | None = None) -> Mapping[str, transactions.CoordinatorStats]:
         """Return each coordinator's log, or one's, by coordinator number: open transactions, newest number."""
         with self._session.reader() as reader:
             numbers = _coordinators(reader, coordinator)
-            return {str(number): reports.coordinator_stats(read_coordinator(reader, number)) for number in numbers}
+            return {str(number): transactions.coordinator_stats(read_coordinator(reader, number)) for number in numbers}
 
     def internal_stats(self, coordinator: int, *, metadata: bool = False) -> transactions.LogStats:
         """Return the ledgers and cursors of a coordinator's log; ``metadata`` is that of ``Topic.internal_stats``."""
         with self._session.reader() as reader:
             read_coordinator(reader, coordinator)
-            return reports.log_stats(reader, log_topic(coordinator), metadata=metadata)
+            return transactions.log_stats(reader, log_topic(coordinator), metadata=metadata)
 
     def transaction(self, most: int, least: int) -> transactions.TransactionMetadata:
         """Return the topics and subscriptions of an open transaction, by coordinator (``most``) and number
@@ -578,7 +577,7 @@ class Transactions(Planner):
         Raises NotFound if it is not open.
         """
         with self._session.reader() as reader:
-            return reports.transaction_metadata(reader, read_transaction(reader, TxnId(most, least)))
+            return transactions.transaction_metadata(reader, read_transaction(reader, TxnId(most, least)))
 
     def open(
         self, *, coordinator: int | None = None, timeout_above: Delay | None = None
@@ -586,7 +585,7 @@ class Transactions(Planner):
         """Return open transactions by id, of one coordinator or all, whose timeout (not age) is above ``timeout_above``."""
         timeout_ms = -1 if timeout_above is None else delay_ms(timeout_above)
         with self._session.reader() as reader:
-            return reports.slow_transactions(reader, _coordinators(reader, coordinator), timeout_ms)
+            return transactions.slow_transactions(reader, _coordinators(reader, coordinator), timeout_ms)
 
     def scale(self, coordinators: int) -> Plan:
         """Plan increasing the number of transaction coordinators; raises InvalidValue, Refused."""
@@ -605,21 +604,21 @@ class TopicTransactions(Named):
     def stats(self) -> transactions.BufferStats:
         """Return how far committed messages reach, how many transactions are open, and how many were aborted."""
         with self._session.reader() as reader:
-            return reports.buffer_stats(reader, self._name)
+            return transactions.buffer_stats(reader, self._name)
 
     def transaction(self, most: int, least: int) -> transactions.InBuffer:
         """Return an open transaction's start (None: it is not open here), and whether it was aborted, by coordinator (``most``) and number
         (``least``).
         """
         with self._session.reader() as reader:
-            return reports.in_buffer(read_buffer(reader, self._name), TxnId(most, least))
+            return transactions.in_buffer(read_buffer(reader, self._name), TxnId(most, least))
 
     def snapshot_stats(self, *, metadata: bool = False) -> transactions.LogStats:
         """Return the ledgers and cursors of the namespace's snapshot topic; ``metadata`` is that of ``Topic.internal_stats``."""
         with self._session.reader() as reader:
             read_topic(reader.txn, self._name)
             log = TopicName(self._name.namespace, _SNAPSHOT)
-            return reports.log_stats(reader, log, _SNAPSHOT, metadata=metadata)
+            return transactions.log_stats(reader, log, _SNAPSHOT, metadata=metadata)
 
 
 class CursorTransactions(Named):
@@ -636,25 +635,25 @@ class CursorTransactions(Named):
     def stats(self) -> transactions.PendingAckStats:
         """Return how many open transactions hold acknowledgements."""
         with self._reader() as reader:
-            return reports.pending_ack_stats(reader, self._name, self._subscription)
+            return transactions.pending_ack_stats(reader, self._name, self._subscription)
 
     def transaction(self, most: int, least: int) -> transactions.InPendingAcks:
         """Return the position that an open transaction acknowledged cumulatively (None: none), by coordinator (``most``) and number
         (``least``).
         """
         with self._reader() as reader:
-            return reports.in_pending_ack(reader, self._name, self._subscription, TxnId(most, least))
+            return transactions.in_pending_ack(reader, self._name, self._subscription, TxnId(most, least))
 
     def internal_stats(self, *, metadata: bool = False) -> transactions.LogStats:
         """Return the ledgers and cursors of the log; ``metadata`` is that of ``Topic.internal_stats``."""
         with self._reader() as reader:
             log = find_pending_ack(reader.txn, self._name, self._subscription)
-            return reports.log_stats(reader, log or self._name.pending_ack(self._subscription), metadata=metadata)
+            return transactions.log_stats(reader, log or self._name.pending_ack(self._subscription), metadata=metadata)
 
     @contextmanager
     def _reader(self) -> Iterator[EntryReader]:
         with self._session.reader() as reader:
-            reports.check_subscription(reader.txn, self._name, self._subscription)
+            transactions.check_subscription(reader.txn, self._name, self._subscription)
             yield reader
 
 
