@@ -170,8 +170,8 @@ def decode_ledgers_map(view: bytes | memoryview, header: EntryLogHeader, where: 
 def decode_trusted_map(view: bytes | memoryview, header: EntryLogHeader) -> dict[int, int] | None:
     """Return the ledger id → bytes that a bookie's garbage collection takes from a log, None where it reads the records instead.
 
-    ``DefaultEntryLogger.extractEntryLogMetadataFromIndex`` checks less than ``decode_ledgers_map``: it accepts any ledger and any size,
-    and for an offset beyond the end, with a count of 0, it takes the log for an empty one.
+    ``DefaultEntryLogger.extractEntryLogMetadataFromIndex`` checks less than ``decode_ledgers_map``: a size may be 0, or that of the last
+    batch too large. For an offset without a map and a count of 0, bookies before 4.16.7 and 4.17.2 take the log for an empty one.
     """
     offset = header.ledgers_map_offset
     if not header.has_map or offset < 0:
@@ -184,13 +184,15 @@ def decode_trusted_map(view: bytes | memoryview, header: EntryLogHeader) -> dict
         if size <= 0 and len(head) >= SIZE_BYTES:
             break
         rows = data[offset + _MAP_HEAD.size : offset + SIZE_BYTES + size]
-        if len(head) < _MAP_HEAD.size or len(rows) != size - _MAP_BODY_HEAD_BYTES:
+        if len(head) < _MAP_HEAD.size:
             return None
         _, ledger_id, entry_id, count = _MAP_HEAD.unpack(head)
         if (ledger_id, entry_id) != (-1, -2) or len(rows) != _MAP_ROW.size * max(count, 0):
             return None
         for ledger, size_bytes in _MAP_ROW.iter_unpack(rows):
             sizes[ledger] = sizes.get(ledger, 0) + size_bytes
+            if ledger < 0 or sizes[ledger] < 0:
+                return None
         offset += SIZE_BYTES + size
     return sizes if len(sizes) == header.ledgers_count else None
 

@@ -78,7 +78,8 @@ LEDGERS_MAP_FALSE: Rule[Any] = Rule(
     Severity.CRITICAL,
     "The ledgers map of an entry log does not match its records",
     "The map at the end of a finished log says which ledgers lie in it, and how many bytes of each. It has no digest: a deep check "
-    "compares it with the records. Critical if it lacks a ledger that bookies keep, otherwise a warning.",
+    "compares it with the records. Critical if it lacks a ledger that bookies keep; a warning if it does not, or if there is no map "
+    "where the header says.",
     "Reads every entry as before. Garbage collection believes the map: the bookie deletes the log when the ledgers in the map are "
     "deleted, and compaction copies only their entries. What the map lacks is lost on this bookie. Wrong sizes only let compaction "
     "choose other logs.",
@@ -212,13 +213,22 @@ def _check_maps(facts: DeepFacts) -> Iterator[Finding]:
         named = [*kept, *sorted({*false.lacking} - {*kept}), *false.differing][:_NAMED]
         lacking = f"lacks {counted(len(false.lacking), 'ledger')} with records in the log" if false.lacking else ""
         wrong = f"has wrong sizes of {counted(len(false.differing), 'ledger')}" if false.differing else ""
+        told = (
+            f"its ledgers map {' and '.join(filter(None, (lacking, wrong)))}, first {named[0]}: "
+            f"{false.mapped_bytes:,} bytes in the map, {false.record_bytes:,} in the records"
+        )
+        if is_empty := false.mapped_bytes == 0:
+            told = (
+                "its header leads to no ledgers map and counts no ledgers, and it has "
+                f"{false.record_bytes:,} bytes of {counted(len(false.lacking), 'ledger')}: "
+                "a bookie before BookKeeper 4.16.7 or 4.17.2 takes the log for an empty one and deletes it"
+            )
         bookie = bookies.get(Path(log.origin or log.path).parent)
         place = {} if bookie is None else {"bookie": bookie, "disks": facts.bookies.disks(bookie)}
         yield LEDGERS_MAP_FALSE.found(
             Evidence(
                 str(log.locate(store.path)),
-                f"its ledgers map {' and '.join(filter(None, (lacking, wrong)))}, first {named[0]}: "
-                f"{false.mapped_bytes:,} bytes in the map, {false.record_bytes:,} in the records",
+                told,
                 {
                     "lacking": len(false.lacking),
                     "kept": len(kept),
@@ -228,7 +238,7 @@ def _check_maps(facts: DeepFacts) -> Iterator[Finding]:
                     "recordBytes": false.record_bytes,
                     **place,
                 },
-                severity=None if kept else Severity.WARNING,
+                severity=None if kept and not is_empty else Severity.WARNING,
             )
         )
 
