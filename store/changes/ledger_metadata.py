@@ -349,7 +349,7 @@ def _bucket_key(reader: EntryReader, name: TopicName, owner: Owner, ledger_id: i
 def _part(ledger_id: int, owner: Owner, metadata: ledgermetadata.LedgerMetadata) -> ChangePart:
     return ChangePart(
         resource=f"ledger {ledger_id}",
-        before={"state": "DELETED"},
+        before={},
         after={
             "state": "CLOSED",
             "owner": " ".join(text for text in (owner.kind, owner.topic, owner.cursor) if text),

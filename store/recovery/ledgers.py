@@ -267,7 +267,7 @@ def _deleted_part(returning: RestorableLedger) -> ChangePart:
     metadata, claims = returning.metadata, custom_text(returning.metadata)
     return ChangePart(
         resource=f"ledger {returning.ledger_id}",
-        before={"state": "DELETED", "deleted": returning.gone_ms},
+        before={} if returning.gone_ms is None else {"state": "DELETED", "deleted": returning.gone_ms},
         after={
             "state": metadata.state.name,
             "entries": returning.entries,
