@@ -17,7 +17,6 @@ from pulsar_admin.columns import Column, render_cells
 from pulsar_admin.store.files import raise_temporary_error
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import IO
 
 _PAGE_ROWS = 1000
@@ -50,9 +49,7 @@ class CellSpool:
     def __enter__(self) -> CellSpool:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._file is not None:
             self._file.close()
 

@@ -28,7 +28,7 @@ _COLUMNS = (
     # A thing that is no topic has its own name.
     Column("TOPICS", lambda row: _names(row, "topic", "namespace", "resource"), "names"),
     Column("SUBSCRIPTIONS", lambda row: _names(row, "subscription"), "names", drop=2),
-    Column("ENTRIES", lambda row: _total(row, "entries"), "number", drop=1),
+    Column("ENTRIES", lambda row: _entries(row), "number", drop=1),
     Column("UNDONE BY", "undoneBy", "id"),
 )
 _LAST = 10
@@ -84,8 +84,8 @@ def _names(row: dict[str, Any], *keys: str) -> list[str]:  # Any: JSON
     return [*dict.fromkeys(name for name in names if name)]
 
 
-def _total(row: dict[str, Any], key: str) -> int | None:  # Any: JSON
-    counts = [report[key] for report in row["reports"] if isinstance(report.get(key), int)]
+def _entries(row: dict[str, Any]) -> int | None:  # Any: JSON
+    counts = [report["entries"] for report in row["reports"] if isinstance(report.get("entries"), int)]
     return sum(counts) if counts else None
 
 

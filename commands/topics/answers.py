@@ -134,13 +134,11 @@ def answer_each(
     one: Sequence[Column] = (),
     plain: Callable[[Any], str] | None = None,  # Any: an answer of WORK
     scan: Scan | None = None,
-    broken: bool = True,
 ) -> Result:
     """Return ``work``'s answer for each topic meant, all in one snapshot: an object (as a table: of the columns ``one``) with the text
-    ``plain`` where there is one topic, else rows of ``columns``. ``scan`` opens what ``work`` scans with. ``broken``: warns of all broken
-    ledgers first; else ``work`` tells of those that its answer depends on."""
+    ``plain`` where there is one topic, else rows of ``columns``. ``scan`` opens what ``work`` scans with."""
     with app.session.reader() as reader:
-        names = selected(app, reader.txn, selection, broken=broken)
+        names = selected(app, reader.txn, selection)
         with nullcontext() if scan is None else scan(reader, names):
             rows = list(app.each(names, lambda name: work(app.topic(name))))
     return one_or_rows(rows, columns, one=one, plain=plain, alone=len(names) == 1)

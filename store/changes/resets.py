@@ -936,11 +936,6 @@ def expiry_move(reader: EntryReader, topic: Topic, cursor: Cursor, request: Expi
     return CursorMove(topic, cursor, state, basis, expiry, tuple(warnings))
 
 
-def unchanged_move(topic: Topic, cursor: Cursor, reason: str) -> CursorMove:
-    """Return a move that stays where it is and says why."""
-    return CursorMove(topic, cursor, cursor.state, warnings=(reason,))
-
-
 # -- by age -----------------------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,6 @@ anew; at the end the runs are merged in the table, range by range of hashes, the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from types import TracebackType
 
 import numpy as np
 from msgspec import Struct, field
@@ -276,10 +275,8 @@ class LatestKeys:
     def __enter__(self) -> LatestKeys:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        self._file.__exit__(*error)
 
 
 def _empty_table(places: int) -> Table:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from enum import StrEnum
 from pathlib import Path
-from types import TracebackType
 
 from pulsar_admin.store.codec.entry import RECORD_MAX_BYTES
 from pulsar_admin.store.db.environment import Store, Txn
@@ -175,9 +174,7 @@ class EntryFiles:
     def __enter__(self) -> EntryFiles:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

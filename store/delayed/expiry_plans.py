@@ -205,7 +205,7 @@ def _move_by_ttl(
     reader: EntryReader, topic: Topic, cursor: Cursor, request: resets.ExpiryRequest, ttl: MessageTtl | None
 ) -> CursorMove:
     if ttl is None or ttl.seconds <= 0:
-        return resets.unchanged_move(topic, cursor, "no TTL applies")
+        return CursorMove(topic, cursor, cursor.state, warnings=("no TTL applies",))
     limit = resets.Before(max(request.now_ms - ttl.seconds * 1000, 0), ttl)
     move = resets.expiry_move(reader, topic, cursor, replace(request, limit=limit))
     return with_not_due(reader, move, request.now_ms, ttl.seconds * 1000)

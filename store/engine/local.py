@@ -15,7 +15,6 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from queue import SimpleQueue
 from threading import Thread
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
@@ -99,9 +98,7 @@ class LocalEngine(Struct):
     def __enter__(self) -> LocalEngine:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _settle(self, operation: Operation, piece: FileRange, packed: Packed) -> Results:

@@ -13,7 +13,6 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from pickle import dumps
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from msgspec import Struct
@@ -86,9 +85,7 @@ class Spread(Generic[Part, Result]):
                 self._team.append(_Helper(txn.store.path, _snapshot_of(txn), self._work))
         self._hand_out(0)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.end()
 
     def end(self) -> None:

@@ -356,12 +356,12 @@ def iter_topics(txn: Txn, namespace: NamespaceName | None = None, containing: st
         yield from (TopicName(one, name) for name in _local_names(txn, one) if containing in name)
 
 
-def iter_all_topics(txn: Txn, namespace: NamespaceName | None = None) -> Iterator[TopicName]:
-    """Yield what ``iter_topics`` does, and then the segments of scalable topics: all that has messages."""
-    yield from iter_topics(txn, namespace)
+def iter_all_topics(txn: Txn) -> Iterator[TopicName]:
+    """Yield every topic and partition in name order, then the segments of scalable topics: everything that has messages."""
+    yield from iter_topics(txn)
     from pulsar_admin.store.model.nodes import iter_segments  # few stores have any
 
-    yield from iter_segments(txn, namespace)
+    yield from iter_segments(txn)
 
 
 def iter_topics_between(txn: Txn, namespace: NamespaceName, start: int, end: int) -> Iterator[TopicName]:

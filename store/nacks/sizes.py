@@ -223,9 +223,9 @@ def scale_size(load: NackLoad, precision_bits: int, bucket_ms: int, sample: Meas
     )
 
 
-def size_table(load: NackLoad, precisions: Iterable[int] = range(17)) -> list[TrackerSizing]:
+def size_table(load: NackLoad) -> list[TrackerSizing]:
     """Return one sizing per precision."""
-    return [size_tracker(load, bits) for bits in precisions]
+    return [size_tracker(load, bits) for bits in range(17)]
 
 
 def size_sample(

@@ -10,7 +10,6 @@ import tempfile
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import TracebackType
 from typing import IO, Any
 
 import numpy as np
@@ -138,9 +137,7 @@ class RunFile:
     def __enter__(self) -> RunFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._file is not None:
             self._file.close()
 
@@ -233,10 +230,8 @@ class SortedSpill:
     def __enter__(self) -> SortedSpill:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        self._file.__exit__(*error)
 
 
 def _by_first_two(parts: list[Columns]) -> Columns:

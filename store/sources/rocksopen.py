@@ -236,7 +236,7 @@ def salvage_pairs(directory: Path, problems: list[str]) -> list[tuple[bytes, byt
     return []
 
 
-def salvage_in_child(directory: Path, limit_seconds: float = _SALVAGE_SECONDS) -> Salvaged:
+def salvage_in_child(directory: Path) -> Salvaged:
     """Return the readable pairs of a damaged RocksDB, read by another process: damage may crash RocksDB, or make it loop.
 
     The pairs of its own files are completed by RocksDB's repair of a copy, from all tables and logs that exist. Raises
@@ -252,7 +252,7 @@ def salvage_in_child(directory: Path, limit_seconds: float = _SALVAGE_SECONDS) -
     salvaged: Salvaged | None = None
     try:
         with suppress(EOFError):
-            salvaged = receiver.recv() if receiver.poll(limit_seconds) else None
+            salvaged = receiver.recv() if receiver.poll(_SALVAGE_SECONDS) else None
     finally:
         process.kill()
         process.join()

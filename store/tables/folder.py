@@ -334,13 +334,13 @@ def _cluster_of(clusters: Mapping[str, Any], name: str) -> ClusterTables:  # Any
         {table: _parts_of(tables, f"{where}.tables", table) for table in tables},
         {table: _member(times, f"{where}.exportedMs", table, int) for table in times},
         _profile_of(found.get("columns"), f"{where}.columns"),
-        _texts_of(found, where, "incomplete"),
+        _incomplete_of(found, where),
     )
 
 
-def _texts_of(found: Mapping[str, Any], where: str, name: str) -> dict[str, str]:  # Any: JSON
-    texts = _member({name: {}, **found}, where, name, dict)
-    return {key: _member(texts, f"{where}.{name}", key, str) for key in texts}
+def _incomplete_of(found: Mapping[str, Any], where: str) -> dict[str, str]:  # Any: JSON
+    texts = _member({"incomplete": {}, **found}, where, "incomplete", dict)
+    return {key: _member(texts, f"{where}.incomplete", key, str) for key in texts}
 
 
 def _profile_of(text: object, where: str) -> Profile | None:

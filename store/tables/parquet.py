@@ -95,25 +95,24 @@ def write_parts(
     stem: str,
     schema: pa.Schema,
     batches: Iterator[pa.RecordBatch],
-    part_bytes: int = PART_BYTES,
     *,
     incomplete: str = "",
 ) -> Iterator[TableFile]:
-    """Write batches into files ``stem``-00000.parquet and so on, each of about ``part_bytes`` in memory; none for no rows.
+    """Write batches into files ``stem``-00000.parquet and so on, each of about ``PART_BYTES`` in memory; no file if there are no rows.
 
     ``incomplete``: as in ``write_part``.
     """
     number = 0
     while (first := next(batches, None)) is not None:
-        rows = _portion(first, batches, part_bytes)
+        rows = _portion(first, batches)
         yield write_part(folder, f"{stem}-{number:05d}.parquet", schema, rows, incomplete)
         number += 1
 
 
-def _portion(first: pa.RecordBatch, batches: Iterator[pa.RecordBatch], most_bytes: int) -> Iterator[pa.RecordBatch]:
+def _portion(first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     held = first.nbytes
     yield first
-    while held < most_bytes and (batch := next(batches, None)) is not None:
+    while held < PART_BYTES and (batch := next(batches, None)) is not None:
         held += batch.nbytes
         yield batch
 
