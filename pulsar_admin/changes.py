@@ -160,7 +160,7 @@ def _amount(verb: str, extent: Extent) -> str:
 
 
 def _again(part: plan.CursorPart) -> str:
-    """Return who is given messages again: consumers, or of a cursor that is none of theirs a broker."""
+    """Return who is given messages again: consumers, or the broker if the cursor is not a subscription's."""
     return _AGAIN if is_consumed(part.subscription or "") else _READS
 
 

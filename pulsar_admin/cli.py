@@ -158,7 +158,7 @@ class TableGroup(TakesGlobals, click.Group):
         return super().resolve_command(ctx, args)
 
     def _meant(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Return ``args`` with plain words replaced by the commands that they mean; raises UsageError where those are to be typed."""
+        """Return ``args`` with plain words replaced by the commands that they mean; raises UsageError if those are to be typed."""
         own = self.path.split()
         if args[0] == "help" and not ctx.resilient_parsing:
             args = [*args[1:], "--help"]

@@ -103,7 +103,7 @@ class Settings(Struct, frozen=True):
 
 
 def check_path(text: str) -> None:
-    """Raise InvalidValue for a URL where only files of this machine are read: as a path it would be another one."""
+    """Raise InvalidValue for a URL if only files of this machine are read: as a path it would be another one."""
     scheme, colon, _ = text.partition("://")
     if not colon or not scheme.isascii() or not scheme.replace("+", "").isalnum():
         return

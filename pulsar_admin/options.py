@@ -302,7 +302,7 @@ class Command(TakesGlobals):
             raise
 
     def _check_urls(self, ctx: click.Context) -> None:
-        """Raise InvalidValue for a URL where only files of this machine are read."""
+        """Raise InvalidValue for a URL if only files of this machine are read."""
         from pulsar_admin.config import check_path
 
         raw, _, _ = self.make_parser(ctx).parse_args(list(ctx.meta[WORDS]))
@@ -329,7 +329,7 @@ class Command(TakesGlobals):
             )
 
     def _check_plan(self, ctx: click.Context) -> None:
-        """Raise Refused or UsageError where this command's work cannot be kept as a plan."""
+        """Raise Refused or UsageError if this command's work cannot be kept as a plan."""
         if self.changes and self.details.no_plan:
             raise Refused(f"--plan: {self.details.no_plan}", hint="use --dry-run to see what it would do")
         if not self.changes and "dry_run" in self.uses:

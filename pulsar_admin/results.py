@@ -330,7 +330,7 @@ class Results:
             self.tell(self._empty)
 
     def take_top(self) -> int | None:
-        """Return what --top says to a command that heeds it itself, not of rows; raises UsageError where more is asked of rows."""
+        """Return what --top says to a command that heeds it itself, not of rows; raises UsageError if more is asked of rows."""
         query = self.settings.query
         if query is None or self.settings.output not in (None, "plain", "json"):
             return None
@@ -348,7 +348,7 @@ class Results:
         return bool(self._failed)
 
     def _refuse_asked(self) -> None:
-        """Raise UsageError where something is asked of rows."""
+        """Raise UsageError if something is asked of rows."""
         query = self.settings.query
         given = [("--total", self.settings.total), (f"--fail-if-{self.settings.fail_if}", self.settings.fail_if)]
         options = [*([query.options] if query is not None else ()), *(option for option, is_given in given if is_given)]

@@ -155,7 +155,7 @@ class Running(Results):
             self._store = None
 
     def open_for_writing(self) -> Store:
-        """Close the store and open it for writing, for the caller to close; raises StoreBusy where --wait is over."""
+        """Close the store and open it for writing, for the caller to close; raises StoreBusy if --wait is over."""
         from pulsar_admin.store.db.environment import open_store
 
         self.close()  # LMDB forbids a process to open one environment twice
@@ -393,7 +393,7 @@ class Running(Results):
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def confirm(self, plan: Plan) -> None:
-        """Return if the plan may be applied; ``--dry-run`` and ``--plan`` show it, change nothing and end the command."""
+        """Return only if the plan may be applied; with ``--dry-run`` and ``--plan`` show it, change nothing and end the command."""
         if self.settings.dry_run or self.settings.plan is not None:
             from pulsar_admin.api.plan import Plan as ApiPlan
             from pulsar_admin.api.plan import save_plan, shown_by
@@ -481,7 +481,7 @@ class Running(Results):
         self._items += count
 
     def fail(self, error: StoreError) -> None:
-        """Report the error of one item among several on stderr and go on."""
+        """Report the error of one item among several on stderr and continue with the next one."""
         self.suggest(error)
         self._failed.append(error)
         failure_of(error).write(as_json=self.writes_json)

@@ -83,7 +83,7 @@ def _line(prompt: str) -> str:
 
 
 def _expanded(word: str) -> str:
-    """Return the statement that a word of the shell means; empty for one that is none."""
+    """Return the statement that a word of the shell stands for; empty for any other word."""
     if word.lower() in ("tables", r"\d", r"\dt"):
         return "show tables"
     match = re.fullmatch(r"(?:describe|\\d)\s+(\S+)", word, re.I)

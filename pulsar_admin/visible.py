@@ -96,7 +96,7 @@ def folded_text(text: str, width: int, indent: str = "", hang: str = "  ") -> st
 
 
 def wrapped(text: str, stream: TextIO | None = None) -> str:
-    """Return a text for a stream (stderr), its lines folded between words where that is a terminal, but never inside a command."""
+    """Return text for a stream (stderr): on a terminal, lines are folded between words, but never inside a command."""
     if not (stream or sys.stderr).isatty():
         return text
     from shutil import get_terminal_size

@@ -296,7 +296,7 @@ def check_may_write_for(path: Path) -> None:
 
 
 def keep_owner(descriptor: int, like: os.stat_result) -> None:
-    """Give the open file the owner, group and mode of ``like``; raises OSError where the operating system does not let us."""
+    """Give the open file the owner, group and mode of ``like``; raises OSError if the operating system does not let us."""
     os.fchown(descriptor, like.st_uid, like.st_gid)
     os.fchmod(descriptor, stat.S_IMODE(like.st_mode))
 

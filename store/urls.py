@@ -80,7 +80,7 @@ def _explained(where: str, text: str) -> errors.StoreError:
         hint = _CREDENTIALS.get(scheme.replace("abfss", "abfs"), "check the credentials")
         return errors.MissingComponent(f"{where} cannot be opened without credentials: {said}", hint=hint)
     hint = "check address and credentials"
-    if "HDFS connection failed" in text:  # without CLASSPATH, too; libhdfs says why on stderr
+    if "HDFS connection failed" in text:  # also without CLASSPATH; libhdfs says why on stderr
         hint = f"check the address, or {_HADOOP}"
     return errors.EntryLogCorrupt(f"{where} cannot be read: {said}", hint=hint, path=where)
 

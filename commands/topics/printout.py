@@ -138,7 +138,7 @@ def _payload_text(row: MessageRow) -> str:
 
 
 def text_of(payload: bytes) -> str:
-    """Return the beginning of a payload as text in one line, "" if it is none."""
+    """Return the beginning of a payload as text in one line, "" if it is not text."""
     text = " ".join(payload.decode(errors="replace").split())
     if not text.isprintable() or "\ufffd" in text:
         return ""

@@ -465,7 +465,7 @@ class BundleTopics(Answer, frozen=True):
 class Namespace(PolicyPlans):
     """A namespace, with policies or topics. Changes are plans: ``Store.apply`` makes them.
 
-    Methods raise NamespaceNotFound, also for one that has topics and no policies where they need these, and MetadataCorrupt.
+    Methods raise NamespaceNotFound, also for one that has topics and no policies if they need these, and MetadataCorrupt.
     """
 
     _group = "namespaces"
@@ -575,7 +575,7 @@ class Namespace(PolicyPlans):
         return list(self._session.each(cursors, lambda one: one))
 
     def _within(self, bundle: str | None) -> Callable[[object], bool]:
-        """Return a test whether a topic is in a bundle (None: in any); raises InvalidValue."""
+        """Return a function that tells whether a topic is in the bundle (None: every topic is); raises InvalidValue."""
         if bundle is None:
             return lambda name: True
         hashes = resources.parse_bundle(self._name, bundle)

@@ -327,7 +327,7 @@ class DueNack(Answer, frozen=True):
 class KeptNacks(Planner):
     """Negative acks of one subscription, or of all, in several topics, or in all; kept by time bucket as PIP-393 does.
 
-    Every question raises TopicNotFound for a topic that neither they nor the store know, SubscriptionNotFound where none of the topics has
+    Every question raises TopicNotFound for a topic that neither they nor the store know, SubscriptionNotFound if none of the topics has
     the subscription, and IndexCorrupt.
     """
 

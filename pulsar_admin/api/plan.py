@@ -69,7 +69,7 @@ class Request(Struct, frozen=True):
     moment: Moment
 
     def as_json(self) -> dict[str, Any]:  # Any: JSON
-        """Return it as JSON; raises ValueError for what no file can keep: an open stream."""
+        """Return the request as JSON; raises ValueError for a value that no file can keep, such as an open stream."""
         if self.of.__name__ not in CLASSES:
             raise ValueError(f"a {self.of.__name__}")
         return {
@@ -118,7 +118,7 @@ class Plan(Struct, frozen=True):
 
     @property
     def loses(self) -> str:
-        """What ``undo`` cannot restore, in words; empty: nothing."""
+        """What ``undo`` cannot restore, in words; empty if it restores everything."""
         return self._plan.loses
 
     @checked

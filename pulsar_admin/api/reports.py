@@ -63,7 +63,7 @@ class Change(Struct, frozen=True):
 
     @property
     def parts(self) -> tuple[ChangePart, ...]:
-        """What it did to each thing that it concerns; raises IndexCorrupt where the record has not the form of one."""
+        """What it did to each thing that it concerns; raises IndexCorrupt if the record is malformed."""
         return parts_of(self._row)
 
     @property

@@ -426,7 +426,7 @@ class Host(Protocol):
         """Refuse new work, and close the store when its last reader is done."""
 
     def engine(self, problems: list[StoreError], size_bytes: int = 0) -> AbstractContextManager[Engine | None]:
-        """Open what scans of about ``size_bytes`` run on; raises InvalidValue for Spark where reading is bounded."""
+        """Open what scans of about ``size_bytes`` run on; raises InvalidValue for Spark if reading is bounded."""
 
     def scanning(self, size_bytes: int, label: str, problems: list[StoreError]) -> AbstractContextManager[Scanning]:
         """Open the same for a reader, with progress under ``label`` (empty: none)."""

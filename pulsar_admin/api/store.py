@@ -171,7 +171,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         """Return the names of all topics, partitions one by one, or of those of a namespace (``tenant/namespace``), or of a pattern.
 
         A pattern is a glob over whole names, with or without ``persistent://``, and matches no system topic: ``acme/*``. Otherwise
-        ``system`` adds the system topics. Raises NamespaceNotFound, TopicNotFound where no topic matches the pattern, InvalidValue.
+        ``system`` adds the system topics. Raises NamespaceNotFound, TopicNotFound if no topic matches the pattern, InvalidValue.
         """
         if pattern is not None:
             if namespace is not None or system:

@@ -322,7 +322,7 @@ class TopicPolicies(PolicyPlans):
 class Topic(PolicyPlans):
     """A topic, one partition, or a partitioned topic as a whole. Nothing is read before a method is called.
 
-    Methods raise TopicNotFound for a topic that was deleted, and for a partitioned one where each partition has an answer of its own.
+    Methods raise TopicNotFound for a topic that was deleted, and for a partitioned one if each partition has an answer of its own.
     Policies are of a topic as a whole. Plans that change them raise MetadataCorrupt, Refused (a system topic).
     """
 

@@ -214,7 +214,7 @@ def layout_of(
     client: Path | str | None = None,
     wanted: Wanted | None = None,
 ) -> Layout:
-    """Return the parts of a cluster that are named; raises InvalidValue where none is."""
+    """Return the parts of a cluster that are named; raises InvalidValue if none is."""
     return clusters.make_layout(*given_parts(metadata, bookies, client, wanted))
 
 

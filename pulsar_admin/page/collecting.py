@@ -54,7 +54,7 @@ class Limits(Struct, frozen=True):
 
 
 class _Found(Struct):
-    """A topic that may be shown. ``oldest``: the first entry that the subscription with the largest backlog has not acknowledged."""
+    """A topic that may be shown. ``oldest``: the first unacknowledged entry of the subscription with the largest backlog."""
 
     row: TopicRow
     oldest: Position | None

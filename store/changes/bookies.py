@@ -33,7 +33,7 @@ _ID = re.compile(r"[a-zA-Z0-9:\-_.]+")
 def plan_rename(txn: Txn, old: str, new: str, now_ms: int) -> Plan:
     """Plan giving the bookie ``old`` the id ``new`` everywhere in the metadata.
 
-    Raises ResourceNotFound, AlreadyExists, InvalidValue, and Refused where a ledger's metadata cannot be read: it may name the bookie.
+    Raises ResourceNotFound, AlreadyExists, InvalidValue, and Refused if a ledger's metadata cannot be read: it may name the bookie.
     """
     if not _ID.fullmatch(new):
         raise InvalidValue(

@@ -112,7 +112,7 @@ _ATTACH = ChangeKind("compaction attach", "attach a compacted ledger to {place}"
 def plan_attach(reader: EntryReader, name: TopicName, ledger_id: int, now_ms: int) -> Plan:
     """Plan attaching the unreferenced ledger ``ledger_id`` to a topic as its compacted view.
 
-    Raises TopicNotFound, LedgerNotFound, MetadataCorrupt, EntryCorrupt, and Refused where the ledger is incomplete or
+    Raises TopicNotFound, LedgerNotFound, MetadataCorrupt, EntryCorrupt, and Refused if the ledger is incomplete or
     the topic has another view.
     """
     txn = reader.txn

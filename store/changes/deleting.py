@@ -146,6 +146,7 @@ def plan_truncate(reader: EntryReader, names: Iterable[TopicName], now_ms: int) 
         moved = plan_moves(reader, _TRUNCATE, moves, now_ms)
         cut, part = _cut(reader, topic, topic.ledgers[:-1], now_ms)
         steps += [*moved.steps, *cut]
+        # The ledgers that a broker could delete after these moves are deleted here, and ``part`` counts them.
         parts += [part, *(replace(one, deletable=None) for one in moved.parts if isinstance(one, CursorPart))]
     return Plan(_TRUNCATE, reader.txn.id, tuple(steps), tuple(parts))
 

@@ -127,7 +127,7 @@ def ack_quorum_like(sibling: ledgermetadata.LedgerMetadata | None, write_quorum:
 
 
 def read_bookies_of(txn: Txn, ledger_id: int) -> Mapping[str, Array]:
-    """Return bookie → the entries of a ledger that it has; raises Refused where that is not known of all of them."""
+    """Return bookie → the entries of a ledger that it has; raises Refused if that is not known of all of them."""
     held = read_held(txn, ledger_id, read_disks(txn))
     if held is None:
         raise Refused(f"ledger {ledger_id} was written by this toolkit: undo the change that deleted its metadata")

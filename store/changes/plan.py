@@ -163,6 +163,7 @@ def check_transaction(planned: int, found: int) -> None:
 def _check_current(txn: Txn, plan: Plan, found: int) -> None:
     check_transaction(plan.txn_id, found)
     # The same number of transactions proves nothing: a plan file may come from another store.
+    # A row that an earlier step writes is compared with what that step leaves.
     written: dict[tuple[str, bytes], bytes | None] = {}
     for step in plan.steps:
         row = step.database, step.key
@@ -439,9 +440,9 @@ def _fields_of(kind: type[Struct]) -> tuple[tuple[str, str, FieldInfo], ...]:
 
 
 def _keys_in(kind: type[Struct], document: Collection[str]) -> set[str]:
-    """Return which keys of a document a record of this kind reads, with those of records inlined in it.
+    """Return which keys of a document a record of this kind reads, including those of inlined records.
 
-    None if a key that ``record_json`` always writes is missing: records of other changes share some key names.
+    Empty if a key that ``record_json`` always writes is missing: records of other changes share some key names.
     """
     rows = _fields_of(kind)
     keys = {key for _, key, _ in rows if key}
@@ -711,7 +712,7 @@ class ChangePart(Answer, frozen=True, kw_only=True, omit_defaults=True):
         return replace(self, before=self.after, after=self.before, warnings=())
 
     def as_json(self) -> dict[str, Any]:  # Any: JSON values
-        """Return it with the keys of the command line's JSON."""
+        """Return the part with the keys of the command line's JSON."""
         return record_json(self) | {"before": hide_secrets_in(self.before), "after": hide_secrets_in(self.after)}
 
 

@@ -79,6 +79,7 @@ def start_state(reader: EntryReader, topic: Topic, target: Position, *, exclude:
     if target == LATEST:
         return CursorState(topic.last_confirmed)
     entry, unacknowledged = start_position(reader, topic, target, exclude=exclude)
+    # A target after the last entry: a cursor acknowledges nothing that was not written.
     state = CursorState(min(topic.previous(entry), topic.last_confirmed))
     return replace(state, batch_deletes={entry: unacknowledged}) if unacknowledged else state
 
@@ -326,7 +327,7 @@ class ResetRequest(Struct, frozen=True):
     force: bool = False
 
     def __post_init__(self) -> None:
-        """Raise InvalidValue for a rule that is none, and for a clock that the index does not know."""
+        """Raise InvalidValue for an unknown rule, and for a clock that the index does not know."""
         errors.check_choice("rule", self.rule, ResetRule)
         if self.rule == EXACT:
             check_clock(self.clock)

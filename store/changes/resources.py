@@ -301,6 +301,7 @@ def _yaml_value(text: str) -> Any:  # Any: a JSON value
 
 
 def _check_data(given: JsonObject) -> None:
+    # pulsar-admin (``CmdClusters.validateClusterData``) asks for the key store's parts only where TLS is on as well.
     if given.get("brokerClientTlsEnabled") and given.get("brokerClientTlsEnabledWithKeyStore"):
         filled = {**resources.CLUSTER.defaults, **given}
         if not all(isinstance(filled[key], str) and filled[key].strip() for key in _TRUST_STORE):
@@ -357,7 +358,7 @@ def _users(txn: Txn, cluster: str) -> Iterator[str]:
 
 
 # -- racks -------------------------------------------------------------------------------------------------------------
-# Putting bookies into racks (upstream ``BookiesBase``, 4.0.8).
+# Putting bookies into racks (upstream ``Bookies`` of admin v2, 4.0.8).
 
 
 def plan_set_rack(txn: Txn, bookie: str, group: str, place: JsonObject, now_ms: int) -> Plan:
@@ -367,6 +368,7 @@ def plan_set_rack(txn: Txn, bookie: str, group: str, place: JsonObject, now_ms: 
     rack = str(place["rack"]).strip()
     if rack in ("", "/"):
         raise InvalidValue("rack name is invalid, it should not be null, empty or '/'")
+    # A broker judges by its own placement policy: by default it is rack-aware and not region-aware.
     if "/" in rack.strip("/"):
         raise InvalidValue(
             "Bookie 'rack' parameter is invalid, When `RackawareEnsemblePlacementPolicy` is enabled, the rack name is not"
@@ -413,6 +415,7 @@ def isolation_of(
     lists = {key: [one for one in values if one] for key, values in brokers.items()}
     for key in ("namespaces", "primary"):
         if not lists[key]:
+            # Upstream's text shows the namespaces for an empty ``primary`` too.
             raise InvalidValue(f"unable to parse {key} parameter list: {java_text(lists['namespaces'])}")
     if failover.lower() != "min_available":
         raise InvalidValue(f"Unknown auto failover policy type specified : {failover}")
@@ -428,6 +431,7 @@ def plan_set_isolation(txn: Txn, cluster: str, name: str, policy: JsonObject, no
     expressions = [one for key in ("namespaces", "primary", "secondary") for one in policy[key]]
     numbers = policy["auto_failover_policy"]["parameters"].values()
     if not all(map(resources.is_expression, expressions)) or not all(map(_INTEGER.fullmatch, numbers)):
+        # A broker's text goes on with the policy as JSON, which is the error's value here.
         shown = {**policy, "unload_scope": policy.get("unload_scope")}
         raise InvalidValue(f"Invalid format of input policy data. policy: {name}; data: {{", data=shown)
     policies = resources.find_json(txn, resources.isolation_path(cluster)) or {}
@@ -494,7 +498,7 @@ def plan_quota(txn: Txn, bundle: resources.Bundle | None, quota: Mapping[str, fl
 
 
 def plan_reset_quota(txn: Txn, bundle: resources.Bundle, now_ms: int) -> Plan:
-    """Plan forgetting the quota of a bundle; raises ResourceNotFound where it has none."""
+    """Plan forgetting the quota of a bundle; raises ResourceNotFound if it has none."""
     path = resources.bundle_quota_path(bundle)
     if resources.find_json(txn, path) is None:
         raise ResourceNotFound(f"path {path} not found.", hint="the default quota counts there already", path=path)

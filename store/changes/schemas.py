@@ -155,6 +155,7 @@ def check_compatible(reader: EntryReader, name: TopicName, new: NewSchema) -> No
 
 def _check_pair(name: TopicName, strategy: str, entry: SchemaEntry, new: NewSchema) -> None:
     old, added = json.loads(entry.definition), json.loads(new.definition)
+    # BACKWARD: consumers with the new schema read old messages; FORWARD: old consumers read new ones; FULL: both.
     pairs = {"BACKWARD": [(added, old)], "FORWARD": [(old, added)]}
     for reading, writing in pairs.get(strategy.removesuffix("_TRANSITIVE"), [(added, old), (old, added)]):
         if not can_read(reading, writing):

@@ -377,6 +377,7 @@ def _forgotten(txn: Txn, name: TopicName) -> Iterator[TopicChange]:
     events = find_policy_events(txn, name.namespace)
     if events is None or (name not in events.local and name not in events.global_):
         return
+    # Events of local policies name their own cluster, so that replicators do not carry them to others; global ones name none.
     clusters = events.replicate_to or (_local_cluster(txn, name.namespace),)
     for is_global, kept in enumerate((events.local, events.global_)):
         target, scope = _event_topic(txn, name, bool(is_global)), {"isGlobal": bool(is_global)}

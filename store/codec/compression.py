@@ -33,7 +33,7 @@ def codec_name(kind: int) -> str:
 
 
 def compress(kind: int, data: bytes | memoryview) -> bytes:
-    """Return data in the stored form of a codec; raises Unsupported for a kind that is none of the five."""
+    """Return data in the stored form of a codec; raises Unsupported for any kind but these five."""
     if kind == NONE:
         return bytes(data)
     if kind == ZLIB:

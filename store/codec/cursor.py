@@ -670,7 +670,7 @@ def _columns(data: bytes, item: re.Match[bytes], most: int) -> array[int]:
 
 
 def _filled(edges: array[int]) -> BitMap | None:
-    """Return the bits from the first of ``edges`` to before the second, from the third to before the fourth …; None unless they ascend."""
+    """Return the bits in the half-open ranges between pairs of ``edges``, first to second, third to fourth …; None unless they ascend."""
     from pyroaring import BitMap
 
     bits = BitMap(edges)

@@ -33,7 +33,7 @@ def check_header(raw: bytes | memoryview, magic: bytes, where: str) -> None:
 
 
 def read_count(reader: Reader) -> int:
-    """Return how many items a vector has; raises MetadataCorrupt where the bytes cannot hold so many."""
+    """Return how many items a vector has; raises MetadataCorrupt if the bytes cannot hold so many."""
     count = reader.i32()
     if count > reader.remaining:  # every item has a byte at least
         raise MetadataCorrupt(

@@ -152,7 +152,7 @@ def is_encrypted(metadata: MessageMetadata) -> bool:
 
 
 def is_chunk(metadata: MessageMetadata) -> bool:
-    """Whether the payload is one slice of a larger message; sizes in the metadata speak of the whole then."""
+    """Whether the payload is one chunk of a larger message; sizes in the metadata are then those of the whole message."""
     return metadata.num_chunks_from_msg > 1
 
 

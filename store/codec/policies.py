@@ -25,7 +25,7 @@ EVICTION = "consumer_backlog_eviction"
 
 
 class DelayedDelivery(Answer, frozen=True):
-    """``delayed_delivery_policies``; a maximum delay of 0 is none."""
+    """``delayed_delivery_policies``; a maximum delay of 0 means no maximum."""
 
     active: bool
     tick_time_ms: int
@@ -133,7 +133,7 @@ _LISTS = ("replication_clusters", "allowed_clusters", "subscription_types_enable
 
 
 def decode_namespace_json(value: bytes, where: str) -> JsonObject:
-    """Return ``Policies`` as stored; raises MetadataCorrupt, also where a member is not the object or list that upstream has there."""
+    """Return ``Policies`` as stored; raises MetadataCorrupt, also if a member is not the object or list that upstream has there."""
     found = decode_json_object(value, where)
     for members, kind, words in ((_OBJECTS, dict, "an object"), (_LISTS, list, "an array")):
         for member in members:
@@ -145,14 +145,14 @@ def decode_namespace_json(value: bytes, where: str) -> JsonObject:
 
 
 def check_policies(value: bytes, where: str) -> JsonObject:
-    """Return ``Policies`` as stored; raises MetadataCorrupt, also where a member is of another kind than upstream's."""
+    """Return ``Policies`` as stored; raises MetadataCorrupt, also if a member is of another kind than upstream's."""
     found = decode_namespace_json(value, where)
     _policies(found, where)
     return found
 
 
 def check_partitioned_topic(value: bytes, where: str) -> JsonObject:
-    """Return ``PartitionedTopicMetadata`` as stored; raises MetadataCorrupt, also where a member is of another kind than upstream's."""
+    """Return ``PartitionedTopicMetadata`` as stored; raises MetadataCorrupt, also if a member is of another kind than upstream's."""
     found = decode_json_object(value, where)
     _partitioned_topic(found, where)
     return found

@@ -216,7 +216,7 @@ def _object_state(log: LogFile, url: str) -> FileState:
 
 
 def _asked_state(log: LogFile, url: str) -> FileState:
-    """Return the state of an object that is there; raises as ``file_info``."""
+    """Return the state of an object that exists; raises as ``file_info``."""
     size_bytes, changed_s = file_info(url)
     if size_bytes < log.size_bytes:
         return FileState.CHANGED

@@ -65,7 +65,7 @@ def put_given_meanwhile(txn: Txn, next_id: int | None) -> None:
 
 
 def find_deleted(txn: Txn) -> Set[int]:
-    """Return the ids of the ledgers that the store's bundle says were deleted; raises IndexCorrupt for a row that is none."""
+    """Return the ids of the ledgers that the store's bundle says were deleted; raises IndexCorrupt for a damaged row."""
     row = txn.get("state", DELETED)
     if row is None:
         return frozenset()

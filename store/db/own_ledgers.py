@@ -35,7 +35,7 @@ _ID_DIRECTORIES = (*(f"{number:02d}" for number in range(22)), *(f"{number:03d}"
 
 
 class OwnLedgers(Struct, frozen=True):
-    """The ids given so far: ``first_id`` up to ``next_id``, which is the next to give."""
+    """The ids given to ledgers of ours so far, from ``first_id`` on; ``next_id`` is given next."""
 
     first_id: int
     next_id: int

@@ -180,7 +180,7 @@ def iter_children(txn: Txn, path: str, first: str = "") -> Iterator[str]:
 
 
 def list_children(txn: Txn, path: str) -> tuple[str, ...]:
-    """Return the names directly below a path; raises PathNotFound where there is neither a node nor anything below it."""
+    """Return the names directly below a path; raises PathNotFound if there is neither a node nor anything below it."""
     names = tuple(iter_children(txn, path))
     if not names and path.strip("/"):
         read_node(txn, path)

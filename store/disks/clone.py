@@ -133,7 +133,7 @@ class CloneRequest(Struct, frozen=True):
 
 
 def plan_clone(store: Store, request: CloneRequest) -> ClonePlan:
-    """Plan a clone; raises AlreadyExists, InvalidValue, TopicNotFound, Refused where several clusters could be meant."""
+    """Plan a clone; raises AlreadyExists, InvalidValue, TopicNotFound, Refused if several clusters could be meant."""
     if request.target.exists() or request.target.is_symlink():
         raise AlreadyExists(
             f"{request.target} exists", hint="name a directory that does not exist", path=str(request.target)

@@ -286,6 +286,7 @@ def _groups(
         groups.append(tuple(group))
         waiting = waiting[len(group) :]
         if room is not None:
+            # The logs of a group are deleted before the next group is copied, so their bytes are free for it.
             grown = index_growth(storage, sum(log.entries for log in group))
             gained = sum(log.size_bytes for log in group) - written_bytes(group) - grown * shares_disk(storage)
             room = Room(room.for_logs + gained, room.for_index - grown)

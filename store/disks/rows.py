@@ -62,7 +62,7 @@ class OldLedgers(Struct):
 
     @property
     def lacks_keys(self) -> bool:
-        """Whether a row has no master key: one of zeros is none."""
+        """Whether a row has no master key; a key of zeros does not count."""
         return not all(any(row.master_key) for row in self.rows.values())
 
     def proven(self, ledger_id: int) -> dbledger.LedgerData | None:

@@ -118,7 +118,7 @@ def _digest(store: Store, request: CopyRequest) -> str:
 
 @contextmanager
 def _source(store: Store, request: CopyRequest) -> Iterator[EntryReader]:
-    """Open the store that is copied from; raises InvalidValue where that is the target itself."""
+    """Open the store that is copied from; raises InvalidValue if that is the target itself."""
     if request.source.resolve() == store.path.resolve():
         raise InvalidValue(f"--from {request.source} is this store itself", hint="name another store with --store")
     with open_store(request.source) as opened, open_reader(opened) as reader:

@@ -56,7 +56,7 @@ class TimeQuestion(Struct, frozen=True):
     batch_index: bool = False
 
     def __post_init__(self) -> None:
-        """Raise InvalidValue for a rule that is none."""
+        """Raise InvalidValue for an unknown rule."""
         check_choice("rule", self.rule, FindRule)
 
 
@@ -128,7 +128,7 @@ def find_entry(
     """Return the answer to a question in a topic, with ``explain`` its proof; the first two rules are exact on clocks that run backwards.
 
     Where ledgers are in no index and the reader has an engine, the files are scanned for their entries, with
-    ``progress``. Raises InvalidValue for an unknown clock, SliceFailed, and where a broker fails what ``BrokerSearch``
+    ``progress``. Raises InvalidValue for an unknown clock, SliceFailed, and if a broker fails what ``BrokerSearch``
     raises.
     """
     if question.rule == BROKER:

@@ -75,7 +75,7 @@ def preview_load(store: Store, source: EntryDump, options: LoadOptions) -> Chang
 def apply_load(store: Store, source: EntryDump, options: LoadOptions, advance: Advance) -> ChangeReport:
     """Load a dump into a store that is open for writing; return the change's report.
 
-    Raises Refused for a terminated topic or ids that are taken, InvalidValue and Corrupt for a dump that is none or damaged.
+    Raises Refused for a terminated topic or ids that are taken, InvalidValue for files that are not a dump, and Corrupt for a damaged one.
     """
     loaded: list[LoadedTopic] = []
     with open_reader(store) as reader:

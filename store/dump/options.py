@@ -50,7 +50,7 @@ class DumpOptions(Struct, frozen=True):
     lenient: bool = False
 
     def __post_init__(self) -> None:
-        """Raise InvalidValue where entries, which are exact bytes, are to be changed."""
+        """Raise InvalidValue if entries, which are exact bytes, are to be changed."""
         if self.level == "entries" and self.redact:
             raise InvalidValue("entries are exact bytes, which nothing hides", hint="leave out --redact or --level")
         if self.profile is not None and (self.level == "entries" or self.redact):

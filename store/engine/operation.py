@@ -45,7 +45,7 @@ class FailedSlice(Struct, frozen=True):
     out_of_memory: bool = False
 
     def error(self) -> StoreError:
-        """Return what to report: SliceFailed, or LimitExceeded where memory was too small."""
+        """Return the error to report: SliceFailed, or LimitExceeded if memory was too small."""
         piece = self.piece
         path = hide_url(piece.path)
         where = f"{path}, bytes {piece.start:,} to {piece.end:,}"

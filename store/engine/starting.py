@@ -17,7 +17,7 @@ from pulsar_admin.store.errors import NotWritable
 def start_process(target: Callable[..., None], *arguments: object) -> tuple[Connection, Any]:
     """Start a process that runs ``target`` with one end of a pipe and the arguments; return the other end and the process.
 
-    Raises NotWritable where none can be started: a limit of open files or of processes was met, or there is no place for a socket.
+    Raises NotWritable if none can be started: a limit of open files or of processes was met, or there is no place for a socket.
     """
     context = multiprocessing.get_context("forkserver")
     with ExitStack() as opened, _without_interrupts():
@@ -39,7 +39,7 @@ def start_process(target: Callable[..., None], *arguments: object) -> tuple[Conn
 def _without_interrupts() -> Iterator[None]:
     """Start the server that processes are forked from with SIGINT blocked, which they inherit; a SIGINT to us waits.
 
-    Raises NotWritable where its socket cannot be made: a system allows about 100 bytes for a socket's path.
+    Raises NotWritable if its socket cannot be made: a system allows about 100 bytes for a socket's path.
     """
     resource_tracker.ensure_running()  # it would unblock the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

@@ -1,7 +1,7 @@
 """What the machines of a Spark cluster have, asked before the first job: their Python, its packages, our code, and the files to read.
 
 A classic session asks by a script that executors run without Spark's Python worker, so a machine without any Python, or with another
-version of it, answers, too. Spark Connect does not say which Python its executors run, so the executors are asked.
+version of it, also answers. Spark Connect does not say which Python its executors run, so the executors are asked.
 """
 
 from __future__ import annotations

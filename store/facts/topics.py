@@ -626,7 +626,7 @@ class TopicFacts:
 
     @fact
     def message_ttl(self) -> MessageTtl | Unknown | None:
-        """The TTL in force; None where nothing sets one, or sets 0, which is none."""
+        """The TTL in force; None if nothing sets one, or if it is 0, which means no TTL."""
         if isinstance(self.policies, Unknown):
             return self.policies
         ttl = self.policies.message_ttl

@@ -152,8 +152,9 @@ class _Seen:
 def iter_unusual(txn: Txn) -> Iterator[tuple[bytes, bytes]]:
     """Yield (key, row) of the nodes of the tree that are not usual, in order.
 
-    A snapshot keeps which these are, if they are not many, what all nodes name, for ``find_references``, which ledgers there are, what
-    their metadata says, for ``store.model.coverage.read_shortfalls``, and plain topics where other processes would not look at these.
+    A snapshot remembers these nodes if they are few. From the same pass it remembers the ledgers that nodes name (for
+    ``find_references``), which ledgers exist and what their metadata says (for ``store.model.coverage.read_shortfalls``), and plain
+    topics unless other processes look at those.
     """
     kept: list[bytes] | None = txn.memo.get(iter_unusual)
     if kept is not None:

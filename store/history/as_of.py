@@ -56,7 +56,7 @@ def past_metadata(metadata: Source | None, moment: Moment, problems: list[str]) 
 
 
 def find_zxid(servers: Sequence[zookeeper.ServerFiles], moment: Moment, problems: list[str]) -> int:
-    """Return the last transaction of a moment; raises NothingMatches where the files begin later, or end before a zxid.
+    """Return the last transaction of a moment; raises NothingMatches if the files begin later, or end before a zxid.
 
     ``problems`` is told of transactions that are missing before a time.
     """

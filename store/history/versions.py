@@ -90,7 +90,7 @@ def log_bytes(servers: Sequence[zookeeper.ServerFiles]) -> int:
 
 
 def is_named(servers: Sequence[zookeeper.ServerFiles], path: str) -> bool:
-    """Return whether the bytes of a path are anywhere in the logs: no change of a node is where they are not, and nothing is decoded."""
+    """Return whether a path's bytes occur anywhere in the logs, without decoding; if not, no transaction changed its node."""
     wanted = path.encode()
     for _, log in (item for server in servers for item in zookeeper.iter_log_files(server)):
         with log.open("rb") as stream:

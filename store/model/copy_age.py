@@ -58,7 +58,7 @@ class Now(Struct, frozen=True):
         return cls(as_of.time_ms, as_of.source, clock_ms)
 
     def text(self) -> str:
-        """Return it as the first line of a screen: ``as of 2026-11-21T09:42Z, 5 days old, by ZooKeeper's log``."""
+        """Return the age as the first line of a screen: ``as of 2026-11-21T09:42Z, 5 days old, by ZooKeeper's log``."""
         from pulsar_admin.store.timespec import old_text, shown_minute  # cold questions say no such line
 
         time = shown_minute(self.time_ms)

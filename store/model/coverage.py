@@ -801,7 +801,7 @@ def _read_bitmaps(txn: Txn, ledger_id: int, disks: Disks) -> dict[str, BitMap64]
 
 
 def read_damaged(txn: Txn) -> dict[int, list[tuple[str, int, bool]]]:
-    """Return ledger → (bookie, entry, whether it only differs from another copy) of the records that are not as they should be."""
+    """Return ledger → (bookie, entry, whether it only differs from another copy) of the damaged records."""
     if read_damaged not in txn.memo:
         disks, rows_by_ledger = read_disks(txn), dict[int, list[tuple[str, int, bool]]]()
         for damage in iter_damage(txn):

@@ -216,7 +216,7 @@ def indexed_ids(txn: Txn) -> array[int]:
 
 
 def find_loose_indexed(txn: Txn) -> Iterator[int]:
-    """Yield what ``loose_of`` returns of the ledgers that any file has entries of; of all where the index has a key that is none."""
+    """Yield what ``loose_of`` returns for the ledgers that some file has entries of; for all ledgers if the index has an invalid key."""
     try:
         yield from loose_of(txn, indexed_ids(txn))
     except IndexCorrupt:

@@ -629,7 +629,7 @@ class Window(Struct, frozen=True):
     key: str | None = None
 
     def checked(self) -> Window:
-        """Return it; raises InvalidValue when it ends before it begins: start and end are the wrong way round."""
+        """Return the window itself; raises InvalidValue if it ends before it begins: start and end are the wrong way round."""
         check_times(self.start_ms, self.end_ms)
         if self.last < self.first != LATEST:
             raise InvalidValue(f"{self.last} is before {self.first}", hint="swap start and end")

@@ -57,7 +57,7 @@ class Fields(Struct, Generic[Kind], frozen=True):
         return {key: self.shown[key](value) if key in self.shown else value for key, value in full if value is not None}
 
     def record(self, found: Mapping[str, Any], what: str) -> Kind:
-        """Return ``found``, ``what``, as a record; raises MetadataCorrupt where a value is not of its type."""
+        """Return ``found``, ``what``, as a record; raises MetadataCorrupt if a value is not of its type."""
         return record_of(self.kind, self.show(found), what)
 
     def replace(self, found: Mapping[str, Any] | None, new: Mapping[str, Any]) -> JsonObject:
@@ -194,7 +194,7 @@ class BrokerIsolation(Answer, frozen=True, rename="camel"):
 
 
 class ResourceGroup(Answer, frozen=True, rename="camel"):
-    """Rates a second; −1: any."""
+    """Rates per second; −1: unlimited."""
 
     publish_rate_in_msgs: int
     publish_rate_in_bytes: int = field(name="publishRateInBytes")
@@ -214,7 +214,7 @@ class BundleQuota(Answer, frozen=True, rename="camel"):
 
 
 def record_of(kind: type[Kind], found: Mapping[str, Any], what: str) -> Kind:
-    """Return ``found``, ``what`` as upstream prints it, as a record; raises MetadataCorrupt where a value is not of its type."""
+    """Return ``found``, ``what`` as upstream prints it, as a record; raises MetadataCorrupt if a value is not of its type."""
     try:
         return convert(found, kind)
     except ValidationError as error:
@@ -343,7 +343,7 @@ def read_cluster(txn: Txn, cluster: str, error: str = "Cluster does not exist") 
 
 
 def read_migration(txn: Txn, cluster: str) -> JsonObject:
-    """Return where a cluster migrates to; raises ResourceNotFound where that was never set, MetadataCorrupt."""
+    """Return where a cluster migrates to; raises ResourceNotFound if that was never set, MetadataCorrupt."""
     stored = find_json(txn, migration_path(cluster))
     if stored is None:
         raise ResourceNotFound(
@@ -559,7 +559,7 @@ def isolation_path(cluster: str) -> str:
 
 
 def read_isolation(txn: Txn, cluster: str) -> JsonObject:
-    """Return a cluster's isolation policies by name; raises ResourceNotFound, also where there never was one."""
+    """Return a cluster's isolation policies by name; raises ResourceNotFound, also if there never was one."""
     check_cluster(txn, cluster)
     policies = find_json(txn, isolation_path(cluster))
     if policies is None:

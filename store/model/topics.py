@@ -488,7 +488,7 @@ def select_topics(txn: Txn, selection: TopicSelection) -> tuple[TopicName, ...]:
 
 
 def check_pattern(txn: Txn, pattern: str) -> None:
-    """Raise TopicNotFound where no topic matches the glob ``pattern``, system topics among them."""
+    """Raise TopicNotFound if no topic matches the glob ``pattern``, system topics among them."""
     if not any(_matches(topic, pattern) for topic in iter_all_topics(txn)):
         raise _no_match(pattern)
 
@@ -665,7 +665,7 @@ def read_partitioned(txn: Txn, name: TopicName) -> PartitionedTopic:
 
 
 def read_existing(txn: Txn, name: TopicName) -> PartitionedTopic:
-    """Return the partitions of ``name``, 0 for a topic without; raises TopicNotFound where neither is there, MetadataCorrupt."""
+    """Return the partitions of ``name``, 0 for a topic without; raises TopicNotFound if neither is there, MetadataCorrupt."""
     partitioned = read_partitioned(txn, name)
     if not partitioned.partitions:
         read_topic(txn, name)

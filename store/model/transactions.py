@@ -281,7 +281,7 @@ class Buffer(Struct):
     any: bool = False
 
     def check(self) -> Buffer:
-        """Return it; raises NotSeen where it does not know the state of a transaction."""
+        """Return the buffer itself; raises NotSeen if the state of a transaction is unknown."""
         for error in self.unknown.values():
             raise error
         return self

@@ -164,7 +164,7 @@ def _write_arrays(target: Bytes, offsets: Int64s, starts: Int64s, entry_ids: Int
 
 
 def decode_groups(lengths: Uint32s, bitmaps: Bytes) -> tuple[Int64s, Int64s]:
-    """Return ``(starts, entry_ids)`` as ``encode_groups`` takes them; raises Corrupt on any bitmap that is none."""
+    """Return ``(starts, entry_ids)`` as ``encode_groups`` takes them; raises Corrupt for anything that is not a bitmap."""
     ends = np.cumsum(lengths, dtype=np.int64)
     offsets = ends - lengths
     if len(bitmaps) != (int(ends[-1]) if len(ends) else 0):

@@ -45,7 +45,7 @@ _SAMPLE_LIMIT = 2_000_000
 class NackLoad(Answer, frozen=True):
     """A steady stream of nacks: every message of every entry, except each ``acknowledged_every``-th entry (0: no exception).
 
-    Raises InvalidValue, naming the value, where one is out of range.
+    Raises InvalidValue, naming the value, if one is out of range.
     """
 
     messages_per_second: float

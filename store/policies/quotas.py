@@ -35,7 +35,7 @@ class QuotaState(Struct, frozen=True):
 
     @property
     def is_size(self) -> bool:
-        """Whether it limits bytes, not the age of the first message."""
+        """Whether this quota limits bytes, not the age of the oldest message."""
         return self.kind == SIZE
 
     @property

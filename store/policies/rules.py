@@ -282,7 +282,7 @@ def check_retention(scope: Scope, value: Json, options: Options) -> None:
 
 
 def check_quota(scope: Scope, value: Json | None, options: Options) -> None:
-    """Raise InvalidValue for a type that is none, or a quota that allows more than is retained."""
+    """Raise InvalidValue for an unknown type, or a quota that allows more than is retained."""
     check_quota_type(options["type_"])
     kept = scope.namespace_policies.get("retention_policies")
     if scope.of_topic:

@@ -17,7 +17,7 @@ NOTHING: tuple[Any, ...] = (None, {}, [], "UNDEFINED")
 
 
 def read_namespace_json(txn: Txn, namespace: NamespaceName) -> Json:
-    """Return the policies of ``namespace`` as stored, empty where it has no node; raises MetadataCorrupt."""
+    """Return the policies of ``namespace`` as stored, empty if it has no node; raises MetadataCorrupt."""
     node = find_node(txn, namespace.policies_path)
     return {} if node is None else decode_namespace_json(node.value, node.path)
 

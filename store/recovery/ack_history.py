@@ -363,7 +363,7 @@ class CursorHistory(Struct):
         return {info.cursors_ledger_id for info in infos if info is not None and info.cursors_ledger_id >= 0}
 
     def states(self, reader: EntryReader, topic: Topic, subscription: str) -> Iterator[AckState]:
-        """Yield every state of a subscription that is left; raises SubscriptionNotFound where nothing ever had its name."""
+        """Yield every state of a subscription that is left; raises SubscriptionNotFound if nothing ever had its name."""
         versions = self.versions.get(topic.name.cursor_path(subscription), [])
         last = versions[-1] if versions else None
         imported = imported_versions(reader.txn, topic, subscription)

@@ -117,6 +117,7 @@ def read_broker_conf(file: Path) -> BrokerDefaults:
         return int(text)
 
     plain = BrokerDefaults()
+    # Upstream (``ServiceConfiguration``): without a duration of its own, a topic is inactive after one round of the check.
     frequency = number("brokerDeleteInactiveTopicsFrequencySeconds", plain.inactive_seconds)
     return BrokerDefaults(
         number("defaultRetentionTimeInMinutes", plain.retention_minutes),

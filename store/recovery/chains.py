@@ -217,7 +217,7 @@ class _LedgerSets(Struct):
             del self._sets[low]
 
     def unite_known(self, a: int, b: int) -> None:
-        """Make the sets of two ledgers one that the metadata lists together."""
+        """Merge the sets of two ledgers that the metadata lists together."""
         self.unite(a, b, self._contradiction(self._of(self.root(a)), self._of(self.root(b))))
 
     def _of(self, root: int) -> _LedgerSet:
@@ -665,6 +665,7 @@ def _name_by_keys(names: _NamesSaid, group: LedgerGroup, sample: _Sample, schema
             target = names.by_ledger[topic.position.ledger_id]
             names.say(target, str(topic.topic), f"snapshot {message.position} of its transaction buffer has its name")
             names.say(target, str(topic.topic), f"snapshot {message.position} names position {topic.position} in it")
+    # A broker's own log is of one namespace and has one kind of value; anything else is an application's topic.
     if len(namespaces) == 1 and len(kinds) == 1:
         name = str(TopicName(namespaces.pop(), kinds.pop()))
         names.say(group, name, "its keys are names of topics of the namespace")

@@ -135,7 +135,7 @@ def find_ledgers(reader: EntryReader, given: GivenNames, cluster: str = "", *, p
 
 
 def _check_apart(named: NamedLedgers) -> None:
-    """Raise InvalidValue where a row has the name that a topic without a row gets, which would be one topic without anybody's word."""
+    """Raise InvalidValue if a row has the name that a topic without a row gets, which would be one topic without anybody's word."""
     givers = {name: ledger for ledger, name in named.given.topics.items()}
     for group in named.chains.groups:
         name = named.name_of(group)

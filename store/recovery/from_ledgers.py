@@ -162,7 +162,7 @@ class LedgerSurvey(Struct):
         """Note the claims of a ledger."""
         try:
             told = self._add(ledger_id, metadata.custom)
-        except (EntryCorrupt, InvalidValue, ValueError):  # a name or a position that is none
+        except (EntryCorrupt, InvalidValue, ValueError):  # an invalid name or position
             told = False
         if not told:
             self.silent.append(ledger_id)
@@ -585,7 +585,7 @@ def find_cluster(sources: Sources) -> str | None:
 
 
 def cluster_of(sources: Sources) -> str:
-    """Return the cluster's name; raises Refused where nothing says it."""
+    """Return the cluster's name; raises Refused if nothing says it."""
     cluster = find_cluster(sources)
     if cluster is None:
         raise Refused(

@@ -151,7 +151,7 @@ def lost_text(returning: RestorableLedger) -> str:
 
 
 def iter_deleted_ids(txn: Txn) -> Iterator[int]:
-    """Yield the ledgers that have entries here, no metadata, and nothing that references them; none that is newer than the metadata."""
+    """Yield the ledgers with entries in the store that have no metadata and no reference, except those newer than the metadata."""
     unlisted = UnlistedLedgers(txn)
     for ledger_id in iter_indexed_ids(txn):
         is_orphan = find_node(txn, ledger_path(ledger_id)) is None and not find_owners(txn, ledger_id)

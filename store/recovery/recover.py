@@ -223,7 +223,7 @@ def _value(key: bytes, row: bytes | None) -> bytes | None:
 
 
 def _check_layout(txn: Txn) -> None:
-    """Raise Unsupported where ledgers lie otherwise than we write them: their paths would be made wrong."""
+    """Raise Unsupported if the metadata has another layout of ledger paths than the one we write."""
     node = find_node(txn, _LAYOUT)
     if node is not None and node.value.decode("utf-8", "replace") not in (KNOWN_LAYOUT, f"{KNOWN_LAYOUT}\n"):
         layout = " ".join(node.value.decode("utf-8", "replace").split())

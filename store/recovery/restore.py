@@ -424,7 +424,7 @@ class TopicRestorer:
 
 
 def _topic(name: TopicName, managed: ManagedLedger, measured: Iterable[TopicLedger], now_ms: int) -> Topic:
-    """Return the topic of a ManagedLedgerInfo; ``measured``: sizes of ledgers that are known more exactly."""
+    """Return the topic of a ManagedLedgerInfo; ``measured``: more exact sizes of some of its ledgers."""
     known = {ledger.ledger_id: ledger for ledger in measured}
     ledgers = tuple(
         known.get(info.ledger_id) or TopicLedger(info, info.entries, info.size_bytes, False) for info in managed.ledgers

@@ -54,7 +54,7 @@ class LedgerRow(Answer, frozen=True):
 def iter_ledger_rows(txn: Txn, word: str, fail: Callable[[StoreError], None]) -> Iterator[LedgerRow]:
     """Yield the rows of all ledgers whose owner's name contains ``word`` (empty: of all); what cannot be read goes to ``fail``.
 
-    Raises NothingMatches at the end where no ledger has such an owner.
+    Raises NothingMatches at the end if no ledger has such an owner.
     """
     unlisted, is_empty = UnlistedLedgers(txn), bool(word)
     for ledger_id in iter_all_ledger_ids(txn):

@@ -40,7 +40,7 @@ class LogSummary(Answer, frozen=True):
 
 
 class LogRecord(Answer, frozen=True):
-    """A record of a log, or bytes that are none (``state`` says what; ids −1 when they name no entry).
+    """A record of a log, or bytes that are not one (``state`` says what; ids −1 when they name no entry).
 
     ``offset`` is that of the size field, ``size_bytes`` counts what follows it. ``state``: "ok", "bad" (digest), "unverified".
     """

@@ -363,7 +363,7 @@ def active_lines(txn: Txn, store: Store, log: LogFile) -> Iterator[str]:
 def find_file(txn: Txn, word: str, kind: FileKind, base: int) -> LogFile:
     """Return the catalogued file of ``kind`` that ``word`` names: its number in ``base``, its name, or the end of its path.
 
-    Raises InvalidValue, SourceNotFound, and Refused where several bookies have one of that number.
+    Raises InvalidValue, SourceNotFound, and Refused if several bookies have one of that number.
     """
     number: int | None = None
     if re.fullmatch(r"[0-9a-fA-F]{1,16}", word):

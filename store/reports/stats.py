@@ -313,7 +313,7 @@ def read_partitioned_stats(
 
 
 def _earliest(times: Iterable[int]) -> int:
-    """Return the smallest known time; 0 and −1 are none."""
+    """Return the smallest known time; 0 and −1 mean unknown."""
     listed = list(times)
     return min((time for time in listed if time > 0), default=max(listed, default=0))
 

@@ -199,8 +199,8 @@ class _Blocks:
 
 
 class SumBuckets(Struct, Reduction, frozen=True):
-    """Entries, messages and bytes a bucket. A row: ``buckets`` (start, and these three, in time order; of more than are allowed only
-    one more), ``others`` (entries outside of the times asked for, entries without a time).
+    """Counts entries, messages and bytes per bucket of time. A row: ``buckets`` (start and the three counts, in time order; at most one
+    more than allowed), ``others`` (entries outside the requested times, and entries without a time).
     """
 
     options: TimelineOptions

@@ -69,7 +69,7 @@ class EntryRow(Answer, frozen=True):
 def iter_entry_rows(reader: EntryReader, ledger_id: int, first: int = 0, last: int | None = None) -> Iterator[EntryRow]:
     """Yield the entries ``first`` to ``last`` (default: to the end) of a ledger in order, those that no file holds included.
 
-    Raises LedgerNotFound, and EntryNotFound where ``first`` is after the last entry; a bad entry is a row.
+    Raises LedgerNotFound, and EntryNotFound if ``first`` is after the last entry; a bad entry is a row.
     """
     ledger = read_ledger(reader.txn, ledger_id)
     if first > max(ledger.last_entry_id, 0):

@@ -88,7 +88,7 @@ class Rule(Struct, Generic[Facts], frozen=True):
     needs: str = ""
 
     def text(self) -> str:
-        """Return the whole rule for a terminal."""
+        """Return the rule as text for a terminal, with every part."""
         parts = (
             (f"{self.code} ({self.severity}): {self.title}", _wrapped(self.means)),
             ("What a broker does", _wrapped(self.broker)),

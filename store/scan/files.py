@@ -188,6 +188,7 @@ class FileScan(Struct):
         whole = self._whole_of(file, size)
         begin = logscan.find_record(whole.data, self.slice.start, stop, whole.proofs)
         if begin is None:
+            # Nothing here even looks like the head of a record: the slice is taken to lie inside one that begins before it.
             heads = logscan.iter_candidates(
                 whole.data, self.slice.start, min(stop + logscan.HEAD_BYTES, size), whole.proofs
             )

@@ -86,7 +86,7 @@ def compare_map(mapped: Mapping[int, int], records: Mapping[int, int], *, is_sou
 
 
 def read_head(path: Path | str) -> bytes:
-    """Return the bytes of the header of a file, or of an object at a URL; raises EntryLogCorrupt where it cannot be read."""
+    """Return the bytes of the header of a file, or of an object at a URL; raises EntryLogCorrupt if it cannot be read."""
     if isinstance(path, str):
         return read_bytes(path, 0, HEADER_BYTES)
     try:

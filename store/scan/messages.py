@@ -151,6 +151,7 @@ def message_runs(
     are rows if the schema has their type.
     """
     heads = np.zeros(len(entries), HEAD)
+    # After an entry's size (4 bytes) come BookKeeper's header (32) and digest, then what the broker wrote.
     starts = entries.offsets + 4 + 32 + entries.rows["digest_bytes"]
     read_heads(entries.data, starts, entries.offsets + 4 + entries.held, heads)
     if "markerType" in schema.names:
@@ -387,7 +388,7 @@ class Match(Struct, frozen=True):
     paths: tuple[PathTest, ...] = ()
 
     def check(self) -> Match:
-        """Return it; raises InvalidValue for an expression that is none, and where nothing is looked for."""
+        """Return the match itself; raises InvalidValue for an invalid expression, and if it looks for nothing."""
         # Neither an empty text is looked for, nor one that is not UTF-8, which no key, name or value can
         # contain.
         for given in (*self.keys, *self.texts, self.key_prefix, self.regex):

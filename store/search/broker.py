@@ -299,7 +299,7 @@ class BrokerSearch(Struct):
     # -- compacted ledger ---------------------------------------------------------------------------------------------
 
     def _find_in_compacted(self, view: CompactedView, time_ms: int) -> Position | None:
-        """Return the answer of the compacted ledger, by publish time; None: the managed ledger is asked."""
+        """Return the compacted ledger's answer, by publish time; None if the broker goes on to search the managed ledger."""
         last = self._read_compacted(view, view.last_entry_id)
         last_ms = last.header.metadata.publish_time
         if time_ms == last_ms:

@@ -475,7 +475,7 @@ def _iter_rows(bookie: Bookie, read: set[Path], doubts: Mapping[Path, Sequence[i
 
 def _iter_range(opened: Any, first: bytes, end: bytes) -> Iterator[Array]:  # Any: rocksdict has no stubs
     """Yield the rows (ledger, entry, location) of an open database of places from one key to before another (empty: to its end), part
-    by part. Raises MetadataCorrupt for rows of another form, and where not every row can be read.
+    by part. Raises MetadataCorrupt for rows of another form, and if not every row can be read.
     """
     import numpy as np
     import rocksdict

@@ -77,7 +77,7 @@ def _iter_records(path: Path, offset: int) -> Iterator[tuple[int, int]]:
 
 
 def _iter_ids(file: BinaryIO) -> Iterator[tuple[int, int]]:
-    """Yield ledger and entry of each record up to the first bytes that are none: zeros ahead of use, or a record that is cut."""
+    """Yield ledger and entry of each record up to the first bytes that are not a record: zeros allocated ahead, or a record that is cut."""
     end = os.fstat(file.fileno()).st_size
     while len(raw := file.read(_INT.size)) == _INT.size:
         (size,) = _INT.unpack(raw)

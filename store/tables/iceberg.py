@@ -296,7 +296,7 @@ def commit(warehouse: Warehouse, change: Commit) -> Committed:
 
 
 def _add_columns(transaction: Any, name: str, what: str) -> None:  # Any: pyiceberg's Transaction
-    """Give the table columns that it did not have; raises Refused where one has another type."""
+    """Give the table columns that it did not have; raises Refused if one has another type."""
     from pyiceberg.exceptions import ValidationError
 
     try:
