@@ -102,12 +102,7 @@ def ledger(app: App, ledger_id: str, meta: bool) -> Iterator[Shown]:
     errors=[LedgerNotFound],
 )
 def readledger(
-    app: App,
-    msg: bool,
-    ledgerid: int | None,
-    firstentryid: int | None,
-    lastentryid: int | None,
-    **_ignored: object,
+    app: App, msg: bool, ledgerid: int | None, firstentryid: int | None, lastentryid: int | None, **_ignored: object
 ) -> Iterator[Shown]:
     """Show the entries of a ledger, each read and its digest verified."""
     last = -1 if lastentryid is None else lastentryid
@@ -131,13 +126,7 @@ def readledger(
     errors=[SourceNotFound],
 )
 def readlog(
-    app: App,
-    log: str,
-    msg: bool,
-    ledgerid: int | None,
-    entryid: int | None,
-    startpos: int | None,
-    endpos: int | None,
+    app: App, log: str, msg: bool, ledgerid: int | None, entryid: int | None, startpos: int | None, endpos: int | None
 ) -> Iterator[Shown]:
     """Show the records of an entry log.
 

@@ -158,11 +158,7 @@ _CHANGE = "The change: both parts of the policy before and after, times in ms, w
     type=WIDTH,
     help="Width of a tick of the time wheel: 500ms, 1s, 5m; at most the granularity [1s; longer where ticks would be too many].",
 )
-@click.option(
-    "--split",
-    is_flag=True,
-    help="Allow a finer granularity: index partitions are divided again.",
-)
+@click.option("--split", is_flag=True, help="Allow a finer granularity: index partitions are divided again.")
 @pass_app
 def enable(app: App, namespace: NamespaceName, granularity_ms: int, tick_ms: int | None, split: bool) -> None:
     """Enable delayed messages for all topics of a namespace.

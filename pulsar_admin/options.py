@@ -33,17 +33,7 @@ import click
 from msgspec import Struct
 
 from pulsar_admin import command_table
-from pulsar_admin.global_options import (
-    CHANGING,
-    COMMON,
-    GIVEN,
-    IGNORED,
-    OF_ROWS,
-    SPARK,
-    WORDS,
-    HasLeft,
-    TakesGlobals,
-)
+from pulsar_admin.global_options import CHANGING, COMMON, GIVEN, IGNORED, OF_ROWS, SPARK, WORDS, HasLeft, TakesGlobals
 from pulsar_admin.store.errors import InvalidValue, Refused, StoreError
 from pulsar_admin.store.extras import require
 from pulsar_admin.store.names import TopicSelection as TopicSelection

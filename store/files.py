@@ -470,12 +470,7 @@ def sync_file(path: Path) -> None:
 
 
 def copy_file(
-    source: Path,
-    target: Path,
-    *,
-    durable: bool = True,
-    like: os.stat_result | None = None,
-    leaves_cache: bool = False,
+    source: Path, target: Path, *, durable: bool = True, like: os.stat_result | None = None, leaves_cache: bool = False
 ) -> None:
     """Copy ``source`` to the new file ``target`` with its mode; holes of a sparse file stay holes. ``durable``, ``like``: as of
     ``create_file``.

@@ -58,11 +58,7 @@ _BY_DISK = (
     uses=["now", "spark"],
 )
 @click.option(
-    "--by",
-    type=click.Choice(["topic", "log", "disk"]),
-    default="topic",
-    show_default=True,
-    help="What each row shows.",
+    "--by", type=click.Choice(["topic", "log", "disk"]), default="topic", show_default=True, help="What each row shows."
 )
 @click.option("--why", is_flag=True, help="Why the bytes stay: totals by reason, and what holds how much.")
 @pass_app

@@ -167,11 +167,7 @@ def bulk_on(app: App, reader: EntryReader) -> Iterator[None]:
 
 
 def answers_of(
-    answers: Sequence[tuple[TopicName, object]],
-    columns: Sequence[Column],
-    *,
-    several: bool,
-    redact: bool = False,
+    answers: Sequence[tuple[TopicName, object]], columns: Sequence[Column], *, several: bool, redact: bool = False
 ) -> Result:
     """Return ``answers``: one as it is, ``several`` (and CSV, which knows nothing else) as rows of ``columns``.
 

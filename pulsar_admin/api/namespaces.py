@@ -558,10 +558,7 @@ class Namespace(PolicyPlans):
 
         return self._planned(
             lambda reader, now_ms: plan_unsubscribe(
-                reader,
-                UNSUBSCRIBE_NAMESPACE,
-                self._cursors(reader, subscription, bundle, "topics unsubscribe"),
-                now_ms,
+                reader, UNSUBSCRIBE_NAMESPACE, self._cursors(reader, subscription, bundle, "topics unsubscribe"), now_ms
             )
         )
 
@@ -771,10 +768,7 @@ class Namespace(PolicyPlans):
             if error is not None:
                 resources.read_policies(txn, self._name, error)
             return resource_changes.plan_local_json(
-                txn,
-                self._name,
-                resource_changes.JsonJob(kind, resource_changes.put(key, value), [key]),
-                now_ms,
+                txn, self._name, resource_changes.JsonJob(kind, resource_changes.put(key, value), [key]), now_ms
             )
 
         return self._planned_rows(make)

@@ -537,11 +537,7 @@ def nack_sizes(
     load = NackLoad(rate, delay_ms(delay), per_entry, per_ledger, acknowledged_every)
     if given is None:
         return NackSizes(load, None, tuple(size_table(load)))
-    return NackSizes(
-        load,
-        given,
-        tuple(size_sample(load, (given.ledger_ids, given.entry_ids), given.times_ms)),
-    )
+    return NackSizes(load, given, tuple(size_sample(load, (given.ledger_ids, given.entry_ids), given.times_ms)))
 
 
 _SNAPSHOT = "__transaction_buffer_snapshot"

@@ -825,11 +825,7 @@ def _looking(
 
 
 def _diagnose(
-    session: Session,
-    options: DoctorOptions,
-    reader: EntryReader,
-    engine: Engine | None,
-    advance: Callable[[int], None],
+    session: Session, options: DoctorOptions, reader: EntryReader, engine: Engine | None, advance: Callable[[int], None]
 ) -> Iterator[Finding]:
     from pulsar_admin.store.doctor.diagnosing import diagnose
 

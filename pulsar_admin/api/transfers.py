@@ -539,10 +539,7 @@ class Transfers(Checked):
         return self._export(plan, lambda store: run_export(store, plan, now_ms), dry_run)
 
     def _export(
-        self,
-        plan: ExportPlan | EnsemblePlan | BookieExportPlan,
-        run: Callable[[StoreFile], Exported],
-        dry_run: bool,
+        self, plan: ExportPlan | EnsemblePlan | BookieExportPlan, run: Callable[[StoreFile], Exported], dry_run: bool
     ) -> Exported:
         if dry_run:
             return cast("Exported", plan.report(dry_run=True))

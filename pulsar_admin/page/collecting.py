@@ -21,13 +21,7 @@ from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts.file_sums import read_disk_totals
 from pulsar_admin.store.facts.topics import TopicFacts
 from pulsar_admin.store.model.counts import DiskBytes, TopicCounts, read_disk_bytes, subscriptions_of
-from pulsar_admin.store.model.cursors import (
-    Cursor,
-    backlog_entries,
-    iter_cursor_names,
-    pending_intervals,
-    read_cursor,
-)
+from pulsar_admin.store.model.cursors import Cursor, backlog_entries, iter_cursor_names, pending_intervals, read_cursor
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.resources import list_clusters
 from pulsar_admin.store.model.topics import Topic, iter_all_topics, read_topic

@@ -32,19 +32,10 @@ from pulsar_admin.store.codec.message import decode_message_entry, message_count
 from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import iter_logs, next_file_id
-from pulsar_admin.store.db.own_ledgers import (
-    OwnLedgers,
-    put_own_ledgers,
-)
+from pulsar_admin.store.db.own_ledgers import OwnLedgers, put_own_ledgers
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import find_node, iter_children
-from pulsar_admin.store.errors import (
-    EntryCorrupt,
-    EntryNotFound,
-    LedgerNotFound,
-    Refused,
-    StoreError,
-)
+from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, Refused, StoreError
 from pulsar_admin.store.files import remove_file
 from pulsar_admin.store.index.own_logs import LogWriter, index_own_file, next_own_ledgers
 from pulsar_admin.store.model.cursors import read_cursor

@@ -25,15 +25,7 @@ from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.owners import find_owners, put_owners
 from pulsar_admin.store.db.tree import Node, decode_node, encode_node, find_node, tree_key
-from pulsar_admin.store.errors import (
-    IndexCorrupt,
-    InvalidValue,
-    NotFound,
-    Refused,
-    StalePlan,
-    UndoConflict,
-    reason_of,
-)
+from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, NotFound, Refused, StalePlan, UndoConflict, reason_of
 from pulsar_admin.store.files import read_file
 from pulsar_admin.store.model.cursors import Extent
 from pulsar_admin.store.model.reader import EntryReader

@@ -681,12 +681,7 @@ def check_now_is_meant(reader: EntryReader, time_ms: int, clock_ms: int) -> None
     as_of = find_as_of(reader.txn)
     if as_of is not None and isinstance(time_ms, FromNow) and as_of.time_ms != clock_ms:
         earlier_ms = time_ms - (clock_ms - as_of.time_ms)
-        raise _which_now(
-            as_of,
-            clock_ms,
-            f"the time is {format_time_ms(time_ms)}",
-            f"{format_time_ms(earlier_ms)}",
-        )
+        raise _which_now(as_of, clock_ms, f"the time is {format_time_ms(time_ms)}", f"{format_time_ms(earlier_ms)}")
 
 
 def check_nows_agree(
@@ -828,8 +823,7 @@ def _check_copy_reaches(
     if not total.messages and not total.uncounted_entries:
         return  # nothing but markers of brokers
     newest = max(
-        (last.time_ms for move in emptied if (last := _newest_entry(reader, move.topic, clock))),
-        default=end_ms,
+        (last.time_ms for move in emptied if (last := _newest_entry(reader, move.topic, clock))), default=end_ms
     )
     raise errors.NothingMatches(
         f"this copy ends at {format_time_ms(end_ms)}, {format_age_ms(now_ms - end_ms)} ago: everything in it is older "

@@ -876,9 +876,7 @@ def plan_revoke_subscription(txn: Txn, namespace: NamespaceName, subscription: s
     others = {name: roles for name, roles in auth.items() if name != subscription}
     after = {**auth, subscription: left} if left else others
     job = JsonJob(
-        _REVOKE_SUBSCRIPTION,
-        lambda found: _with_auth(found, _SUBSCRIPTIONS, lambda _: after),
-        ["auth_policies"],
+        _REVOKE_SUBSCRIPTION, lambda found: _with_auth(found, _SUBSCRIPTIONS, lambda _: after), ["auth_policies"]
     )
     return _plan_policies_json(txn, namespace, job, now_ms)
 

@@ -51,12 +51,7 @@ class Entry(NamedTuple):
 
 
 def decode_entry(
-    body: bytes | memoryview,
-    digest_type: DigestType | None,
-    *,
-    where: str,
-    password: bytes = b"",
-    verify: bool = True,
+    body: bytes | memoryview, digest_type: DigestType | None, *, where: str, password: bytes = b"", verify: bool = True
 ) -> Entry:
     """Return the entry in a body, which starts at its ledger id; raises EntryCorrupt naming ``where``, expected and found.
 

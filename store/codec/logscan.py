@@ -113,11 +113,7 @@ class TornTail(Struct, frozen=True):
 
 
 def iter_records(
-    view: bytes | Bytes,
-    where: str,
-    start: int = HEADER_BYTES,
-    end: int | None = None,
-    proofs: Proofs | None = None,
+    view: bytes | Bytes, where: str, start: int = HEADER_BYTES, end: int | None = None, proofs: Proofs | None = None
 ) -> Iterator[Record | Gap | TornTail]:
     """Yield the items of a whole log, from the record at ``start`` to ``end``, in ascending order, without overlap.
 

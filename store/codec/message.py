@@ -121,11 +121,7 @@ def decode_metadata(data: bytes | memoryview, where: str) -> MessageMetadata:
 
 
 def encode_message_entry(
-    metadata: MessageMetadata,
-    payload: bytes | memoryview,
-    *,
-    broker: BrokerEntry | None = None,
-    checksum: bool = True,
+    metadata: MessageMetadata, payload: bytes | memoryview, *, broker: BrokerEntry | None = None, checksum: bool = True
 ) -> bytes:
     """Return an entry of metadata and payload (stored form), with a CRC-32C unless ``checksum`` is false."""
     header = metadata.SerializeToString()

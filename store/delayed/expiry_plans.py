@@ -168,10 +168,7 @@ def plan_expiries(reader: EntryReader, kind: ChangeKind, cursors: Cursors, reque
     counted_ms = limit.time_ms if isinstance(limit, resets.Before) else request.now_ms
     if not isinstance(limit, resets.UpTo) and not request.force and isinstance(counted_ms, FromNow):
         resets.check_nows_agree(
-            reader,
-            moves,
-            lambda earlier_ms: _moves(reader, cursors, _earlier(request, earlier_ms)),
-            request.now_ms,
+            reader, moves, lambda earlier_ms: _moves(reader, cursors, _earlier(request, earlier_ms)), request.now_ms
         )
     if isinstance(limit, resets.Before) and not request.force:
         resets.check_expiries_meet(reader, moves, limit.time_ms, request.clock, request.now_ms)

@@ -166,14 +166,7 @@ def verify_cursor(reader: EntryReader, topic: Topic, cursor: Cursor) -> Verified
         others.append(part.take(places < 0))
     in_buckets, stale = int(held.sum()), len(distinct(others)[0])
     result = Verified(
-        str(topic.name),
-        cursor.name,
-        len(exact),
-        len(buckets),
-        in_buckets,
-        len(exact) - in_buckets,
-        stale,
-        None,
+        str(topic.name), cursor.name, len(exact), len(buckets), in_buckets, len(exact) - in_buckets, stale, None
     )
     if scan.missing or scan.unreadable:
         count = scan.missing + scan.unreadable

@@ -243,12 +243,7 @@ class _Reclaim:
     """The work in one ledger directory."""
 
     def __init__(
-        self,
-        forecast: StorageForecast,
-        scratch: Path | None,
-        advance: Advance,
-        tell: Tell,
-        result: ReclaimResult,
+        self, forecast: StorageForecast, scratch: Path | None, advance: Advance, tell: Tell, result: ReclaimResult
     ) -> None:
         self._forecast = forecast
         self._storage = forecast.storage

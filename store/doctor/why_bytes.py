@@ -112,11 +112,7 @@ class _Sum(Struct):
 
 
 def why_bytes(
-    store: Store,
-    reader: EntryReader,
-    now_ms: int,
-    only: Collection[TopicName] | None = None,
-    top: int | None = None,
+    store: Store, reader: EntryReader, now_ms: int, only: Collection[TopicName] | None = None, top: int | None = None
 ) -> WhyBytes:
     """Return why every byte of a store's files stays, or those of the topics ``only``, with the dead bytes that only they keep there.
 

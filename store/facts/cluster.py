@@ -74,10 +74,7 @@ class ClusterFacts:
         self.reader = reader
 
     def iter_topics(
-        self,
-        now_ms: int,
-        budget: ReadBudget | None = None,
-        passes: Callable[[TopicName], bool] = lambda name: False,
+        self, now_ms: int, budget: ReadBudget | None = None, passes: Callable[[TopicName], bool] = lambda name: False
     ) -> Iterator[TopicFacts | UnreadableTopic]:
         """Yield the facts of each topic at ``now_ms``, then those of what a newer Pulsar keeps beside topics; values of a newer version and
         topics that vanished are left out, their own facts tell of them, and so are topics that ``passes`` says to pass by.

@@ -59,11 +59,7 @@ class Spread(Generic[Part, Result]):
     """
 
     def __init__(
-        self,
-        reader: EntryReader,
-        work: Callable[[EntryReader, Part], Result],
-        parts: Sequence[Part],
-        processes: int,
+        self, reader: EntryReader, work: Callable[[EntryReader, Part], Result], parts: Sequence[Part], processes: int
     ) -> None:
         self._reader, self._work, self._parts = reader, work, list(parts)
         self._processes = processes

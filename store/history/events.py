@@ -208,10 +208,7 @@ def parse_question(text: str | None, *, passing: bool = False) -> Question:
 
 
 def iter_events(
-    servers: Sequence[ServerFiles],
-    question: Question,
-    span: Span = _ALWAYS,
-    advance: Advance = lambda size_bytes: None,
+    servers: Sequence[ServerFiles], question: Question, span: Span = _ALWAYS, advance: Advance = lambda size_bytes: None
 ) -> Iterator[Event | Gap | Flaw]:
     """Yield what ``iter_versions`` has for a question in a span as events. The last value of each wanted node is in memory."""
     values: dict[str, bytes] = {}

@@ -161,12 +161,7 @@ def _identity(store: Store, logs: Sequence[LogFile], verify: bool) -> str:
 
 
 def rebuild_index(
-    store: Store,
-    *,
-    verify: bool,
-    advance: Advance,
-    logs: Sequence[LogFile] | None = None,
-    engine: Engine | None = None,
+    store: Store, *, verify: bool, advance: Advance, logs: Sequence[LogFile] | None = None, engine: Engine | None = None
 ) -> RebuildResult:
     """Rebuild ``entries``, ``times`` and ``damage`` from the files of the catalogue, or from ``logs``, which then
     become the catalogue. An interrupted rebuild continues when it runs again. Raises SourceChanged, DiskFull."""

@@ -130,11 +130,7 @@ def _start(log: LogFile, marks: unserved.Marks) -> int | None:
 
 
 def _of_copies(
-    txn: Txn,
-    logs: Mapping[int, LogFile],
-    starts: Mapping[int, int | None],
-    doubted: Collection[int],
-    located: Located,
+    txn: Txn, logs: Mapping[int, LogFile], starts: Mapping[int, int | None], doubted: Collection[int], located: Located
 ) -> Iterator[Found]:
     """Yield the entries that no bookie serves, of journals that a start does not read completely, and of entry logs."""
     if not doubted and not located:

@@ -521,13 +521,7 @@ def count_copies(
     unknown, short, lost, lowest = _shortfall(stripes, known, entry_ids, counts, metadata.write_quorum)
     outside = len(_outside(stripes, known, entry_ids, held))
     return Coverage(
-        tuple(rows),
-        (total - int(on.sum()), *on[1:].tolist()),
-        unknown,
-        short,
-        lost - outside,
-        lowest,
-        outside,
+        tuple(rows), (total - int(on.sum()), *on[1:].tolist()), unknown, short, lost - outside, lowest, outside
     )
 
 

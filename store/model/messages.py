@@ -429,11 +429,7 @@ class MessageRow(Answer, frozen=True):
 
 
 def message_row(
-    topic: TopicName,
-    message: Message,
-    *,
-    payload: bool = False,
-    decoded: Decoded | None = None,
+    topic: TopicName, message: Message, *, payload: bool = False, decoded: Decoded | None = None
 ) -> MessageRow:
     """Return the row of ``message``. ``decoded``: its value and why it has none, when they are asked for."""
     body = message.payload

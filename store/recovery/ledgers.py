@@ -611,11 +611,7 @@ def name_bookies(
 
 
 def _name_in(
-    segment: Segment,
-    write_quorum: int,
-    served: Mapping[str, Array],
-    imported: frozenset[str],
-    gone: frozenset[str],
+    segment: Segment, write_quorum: int, served: Mapping[str, Array], imported: frozenset[str], gone: frozenset[str]
 ) -> Iterator[Segment]:
     """Yield the ensembles that replace one segment, given which entries each bookie serves."""
     import numpy as np

@@ -176,16 +176,7 @@ def read_known(
     ids, places = np.unique(np.array(ledgers, np.int64), return_index=True)
     holders = np.array(masks, np.uint64)[places] if bits else None
     return Known(
-        name,
-        ids,
-        names,
-        next_id,
-        instance_id,
-        cookies,
-        tuple(problems),
-        tuple(bookies),
-        holders,
-        trees_of(unknown),
+        name, ids, names, next_id, instance_id, cookies, tuple(problems), tuple(bookies), holders, trees_of(unknown)
     )
 
 

@@ -256,12 +256,7 @@ class TopicRestorer:
         ]
 
     def _returning(
-        self,
-        then: PastTopic,
-        target: TopicName,
-        there: Mapping[int, LedgerInfo],
-        texts: list[str],
-        copies: Copies,
+        self, then: PastTopic, target: TopicName, there: Mapping[int, LedgerInfo], texts: list[str], copies: Copies
     ) -> Iterator[tuple[int, LedgerInfo]]:
         """Yield the ledgers to restore, or their copies, that the target does not list yet; add sentences about the others to ``texts``."""
         for info in then.infos:
@@ -327,10 +322,7 @@ class TopicRestorer:
             "entries": topic.number_of_entries,
         }
         return ReturnedPart(
-            topic=str(topic.name),
-            before=before,
-            after=after,
-            extent=extent_of(self._txn, topic, ranks),
+            topic=str(topic.name), before=before, after=after, extent=extent_of(self._txn, topic, ranks)
         )
 
     # -- subscriptions ------------------------------------------------------------------------------------------------

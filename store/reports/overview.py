@@ -24,11 +24,7 @@ from pulsar_admin.store.facts.parts import Counting, parts_of, tally_part, tally
 from pulsar_admin.store.facts.trees import UnknownTree, unknown_trees
 from pulsar_admin.store.model.copy_age import GIVEN, Now
 from pulsar_admin.store.model.counts import DiskBytes, TopicCounts, read_disk_bytes
-from pulsar_admin.store.model.cursors import (
-    backlog_size_bytes,
-    pending_intervals,
-    read_cursor,
-)
+from pulsar_admin.store.model.cursors import backlog_size_bytes, pending_intervals, read_cursor
 from pulsar_admin.store.model.entry_times import read_entry_time
 from pulsar_admin.store.model.ledgers import find_block
 from pulsar_admin.store.model.nodes import iter_segments

@@ -83,10 +83,7 @@ class SubscriptionFacts(Answer, frozen=True):
 
 
 def iter_subscription_facts(
-    reader: EntryReader,
-    topics: Iterable[TopicName],
-    asked: Asked,
-    fail: Callable[[StoreError], None],
+    reader: EntryReader, topics: Iterable[TopicName], asked: Asked, fail: Callable[[StoreError], None]
 ) -> Iterator[SubscriptionFacts]:
     """Yield the facts of every subscription of ``topics``, compaction's cursor among them, topic by topic, in name order.
 

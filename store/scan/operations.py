@@ -46,14 +46,7 @@ from pulsar_admin.store.names import FileKind, Position, TopicName, TopicSelecti
 from pulsar_admin.store.scan.arrow import column, nullable, packed_rows
 from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Problem, Slice
 from pulsar_admin.store.scan.messages import MessageColumns
-from pulsar_admin.store.scan.places import (
-    BATCH_BYTES,
-    BATCH_ENTRIES,
-    EntryBatch,
-    Places,
-    PlacesReader,
-    doubtful,
-)
+from pulsar_admin.store.scan.places import BATCH_BYTES, BATCH_ENTRIES, EntryBatch, Places, PlacesReader, doubtful
 from pulsar_admin.store.scan.schemas import ENTRY_SCHEMA, FLAGS, INVERTED, MESSAGE_SCHEMA, TIME
 from pulsar_admin.store.scan.sources import SliceSource, open_source
 from pulsar_admin.store.scan.typed_values import NEEDS, ValueColumns, Values, timestamps

@@ -731,9 +731,7 @@ _COLUMNS: Mapping[str, _Known] = {
     "__key": _Known(pa.binary(), ("key", "keyEncoded"), _key_bytes),
     "__topic": _Known(pa.string(), (), lambda batch, topic: pa.array([str(topic)] * len(batch), pa.string())),
     "__messageId": _Known(
-        pa.binary(),
-        (*_ID, "batchSize", "firstChunk"),
-        lambda batch, topic: message_ids(batch, topic.partition_index),
+        pa.binary(), (*_ID, "batchSize", "firstChunk"), lambda batch, topic: message_ids(batch, topic.partition_index)
     ),
     "__publishTime": _Known(STAMP, ("publishTime",), _stamps("publishTime")),
     "__eventTime": _Known(STAMP, ("eventTime",), _stamps("eventTime")),

@@ -84,11 +84,7 @@ def _listed(topic: Topic, window: Window) -> Iterator[TopicLedger]:
 
 
 def iter_window(
-    reader: EntryReader,
-    topic: Topic,
-    window: Window,
-    options: ReadOptions,
-    problems: list[StoreError],
+    reader: EntryReader, topic: Topic, window: Window, options: ReadOptions, problems: list[StoreError]
 ) -> Iterator[Message]:
     """Yield the messages of a topic in a window, in topic order; failures are added to ``problems`` as they occur.
 

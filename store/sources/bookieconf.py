@@ -49,14 +49,7 @@ def read_bookie_conf(file: Path, root: Path | None = None) -> GivenBookie:
         below_chroot = settings.get("zkLedgersRootPath", LEDGERS_ROOT if chroot else "").strip().rstrip("/")
         metadata_root = chroot + below_chroot if below_chroot else ""
     return GivenBookie(
-        str(file),
-        settings.get("bookieId", "").strip(),
-        (),
-        ledgers,
-        journals,
-        indexes,
-        fallback,
-        metadata_root,
+        str(file), settings.get("bookieId", "").strip(), (), ledgers, journals, indexes, fallback, metadata_root
     )
 
 

@@ -172,16 +172,7 @@ def export_tables(
     cluster = cluster_name(reader.txn, request.cluster)
     tables = choose_tables(request.only, state=reader.txn.store.info.state)
     run = Exporting(
-        reader,
-        folder,
-        cluster,
-        tables,
-        now_ms,
-        fail,
-        engine,
-        advance,
-        payload=request.payload,
-        profile=request.profile,
+        reader, folder, cluster, tables, now_ms, fail, engine, advance, payload=request.payload, profile=request.profile
     )
     identity = cluster_identity(reader.txn)
     _check_folder(run, read_manifest(folder), identity)

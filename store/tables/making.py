@@ -137,13 +137,7 @@ def make_entries(txn: Txn, how: Making, ledgers: Sequence[TableFile]) -> MadeEnt
         how.folder.make(f"{how.staging}/{table}")
     staged = _stage(txn, how, made, ledgers)
     finish = FinishEntries(
-        how.folder,
-        how.staging,
-        how.cluster,
-        how.name,
-        ledgers,
-        messages=how.messages,
-        incomplete=how.incomplete,
+        how.folder, how.staging, how.cluster, how.name, ledgers, messages=how.messages, incomplete=how.incomplete
     )
     ranges = staged.ranges()
     while pieces := list(islice(ranges, _ROUND_RANGES)):

@@ -91,12 +91,7 @@ def write_part(
 
 
 def write_parts(
-    folder: Folder,
-    stem: str,
-    schema: pa.Schema,
-    batches: Iterator[pa.RecordBatch],
-    *,
-    incomplete: str = "",
+    folder: Folder, stem: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch], *, incomplete: str = ""
 ) -> Iterator[TableFile]:
     """Write batches into files ``stem``-00000.parquet and so on, each of about ``PART_BYTES`` in memory; no file if there are no rows.
 

@@ -236,9 +236,7 @@ def plan_export(
     metadata = find_standalone(target if in_place else source).metadata
     if not is_rocksdb(metadata):
         raise Unsupported(
-            f"{metadata} is ZooKeeper's, whose files only a server writes",
-            hint=_TO_ZOOKEEPER,
-            path=str(metadata),
+            f"{metadata} is ZooKeeper's, whose files only a server writes", hint=_TO_ZOOKEEPER, path=str(metadata)
         )
     check_unlocked(metadata)
     return _plan(store, ExportPlan(source, target, in_place, annotate=annotate, now_ms=now_ms))

@@ -154,8 +154,7 @@ def import_layout(
     """
     if not options.index and layout.metadata is None:
         raise InvalidValue(
-            "without metadata nothing says which entries there are",
-            hint="omit --no-index, or also name the metadata",
+            "without metadata nothing says which entries there are", hint="omit --no-index, or also name the metadata"
         )
     started = time.monotonic()
     sources = source_rows(layout, options)
@@ -435,11 +434,7 @@ def _rows_of(layout: Layout, damages: list[Damage], tell_next_id: Callable[[int]
 
 
 def _import_files(
-    store: Store,
-    layout: Layout,
-    options: ImportOptions,
-    advance: Advance,
-    digests: LedgerDigests,
+    store: Store, layout: Layout, options: ImportOptions, advance: Advance, digests: LedgerDigests
 ) -> Reading:
     """Read the files; raises SourceChanged if one is not the one with which the import began, Refused if the import began an
     index and is to go on without."""
