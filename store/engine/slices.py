@@ -1,7 +1,8 @@
 """Cutting bulk work: files → slices that any process, here or on a cluster, reads on its own.
 
 A record belongs to the slice in which it begins. A slice that starts inside a log finds its first record by structure and
-checksum; the slice before it ends exactly there when both are right, and ``check_seams`` says where they are not.
+checksum; the slice before it ends exactly there when both are right. Who joins slices compares that (``store.index.scan``); a slice that
+nobody joins looks back (``store.scan.files``).
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec import journal, logscan
@@ -39,6 +40,7 @@ Records = np.ndarray[Any, np.dtype[np.void]]
 BATCH_RECORDS = 1 << 18
 VAIN_TIMES = 4
 STOP_BYTES = 1 << 16
+LOOK_BACK_BYTES = 6 << 20  # more than an entry has, unless Pulsar's limit of 5 MiB is raised
 LARGE_ENTRY_BYTES = 2048  # a file with many entries even of this size is not first read a window in Python
 _DAMAGE = {
     logscan.GapReason.UNREADABLE: "unreadable bytes",
@@ -116,6 +118,7 @@ class FileScan(Struct):
     verify: bool = True
     leaves_cache: bool = False  # the page cache is afterwards as it was before
     is_copy: bool = False  # one that was just made, and is in the page cache for that alone
+    is_alone: bool = False  # nobody compares where its slice begins with where the one before it ends
     problems: list[Problem] = field(default_factory=list)
     next_offset: int = 0  # how far the scan is
     torn: bool = False  # the file ends inside a record
@@ -185,6 +188,15 @@ class FileScan(Struct):
     def _seek(self, file: Any, size: int) -> int:
         """Return where the first record at or after the slice's start begins; the slice's end if none does."""
         stop = min(self.slice.end, size)
+        if self.is_alone:
+            back = max(self.slice.start - LOOK_BACK_BYTES, 0)
+            part = replace(self.slice, start=back, end=self.slice.start, seek=back > 0)
+            before = FileScan(part, self.ledgers, self.verify)
+            for _ in before.batches():
+                pass
+            if before.records or not back:
+                self.is_inside = before.next_offset >= stop
+                return min(before.next_offset, stop)
         whole = self._whole_of(file, size)
         begin = logscan.find_record(whole.data, self.slice.start, stop, whole.proofs)
         if begin is None:

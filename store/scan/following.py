@@ -39,7 +39,7 @@ from pulsar_admin.store.errors import EntryLogCorrupt, InvalidValue, SourceChang
 from pulsar_admin.store.kernels.records import BAD_DIGEST
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan import sources
-from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Slice
+from pulsar_admin.store.scan.files import LOOK_BACK_BYTES, FileScan, LedgerDigests, Slice
 from pulsar_admin.store.scan.operations import check_is_log
 
 Offset = dict[str, Any]
@@ -635,9 +635,10 @@ class Follower:
     def boundary(self, file: FoundFile, near: int) -> int:
         """Return where the first record at or after ``near`` begins in a log; the end of the log if none does."""
         piece = FileRange(file.path, file.kind, -1, near, file.size_bytes, seek=True, limit=file.size_bytes)
-        with sources.open_source(piece) as source:
+        with sources.open_source(piece, LOOK_BACK_BYTES) as source:
             limit = -1 if urls.is_url(file.path) else file.size_bytes
-            scan = FileScan(Slice(source.path, file.kind, near, file.size_bytes, True, limit), _NO_DIGESTS, False)
+            part = Slice(source.path, file.kind, near, file.size_bytes, True, limit)
+            scan = FileScan(part, _NO_DIGESTS, False, is_alone=True)
             next(scan.batches(), None)
             return scan.first_offset
 

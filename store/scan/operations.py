@@ -44,7 +44,7 @@ from pulsar_admin.store.model.schemas import TopicSchemas, read_schemas
 from pulsar_admin.store.model.topics import read_topic, select_topics
 from pulsar_admin.store.names import FileKind, Position, TopicName, TopicSelection, parse_topic
 from pulsar_admin.store.scan.arrow import column, nullable, packed_rows
-from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Problem, Slice
+from pulsar_admin.store.scan.files import LOOK_BACK_BYTES, FileScan, LedgerDigests, Problem, Slice
 from pulsar_admin.store.scan.messages import MessageColumns
 from pulsar_admin.store.scan.places import BATCH_BYTES, BATCH_ENTRIES, EntryBatch, Places, PlacesReader, doubtful
 from pulsar_admin.store.scan.schemas import ENTRY_SCHEMA, FLAGS, INVERTED, MESSAGE_SCHEMA, TIME
@@ -127,7 +127,7 @@ def _scan(part: Slice, options: ScanOptions, problems: list[Problem], source: Sl
     """Yield all records of a slice; if the last one reaches beyond the fetched bytes, more are fetched."""
     last_offset = -1
     while True:
-        scan = FileScan(part, options.digests, options.verify)
+        scan = FileScan(part, options.digests, options.verify, is_alone=True)
         for batch in scan.batches():
             fresh = batch[batch["offset"] > last_offset]
             if len(fresh):
@@ -172,7 +172,7 @@ class ReadEntries(Struct, frozen=True):
     def run(self, piece: FileRange, damage: list[Problem] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the entries in file order; damage is added to ``damage``."""
         schema = self.schema
-        with open_source(piece) as source:
+        with open_source(piece, LOOK_BACK_BYTES) as source:
             for records in _scan_records(piece, self.options, [] if damage is None else damage, source):
                 columns = [self._column(name, records, piece) for name in schema.names]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -262,7 +262,7 @@ class ReadMessages(Struct, frozen=True):
 
     def run(self, piece: FileRange, damage: list[Problem] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the messages in file order; damage is added to ``damage``."""
-        with open_source(piece) as source, closing(PlainFiles({0: source.path})) as files:
+        with open_source(piece, LOOK_BACK_BYTES) as source, closing(PlainFiles({0: source.path})) as files:
             entries = self._entries(piece, source, files, [] if damage is None else damage)
             yield from self.rows(entries, shown_path(piece.path), [])
 

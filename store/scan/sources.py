@@ -240,11 +240,11 @@ class _Fetched:
     The file is sparse before ``start``. ``end`` grows with ``extend``; ``size_bytes`` is the whole object's.
     """
 
-    def __init__(self, piece: FileRange, file: Any, size_bytes: int) -> None:  # Any: pyarrow's NativeFile
-        self._file = file
+    def __init__(self, piece: FileRange, file: Any, size_bytes: int, back_bytes: int) -> None:
+        self._file = file  # Any: pyarrow's NativeFile
         self._url = piece.path
         self.size_bytes = size_bytes
-        self.end = piece.start
+        self.end = max(piece.start - back_bytes, 0) if piece.seek else piece.start
         self._descriptor = os.memfd_create("slice")
         self.path = f"/proc/self/fd/{self._descriptor}"
         self.extend(min(piece.end + READ_AHEAD_BYTES, size_bytes))
@@ -269,20 +269,20 @@ class _Fetched:
 
 
 @contextmanager
-def open_source(piece: FileRange) -> Iterator[SliceSource]:
-    """Open a slice's bytes: a local file, or the bytes of a URL, read into memory.
+def open_source(piece: FileRange, back_bytes: int = 0) -> Iterator[SliceSource]:
+    """Open a slice's bytes: a local file, or the bytes of a URL (and so many before it, where it was cut), read into memory.
 
     Raises SourceChanged, SourceNotFound, EntryLogCorrupt; OSError for a local file.
     """
     if is_url(piece.path):
-        with _fetch(piece) as fetched:
+        with _fetch(piece, back_bytes) as fetched:
             yield fetched
     else:
         yield _LocalFile(piece.path)
 
 
 @contextmanager
-def _fetch(piece: FileRange) -> Iterator[_Fetched]:
+def _fetch(piece: FileRange, back_bytes: int) -> Iterator[_Fetched]:
     with translated(piece.path):
         system, path = file_system_of(piece.path)
         file = system.open_input_file(path)
@@ -296,7 +296,7 @@ def _fetch(piece: FileRange) -> Iterator[_Fetched]:
                 hint="copy the file there again",
                 path=hide_secrets(piece.path),
             )
-        fetched = _Fetched(piece, file, size_bytes)
+        fetched = _Fetched(piece, file, size_bytes, back_bytes)
         try:
             yield fetched
         finally:

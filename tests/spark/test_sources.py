@@ -279,7 +279,7 @@ def test_an_object_that_a_store_reads_and_that_is_not_as_it_was(
     """The index stays, and the object is named. (Slices of objects follow from --memory.)"""
     fetched: list[int] = []
     fetch = sources._fetch
-    monkeypatch.setattr(sources, "_fetch", lambda piece: (fetched.append(piece.bytes), fetch(piece))[1])
+    monkeypatch.setattr(sources, "_fetch", lambda piece, back: (fetched.append(piece.bytes), fetch(piece, back))[1])
     store, log = tmp_path / "store", tmp_path / "bucket" / "0.log"
     log.parent.mkdir()
     shutil.copy(FOLDER / "0.log", log)
