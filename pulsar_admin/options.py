@@ -440,6 +440,11 @@ def topics_argument(function: Function) -> Function:
     return decorated  # type: ignore[no-any-return]
 
 
+def together(*decorators: Callable[[Any], Any]) -> Callable[[Function], Function]:  # Any: click's
+    """Return one decorator that adds these options of several commands, in the order of their help."""
+    return lambda function: functools.reduce(lambda inner, decorate: decorate(inner), reversed(decorators), function)
+
+
 def subscription_option(function: Function) -> Function:
     """Add the required ``-s/--subscription``, handed over as ``subscription: str``."""
     return click.option("-s", "--subscription", required=True, help="The subscription.")(function)

@@ -11,7 +11,7 @@ from msgspec.structs import astuple
 
 from pulsar_admin.columns import Column, caution, size_text
 from pulsar_admin.commands.ledger_repairs import accept_option
-from pulsar_admin.commands.store.clusters import bookies_of, conf_options, root_options, zookeeper_client
+from pulsar_admin.commands.store.clusters import bookies_of, conf_options, metadata_options
 from pulsar_admin.commands.store.importing import text_rows
 from pulsar_admin.context import App, Result, Table
 from pulsar_admin.numbers import PERCENT
@@ -175,12 +175,7 @@ _LOGS = (
 )
 @click.argument("bookies", nargs=-1, metavar="[[ID=]DIR[,DIR]]")
 @conf_options
-@click.option(
-    "--zookeeper", metavar="PLACE", help="ZooKeeper's dataDir[,dataLogDir], or HOST:PORT[,HOST:PORT][/CHROOT]."
-)
-@root_options
-@zookeeper_client
-@click.option("--metadata", type=_PATH, metavar="DIR", help="A metadata store in RocksDB, instead of --zookeeper.")
+@metadata_options
 @click.option(
     "--below",
     "below_percent",

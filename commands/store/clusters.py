@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import click
 from pulsar_admin.columns import size_text
 from pulsar_admin.commands.store import importing
 from pulsar_admin.context import App, Result
-from pulsar_admin.options import command, max_rate, pass_app
+from pulsar_admin.options import command, max_rate, pass_app, together
 from pulsar_admin.store.errors import (
     AlreadyExists,
     DiskFull,
@@ -57,69 +57,66 @@ _ERRORS = [
 _PATH = click.Path(path_type=Path)
 
 
-def conf_options(function: Callable[..., Any]) -> Callable[..., Any]:  # Any: a command's body
-    """Add to ``function`` the options for bookies by their configuration."""
-    for option in (
-        click.option(
-            "--root",
-            "roots",
-            type=_PATH,
-            multiple=True,
-            metavar="DIR",
-            help="Where the disks of a --bookie-conf were copied to: one for all, or one for each in the same order.",
-        ),
-        click.option(
-            "--bookie-conf",
-            "confs",
-            type=_PATH,
-            multiple=True,
-            metavar="FILE",
-            help="A bookie's bookkeeper.conf, which names its directories; repeatable.",
-        ),
-    ):
-        function = option(function)
-    return function
-
-
-def _files_options(function: Callable[..., Any]) -> Callable[..., Any]:  # Any: a command's body
-    """Add to ``function`` the options for bookies and their files."""
-    for option in (
-        click.option("--no-checksums", is_flag=True, help="Do not verify the entries' digests."),
-        click.option("--link", "mode", flag_value="linked", help="Hard-link the entry logs into the store."),
-        click.option("--copy", "mode", flag_value="copied", help="Copy the entry logs into the store."),
-        click.option(
-            "--fetch-to",
-            "fetch_to",
-            type=_PATH,
-            metavar="DIR",
-            help="Copy the files of a --bookie in an object store (s3://…) or a tar archive here; without it, entry logs at a URL are read"
-            " there.",
-        ),
-        conf_options,
-    ):
-        function = option(function)
-    return function
-
-
-def root_options(function: Callable[..., Any]) -> Callable[..., Any]:  # Any: a command's body
-    """Add to ``function`` the options that say which cluster of a ZooKeeper is meant."""
-    for option in (
-        click.option(
-            "--ledgers-root",
-            metavar="/PATH",
-            help="BookKeeper's root in ZooKeeper, if it is not `ledgers` below the chroot.",
-        ),
-        click.option(
-            "--chroot", metavar="/PATH", help="The cluster's root in ZooKeeper, if there are several clusters."
-        ),
-    ):
-        function = option(function)
-    return function
-
-
-zookeeper_client = click.option(
-    "--zookeeper-client", "client", type=_PATH, metavar="FILE", help="TOML file that says how to log in to HOST:PORT."
+conf_options = together(
+    click.option(
+        "--bookie-conf",
+        "confs",
+        type=_PATH,
+        multiple=True,
+        metavar="FILE",
+        help="A bookie's bookkeeper.conf, which names its directories; repeatable.",
+    ),
+    click.option(
+        "--root",
+        "roots",
+        type=_PATH,
+        multiple=True,
+        metavar="DIR",
+        help="Where the disks of a --bookie-conf were copied to: one for all, or one for each in the same order.",
+    ),
 )
+"""The options for bookies by their configuration."""
+
+_files_options = together(
+    conf_options,
+    click.option(
+        "--fetch-to",
+        "fetch_to",
+        type=_PATH,
+        metavar="DIR",
+        help="Copy the files of a --bookie in an object store (s3://…) or a tar archive here; without it, entry logs at a URL are read"
+        " there.",
+    ),
+    click.option("--copy", "mode", flag_value="copied", help="Copy the entry logs into the store."),
+    click.option("--link", "mode", flag_value="linked", help="Hard-link the entry logs into the store."),
+    click.option("--no-checksums", is_flag=True, help="Do not verify the entries' digests."),
+)
+
+_root_options = together(
+    click.option("--chroot", metavar="/PATH", help="The cluster's root in ZooKeeper, if there are several clusters."),
+    click.option(
+        "--ledgers-root",
+        metavar="/PATH",
+        help="BookKeeper's root in ZooKeeper, if it is not `ledgers` below the chroot.",
+    ),
+    click.option(
+        "--zookeeper-client",
+        "client",
+        type=_PATH,
+        metavar="FILE",
+        help="TOML file that says how to log in to HOST:PORT.",
+    ),
+)
+"""The options that say which cluster of a ZooKeeper is meant, and how to log in to it."""
+
+metadata_options = together(
+    click.option(
+        "--zookeeper", metavar="PLACE", help="ZooKeeper's dataDir[,dataLogDir], or HOST:PORT[,HOST:PORT][/CHROOT]."
+    ),
+    _root_options,
+    click.option("--metadata", type=_PATH, metavar="DIR", help="A metadata store in RocksDB, instead of --zookeeper."),
+)
+"""The options that name a cluster's metadata."""
 
 
 @command(
@@ -135,12 +132,7 @@ zookeeper_client = click.option(
     errors=[*_ERRORS, NothingMatches],
     uses=["dry_run", "now", "spark"],
 )
-@click.option(
-    "--zookeeper", metavar="PLACE", help="ZooKeeper's dataDir[,dataLogDir], or HOST:PORT[,HOST:PORT][/CHROOT]."
-)
-@root_options
-@zookeeper_client
-@click.option("--metadata", type=_PATH, metavar="DIR", help="A metadata store in RocksDB, instead of --zookeeper.")
+@metadata_options
 @click.option("--bookie", "bookies", multiple=True, metavar="[ID=]DIR,DIR", help="A bookie's directories; repeatable.")
 @importing.at_option
 @importing.no_index
@@ -155,7 +147,7 @@ def cluster(
     bookies: tuple[str, ...],
     mode: Mode | None,
     no_checksums: bool,
-    **more: Any,  # Any: of ``_files_options``, ``root_options``, ``at_option`` and ``no_index``
+    **more: Any,  # Any: of ``_files_options``, ``metadata_options``, ``at_option`` and ``no_index``
 ) -> Result:
     """Read the parts of a cluster, its metadata and the disks of its bookies, into a new store.
 
@@ -225,8 +217,7 @@ def add_bookie(
     uses=["dry_run"],
 )
 @click.argument("place")
-@root_options
-@zookeeper_client
+@_root_options
 @pass_app
 def add_zookeeper(app: App, place: str, client: Path | None, chroot: str | None, ledgers_root: str | None) -> Result:
     """Add the cluster's metadata to a store that has only bookies.

@@ -10,7 +10,7 @@ import click
 
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App, Result
-from pulsar_admin.options import MOMENT, command, pass_app
+from pulsar_admin.options import MOMENT, command, pass_app, together
 from pulsar_admin.store.errors import (
     InvalidValue,
     MetadataCorrupt,
@@ -35,7 +35,7 @@ _COLUMNS = (
     Column("WHAT", "what"),
 )
 
-_PLACES = (
+zookeeper_options = together(
     click.option(
         "--zookeeper",
         "places",
@@ -45,14 +45,7 @@ _PLACES = (
     ),
     click.option("--chroot", metavar="/PATH", help="The cluster's root in ZooKeeper, if there are several clusters."),
 )
-
-
-def zookeeper_options(function: Callable[..., Any]) -> Callable[..., Any]:  # Any: a command's body
-    """Add to ``function`` the options that name files of ZooKeeper."""
-    for option in reversed(_PLACES):
-        function = option(function)
-    return function
-
+"""The options that name files of ZooKeeper."""
 
 Json = dict[str, Any]  # Any: JSON values
 

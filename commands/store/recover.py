@@ -11,7 +11,7 @@ import click
 
 from pulsar_admin.columns import Column, alarm, size_text
 from pulsar_admin.commands.ledger_repairs import accept_option
-from pulsar_admin.commands.store.clusters import bookies_of, conf_options, root_options, zookeeper_client
+from pulsar_admin.commands.store.clusters import bookies_of, conf_options, metadata_options
 from pulsar_admin.context import App, Result, Shown, Table
 from pulsar_admin.options import ParsedType, command, pass_app
 from pulsar_admin.store import errors
@@ -74,12 +74,7 @@ def _percent(text: str) -> object:
         errors.MissingComponent,
     ],
 )
-@click.option(
-    "--zookeeper", metavar="PLACE", help="ZooKeeper's dataDir[,dataLogDir], or HOST:PORT[,HOST:PORT][/CHROOT]."
-)
-@root_options
-@zookeeper_client
-@click.option("--metadata", type=_PATH, metavar="DIR", help="A metadata store in RocksDB, instead of --zookeeper.")
+@metadata_options
 @click.option("--no-metadata", is_flag=True, help="An empty metadata store, instead of --zookeeper or the store's.")
 @click.option("--bookie", "bookies", multiple=True, metavar="[ID=]DIR,DIR", help="A bookie's directories; repeatable.")
 @conf_options

@@ -22,6 +22,7 @@ from pulsar_admin.options import (
     command,
     pass_app,
     subscription_option,
+    together,
     topics_argument,
 )
 from pulsar_admin.store.changes.resets import EXACT
@@ -277,29 +278,29 @@ _TIME = click.option(
     type=TIME_OR_AGO,
     help="Expire messages older than this: an age (3h), or a point in time.",
 )
-_RULE = click.option(
-    "--rule",
-    type=click.Choice([ALL_BEFORE, BROKER]),
-    default=ALL_BEFORE,
-    show_default=True,
-    help="all-before: drops nothing newer than the limit. broker: what a live broker does.",
-)
-_TTL = click.option("--ttl", "by_ttl", is_flag=True, help="Expire by the TTL in force: topic policy, then namespace.")
-_FORECAST = click.option(
-    "--forecast",
-    "forecast_ms",
-    type=DURATION,
-    help="Change nothing: show what the TTL drops, and when, this far ahead.",
-)
-_INTERVAL = click.option(
-    "--interval", "interval_ms", type=DURATION, help="Rows of the forecast [default: a 24th of it]."
-)
-
-
-_EXPIRY_FORCE = click.option(
-    "--force",
-    is_flag=True,
-    help="Also if nothing is older, or if the whole copy is older than the given age and everything is dropped.",
+_HOW_TO_EXPIRE = together(
+    click.option("--ttl", "by_ttl", is_flag=True, help="Expire by the TTL in force: topic policy, then namespace."),
+    click.option(
+        "--rule",
+        type=click.Choice([ALL_BEFORE, BROKER]),
+        default=ALL_BEFORE,
+        show_default=True,
+        help="all-before: drops nothing newer than the limit. broker: what a live broker does.",
+    ),
+    BROKER_VERSION,
+    MAX_CLOCK_SKEW,
+    click.option(
+        "--forecast",
+        "forecast_ms",
+        type=DURATION,
+        help="Change nothing: show what the TTL drops, and when, this far ahead.",
+    ),
+    click.option("--interval", "interval_ms", type=DURATION, help="Rows of the forecast [default: a 24th of it]."),
+    click.option(
+        "--force",
+        is_flag=True,
+        help="Also if nothing is older, or if the whole copy is older than the given age and everything is dropped.",
+    ),
 )
 
 
@@ -342,13 +343,7 @@ _ERRORS = [TopicNotFound, SubscriptionNotFound, LedgerNotFound, EntryNotFound, N
 @_TIME
 @click.option("-p", "--position", "to", type=POSITION, help="Expire up to this position, earliest or latest.")
 @click.option("-e", "--exclude-reset-position", "exclude", is_flag=True, help="The position itself stays.")
-@_TTL
-@_RULE
-@BROKER_VERSION
-@MAX_CLOCK_SKEW
-@_FORECAST
-@_INTERVAL
-@_EXPIRY_FORCE
+@_HOW_TO_EXPIRE
 @pass_app
 def expire(
     app: App, selection: TopicSelection, subscription: str, **options: Any
@@ -376,13 +371,7 @@ def expire(
 )
 @topics_argument
 @_TIME
-@_TTL
-@_RULE
-@BROKER_VERSION
-@MAX_CLOCK_SKEW
-@_FORECAST
-@_INTERVAL
-@_EXPIRY_FORCE
+@_HOW_TO_EXPIRE
 @pass_app
 def expire_all_subscriptions(
     app: App, selection: TopicSelection, **options: Any

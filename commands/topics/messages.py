@@ -18,18 +18,16 @@ from pulsar_admin.commands.topics.printout import (
     FULL,
     SEPARATOR,
     Printing,
+    content_options,
     is_read,
     message_columns,
     messages_result,
     open_with,
-    private_key_option,
-    redact_option,
     render_message,
     seen_columns,
     seen_line,
     short_columns,
     value_line,
-    value_option,
 )
 from pulsar_admin.context import FEW_MESSAGES, App, Result, Shown
 from pulsar_admin.numbers import INTEGER, whole
@@ -108,9 +106,7 @@ class MessageOptions(Struct, frozen=True):
 @topics_argument
 @click.option("-l", "--ledgerId", "ledger_id", type=INTEGER, required=True, help="The ledger.")
 @click.option("-e", "--entryId", "entry_id", type=INTEGER, required=True, help="The entry.")
-@value_option
-@redact_option
-@private_key_option
+@content_options
 @gather(MessageOptions)
 @pass_app
 def get_message_by_id(
@@ -166,9 +162,7 @@ def _printing(app: App, options: MessageOptions | PeekOptions, **what: bool) -> 
     help="The end of the topic to count from.",
 )
 @click.option("-m", "--messagePosition", "number", type=INTEGER, default=1, help="Which one, counted in entries [1].")
-@value_option
-@redact_option
-@private_key_option
+@content_options
 @gather(MessageOptions)
 @pass_app
 def examine_messages(
@@ -255,9 +249,7 @@ class PeekOptions(Struct, frozen=True):
     show_default=True,
     help="READ_UNCOMMITTED: also messages of open and aborted transactions.",
 )
-@value_option
-@redact_option
-@private_key_option
+@content_options
 @gather(PeekOptions)
 @pass_app
 def peek_messages(app: App, selection: TopicSelection, subscription: str, options: PeekOptions) -> Iterator[Shown]:
@@ -323,9 +315,7 @@ class ReadRequest(Struct, frozen=True):
 @click.option("--key", help="Messages with this key.")
 @click.option("-n", "--limit", type=whole(), help="At most this many messages per topic.")
 @click.option("--payload", is_flag=True, help="Also payloads, in base64.")
-@value_option
-@redact_option
-@private_key_option
+@content_options
 @click.option("--uncommitted", is_flag=True, help="Also messages of open and aborted transactions.")
 @click.option("--markers", is_flag=True, help="Also markers, the broker's own entries.")
 @gather(ReadRequest)
@@ -434,9 +424,7 @@ _MARK = Column("", lambda row: "" if row.context else "*")
 @click.option("-A", "--after", type=whole(0, 10_000), help="Also this many messages after each.")
 @click.option("-C", "--context", "around", type=whole(0, 10_000), help="Also this many messages on either side.")
 @click.option("--payload", is_flag=True, help="Also payloads, in base64.")
-@value_option
-@redact_option
-@private_key_option
+@content_options
 @click.option("--uncommitted", is_flag=True, help="Also messages of open and aborted transactions.")
 @gather(SearchRequest)
 @pass_app

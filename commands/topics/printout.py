@@ -16,6 +16,7 @@ from pulsar_admin.api.messages import COLUMNS, Messages
 from pulsar_admin.columns import Column, time_text, words_of
 from pulsar_admin.context import App, Result
 from pulsar_admin.jsonify import dump_json
+from pulsar_admin.options import together
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model.messages import Decoded, Message, MessageRow, marker_name, redacted
 from pulsar_admin.store.model.reader import EntryReader
@@ -247,6 +248,9 @@ private_key_option = click.option(
 value_option = click.option(
     "--value", is_flag=True, help="Also values, decoded by the topic's schema: AVRO, JSON, primitives, KEY_VALUE."
 )
+
+content_options = together(value_option, redact_option, private_key_option)
+"""What is shown of messages: values, digests alone, what keys decrypt."""
 
 
 def open_with(reader: EntryReader, paths: Sequence[Path]) -> None:
