@@ -8,15 +8,7 @@ import click
 
 from pulsar_admin.context import App, Printed, Shown
 from pulsar_admin.options import command, pass_app
-from pulsar_admin.store.errors import (
-    AlreadyExists,
-    InvalidValue,
-    MetadataCorrupt,
-    Refused,
-    ResourceNotFound,
-    StalePlan,
-    StoreNotFound,
-)
+from pulsar_admin.store import errors
 from pulsar_admin.upstream import mirrored
 
 _HELPS = {
@@ -28,13 +20,13 @@ _HELPS = {
 _SETS: Any = {"changes": True, "helps": _HELPS}  # Any: keywords of click
 
 
-@mirrored("bookies list-bookies", examples=["pulsar-admin bookies list-bookies"], errors=[StoreNotFound])
+@mirrored("bookies list-bookies", examples=["pulsar-admin bookies list-bookies"], errors=[errors.StoreNotFound])
 def list_all(app: App) -> Shown:
     """List the bookies that have a cookie, whether they run or not."""
     return Printed({"bookies": [{"bookieId": bookie} for bookie in app.resources.bookies()]})
 
 
-@mirrored("bookies racks-placement", examples=["pulsar-admin bookies racks-placement"], errors=[MetadataCorrupt])
+@mirrored("bookies racks-placement", examples=["pulsar-admin bookies racks-placement"], errors=[errors.MetadataCorrupt])
 def racks(app: App) -> Shown:
     """Show the racks of all bookies by group."""
     return Printed(app.resources.bookie_racks())
@@ -45,7 +37,7 @@ def racks(app: App) -> Shown:
     helps=_HELPS,
     examples=[],
     elsewhere=["pulsar-admin bookies get-bookie-rack -b bookie-1:3181"],
-    errors=[ResourceNotFound, MetadataCorrupt],
+    errors=[errors.ResourceNotFound, errors.MetadataCorrupt],
 )
 def get(app: App, bookie: str) -> Shown:
     """Show the rack of a bookie."""
@@ -55,7 +47,7 @@ def get(app: App, bookie: str) -> Shown:
 @mirrored(
     "bookies set-bookie-rack",
     examples=["pulsar-admin bookies set-bookie-rack -b bookie-1:3181 -r /rack-1 --dry-run"],
-    errors=[InvalidValue],
+    errors=[errors.InvalidValue],
     **_SETS,
 )
 def set_rack(app: App, bookie: str, rack: str, group: str, hostname: str | None) -> None:
@@ -67,7 +59,7 @@ def set_rack(app: App, bookie: str, rack: str, group: str, hostname: str | None)
     "bookies delete-bookie-rack",
     examples=[],
     elsewhere=["pulsar-admin bookies delete-bookie-rack -b bookie-1:3181"],
-    errors=[ResourceNotFound],
+    errors=[errors.ResourceNotFound],
     **_SETS,
 )
 def delete(app: App, bookie: str) -> None:
@@ -84,7 +76,7 @@ def delete(app: App, bookie: str) -> None:
         "pulsar-admin bookies rename bk1:3181 bk9:3181",
     ],
     output="The change: the cookie, and how many ledgers, ensembles and under-replication marks name the new id.",
-    errors=[ResourceNotFound, AlreadyExists, InvalidValue, Refused, StalePlan],
+    errors=[errors.ResourceNotFound, errors.AlreadyExists, errors.InvalidValue, errors.Refused, errors.StalePlan],
 )
 @click.argument("old", metavar="OLD")
 @click.argument("new", metavar="NEW")

@@ -6,15 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pulsar_admin.context import App, Lines, Printed, Shown
-from pulsar_admin.store.errors import (
-    InvalidValue,
-    LedgerNotFound,
-    MetadataCorrupt,
-    NotFound,
-    SourceNotFound,
-    StoreNotFound,
-    Unsupported,
-)
+from pulsar_admin.store import errors
 from pulsar_admin.store.files import write_new_file
 from pulsar_admin.store.names import LONG_MAX, FileKind
 from pulsar_admin.store.reports import shell
@@ -30,7 +22,7 @@ def _printed(lines: Iterable[str]) -> Shown:
 
 def _ledger_id(value: int | None) -> int:
     if value is None or value < 0:
-        raise InvalidValue("-ledgerid is missing", hint="list ledgers with: pulsar-admin bookkeeper listledgers")
+        raise errors.InvalidValue("-ledgerid is missing", hint="list ledgers with: pulsar-admin bookkeeper listledgers")
     return value
 
 
@@ -39,7 +31,7 @@ def _ledger_id(value: int | None) -> int:
     examples=["pulsar-admin bookkeeper listledgers", "pulsar-admin bookkeeper listledgers -m"],
     helps={"meta": "Also the metadata.", "bookieid": "Only ledgers that this bookie is to have entries of."},
     output=_FORMATTED,
-    errors=[StoreNotFound, MetadataCorrupt],
+    errors=[errors.StoreNotFound, errors.MetadataCorrupt],
 )
 def listledgers(app: App, meta: bool, bookieid: str | None) -> Iterator[Shown]:
     """List the ledgers of the metadata."""
@@ -57,14 +49,16 @@ def listledgers(app: App, meta: bool, bookieid: str | None) -> Iterator[Shown]:
         "update": "Not here.",
     },
     output=_FORMATTED,
-    errors=[LedgerNotFound, MetadataCorrupt, Unsupported],
+    errors=[errors.LedgerNotFound, errors.MetadataCorrupt, errors.Unsupported],
 )
 def ledgermetadata(
     app: App, ledgerid: int | None, dumptofile: str | None, restorefromfile: str | None, update: bool
 ) -> Iterator[Shown]:
     """Show the metadata of a ledger, or write it to a file."""
     if restorefromfile is not None or update:
-        raise Unsupported("ledgers are not put back into the metadata here", hint="the node is in: store cat PATH")
+        raise errors.Unsupported(
+            "ledgers are not put back into the metadata here", hint="the node is in: store cat PATH"
+        )
     with app.session.read() as txn:
         if dumptofile is not None:
             write_new_file(Path(dumptofile), shell.metadata_bytes(txn, _ledger_id(ledgerid)))
@@ -77,12 +71,12 @@ def ledgermetadata(
     examples=["pulsar-admin bookkeeper ledger 9"],
     helps={"meta": "Prints nothing more, as upstream's does of DbLedgerStorage."},
     output="A line for each entry in an entry log: the log's number, and where in it the entry begins.",
-    errors=[StoreNotFound, InvalidValue],
+    errors=[errors.StoreNotFound, errors.InvalidValue],
 )
 def ledger(app: App, ledger_id: str, meta: bool) -> Iterator[Shown]:
     """Show where the entries of a ledger lie."""
     if not ledger_id.isascii() or not ledger_id.isdigit() or int(ledger_id) > LONG_MAX:
-        raise InvalidValue(f"invalid ledger id {ledger_id!r}", hint="give its number")
+        raise errors.InvalidValue(f"invalid ledger id {ledger_id!r}", hint="give its number")
     with app.session.read() as txn:
         yield _printed(shell.index_lines(txn, int(ledger_id)))
 
@@ -99,7 +93,7 @@ def ledger(app: App, ledger_id: str, meta: bool) -> Iterator[Shown]:
         "bookie": "Of no effect: an entry comes from the file that has it.",
     },
     output=f"{_FORMATTED} EntrySize is the payload of the ledger up to and with the entry.",
-    errors=[LedgerNotFound],
+    errors=[errors.LedgerNotFound],
 )
 def readledger(
     app: App, msg: bool, ledgerid: int | None, firstentryid: int | None, lastentryid: int | None, **_ignored: object
@@ -123,7 +117,7 @@ def readledger(
         "endpos": "Only records that begin at this offset or before it.",
     },
     output=_FORMATTED,
-    errors=[SourceNotFound],
+    errors=[errors.SourceNotFound],
 )
 def readlog(
     app: App, log: str, msg: bool, ledgerid: int | None, entryid: int | None, startpos: int | None, endpos: int | None
@@ -135,7 +129,7 @@ def readlog(
     given = (-1 if value is None else value for value in (ledgerid, entryid, startpos, endpos))
     selection = shell.Selection(*given)
     if 0 <= selection.end < selection.start:
-        raise InvalidValue("-startpos is after -endpos", hint="exchange them")
+        raise errors.InvalidValue("-startpos is after -endpos", hint="exchange them")
     with app.session.read() as txn:
         file = shell.find_file(txn, log, FileKind.ENTRY_LOG, 10)
         yield _printed(shell.log_lines(app.store, file, selection, msg))
@@ -145,7 +139,7 @@ def readlog(
     "bookkeeper readlogmetadata",
     examples=["pulsar-admin bookkeeper readlogmetadata 0"],
     output=f"{_FORMATTED} Ledgers are sorted, which upstream's are not.",
-    errors=[SourceNotFound],
+    errors=[errors.SourceNotFound],
 )
 def readlogmetadata(app: App, log: str) -> Iterator[Shown]:
     """Show how many bytes of each ledger an entry log holds.
@@ -165,7 +159,7 @@ def readlogmetadata(app: App, log: str) -> Iterator[Shown]:
         "msg": "Also the bytes, as text.",
     },
     output=_FORMATTED,
-    errors=[SourceNotFound],
+    errors=[errors.SourceNotFound],
 )
 def readjournal(app: App, journal: str, msg: bool, **_ignored: object) -> Iterator[Shown]:
     """Show the records of a journal.
@@ -182,12 +176,12 @@ def readjournal(app: App, journal: str, msg: bool, **_ignored: object) -> Iterat
     examples=["pulsar-admin bookkeeper activeledgers -l 0"],
     helps={"log_id": "The entry log's number.", "timeout": "Of no effect."},
     output=_FORMATTED,
-    errors=[SourceNotFound, InvalidValue],
+    errors=[errors.SourceNotFound, errors.InvalidValue],
 )
 def activeledgers(app: App, log_id: int | None, timeout: int | None) -> Iterator[Shown]:
     """List the ledgers of an entry log that are still in the metadata."""
     if log_id is None:
-        raise InvalidValue("-logId is missing", hint="give the number of an entry log")
+        raise errors.InvalidValue("-logId is missing", hint="give the number of an entry log")
     with app.session.read() as txn:
         file = shell.find_file(txn, str(log_id), FileKind.ENTRY_LOG, 10)
         yield _printed(shell.active_lines(txn, app.store, file))
@@ -197,7 +191,7 @@ def activeledgers(app: App, log_id: int | None, timeout: int | None) -> Iterator
     "bookkeeper lastmark",
     examples=["pulsar-admin bookkeeper lastmark"],
     output=_FORMATTED,
-    errors=[SourceNotFound, MetadataCorrupt],
+    errors=[errors.SourceNotFound, errors.MetadataCorrupt],
 )
 def lastmark(app: App) -> Shown:
     """Show the journal position up to which a bookie's entry logs are complete."""
@@ -210,7 +204,7 @@ def lastmark(app: App) -> Shown:
     elsewhere=["pulsar-admin bookkeeper listfilesondisc -log -txn"],
     helps={"journal": "Journals.", "entrylog": "Entry logs, and RocksDB's logs.", "index": "Index files."},
     output=f"{_FORMATTED} Files are sorted by path.",
-    errors=[SourceNotFound],
+    errors=[errors.SourceNotFound],
 )
 def listfilesondisc(app: App, journal: bool, entrylog: bool, index: bool) -> Shown:
     """List the files of the bookies that the store came from."""
@@ -227,12 +221,14 @@ def listfilesondisc(app: App, journal: bool, entrylog: bool, index: bool) -> Sho
         "all": "All that have a cookie.",
     },
     output=_FORMATTED,
-    errors=[StoreNotFound, InvalidValue],
+    errors=[errors.StoreNotFound, errors.InvalidValue],
 )
 def listbookies(app: App, hostnames: bool, readwrite: bool, readonly: bool, all: bool) -> Iterator[Shown]:
     """List bookies."""
     if readwrite + readonly + all != 1:
-        raise InvalidValue("One and only one of -readwrite, -readonly and -all must be specified", hint="give -a")
+        raise errors.InvalidValue(
+            "One and only one of -readwrite, -readonly and -all must be specified", hint="give -a"
+        )
     with app.session.read() as txn:
         yield _printed(shell.bookie_lines(txn, readwrite, readonly, all))
 
@@ -241,7 +237,7 @@ def listbookies(app: App, hostnames: bool, readwrite: bool, readonly: bool, all:
     "bookkeeper cookie_get",
     examples=["pulsar-admin bookkeeper cookie_get 127.0.0.1:34299"],
     output="The cookie as it is stored.",
-    errors=[NotFound],
+    errors=[errors.NotFound],
 )
 def cookie_get(app: App, bookie_id: str) -> Iterator[Shown]:
     """Show the cookie of a bookie."""
@@ -260,7 +256,7 @@ def cookie_get(app: App, bookie_id: str) -> Iterator[Shown]:
         "onlydisplayledgercount": "Only how many there are.",
     },
     output=_FORMATTED,
-    errors=[StoreNotFound],
+    errors=[errors.StoreNotFound],
 )
 def listunderreplicated(
     app: App,
@@ -280,7 +276,7 @@ def listunderreplicated(
     "bookkeeper whatisinstanceid",
     examples=["pulsar-admin bookkeeper whatisinstanceid"],
     output="The id of the cluster, and where the store came from in the place of the metadata service.",
-    errors=[StoreNotFound],
+    errors=[errors.StoreNotFound],
 )
 def whatisinstanceid(app: App) -> Iterator[Shown]:
     """Show the instance id of the cluster."""
@@ -292,7 +288,7 @@ def whatisinstanceid(app: App) -> Iterator[Shown]:
     "bookkeeper clusterinfo",
     examples=["pulsar-admin bookkeeper clusterinfo"],
     output="One object: bookies with a cookie, those that were registered when the metadata was copied; no auditor.",
-    errors=[StoreNotFound],
+    errors=[errors.StoreNotFound],
 )
 def clusterinfo(app: App) -> Shown:
     """Count the bookies of the cluster."""

@@ -15,14 +15,7 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App, Printed, Result, Shown
 from pulsar_admin.lookup import find_policy_row, policy_of
 from pulsar_admin.options import Command, TopicSelection
-from pulsar_admin.store.errors import (
-    InvalidValue,
-    MetadataCorrupt,
-    NamespaceNotFound,
-    Refused,
-    StalePlan,
-    TopicNotFound,
-)
+from pulsar_admin.store import errors
 from pulsar_admin.store.names import NamespaceName
 from pulsar_admin.store.policies.rules import NAMESPACES
 from pulsar_admin.store.policies.table import Policy
@@ -119,7 +112,7 @@ def _changing(path: str, policy: Policy) -> Command:
     changes=True,
     uses=["interceptors", "broker_conf"],
     output="Nothing; on stderr the policies before and after, and the undo command.",
-    errors=[InvalidValue, MetadataCorrupt, Refused, StalePlan],
+    errors=[errors.InvalidValue, errors.MetadataCorrupt, errors.Refused, errors.StalePlan],
 )
 def delete_all(app: App, selection: TopicSelection) -> None:
     """Delete all policies of topics, including global ones."""
@@ -137,13 +130,17 @@ def _mirrored(path: str, function: Callable[..., Shown | None], policy: Policy) 
     function.__doc__ = row.help
     more: dict[str, Any] = {
         "output": "As upstream prints it; null if it is not set.",
-        "errors": [TopicNotFound if of_topics else NamespaceNotFound, InvalidValue, MetadataCorrupt],
+        "errors": [
+            errors.TopicNotFound if of_topics else errors.NamespaceNotFound,
+            errors.InvalidValue,
+            errors.MetadataCorrupt,
+        ],
     }
     if not reads:
         more |= {"changes": True, "output": "Nothing; on stderr the policy before and after, and the undo command."}
-        more["errors"] = [*more["errors"], StalePlan]
+        more["errors"] = [*more["errors"], errors.StalePlan]
     if not reads and of_topics:
-        more |= {"uses": ["interceptors", "broker_conf"], "errors": [*more["errors"], Refused]}
+        more |= {"uses": ["interceptors", "broker_conf"], "errors": [*more["errors"], errors.Refused]}
     return mirrored(path, examples=(), elsewhere=[_example(path)], helps=_HELPS, several=of_topics, **more)(function)
 
 

@@ -15,15 +15,7 @@ from pulsar_admin.config import Settings, colors_text
 from pulsar_admin.errors import NO_ROOM, NOT_FOUND, PROBLEMS, exit_code_of, failure_of
 from pulsar_admin.global_options import GIVEN
 from pulsar_admin.results import Result, Results
-from pulsar_admin.store.errors import (
-    IndexCorrupt,
-    InvalidValue,
-    NotFound,
-    SourceChanged,
-    StoreError,
-    TopicNotFound,
-    Unsupported,
-)
+from pulsar_admin.store import errors
 from pulsar_admin.store.names import TopicName, parse_topic, shell_word
 from pulsar_admin.store.pace import PACE
 from pulsar_admin.store.wording import counted
@@ -67,7 +59,7 @@ class Running(Results):
         self._from_now: str | None = None
         self._told_incomplete = False
         self._told_altered = False
-        self.partial: list[StoreError] = []
+        self.partial: list[errors.StoreError] = []
         """What answers lack; said when the command is over."""
         self.screen_of: Callable[[Any], Result] = Result  # Any: the report of the command
         """The answer of ``--dry-run``, of what the plan previews."""
@@ -106,7 +98,7 @@ class Running(Results):
             try:
                 with (self._store or self.store).read() as txn, txn.passing_altered(altered.append):
                     self._as_of = find_as_of(txn)
-            except IndexCorrupt:
+            except errors.IndexCorrupt:
                 altered.append(b"")
             if altered and not self._told_altered:  # a doctor has to go on past them
                 self._told_altered = True
@@ -198,7 +190,7 @@ class Running(Results):
         self._from_now = text if self._from_now is None else self._from_now
         if not getattr(click.get_current_context().command, "changes", False):
             with suppress(
-                StoreError
+                errors.StoreError
             ):  # without a store nothing but the clock says what now is; who needs one says that it is not there
                 time_ms = parse(text, now_ms=self.now_ms, tz=self.settings.tz)
         self._tell_now()
@@ -266,8 +258,8 @@ class Running(Results):
 
             try:
                 value = self.parse_time(parse_time_or_ago, value)  # type: ignore[assignment]  # of a text an int
-            except InvalidValue as error:
-                raise InvalidValue(f"time: {error.message}", hint=error.hint, **error.context) from error
+            except errors.InvalidValue as error:
+                raise errors.InvalidValue(f"time: {error.message}", hint=error.hint, **error.context) from error
         assert isinstance(value, int)
         return value
 
@@ -283,7 +275,7 @@ class Running(Results):
     def check_writable(self) -> None:
         """A command opens for writing what it changes."""
 
-    def lacks(self, problem: StoreError | str) -> None:
+    def lacks(self, problem: errors.StoreError | str) -> None:
         """Warn of a text at once, of an error at the end of the command, when those alike are counted; the exit code becomes 1."""
         if isinstance(problem, str):
             self.warn(problem)
@@ -334,7 +326,7 @@ class Running(Results):
 
     @contextmanager
     def scanning(
-        self, size_bytes: int, label: str, problems: list[StoreError], *, unused: str = INDEX_ANSWERS
+        self, size_bytes: int, label: str, problems: list[errors.StoreError], *, unused: str = INDEX_ANSWERS
     ) -> Iterator[Scanning]:
         """Open what a reader scans with, about ``size_bytes``: the engine that settings choose, with progress (without a label: none).
 
@@ -351,11 +343,11 @@ class Running(Results):
             yield Scanning(engine, progress.advance, self._failed_slices)
 
     @contextmanager
-    def engine(self, problems: list[StoreError], size_bytes: int = 0) -> Iterator[Engine | None]:
+    def engine(self, problems: list[errors.StoreError], size_bytes: int = 0) -> Iterator[Engine | None]:
         """Choose what runs a scan, see ``bulk``: this process where reading is bounded; raises InvalidValue for Spark there."""
         if PACE.is_limited:  # other processes would each read as fast
             if self.settings.spark:
-                raise InvalidValue(
+                raise errors.InvalidValue(
                     "--max-rate bounds what this process reads, --spark reads in others", hint="give one of them"
                 )
             yield None
@@ -455,7 +447,7 @@ class Running(Results):
         for item in listed:
             try:
                 result = work(item)
-            except StoreError as error:
+            except errors.StoreError as error:
                 self._fail_one(error, alone=alone)
                 continue
             self._items += 1
@@ -466,12 +458,12 @@ class Running(Results):
         """Work on one item in the block: an error is reported and suppressed unless the item is ``alone``; see ``each``."""
         try:
             yield
-        except StoreError as error:
+        except errors.StoreError as error:
             self._fail_one(error, alone=alone)
         else:
             self._items += 1
 
-    def _fail_one(self, error: StoreError, *, alone: bool) -> None:
+    def _fail_one(self, error: errors.StoreError, *, alone: bool) -> None:
         if alone or (self._choice is not None and self._choice.broken is error):
             raise error
         self.fail(error)
@@ -480,13 +472,13 @@ class Running(Results):
         """Count items that ``each`` would have yielded a result of, done elsewhere."""
         self._items += count
 
-    def fail(self, error: StoreError) -> None:
+    def fail(self, error: errors.StoreError) -> None:
         """Report the error of one item among several on stderr and continue with the next one."""
         self.suggest(error)
         self._failed.append(error)
         failure_of(error).write(as_json=self.writes_json)
 
-    def suggest(self, error: StoreError) -> None:
+    def suggest(self, error: errors.StoreError) -> None:
         """Add to an error what only the command line knows: similar names, or the command with either meaning of now."""
         nows = error.context.pop("nows", None)
         if isinstance(nows, list):
@@ -514,35 +506,35 @@ class Running(Results):
                 yield f"--{name.replace('_', '-')}"
                 yield from () if value is True else (str(value),)
 
-    def _suggest_names(self, error: StoreError) -> None:
+    def _suggest_names(self, error: errors.StoreError) -> None:
         """Add to the hint of an error about an unknown name when it was deleted, or similar names."""
-        if self._store is None or not isinstance(error, NotFound) or "near" in error.context:
+        if self._store is None or not isinstance(error, errors.NotFound) or "near" in error.context:
             return
         is_usual = error.hint.startswith("list the existing ")  # another hint knows more
-        if isinstance(error, TopicNotFound) and "topic" in error.context and is_usual and not self._failed:
+        if isinstance(error, errors.TopicNotFound) and "topic" in error.context and is_usual and not self._failed:
             from pulsar_admin.deleted import deletion_hint
 
-            with suppress(StoreError, OSError), self._store.read() as txn:
+            with suppress(errors.StoreError, OSError), self._store.read() as txn:
                 if hint := deletion_hint(txn, parse_topic(str(error.context["topic"]))):
                     error.hint = hint
                     return
         from pulsar_admin.store.model.suggestions import near_names
 
-        with suppress(StoreError), self._store.read() as txn:
+        with suppress(errors.StoreError), self._store.read() as txn:
             if near := near_names(txn, error):
                 error.context["near"] = near
                 error.hint = f"did you mean {' or '.join(map(shell_word, near))}? {error.hint}".strip()
 
-    def report(self, problems: Sequence[StoreError]) -> None:
+    def report(self, problems: Sequence[errors.StoreError]) -> None:
         """Report unreadable data and make the exit code 1; the first few in full, all counted.
 
         A problem of a whole file is reported once, and so is an unknown format.
         """
-        alike: dict[object, list[StoreError]] = {}
+        alike: dict[object, list[errors.StoreError]] = {}
         for error in problems:
-            of_file = isinstance(error, SourceChanged) and error.context.get("path")
+            of_file = isinstance(error, errors.SourceChanged) and error.context.get("path")
             of_format = (
-                isinstance(error, Unsupported)
+                isinstance(error, errors.Unsupported)
                 and "found" in error.context
                 and (error.code, str(error.context["found"]))
             )

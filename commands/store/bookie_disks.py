@@ -16,19 +16,7 @@ from pulsar_admin.commands.store.importing import text_rows
 from pulsar_admin.context import App, Result, Table
 from pulsar_admin.numbers import PERCENT
 from pulsar_admin.options import command, pass_app
-from pulsar_admin.store.errors import (
-    DiskFull,
-    IndexCorrupt,
-    InvalidValue,
-    MetadataCorrupt,
-    NotFound,
-    NotWritable,
-    Refused,
-    SourceBusy,
-    SourceNotFound,
-    StalePlan,
-    Unsupported,
-)
+from pulsar_admin.store import errors
 from pulsar_admin.store.wording import counted
 from pulsar_admin.visible import clean_text
 
@@ -49,7 +37,15 @@ if TYPE_CHECKING:
     ],
     output="Per ledger directory: the entries in its logs and in its index, journals that are cut, and the files kept. "
     "Exit code 0 even if nothing is wrong.",
-    errors=[InvalidValue, Refused, SourceNotFound, SourceBusy, StalePlan, Unsupported, NotWritable],
+    errors=[
+        errors.InvalidValue,
+        errors.Refused,
+        errors.SourceNotFound,
+        errors.SourceBusy,
+        errors.StalePlan,
+        errors.Unsupported,
+        errors.NotWritable,
+    ],
 )
 @click.argument("bookie", nargs=-1, metavar="[[ID=]DIR[,DIR]]")
 @conf_options
@@ -160,17 +156,17 @@ _LOGS = (
     output="With --dry-run each entry log: its live bytes, the action, and the bytes that it frees. Otherwise the "
     "freed bytes, the number of entries moved, and the logs that were skipped or left; exit code 1 when there are any.",
     errors=[
-        InvalidValue,
-        Refused,
-        SourceNotFound,
-        SourceBusy,
-        NotFound,
-        Unsupported,
-        StalePlan,
-        MetadataCorrupt,
-        IndexCorrupt,
-        NotWritable,
-        DiskFull,
+        errors.InvalidValue,
+        errors.Refused,
+        errors.SourceNotFound,
+        errors.SourceBusy,
+        errors.NotFound,
+        errors.Unsupported,
+        errors.StalePlan,
+        errors.MetadataCorrupt,
+        errors.IndexCorrupt,
+        errors.NotWritable,
+        errors.DiskFull,
     ],
 )
 @click.argument("bookies", nargs=-1, metavar="[[ID=]DIR[,DIR]]")

@@ -23,17 +23,9 @@ from pulsar_admin.api.session import (
     position_of,
 )
 from pulsar_admin.later import later
+from pulsar_admin.store import errors
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.db.tree import read_node
-from pulsar_admin.store.errors import (
-    InvalidValue,
-    NothingMatches,
-    Refused,
-    SubscriptionNotFound,
-    TopicNotFound,
-    check_choice,
-    check_one,
-)
 from pulsar_admin.store.model.cursors import Cursor as CursorModel
 from pulsar_admin.store.model.cursors import (
     Extent,
@@ -116,7 +108,7 @@ class Cursors(Planner):
         with self._session.reader() as reader:
             try:
                 topics = list(self._session.read_topics(reader, self._selection))
-            except TopicNotFound:
+            except errors.TopicNotFound:
                 topics = self._deleted_topics(reader, zookeeper)
                 if not topics:
                     raise
@@ -175,15 +167,15 @@ class Cursors(Planner):
         the state at ``as_of`` is unknown, no entry is at or after ``time``, so that everything would be skipped, or a time
         counted from now is after the end of an older copy (``force`` allows the latter two).
         """
-        check_one(to=to, time=time, shift_by=shift_by, like=like, as_of=as_of)
+        errors.check_one(to=to, time=time, shift_by=shift_by, like=like, as_of=as_of)
         if as_of is not None:
             if exclude or until is not None:
                 hint = "leave out --exclude-reset-position and --until"
-                raise InvalidValue("an earlier state has positions of its own", hint=hint)
+                raise errors.InvalidValue("an earlier state has positions of its own", hint=hint)
             return self._back_to(as_of, if_unsure, zookeeper, force=force)
         if if_unsure != "refuse" or zookeeper:
             hint = "leave out --if-unsure and --zookeeper, or give --as-of"
-            raise InvalidValue("only an earlier state may be unsure or come from other files", hint=hint)
+            raise errors.InvalidValue("only an earlier state may be unsure or come from other files", hint=hint)
         request = reset_request(self._session, rule, clock, broker_version, max_clock_skew, force=force)
         target = resetting.reset_target(
             time_ms=None if time is None else self._session.time_ms(time, changes=True),
@@ -204,7 +196,7 @@ class Cursors(Planner):
         Raises InvalidValue.
         """
         if count < 0:
-            raise InvalidValue(f"skip {count}: a number of entries is 0 or more")
+            raise errors.InvalidValue(f"skip {count}: a number of entries is 0 or more")
         return self._plan(
             cursor_moves.SKIP, lambda topic, state: cursor_moves.skipped(topic, state, count), force=force
         )
@@ -236,9 +228,9 @@ class Cursors(Planner):
         """
         from pulsar_admin.store.delayed.expiry_plans import EXPIRE, EXPIRE_ALL, plan_expiries
 
-        check_one(before=before, to=to, by_ttl=by_ttl or None)
+        errors.check_one(before=before, to=to, by_ttl=by_ttl or None)
         if exclude and to is None:
-            raise InvalidValue("only a position can be excluded", hint="leave out --exclude-reset-position")
+            raise errors.InvalidValue("only a position can be excluded", hint="leave out --exclude-reset-position")
         limit: resetting.Limit = resetting.ByTtl()
         if to is not None:
             limit = resetting.UpTo(position_of(to), exclude)
@@ -296,7 +288,9 @@ class Cursors(Planner):
         def make(reader: EntryReader, now_ms: int) -> StorePlan:
             topics = list(self._session.read_topics(reader, self._selection))
             if first not in (EARLIEST, LATEST) and len(topics) > 1:
-                raise InvalidValue(f"position {first} is in one of {len(topics)} topics", hint="use earliest or latest")
+                raise errors.InvalidValue(
+                    f"position {first} is in one of {len(topics)} topics", hint="use earliest or latest"
+                )
             for topic in topics:
                 resetting.check_position(topic, first, "")
             made = subscription_changes.NewSubscription(self._name, first, replicated, properties or {})
@@ -331,7 +325,7 @@ class Cursors(Planner):
     def _back_to(self, as_of: Time, if_unsure: IfUnsure, zookeeper: Sequence[str], *, force: bool) -> Plan:
         from pulsar_admin.store.recovery.ack_history import IfUnsure, WantedState, is_state_name, plan_as_of
 
-        check_choice("if_unsure", if_unsure, IfUnsure)
+        errors.check_choice("if_unsure", if_unsure, IfUnsure)
         is_name = isinstance(as_of, str) and is_state_name(as_of)
         at = str(as_of) if is_name else self._session.time_ms(as_of, changes=True)
         with self._session.reader() as reader:
@@ -376,7 +370,7 @@ class Cursors(Planner):
         from pulsar_admin.store.recovery.restore import keep_of, read_deleted_topics
 
         names = self._selection.topics
-        with suppress(Refused, TopicNotFound):
+        with suppress(errors.Refused, errors.TopicNotFound):
             servers = find_servers(reader.txn.store.info.sources, given_places("zookeeper", zookeeper))
             past = read_past(servers, keep_of(name.namespace for name in names))
             return [topic for name in names for topic in read_deleted_topics(reader, past, name)]
@@ -412,14 +406,14 @@ class Cursors(Planner):
             cursors = self._session.read_cursors(reader, topic, names, named=named, is_replaced=is_replaced)
             selected += [(topic, cursor) for cursor in cursors]
         if not selected:
-            raise SubscriptionNotFound(
+            raise errors.SubscriptionNotFound(
                 f"there is no subscription to {verb}", topics=[str(topic.name) for topic in topics]
             )
         return selected
 
     def _check_named(self) -> None:
         if self._means_all:
-            raise InvalidValue("name the subscription: all are meant")
+            raise errors.InvalidValue("name the subscription: all are meant")
 
     def _warn_of_clock(
         self, reader: EntryReader, clock: Clock, cursors: Iterable[tuple[TopicModel, CursorModel]]
@@ -432,7 +426,7 @@ class Cursors(Planner):
 
 def _check_entries(selection: TopicSelection, topics: Sequence[TopicModel]) -> None:
     if len(topics) == 1 and selection.single is not None and not topics[0].number_of_entries:
-        raise NothingMatches(
+        raise errors.NothingMatches(
             f"{topics[0].name} has no entries, so it has no times",
             hint="list topics and their entries with: pulsar-admin topics stats --all-topics",
             topic=str(topics[0].name),
@@ -475,7 +469,7 @@ def reset_line(session: Session, row: str | Mapping[str, object]) -> str:
     try:
         return json.dumps(line)
     except TypeError as error:
-        raise InvalidValue(f"{row!r} says no reset: {error}") from error
+        raise errors.InvalidValue(f"{row!r} says no reset: {error}") from error
 
 
 def resets_plan(session: Session, reader: EntryReader, resets: Iterable[Reset], request: ResetRequest) -> Plan:

@@ -6,17 +6,10 @@ import os
 from enum import StrEnum
 from pathlib import Path
 
+from pulsar_admin.store import errors
 from pulsar_admin.store.codec.entry import RECORD_MAX_BYTES
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import LogFile, find_log, fingerprint
-from pulsar_admin.store.errors import (
-    EntryLogCorrupt,
-    IndexCorrupt,
-    NotWritable,
-    SourceChanged,
-    SourceNotFound,
-    StoreError,
-)
 from pulsar_admin.store.files import open_regular
 from pulsar_admin.store.urls import Opened, close_bytes, file_info, is_url, read_at, shown_path
 from pulsar_admin.store.wording import counted
@@ -55,7 +48,7 @@ class EntryFiles:
         self._txn = txn
         self._open: dict[int, tuple[Opened, LogFile]] = {}
         self._logs: dict[int, LogFile] = {}
-        self._failed: dict[int, StoreError] = {}
+        self._failed: dict[int, errors.StoreError] = {}
         """Why objects cannot be read: they are not asked for again, since each request to a server that is gone takes seconds."""
 
     def read_record(self, place: tuple[int, int, int]) -> memoryview:
@@ -68,7 +61,7 @@ class EntryFiles:
                 hint = "this store comes from an incident bundle, which contains no entries"
             else:
                 hint = "the file changed since import; run: pulsar-admin store check --deep"
-            raise EntryLogCorrupt(
+            raise errors.EntryLogCorrupt(
                 f"{self.name(file_id)} @ {offset:#x}: expected a record of {size} bytes, found {found}",
                 hint=hint,
                 path=self.name(file_id),
@@ -79,24 +72,24 @@ class EntryFiles:
     def read(self, file_id: int, offset: int, length: int) -> bytes:
         """Return ``length`` bytes at ``offset``; raises SourceChanged if the file is gone, cut, or not the imported one."""
         if length > RECORD_MAX_BYTES:
-            raise IndexCorrupt(
+            raise errors.IndexCorrupt(
                 f"the index claims a record of {length} bytes", hint="pulsar-admin store index --rebuild"
             )
         opened, log = self._opened(file_id)
         try:
             raw = os.pread(opened, length, offset) if isinstance(opened, int) else read_at(opened, length, offset)
         except OSError as error:
-            raise EntryLogCorrupt(
+            raise errors.EntryLogCorrupt(
                 f"{log.path} @ {offset:#x}: the disk cannot read it: {error.strerror}",
                 hint="copy what can be read from that disk and import the copy",
                 path=log.path,
                 offset=offset,
             ) from error
-        except StoreError as error:  # of an object
+        except errors.StoreError as error:  # of an object
             self._failed[file_id] = error
             raise
         if len(raw) < length:
-            raise SourceChanged(
+            raise errors.SourceChanged(
                 f"{log.path} @ {offset:#x}: expected {length} bytes, found {len(raw)}",
                 hint="the file was cut since import: restore it, or run: pulsar-admin store refresh",
                 path=log.path,
@@ -123,7 +116,7 @@ class EntryFiles:
     def _log(self, file_id: int) -> LogFile:
         log = self._logs.get(file_id) or find_log(self._txn, file_id)
         if log is None:
-            raise IndexCorrupt(
+            raise errors.IndexCorrupt(
                 f"the index names file {file_id}, which is not catalogued", hint="pulsar-admin store index --rebuild"
             )
         self._logs[file_id] = log
@@ -135,16 +128,16 @@ class EntryFiles:
         try:
             descriptor = open_regular(path)
         except FileNotFoundError as error:
-            raise SourceChanged(
+            raise errors.SourceChanged(
                 f"{path} is gone; it held {counted(log.records, 'record')} when it was imported",
                 hint="restore the file, or read its entries from other files: pulsar-admin store refresh",
                 path=str(path),
             ) from error
         except OSError as error:
-            raise NotWritable(f"cannot read {path}: {error.strerror}", path=str(path)) from error
+            raise errors.NotWritable(f"cannot read {path}: {error.strerror}", path=str(path)) from error
         try:
             check_unchanged(descriptor, log)
-        except SourceChanged:
+        except errors.SourceChanged:
             os.close(descriptor)
             raise
         place = log.place(self._store.path)
@@ -157,11 +150,11 @@ class EntryFiles:
             if state.holds_the_imported:
                 return place, log
             said += state
-        except SourceNotFound:
+        except errors.SourceNotFound:
             said += FileState.MISSING
-        except StoreError as error:
+        except errors.StoreError as error:
             said, hint = error.message, error.hint
-        self._failed[file_id] = SourceChanged(
+        self._failed[file_id] = errors.SourceChanged(
             f"{said}; it held {counted(log.records, 'record')} when it was imported", hint=hint, path=shown_path(place)
         )
         raise self._failed[file_id]
@@ -184,14 +177,14 @@ def check_unchanged(descriptor: int, log: LogFile) -> bool:
     if status.st_size == log.size_bytes and status.st_mtime_ns == log.mtime_ns:
         return False
     if status.st_size < log.next_offset:
-        raise SourceChanged(
+        raise errors.SourceChanged(
             f"{log.path} became shorter since import: expected {log.size_bytes} bytes, found {status.st_size}",
             hint="restore the file, or run: pulsar-admin store refresh",
             path=log.path,
         )
     found = fingerprint(descriptor, log.next_offset)
     if found != log.fingerprint:
-        raise SourceChanged(
+        raise errors.SourceChanged(
             f"{log.path} is not the file that was imported: expected fingerprint {log.fingerprint}, found {found}",
             hint="restore the file, or accept the current one: pulsar-admin store refresh --forget",
             path=log.path,
@@ -209,9 +202,9 @@ def file_state(log: LogFile, store_path: Path, *, asks: bool = False) -> FileSta
 def _object_state(log: LogFile, url: str) -> FileState:
     try:
         return _asked_state(log, url)
-    except SourceNotFound:
+    except errors.SourceNotFound:
         return FileState.MISSING
-    except StoreError:
+    except errors.StoreError:
         return FileState.UNREADABLE
 
 
@@ -235,7 +228,7 @@ def path_state(log: LogFile, path: Path) -> FileState:
         return FileState.UNREADABLE
     try:
         return FileState.GROWN if check_unchanged(descriptor, log) else FileState.SAME
-    except SourceChanged:
+    except errors.SourceChanged:
         return FileState.CHANGED
     except OSError:
         return FileState.UNREADABLE

@@ -17,15 +17,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.codec.message import EntryHeader, decode_message_entry, is_chunk, is_marker
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.model.cursors import (
-    Extent,
-    Intervals,
-    RankBits,
-    count_ranks,
-    extent_of,
-    iter_ledger_parts,
-    union,
-)
+from pulsar_admin.store.model import cursors
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position
@@ -82,7 +74,7 @@ class CutMessage(Struct, frozen=True):
 
 
 def find_cut(
-    reader: EntryReader, topic: Topic, pending: Intervals, contents: Contents | None = None
+    reader: EntryReader, topic: Topic, pending: cursors.Intervals, contents: Contents | None = None
 ) -> CutMessage | None:
     """Return the first chunked message of which the backlog ``pending`` of ``topic`` has a part; reads few entries where it cuts none.
 
@@ -187,7 +179,7 @@ class _Chunks:
             rank = min(inside)
 
 
-def _find_cut_at(chunks: _Chunks, pending: Intervals, edges: Sequence[int]) -> CutMessage | None:
+def _find_cut_at(chunks: _Chunks, pending: cursors.Intervals, edges: Sequence[int]) -> CutMessage | None:
     def is_pending(rank: int) -> bool:
         index = bisect_right(pending, rank, key=lambda one: one[0]) - 1
         return index >= 0 and rank < pending[index][1]
@@ -230,7 +222,7 @@ def _find_cut_at(chunks: _Chunks, pending: Intervals, edges: Sequence[int]) -> C
     )
 
 
-def _ranks(pending: Intervals) -> Iterator[int]:
+def _ranks(pending: cursors.Intervals) -> Iterator[int]:
     for start, end in pending:
         yield from range(start, end)
 
@@ -271,7 +263,7 @@ class Contents(Struct, frozen=True):
     partial: tuple[int, ...] = ()
 
 
-def may_be_markers(reader: EntryReader, topic: Topic, pending: Intervals) -> bool:
+def may_be_markers(reader: EntryReader, topic: Topic, pending: cursors.Intervals) -> bool:
     """Whether an entry of a few of the backlog ``pending`` is a marker, the first and the last one among them; reads these alone."""
     ranks = set[int]()
     for quarter in range(5):
@@ -280,7 +272,7 @@ def may_be_markers(reader: EntryReader, topic: Topic, pending: Intervals) -> boo
     return any(map(_chunks_of(reader, topic).is_marker, ranks))
 
 
-def read_contents(reader: EntryReader, topic: Topic, intervals: Intervals, now_ms: int) -> Contents:
+def read_contents(reader: EntryReader, topic: Topic, intervals: cursors.Intervals, now_ms: int) -> Contents:
     """Count markers, chunks and messages due at ``now_ms`` among the entries of ``topic`` at the ranks ``intervals``.
 
     Reads all headers of them.
@@ -293,15 +285,15 @@ def read_contents(reader: EntryReader, topic: Topic, intervals: Intervals, now_m
     from pulsar_admin.store.scan.entries import EntryScan
 
     # Of very many intervals all is read between the first and the last: to find the place of each costs more than what it saves.
-    whole = isinstance(intervals, RankBits) and (
-        intervals[-1][1] - intervals[0][0] - count_ranks(intervals) < 8 * len(intervals)
+    whole = isinstance(intervals, cursors.RankBits) and (
+        intervals[-1][1] - intervals[0][0] - cursors.count_ranks(intervals) < 8 * len(intervals)
     )
     spans = ((intervals[0][0], intervals[-1][1]),) if whole else intervals
     scan = EntryScan(
-        reader, (part for start, end in spans for part in iter_ledger_parts(topic, start, end)), heads=True
+        reader, (part for start, end in spans for part in cursors.iter_ledger_parts(topic, start, end)), heads=True
     )
     asked = None
-    if isinstance(intervals, RankBits) and whole:
+    if isinstance(intervals, cursors.RankBits) and whole:
         start, end = spans[0]
         asked = np.zeros(end - start, np.bool_)
         asked[np.frombuffer(intervals.bits.to_array(), np.uint32) - start] = True
@@ -342,7 +334,7 @@ def read_contents(reader: EntryReader, topic: Topic, intervals: Intervals, now_m
 
 
 def read_each_contents(
-    reader: EntryReader, wanted: Sequence[tuple[Topic, Intervals]], now_ms: int
+    reader: EntryReader, wanted: Sequence[tuple[Topic, cursors.Intervals]], now_ms: int
 ) -> Sequence[Contents] | None:
     """Return ``read_contents`` of each of ``wanted``, backlogs of which several may be of one topic, in a row.
 
@@ -352,14 +344,14 @@ def read_each_contents(
 
     from pulsar_admin.store.scan.entries import EntryScan
 
-    whole: dict[int, tuple[Topic, list[Intervals]]] = {}
+    whole: dict[int, tuple[Topic, list[cursors.Intervals]]] = {}
     for topic, intervals in wanted:
         whole.setdefault(id(topic), (topic, []))[1].append(intervals)
     parts = [
         part
         for topic, some in whole.values()
-        for start, end in union(chain.from_iterable(some))
-        for part in iter_ledger_parts(topic, start, end)
+        for start, end in cursors.union(chain.from_iterable(some))
+        for part in cursors.iter_ledger_parts(topic, start, end)
     ]
     scan = EntryScan(reader, iter(parts), heads=True)
     # Of entries that say something, and where an entry is missing of all: those that were read.
@@ -391,7 +383,7 @@ def read_each_contents(
             continue
         read, told = 0, list[tuple[bool, bool, int, int]]()
         for start, end in intervals:
-            for ledger_id, first, last in iter_ledger_parts(topic, start, end):
+            for ledger_id, first, last in cursors.iter_ledger_parts(topic, start, end):
                 here = entry_ids.get(ledger_id, [])
                 low, high = bisect_left(here, first), bisect_left(here, last + 1)
                 read += high - low if scan.missing else last + 1 - first
@@ -409,26 +401,28 @@ def read_each_contents(
 
 
 def _first_places(
-    whole: Mapping[int, tuple[Topic, list[Intervals]]], wanted: Sequence[tuple[Topic, Intervals]]
+    whole: Mapping[int, tuple[Topic, list[cursors.Intervals]]], wanted: Sequence[tuple[Topic, cursors.Intervals]]
 ) -> list[int]:
     """Return at which place the first entry of each of ``wanted`` is, where those of ``whole`` topics are read one after the other."""
     places: dict[tuple[int, int], int] = {}
     before = 0
     for key, (_, some) in whole.items():
         firsts = sorted({intervals[0][0] for intervals in some})
-        for start, end in union(chain.from_iterable(some)):
+        for start, end in cursors.union(chain.from_iterable(some)):
             places.update(((key, rank), before + rank - start) for rank in firsts if start <= rank < end)
             before += end - start
     return [places[id(topic), intervals[0][0]] for topic, intervals in wanted]
 
 
-def extent_of_messages(reader: EntryReader, topic: Topic, intervals: Intervals, *, at_ends: bool = False) -> Extent:
+def extent_of_messages(
+    reader: EntryReader, topic: Topic, intervals: cursors.Intervals, *, at_ends: bool = False
+) -> cursors.Extent:
     """Return how much lies in ``intervals``; of few entries markers are no messages, and the chunks of one message are one.
 
     The index counts both as one each; its count stands for what cannot be read. ``at_ends``: and where of more than a few entries neither
     the first nor the last is a marker or a chunk, which costs two entries; after very many backlogs the count is also taken as it is.
     """
-    extent = extent_of(reader.txn, topic, intervals)
+    extent = cursors.extent_of(reader.txn, topic, intervals)
     if not 0 < extent.entries <= _FEW:
         return extent
     looks, alone = reader.txn.memo.get(extent_of_messages, (0, _ALONE))

@@ -16,6 +16,7 @@ from typing import BinaryIO, overload
 
 from msgspec import Struct
 
+from pulsar_admin.store import errors
 from pulsar_admin.store.codec import journal
 from pulsar_admin.store.codec.buffer import Bytes
 from pulsar_admin.store.codec.entrylog import TornTail, log_id_of
@@ -31,15 +32,6 @@ from pulsar_admin.store.db.bookies import iter_imported_bookies
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import LogFile, find_log, iter_logs
 from pulsar_admin.store.db.tree import find_node, iter_children, iter_nodes
-from pulsar_admin.store.errors import (
-    InvalidValue,
-    LedgerNotFound,
-    MetadataCorrupt,
-    NotFound,
-    Refused,
-    SourceChanged,
-    SourceNotFound,
-)
 from pulsar_admin.store.files import open_file, url_of
 from pulsar_admin.store.model.ledgers import find_metadata, iter_blocks, iter_ledger_ids
 from pulsar_admin.store.model.reader import EntryReader
@@ -75,7 +67,7 @@ def metadata_bytes(txn: Txn, ledger_id: int) -> bytes:
     """Return the stored metadata of a ledger; raises LedgerNotFound."""
     node = find_node(txn, ledger_path(ledger_id))
     if node is None:
-        raise LedgerNotFound(
+        raise errors.LedgerNotFound(
             f"the metadata has no ledger {ledger_id}",
             hint="list ledgers with: pulsar-admin bookkeeper listledgers",
             ledgerId=ledger_id,
@@ -163,7 +155,7 @@ def cookie_lines(txn: Txn, bookie: str) -> Iterator[str]:
     """Yield what ``cookie_get`` prints; raises NotFound."""
     node = find_node(txn, f"{COOKIES}/{bookie}")
     if node is None:
-        raise NotFound(
+        raise errors.NotFound(
             f"Cookie not found for bookie {bookie!r}", hint="list bookies with: pulsar-admin bookkeeper listbookies -a"
         )
     yield f"Cookie for bookie '{bookie}' is:"
@@ -283,7 +275,7 @@ class _FileReads:
         start, stop, _ = (slice(key, key + 1) if isinstance(key, int) else key).indices(self._size_bytes)
         raw = os.pread(self._file.fileno(), max(stop - start, 0), start)
         if len(raw) < stop - start:
-            raise SourceChanged(
+            raise errors.SourceChanged(
                 f"{self._file.name} is cut", hint="restore the file, or run: pulsar-admin store refresh"
             )
         return raw[0] if isinstance(key, int) else memoryview(raw)
@@ -293,7 +285,7 @@ def log_lines(store: Store, log: LogFile, selection: Selection, with_data: bool)
     """Yield what ``readlog`` prints of ``log``; raises Refused for one at a URL."""
     path = log.locate(store.path)
     if url := url_of(path):
-        raise Refused(f"the bytes of {path} are at {url}", hint="import the bookie with --fetch-to DIR")
+        raise errors.Refused(f"the bytes of {path} are at {url}", hint="import the bookie with --fetch-to DIR")
     yield selection.title(log.log_id)
     is_any = False
     with open_file(path) as file:
@@ -375,18 +367,20 @@ def find_file(txn: Txn, word: str, kind: FileKind, base: int) -> LogFile:
     what = kind.replace("-", " ")
     if number is None:
         suffix = ".log" if kind == FileKind.ENTRY_LOG else ".txn"
-        raise InvalidValue(f"invalid {what} {word!r}", hint=f"give its number, or its name: 1f{suffix}")
+        raise errors.InvalidValue(f"invalid {what} {word!r}", hint=f"give its number, or its name: 1f{suffix}")
     logs = [log for log in iter_logs(txn) if log.kind == kind and log.log_id == number]
     if "/" in word:
         logs = [log for log in logs if f"/{log.origin or log.path}".endswith(f"/{word.lstrip('/')}")]
     if not logs:
-        raise SourceNotFound(
+        raise errors.SourceNotFound(
             f"the store has no {what} {word}",
             hint="see its files with: pulsar-admin bookkeeper listfilesondisc -log -txn",
         )
     if len(logs) > 1:
         paths = ", ".join(log.origin or log.path for log in logs)
-        raise Refused(f"{counted(len(logs), 'file is', 'files are')} meant: {paths}", hint="name one by its path")
+        raise errors.Refused(
+            f"{counted(len(logs), 'file is', 'files are')} meant: {paths}", hint="name one by its path"
+        )
     return logs[0]
 
 
@@ -396,7 +390,7 @@ def bookie_directories(store: Store) -> tuple[Path, ...]:
     gone = [path for path in directories if not path.is_dir()]
     if gone or not directories:
         text = f"{gone[0]} is gone" if gone else "the store was not imported from a bookie's directory"
-        raise SourceNotFound(text, hint="what the store itself has: pulsar-admin store info")
+        raise errors.SourceNotFound(text, hint="what the store itself has: pulsar-admin store info")
     return directories
 
 
@@ -411,7 +405,7 @@ def last_mark_lines(store: Store) -> Iterator[str]:
         for mark in read_marks(bookie, problems).values():
             yield f"LastLogMark : Journal Id - {mark.journal_id}({mark.journal_id:x}.txn), Pos - {mark.offset}"
         if problems:
-            raise MetadataCorrupt(
+            raise errors.MetadataCorrupt(
                 problems[0], hint="a start takes it for none, and replays the journals from their beginning"
             )
 
@@ -434,6 +428,6 @@ def instance_lines(txn: Txn) -> Iterator[str]:
     """Yield what ``whatisinstanceid`` prints; raises NotFound."""
     node = find_node(txn, INSTANCE_ID)
     if node is None:
-        raise NotFound(f"the metadata has no node {INSTANCE_ID}", hint="see: pulsar-admin store ls /ledgers")
+        raise errors.NotFound(f"the metadata has no node {INSTANCE_ID}", hint="see: pulsar-admin store ls /ledgers")
     where = ", ".join(str(source["path"]) for source in txn.store.info.sources if source["kind"] != "bookie")
     yield f"Metadata Service Uri: {where} InstanceId: {node.value.decode(errors='replace')}"

@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from pulsar_admin.store import errors
 from pulsar_admin.store.codec.ledgermetadata import LedgerState, ledger_path
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node
-from pulsar_admin.store.errors import (
-    EntryLogCorrupt,
-    MissingComponent,
-    NotWritable,
-    SourceChanged,
-    StoreError,
-    Unsupported,
-)
 from pulsar_admin.store.facts.topics import TopicFacts
 from pulsar_admin.store.model.broken import find_broken_ledger
 from pulsar_admin.store.model.coverage import absent_of, count_unseen
@@ -182,10 +175,12 @@ def _judge_topic(facts: TopicFacts) -> Iterator[Finding]:
         where = f"subscription {name!r} of {facts.where}"
         if isinstance(cursor, Cursor):
             yield from _judge_cursor(txn, facts.topic, cursor, where)
-        elif not isinstance(cursor, Unsupported) or is_known_node(txn, facts.topic.name.cursor_path(name)):
+        elif not isinstance(cursor, errors.Unsupported) or is_known_node(txn, facts.topic.name.cursor_path(name)):
             # Else the rule of values that are not known here tells; a state in a cursor ledger is no value of a node.
             values = {"topic": facts.where, "subscription": name}
-            if isinstance(cursor, (EntryLogCorrupt, MissingComponent, NotWritable, SourceChanged)):
+            if isinstance(
+                cursor, (errors.EntryLogCorrupt, errors.MissingComponent, errors.NotWritable, errors.SourceChanged)
+            ):
                 values |= {
                     MEND: "pulsar-admin store refresh"
                 }  # its file, once readable, has the state that a reset forgets
@@ -204,7 +199,7 @@ def _judge_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator[Findi
         return
     try:
         ledger = find_ledger(txn, listed.ledger_id)
-    except StoreError:
+    except errors.StoreError:
         return  # the sweeps over nodes and ledgers tell
     if ledger is None:
         lost = (

@@ -11,13 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pulsar_admin.store.codec.entrylog import (
-    HEADER_BYTES,
-    EntryLogHeader,
-    decode_header,
-    decode_ledgers_map,
-    decode_trusted_map,
-)
+from pulsar_admin.store.codec import entrylog
 from pulsar_admin.store.db.blocks import decode_times, ledger_key
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.files import iter_logs
@@ -42,10 +36,10 @@ def read_ledgers_map(path: Path) -> dict[int, int] | None:
     if not head:
         return {}
     try:
-        header: EntryLogHeader = decode_header(head, str(path))
+        header: entrylog.EntryLogHeader = entrylog.decode_header(head, str(path))
         if not header.has_map:
             return None
-        return decode_ledgers_map(read_map_bytes(path, header), header, str(path))
+        return entrylog.decode_ledgers_map(read_map_bytes(path, header), header, str(path))
     except StoreError:
         return None
 
@@ -53,8 +47,8 @@ def read_ledgers_map(path: Path) -> dict[int, int] | None:
 def read_trusted_map(path: Path) -> dict[int, int] | None:
     """Return ledger id → bytes that a bookie's garbage collection takes from a log without a look at its records; None if it reads them."""
     try:
-        header: EntryLogHeader = decode_header(read_head(path), str(path))
-        return decode_trusted_map(read_map_bytes(path, header), header) if header.has_map else None
+        header: entrylog.EntryLogHeader = entrylog.decode_header(read_head(path), str(path))
+        return entrylog.decode_trusted_map(read_map_bytes(path, header), header) if header.has_map else None
     except StoreError:
         return None
 
@@ -88,15 +82,15 @@ def compare_map(mapped: Mapping[int, int], records: Mapping[int, int], *, is_sou
 def read_head(path: Path | str) -> bytes:
     """Return the bytes of the header of a file, or of an object at a URL; raises EntryLogCorrupt if it cannot be read."""
     if isinstance(path, str):
-        return read_bytes(path, 0, HEADER_BYTES)
+        return read_bytes(path, 0, entrylog.HEADER_BYTES)
     try:
         with open_file(path, head_only=True) as file:
-            return file.read(HEADER_BYTES)
+            return file.read(entrylog.HEADER_BYTES)
     except OSError as error:
         raise EntryLogCorrupt(f"{path} cannot be read: {error.strerror}", path=str(path)) from error
 
 
-def read_map_bytes(path: Path | str, header: EntryLogHeader) -> memoryview:
+def read_map_bytes(path: Path | str, header: entrylog.EntryLogHeader) -> memoryview:
     """Return the bytes of a log, with zeros before its ledgers map: our own memory instead of a mapping, so that a log
     that is cut meanwhile kills no process. Untouched pages cost no memory."""
     import mmap
@@ -107,7 +101,7 @@ def read_map_bytes(path: Path | str, header: EntryLogHeader) -> memoryview:
     if isinstance(path, str):
         size, _ = file_info(path)
         data = memoryview(mmap.mmap(-1, size))
-        if HEADER_BYTES <= start < size:
+        if entrylog.HEADER_BYTES <= start < size:
             raw = read_bytes(path, start, _MAP_HEAD_BYTES)
             if raw[4:] == _MAP_IDS:
                 raw = read_bytes(path, start, size - start)
@@ -116,7 +110,7 @@ def read_map_bytes(path: Path | str, header: EntryLogHeader) -> memoryview:
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         data = memoryview(mmap.mmap(-1, size))
-        if HEADER_BYTES <= start < size:
+        if entrylog.HEADER_BYTES <= start < size:
             # A garbage offset names no map: the log is not read for it.
             os.preadv(file.fileno(), [data[start : start + _MAP_HEAD_BYTES]], start)
             if data[start + 4 : start + _MAP_HEAD_BYTES] == _MAP_IDS:
@@ -216,7 +210,8 @@ def _ledgers_of(path: str) -> set[int] | None:
         sizes = read_ledgers_map(Path(path))
         if (
             not sizes
-            or sum(sizes.values()) != decode_header(read_head(Path(path)), path).ledgers_map_offset - HEADER_BYTES
+            or sum(sizes.values())
+            != entrylog.decode_header(read_head(Path(path)), path).ledgers_map_offset - entrylog.HEADER_BYTES
         ):
             return None
     except StoreError:

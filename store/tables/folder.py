@@ -19,18 +19,7 @@ import google_crc32c
 from msgspec import Struct, field
 from msgspec.structs import asdict
 
-from pulsar_admin.store import files
-from pulsar_admin.store.errors import (
-    Corrupt,
-    DiskFull,
-    InvalidValue,
-    NotWritable,
-    Refused,
-    StoreBusy,
-    StoreError,
-    Unsupported,
-    reason_of,
-)
+from pulsar_admin.store import errors, files
 from pulsar_admin.store.names import PROFILES, Profile
 from pulsar_admin.store.scan.sources import plain_path
 from pulsar_admin.store.urls import file_system_of, info_of, is_url, translated
@@ -49,7 +38,7 @@ class Folder(Struct, frozen=True):
     def of(text: str) -> Folder:
         """Return the folder that a text names; raises InvalidValue."""
         if not text:
-            raise InvalidValue(
+            raise errors.InvalidValue(
                 "the directory of the tables is empty: it has no name", hint="name it, or . for this one"
             )
         text = plain_path(text)
@@ -93,7 +82,7 @@ class Folder(Struct, frozen=True):
             except (FileNotFoundError, NotADirectoryError):
                 return None
             except OSError as error:
-                raise NotWritable(f"cannot read {self.at(relative)}: {error.strerror}") from error
+                raise errors.NotWritable(f"cannot read {self.at(relative)}: {error.strerror}") from error
         with translated(self.at(relative)):
             system, path = file_system_of(self.at(relative))
             if not info_of(system, path).is_file:
@@ -197,7 +186,7 @@ class Folder(Struct, frozen=True):
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             except BlockingIOError as error:
-                raise StoreBusy(
+                raise errors.StoreBusy(
                     f"another process is writing tables into {self.place}",
                     hint="wait for it, or name another directory",
                 ) from error
@@ -237,13 +226,17 @@ def _written(where: str) -> Iterator[None]:
 
     try:
         yield
-    except StoreError:
+    except errors.StoreError:
         raise
     except (OSError, ValueError, ArrowException) as error:
         said = " ".join(str(error).split())[:300]
         if any(word in said for word in NO_SPACE):
-            raise DiskFull(f"no space left writing {where}: {said}", hint="free some space and run it again") from error
-        raise NotWritable(f"cannot write {where}: {said}", hint="check address, bucket and credentials") from error
+            raise errors.DiskFull(
+                f"no space left writing {where}: {said}", hint="free some space and run it again"
+            ) from error
+        raise errors.NotWritable(
+            f"cannot write {where}: {said}", hint="check address, bucket and credentials"
+        ) from error
 
 
 NAME = "tables.json"
@@ -310,14 +303,18 @@ def read_manifest(folder: Folder) -> Manifest | None:
                 raise ValueError(f"checksum of its clusters: expected {expected}, found {computed}")
             return manifest
     except (ValueError, RecursionError) as error:
-        raise Corrupt(
-            f"{where} is damaged: {reason_of(error)}", hint="export the tables again into another directory", path=where
+        raise errors.Corrupt(
+            f"{where} is damaged: {errors.reason_of(error)}",
+            hint="export the tables again into another directory",
+            path=where,
         ) from error
     if version < FORMAT:
-        raise Unsupported(
+        raise errors.Unsupported(
             f"{where}: an earlier version exported these tables", hint="export them again, into another directory"
         )
-    raise Unsupported(f"{where} has format {version}, this version reads {FORMAT}", hint="take a newer pulsar-admin")
+    raise errors.Unsupported(
+        f"{where} has format {version}, this version reads {FORMAT}", hint="take a newer pulsar-admin"
+    )
 
 
 def _checksum_of(clusters: Mapping[str, Any]) -> str:  # Any: JSON
@@ -418,7 +415,7 @@ def check_identity(folder: Folder, manifest: Manifest | None, cluster: str, iden
     """Raise Refused if the folder has tables of another cluster with the same name."""
     there = None if manifest is None else manifest.clusters.get(cluster)
     if there is not None and there.identity != identity:
-        raise Refused(
+        raise errors.Refused(
             f"{folder.place} has tables of another cluster {cluster!r}, exported from {there.store}: it is {there.identity},"
             f" this one is {identity}",
             hint="choose another --cluster name, or another directory",
@@ -434,7 +431,7 @@ def check_columns(folder: Folder, manifest: Manifest | None, cluster: str, colum
         if name != cluster and "messages" in there.tables and there.columns != columns:
             have, would = (f"the columns of {one}" if one else "their own columns" for one in (there.columns, columns))
             option = f"--columns {there.columns}" if there.columns else "no --columns"
-            raise Refused(
+            raise errors.Refused(
                 f"{folder.place} has messages of {name} with {have}, those of {cluster} would have {would}",
                 hint=f"export with {option}, or name another directory",
             )

@@ -38,6 +38,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from pulsar_admin.store import errors
 from pulsar_admin.store.codec.bookie import Cookie, decode_cookie, encode_cookie
 from pulsar_admin.store.codec.buffer import encode_varint
 from pulsar_admin.store.codec.cursor import (
@@ -81,14 +82,6 @@ from pulsar_admin.store.db.owners import Owner, OwnerKind, iter_owners, put_owne
 from pulsar_admin.store.db.storeinfo import StoreState
 from pulsar_admin.store.db.tree import Node, iter_nodes, put_nodes
 from pulsar_admin.store.db.unserved import FAILING, UNSERVED
-from pulsar_admin.store.errors import (
-    InvalidValue,
-    LimitExceeded,
-    MetadataCorrupt,
-    SourceNotFound,
-    StoreError,
-    Unsupported,
-)
 from pulsar_admin.store.facts.trees import WRITERS, unknown_tree_of
 from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
 from pulsar_admin.store.facts.vanished import find_vanished
@@ -146,7 +139,7 @@ def read_names(path: Path) -> Pseudonyms:
     except OSError as error:
         raise_read_error(error, path)
     except (ValueError, KeyError, TypeError) as error:
-        raise InvalidValue(
+        raise errors.InvalidValue(
             f"{path} is not a file of names that a bundle wrote", hint="name that of an earlier bundle, or a new one"
         ) from error
 
@@ -187,7 +180,7 @@ def write_bundle(store: Store, path: Path, names_path: Path, header: Mapping[str
 def _line(value: object) -> bytes:
     line = json.dumps(value, separators=(",", ":")).encode() + b"\n"
     if len(line) > LINE_MAX_BYTES:
-        raise LimitExceeded(
+        raise errors.LimitExceeded(
             f"a row of the bundle would have {len(line):,} bytes, the limit is {LINE_MAX_BYTES:,}",
             limit_bytes=LINE_MAX_BYTES,
         )
@@ -300,7 +293,7 @@ def _iter_cursor_entries(files: EntryFiles, txn: Txn) -> Iterator[tuple[tuple[in
         cursor = cursor_of_path(node.path)
         if cursor is not None and _has_ledger(node):
             recorder = _Recorder(files, txn)
-            with suppress(StoreError):
+            with suppress(errors.StoreError):
                 read_cursor(txn, recorder, read_topic(txn, cursor[0]), cursor[1])
             yield from zip(recorder.taken, recorder.entries, strict=True)
 
@@ -308,7 +301,7 @@ def _iter_cursor_entries(files: EntryFiles, txn: Txn) -> Iterator[tuple[tuple[in
 def _has_ledger(node: Node) -> bool:
     try:
         return decode_cursor_head(node.value, node.path).cursors_ledger_id != NO_CURSOR_LEDGER
-    except StoreError:
+    except errors.StoreError:
         return False
 
 
@@ -350,11 +343,11 @@ def import_bundle(path: Path, store_path: Path, now_ms: int) -> tuple[BundleResu
             or header.get("format") != FORMAT
             or not isinstance(header.get("sources"), list)
         ):
-            raise MetadataCorrupt(
+            raise errors.MetadataCorrupt(
                 f"{path} is not an incident bundle", hint="make one with: pulsar-admin store bundle FILE"
             )
         if header.get("version") != VERSION:
-            raise Unsupported(
+            raise errors.Unsupported(
                 f"{path} is a bundle of version {header.get('version')}, only {VERSION} is known",
                 hint="use the toolkit that wrote it",
             )
@@ -371,7 +364,7 @@ def _iter_lines(path: Path) -> Iterator[tuple[int, Any]]:  # Any: JSON
         with os.fdopen(open_regular(path), "rb") as raw, gzip.open(raw, "rb") as file:
             while line := file.readline(LINE_MAX_BYTES + 1):
                 if len(line) > LINE_MAX_BYTES:
-                    raise LimitExceeded(
+                    raise errors.LimitExceeded(
                         f"{path} is not a bundle: a line has more than {LINE_MAX_BYTES:,} bytes",
                         hint="ask its sender for another copy",
                         path=str(path),
@@ -379,11 +372,13 @@ def _iter_lines(path: Path) -> Iterator[tuple[int, Any]]:  # Any: JSON
                     )
                 yield len(line), json.loads(line)
     except FileNotFoundError as error:
-        raise SourceNotFound(f"there is no file {path}", path=str(path)) from error
+        raise errors.SourceNotFound(f"there is no file {path}", path=str(path)) from error
     except NotRegular as error:  # a FIFO would be waited for
-        raise SourceNotFound(f"{path}: {error.strerror}", hint="name the bundle's file", path=str(path)) from error
+        raise errors.SourceNotFound(
+            f"{path}: {error.strerror}", hint="name the bundle's file", path=str(path)
+        ) from error
     except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
-        raise MetadataCorrupt(
+        raise errors.MetadataCorrupt(
             f"{path} is damaged or not a bundle: {error}", hint="ask its sender for another copy"
         ) from error
 
@@ -401,7 +396,9 @@ def _checked(
             break
         result.rows += 1
         yield size_bytes, line
-    raise MetadataCorrupt(f"{path} was cut: row {result.rows + 1} is missing", hint="ask its sender for another copy")
+    raise errors.MetadataCorrupt(
+        f"{path} was cut: row {result.rows + 1} is missing", hint="ask its sender for another copy"
+    )
 
 
 def _fill(store: Store, rows: Iterable[tuple[int, list[Any]]], result: BundleResult) -> None:  # Any: JSON
@@ -429,7 +426,7 @@ def _fill(store: Store, rows: Iterable[tuple[int, list[Any]]], result: BundleRes
         _put(store, batch)
         made = [_as_it_is(store.path, log) for log in logs.values()]
     except (ValueError, TypeError, KeyError, IndexError) as error:
-        raise MetadataCorrupt(
+        raise errors.MetadataCorrupt(
             f"row {result.rows} of the bundle is damaged: {error}", hint="ask its sender for another copy"
         ) from error
 
@@ -542,12 +539,12 @@ def _value(node: Node, names: Pseudonyms) -> bytes:
         return b""
     try:
         made = _MAKERS.get(structure[0], _json)(node, names)
-    except Unsupported:
+    except errors.Unsupported:
         # The part of a value that shows an unknown form, and nothing else: its version, or its compression.
         if node.value[: len(MAGIC)] == MAGIC:
             return node.value[: _WRAPPER.size + _WRAPPER.unpack_from(node.value)[1]]
         return node.value.partition(b"\n")[0] + b"\n"
-    except StoreError:
+    except errors.StoreError:
         return UNDECODABLE
     # The numbers of unknown fields tell their reader which they are; their values are zeros.
     _, what = unknown_in(node.path, node.value)
