@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import select
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
@@ -143,6 +144,35 @@ def test_where_no_process_can_be_forked_all_is_done_here(reader: EntryReader, mo
     monkeypatch.setattr(forkserver, "read_signed", ended)
     with Spread(reader, _rows, _PARTS, 3) as results:
         assert {row[2] for row in results} == {os.getpid()}
+
+
+def _large_or_told(reader: EntryReader, part: str) -> bytes:
+    """Return more than a pipe has room for, or tell the pipe at PART that this part is done."""
+    if not part:
+        return bytes(1 << 22)
+    with Path(part).open("wb", buffering=0) as pipe:
+        pipe.write(b"done")
+    return b""
+
+
+def test_a_process_does_the_next_part_while_its_answer_waits(reader: EntryReader, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    pipe = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with Spread(reader, _large_or_told, ["", str(tmp_path / "pipe")], 1) as results:
+            assert select.select([pipe], [], [], 60)[0]
+            assert list(results) == [bytes(1 << 22), b""]
+    finally:
+        os.close(pipe)
+
+
+def test_parts_may_come_while_processes_work(reader: EntryReader) -> None:
+    with Spread(reader, _rows, _PARTS[:1], 2) as results:
+        assert len(results._team) == 1
+        results.extend(_PARTS[1:])
+        found = list(results)
+    assert [row[:2] for row in found] == _here(reader)
+    assert len({row[2] for row in found} - {os.getpid()}) > 1
 
 
 def test_processes_end_with_the_block(reader: EntryReader) -> None:

@@ -169,6 +169,14 @@ def test_no_altered_key_of_a_page_above_hides_rows(new: Path) -> None:
 
 
 @pytest.mark.usefixtures("damages_stores")
+def test_a_pass_is_cut_at_no_altered_row(new: Path) -> None:
+    rows = [row for row in raw_rows(new) if row.database == "tree"]
+    alter(new, rows[14], 1, 1)
+    with open_store(new) as store, store.read() as txn:
+        assert txn.every("tree", 7) == [row.key for row in rows[7::7] if row is not rows[14]]
+
+
+@pytest.mark.usefixtures("damages_stores")
 def test_rows_beside_an_altered_one_are_read(new: Path) -> None:
     row = next(row for row in raw_rows(new) if row.database == "tree" and row.key == b"/ledgers/00/0000/L0004")
     alter(new, row, 5, 1)
