@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
@@ -29,7 +30,7 @@ from rich.console import Console
 from pulsar_admin import command_table, commands, output
 from pulsar_admin.columns import Column, kind_of, render_cell, size_text
 from pulsar_admin.jsonify import dump_json, to_json
-from pulsar_admin.plot import short_number
+from pulsar_admin.plot import Chart, _set_value_ticks, short_number
 from pulsar_admin.progress import BarProgress, open_progress
 from pulsar_admin.store.codec.managedledger import LedgerInfo
 from pulsar_admin.store.db.environment import open_store
@@ -112,6 +113,18 @@ def test_pretty_json_is_what_jackson_writes(value: Any) -> None:  # Any: a JSON 
 )
 def test_marks_of_a_chart_have_a_suffix_from_its_factor_on(value: float, text: str) -> None:
     assert short_number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high"),
+    [([], 0, 1), ([0.0], 0, 1), ([0.25, 0.5], 0, 0.5), ([-4.0, -2.0], -4, 0), ([-1.0, 3.0], -1, 3)],
+)
+def test_a_chart_reaches_from_zero_to_what_it_shows(values: list[float], low: float, high: float) -> None:
+    plot = Mock()
+    _set_value_ticks(plot, Chart("", [str(value) for value in values], {"a": values, "b": values[:1]}))
+    plot.ylim.assert_called_once_with(low, high)
+    (marks, _), _ = plot.yticks.call_args
+    assert marks == [low + (high - low) * quarter / 4 for quarter in range(5)]
 
 
 def _jackson(value: Any, margin: str) -> Iterator[str]:  # Any: a JSON value

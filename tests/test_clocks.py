@@ -67,14 +67,22 @@ def test_offsets_equal_brute_force() -> None:
         for publish_ms, broker_ms, _, producer, _ in _brute_entries(reader, topic):
             assert broker_ms is not None
             offsets[producer].append(publish_ms - broker_ms)
-        found = {row.producer: row for row in read_skew(reader, topic, SkewOptions(tolerance_ms=500_000)).producers}
-    for producer, values in offsets.items():
-        row = found[producer]
+        every = [value for values in offsets.values() for value in values]
+        bounds = (500_000, max(every), -min(every))  # an offset that is as large is within the tolerance
+        found = {
+            (bound, row.producer): row
+            for bound in bounds
+            for row in read_skew(reader, topic, SkewOptions(tolerance_ms=bound)).producers
+        }
+    assert min(bounds) > 0
+    for (bound, producer), row in found.items():
+        values = offsets[producer]
         assert (row.offset_min_ms, row.offset_max_ms) == (min(values), max(values))
         assert row.offset_median_ms == statistics.median_low(values)
-        assert row.future == sum(value > 500_000 for value in values)
-        assert row.late == sum(value < -500_000 for value in values)
-    assert found["far-future"].future == 3
+        assert row.future == sum(value > bound for value in values)
+        assert row.late == sum(value < -bound for value in values)
+    assert len(found) == len(bounds) * len(offsets)
+    assert found[500_000, "far-future"].future == 3
 
 
 def test_who_is_ahead_of_now_is_to_blame_also_without_broker_times() -> None:

@@ -290,6 +290,8 @@ def test_metadata_that_comes_later_says_how_entries_are_read(tmp_path: Path, cli
     assert (answer.exit_code, answer.json["entriesBefore"], answer.json["entries"]) == (1, 3, 9)
     assert content(tmp_path / "s") == content(tmp_path / "whole")
     assert len(content(tmp_path / "s")["entries"]) == 9
+    rows = cli.json(tmp_path / "s", "ledgers verify")
+    assert [(row["ledgerId"], row["entries"], row["unverified"]) for row in rows] == [(3, 3, 0), (4, 3, 3), (5, 3, 0)]
 
 
 # -- what cannot be ---------------------------------------------------------------------------------------------------

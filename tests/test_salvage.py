@@ -31,7 +31,7 @@ from pulsar_admin.store.disks import switching
 from pulsar_admin.store.disks.journals import JournalSurvey, survey_journals
 from pulsar_admin.store.disks.logs import Entries
 from pulsar_admin.store.disks.rows import BookieLedgers, OldLedgers, Witnesses, make_rows, read_listed
-from pulsar_admin.store.disks.salvage import apply_salvage, plan_salvage
+from pulsar_admin.store.disks.salvage import _rows_of_others, apply_salvage, plan_salvage
 from pulsar_admin.store.errors import SourceBusy, StalePlan
 from pulsar_admin.store.model.ledgers import iter_ledger_ids
 from pulsar_admin.store.sources import log_files
@@ -544,6 +544,15 @@ def test_a_ledger_is_fenced_where_a_witness_says_so(old: OldLedgers, known: Witn
     made = make_rows({7}, old, known)
     assert (made.rows[7].fenced, list(made.fences)) == (bool(by), [by] if by else [])
     assert made.rows[7].master_key in (b"k", master_key(b""))
+
+
+def test_every_ledger_in_the_index_of_another_bookie_is_known(store: Path, bookie: Path) -> None:
+    indexes = [world("cluster") / f"crashed/bookkeeper{number}/current/ledgers" for number in (1, 2)]
+    ids = {int.from_bytes(key) for index in indexes for key in rocksdb_rows(index) if len(key) == 8}
+    with open_store(store) as opened, opened.read() as txn:
+        rows = _rows_of_others(txn, find_bookie(parse_bookie(str(bookie))))
+    assert rows.keys() == ids
+    assert {ledger_id % 2 for ledger_id in ids} == {0, 1}
 
 
 def _walked(bookie: Path, mark: LogMark) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:

@@ -15,14 +15,16 @@ from pulsar_admin.store.codec.logscan import Record, iter_records
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.own_ledgers import OwnLedgers, put_own_ledgers
 from pulsar_admin.store.db.tree import Node, find_node, put_nodes, read_node, tree_key
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_namespace, parse_topic
+from pulsar_admin.store.reports.overview import read_newest_ms
 from tests.conftest import Cli
-from tests.stores import imported
-from tests.synthetic import Made, MadeTopic, make_store
+from tests.stores import imported, put_node
+from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import CLUSTER, WORLD_NAMES, oracle, world
 
 START_MS = 1_700_000_000_000
@@ -492,3 +494,29 @@ def test_errors(cli: Cli, demo_store: Path) -> None:
     # Of several topics those without the subscription are named, the others answered.
     result = cli(*command, "analyze-backlog", "--pattern", "public/default/*", "-s", "half", "-o", "jsonl")
     assert (result.exit_code, [row["entries"] for row in result.json_lines]) == (1, [150])
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 3])
+def test_a_partitioned_topic_gives_a_row_a_partition_as_soon_as_there_are_two(
+    partitions: int, tmp_path: Path, cli: Cli
+) -> None:
+    topics = {f"a/b/p-partition-{number}": MadeTopic([[Made(CREATED_MS)]]) for number in range(partitions)}
+    store = make_store(tmp_path / "made", topics)
+    put_node(store, "/admin/partitioned-topics/a/b/persistent/p", b'{"partitions": %d}' % partitions)
+    told = cli.json(store, "topics get-backlog-size a/b/p")
+    assert isinstance(told, list) == (partitions > 1)
+    assert len(told if partitions > 1 else [told]) == partitions
+
+
+def test_the_newest_entry_is_of_a_ledger_that_a_broker_wrote(tmp_path: Path) -> None:
+    """Of this store's own are those up to the id that it would give next."""
+    ledgers = [[Made(CREATED_MS + 1_000 * number)] for number in range(3)]  # 10 to 12
+    path = make_store(tmp_path / "made", {"a/b/t": MadeTopic(ledgers)})
+    told = {}
+    for own in ((10, 10), (10, 12), (11, 13), (12, 13), (10, 13), (13, 14)):
+        with open_store(path, writable=True) as store:
+            store.write(lambda txn, own=own: put_own_ledgers(txn, OwnLedgers(*own)))
+            with store.read() as txn:
+                found = read_newest_ms(txn)
+        told[own] = None if found is None else (found - CREATED_MS) // 1_000
+    assert told == {(10, 10): 2, (10, 12): 2, (11, 13): 0, (12, 13): 1, (10, 13): None, (13, 14): 2}
