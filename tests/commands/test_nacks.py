@@ -310,7 +310,7 @@ _IN_APPLY = _KILL + (
     "    return original(*arguments)\n"
     "Txn.delete = delete"
 )
-_BEFORE_RECORD = _KILL + "from pulsar_admin.store.changes import plan\nplan.append_change = kill"
+_BEFORE_RECORD = _KILL + "from pulsar_admin.store.db import audit_log\naudit_log.append_change = kill"
 _BEFORE_OUTPUT = _KILL + "from pulsar_admin import output\noutput.emit_records = kill"
 
 
