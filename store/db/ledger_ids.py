@@ -51,9 +51,14 @@ def put_next_ledger_id(txn: Txn, next_id: int | None) -> None:
 
 
 def find_given_meanwhile(txn: Txn) -> range:
-    """Return the ledger ids that the metadata gave after its tree was read, and before the files were: no node of theirs was read."""
+    """Return the ledger ids that the metadata gave after its tree was read, and before the files were: no node of theirs was read.
+
+    Empty from 0 on if there are none, also where a tree that was read later is already beyond those noted.
+    """
     first, row = find_next_ledger_id(txn), txn.get("state", _MEANWHILE)
-    return range(0) if first is None or row is None or not row.isdigit() else range(first, int(row))
+    if first is None or row is None or not row.isdigit() or int(row) <= first:
+        return range(0)
+    return range(first, int(row))
 
 
 def put_given_meanwhile(txn: Txn, next_id: int | None) -> None:
