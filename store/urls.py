@@ -22,6 +22,7 @@ from pulsar_admin.store.secrets import hide_secrets
 _URL_SIGNS = ":/?[]@!$&'()*+,;=%"  # a key may have a #
 _OF_HADOOP = ("hdfs", "viewfs")
 _RETRY_S = 20
+_TRIES = 5
 _TEXT_BYTES = 300
 _HADOOP = (
     "install Hadoop's client and Java; set JAVA_HOME, ARROW_LIBHDFS_DIR (where libhdfs.so is) and "
@@ -98,6 +99,10 @@ def file_system_of(url: str) -> tuple[Any, str]:  # Any: pyarrow's FileSystem
     if url.startswith(("gs://", "gcs://")) and "retry_limit_seconds=" not in url:
         url += ("&" if "?" in url else "?") + f"retry_limit_seconds={_RETRY_S}"  # else it tries for 15 minutes
     system, path = fs.FileSystem.from_uri(quote(url, safe=_URL_SIGNS))
+    if scheme == "s3":
+        # What Arrow makes of a URL tries 31 times, each until its timeout of 3 s where a server does not answer.
+        _, (options,) = system.__reduce__()
+        system = fs.S3FileSystem(**options, retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_TRIES))
     return system, path
 
 

@@ -197,6 +197,19 @@ def beside_old_snapshot(folder: Path) -> None:
 
 
 Plant = Callable[[Path], object]
+
+
+def with_epochs(current: str | None, accepted: str | None) -> Plant:
+    """The last transaction of the recorded server is of epoch 0; a real server of an ensemble was asked for each."""
+
+    def plant(folder: Path) -> None:
+        for name, text in (("currentEpoch", current), ("acceptedEpoch", accepted)):
+            if text is not None:
+                (folder / name).write_text(text)
+
+    return plant
+
+
 SERVERS: list[tuple[Plant, list[tuple[str, bool]]]] = [
     (lambda folder: None, []),
     (lambda folder: (folder / "log.ffff").write_bytes(b""), []),  # forgiven
@@ -216,6 +229,14 @@ SERVERS: list[tuple[Plant, list[tuple[str, bool]]]] = [
     (lambda folder: cut(folder / "snapshot.481", 5000), [("zookeeper-snapshot-damaged", True)]),  # from snapshot.35d
     (lambda folder: flip(folder / "snapshot.481", 3000), [("zookeeper-snapshot-damaged", True)]),
     (beside_old_snapshot, [("zookeeper-snapshot-damaged", True)]),
+    (with_epochs("1", "1"), []),
+    (with_epochs("1\n", "2"), []),
+    (with_epochs(None, "0"), []),
+    (with_epochs("0", None), []),
+    (with_epochs("2", "1"), [("zookeeper-epochs-refused", False)]),
+    (with_epochs("-1", "1"), [("zookeeper-epochs-refused", False)]),
+    (with_epochs("", "1"), [("zookeeper-epochs-refused", False)]),
+    (with_epochs("1", "x"), [("zookeeper-epochs-refused", False)]),
     (lambda folder: go_on(folder, [("/large", bytes(2_090_000))]), []),
     (
         lambda folder: go_on(folder, [("/large", bytes(3_000_000))]),
@@ -250,6 +271,7 @@ def test_the_longest_transaction_says_what_to_set(tmp_path: Path) -> None:
         (lambda folder: cut(folder / "snapshot.481", 5000), "zookeeper-snapshot-damaged"),
         (lambda folder: go_on(folder, [("/large", bytes(3_000_000))]), "zookeeper-record-too-large"),
         (lambda folder: (folder / "log.ffff").write_bytes(b"ZKLG"), "zookeeper-log-unreadable"),
+        (with_epochs("2", "1"), "zookeeper-epochs-refused"),
     ],
 )
 def test_a_snapshot_of_the_store_mends_a_server(

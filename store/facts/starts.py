@@ -7,6 +7,7 @@ is created), ``Journal.replay``, ``FileInfo``; ``FileTxnSnapLog.restore``, ``Fil
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import struct
 import zlib
@@ -62,6 +63,7 @@ class Start(Enum):
     SNAPSHOT_DAMAGED = auto()
     LOG_DAMAGED = auto()
     LONG_RECORD = auto()
+    EPOCHS = auto()
 
 
 class Refusal(Enum):
@@ -249,6 +251,7 @@ _HEAD = struct.Struct(
 _LOG_HEADER_BYTES = 16
 _LOG_MAGIC = b"ZKLG"
 _END_OF_RECORD = 0x42
+_EPOCH, _EPOCH_BYTES = re.compile(r"[+-]?[0-9]{1,18}"), 100
 
 
 def iter_server_facts(server: ServerFiles, *, thorough: bool) -> Iterator[StartFact]:
@@ -270,9 +273,34 @@ def iter_server_facts(server: ServerFiles, *, thorough: bool) -> Iterator[StartF
         names = [one.path.name for one in damaged]
         first = logs[0][0] if logs else None
         yield StartFact(kind, damaged[0].path, None, {"names": names, "base": base, "first": first})
+    if why := _why_epochs_refused(
+        server.snapshots, max([base or 0, *(zxid for zxid, path in logs if path.stat().st_size)])
+    ):
+        yield StartFact(Start.EPOCHS, server.snapshots, None, {"why": why})
     yield from _log_facts(
         [one for one in logs if one[0] > (base or 0)], [one for one in logs if one[0] <= (base or 0)][-1:]
     )
+
+
+def _why_epochs_refused(snapshots: Path, zxid: int) -> str:
+    """Return why a server of an ensemble ends its start at its epochs, "" if it does not; ``zxid``: its last transaction is not before.
+
+    As ``QuorumPeer.loadDataBase``: it writes a file that is not there.
+    """
+    epochs: dict[str, int] = {}
+    for name in ("currentEpoch", "acceptedEpoch"):
+        with suppress(FileNotFoundError):
+            with open_file(snapshots / name) as file:
+                line = file.read(_EPOCH_BYTES).decode("utf-8", "replace").partition("\n")[0].removesuffix("\r")
+            if not _EPOCH.fullmatch(line):
+                return f"{name} has {line!r}, expected a number"
+            epochs[name] = int(line)
+    current = epochs.get("currentEpoch", zxid >> 32)
+    if zxid >> 32 > current and not (snapshots / "currentEpoch.tmp").exists():
+        return f"currentEpoch has {current}, and transaction {zxid:#x} is of epoch {zxid >> 32}"
+    if "acceptedEpoch" in epochs and epochs["acceptedEpoch"] < current:
+        return f"acceptedEpoch has {epochs['acceptedEpoch']}, less than {current}, the current epoch"
+    return ""
 
 
 def _is_readable(snapshot: SnapshotFile, thorough: bool) -> bool:

@@ -133,6 +133,11 @@ _TOLD: dict[Start, tuple[str, bool, str | Callable[[StartFact], str]]] = {
         "{where} @ {offset:#x}: {why}, at which a server ends its start",
     ),
     Start.LONG_RECORD: ("zookeeper-record-too-large", False, _long_record),
+    Start.EPOCHS: (
+        "zookeeper-epochs-refused",
+        False,
+        "{why}: a server of an ensemble ends its start there, a standalone one does not",
+    ),
 }
 """What a start meets → the code of its rule, whether the start succeeds, and the sentence."""
 
@@ -272,4 +277,15 @@ _add(
     "ZooKeeper does not start (`CRC check failed`, `EOFException`).",
     _SNAPSHOT,
     _DIR,
+)
+_add(
+    "zookeeper-epochs-refused",
+    Severity.WARNING,
+    "The epoch files of a ZooKeeper server contradict each other or its transactions",
+    "`currentEpoch` or `acceptedEpoch`, beside the snapshots, is not a number, or older than the other or than the last transaction: "
+    "files of two moments were put together, or a disk was full.",
+    "A server of an ensemble does not start: `Unable to load database on disk`. A standalone one does not read these files.",
+    _SNAPSHOT,
+    "If other servers are in order, empty this server's `version-2`: it gets all from the leader. Otherwise start from a snapshot of this "
+    "store in a new directory, which has no such files.",
 )

@@ -502,6 +502,7 @@ ELSEWHERE: dict[str, str] = {
     "zookeeper-snapshot-damaged": "tests.test_starts::test_a_server",
     "zookeeper-record-too-large": "tests.test_starts::test_a_server",
     "zookeeper-log-unreadable": "tests.test_starts::test_a_server",
+    "zookeeper-epochs-refused": "tests.test_starts::test_a_snapshot_of_the_store_mends_a_server",
     "bookie-gone": "tests.test_gone_bookies::test_a_bookie_that_is_not_here",
     "ledger-on-gone-bookies": "tests.test_gone_bookies::test_renamed_bookies",
     "partitions-without-metadata": "tests.cures.test_partitions::test_it_is_told_and_cured",

@@ -171,7 +171,9 @@ def test_a_refresh_with_newer_metadata_cures_it_and_one_of_newer_bookies_tells(
     assert "metadata-older" not in {row["code"] for row in told_of(cli, store)}
 
 
-def test_a_counter_noted_by_an_earlier_refresh_is_forgotten_with_newer_metadata(mixed: Path, cli: Cli, tmp_path: Path) -> None:
+def test_a_counter_noted_by_an_earlier_refresh_is_forgotten_with_newer_metadata(
+    mixed: Path, cli: Cli, tmp_path: Path
+) -> None:
     """Found with a ZooKeeper that writes: each refresh notes the ids given meanwhile, the next tree is beyond them."""
     store = tmp_path / "s"
     assert cli("--store", store, "store", "import", "standalone", mixed).exit_code == 1

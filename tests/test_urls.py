@@ -1,0 +1,46 @@
+"""Objects of a server that does not serve."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from pulsar_admin.store import urls
+from pulsar_admin.store.errors import EntryLogCorrupt
+
+
+@pytest.fixture
+def failing() -> Iterator[tuple[str, list[str]]]:
+    """An S3 server that answers every request with status 500, by its address, and the requests that it got."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            asked.append(f"{self.path} {self.headers['Authorization'].partition('/')[0]}")
+            self.send_response(500)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}", asked
+        server.shutdown()
+        thread.join()
+
+
+def test_a_server_that_fails_is_asked_a_few_times(
+    failing: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrow alone asks 31 times. The keys in the URL still count."""
+    address, asked = failing
+    monkeypatch.setattr(urls, "_TRIES", 2)
+    with pytest.raises(EntryLogCorrupt, match="HTTP status 500"):
+        urls.file_info(f"s3://key:secret@bucket/0.log?region=us-east-1&scheme=http&endpoint_override={address}")
+    assert asked == ["/bucket/0.log AWS4-HMAC-SHA256 Credential=key"] * 2
