@@ -10,6 +10,7 @@ import pytest
 from pulsar_admin.changes import render_change
 from pulsar_admin.store.changes import plan as plans
 from pulsar_admin.store.changes.cursors import CLEAR_NAMESPACE
+from pulsar_admin.store.db.audit_log import Change
 from pulsar_admin.store.errors import IndexCorrupt
 from pulsar_admin.store.model.cursors import Extent
 
@@ -54,7 +55,7 @@ def test_a_key_of_another_version_stays() -> None:
 
 def test_an_audit_record_of_another_form_is_told() -> None:
     with pytest.raises(IndexCorrupt, match="change 7"):
-        plans.parts_of(plans.Change(7, 0, "topics skip", ({"before": {}, "after": {}, "deletable": 3},), ()))
+        plans.parts_of(Change(7, 0, "topics skip", ({"before": {}, "after": {}, "deletable": 3},), ()))
 
 
 def test_totals_are_over_all_parts() -> None:
