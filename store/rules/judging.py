@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import groupby
+from itertools import chain, groupby
 
 from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.errors import Refused, StoreError
@@ -96,9 +96,9 @@ def _judge_data(
     for rule in RULES:
         yield from to_the_end(rule.judge(facts), f"rule {rule.code}")
     quiet = beside.quiet if beside.is_used else QuietTopics(facts.reader.txn, now_ms)
+    swept = [beside.judge(sweep) for sweep in SWEEPS]
     yield from to_the_end(_judge_topics(facts, now_ms, budget, visit, quiet), "the topics")
-    for sweep in SWEEPS:
-        yield from beside.judge(sweep)
+    yield from chain.from_iterable(swept)
 
 
 def judge_deep(facts: DeepFacts) -> Iterator[Finding]:

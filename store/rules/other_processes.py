@@ -5,7 +5,7 @@ Apart from ``store.rules.judging``, as each of them would import all rules: 0.1 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Self
 
 from msgspec import Struct
@@ -73,11 +73,16 @@ class Beside(Spread[_Part, _Found]):
         if self._counting is not None:
             self._counting.end()
 
-    def judge(self, sweep: Sweep[ClusterFacts]) -> Iterator[Finding]:
-        """Yield the findings of a sweep, which is after the topics: those of other processes, where these do it."""
-        if not self.is_used or sweep not in _SWEEPS:
-            yield from to_the_end(sweep.judge(self._facts), sweep.what)
-            return
+    def judge(self, sweep: Sweep[ClusterFacts]) -> Iterable[Finding]:
+        """Return the findings of a sweep, which are told after those of topics. Where other processes look at topics, what they do not
+        sweep is swept here at once, meanwhile."""
+        if self.is_used and sweep in _SWEEPS:
+            return self._told(sweep)
+        findings = to_the_end(sweep.judge(self._facts), sweep.what)
+        return [*findings] if self.is_used else findings
+
+    def _told(self, sweep: Sweep[ClusterFacts]) -> Iterator[Finding]:
+        """Yield what other processes found in a sweep."""
         self.quiet.pass_rest()  # where an error ended these
         swept = self._swept[_SWEEPS.index(sweep)]
         if swept.sums is not None:
