@@ -10,7 +10,7 @@ from pulsar_admin.store.facts import known
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.managed_ledgers import summed
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import Evidence, Rules
+from pulsar_admin.store.rules.rule import MEND, Evidence, Rules
 from pulsar_admin.store.wording import counted, listed, plural
 
 CLUSTER_RULES = Rules[ClusterFacts]()
@@ -128,15 +128,24 @@ def _shared(facts: ClusterFacts) -> Iterator[Evidence]:
         )
 
 
-CLUSTER_RULES.row(
+@CLUSTER_RULES.row(
     "metadata-file-damaged",
     Severity.NOTE,
     "A damaged file of the metadata was not needed",
-    "Other files have its content, so nothing is missing here.",
-    "ZooKeeper also falls back to an older snapshot and its logs. RocksDB refuses to open a damaged database.",
+    "Other files have its content, so nothing is missing here. A warning for a standalone's RocksDB, which has no others to fall back to.",
+    "ZooKeeper also falls back to an older snapshot and its logs. RocksDB refuses to open a damaged database, or to read the damaged part: "
+    "a standalone Pulsar does not start, or fails there.",
     "pulsar-admin store refresh",
-    "Replace the disk if it failed. The note ends when the file is gone, or whole, and the store is refreshed.",
-)(lambda facts: (Evidence("metadata store", reason) for reason in facts.not_needed))
+    "Replace the disk if it failed. The note ends when the file is gone, or whole, and the store is refreshed. Of a RocksDB "
+    "write a new directory: `store clone DIR`.",
+)
+def _not_needed(facts: ClusterFacts) -> Iterator[Evidence]:
+    for reason in facts.not_needed:
+        if facts.has_rocksdb:
+            hint = "a standalone does not start on it, or fails there; write a directory that starts: pulsar-admin store clone DIR"
+            yield Evidence("metadata store", reason, {MEND: "pulsar-admin store clone DIR"}, hint, Severity.WARNING)
+        else:
+            yield Evidence("metadata store", reason)
 
 
 CLUSTER_RULES.row(

@@ -18,6 +18,7 @@ from pulsar_admin.store.codec.zookeeper import ZooKeeperNode
 from pulsar_admin.store.db.files import Damage
 from pulsar_admin.store.db.locks import writer_lock
 from pulsar_admin.store.sources.nodes import MetadataDirectory, iter_source_rows
+from pulsar_admin.store.sources.rocksdb import open_for_reading
 from pulsar_admin.store.sources.zookeeper import read_snapshot
 from pulsar_admin.store.tables.iceberg import open_warehouse
 from tests.conftest import Cli
@@ -339,14 +340,21 @@ def test_a_rocksdb_whose_logs_lack_changes_is_not_called_whole(lost: str, tmp_pa
     assert "others may be missing" in text
 
 
-def test_a_damaged_rocksdb_that_its_logs_replace_is_a_note(tmp_path: Path, cli: Cli) -> None:
+def test_a_damaged_rocksdb_that_its_logs_replace_lacks_nothing_and_is_written_anew(
+    tmp_path: Path, cli: Cli, whole_cli: Cli
+) -> None:
     source, store = scratch_copy("small", "crashed", tmp_path), tmp_path / "s"
     (source / "metadata" / "CURRENT").write_bytes(b"MANIFEST-000018\n")
     answer = cli("--store", store, "store", "import", "standalone", source, "-o", "json")
     assert (answer.exit_code, "rebuilt from its write-ahead logs" in answer.stderr) == (0, True)
     rows = cli("--store", store, "store", "check", "-o", "json").json
-    assert [row["severity"] for row in rows if "metadata" in row.get("code", "")] == ["note"]
+    assert [row["severity"] for row in rows if "metadata" in row.get("code", "")] == ["problem"]
     assert "incomplete" not in cli("--store", store, "topics", "list", "acme/orders").stderr
+    (told,) = [row for row in diagnoses(whole_cli, store) if row["code"] == "metadata-file-damaged"]
+    assert told["severity"] == "warning"
+    run_printed(whole_cli, told["mend"].replace("DIR", str(tmp_path / "new")))
+    with open_for_reading(tmp_path / "new" / "metadata", []) as pairs:
+        assert sum(key.startswith(b"/") for key, _ in pairs) > 300
 
 
 def test_a_table_that_no_log_replaces_is_named_and_the_store_is_incomplete(tmp_path: Path, cli: Cli) -> None:
