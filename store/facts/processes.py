@@ -50,8 +50,9 @@ class Spread(Generic[Part, Result]):
     ``work`` is a function of a module (no lambda, no method): it gets a reader of the same snapshot, which keeps nothing of what this
     one's ``txn.memo`` has and no keys, and a part. Parts and results are pickled: give each process several parts of a second or so,
     and return sums rather than rows. The processes work from the beginning of the block on, while this one does what it wants, a few
-    parts ahead of what was asked for; instead of waiting, this one does a part itself. They end with the block, however it ends.
-    Ctrl-C reaches this process alone. A part has to be small: while this process waits for room in the pipe, it takes no answers.
+    parts ahead of what was asked for; each is given ``first`` parts at the beginning. Instead of waiting, this one does a part itself. They
+    end with the block, however it ends. Ctrl-C reaches this process alone. A part has to be small: while this process waits for room in the
+    pipe, it takes no answers.
 
     A part is done here, when its turn comes, where no process does it: with ``processes`` 0, when one was killed or cannot be started,
     when it finds another transaction than that of ``reader`` or another file (the program went to another directory, a store was put in
@@ -59,10 +60,15 @@ class Spread(Generic[Part, Result]):
     """
 
     def __init__(
-        self, reader: EntryReader, work: Callable[[EntryReader, Part], Result], parts: Sequence[Part], processes: int
+        self,
+        reader: EntryReader,
+        work: Callable[[EntryReader, Part], Result],
+        parts: Sequence[Part],
+        processes: int,
+        first: int = _AHEAD,
     ) -> None:
         self._reader, self._work, self._parts = reader, work, list(parts)
-        self._processes = processes
+        self._processes, self._first = processes, first
         self._team: list[_Helper] = []
         self._next = 0
         """The first part that no process was given."""
@@ -79,7 +85,7 @@ class Spread(Generic[Part, Result]):
         with suppress(NotWritable):  # none can be started: all is done here
             while len(self._team) < min(self._processes, len(self._parts)):
                 self._team.append(_Helper(txn.store.path, _snapshot_of(txn), self._work))
-        self._hand_out(0)
+        self._hand_out(0, self._first)
 
     def __exit__(self, *error: object) -> None:
         self.end()
@@ -110,13 +116,13 @@ class Spread(Generic[Part, Result]):
         return True
 
     def _end_of_near(self, asked: int) -> int:
-        return min(len(self._parts), asked + _AHEAD * len(self._team) + 2)
+        return min(len(self._parts), asked + self._first * len(self._team) + 2)
 
-    def _hand_out(self, asked: int) -> None:
+    def _hand_out(self, asked: int, ahead: int = _AHEAD) -> None:
         """Give parts to the processes that can take more, up to a few after the part ``asked``."""
         self._next = max(self._next, asked if not self._team else self._next)
-        for helper in [*self._team] * _AHEAD:
-            if self._next < self._end_of_near(asked) and helper in self._team and len(helper.given) < _AHEAD:
+        for helper in [*self._team] * ahead:
+            if self._next < self._end_of_near(asked) and helper in self._team and len(helper.given) < ahead:
                 try:
                     helper.give(self._next, self._parts[self._next])
                 except OSError:

@@ -25,6 +25,8 @@ from pulsar_admin.store.rules.rule import Sweep
 
 _SWEEPS = INDEX_SWEEPS[0], FILE_SWEEPS[0]
 """Of the location index, and of the database's pages: they need nothing that other rules ask for, too."""
+_FIRST = 6
+"""Parts that a process has to do while all that comes before topics is judged here."""
 
 
 class _Swept(Struct, frozen=True):
@@ -49,7 +51,7 @@ class Beside(Spread[_Part, _Found]):
         self._facts, self._counting = facts, counting
         self._now_ms = now_ms
         others = others_that_pay(facts.reader.txn, processes)
-        super().__init__(facts.reader, judge_part, range(len(_SWEEPS)) if others else (), others)
+        super().__init__(facts.reader, judge_part, range(len(_SWEEPS)) if others else (), others, _FIRST)
         self.is_used = bool(others)
         self._swept = list[_Swept]()
         self.quiet = FoundQuiet(self._find_quiet())
