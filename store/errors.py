@@ -256,7 +256,7 @@ class NeedsBroker(Unsupported):
 
 
 class MissingComponent(StoreError):
-    """A codec, Java, a package or a key is missing."""
+    """A codec, Java, a package or a key is missing, or the server of a URL does not answer."""
 
     code = "missing-component"
 

@@ -29,6 +29,13 @@ _HADOOP = (
     "CLASSPATH=$(hadoop classpath --glob); or mount it (fuse, NFS gateway) and name the path"
 )
 _NO_CREDENTIALS = ("OAuth2", "redential", "ACCESS_DENIED", "ACCESS DENIED", "HTTP status 403", "INVALID_ACCESS_KEY_ID")
+_UNREACHED = (  # a server: what its disk holds is unknown then
+    "NETWORK_CONNECTION",
+    "ould not connect",
+    "ould not resolve",
+    "HDFS connection failed",  # also without CLASSPATH; libhdfs says why on stderr
+    "[Errno 255] HDFS list directory failed",
+)
 _CREDENTIALS = {
     "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write s3://anonymous@… for a public bucket",
     "gs": "set GOOGLE_APPLICATION_CREDENTIALS, or run: gcloud auth application-default login; gs://anonymous@… if public",
@@ -80,10 +87,12 @@ def _explained(where: str, text: str) -> errors.StoreError:
     if any(word in text for word in _NO_CREDENTIALS):
         hint = _CREDENTIALS.get(scheme.replace("abfss", "abfs"), "check the credentials")
         return errors.MissingComponent(f"{where} cannot be opened without credentials: {said}", hint=hint)
-    hint = "check address and credentials"
-    if "HDFS connection failed" in text:  # also without CLASSPATH; libhdfs says why on stderr
-        hint = f"check the address, or {_HADOOP}"
-    return errors.EntryLogCorrupt(f"{where} cannot be read: {said}", hint=hint, path=where)
+    if any(word in text for word in _UNREACHED):
+        hint = "check the address, and that its server runs"
+        if scheme in _OF_HADOOP:
+            hint += f"; or {_HADOOP}"
+        return errors.MissingComponent(f"{where} cannot be reached: {said}", hint=hint)
+    return errors.EntryLogCorrupt(f"{where} cannot be read: {said}", hint="check address and credentials", path=where)
 
 
 def file_system_of(url: str) -> tuple[Any, str]:  # Any: pyarrow's FileSystem

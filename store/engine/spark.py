@@ -47,7 +47,7 @@ WAITING_BYTES = 256 << 20  # of answers: so many jobs may be more
 _JOBS_MAX = 1024
 _CLUSTER_SLOTS = 16  # for so many at least slices are cut where the executors are not all known
 _WORKERS_LACK = (
-    "give executors the credentials, or JAVA_HOME, ARROW_LIBHDFS_DIR and CLASSPATH, that are set here: "
+    "see that executors reach the server, and give them the credentials, or JAVA_HOME, ARROW_LIBHDFS_DIR and CLASSPATH, that are set here: "
     "--spark-conf spark.executorEnv.NAME=value"
 )
 Answers = list[tuple[FileRange, Packed]]

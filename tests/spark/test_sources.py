@@ -19,7 +19,7 @@ from pulsar_admin.store import urls
 from pulsar_admin.store.engine.local import LocalEngine
 from pulsar_admin.store.engine.operation import Engine, Operation
 from pulsar_admin.store.engine.slices import Cut, FileRange, plan_slices
-from pulsar_admin.store.errors import EntryLogCorrupt, MissingComponent, SourceNotFound, StoreError, Unsupported
+from pulsar_admin.store.errors import MissingComponent, SourceNotFound, StoreError, Unsupported
 from pulsar_admin.store.scan import sources
 from pulsar_admin.store.scan.operations import ReadEntries, ReadMessages
 from pulsar_admin.store.scan.sources import source_files
@@ -126,7 +126,7 @@ def test_hdfs_that_does_not_answer_is_not_empty(monkeypatch: pytest.MonkeyPatch,
         lambda: urls.file_info(f"{url}/0.log"),
         lambda: Folder.of(url).read("0.log"),
     ):
-        with pytest.raises(EntryLogCorrupt, match=r"cannot be read: .*HDFS list directory failed"):
+        with pytest.raises(MissingComponent, match=r"cannot be reached: .*HDFS list directory failed"):
             ask()
     monkeypatch.setattr(_Hadoop, "down", False)
     with pytest.raises(SourceNotFound):
@@ -135,10 +135,30 @@ def test_hdfs_that_does_not_answer_is_not_empty(monkeypatch: pytest.MonkeyPatch,
 
 def test_hdfs_without_a_class_path() -> None:
     """Arrow says no more of it, and the same of a host that is not known."""
-    with pytest.raises(EntryLogCorrupt) as raised, urls.translated("hdfs://namenode/0.log"):
+    with pytest.raises(MissingComponent) as raised, urls.translated("hdfs://namenode/0.log"):
         raise OSError("HDFS connection failed")
-    assert "check the address, or " in raised.value.hint
+    assert "check the address, " in raised.value.hint
     assert "CLASSPATH=$(hadoop classpath --glob)" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "When getting information for key '0.log' in bucket 'logs': AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 7, "
+        "Could not connect to server; Details: Failed to connect to 127.0.0.1:9 after 0 ms: Could not connect to server",
+        "google::cloud::Status(UNAVAILABLE: Retry policy exhausted, with a last message of PerformWork() - CURL error "
+        "[7]=Could not connect to server error_info={reason=, domain=})",
+        "Check for Hierarchical Namespace support on 'http://127.0.0.1:9/account/logs' failed. Azure Error: [] "
+        "Fail to get a new connection for: http://127.0.0.1:9. Could not resolve hostname",
+    ],
+)
+def test_a_server_that_does_not_answer_is_no_damage(said: str) -> None:
+    """What clients say of it after they tried for some seconds, or a minute."""
+    with (
+        pytest.raises(MissingComponent, match=r"s3://logs/0.log cannot be reached: "),
+        urls.translated("s3://logs/0.log"),
+    ):
+        raise OSError(said)
 
 
 def test_gs_without_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
