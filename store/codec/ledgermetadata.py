@@ -172,13 +172,8 @@ def find_usual_ledger(value: bytes) -> UsualLedger | None:
     usual = _find_of_pulsar(value)
     if usual is not None:
         return usual
-    if not value.startswith(_VERSION_3):
-        return None
-    try:
-        message = _parse_message(3, value[len(_VERSION_3) :], "")
-    except MetadataCorrupt:
-        return None
-    return None if loses_unknown_fields(message) else UsualLedger(_lone_of(message))
+    message = _find_version_3(value)
+    return None if message is None or loses_unknown_fields(message) else UsualLedger(_lone_of(message))
 
 
 def decode_digest_type(value: bytes, where: str) -> DigestType | None:
@@ -225,13 +220,16 @@ def find_lone_ledger(value: bytes) -> LoneLedger | None:
     usual = _find_of_pulsar(value)
     if usual is not None:
         return usual.lone
-    if not value.startswith(_VERSION_3):
-        return None
+    message = _find_version_3(value)
+    return None if message is None else _lone_of(message)
+
+
+def _find_version_3(value: bytes) -> LedgerMetadataFormat | None:
+    """Return the message in metadata of version 3; None for any other or damaged value."""
     try:
-        message = _parse_message(3, value[len(_VERSION_3) :], "")
+        return _parse_message(3, value[len(_VERSION_3) :], "") if value.startswith(_VERSION_3) else None
     except MetadataCorrupt:
         return None
-    return _lone_of(message)
 
 
 def _find_of_pulsar(value: bytes) -> UsualLedger | None:
