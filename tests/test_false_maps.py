@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import struct
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -71,6 +73,20 @@ def test_a_flipped_ledger_and_a_flipped_size_are_told_and_salvage_cures_them(tmp
     assert _told(path, cli) == []
     for log in (lost, sized):
         assert decode_trusted_map(log.read_bytes(), decode_header(log.read_bytes(), "")) is None
+
+
+def test_where_salvage_refuses_the_command_takes_the_map_out(tmp_path: Path, cli: Cli) -> None:
+    """A bookie with ``.idx`` files."""
+    source = scratch_copy("kinds", "clean", tmp_path)
+    log = source / "bookie0" / "ledgers0" / "current" / "0.log"
+    _flip(log, _map_of(log)[0] + _HEAD, 5)
+    words = ("--zookeeper", source / "zookeeper", "--bookie", lived_bookie(source / "bookie0"))
+    path = tmp_path / "s"
+    assert cli("--store", path, "store", "import", "cluster", *words, "-q").exit_code == 0
+    (row,) = [one for one in _findings(path, cli, "--deep") if one["code"] == "ledgers-map-false"]
+    subprocess.run(shlex.split(row["hint"][row["hint"].index("dd if") :]), check=True, capture_output=True)
+    assert cli("--store", path, "store", "refresh", "-q").exit_code == 0
+    assert _told(path, cli) == []
 
 
 def test_an_offset_beyond_the_end_makes_a_log_empty(tmp_path: Path, cli: Cli) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pulsar_admin.store.codec.entrylog import SIZE_BYTES
-from pulsar_admin.store.db.bookies import iter_imported_bookies
+from pulsar_admin.store.db.bookies import Bookie, iter_imported_bookies
 from pulsar_admin.store.db.entry_files import FileState, file_state, path_state
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import LogFile, iter_damage, iter_logs
@@ -120,6 +120,10 @@ class DeepFacts(ClusterFacts):
                     differs = compare_map(mapped, records, is_sound=is_sound)
                     if differs is not None:
                         yield log, differs
+
+    def may_salvage(self, bookie: Bookie) -> bool:
+        """Whether ``store salvage`` takes a bookie: it refuses one that has ``.idx`` files instead of databases."""
+        return has_database(bookie)
 
     @cached_property
     def gone(self) -> frozenset[int]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from pulsar_admin.store.codec.entrylog import log_file_name
+from pulsar_admin.store.codec.entrylog import MAP_OFFSET_BYTES, MAP_OFFSET_PLACE, log_file_name
 from pulsar_admin.store.codec.ledgermetadata import LedgerState
 from pulsar_admin.store.db.blocks import Block, ledger_of_key
 from pulsar_admin.store.db.bookies import iter_imported_bookies
@@ -19,9 +19,9 @@ from pulsar_admin.store.facts.unlisted import UnlistedLedgers
 from pulsar_admin.store.files import scratch_directory
 from pulsar_admin.store.index.idx_files import verify_indexes
 from pulsar_admin.store.model.ledgers import iter_ledger_ids, read_ledger
-from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.names import FileKind, shell_word
 from pulsar_admin.store.rules.finding import Finding, Severity
-from pulsar_admin.store.rules.rule import Evidence, Rule, Sweeps
+from pulsar_admin.store.rules.rule import MEND, Evidence, Rule, Sweeps
 from pulsar_admin.store.rules.starts import START_RULES, code_of, evidence_of
 from pulsar_admin.store.rules.words import KEEP_COPIES, STUCK, UNSEEN, of_index
 from pulsar_admin.store.wording import counted, plural
@@ -207,7 +207,7 @@ def _check_rows(facts: DeepFacts) -> Iterator[Finding]:
 def _check_maps(facts: DeepFacts) -> Iterator[Finding]:
     """Compare the ledgers map of each entry log with its records."""
     store, unlisted = facts.store, UnlistedLedgers(facts.reader.txn)
-    bookies = {directory: one.bookie_id for one in iter_imported_bookies(store.info) for directory in one.ledger_dirs}
+    bookies = {directory: one for one in iter_imported_bookies(store.info) for directory in one.ledger_dirs}
     for log, false in facts.iter_false_maps():
         kept = [one for one in false.lacking if not unlisted.is_freed(one)]
         named = [*kept, *sorted({*false.lacking} - {*kept}), *false.differing][:_NAMED]
@@ -224,10 +224,20 @@ def _check_maps(facts: DeepFacts) -> Iterator[Finding]:
                 "a bookie before BookKeeper 4.16.7 or 4.17.2 takes the log for an empty one and deletes it"
             )
         bookie = bookies.get(Path(log.origin or log.path).parent)
-        place = {} if bookie is None else {"bookie": bookie, "disks": facts.bookies.disks(bookie)}
+        path, hint = str(log.locate(store.path)), ""
+        place: dict[str, object] = {}
+        if bookie is not None:
+            place = {"bookie": bookie.bookie_id, "disks": facts.bookies.disks(bookie.bookie_id)}
+        if bookie is None or not facts.may_salvage(bookie):
+            zeros = f"dd if=/dev/zero of={shell_word(path)} bs=1 seek={MAP_OFFSET_PLACE} count={MAP_OFFSET_BYTES} conv=notrunc"
+            hint = (
+                "while the bookie is stopped, take the map out of the log's header, so that the bookie reads the records; then run "
+                f"`store refresh`: {zeros}"
+            )
+            place[MEND] = zeros
         yield LEDGERS_MAP_FALSE.found(
             Evidence(
-                str(log.locate(store.path)),
+                path,
                 told,
                 {
                     "lacking": len(false.lacking),
@@ -238,6 +248,7 @@ def _check_maps(facts: DeepFacts) -> Iterator[Finding]:
                     "recordBytes": false.record_bytes,
                     **place,
                 },
+                hint,
                 severity=None if kept and not is_empty else Severity.WARNING,
             )
         )
