@@ -75,16 +75,18 @@ def test_a_flipped_ledger_and_a_flipped_size_are_told_and_salvage_cures_them(tmp
         assert decode_trusted_map(log.read_bytes(), decode_header(log.read_bytes(), "")) is None
 
 
-def test_where_salvage_refuses_the_command_takes_the_map_out(tmp_path: Path, cli: Cli) -> None:
-    """A bookie with ``.idx`` files."""
+@pytest.mark.parametrize("mode", [(), ("--copy",)])
+def test_where_salvage_refuses_the_command_takes_the_map_out(mode: tuple[str, ...], tmp_path: Path, cli: Cli) -> None:
+    """A bookie with ``.idx`` files; of a log that was copied the bookie's own is named, not the store's."""
     source = scratch_copy("kinds", "clean", tmp_path)
     log = source / "bookie0" / "ledgers0" / "current" / "0.log"
     _flip(log, _map_of(log)[0] + _HEAD, 5)
     words = ("--zookeeper", source / "zookeeper", "--bookie", lived_bookie(source / "bookie0"))
     path = tmp_path / "s"
-    assert cli("--store", path, "store", "import", "cluster", *words, "-q").exit_code == 0
+    assert cli("--store", path, "store", "import", "cluster", *words, *mode, "-q").exit_code == 0
     (row,) = [one for one in _findings(path, cli, "--deep") if one["code"] == "ledgers-map-false"]
     subprocess.run(shlex.split(row["hint"][row["hint"].index("dd if") :]), check=True, capture_output=True)
+    assert decode_trusted_map(log.read_bytes(), decode_header(log.read_bytes(), "")) is None
     assert cli("--store", path, "store", "refresh", "-q").exit_code == 0
     assert _told(path, cli) == []
 

@@ -229,7 +229,10 @@ def _check_maps(facts: DeepFacts) -> Iterator[Finding]:
         if bookie is not None:
             place = {"bookie": bookie.bookie_id, "disks": facts.bookies.disks(bookie.bookie_id)}
         if bookie is None or not facts.may_salvage(bookie):
-            zeros = f"dd if=/dev/zero of={shell_word(path)} bs=1 seek={MAP_OFFSET_PLACE} count={MAP_OFFSET_BYTES} conv=notrunc"
+            bookies_own = shell_word(log.origin or path)
+            zeros = (
+                f"dd if=/dev/zero of={bookies_own} bs=1 seek={MAP_OFFSET_PLACE} count={MAP_OFFSET_BYTES} conv=notrunc"
+            )
             hint = (
                 "while the bookie is stopped, take the map out of the log's header, so that the bookie reads the records; then run "
                 f"`store refresh`: {zeros}"
