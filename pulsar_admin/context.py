@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.model.reader import EntryReader
     from pulsar_admin.store.names import NamespaceName, TopicName, TopicSelection
 
-FEW_MESSAGES = "so few messages are read in this process"
+FEW_MESSAGES = "so few messages, and those of files that are gone or were cut, are read in this process"
 """Why Spark was asked for and not started."""
 
 
