@@ -167,6 +167,9 @@ _SETTINGS = {
     "spark.log.level": "ERROR",
     "spark.executorEnv.PYTHONSAFEPATH": "1",
     "spark.network.timeout": "120s",
+    # Rows are few, and hold packed columns: compiling Java for them takes each JVM longer than interpreting its plans.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 _SESSION_SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
