@@ -214,10 +214,10 @@ def _check_maps(facts: DeepFacts) -> Iterator[Finding]:
         lacking = f"lacks {counted(len(false.lacking), 'ledger')} with records in the log" if false.lacking else ""
         wrong = f"has wrong sizes of {counted(len(false.differing), 'ledger')}" if false.differing else ""
         told = (
-            f"its ledgers map {' and '.join(filter(None, (lacking, wrong)))}, first {named[0]}: "
-            f"{false.mapped_bytes:,} bytes in the map, {false.record_bytes:,} in the records"
+            f"its ledgers map {' and '.join(filter(None, (lacking, wrong)))}, first {named[0]}; "
+            f"all of the log: {false.mapped_bytes:,} bytes in the map, {false.record_bytes:,} in the records"
         )
-        if is_empty := false.mapped_bytes == 0:
+        if is_empty := not false.differing and false.mapped_bytes == 0:
             told = (
                 "its header leads to no ledgers map and counts no ledgers, and it has "
                 f"{false.record_bytes:,} bytes of {counted(len(false.lacking), 'ledger')}: "
