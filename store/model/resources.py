@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct, ValidationError, convert, field
+from msgspec.structs import fields
 
 from pulsar_admin.store.codec.java import hash_order, in_hash_map_order, java_text
 from pulsar_admin.store.codec.ledgermetadata import COOKIES
@@ -44,16 +45,20 @@ Shown = Callable[[Any], Any]  # Any: JSON values, whose kinds a damaged node doe
 
 
 class Fields(Struct, Generic[Kind], frozen=True):
-    """The keys of a JSON object in upstream's order: its record, their defaults (None: left out), and how some are shown."""
+    """The keys of a JSON object: those of its record, whose fields have upstream's order; and how some are shown."""
 
     kind: type[Kind]
-    defaults: Mapping[str, Any]  # Any: JSON values
-    shown: Mapping[str, Shown]
+    shown: Mapping[str, Shown] = {}
+
+    @property
+    def defaults(self) -> Mapping[str, Any]:  # Any: JSON values
+        """What counts for a key that is not set; None: it is left out."""
+        return {one.encode_name: one.default for one in fields(self.kind)}
 
     def show(self, found: Mapping[str, Any]) -> JsonObject:
         """Return ``found`` as upstream prints it."""
-        values = ((key, found.get(key)) for key in self.defaults)
-        full = ((key, self.defaults[key] if value is None else value) for key, value in values)
+        values = ((key, found.get(key), default) for key, default in self.defaults.items())
+        full = ((key, default if value is None else value) for key, value, default in values)
         return {key: self.shown[key](value) if key in self.shown else value for key, value in full if value is not None}
 
     def record(self, found: Mapping[str, Any], what: str) -> Kind:
@@ -62,8 +67,9 @@ class Fields(Struct, Generic[Kind], frozen=True):
 
     def replace(self, found: Mapping[str, Any] | None, new: Mapping[str, Any]) -> JsonObject:
         """Return the stored object with the new values and defaults; keys that upstream does not know stay."""
-        unknown = {key: value for key, value in (found or {}).items() if key not in self.defaults}
-        full = {key: new.get(key, default) for key, default in self.defaults.items()}
+        defaults = self.defaults
+        unknown = {key: value for key, value in (found or {}).items() if key not in defaults}
+        full = {key: new.get(key, default) for key, default in defaults.items()}
         return {**{key: value for key, value in full.items() if value is not None}, **unknown}
 
 
@@ -75,8 +81,8 @@ def as_set(value: Any) -> Any:  # Any: a JSON value
 class TenantInfo(Answer, frozen=True, rename="camel"):
     """A tenant: its admins, and the clusters that it may use."""
 
-    admin_roles: tuple[str, ...]
-    allowed_clusters: tuple[str, ...]
+    admin_roles: tuple[str, ...] = ()
+    allowed_clusters: tuple[str, ...] = ()
 
 
 class FailureDomain(Answer, frozen=True, rename="camel"):
@@ -119,7 +125,7 @@ class ClusterSettings(Answer, frozen=True, rename="camel"):
     broker_client_trust_certs_file_path: str | None = None
     broker_client_key_file_path: str | None = None
     broker_client_certificate_file_path: str | None = None
-    broker_client_ssl_factory_plugin: str = ""
+    broker_client_ssl_factory_plugin: str = "org.apache.pulsar.common.util.DefaultPulsarSslFactory"
     broker_client_ssl_factory_plugin_params: str | None = None
     listener_name: str | None = None
 
@@ -196,21 +202,21 @@ class BrokerIsolation(Answer, frozen=True, rename="camel"):
 class ResourceGroup(Answer, frozen=True, rename="camel"):
     """Rates per second; −1: unlimited."""
 
-    publish_rate_in_msgs: int
-    publish_rate_in_bytes: int = field(name="publishRateInBytes")
-    dispatch_rate_in_msgs: int
-    dispatch_rate_in_bytes: int = field(name="dispatchRateInBytes")
+    publish_rate_in_msgs: int = -1
+    publish_rate_in_bytes: int = field(name="publishRateInBytes", default=-1)
+    dispatch_rate_in_msgs: int = -1
+    dispatch_rate_in_bytes: int = field(name="dispatchRateInBytes", default=-1)
 
 
 class BundleQuota(Answer, frozen=True, rename="camel"):
     """The quota of a bundle: messages and bytes a second, ``memory`` in MB; ``dynamic``: a broker may calculate it anew."""
 
-    msg_rate_in: int | float
-    msg_rate_out: int | float
-    bandwidth_in: int | float
-    bandwidth_out: int | float
-    memory: int | float
-    dynamic: bool
+    msg_rate_in: int | float = 40.0
+    msg_rate_out: int | float = 120.0
+    bandwidth_in: int | float = 100000.0
+    bandwidth_out: int | float = 300000.0
+    memory: int | float = 80.0
+    dynamic: bool = True
 
 
 def record_of(kind: type[Kind], found: Mapping[str, Any], what: str) -> Kind:
@@ -221,46 +227,11 @@ def record_of(kind: type[Kind], found: Mapping[str, Any], what: str) -> Kind:
         raise MetadataCorrupt(f"{what} is not as Pulsar stores it: {error}") from error
 
 
-TENANT = Fields(
-    TenantInfo, {"adminRoles": [], "allowedClusters": []}, {"adminRoles": as_set, "allowedClusters": as_set}
-)
-DOMAIN = Fields(FailureDomain, {"brokers": None}, {"brokers": as_set})
-CLUSTER = Fields(
-    ClusterSettings,
-    {
-        "serviceUrl": None,
-        "serviceUrlTls": None,
-        "brokerServiceUrl": None,
-        "brokerServiceUrlTls": None,
-        "proxyServiceUrl": None,
-        "authenticationPlugin": None,
-        "authenticationParameters": None,
-        "proxyProtocol": None,
-        "peerClusterNames": None,
-        "brokerClientTlsEnabled": False,
-        "tlsAllowInsecureConnection": False,
-        "brokerClientTlsEnabledWithKeyStore": False,
-        "brokerClientTlsTrustStoreType": "JKS",
-        "brokerClientTlsTrustStore": None,
-        "brokerClientTlsTrustStorePassword": None,
-        "brokerClientTlsKeyStoreType": "JKS",
-        "brokerClientTlsKeyStore": None,
-        "brokerClientTlsKeyStorePassword": None,
-        "brokerClientTrustCertsFilePath": None,
-        "brokerClientKeyFilePath": None,
-        "brokerClientCertificateFilePath": None,
-        "brokerClientSslFactoryPlugin": "org.apache.pulsar.common.util.DefaultPulsarSslFactory",
-        "brokerClientSslFactoryPluginParams": None,
-        "listenerName": None,
-    },
-    {},
-)
-CLUSTER_URL = Fields(
-    ClusterUrls,
-    {"serviceUrl": None, "serviceUrlTls": None, "brokerServiceUrl": None, "brokerServiceUrlTls": None, "empty": False},
-    {},
-)
-MIGRATION = Fields(Migration, {"migrated": False, "migratedClusterUrl": None}, {"migratedClusterUrl": CLUSTER_URL.show})
+TENANT = Fields(TenantInfo, {"adminRoles": as_set, "allowedClusters": as_set})
+DOMAIN = Fields(FailureDomain, {"brokers": as_set})
+CLUSTER = Fields(ClusterSettings)
+CLUSTER_URL = Fields(ClusterUrls)
+MIGRATION = Fields(Migration, {"migratedClusterUrl": CLUSTER_URL.show})
 
 
 def find_json(txn: Txn, path: str) -> JsonObject | None:
@@ -520,7 +491,7 @@ def _parse_bound(text: str) -> int:
 
 
 RACKS_PATH = "/bookies"
-BOOKIE_RACK = Fields(BookieRack, {"rack": None, "hostname": None}, {})
+BOOKIE_RACK = Fields(BookieRack)
 
 
 def list_bookies(txn: Txn) -> list[str]:
@@ -545,12 +516,7 @@ def read_rack(txn: Txn, bookie: str) -> JsonObject:
 # -- isolation policies: which namespaces only some brokers serve -----------------------------------------------------
 
 
-_FAILOVER = Fields(AutoFailover, {"parameters": None, "policy_type": None}, {})
-ISOLATION_POLICY = Fields(
-    IsolationPolicy,
-    {"namespaces": None, "primary": None, "secondary": None, "auto_failover_policy": None, "unload_scope": None},
-    {"auto_failover_policy": _FAILOVER.show},
-)
+ISOLATION_POLICY = Fields(IsolationPolicy, {"auto_failover_policy": Fields(AutoFailover).show})
 
 
 def isolation_path(cluster: str) -> str:
@@ -616,23 +582,8 @@ def _matches(expressions: Sequence[str], broker: str) -> bool:
 
 
 _RESOURCE_GROUPS_PATH = "/admin/resourcegroups"
-RESOURCE_GROUP = Fields(
-    ResourceGroup,
-    dict.fromkeys(("publishRateInMsgs", "publishRateInBytes", "dispatchRateInMsgs", "dispatchRateInBytes"), -1),
-    {},
-)
-BUNDLE_QUOTA = Fields(
-    BundleQuota,
-    {
-        "msgRateIn": 40.0,
-        "msgRateOut": 120.0,
-        "bandwidthIn": 100000.0,
-        "bandwidthOut": 300000.0,
-        "memory": 80.0,
-        "dynamic": True,
-    },
-    {},
-)
+RESOURCE_GROUP = Fields(ResourceGroup)
+BUNDLE_QUOTA = Fields(BundleQuota)
 _QUOTAS = "/loadbalance/resource-quota"
 
 
