@@ -21,13 +21,13 @@ _SETS: Any = {"changes": True, "helps": _HELPS}  # Any: keywords of click
 
 
 @mirrored("bookies list-bookies", examples=["pulsar-admin bookies list-bookies"], errors=[errors.StoreNotFound])
-def list_all(app: App) -> Shown:
+def list_bookies(app: App) -> Shown:
     """List the bookies that have a cookie, whether they run or not."""
     return Printed({"bookies": [{"bookieId": bookie} for bookie in app.resources.bookies()]})
 
 
 @mirrored("bookies racks-placement", examples=["pulsar-admin bookies racks-placement"], errors=[errors.MetadataCorrupt])
-def racks(app: App) -> Shown:
+def racks_placement(app: App) -> Shown:
     """Show the racks of all bookies by group."""
     return Printed(app.resources.bookie_racks())
 
@@ -39,7 +39,7 @@ def racks(app: App) -> Shown:
     elsewhere=["pulsar-admin bookies get-bookie-rack -b bookie-1:3181"],
     errors=[errors.ResourceNotFound, errors.MetadataCorrupt],
 )
-def get(app: App, bookie: str) -> Shown:
+def get_bookie_rack(app: App, bookie: str) -> Shown:
     """Show the rack of a bookie."""
     return Printed(app.resources.bookie_rack(bookie))
 
@@ -50,7 +50,7 @@ def get(app: App, bookie: str) -> Shown:
     errors=[errors.InvalidValue],
     **_SETS,
 )
-def set_rack(app: App, bookie: str, rack: str, group: str, hostname: str | None) -> None:
+def set_bookie_rack(app: App, bookie: str, rack: str, group: str, hostname: str | None) -> None:
     """Put a bookie into a rack."""
     app.change(app.resources.set_bookie_rack(bookie, rack, group=group, hostname=hostname))
 
@@ -62,7 +62,7 @@ def set_rack(app: App, bookie: str, rack: str, group: str, hostname: str | None)
     errors=[errors.ResourceNotFound],
     **_SETS,
 )
-def delete(app: App, bookie: str) -> None:
+def delete_bookie_rack(app: App, bookie: str) -> None:
     """Take a bookie out of its rack."""
     app.change(app.resources.delete_bookie_rack(bookie))
 

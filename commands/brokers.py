@@ -22,7 +22,7 @@ _SETS: Any = {
     output="Names, one a line: those of Pulsar 4.0.8.",
     errors=[StoreNotFound],
 )
-def list_settings(app: App) -> Shown:
+def list_dynamic_config(app: App) -> Shown:
     """List the settings that may change while brokers run."""
     return Printed(app.resources.dynamic_setting_names())
 
@@ -33,7 +33,7 @@ def list_settings(app: App) -> Shown:
     elsewhere=["pulsar-admin brokers get-all-dynamic-config"],
     errors=[MetadataCorrupt],
 )
-def get_all(app: App) -> Shown:
+def get_all_dynamic_config(app: App) -> Shown:
     """Show the dynamic settings that were changed."""
     return Printed(app.resources.dynamic_settings(), as_map=str)
 
@@ -43,7 +43,7 @@ def get_all(app: App) -> Shown:
     examples=["pulsar-admin brokers update-dynamic-config -c maxTenants -v 10 --dry-run"],
     **_SETS,
 )
-def update(app: App, config: str, value: str) -> None:
+def update_dynamic_config(app: App, config: str, value: str) -> None:
     """Set a dynamic setting of all brokers."""
     app.change(app.resources.set_dynamic_setting(config, value))
 
@@ -53,6 +53,6 @@ def update(app: App, config: str, value: str) -> None:
     examples=["pulsar-admin brokers delete-dynamic-config -c maxTenants --dry-run"],
     **_SETS,
 )
-def delete(app: App, config: str) -> None:
+def delete_dynamic_config(app: App, config: str) -> None:
     """Remove a dynamic setting: each broker's configuration file applies again."""
     app.change(app.resources.delete_dynamic_setting(config))

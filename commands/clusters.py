@@ -124,7 +124,7 @@ def delete(app: App, cluster: str, all: bool) -> None:
 @mirrored(
     "clusters get-peer-clusters", examples=[], elsewhere=["pulsar-admin clusters get-peer-clusters west"], **_READS
 )
-def get_peers(app: App, cluster: str) -> Shown:
+def get_peer_clusters(app: App, cluster: str) -> Shown:
     """Show a cluster's peers; null if it has none."""
     return Printed(app.resources.cluster(cluster).peers(), is_set=True)
 
@@ -136,7 +136,7 @@ def get_peers(app: App, cluster: str) -> Shown:
     examples=['pulsar-admin clusters update-peer-clusters standalone --peer-clusters "" --dry-run'],
     errors=[errors.ResourceNotFound, errors.Refused],
 )
-def update_peers(app: App, cluster: str, peer_clusters: str) -> None:
+def update_peer_clusters(app: App, cluster: str, peer_clusters: str) -> None:
     """Set the peers of a cluster."""
     app.change(app.resources.cluster(cluster).set_peers(_names(peer_clusters)))
 
@@ -147,7 +147,7 @@ def update_peers(app: App, cluster: str, peer_clusters: str) -> None:
     elsewhere=["pulsar-admin clusters get-cluster-migration west"],
     **_READS,
 )
-def get_migration(app: App, cluster: str) -> Shown:
+def get_cluster_migration(app: App, cluster: str) -> Shown:
     """Show whether a cluster is migrated, and to where."""
     return Printed(app.resources.cluster(cluster).migration())
 
@@ -159,7 +159,7 @@ def get_migration(app: App, cluster: str) -> Shown:
     examples=["pulsar-admin clusters update-cluster-migration standalone --migrated --broker-url pulsar://b --dry-run"],
     errors=[errors.InvalidValue],
 )
-def update_migration(app: App, cluster: str, migrated: bool, **options: str | None) -> None:
+def update_cluster_migration(app: App, cluster: str, migrated: bool, **options: str | None) -> None:
     """Set whether a cluster is migrated, and to where."""
     urls = {_KEYS[name]: value for name, value in options.items()}
     app.change(app.resources.cluster(cluster).set_migration(migrated=migrated, urls=urls))
@@ -174,7 +174,7 @@ def update_migration(app: App, cluster: str, migrated: bool, **options: str | No
     elsewhere=["pulsar-admin clusters list-failure-domains standalone"],
     **_READS,
 )
-def list_domains(app: App, cluster: str) -> Shown:
+def list_failure_domains(app: App, cluster: str) -> Shown:
     """List the failure domains of a cluster with their brokers."""
     domains = app.resources.cluster(cluster).failure_domains()
     return Printed(domains, as_map=lambda found: f"FailureDomainImpl(brokers={java_text(to_json(found.brokers))})")
@@ -187,7 +187,7 @@ def list_domains(app: App, cluster: str) -> Shown:
     elsewhere=["pulsar-admin clusters get-failure-domain standalone --domain-name rack-1"],
     **_READS,
 )
-def get_domain(app: App, cluster: str, domain_name: str) -> Shown:
+def get_failure_domain(app: App, cluster: str, domain_name: str) -> Shown:
     """Show the brokers of a failure domain."""
     return Printed(app.resources.cluster(cluster).failure_domain(domain_name))
 
@@ -201,14 +201,14 @@ _EXAMPLE = "pulsar-admin clusters {} standalone --domain-name rack-1 --broker-li
 
 
 @mirrored("clusters create-failure-domain", examples=[_EXAMPLE.format("create-failure-domain")], **_DOMAIN)
-def create_domain(app: App, cluster: str, domain_name: str, broker_list: str | None) -> None:
+def create_failure_domain(app: App, cluster: str, domain_name: str, broker_list: str | None) -> None:
     """Create a failure domain of a cluster, or replace its brokers."""
     found = app.resources.cluster(cluster)
     app.change(found.create_failure_domain(domain_name, _names(broker_list)))
 
 
 @mirrored("clusters update-failure-domain", examples=[_EXAMPLE.format("update-failure-domain")], **_DOMAIN)
-def update_domain(app: App, cluster: str, domain_name: str, broker_list: str | None) -> None:
+def update_failure_domain(app: App, cluster: str, domain_name: str, broker_list: str | None) -> None:
     """Replace the brokers of a failure domain; it is created if it does not exist."""
     found = app.resources.cluster(cluster)
     app.change(found.update_failure_domain(domain_name, _names(broker_list)))
@@ -220,6 +220,6 @@ def update_domain(app: App, cluster: str, domain_name: str, broker_list: str | N
     elsewhere=["pulsar-admin clusters delete-failure-domain standalone --domain-name rack-1"],
     **_DOMAIN,
 )
-def delete_domain(app: App, cluster: str, domain_name: str) -> None:
+def delete_failure_domain(app: App, cluster: str, domain_name: str) -> None:
     """Delete a failure domain of a cluster."""
     app.change(app.resources.cluster(cluster).delete_failure_domain(domain_name))

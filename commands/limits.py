@@ -117,6 +117,6 @@ def set_quota(app: App, namespace: str | None, bundle: str | None, dynamic: bool
     ],
     **_QUOTA,
 )
-def reset_quota(app: App, namespace: str, bundle: str) -> None:
+def reset_namespace_bundle_quota(app: App, namespace: str, bundle: str) -> None:
     """Remove the quota of a bundle: the default quota applies again."""
     app.change(app.resources.reset_bundle_quota(namespace, bundle))

@@ -160,7 +160,9 @@ _CHANGE = "The change: both parts of the policy before and after, times in ms, w
 )
 @click.option("--split", is_flag=True, help="Allow a finer granularity: index partitions are divided again.")
 @pass_app
-def enable(app: App, namespace: NamespaceName, granularity_ms: int, tick_ms: int | None, split: bool) -> None:
+def enable_delayed_message(
+    app: App, namespace: NamespaceName, granularity_ms: int, tick_ms: int | None, split: bool
+) -> None:
     """Enable delayed messages for all topics of a namespace.
 
     Also sets Pulsar's own policy (active, tickTime) and keeps its maximum delay. Warns of a TTL or backlog quota that
@@ -178,7 +180,7 @@ def enable(app: App, namespace: NamespaceName, granularity_ms: int, tick_ms: int
 )
 @click.argument("namespace", type=NAMESPACE)
 @pass_app
-def disable(app: App, namespace: NamespaceName) -> None:
+def disable_delayed_message(app: App, namespace: NamespaceName) -> None:
     """Disable delayed messages for all topics of a namespace: a broker delivers everything at once."""
     app.change(app.namespace(namespace).disable_delayed())
 
@@ -312,7 +314,7 @@ def _numbers(texts: tuple[str, ...]) -> Iterator[int]:
     examples=["pulsar-admin namespaces get-topic-positions acme/iot --bundle 0x00000000_0xffffffff"],
     **_READS,
 )
-def topic_positions(app: App, namespace: NamespaceName, bundle: str | None, topic_list: tuple[str, ...]) -> Shown:
+def get_topic_positions(app: App, namespace: NamespaceName, bundle: str | None, topic_list: tuple[str, ...]) -> Shown:
     """Show the hashes of the persistent topics in a bundle."""
     if bundle is None:
         raise errors.InvalidValue("Must pass one of the params: --bundle ")
@@ -396,7 +398,7 @@ def permissions(app: App, namespace: NamespaceName) -> Shown:
     examples=["pulsar-admin namespaces grant-permission acme/iot --role app --actions produce,consume --dry-run"],
     **_PERMISSION,
 )
-def grant(app: App, namespace: NamespaceName, role: str, actions: tuple[str, ...]) -> None:
+def grant_permission(app: App, namespace: NamespaceName, role: str, actions: tuple[str, ...]) -> None:
     """Grant a role permissions on a namespace, replacing those it had."""
     app.change(app.namespace(namespace).grant_permission(role, actions))
 
@@ -406,7 +408,7 @@ def grant(app: App, namespace: NamespaceName, role: str, actions: tuple[str, ...
     examples=["pulsar-admin namespaces revoke-permission acme/iot --role app --dry-run"],
     **_PERMISSION,
 )
-def revoke(app: App, namespace: NamespaceName, role: str) -> None:
+def revoke_permission(app: App, namespace: NamespaceName, role: str) -> None:
     """Revoke a role's permissions on a namespace."""
     app.change(app.namespace(namespace).revoke_permission(role))
 
@@ -417,7 +419,7 @@ def revoke(app: App, namespace: NamespaceName, role: str) -> None:
     elsewhere=["pulsar-admin namespaces subscription-permission acme/iot"],
     **_READS,
 )
-def subscription_permissions(app: App, namespace: NamespaceName) -> Shown:
+def subscription_permission(app: App, namespace: NamespaceName) -> Shown:
     """Show the roles of each subscription that is restricted to some roles."""
     return Printed(app.namespace(namespace).subscription_permissions(), as_map=java_text)
 
@@ -427,7 +429,9 @@ def subscription_permissions(app: App, namespace: NamespaceName) -> Shown:
     examples=["pulsar-admin namespaces grant-subscription-permission acme/iot -s workers --roles app --dry-run"],
     **_PERMISSION,
 )
-def grant_subscription(app: App, namespace: NamespaceName, subscription: str, roles: tuple[str, ...]) -> None:
+def grant_subscription_permission(
+    app: App, namespace: NamespaceName, subscription: str, roles: tuple[str, ...]
+) -> None:
     """Restrict a subscription name in a namespace to some roles."""
     app.change(app.namespace(namespace).grant_subscription_permission(subscription, roles))
 
@@ -438,7 +442,7 @@ def grant_subscription(app: App, namespace: NamespaceName, subscription: str, ro
     elsewhere=["pulsar-admin namespaces revoke-subscription-permission acme/iot -s workers --role app"],
     **_PERMISSION,
 )
-def revoke_subscription(app: App, namespace: NamespaceName, subscription: str, role: str) -> None:
+def revoke_subscription_permission(app: App, namespace: NamespaceName, subscription: str, role: str) -> None:
     """Revoke a role's access to a subscription; without roles, all may use it."""
     app.change(app.namespace(namespace).revoke_subscription_permission(subscription, role))
 
@@ -452,7 +456,7 @@ def revoke_subscription(app: App, namespace: NamespaceName, subscription: str, r
     elsewhere=["pulsar-admin namespaces get-allowed-clusters acme/iot"],
     **_READS,
 )
-def allowed_clusters(app: App, namespace: NamespaceName) -> Shown:
+def get_allowed_clusters(app: App, namespace: NamespaceName) -> Shown:
     """List the clusters that a namespace may replicate to; an empty list means those of its tenant."""
     return Printed(app.namespace(namespace).allowed_clusters())
 
@@ -475,7 +479,7 @@ def set_allowed_clusters(app: App, namespace: NamespaceName, clusters: str) -> N
     examples=["pulsar-admin namespaces get-anti-affinity-group acme/iot"],
     **_READS,
 )
-def anti_affinity(app: App, namespace: NamespaceName) -> Shown:
+def get_anti_affinity_group(app: App, namespace: NamespaceName) -> Shown:
     """Show a namespace's anti-affinity group; an empty line if not set."""
     return Printed(app.namespace(namespace).anti_affinity_group() or "")
 
@@ -485,7 +489,7 @@ def anti_affinity(app: App, namespace: NamespaceName) -> Shown:
     examples=["pulsar-admin namespaces set-anti-affinity-group acme/iot --group heavy --dry-run"],
     **_SETS,
 )
-def set_anti_affinity(app: App, namespace: NamespaceName, group: str) -> None:
+def set_anti_affinity_group(app: App, namespace: NamespaceName, group: str) -> None:
     """Put a namespace into a group whose members brokers keep apart."""
     app.change(app.namespace(namespace).set_anti_affinity_group(group))
 
@@ -495,7 +499,7 @@ def set_anti_affinity(app: App, namespace: NamespaceName, group: str) -> None:
     examples=["pulsar-admin namespaces delete-anti-affinity-group acme/iot --dry-run"],
     **_SETS,
 )
-def delete_anti_affinity(app: App, namespace: NamespaceName) -> None:
+def delete_anti_affinity_group(app: App, namespace: NamespaceName) -> None:
     """Take a namespace out of its anti-affinity group."""
     app.change(app.namespace(namespace).delete_anti_affinity_group())
 
@@ -506,7 +510,7 @@ def delete_anti_affinity(app: App, namespace: NamespaceName) -> None:
     elsewhere=["pulsar-admin namespaces get-anti-affinity-namespaces --tenant acme --cluster standalone --group heavy"],
     **{**_READS, "errors": [errors.ResourceNotFound, errors.InvalidValue]},
 )
-def anti_affinity_namespaces(app: App, tenant: str | None, cluster: str, group: str) -> Shown:
+def get_anti_affinity_namespaces(app: App, tenant: str | None, cluster: str, group: str) -> Shown:
     """List the namespaces of a tenant in an anti-affinity group."""
     if tenant is None:
         raise errors.InvalidValue("Tenant should not be null")
@@ -524,7 +528,7 @@ def anti_affinity_namespaces(app: App, tenant: str | None, cluster: str, group: 
     elsewhere=["pulsar-admin namespaces get-bookie-affinity-group acme/iot"],
     **_READS,
 )
-def bookie_affinity(app: App, namespace: NamespaceName) -> Shown:
+def get_bookie_affinity_group(app: App, namespace: NamespaceName) -> Shown:
     """Show the bookie groups that store a namespace's data, null if all do."""
     return Printed(app.namespace(namespace).bookie_affinity_group())
 
@@ -534,7 +538,9 @@ def bookie_affinity(app: App, namespace: NamespaceName) -> Shown:
     examples=["pulsar-admin namespaces set-bookie-affinity-group acme/iot --primary-group fast --dry-run"],
     **_SETS,
 )
-def set_bookie_affinity(app: App, namespace: NamespaceName, primary_group: str, secondary_group: str | None) -> None:
+def set_bookie_affinity_group(
+    app: App, namespace: NamespaceName, primary_group: str, secondary_group: str | None
+) -> None:
     """Restrict a namespace's data to some bookie groups."""
     app.change(app.namespace(namespace).set_bookie_affinity_group(primary_group, secondary_group))
 
@@ -544,7 +550,7 @@ def set_bookie_affinity(app: App, namespace: NamespaceName, primary_group: str, 
     examples=["pulsar-admin namespaces delete-bookie-affinity-group acme/iot --dry-run"],
     **_SETS,
 )
-def delete_bookie_affinity(app: App, namespace: NamespaceName) -> None:
+def delete_bookie_affinity_group(app: App, namespace: NamespaceName) -> None:
     """Let all bookies store a namespace's data."""
     app.change(app.namespace(namespace).delete_bookie_affinity_group())
 
@@ -554,6 +560,6 @@ def delete_bookie_affinity(app: App, namespace: NamespaceName) -> None:
     examples=["pulsar-admin namespaces update-migration-state acme/iot --migrated --dry-run"],
     **_SETS,
 )
-def update_migration(app: App, namespace: NamespaceName, migrated: bool) -> None:
+def update_migration_state(app: App, namespace: NamespaceName, migrated: bool) -> None:
     """Set whether a namespace is migrated to the target of its cluster."""
     app.change(app.namespace(namespace).set_migrated(migrated))

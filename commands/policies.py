@@ -114,7 +114,7 @@ def _changing(path: str, policy: Policy) -> Command:
     output="Nothing; on stderr the policies before and after, and the undo command.",
     errors=[errors.InvalidValue, errors.MetadataCorrupt, errors.Refused, errors.StalePlan],
 )
-def delete_all(app: App, selection: TopicSelection) -> None:
+def delete(app: App, selection: TopicSelection) -> None:
     """Delete all policies of topics, including global ones."""
     app.change(TopicPolicies(app.session, selection).remove_policies())
 

@@ -167,7 +167,7 @@ def permissions(app: App, topic: str) -> Shown:
     errors=_CHANGES,
     helps={"role": "The role.", "actions": "produce, consume, sources, sinks, functions, packages."},
 )
-def grant(app: App, topic: str, role: str, actions: tuple[str, ...]) -> Shown:
+def grant_permission(app: App, topic: str, role: str, actions: tuple[str, ...]) -> Shown:
     """Grant a role permissions on a scalable topic, replacing those it had there."""
     app.change(app.topic(parse_scalable(topic)).grant_permission(role, actions))
     return Printed(f"Granted {','.join(actions)} to role {role} on topic {topic}", of_change=True)
@@ -179,7 +179,7 @@ def grant(app: App, topic: str, role: str, actions: tuple[str, ...]) -> Shown:
     errors=_CHANGES,
     helps={"role": "The role."},
 )
-def revoke(app: App, topic: str, role: str) -> Shown:
+def revoke_permission(app: App, topic: str, role: str) -> Shown:
     """Revoke a role's permissions on a scalable topic; those on the namespace are kept."""
     app.change(app.topic(parse_scalable(topic)).revoke_permission(role))
     return Printed(f"Revoked the permissions of role {role} on topic {topic}", of_change=True)

@@ -116,7 +116,7 @@ def slow_transactions(app: App, coordinator_id: int | None, time: int) -> Shown:
     errors=[errors.TopicNotFound, errors.NotSeen],
     helps={**_TOPIC, **_LOW, "segment_stats": "Accepted and ignored: only snapshots of one message are shown."},
 )
-def buffer_stats(app: App, topic: str, low_water_mark: bool, segment_stats: bool) -> Shown:
+def transaction_buffer_stats(app: App, topic: str, low_water_mark: bool, segment_stats: bool) -> Shown:
     """Show what the entries of a topic record about transactions."""
     return Printed(_of_topic(app, topic).stats())
 
@@ -128,7 +128,7 @@ def buffer_stats(app: App, topic: str, low_water_mark: bool, segment_stats: bool
     errors=[errors.TopicNotFound, errors.NotSeen],
     helps={**_TOPIC, **_TXN},
 )
-def in_buffer_stats(app: App, topic: str, most_sig_bits: int, least_sig_bits: int) -> Shown:
+def transaction_in_buffer_stats(app: App, topic: str, most_sig_bits: int, least_sig_bits: int) -> Shown:
     """Show what the entries of a topic record about one transaction."""
     return Printed(_of_topic(app, topic).transaction(most_sig_bits, least_sig_bits))
 
@@ -153,7 +153,9 @@ def pending_ack_stats(app: App, topic: str, sub_name: str, low_water_mark: bool)
     errors=[errors.TopicNotFound, errors.SubscriptionNotFound, errors.EntryCorrupt],
     helps={**_SUB, **_TXN},
 )
-def in_pending_ack_stats(app: App, topic: str, sub_name: str, most_sig_bits: int, least_sig_bits: int) -> Shown:
+def transaction_in_pending_ack_stats(
+    app: App, topic: str, sub_name: str, most_sig_bits: int, least_sig_bits: int
+) -> Shown:
     """Show what a subscription records about one transaction."""
     return Printed(_of_cursor(app, topic, sub_name).transaction(most_sig_bits, least_sig_bits))
 
@@ -179,7 +181,7 @@ def pending_ack_internal_stats(app: App, topic: str, subscription_name: str, met
     errors=[errors.TopicNotFound],
     helps={**_TOPIC, **_METADATA},
 )
-def snapshot_internal_stats(app: App, topic: str, metadata: bool) -> Shown:
+def buffer_snapshot_internal_stats(app: App, topic: str, metadata: bool) -> Shown:
     """Show the managed ledger of the snapshots of a topic's transactions."""
     stats = _log(_of_topic(app, topic).snapshot_stats(metadata=metadata))
     return Printed({"snapshotType": "Single", "singleSnapshotSystemTopicInternalStats": stats})

@@ -1,7 +1,8 @@
 """The command table: what exists, where it lives and its one line of help. Reading it imports no command.
 
 A group's key is its path (``store``, ``store import``); its rows map a command's name to module, attribute, help and
-aliases. Only what exists is listed; help and documentation pages follow the order of this file.
+aliases. A row that is a text has no more than help: its function has the command's name, and is in the group's module.
+Only what exists is listed; help and documentation pages follow the order of this file.
 """
 
 from __future__ import annotations
@@ -21,6 +22,22 @@ class Row(NamedTuple):
 def _row(target: str, text: str, aliases: tuple[str, ...] = (), hidden: bool = False) -> Row:
     """Return the row of a command in ``pulsar_admin.commands``."""
     return Row(f"pulsar_admin.commands.{target}", text, aliases, hidden)
+
+
+_MODULES = {
+    "managed-ledger": "managed_ledger",
+    "ns-isolation-policy": "isolation",
+    "resource-quotas": "limits",
+    "resourcegroups": "limits",
+    "scalable-topics": "scalable",
+    "topicPolicies": "policies",
+}
+"""The modules of groups with another name."""
+
+
+def _row_of(group: str, name: str, row: str | Row) -> Row:
+    """Return a row; of a text alone that of the function ``name`` in the module of the group."""
+    return _row(f"{_MODULES.get(group, group)}:{name.replace('-', '_')}", row) if isinstance(row, str) else row
 
 
 ROOT = ""
@@ -191,7 +208,7 @@ that says what to use instead. They answer with a sentence for this version; hel
 LEFT_COLUMNS = dict.fromkeys(("trino", "lakehouse"), "docs/formats/dump.md")
 """Values of an option, ``--columns`` of messages, that 0.1 had → the page."""
 
-COMMANDS: dict[str, dict[str, Row]] = {
+_TABLE: dict[str, dict[str, str | Row]] = {
     ROOT: {
         "overview": _row(
             "overview:overview",
@@ -456,238 +473,140 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
     },
     "topicPolicies": {
-        "delete": _row("policies:delete_all", "Delete all policies of topics, including global ones."),
+        "delete": "Delete all policies of topics, including global ones.",
     },
     "scalable-topics": {
         "list": _row("scalable:list_topics", "List the scalable topics of a namespace."),
-        "get-metadata": _row("scalable:get_metadata", "Show the segments of a scalable topic as they are stored."),
-        "stats": _row("scalable:stats", "Show the sizes and backlogs of a scalable topic over all of its segments."),
-        "segment-stats": _row(
-            "scalable:segment_stats", "Show the size and the backlogs of one segment of a scalable topic."
-        ),
-        "create": _row("scalable:create", "Create a scalable topic."),
-        "delete": _row(
-            "scalable:delete", "Delete a scalable topic with its segments, subscriptions, ledgers and schema."
-        ),
-        "seek": _row(
-            "scalable:seek", "Reset a subscription to a time, on every segment: exact, as `topics reset-cursor` is."
-        ),
-        "clear-backlog": _row("scalable:clear_backlog", "Skip the whole backlog of a subscription, on every segment."),
-        "permissions": _row(
-            "scalable:permissions",
-            "Show the permissions of roles on a scalable topic: its own, and those of its namespace.",
-        ),
-        "grant-permission": _row(
-            "scalable:grant", "Grant a role permissions on a scalable topic, replacing those it had there."
-        ),
-        "revoke-permission": _row(
-            "scalable:revoke", "Revoke a role's permissions on a scalable topic; those on the namespace are kept."
-        ),
+        "get-metadata": "Show the segments of a scalable topic as they are stored.",
+        "stats": "Show the sizes and backlogs of a scalable topic over all of its segments.",
+        "segment-stats": "Show the size and the backlogs of one segment of a scalable topic.",
+        "create": "Create a scalable topic.",
+        "delete": "Delete a scalable topic with its segments, subscriptions, ledgers and schema.",
+        "seek": "Reset a subscription to a time, on every segment: exact, as `topics reset-cursor` is.",
+        "clear-backlog": "Skip the whole backlog of a subscription, on every segment.",
+        "permissions": "Show the permissions of roles on a scalable topic: its own, and those of its namespace.",
+        "grant-permission": "Grant a role permissions on a scalable topic, replacing those it had there.",
+        "revoke-permission": "Revoke a role's permissions on a scalable topic; those on the namespace are kept.",
     },
     "namespaces": {
         "list": _row("namespaces:list_namespaces", "List the namespaces of a tenant, or all namespaces."),
         "topics": _row("namespaces:topics", "List the topics of a namespace.", ("destinations",)),
-        "list-cluster": _row(
-            "namespaces:list_cluster", "List the namespaces of TENANT/CLUSTER that have a cluster in their name."
-        ),
-        "policies": _row("namespaces:policies", "Show the policies of a namespace as they are stored."),
-        "clear-backlog": _row("namespaces:clear_backlog", "Skip the whole backlog of a namespace's subscriptions."),
-        "unsubscribe": _row(
-            "namespaces:unsubscribe", "Remove a subscription from every topic of a namespace that has it."
-        ),
-        "enable-delayed-message": _row("namespaces:enable", "Enable delayed messages for all topics of a namespace."),
-        "disable-delayed-message": _row(
-            "namespaces:disable",
-            "Disable delayed messages for all topics of a namespace: a broker delivers everything at once.",
-        ),
-        "create": _row("namespaces:create", "Create a namespace."),
-        "delete": _row(
-            "namespaces:delete",
-            "Delete a namespace without topics; with --force also its topics, subscriptions, ledgers and schemas.",
-        ),
+        "list-cluster": "List the namespaces of TENANT/CLUSTER that have a cluster in their name.",
+        "policies": "Show the policies of a namespace as they are stored.",
+        "clear-backlog": "Skip the whole backlog of a namespace's subscriptions.",
+        "unsubscribe": "Remove a subscription from every topic of a namespace that has it.",
+        "enable-delayed-message": "Enable delayed messages for all topics of a namespace.",
+        "disable-delayed-message": "Disable delayed messages for all topics of a namespace: a broker delivers everything at once.",
+        "create": "Create a namespace.",
+        "delete": "Delete a namespace without topics; with --force also its topics, subscriptions, ledgers and schemas.",
         "bundles": _row("namespaces:show_bundles", "Show the bounds of a namespace's bundles."),
-        "split-bundle": _row("namespaces:split_bundle", "Split a bundle of a namespace."),
-        "get-topic-positions": _row(
-            "namespaces:topic_positions", "Show the hashes of the persistent topics in a bundle."
-        ),
-        "get-properties": _row("namespaces:get_properties", "Show the properties of a namespace."),
-        "get-property": _row("namespaces:get_property", "Show a property of a namespace, null if it does not exist."),
-        "set-property": _row("namespaces:set_property", "Set a property of a namespace."),
-        "set-properties": _row("namespaces:set_properties", "Set properties of a namespace and keep the others."),
-        "remove-property": _row("namespaces:remove_property", "Remove a property of a namespace."),
-        "clear-properties": _row("namespaces:clear_properties", "Remove all properties of a namespace."),
-        "permissions": _row("namespaces:permissions", "Show the permissions of roles on a namespace."),
-        "grant-permission": _row(
-            "namespaces:grant", "Grant a role permissions on a namespace, replacing those it had."
-        ),
-        "revoke-permission": _row("namespaces:revoke", "Revoke a role's permissions on a namespace."),
-        "subscription-permission": _row(
-            "namespaces:subscription_permissions",
-            "Show the roles of each subscription that is restricted to some roles.",
-        ),
-        "grant-subscription-permission": _row(
-            "namespaces:grant_subscription", "Restrict a subscription name in a namespace to some roles."
-        ),
-        "revoke-subscription-permission": _row(
-            "namespaces:revoke_subscription", "Revoke a role's access to a subscription; without roles, all may use it."
-        ),
-        "get-allowed-clusters": _row(
-            "namespaces:allowed_clusters",
-            "List the clusters that a namespace may replicate to; an empty list means those of its tenant.",
-        ),
-        "set-allowed-clusters": _row(
-            "namespaces:set_allowed_clusters", "Set the clusters that a namespace may replicate to."
-        ),
-        "get-anti-affinity-group": _row(
-            "namespaces:anti_affinity", "Show a namespace's anti-affinity group; an empty line if not set."
-        ),
-        "set-anti-affinity-group": _row(
-            "namespaces:set_anti_affinity", "Put a namespace into a group whose members brokers keep apart."
-        ),
-        "delete-anti-affinity-group": _row(
-            "namespaces:delete_anti_affinity", "Take a namespace out of its anti-affinity group."
-        ),
-        "get-anti-affinity-namespaces": _row(
-            "namespaces:anti_affinity_namespaces", "List the namespaces of a tenant in an anti-affinity group."
-        ),
-        "get-bookie-affinity-group": _row(
-            "namespaces:bookie_affinity", "Show the bookie groups that store a namespace's data, null if all do."
-        ),
-        "set-bookie-affinity-group": _row(
-            "namespaces:set_bookie_affinity", "Restrict a namespace's data to some bookie groups."
-        ),
-        "delete-bookie-affinity-group": _row(
-            "namespaces:delete_bookie_affinity", "Let all bookies store a namespace's data."
-        ),
-        "update-migration-state": _row(
-            "namespaces:update_migration", "Set whether a namespace is migrated to the target of its cluster."
-        ),
+        "split-bundle": "Split a bundle of a namespace.",
+        "get-topic-positions": "Show the hashes of the persistent topics in a bundle.",
+        "get-properties": "Show the properties of a namespace.",
+        "get-property": "Show a property of a namespace, null if it does not exist.",
+        "set-property": "Set a property of a namespace.",
+        "set-properties": "Set properties of a namespace and keep the others.",
+        "remove-property": "Remove a property of a namespace.",
+        "clear-properties": "Remove all properties of a namespace.",
+        "permissions": "Show the permissions of roles on a namespace.",
+        "grant-permission": "Grant a role permissions on a namespace, replacing those it had.",
+        "revoke-permission": "Revoke a role's permissions on a namespace.",
+        "subscription-permission": "Show the roles of each subscription that is restricted to some roles.",
+        "grant-subscription-permission": "Restrict a subscription name in a namespace to some roles.",
+        "revoke-subscription-permission": "Revoke a role's access to a subscription; without roles, all may use it.",
+        "get-allowed-clusters": "List the clusters that a namespace may replicate to; an empty list means those of its tenant.",
+        "set-allowed-clusters": "Set the clusters that a namespace may replicate to.",
+        "get-anti-affinity-group": "Show a namespace's anti-affinity group; an empty line if not set.",
+        "set-anti-affinity-group": "Put a namespace into a group whose members brokers keep apart.",
+        "delete-anti-affinity-group": "Take a namespace out of its anti-affinity group.",
+        "get-anti-affinity-namespaces": "List the namespaces of a tenant in an anti-affinity group.",
+        "get-bookie-affinity-group": "Show the bookie groups that store a namespace's data, null if all do.",
+        "set-bookie-affinity-group": "Restrict a namespace's data to some bookie groups.",
+        "delete-bookie-affinity-group": "Let all bookies store a namespace's data.",
+        "update-migration-state": "Set whether a namespace is migrated to the target of its cluster.",
     },
     "tenants": {
         "list": _row("tenants:list_all", "List the tenants."),
-        "get": _row("tenants:get", "Show the roles and clusters of a tenant."),
-        "create": _row("tenants:create", "Create a tenant; without clusters it may use all."),
-        "update": _row(
-            "tenants:update", "Change the roles or the clusters of a tenant; options that are not given are kept."
-        ),
-        "delete": _row(
-            "tenants:delete",
-            "Delete a tenant that has no namespaces; with --force also its namespaces and their topics.",
-        ),
+        "get": "Show the roles and clusters of a tenant.",
+        "create": "Create a tenant; without clusters it may use all.",
+        "update": "Change the roles or the clusters of a tenant; options that are not given are kept.",
+        "delete": "Delete a tenant that has no namespaces; with --force also its namespaces and their topics.",
     },
     "clusters": {
         "list": _row("clusters:list_all", "List the clusters."),
-        "get": _row("clusters:get", "Show the URLs and settings of a cluster."),
-        "create": _row("clusters:create", "Add a cluster."),
-        "update": _row(
-            "clusters:update",
-            "Replace the settings of a cluster: options that are not given are cleared, including its peers.",
-        ),
-        "delete": _row("clusters:delete", "Delete a cluster; tenants and namespaces may still name it."),
-        "get-peer-clusters": _row("clusters:get_peers", "Show a cluster's peers; null if it has none."),
-        "update-peer-clusters": _row("clusters:update_peers", "Set the peers of a cluster."),
-        "get-cluster-migration": _row("clusters:get_migration", "Show whether a cluster is migrated, and to where."),
-        "update-cluster-migration": _row(
-            "clusters:update_migration", "Set whether a cluster is migrated, and to where."
-        ),
-        "list-failure-domains": _row(
-            "clusters:list_domains", "List the failure domains of a cluster with their brokers."
-        ),
-        "get-failure-domain": _row("clusters:get_domain", "Show the brokers of a failure domain."),
-        "create-failure-domain": _row(
-            "clusters:create_domain", "Create a failure domain of a cluster, or replace its brokers."
-        ),
-        "update-failure-domain": _row(
-            "clusters:update_domain", "Replace the brokers of a failure domain; it is created if it does not exist."
-        ),
-        "delete-failure-domain": _row("clusters:delete_domain", "Delete a failure domain of a cluster."),
+        "get": "Show the URLs and settings of a cluster.",
+        "create": "Add a cluster.",
+        "update": "Replace the settings of a cluster: options that are not given are cleared, including its peers.",
+        "delete": "Delete a cluster; tenants and namespaces may still name it.",
+        "get-peer-clusters": "Show a cluster's peers; null if it has none.",
+        "update-peer-clusters": "Set the peers of a cluster.",
+        "get-cluster-migration": "Show whether a cluster is migrated, and to where.",
+        "update-cluster-migration": "Set whether a cluster is migrated, and to where.",
+        "list-failure-domains": "List the failure domains of a cluster with their brokers.",
+        "get-failure-domain": "Show the brokers of a failure domain.",
+        "create-failure-domain": "Create a failure domain of a cluster, or replace its brokers.",
+        "update-failure-domain": "Replace the brokers of a failure domain; it is created if it does not exist.",
+        "delete-failure-domain": "Delete a failure domain of a cluster.",
     },
     "transactions": {
-        "coordinators-list": _row("transactions:coordinators_list", "List the transaction coordinators."),
-        "coordinator-stats": _row("transactions:coordinator_stats", "Show what a transaction coordinator's log says."),
-        "coordinator-internal-stats": _row(
-            "transactions:coordinator_internal_stats", "Show the managed ledger of a transaction coordinator's log."
-        ),
-        "transaction-metadata": _row("transactions:transaction_metadata", "Show an open transaction."),
-        "slow-transactions": _row(
-            "transactions:slow_transactions", "List the open transactions whose timeout is longer than a given time."
-        ),
-        "transaction-buffer-stats": _row(
-            "transactions:buffer_stats", "Show what the entries of a topic record about transactions."
-        ),
-        "transaction-in-buffer-stats": _row(
-            "transactions:in_buffer_stats", "Show what the entries of a topic record about one transaction."
-        ),
-        "pending-ack-stats": _row(
-            "transactions:pending_ack_stats", "Show which transactions hold acknowledgements on a subscription."
-        ),
-        "transaction-in-pending-ack-stats": _row(
-            "transactions:in_pending_ack_stats", "Show what a subscription records about one transaction."
-        ),
-        "pending-ack-internal-stats": _row(
-            "transactions:pending_ack_internal_stats",
-            "Show the managed ledger of the pending acknowledgements of a subscription.",
-        ),
-        "buffer-snapshot-internal-stats": _row(
-            "transactions:snapshot_internal_stats",
-            "Show the managed ledger of the snapshots of a topic's transactions.",
-        ),
+        "coordinators-list": "List the transaction coordinators.",
+        "coordinator-stats": "Show what a transaction coordinator's log says.",
+        "coordinator-internal-stats": "Show the managed ledger of a transaction coordinator's log.",
+        "transaction-metadata": "Show an open transaction.",
+        "slow-transactions": "List the open transactions whose timeout is longer than a given time.",
+        "transaction-buffer-stats": "Show what the entries of a topic record about transactions.",
+        "transaction-in-buffer-stats": "Show what the entries of a topic record about one transaction.",
+        "pending-ack-stats": "Show which transactions hold acknowledgements on a subscription.",
+        "transaction-in-pending-ack-stats": "Show what a subscription records about one transaction.",
+        "pending-ack-internal-stats": "Show the managed ledger of the pending acknowledgements of a subscription.",
+        "buffer-snapshot-internal-stats": "Show the managed ledger of the snapshots of a topic's transactions.",
         "scale-transactionCoordinators": _row("transactions:scale", "Increase the number of transaction coordinators."),
     },
     "schemas": {
-        "get": _row("schemas:get", "Show the schema of a topic."),
-        "metadata": _row("schemas:metadata", "Show where the versions of a topic's schema are stored."),
-        "upload": _row(
-            "schemas:upload",
-            "Register a new version of a topic's schema, if it is compatible with the existing versions.",
-        ),
-        "compatibility": _row(
-            "schemas:compatibility", "Check whether a schema is compatible with the versions of a topic's schema."
-        ),
-        "delete": _row("schemas:delete", "Delete the schema of a topic."),
+        "get": "Show the schema of a topic.",
+        "metadata": "Show where the versions of a topic's schema are stored.",
+        "upload": "Register a new version of a topic's schema, if it is compatible with the existing versions.",
+        "compatibility": "Check whether a schema is compatible with the versions of a topic's schema.",
+        "delete": "Delete the schema of a topic.",
     },
     "packages": {
         "list": _row("packages:list_packages", "List the packages of a type in a namespace."),
-        "list-versions": _row("packages:list_versions", "List the versions of a package."),
-        "get-metadata": _row("packages:get_metadata", "Show the description of a package, of Pulsar 4 and 5."),
-        "download": _row("packages:download", "Write the content of a package to a file."),
+        "list-versions": "List the versions of a package.",
+        "get-metadata": "Show the description of a package, of Pulsar 4 and 5.",
+        "download": "Write the content of a package to a file.",
     },
     "brokers": {
-        "list-dynamic-config": _row("brokers:list_settings", "List the settings that may change while brokers run."),
-        "get-all-dynamic-config": _row("brokers:get_all", "Show the dynamic settings that were changed."),
-        "update-dynamic-config": _row("brokers:update", "Set a dynamic setting of all brokers."),
-        "delete-dynamic-config": _row(
-            "brokers:delete", "Remove a dynamic setting: each broker's configuration file applies again."
-        ),
+        "list-dynamic-config": "List the settings that may change while brokers run.",
+        "get-all-dynamic-config": "Show the dynamic settings that were changed.",
+        "update-dynamic-config": "Set a dynamic setting of all brokers.",
+        "delete-dynamic-config": "Remove a dynamic setting: each broker's configuration file applies again.",
     },
     "bookies": {
-        "list-bookies": _row("bookies:list_all", "List the bookies that have a cookie, whether they run or not."),
-        "racks-placement": _row("bookies:racks", "Show the racks of all bookies by group."),
-        "get-bookie-rack": _row("bookies:get", "Show the rack of a bookie."),
-        "set-bookie-rack": _row("bookies:set_rack", "Put a bookie into a rack."),
-        "delete-bookie-rack": _row("bookies:delete", "Take a bookie out of its rack."),
-        "rename": _row("bookies:rename", "Give a bookie another id everywhere in the metadata."),
+        "list-bookies": "List the bookies that have a cookie, whether they run or not.",
+        "racks-placement": "Show the racks of all bookies by group.",
+        "get-bookie-rack": "Show the rack of a bookie.",
+        "set-bookie-rack": "Put a bookie into a rack.",
+        "delete-bookie-rack": "Take a bookie out of its rack.",
+        "rename": "Give a bookie another id everywhere in the metadata.",
     },
     "resourcegroups": {
         "list": _row("limits:list_all", "List the resource groups."),
-        "get": _row("limits:get", "Show the rates of a resource group."),
-        "create": _row("limits:create", "Create a resource group, or change the given rates of an existing one."),
-        "update": _row("limits:update", "Change rates of a resource group; it is created if it does not exist."),
-        "delete": _row("limits:delete", "Delete a resource group that no namespace is in."),
+        "get": "Show the rates of a resource group.",
+        "create": "Create a resource group, or change the given rates of an existing one.",
+        "update": "Change rates of a resource group; it is created if it does not exist.",
+        "delete": "Delete a resource group that no namespace is in.",
     },
     "resource-quotas": {
         "get": _row("limits:get_quota", "Show the quota in force for a bundle, or the default one."),
         "set": _row("limits:set_quota", "Set the quota of a bundle, or the default one."),
-        "reset-namespace-bundle-quota": _row(
-            "limits:reset_quota", "Remove the quota of a bundle: the default quota applies again."
-        ),
+        "reset-namespace-bundle-quota": "Remove the quota of a bundle: the default quota applies again.",
     },
     "ns-isolation-policy": {
         "list": _row("isolation:list_all", "List the isolation policies of a cluster."),
-        "get": _row("isolation:get", "Show an isolation policy."),
-        "broker": _row("isolation:broker", "Show the isolation policies that apply to a broker."),
+        "get": "Show an isolation policy.",
+        "broker": "Show the isolation policies that apply to a broker.",
         "set": _row("isolation:set_policy", "Let only some brokers serve some namespaces."),
-        "delete": _row("isolation:delete", "Delete an isolation policy."),
+        "delete": "Delete an isolation policy.",
     },
     "compaction": {
         "last-id": _row("compaction.last_id:last_id", "Show the last message of a topic's compacted view."),
@@ -714,46 +633,27 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
     },
     "delayed": {
-        "build": _row("delayed:build", "Build or update the index of delayed messages."),
-        "due": _row("delayed:due", "List the delayed messages that a broker would dispatch up to a point in time."),
-        "histogram": _row("delayed:histogram", "Plot how many delayed messages fall due when."),
-        "replay": _row(
-            "delayed:replay",
-            "Replay delayed messages in the order in which a broker would dispatch them and, with --speed, at its pace.",
-        ),
-        "status": _row(
-            "delayed:status",
-            "Show the delayed backlog of subscriptions, its cost, and what a TTL or quota drops before it is due.",
-        ),
-        "verify": _row(
-            "delayed:verify",
-            "Compare a broker's bucket snapshots and our index with the topic's entries and acknowledgements.",
-        ),
+        "build": "Build or update the index of delayed messages.",
+        "due": "List the delayed messages that a broker would dispatch up to a point in time.",
+        "histogram": "Plot how many delayed messages fall due when.",
+        "replay": "Replay delayed messages in the order in which a broker would dispatch them and, with --speed, at its pace.",
+        "status": "Show the delayed backlog of subscriptions, its cost, and what a TTL or quota drops before it is due.",
+        "verify": "Compare a broker's bucket snapshots and our index with the topic's entries and acknowledgements.",
     },
     "nacks": {
-        "add": _row("nacks:add", "Track entries of a subscription for later redelivery."),
-        "due": _row("nacks:due", "List the negative acks that are due, and optionally pop them."),
-        "stats": _row("nacks:stats", "Count the negative acks kept for each subscription."),
-        "plan": _row(
-            "nacks:plan", "Show what negative acks cost at every precision, before you set negativeAckPrecisionBitCnt."
-        ),
+        "add": "Track entries of a subscription for later redelivery.",
+        "due": "List the negative acks that are due, and optionally pop them.",
+        "stats": "Count the negative acks kept for each subscription.",
+        "plan": "Show what negative acks cost at every precision, before you set negativeAckPrecisionBitCnt.",
     },
     "ledgers": {
         "list": _row("ledgers:list_ledgers", "List every ledger of the metadata and of the entry logs."),
-        "info": _row("ledgers:info", "Show everything known about a ledger."),
-        "entries": _row("ledgers:entries", "List the entries of a ledger, each read and its digest verified."),
-        "orphans": _row(
-            "ledgers:orphans", "List ledgers that no topic, cursor, schema, compaction or delayed index references."
-        ),
-        "missing": _row(
-            "ledgers:missing", "List losses: referenced ledgers that do not exist, and entries that no file has."
-        ),
-        "underreplicated": _row(
-            "ledgers:underreplicated", "List ledgers with entries on fewer bookies than their write quorum."
-        ),
-        "verify": _row(
-            "ledgers:verify", "Read every entry of the ledgers named, or of all, and check digests, ids and lengths."
-        ),
+        "info": "Show everything known about a ledger.",
+        "entries": "List the entries of a ledger, each read and its digest verified.",
+        "orphans": "List ledgers that no topic, cursor, schema, compaction or delayed index references.",
+        "missing": "List losses: referenced ledgers that do not exist, and entries that no file has.",
+        "underreplicated": "List ledgers with entries on fewer bookies than their write quorum.",
+        "verify": "Read every entry of the ledgers named, or of all, and check digests, ids and lengths.",
         "forget": _row(
             "ledger_repairs:forget",
             "Remove lost ledgers from everything that references them, so that a broker continues after them.",
@@ -772,44 +672,34 @@ COMMANDS: dict[str, dict[str, Row]] = {
     },
     "logs": {
         "list": _row("logs:list_logs", "List the entry logs and journals of a bookie directory."),
-        "dump": _row("logs:dump", "List the records of one entry log or journal."),
-        "verify": _row("logs:verify", "Verify whole entry logs and journals: framing, every digest, the ledgers map."),
+        "dump": "List the records of one entry log or journal.",
+        "verify": "Verify whole entry logs and journals: framing, every digest, the ledgers map.",
     },
     "bookkeeper": {
-        "listledgers": _row("bookkeeper:listledgers", "List the ledgers of the metadata."),
-        "ledgermetadata": _row("bookkeeper:ledgermetadata", "Show the metadata of a ledger, or write it to a file."),
-        "ledger": _row("bookkeeper:ledger", "Show where the entries of a ledger lie."),
-        "readledger": _row("bookkeeper:readledger", "Show the entries of a ledger, each read and its digest verified."),
-        "readlog": _row("bookkeeper:readlog", "Show the records of an entry log."),
-        "readlogmetadata": _row("bookkeeper:readlogmetadata", "Show how many bytes of each ledger an entry log holds."),
-        "readjournal": _row("bookkeeper:readjournal", "Show the records of a journal."),
-        "activeledgers": _row(
-            "bookkeeper:activeledgers", "List the ledgers of an entry log that are still in the metadata."
-        ),
-        "lastmark": _row(
-            "bookkeeper:lastmark", "Show the journal position up to which a bookie's entry logs are complete."
-        ),
-        "listfilesondisc": _row(
-            "bookkeeper:listfilesondisc", "List the files of the bookies that the store came from."
-        ),
-        "listbookies": _row("bookkeeper:listbookies", "List bookies."),
-        "cookie_get": _row("bookkeeper:cookie_get", "Show the cookie of a bookie."),
-        "listunderreplicated": _row(
-            "bookkeeper:listunderreplicated", "List the ledgers that are marked as under-replicated."
-        ),
-        "whatisinstanceid": _row("bookkeeper:whatisinstanceid", "Show the instance id of the cluster."),
-        "clusterinfo": _row("bookkeeper:clusterinfo", "Count the bookies of the cluster."),
+        "listledgers": "List the ledgers of the metadata.",
+        "ledgermetadata": "Show the metadata of a ledger, or write it to a file.",
+        "ledger": "Show where the entries of a ledger lie.",
+        "readledger": "Show the entries of a ledger, each read and its digest verified.",
+        "readlog": "Show the records of an entry log.",
+        "readlogmetadata": "Show how many bytes of each ledger an entry log holds.",
+        "readjournal": "Show the records of a journal.",
+        "activeledgers": "List the ledgers of an entry log that are still in the metadata.",
+        "lastmark": "Show the journal position up to which a bookie's entry logs are complete.",
+        "listfilesondisc": "List the files of the bookies that the store came from.",
+        "listbookies": "List bookies.",
+        "cookie_get": "Show the cookie of a bookie.",
+        "listunderreplicated": "List the ledgers that are marked as under-replicated.",
+        "whatisinstanceid": "Show the instance id of the cluster.",
+        "clusterinfo": "Count the bookies of the cluster.",
     },
     "managed-ledger": {
-        "print-managed-ledger": _row(
-            "managed_ledger:print_managed_ledger", "Show the stored ManagedLedgerInfo of a topic."
-        ),
-        "print-cursor": _row("managed_ledger:print_cursor", "Show the stored ManagedCursorInfo of a subscription."),
-        "delete-managed-ledger-ids": _row(
-            "managed_ledger:delete_managed_ledger_ids", "Take ledgers out of the list of a topic."
-        ),
-        "update-mark-delete-cursor": _row(
-            "managed_ledger:update_mark_delete_cursor", "Set the mark-delete position of a subscription."
-        ),
+        "print-managed-ledger": "Show the stored ManagedLedgerInfo of a topic.",
+        "print-cursor": "Show the stored ManagedCursorInfo of a subscription.",
+        "delete-managed-ledger-ids": "Take ledgers out of the list of a topic.",
+        "update-mark-delete-cursor": "Set the mark-delete position of a subscription.",
     },
+}
+
+COMMANDS: dict[str, dict[str, Row]] = {
+    group: {name: _row_of(group, name, row) for name, row in rows.items()} for group, rows in _TABLE.items()
 }
