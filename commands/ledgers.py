@@ -289,7 +289,9 @@ def _next_steps(found: Iterable[Missing]) -> Iterator[tuple[str, str]]:
         yield {
             "no-metadata": ("no-metadata: rebuild the metadata", restore),
             "not-imported": (f"not-imported: {disks}", bring),
-            "no-ledger": (f"no-ledger: restore ZooKeeper's copy and the bookies' disks, {or_forget}", forget),
+            "no-ledger": (f"no-ledger: import the disks of {', '.join(row.absent)}, which may have it", row.cure)
+            if row.cure
+            else (f"no-ledger: restore ZooKeeper's copy and the bookies' disks, {or_forget}", forget),
             "gone-bookies": (f"gone-bookies: nobody can close it: {closes}", row.cure)
             if row.cure
             else (f"gone-bookies: nobody can close it: {disks}: {bring}; {or_forget}", forget),

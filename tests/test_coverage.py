@@ -37,7 +37,7 @@ from tests.cures.curing import diagnoses, run_printed
 from tests.deep import deep_but_for
 from tests.encoders import encode_entry
 from tests.reference_index import bodies
-from tests.stores import copied, imported
+from tests.stores import copied, imported, lose_nodes
 from tests.test_placement import upstream_write_set
 from tests.worlds import CLUSTER, copy_tree, oracle, world
 
@@ -365,6 +365,36 @@ def test_what_is_not_seen_is_not_called_lost(one_of_three: Path, cli: Cli) -> No
     codes = {row["code"]: row["severity"] for row in cli(*run, "store", "check", "-o", "json").json}
     assert codes["entries-not-seen"] == "note"
     assert "entries-missing" not in codes
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize(
+    ("owner", "code"),
+    [("public/default/plain", "ledger-without-metadata"), ("schema", "schema-ledger-without-metadata")],
+)
+def test_a_ledger_without_metadata_or_entries_may_be_on_bookies_that_were_not_imported(
+    owner: str, code: str, tmp_path: Path, cli: Cli
+) -> None:
+    """Nothing gives it up: not the finding's command, nor ``ledgers forget``, nor a hint."""
+    run = ("--store", tmp_path / "s")
+    zookeeper = world(CLUSTER) / "clean" / "zookeeper"
+    assert cli(*run, "store", "import", "cluster", "--zookeeper", zookeeper).exit_code == 0
+    listed = cli(*run, "topics", "stats-internal", "public/default/avro" if owner == "schema" else owner).json
+    ledger_id = listed["schemaLedgers" if owner == "schema" else "ledgers"][0]["ledgerId"]
+    lose_nodes(tmp_path / "s", ledger_path(ledger_id))
+    rows = cli(*run, "doctor", "-o", "jsonl").json_lines
+    (row,) = [row for row in rows if row["evidence"].get("ledgerId") == ledger_id]
+    assert (row["code"], row["severity"], "lost" in row["message"]) == (code, "critical", False)
+    assert row["mend"].endswith("store add bookie bk0test=DIR,DIR")
+    for words in (("restore", ledger_id), ("missing", ledger_id)):
+        answer = cli(*run, "ledgers", *words)
+        assert answer.exit_code != 0
+        assert "store add bookie bk0test=DIR,DIR" in answer.stderr
+        assert "forget" not in answer.stderr
+    refused = cli(*run, "ledgers", "forget", ledger_id, "-o", "json")
+    assert (refused.exit_code, refused.error["code"]) == (3, "refused")
+    assert "bk0test, bk1test, bk2test, which are not imported, may have entries of it" in refused.error["message"]
+    assert cli(*run, "ledgers", "forget", ledger_id, "--force").exit_code in (0, 1)
 
 
 def test_a_cursor_whose_ledger_is_not_seen_is_not_called_lost(tmp_path: Path, cli: Cli) -> None:

@@ -21,7 +21,7 @@ from pulsar_admin.store.db.owners import Owner, OwnerKind, find_owners, iter_own
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import LedgerNotFound, Refused, StoreError, Unsupported
 from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
-from pulsar_admin.store.model.coverage import read_disks, read_held
+from pulsar_admin.store.model.coverage import find_absent_bookies, read_disks, read_held
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, read_cursor
 from pulsar_admin.store.model.ledger_owners import custom_text, read_owners
 from pulsar_admin.store.model.ledgers import find_times, iter_gaps
@@ -153,9 +153,10 @@ def _find_end(reader: EntryReader, ledger_id: int, listed: TopicLedger | None) -
     """Return the ledger's end by its entries and by the topic's list, where listed; raises Refused unless all entries are present."""
     times = find_times(reader.txn, ledger_id)
     if times is None:
+        absent = find_absent_bookies(reader.txn)
         raise LedgerNotFound(
             f"no file has an entry of ledger {ledger_id}: there is nothing to restore it from",
-            hint=f"take it out with: pulsar-admin ledgers forget {ledger_id}",
+            hint=f"take it out with: pulsar-admin ledgers forget {ledger_id}" if absent is None else absent.hint(),
             ledgerId=ledger_id,
         )
     last = times.sums.last_entry if listed is None else listed.entries - 1

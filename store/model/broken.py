@@ -59,7 +59,7 @@ class Missing(Answer, frozen=True):
     "elsewhere": bookies have them that its ensemble does not name; "not-imported": only bookies may have them that were not imported.
     ``ranges``: entry ids, both ends included; ``unseen_entries``: how many of them ``bookies`` should have, which are not imported;
     ``outside``: those that files have nevertheless; ``cure``: the command that brings them back. ``absent``: bookies, not imported,
-    that may have more of one with "gone-bookies".
+    that may have more of one with "gone-bookies", or all of one with "no-ledger".
     """
 
     ledger_id: int
@@ -120,7 +120,9 @@ def _find_missing(txn: Txn, ledger_id: int, owners: tuple[Owner, ...], *, is_lis
     except MetadataCorrupt:
         return Missing(ledger_id, NO_METADATA, 0, (), owners)
     if ledger is None:
-        return Missing(ledger_id, NO_LEDGER, 0, (), owners) if owners or is_listed else None
+        away = coverage.find_absent_bookies(txn)
+        loss = Missing(ledger_id, NO_LEDGER, 0, (), owners, absent=() if away is None else away.absent)
+        return replace(loss, cure=_cure(txn, loss) if loss.absent else "") if owners or is_listed else None
     if ledger.metadata is None:
         return Missing(ledger_id, NO_METADATA, 0, (), owners) if owners or is_listed else None
     ranges, silent = missing_ranges(txn, ledger), _silent(txn, ledger)
@@ -289,6 +291,10 @@ class BrokenLedger(Struct, frozen=True):
             return f"it was never closed, and {bookies}, without which nobody can close it, {are} not of the cluster"
         if self.reason == NO_METADATA:
             return f"its metadata is lost, with {counted(self.entries, 'entry')}"
+        if self.cure:
+            return (
+                f"its metadata is lost, and bookies that are not imported may have its {counted(self.entries, 'entry')}"
+            )
         return f"it is lost, with {counted(self.entries, 'entry')}"
 
     def broker(self) -> str:

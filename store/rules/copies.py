@@ -16,6 +16,7 @@ from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import IndexCorrupt, MetadataCorrupt, StoreError
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
+from pulsar_admin.store.model.broken import find_missing
 from pulsar_admin.store.model.coverage import (
     absent_in,
     ensemble_bookies,
@@ -31,7 +32,7 @@ from pulsar_admin.store.model.ledger_owners import all_owners, iter_loose_owners
 from pulsar_admin.store.model.ledgers import Ledger, iter_ledger_ids, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.nodes import VALUE_UNDECODABLE
-from pulsar_admin.store.rules.rule import Evidence, Rule, Rules, Sweeps
+from pulsar_admin.store.rules.rule import MEND, Evidence, Rule, Rules, Sweeps
 from pulsar_admin.store.rules.topic_data import NEWER_LEDGER_MISSING, judge_missing, repair_of
 from pulsar_admin.store.rules.words import KEEP_COPIES
 from pulsar_admin.store.wording import counted, listed, plural
@@ -212,7 +213,14 @@ def _check_references(facts: ClusterFacts) -> Iterator[Finding]:
                 where, hint = f"ledger {ledger_id} of {lost[0].topic}", repair_of(ledger_id)
                 if lost[0].is_of_newer:
                     rule, hint = NEWER_LEDGER_MISSING, ""
-                yield rule.at(where, what, hint, ledgerId=ledger_id)
+                missing = find_missing(txn, ledger_id)
+                bring = "" if missing is None else missing.cure
+                if bring:
+                    what, hint = (
+                        f"{what}; bookies that are not imported may have its entries",
+                        f"import their disks: {bring}",
+                    )
+                yield rule.at(where, what, hint, ledgerId=ledger_id, **({MEND: bring} if bring else {}))
     except IndexCorrupt:
         return  # the sweep over owners tells
 

@@ -10,7 +10,7 @@ from pulsar_admin.store.codec.ledgermetadata import LedgerState, ledger_path
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.facts.topics import TopicFacts
-from pulsar_admin.store.model.broken import find_broken_ledger
+from pulsar_admin.store.model.broken import find_broken_ledger, find_missing
 from pulsar_admin.store.model.coverage import absent_of, count_unseen
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, Cursor, CursorSource
 from pulsar_admin.store.model.ledgers import Ledger, find_ledger, find_times, find_whole, missing_ranges
@@ -201,6 +201,16 @@ def _judge_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator[Findi
         ledger = find_ledger(txn, listed.ledger_id)
     except errors.StoreError:
         return  # the sweeps over nodes and ledgers tell
+    if ledger is None and (broken := find_broken_ledger(txn, topic, listed)) is not None and broken.cure:
+        yield LEDGER_WITHOUT_METADATA.at(
+            where,
+            "the topic lists this ledger, but BookKeeper has no metadata for it, and its entries may be on bookies that are not imported; "
+            f"{broken.broker()}",
+            f"import their disks: {broken.cure}",
+            **_size(listed),
+            **{MEND: broken.cure},
+        )
+        return
     if ledger is None:
         lost = (
             f"the topic lists this ledger, but BookKeeper has no metadata for it, and no imported file has its "
@@ -341,12 +351,14 @@ def _judge_compacted(txn: Txn, cursor: Cursor, where: str) -> Iterator[Finding]:
         if times
         else "none of its entries was imported"
     )
+    missing = None if times else find_missing(txn, ledger_id)
+    forget = f"pulsar-admin ledgers forget {ledger_id}"
     yield COMPACTED_LEDGER_WITHOUT_METADATA.at(
         where,
         f"BookKeeper's metadata of the compacted ledger {ledger_id} is gone: a broker cannot open it; {there}",
         "restore the ledger, or compact the topic here; until then compacted reads hang or fail",
         ledgerId=ledger_id,
-        **({} if times else {MEND: f"pulsar-admin ledgers forget {ledger_id}"}),
+        **({} if times else {MEND: forget if missing is None else missing.cure or forget}),
     )
 
 
