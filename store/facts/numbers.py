@@ -15,7 +15,7 @@ from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.topics import TopicFacts
 from pulsar_admin.store.facts.values import find_plain_nodes
 from pulsar_admin.store.model.counts import subscriptions_of
-from pulsar_admin.store.model.cursors import backlog_entries, is_consumed, merge_ranges
+from pulsar_admin.store.model.cursors import backlog_entries, is_consumed
 from pulsar_admin.store.model.topics import rank_of, read_open_size
 from pulsar_admin.store.names import PERSISTENT, NamespaceName, TopicName
 from pulsar_admin.store.policies.in_force import find_common
@@ -155,10 +155,15 @@ class PlainTopics:
             return None
         total, backlogs, places = ranks[-1], [], {}
         for cursor, plain in cursors:
-            places[cursor] = place = rank_of(ids, ranks, plain.position[0], plain.position[1] + 1)
+            places[cursor] = done = rank_of(ids, ranks, plain.position[0], plain.position[1] + 1)
             if is_consumed(cursor):
-                done = merge_ranges(ids, ranks, place, [(one, low, one, high) for one, low, high in plain.ranges])
-                backlogs.append((cursor, total - place - sum(stop - start for start, stop in done)))
+                left = total - done
+                for one, low, high in sorted(plain.ranges):
+                    stop = rank_of(ids, ranks, one, high + 1)
+                    if stop > done:
+                        left -= stop - max(rank_of(ids, ranks, one, low + 1), done)
+                        done = stop
+                backlogs.append((cursor, left))
         where = str(name)
         blockers: Sequence[Blocker] = ()
         if total:
@@ -170,8 +175,8 @@ class PlainTopics:
                     return None
                 closed = [(size_bytes, closed_ms) for _, _, size_bytes, closed_ms in ledgers]
                 released = count_let_go(closed, consumed, retention, self._now_ms)
-            left = _Left(released, consumed, slowest)
-            blockers = tuple(_iter_blockers(where, sizes, ranks, [*places.values()], left))
+            needs = _Left(released, consumed, slowest)
+            blockers = tuple(_iter_blockers(where, sizes, ranks, [*places.values()], needs))
         return TopicNumbers(name, where, len(ids), total, sum(sizes), [*places], 0, backlogs, None, blockers)
 
     def _find_retention(self, namespace: NamespaceName) -> Retention | None:

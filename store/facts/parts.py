@@ -12,6 +12,7 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts.numbers import PlainTopics, TopicNumbers, numbers_of
 from pulsar_admin.store.facts.topics import TopicFacts
+from pulsar_admin.store.facts.values import read_ahead
 from pulsar_admin.store.model.cursors import iter_cursor_names
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import count_topics, iter_all_namespaces, iter_topics_between, read_topic
@@ -121,7 +122,7 @@ def _ranges_of(txn: Txn, topics: int) -> list[list[tuple[NamespaceName, int, int
 def tally_part(reader: EntryReader, part: TopicsPart) -> tuple[Tally, ...]:
     """Return tallies of the topics in ``part``: for ``store.facts.processes``."""
     tallies = part.fresh_tallies()
-    tally_topics(reader, part.iter_topics(reader.txn), tallies, part.now_ms or 0)
+    tally_topics(reader, read_ahead(reader.txn, part.iter_topics(reader.txn)), tallies, part.now_ms or 0)
     if not reader.txn.passes_altered:
         reader.txn.check_met()  # of altered rows the process tells that asked
     return tallies

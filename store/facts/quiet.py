@@ -20,7 +20,7 @@ from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts.parts import Tally, TopicsPart, tally_topics
 from pulsar_admin.store.facts.topics import is_on_time
 from pulsar_admin.store.facts.unclosed import last_write_ms
-from pulsar_admin.store.facts.values import find_plain_nodes
+from pulsar_admin.store.facts.values import find_plain_nodes, read_ahead
 from pulsar_admin.store.model.coverage import look_at_ledgers_one_by_one
 from pulsar_admin.store.model.cursors import is_consumed, is_subscription
 from pulsar_admin.store.model.ledgers import find_sums, find_whole
@@ -144,7 +144,7 @@ def find_quiet(reader: EntryReader, part: TopicsPart) -> LookedAt:
         with suppress(StoreError):  # also for unreadable topics
             look_at_ledgers_one_by_one(txn)
         quiet, topics = QuietTopics(txn, part.now_ms), list[Quiet | None]()
-        names = list(part.iter_topics(txn))
+        names = read_ahead(txn, part.iter_topics(txn))
 
         def look() -> Iterator[TopicName]:
             for name in names:

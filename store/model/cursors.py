@@ -26,7 +26,7 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import Node, find_node, iter_children, iter_nodes, read_node
 from pulsar_admin.store.model.ledgers import find_metadata, find_sums, iter_blocks_of, read_ledger
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import Topic, check_namespace, expand_topic, iter_topics, rank_of, read_topic
+from pulsar_admin.store.model.topics import Topic, check_namespace, expand_topic, iter_topics, read_topic
 from pulsar_admin.store.names import NamespaceName, Position, TopicName, decode_name, shell_word
 from pulsar_admin.store.wording import Answer
 
@@ -254,19 +254,8 @@ def normal_ranges(topic: Topic, state: CursorState) -> Intervals:
                 before, end = topic.ranks[index : index + 2]
                 ranks |= (bits & _bits(((0, end - before),))).shift(before)
         return _packed(ranks - _bits(((0, topic.place(state.mark_delete)),)))
-    ranges = [(low.ledger_id, low.entry_id, high.ledger_id, high.entry_id) for low, high in state.ranges]
-    return merge_ranges(topic.ids, topic.ranks, topic.place(state.mark_delete), ranges)
-
-
-def merge_ranges(
-    ids: Sequence[int], ranks: Sequence[int], floor: int, ranges: Iterable[tuple[int, int, int, int]]
-) -> Intervals:
-    """Return open-closed ``ranges`` of ledgers (``ids`` and ``ranks`` as a ``Topic`` has them) as merged intervals of ranks from
-    ``floor`` on."""
-    return union(
-        (max(rank_of(ids, ranks, low, first + 1), floor), rank_of(ids, ranks, high, last + 1))
-        for low, first, high, last in ranges
-    )
+    floor = topic.place(state.mark_delete)
+    return union((max(topic.place(low), floor), topic.place(high)) for low, high in state.ranges)
 
 
 def backlog_entries(topic: Topic, state: CursorState) -> int:

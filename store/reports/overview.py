@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from heapq import heappush, heapreplace
+from math import inf
 from typing import Generic, TypeVar
 
 from msgspec import Struct, field
@@ -168,18 +169,16 @@ class Largest(Generic[Item]):
         self._count = count
         self._heap: list[tuple[int, int, Item]] = []
         self._added = 0
+        self.least: float = 0 if count else inf
+        """An item of a weight above this is among the largest so far."""
 
     def add(self, weight: int, item: Item) -> None:
         """Take an item when its weight is among the largest so far; 0 never is."""
         self._added -= 1
-        if not self.takes(weight):
-            return
-        replace = heappush if len(self._heap) < self._count else heapreplace
-        replace(self._heap, (weight, self._added, item))
-
-    def takes(self, weight: int) -> bool:
-        """Whether an item of this weight would be among the largest so far."""
-        return weight > 0 and self._count > 0 and (len(self._heap) < self._count or weight > self._heap[0][0])
+        if weight > self.least:  # of few
+            replace = heappush if len(self._heap) < self._count else heapreplace
+            replace(self._heap, (weight, self._added, item))
+            self.least = self._heap[0][0] if len(self._heap) == self._count else 0
 
     def merge(self, later: Largest[Item]) -> None:
         """Take the items of ``later``, which come after these."""
@@ -309,7 +308,7 @@ class Totals:
         sums.bytes += size_bytes
         if not numbers.entries:
             return
-        if self.largest.takes(size_bytes):
+        if size_bytes > self.largest.least:
             self.largest.add(
                 size_bytes, TopicTotal(where, numbers.ledgers, numbers.entries, size_bytes, len(numbers.backlogs))
             )
