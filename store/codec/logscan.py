@@ -24,8 +24,9 @@ Rules, in this order, at each position:
 2. Ledger -1 records are stepped over by their size, which a map's count must confirm, and filler that is zeros.
 3. Bytes 0xF0 are the direct logger's padding up to the next byte that differs.
 4. Zeros up to the end were never written. Zeros before other bytes are lost pages: the record after them starts at
-   the first of x-3, x-2, x-1, x (x: first byte not zero) that is *good*: framed, and its digest is right or a good
-   end follows (end, framed record, start of padding) and no record with a right digest begins inside it.
+   the first of x-3, x-2, x-1, x (x: first byte not zero) that is *good*: framed, and its digest is right, or a good
+   end follows (end, framed record, start of padding) or its ledger counts just its payload, and no record with a right
+   digest begins inside it.
 5. Anything else is unreadable up to the next good record; when there is none, and the bytes could be the head of a
    record that goes beyond the end, they are a torn tail.
 
@@ -43,7 +44,6 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from pulsar_admin.store.codec.buffer import Bytes, run_end, written_end
-from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType
 from pulsar_admin.store.codec.proof import Proofs
 from pulsar_admin.store.errors import EntryLogCorrupt
 
@@ -131,12 +131,11 @@ def iter_records(
 
 def _iter_records(data: Bytes, pos: int, limit: int, proofs: Proofs) -> Iterator[Record | Gap | TornTail]:
     held: Record | None = None  # until what follows it is known
-    counted = CountedLengths()
     while pos < limit:
         record = _frame(data, pos, limit)
         # Rule 1: what nothing proves is no record where a good one begins inside it.
-        if held is not None and held.ledger_id >= 0 and not _is_proved(held, proofs):
-            if record is None or counted.are_exceeded(data, held.offset, held.size):
+        if held is not None and held.ledger_id >= 0 and not _is_proved(held, proofs, in_turn=True):
+            if proofs.is_too_long(held.offset + _SIZE_BYTES, held.end) or record is None:
                 good = find_good(data, held.offset + 1, held.end, proofs, limit)
             else:  # by chance its size may lead to another record's beginning
                 good = find_proved(data, held.offset + 1, held.end, proofs)
@@ -154,21 +153,6 @@ def _iter_records(data: Bytes, pos: int, limit: int, proofs: Proofs) -> Iterator
             yield explained
     if held is not None and held.ledger_id >= 0:
         yield held
-
-
-class CountedLengths:
-    """Finds records with more bytes than their ledger counts for them: the length in an entry is that of all payloads up to its own."""
-
-    def __init__(self) -> None:
-        self._last: dict[int, tuple[int, int]] = {}
-
-    def are_exceeded(self, data: Bytes, offset: int, size: int) -> bool:
-        """Whether the record at ``offset`` is too long for the lengths in it and in the last one of its ledger that was asked about."""
-        _, ledger_id, entry_id, _, length = _FRAME.unpack(data[offset : offset + _FRAME.size])
-        last_id, before = self._last.get(ledger_id, (-1, 0))
-        self._last[ledger_id] = entry_id, length
-        counted = length - (before if entry_id > last_id else 0)
-        return bool(size - _LEAST_BODY_BYTES - DIGEST_SIZE[DigestType.HMAC] > counted)
 
 
 def _frame(data: Bytes, pos: int, limit: int) -> Record | None:
@@ -195,8 +179,8 @@ def _is_sized(data: Bytes, pos: int, size: int, entry_id: int) -> bool:
     return entry_id == 0 and run_end(data, pos + 20, end, 0) == end
 
 
-def _is_proved(record: Record, proofs: Proofs) -> bool:
-    return proofs.digest_type(record.offset + _SIZE_BYTES, record.end) is not None
+def _is_proved(record: Record, proofs: Proofs, *, in_turn: bool = False) -> bool:
+    return proofs.digest_type(record.offset + _SIZE_BYTES, record.end, in_turn=in_turn) is not None
 
 
 def _explain(data: Bytes, pos: int, limit: int, proofs: Proofs) -> tuple[Gap | TornTail, int]:
@@ -211,6 +195,7 @@ def _explain(data: Bytes, pos: int, limit: int, proofs: Proofs) -> tuple[Gap | T
         behind = find_good(data, max(pos + 1, stop - 3), stop + 1, proofs, limit)  # its first bytes may also be zeros
         if behind is not None:
             return Gap(pos, behind - pos, GapReason.ZEROS), behind
+    proofs.note(pos + _SIZE_BYTES)
     good = find_good(data, pos + 1, limit, proofs, limit)
     if good is not None:
         return Gap(pos, good - pos, GapReason.UNREADABLE), good
@@ -234,7 +219,9 @@ def find_good(data: Bytes, start: int, stop: int, proofs: Proofs, limit: int | N
             continue
         if _is_proved(record, proofs):
             return pos if pos < stop else None
-        if followed is None and _is_followed(data, record.end, limit):
+        if followed is None and (
+            _is_followed(data, record.end, limit) or proofs.is_counted(pos + _SIZE_BYTES, record.end)
+        ):
             followed = record
     return None if followed is None else followed.offset
 

@@ -3,11 +3,13 @@
 Heads in damaged bytes may claim any length, and n heads each digested as far as it claims are n times the bytes. The CRC of a
 stretch follows from those of two beginnings of the file, so one pass keeps a CRC every STEP_BYTES, and then a stretch costs
 2 × STEP_BYTES at most, however long it is. HMAC knows no such rule: it is given HMAC_TIMES the bytes of the file, all
-stretches together, and proves nothing any more when they are used up.
+stretches together, and proves nothing any more when they are used up. Records that follow one another have as many bytes
+of their own, so that what only looks like heads, in payloads, does not take them.
 """
 
 from __future__ import annotations
 
+import struct
 import zlib
 from array import array
 from collections.abc import Callable
@@ -18,9 +20,10 @@ from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType, compute_dig
 from pulsar_admin.store.codec.entry import ENTRY_HEADER_BYTES
 
 STEP_BYTES = 1 << 10
-HMAC_TIMES = 8
+HMAC_TIMES = 64  # a second for each 16 MB, about as long as the rest takes
 _READ_BYTES = STEP_BYTES << 6  # at once: chance heads in slices of a log claim hundreds of megabytes
 
+_COUNTERS = struct.Struct(">qqqq")  # as in ``entry``
 _ALL_ONES = 0xFFFFFFFF
 _POLYNOMIALS = {DigestType.CRC32C: 0x82F63B78, DigestType.CRC32: 0xEDB88320}
 _Extend = Callable[[int, bytes], int]
@@ -39,22 +42,54 @@ class Proofs:
         self._data = data
         self._crc32c = _Sums(data, DigestType.CRC32C, google_crc32c.extend)
         self._crc32 = _Sums(data, DigestType.CRC32, lambda crc, part: zlib.crc32(part, crc))
-        self._hmac_bytes_left = HMAC_TIMES * len(data)
+        self._hmac_bytes_left = [HMAC_TIMES * len(data)] * 2
+        self.lengths: dict[int, tuple[int, int]] = {}
+        """Ledger → the id of the entry that was read last, and the payload bytes up to its end."""
         self.written_end: Callable[[int], int] = cache(partial(written_end, data, 0))
         """Returns the position after the last byte before a limit that is not zero."""
 
-    def digest_type(self, start: int, end: int) -> DigestType | None:
-        """Return as ``find_digest_type`` for the entry body from ``start`` to ``end``, as long as the budget of HMAC lasts."""
+    def digest_type(self, start: int, end: int, *, in_turn: bool = False) -> DigestType | None:
+        """Return as ``find_digest_type`` for the entry body from ``start`` to ``end``, as long as the budget of HMAC lasts.
+
+        ``in_turn``: it follows a record, and is not one of many that may begin anywhere.
+        """
         for sums in (self._crc32c, self._crc32):
             if sums.prove(start, end):
                 return sums.kind
         payload = start + ENTRY_HEADER_BYTES + DIGEST_SIZE[DigestType.HMAC]
-        if payload > end or end - start > self._hmac_bytes_left:
+        if payload > end or end - start > self._hmac_bytes_left[in_turn]:
             return None
-        self._hmac_bytes_left -= end - start
+        # The length in an entry counts its own payload, and most of what only looks like a head claims more.
+        if end - payload > _COUNTERS.unpack(self._data[start : start + ENTRY_HEADER_BYTES])[3]:
+            return None
+        self._hmac_bytes_left[in_turn] -= end - start
         header, found = self._data[start : start + ENTRY_HEADER_BYTES], self._data[start + ENTRY_HEADER_BYTES : payload]
         proves = found == compute_digest(DigestType.HMAC, header, self._data[payload:end])
         return DigestType.HMAC if proves else None
+
+    def note(self, start: int) -> None:
+        """Keep what the entry body at ``start`` counts, whatever its size is said to be."""
+        head = bytes(self._data[start : start + ENTRY_HEADER_BYTES])
+        if len(head) == ENTRY_HEADER_BYTES:
+            ledger_id, entry_id, _, length = _COUNTERS.unpack(head)
+            if min(entry_id, length) >= 0:
+                self.lengths[ledger_id] = entry_id, length
+
+    def is_too_long(self, start: int, end: int) -> bool:
+        """Whether the entry body from ``start`` to ``end`` has more bytes than its ledger counts for it, and note what it counts."""
+        ledger_id, entry_id, _, length = _COUNTERS.unpack(self._data[start : start + ENTRY_HEADER_BYTES])
+        last_id, before = self.lengths.get(ledger_id, (-1, 0))
+        self.lengths[ledger_id] = entry_id, length
+        counted = length - (before if entry_id > last_id else 0)
+        return bool(end - start - ENTRY_HEADER_BYTES - DIGEST_SIZE[DigestType.HMAC] > counted)
+
+    def is_counted(self, start: int, end: int) -> bool:
+        """Whether the entry body from ``start`` to ``end`` has just the payload that its ledger counts for it after the entry before it:
+        the lengths in entries are those of all payloads up to their own."""
+        ledger_id, entry_id, _, length = _COUNTERS.unpack(self._data[start : start + ENTRY_HEADER_BYTES])
+        last_id, before = self.lengths.get(ledger_id, (-1, 0))
+        payload = end - start - ENTRY_HEADER_BYTES - (length - before)
+        return entry_id == last_id + 1 and payload in DIGEST_SIZE.values()
 
 
 class _Sums:

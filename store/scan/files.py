@@ -46,6 +46,7 @@ _DAMAGE = {
     logscan.GapReason.UNREADABLE: "unreadable bytes",
     logscan.GapReason.ZEROS: "lost pages: zeros before more records",
 }
+_UNCHECKED = (DIGEST_SIZE[DigestType.DUMMY], DIGEST_SIZE[DigestType.HMAC])
 ENTRY_ID_LIMIT = 1 << 31  # a flipped bit in an id that nothing verifies must not size an index row
 
 
@@ -133,6 +134,9 @@ class FileScan(Struct):
     _whole: WholeFile | None = None
     _ends: bool = False  # no record follows in a journal
     _looked_back: int = -1  # from there, which is done once, so that a scan moves on
+    _lengths: dict[int, tuple[int, int]] = field(
+        default_factory=dict
+    )  # see ``Proofs.lengths``: of what nothing else proves
 
     def batches(self) -> Iterator[Records]:
         """Yield arrays of records in file order; each is overwritten by the next, so copy rows that you keep.
@@ -210,6 +214,7 @@ class FileScan(Struct):
     def _whole_of(self, file: Any, size: int) -> WholeFile:
         if self._whole is None:
             self._whole = WholeFile(file, size)
+            self._whole.proofs.lengths = self._lengths
         return self._whole
 
     def _good_until(self, offset: int) -> None:
@@ -297,15 +302,13 @@ class FileScan(Struct):
 
     def _journal_places(self, whole: WholeFile) -> Iterator[tuple[int, int]]:
         """Yield (offset, size) of the entries of a journal, and note what lies between them."""
-        counted = logscan.CountedLengths()
         while self.next_offset < len(whole.data):
             held: journal.JournalEntry | None = None  # nothing proves it: what follows must
             inside: int | None = None
             for item in self._sound_items(whole):
                 if held is not None:
-                    if not self._is_unchecked(held.ledger_id) or counted.are_exceeded(
-                        whole.data, held.offset, held.size
-                    ):
+                    end = held.offset + 4 + held.size
+                    if not self._is_unchecked(held.ledger_id) or whole.proofs.is_too_long(held.offset + 4, end):
                         inside = self._find_journal_entry(whole, held.offset, held.offset + 4 + held.size)
                     if inside is not None:
                         break
@@ -316,6 +319,7 @@ class FileScan(Struct):
             if held is not None and inside is None and self._is_unchecked(held.ledger_id):
                 inside = self._find_journal_entry(whole, held.offset, held.offset + 4 + held.size)
                 if inside is None:
+                    whole.proofs.note(held.offset + 4)
                     yield held.offset, held.size
                     held = None
             if held is not None and inside is not None:
@@ -336,6 +340,8 @@ class FileScan(Struct):
             for item in journal.iter_records(whole.data, self.slice.path, self.next_offset, whole.proofs):
                 if isinstance(item, journal.Leftover):
                     break
+                if isinstance(item, logscan.TornTail) and self._is_whole(item, whole):
+                    item = whole.entry_at(item.offset)
                 if isinstance(item, (logscan.TornTail, journal.UnknownRecord)) or whole.is_no_entry(item):
                     return
                 self.next_offset = whole.end_of(item)
@@ -344,17 +350,23 @@ class FileScan(Struct):
             return
         self._ends = True
 
+    def _is_whole(self, torn: logscan.TornTail, whole: WholeFile) -> bool:
+        """Whether an entry that may reach into the zeros behind it is of a ledger whose digests cannot tell."""
+        ledger_id = int.from_bytes(whole.data[torn.offset + 4 : torn.offset + 12], "big")
+        return torn.offset + torn.wanted <= len(whole.data) and self._is_unchecked(ledger_id)
+
     def _is_proved(self, entry: journal.JournalEntry, whole: WholeFile) -> bool:
         """Whether the digest of an entry is correct, or is not to be checked."""
         if self._is_unchecked(entry.ledger_id):
             return False
-        return not self.verify or whole.proofs.digest_type(entry.offset + 4, entry.offset + 4 + entry.size) is not None
+        start, end = entry.offset + 4, entry.offset + 4 + entry.size
+        return not self.verify or whole.proofs.digest_type(start, end, in_turn=True) is not None
 
     def _is_unchecked(self, ledger_id: int) -> bool:
         """Whether nothing can check the digests of a ledger: it has none, or its password is not known."""
         known, kinds = self.ledgers
         at = int(np.searchsorted(known, ledger_id))
-        return at < len(known) and bool(known[at] == ledger_id) and kinds[at] in (0, 20)
+        return at < len(known) and bool(known[at] == ledger_id) and kinds[at] in _UNCHECKED
 
     def _count(self, batch: Records, start: int, end: int) -> None:
         """Count a batch that was read from ``start`` to ``end``, and move ``resume_offset`` after its last good record."""
@@ -373,6 +385,13 @@ class FileScan(Struct):
             self.tail_records += len(batch)
         elif proves_all and self.resume_offset == start:
             self._good_until(end)
+
+    def _note_lengths(self, batch: Records) -> None:
+        rows = batch[np.isin(batch["digest_bytes"], _UNCHECKED)]
+        if len(rows):
+            last = rows[len(rows) - 1 - np.unique(rows["ledger_id"][::-1], return_index=True)[1]]
+            counted = zip(last["entry_id"].tolist(), last["length"].tolist(), strict=True)
+            self._lengths.update(zip(last["ledger_id"].tolist(), counted, strict=True))
 
     def _without_impossible(self, batch: Records) -> Records:
         """Return a batch without entry ids that no ledger reaches: an index row reserves a place for every 1,024 ids."""
@@ -424,9 +443,10 @@ class FileScan(Struct):
 
         Its size field is wrong, and led to where another record begins.
         """
-        bad = np.flatnonzero(batch["flags"] & kernel.BAD_DIGEST)
-        for index in np.union1d(bad, _longer_than_counted(batch)).tolist():
-            offset = int(batch[index]["offset"])
+        bad, noted = np.flatnonzero(batch["flags"] & kernel.BAD_DIGEST), 0
+        for index in np.union1d(bad, _longer_than_counted(batch, self._lengths)).tolist():
+            self._note_lengths(batch[noted : index + 1])
+            noted, offset = index + 1, int(batch[index]["offset"])
             inside = self._find_inside(batch[index], window)
             if inside is not None:
                 self.problems = [problem for problem in self.problems if problem.offset < offset]
@@ -435,6 +455,7 @@ class FileScan(Struct):
                 self.next_offset = inside
                 until: Records = batch[:index]
                 return until
+        self._note_lengths(batch[noted:])
         return batch
 
     def _find_inside(self, row: Any, window: FileWindow) -> int | None:  # Any: a row of Records
@@ -495,6 +516,7 @@ class FileScan(Struct):
 
     def _step_over_in_journal(self, whole: WholeFile) -> None:
         start = self.next_offset
+        whole.proofs.note(start + 4)
         reason, torn = "unreadable bytes", False
         try:
             item = next(journal.iter_records(whole.data, self.slice.path, start, whole.proofs), None)
@@ -544,15 +566,19 @@ class FileScan(Struct):
             )
 
 
-def _longer_than_counted(batch: Records) -> Array:
-    """Return the places in a batch of records whose digest nothing can check and that ``CountedLengths`` finds too long."""
-    places = np.flatnonzero(np.isin(batch["digest_bytes"], (0, DIGEST_SIZE[DigestType.HMAC])))
+def _longer_than_counted(batch: Records, lengths: Mapping[int, tuple[int, int]]) -> Array:
+    """Return the places in a batch of records whose digest nothing can check and that ``Proofs.is_too_long``; ``lengths``: of
+    the entries before them."""
+    places = np.flatnonzero(np.isin(batch["digest_bytes"], _UNCHECKED))
     rows = batch[places]
     order = np.lexsort((rows["entry_id"], rows["ledger_id"]))
     rows, places = rows[order], places[order]
     follows = (rows["ledger_id"][1:] == rows["ledger_id"][:-1]) & (rows["entry_id"][1:] > rows["entry_id"][:-1])
     counted = rows["length"].copy()
     counted[1:][follows] -= rows["length"][:-1][follows]
+    for first in np.unique(rows["ledger_id"], return_index=True)[1].tolist():
+        last_id, before = lengths.get(int(rows["ledger_id"][first]), (-1, 0))
+        counted[first] -= before if rows["entry_id"][first] > last_id else 0
     longer: Array = np.sort(places[rows["size"] - ENTRY_HEADER_BYTES - DIGEST_SIZE[DigestType.HMAC] > counted])
     return longer
 
@@ -660,6 +686,11 @@ def close_together(places: Iterator[tuple[int, int]], most: int) -> Iterator[lis
 
 PAGE_BYTES = 1 << 16
 
+_HEAD = struct.Struct(
+    ">i"  # size
+    "q"  #  ledgerId
+    "q"  #  entryId
+)
 _COUNTERS = struct.Struct(
     ">q"  # lastAddConfirmed
     "q"  #  length
@@ -710,7 +741,8 @@ class WholeFile:
     def find_journal_entry(self, start: int, stop: int | None, is_unchecked: Callable[[int], bool]) -> int | None:
         """Return the first offset from ``start`` on, before ``stop``, of a good entry.
 
-        Its digest proves it; of a ledger for which nothing can, the entry counts if a record follows it and no proved one begins inside.
+        Its digest proves it; of a ledger for which nothing can, the entry counts if a record follows it, or its ledger counts just its
+        payload, and no proved one begins inside.
         """
         limit = len(self.data) if stop is None else min(stop + logscan.HEAD_BYTES - 1, len(self.data))
         followed, until = None, limit
@@ -723,7 +755,9 @@ class WholeFile:
             if self.proofs.digest_type(offset + 4, end):
                 return offset
             ledger_id = int.from_bytes(self.data[offset + 4 : offset + 12], "big")
-            if followed is None and is_unchecked(ledger_id) and self._is_followed(end):
+            if followed is not None or not is_unchecked(ledger_id):
+                continue
+            if self.proofs.is_counted(offset + 4, end) or self._is_followed(end):
                 followed, until = offset, end
         if followed is not None and logscan.find_proved(self.data, limit, until, self.proofs) is not None:
             return None
@@ -740,6 +774,11 @@ class WholeFile:
         return not isinstance(
             item, (logscan.TornTail, journal.Leftover, journal.UnknownRecord)
         ) and not self.is_no_entry(item)
+
+    def entry_at(self, offset: int) -> journal.JournalEntry:
+        """Return the entry whose size field is at ``offset``."""
+        size, ledger_id, entry_id = _HEAD.unpack(self.data[offset : offset + _HEAD.size])
+        return journal.JournalEntry(offset, size, ledger_id, entry_id)
 
     def end_of(self, item: journal.JournalItem) -> int:
         """Return where a record or padding of a journal ends."""

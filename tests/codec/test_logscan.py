@@ -246,7 +246,7 @@ def test_a_head_that_claims_far_more_than_a_record_by_chance_is_passed_over(monk
     at = len(LOG_HEADER) + len(before)
     lengths, asked = list[int](), Proofs.digest_type
     monkeypatch.setattr(
-        Proofs, "digest_type", lambda self, start, end: lengths.append(end - start) or asked(self, start, end)
+        Proofs, "digest_type", lambda self, start, end, in_turn: lengths.append(end - start) or asked(self, start, end)
     )
     assert [*iter_candidates(memoryview(log), at - 1, at + 36, Proofs(log))] == [at - 1, at]
     assert find_record(memoryview(log), at - 1, at + 36) == at

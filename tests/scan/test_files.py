@@ -339,6 +339,59 @@ def test_a_wrong_size_hides_no_entry_whose_digest_cannot_be_checked(
 
 
 @pytest.mark.usefixtures("read_how")
+@pytest.mark.parametrize("digest", [DigestType.DUMMY, DigestType.HMAC])
+@pytest.mark.parametrize("kind", ["entry-log", "journal"])
+def test_between_two_wrong_sizes_an_entry_is_found_by_what_its_ledger_counts(
+    kind: Kind, digest: DigestType, tmp_path: Path
+) -> None:
+    """Also the first of its ledger, and the last one, whose end is zeros before those of a journal."""
+    path = tmp_path / ("0.log" if kind == "entry-log" else "0.txn")
+    payloads = [b"x" * (100 + 7 * entry_id) + b"\0" for entry_id in range(10)]
+    records = [
+        entry_record(ledger_id, entry_id, digest, payload, sum(map(len, payloads[: entry_id + 1])), b"secret")
+        for entry_id, payload in enumerate(payloads)
+        for ledger_id in (3, 4)
+    ]
+    if kind == "entry-log":
+        data = write_log(path, *records).read_bytes()
+    else:
+        data = journal.encode_header(6) + b"".join(records) + bytes(600)
+    ledgers = LedgerDigests.of({3: DIGEST_SIZE[digest], 4: DIGEST_SIZE[digest]})
+    for first in (0, 1, 7):
+        for bit in range(32):
+            hit, damaged = (first, first + 2, 18), bytearray(data)
+            for at in (data.index(records[number]) for number in hit):
+                damaged[at : at + 4] = (int.from_bytes(data[at : at + 4], "big") ^ 1 << bit).to_bytes(4, "big")
+            path.write_bytes(damaged)
+            scan = FileScan(Slice(str(path), kind, 0, len(data)), ledgers)
+            found = {(int(row["ledger_id"]), int(row["entry_id"])) for batch in scan.batches() for row in batch}
+            assert {(3 + number % 2, number // 2) for number in range(20) if number not in hit} <= found, (first, bit)
+
+
+@pytest.mark.usefixtures("read_how")
+@pytest.mark.parametrize("kind", ["entry-log", "journal"])
+def test_payloads_that_look_like_heads_hide_no_entry_that_hmac_proves(kind: Kind, tmp_path: Path) -> None:
+    """Of a ledger whose digest nothing tells: heads that claim much are not digested until nothing can be proved any more."""
+    random_, path = random.Random(2), tmp_path / ("0.log" if kind == "entry-log" else "0.txn")
+    head = struct.Struct(">iqqqq4s")
+    records, length = [], 0
+    for entry_id in range(60):
+        sizes = random_.choices((60_000, *range(40, 3000)), k=70)
+        payload = b"".join(head.pack(size, 5, size, size, random_.randrange(9999), b"1234") for size in sizes)
+        length += len(payload)
+        records.append(entry_record(7, entry_id, DigestType.HMAC, payload, length))
+    data = bytearray(write_log(path).read_bytes() if kind == "entry-log" else journal.encode_header(6))
+    places = [len(data) + sum(map(len, records[:number])) for number in range(len(records))]
+    data += b"".join(records) + bytes(600)
+    for number in (5, 20, 21, 40):
+        data[places[number] + 2] ^= 1 << random_.randrange(8)
+    path.write_bytes(data)
+    scan = FileScan(Slice(str(path), kind, 0, len(data)), NOTHING_KNOWN)
+    found = [int(row["offset"]) for batch in scan.batches() for row in batch if not row["flags"] & kernel.BAD_DIGEST]
+    assert {*places} - {places[number] for number in (5, 20, 21, 40)} <= {*found}
+
+
+@pytest.mark.usefixtures("read_how")
 def test_an_entry_id_no_ledger_reaches_is_damage(tmp_path: Path) -> None:
     """Without checksums a flipped bit may make an id whose index row would fill the memory."""
     path = write_log(tmp_path / "0.log", entry_record(3, 0), entry_record(3, 2**40), entry_record(3, 1))
@@ -575,7 +628,8 @@ def test_proofs_are_the_digests_of_stretches_that_overlap(kind: DigestType, monk
     random_ = random.Random(5)
     sizes = [0, 1, 31, 4000, 4096, 5000, 70_000, 200_001]
     entries = [
-        encode_entry(Entry(5, i, i - 1, 9, kind, memoryview(random_.randbytes(size)))) for i, size in enumerate(sizes)
+        encode_entry(Entry(5, i, i - 1, 1 << 20, kind, memoryview(random_.randbytes(size))))
+        for i, size in enumerate(sizes)
     ]
     data = memoryview(b"".join(entries))
     spans = [(sum(map(len, entries[:i])), sum(map(len, entries[: i + 1]))) for i in range(len(entries))]
@@ -586,10 +640,11 @@ def test_proofs_are_the_digests_of_stretches_that_overlap(kind: DigestType, monk
 
 
 def test_hmac_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = memoryview(entry_record(5, 0, DigestType.HMAC, bytes(3000))[4:])
+    data = memoryview(entry_record(5, 0, DigestType.HMAC, bytes(3000), 3000)[4:])
     proofs = proof.Proofs(data)
-    found = [proofs.digest_type(0, len(data)) for _ in range(proof.HMAC_TIMES + 1)]
-    assert found == [DigestType.HMAC] * proof.HMAC_TIMES + [None]
+    for in_turn in (False, True):
+        found = [proofs.digest_type(0, len(data), in_turn=in_turn) for _ in range(proof.HMAC_TIMES + 1)]
+        assert found == [DigestType.HMAC] * proof.HMAC_TIMES + [None]
 
 
 @pytest.mark.parametrize("kind", ["entry-log", "journal"])
