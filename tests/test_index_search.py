@@ -17,7 +17,7 @@ from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import parse_topic
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from pulsar_admin.store.search.by_index import find_by_index
-from pulsar_admin.store.search.index_cover import FindCover, Seen
+from pulsar_admin.store.search.index_cover import FindCover, Hit, Seen
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.stores import imported
@@ -120,6 +120,7 @@ def test_lost_counts_gaps_and_entries_without_index(tmp_path: Path, seed: int) -
                 continue
             assert found.position is not None
             assert indexes[topic.rank(found.position)] == index
+            assert seed >= 3 or not found.scanned
 
 
 def test_command(cli: Cli, demo_store: Path, tmp_path: Path) -> None:
@@ -137,7 +138,18 @@ def test_command(cli: Cli, demo_store: Path, tmp_path: Path) -> None:
 
 
 def test_of_rows_that_follow_each_other_the_least_index_above_is_kept() -> None:
+    """Of equal ones the first; of the entries that cover the index those to the first that is verified."""
     find = FindCover(5)
-    seen = [Seen(2, True, (), (9, 1, 0)), Seen(3, False, (), (7, 2, 0)), Seen(1, False, (), (8, 3, 0))]
+    doubtful, sound, later = (
+        Hit(1, 1, 0, 5, 5, False, False),
+        Hit(2, 2, 0, 4, 6, True, True),
+        Hit(1, 3, 0, 5, 5, False, True),
+    )
+    seen = [
+        Seen(2, True, (doubtful,), (9, 1, 0)),
+        Seen(3, False, (sound,), (7, 2, 0)),
+        Seen(1, False, (later,), (7, 3, 0)),
+    ]
     merged = find.merge([{"seen": msgspec.msgpack.encode(one)} for one in seen])
-    assert find.read(merged) == Seen(6, True, (), (7, 2, 0))
+    assert find.read(merged) == Seen(6, True, (doubtful, Hit(4, 2, 0, 4, 6, True, True)), (7, 2, 0))
+    assert [find.is_enough(find.merge([{"seen": msgspec.msgpack.encode(one)}])) for one in seen] == [False, True, True]

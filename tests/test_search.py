@@ -200,11 +200,24 @@ def test_close_time_pruning_example(tmp_path: Path) -> None:
     ledgers = [[Made(990 + index) for index in range(10)] for _ in range(3)]
     info = CursorInfo(-1, Position(10, -1))
     made = MadeTopic([*ledgers, []], closed_ms=(1000, 1010, 3000), cursors={"s": info})
+    first, second, third = (Position(ledger_id, 9) for ledger_id in (10, 11, 12))
     with open_store(make_store(tmp_path / "store", {"a/b/c": made})) as store, open_reader(store) as reader:
         topic = read_topic(reader.txn, parse_topic("a/b/c"))
-        search = BrokerSearch(reader, topic, BrokerSetup(max_clock_skew_ms=20))
-        search.reset_read_position(1000)
-        assert search.pruned == (None, Position(12, 9))
+        for skew_ms, asked_ms, pruned in (
+            (20, 1000, (None, third)),
+            (10, 1000, (None, third)),
+            (9, 1000, (None, second)),
+            (10, 1010, (first, third)),
+            (0, 999, (None, first)),
+            (0, 1000, (first, second)),
+            (0, 3000, (third, None)),
+            (-1, 1000, (None, None)),
+        ):
+            search = BrokerSearch(reader, topic, BrokerSetup(max_clock_skew_ms=skew_ms))
+            read = search.reset_read_position(asked_ms)
+            assert search.pruned == pruned
+            # Probed is the entry behind the end, where one is.
+            assert read == {first: Position(11, 1), second: Position(12, 1)}.get(pruned[1] or third, Position(12, 10))
 
 
 # -- brute force on generated topics ----------------------------------------------------------------------------------

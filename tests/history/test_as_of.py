@@ -82,7 +82,9 @@ def test_before_all_files(unpacked: Path, tmp_path: Path) -> None:
     assert _plain(folder, Moment(time_ms=times[0x482] - 1)) == trees[0x481]
 
 
-def test_behind_all_files(unpacked: Path) -> None:
+def test_behind_all_files(unpacked: Path, tmp_path: Path) -> None:
+    snapshots = linked(unpacked, tmp_path / "snapshots", "log.1", "log.35e", "log.482")
+    assert find_zxid(servers(snapshots), Moment(time_ms=1 << 50), []) == 0x481
     with pytest.raises(NothingMatches, match="the newest transaction here is 0x517, before 0x9999"):
         read_tree_at(servers(unpacked), Moment(zxid=0x9999), [])
 
@@ -94,6 +96,11 @@ def test_a_time_in_a_gap_is_told(unpacked: Path, tmp_path: Path) -> None:
     tree = read_tree_at(servers(folder), Moment(time_ms=times[0x400]), problems)
     assert tree.zxid == 0x35D
     assert "292 transactions before 0x482 are lost; some of these changes may be older than 2026-11-21" in problems[0]
+    # Behind a damaged record, too, it is the last transaction that is not later.
+    raw = bytearray((unpacked / "log.35e").read_bytes())
+    raw[5000] ^= 1
+    (folder / "log.35e").write_bytes(raw)
+    assert find_zxid(servers(folder), Moment(time_ms=times[0x400]), []) == 0x400
 
 
 @pytest.mark.parametrize(
@@ -136,7 +143,10 @@ def test_a_damaged_snapshot_hides_no_earlier_moment(unpacked: Path, tmp_path: Pa
         assert find_zxid(servers(folder), Moment(time_ms=times[0x482] - 1), []) == 0x35D
     (folder / "snapshot.481").write_bytes(whole)
     assert find_zxid(servers(folder), Moment(time_ms=times[0x482] - 1), []) == 0x481
-    assert find_zxid(servers(folder), Moment(time_ms=times[0x35E] - 1), []) == 0x35D
+    newest_ms = max(node[1] for node in trees[0x35D].values())
+    assert find_zxid(servers(folder), Moment(time_ms=newest_ms), []) == 0x35D
+    with pytest.raises(NothingMatches):
+        find_zxid(servers(folder), Moment(time_ms=newest_ms - 1), [])
     assert _plain(folder, Moment(zxid=0x35D)) == trees[0x35D]
     (folder / "snapshot.481").write_bytes(b"")
     (folder / "snapshot.35d").write_bytes(b"")
