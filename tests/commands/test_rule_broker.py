@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from pulsar_admin.store.db.tree import tree_key
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.sources.rocksdb import apply_changes, open_for_reading
 from tests.conftest import Cli
+from tests.stores import imported
 from tests.synthetic import Made, MadeTopic, make_store
 from tests.worlds import CLUSTER, scratch_copy, world
 
@@ -133,8 +133,6 @@ def test_the_proof_shows_every_ledger_or_counts_it(lost: Path, cli: Cli) -> None
 
 
 def test_the_proof_counts_what_it_leaves_out(tmp_path: Path, cli: Cli) -> None:
-    from tests.synthetic import Made, MadeTopic, make_store
-
     path = make_store(tmp_path / "s", {"a/b/c": MadeTopic([[Made(START_MS + number)] for number in range(60)])})
     ask = ("--store", path, "topics", "find-by-time", "a/b/c", "--time", f"@{START_MS + 40}", "--explain")
     proof = cli(*ask, "-o", "json").json
@@ -213,10 +211,8 @@ def test_a_reset_says_what_it_does_not_see(one_of_three: Path, cli: Cli) -> None
     assert "broker" not in report
 
 
-def test_with_all_bookies_the_same_questions_are_exact(tmp_path: Path, cli: Cli) -> None:
-    shutil.copytree(world(CLUSTER) / "clean", tmp_path / "cluster", symlinks=True)
-    cli("--store", tmp_path / "s", "store", "import", "standalone", tmp_path / "cluster", "-q")
-    ask = ("--store", tmp_path / "s", "topics", "find-by-time", PLAIN[0], "--time", PLAIN[1], "-o", "json")
+def test_with_all_bookies_the_same_questions_are_exact(cli: Cli) -> None:
+    ask = ("--store", imported(CLUSTER, "clean"), "topics", "find-by-time", PLAIN[0], "--time", PLAIN[1], "-o", "json")
     found = cli(*ask, "--explain")
     assert (found.exit_code, found.json["exact"], found.json["broker"]["agrees"]) == (0, True, True)
 
