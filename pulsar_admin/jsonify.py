@@ -2,8 +2,9 @@
 
 The unit suffixes ``_ms`` and ``_bytes`` are Python's names, not JSON's: ``publish_time_ms`` is ``publishTime``,
 ``size_bytes`` is ``size``. A field says otherwise with ``field(name="bytes")``; its class's ``JSON_HIDDEN`` names the fields
-that are left out, ``JSON_OPTIONAL`` those that are left out while they are None, ``JSON_WITH`` those that are left out while another
-field is None. ``JSON_OF_TOPIC``: the positions in it are of the partition that its ``topic`` is. Times stay integers of milliseconds.
+that are left out, ``JSON_OPTIONAL`` those that are left out while they are None, as are those of a ``Sparse`` record that are None
+by default, ``JSON_WITH`` those that are left out while another field is None. ``JSON_OF_TOPIC``: the positions in it are of the
+partition that its ``topic`` is. Times stay integers of milliseconds.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from pulsar_admin.store.names import MessagePosition, NamespaceName, Position, TopicName, parse_topic
-from pulsar_admin.store.wording import camel_case, json_keys
+from pulsar_admin.store.wording import camel_case, json_keys, optional_fields
 from pulsar_admin.typable import OWN_TEXT, is_carrying, own_text
 
 _HTML = {ord(char): f"\\u{ord(char):04x}" for char in "<>&='\u2028\u2029"}
@@ -38,7 +39,7 @@ def position_json(position: Position, partition_index: int = -1) -> dict[str, in
 @functools.cache
 def _fields(cls: type[Struct]) -> tuple[tuple[str, str, str], ...]:
     """Return the name, the key and, for a field that may be left out, the name of the field that is None then."""
-    shown_with = {name: name for name in getattr(cls, "JSON_OPTIONAL", ())} | getattr(cls, "JSON_WITH", {})
+    shown_with = {name: name for name in optional_fields(cls)} | getattr(cls, "JSON_WITH", {})
     return tuple((name, key, shown_with.get(name, "")) for name, key in json_keys(cls).items())
 
 

@@ -16,6 +16,10 @@ class StoreError(Exception):
 
     code: ClassVar[str] = "store-error"
 
+    def __init_subclass__(cls) -> None:
+        """Give the class its code: its name in small letters, the words joined by hyphens."""
+        cls.code = re.sub("(?<!^)(?=[A-Z])", "-", cls.__name__).lower()
+
     def __init__(self, message: str, *, hint: str = "", **context: object) -> None:
         super().__init__(message)
         self.message = message
@@ -37,37 +41,25 @@ class StoreError(Exception):
 class InvalidValue(StoreError):
     """A value on the command line is not valid (position, topic, time, duration, size …)."""
 
-    code = "invalid-value"
-
 
 class BadSql(InvalidValue):
     """A SQL statement is not valid, or fails on a value; ``excerpt`` in the context shows where."""
-
-    code = "bad-sql"
 
 
 class Refused(StoreError):
     """The request is valid, but the toolkit does not carry it out."""
 
-    code = "refused"
-
 
 class Cancelled(StoreError):
     """The user said no at the prompt."""
-
-    code = "cancelled"
 
 
 class NotWritable(StoreError):
     """The operating system denies access (read-only disk, permissions)."""
 
-    code = "not-writable"
-
 
 class AlreadyExists(StoreError):
     """The target already exists and is not overwritten."""
-
-    code = "already-exists"
 
 
 # -- somebody else is there -------------------------------------------------------------------------------------------
@@ -76,25 +68,17 @@ class AlreadyExists(StoreError):
 class StoreBusy(StoreError):
     """Another process holds the store's writer lock."""
 
-    code = "store-busy"
-
 
 class SourceBusy(StoreError):
     """A running process uses the directory to be read or written."""
-
-    code = "source-busy"
 
 
 class StalePlan(StoreError):
     """The store has changed since the plan was made."""
 
-    code = "stale-plan"
-
 
 class UndoConflict(StoreError):
     """A later change touched the same keys."""
-
-    code = "undo-conflict"
 
 
 # -- not there --------------------------------------------------------------------------------------------------------
@@ -103,85 +87,57 @@ class UndoConflict(StoreError):
 class NotFound(StoreError):
     """Something the user named does not exist."""
 
-    code = "not-found"
-
 
 class StoreNotFound(NotFound):
     """The path is not a store."""
-
-    code = "store-not-found"
 
 
 class SourceNotFound(NotFound):
     """The path is not a Pulsar or BookKeeper directory, or only part of one."""
 
-    code = "source-not-found"
-
 
 class NamespaceNotFound(NotFound):
     """No such tenant or namespace."""
-
-    code = "namespace-not-found"
 
 
 class TenantNotFound(NamespaceNotFound):
     """No such tenant."""
 
-    code = "tenant-not-found"
-
 
 class ResourceNotFound(NotFound):
     """No such cluster, failure domain, resource group, isolation policy, bookie or setting."""
-
-    code = "resource-not-found"
 
 
 class TopicNotFound(NotFound):
     """No such topic."""
 
-    code = "topic-not-found"
-
 
 class SubscriptionNotFound(NotFound):
     """The topic has no such cursor."""
-
-    code = "subscription-not-found"
 
 
 class LedgerNotFound(NotFound):
     """Neither metadata nor entries of that ledger exist."""
 
-    code = "ledger-not-found"
-
 
 class EntryNotFound(NotFound):
     """The ledger has no such entry, or its bytes are lost."""
-
-    code = "entry-not-found"
 
 
 class NotSeen(StoreError):
     """The answer is unknown: it may be on a bookie or in tiered storage that is not imported."""
 
-    code = "not-seen"
-
 
 class PathNotFound(NotFound):
     """No node at that metadata path."""
-
-    code = "path-not-found"
 
 
 class ChangeNotFound(NotFound):
     """The audit log has no such change."""
 
-    code = "change-not-found"
-
 
 class NothingMatches(NotFound):
     """The data has no answer (for example, no entry is at or after the time)."""
-
-    code = "nothing-matches"
 
 
 # -- damaged ----------------------------------------------------------------------------------------------------------
@@ -189,8 +145,6 @@ class NothingMatches(NotFound):
 
 class Corrupt(StoreError):
     """Bytes violate their format; ``context`` has where, expected, found."""
-
-    code = "corrupt"
 
     @classmethod
     def expected(cls, where: str, what: str, expected: object, found: object) -> Self:
@@ -201,43 +155,29 @@ class Corrupt(StoreError):
 class EntryLogCorrupt(Corrupt):
     """The header, record framing or ledgers map of an entry log is damaged."""
 
-    code = "entry-log-corrupt"
-
 
 class JournalCorrupt(Corrupt):
     """The header or record framing of a journal is damaged."""
-
-    code = "journal-corrupt"
 
 
 class EntryCorrupt(Corrupt):
     """An entry is damaged: digest, lengths, message framing, batch or compression."""
 
-    code = "entry-corrupt"
-
 
 class MetadataCorrupt(Corrupt):
     """A metadata value is damaged: ManagedLedgerInfo, ManagedCursorInfo, LedgerMetadata, policies, RocksDB value header."""
-
-    code = "metadata-corrupt"
 
 
 class IndexCorrupt(Corrupt):
     """A row of the store itself is damaged; ``store index --rebuild`` restores derived rows."""
 
-    code = "index-corrupt"
-
 
 class SliceFailed(StoreError):
     """Part of a file could not be read in two attempts; the rest of the result is complete."""
 
-    code = "slice-failed"
-
 
 class SourceChanged(Corrupt):
     """A referenced file has changed or disappeared since import."""
-
-    code = "source-changed"
 
 
 # -- unsupported or missing -------------------------------------------------------------------------------------------
@@ -246,31 +186,21 @@ class SourceChanged(Corrupt):
 class Unsupported(StoreError):
     """A format, or a version of one, that this toolkit does not know."""
 
-    code = "unsupported"
-
 
 class NeedsBroker(Unsupported):
     """Only a running broker, worker or proxy can do this."""
-
-    code = "needs-broker"
 
 
 class MissingComponent(StoreError):
     """A codec, Java, a package or a key is missing, or the server of a URL does not answer."""
 
-    code = "missing-component"
-
 
 class NotOnWorkers(MissingComponent):
     """A machine that reads for Spark does not see a file, or sees another one."""
 
-    code = "not-on-workers"
-
 
 class EncryptedPayload(StoreError):
     """The payload is encrypted, and no key that decrypts it was given."""
-
-    code = "encrypted-payload"
 
 
 # -- out of room ------------------------------------------------------------------------------------------------------
@@ -279,19 +209,13 @@ class EncryptedPayload(StoreError):
 class DiskFull(StoreError):
     """There is no space left to write to; the old state is intact."""
 
-    code = "disk-full"
-
 
 class DiskFailed(StoreError):
     """The disk or the file system fails (EIO, ESTALE); it is neither a bug nor damaged data."""
 
-    code = "disk-failed"
-
 
 class LimitExceeded(StoreError):
     """A limit that protects memory is exceeded: an absurd length, a decompression bomb, or more than ``--memory`` allows."""
-
-    code = "limit-exceeded"
 
 
 # -- errors of Python's in our words ----------------------------------------------------------------------------------

@@ -89,6 +89,21 @@ class Answer(Struct, frozen=True):
         return _record_html(self)
 
 
+class Sparse(Answer, frozen=True):
+    """A record whose JSON leaves out the fields that are None by default while they are None."""
+
+
+@cache
+def optional_fields(cls: type[Struct]) -> frozenset[str]:
+    """Return the fields that JSON leaves out while they are None: those in ``JSON_OPTIONAL``, and those that ``Sparse`` says."""
+    by_default = _defaults_of(cls).items() if issubclass(cls, Sparse) else ()
+    return frozenset((*getattr(cls, "JSON_OPTIONAL", ()), *(name for name, value in by_default if value is None)))
+
+
+def _defaults_of(cls: type[Struct]) -> dict[str, object]:
+    return dict(zip(reversed(cls.__struct_fields__), reversed(cls.__struct_defaults__)))  # the last ones have some  # noqa: B905
+
+
 Row = TypeVar("Row", covariant=True)
 
 
@@ -108,10 +123,10 @@ def one_line(record: Any) -> str:  # Any: a Struct, or a named tuple of what the
     """Return ``Name(field=value, len(rows)=3 …)`` of the public fields of ``record``."""
     if isinstance(record, tuple):
         usual = record._field_defaults  # type: ignore[attr-defined]  # of a named tuple
+        optional = frozenset[str]()
     else:
-        names, defaults = record.__struct_fields__, record.__struct_defaults__
-        usual = dict(zip(reversed(names), reversed(defaults)))  # the last fields have defaults  # noqa: B905
-    optional = getattr(record, "JSON_OPTIONAL", ())
+        kind: type[Struct] = type(record)
+        usual, optional = _defaults_of(kind), optional_fields(kind)
     public = {key: value for key, value in public_fields(record).items() if value is not None or key not in optional}
     fields = {name: getattr(record, name) for name in getattr(record, "SHOWN", public)}
     return line_of(type(record).__name__, fields, usual, is_whole=len(fields) == len(public))

@@ -22,6 +22,7 @@ from pulsar_admin.store.model.messages import Decoded, Message, MessageRow, mark
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.redaction import redact, redact_value
 from pulsar_admin.store.names import TopicName
+from pulsar_admin.store.wording import camel_case
 from pulsar_admin.visible import clean_text
 
 SEPARATOR = "-" * 73 + "\n\n"
@@ -54,32 +55,16 @@ SHORT = (
 )
 """What a terminal has room for."""
 
-FULL = (
-    Column("topic", "topic"),
-    Column("ledgerId", "ledger_id", "id"),
-    Column("entryId", "entry_id", "id"),
-    Column("batchIndex", "batch_index", "id"),
-    Column("publishTime", "publish_time", "time"),
-    Column("brokerTime", "broker_time", "time"),
-    Column("eventTime", lambda row: row.event_time or None, "time"),
-    Column("key", "key"),
-    Column("orderingKey", "ordering_key"),
-    Column("producer", "producer"),
-    Column("sequenceId", "sequence_id", "id"),
-    Column("properties", "properties"),
-    Column("size", "size", "number"),
-    Column("sha1", "sha1"),
-    Column("payload", "payload"),
-    Column("brokerIndex", "broker_index", "id"),
-    Column("deliverAtTime", "deliver_at_time", "time"),
-    Column("encrypted", "encrypted"),
-    Column("nullValue", "null_value"),
-    Column("chunks", "chunks", "number"),
-    Column("markerType", "marker_type"),
-    Column("transaction", "transaction"),
-    Column("schemaVersion", "schema_version", "id"),
-    Column("value", "value"),
-    Column("valueError", "value_error"),
+_KINDS = {
+    **dict.fromkeys(("ledger_id", "entry_id", "batch_index", "sequence_id", "broker_index", "schema_version"), "id"),
+    **dict.fromkeys(("publish_time", "broker_time", "deliver_at_time"), "time"),
+    **dict.fromkeys(("size", "chunks"), "number"),
+}
+FULL = tuple(
+    Column("eventTime", lambda row: row.event_time or None, "time")
+    if name == "event_time"
+    else Column(camel_case(name), name, _KINDS.get(name, "text"))
+    for name in MessageRow.__struct_fields__
 )
 """Every key of the JSON, for CSV."""
 

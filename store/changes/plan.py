@@ -40,7 +40,7 @@ from pulsar_admin.store.names import (
     parse_position,
     shell_word,
 )
-from pulsar_admin.store.wording import Answer, json_keys
+from pulsar_admin.store.wording import Answer, json_keys, optional_fields
 
 _DELAYED_INDEX = b"index\0"  # rows that builds write: they can be rebuilt from the entries, so no audit log has them
 _COMPACTION = "/__compaction"
@@ -438,7 +438,7 @@ def _keys_in(kind: type[Struct], document: Collection[str]) -> set[str]:
     """
     rows = _fields_of(kind)
     keys = {key for _, key, _ in rows if key}
-    omits, optional = kind.__struct_config__.omit_defaults, getattr(kind, "JSON_OPTIONAL", ())
+    omits, optional = kind.__struct_config__.omit_defaults, optional_fields(kind)
     always = (key for name, key, one in rows if one.required or not (omits or name in optional or one.default is UNSET))
     if not all(key in document for key in always if key):
         return set()
@@ -458,7 +458,7 @@ def record_json(record: Struct) -> dict[str, Any]:  # Any: JSON values
     None. Fields of records named in ``JSON_INLINE`` stand among the record's own keys.
     """
     document: dict[str, Any] = {}  # Any: JSON values
-    omits, optional = record.__struct_config__.omit_defaults, getattr(record, "JSON_OPTIONAL", ())
+    omits, optional = record.__struct_config__.omit_defaults, optional_fields(type(record))
     for name, key, one in _fields_of(type(record)):
         value = getattr(record, name)
         if value is not UNSET and not (value is None and name in optional) and not (omits and value == one.default):

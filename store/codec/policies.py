@@ -16,7 +16,7 @@ from msgspec import field
 from pulsar_admin.store.codec.strict_values import finite, kind_of
 from pulsar_admin.store.errors import MetadataCorrupt
 from pulsar_admin.store.names import INT_MAX
-from pulsar_admin.store.wording import Answer
+from pulsar_admin.store.wording import Answer, Sparse
 
 JsonObject = dict[str, Any]  # whatever the broker wrote: kept, not understood
 ValueT = TypeVar("ValueT")
@@ -59,10 +59,8 @@ class Policies(Answer, frozen=True):
     backlog_quotas: Mapping[str, BacklogQuota] = field(default_factory=dict)
 
 
-class PartitionedTopic(Answer, frozen=True):
+class PartitionedTopic(Sparse, frozen=True):
     """The value at ``/admin/partitioned-topics/…``."""
-
-    JSON_OPTIONAL = ("properties",)
 
     partitions: int
     deleted: bool = False

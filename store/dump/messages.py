@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict, replace
 
@@ -151,8 +151,6 @@ _WINDOW_MAX = 1 << 20  # entries before a match among which its neighbours are l
 
 class FoundRow(MessageRow, frozen=True):
     """A message that was found, or, as ``context``, one beside it."""
-
-    JSON_OPTIONAL: ClassVar[tuple[str, ...]] = (*MessageRow.JSON_OPTIONAL, "context")
 
     context: bool | None = None
 

@@ -28,7 +28,7 @@ from pulsar_admin.store.model.ledgers import find_metadata, find_sums, iter_bloc
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, check_namespace, expand_topic, iter_topics, read_topic
 from pulsar_admin.store.names import NamespaceName, Position, TopicName, decode_name, shell_word
-from pulsar_admin.store.wording import Answer
+from pulsar_admin.store.wording import Sparse
 
 if TYPE_CHECKING:
     from pyroaring import BitMap
@@ -423,11 +423,9 @@ def _packed(bits: BitMap) -> Intervals:
     return packed if len(packed) > _MANY else tuple(packed)
 
 
-class Extent(Answer, frozen=True):
+class Extent(Sparse, frozen=True):
     """Entries, messages (batches count theirs) and payload bytes. ``uncounted_entries``: those whose bytes are not in the store, so that
     their messages and sizes are unknown; None for none: with some of them there are more messages and bytes than these."""
-
-    JSON_OPTIONAL = ("uncounted_entries",)
 
     entries: int = 0
     messages: int = 0

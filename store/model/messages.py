@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha1
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -48,7 +48,7 @@ from pulsar_admin.store.model.redaction import redact, redact_value
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import EARLIEST, LATEST, LONG_MAX, SEGMENT, Position, TopicName, parse_topic, shell_word
 from pulsar_admin.store.timespec import shown_time
-from pulsar_admin.store.wording import Answer, counted
+from pulsar_admin.store.wording import Answer, Sparse, counted
 
 if TYPE_CHECKING:
     from pulsar_admin.store.codec.value import Value
@@ -379,27 +379,13 @@ MARKER_NAMES = {
 }
 
 
-class MessageRow(Answer, frozen=True):
+class MessageRow(Sparse, frozen=True):
     """A message. Times in epoch ms, event time 0 = none; ``size`` and ``sha1`` are those of the payload.
 
     ``ordering_key`` and ``payload`` are base64. From ``payload`` on a key is there only when it says something:
     ``encrypted`` means that size, digest and payload are the entry's stored bytes, ``chunks`` how many entries made the message.
     ``value`` is what the schema makes of the payload, as JSON can say it.
     """
-
-    JSON_OPTIONAL: ClassVar[tuple[str, ...]] = (
-        "payload",
-        "broker_index",
-        "deliver_at_time",
-        "encrypted",
-        "null_value",
-        "chunks",
-        "marker_type",
-        "transaction",
-        "schema_version",
-        "value",
-        "value_error",
-    )
 
     topic: str
     ledger_id: int
@@ -484,13 +470,8 @@ def marker_name(marker_type: int | None) -> str | None:
 # -- looking at single entries ----------------------------------------------------------------------------------------
 
 
-class LastMessageId(Answer, frozen=True):
+class LastMessageId(Sparse, frozen=True):
     """A message id as upstream's REST interface writes it; a batch's has two keys more."""
-
-    JSON_OPTIONAL = (
-        "outstanding_acks_in_same_batch",
-        "original_batch_size",
-    )
 
     ledger_id: int
     entry_id: int

@@ -34,7 +34,7 @@ from pulsar_admin.store.errors import (
 )
 from pulsar_admin.store.model.topics import iter_namespaces, iter_topics
 from pulsar_admin.store.names import NamespaceName, TopicName
-from pulsar_admin.store.wording import Answer
+from pulsar_admin.store.wording import Answer, Sparse
 
 TENANTS_PATH = "/admin/policies"
 _CLUSTERS_PATH = "/admin/clusters"
@@ -85,24 +85,14 @@ class TenantInfo(Answer, frozen=True, rename="camel"):
     allowed_clusters: tuple[str, ...] = ()
 
 
-class FailureDomain(Answer, frozen=True, rename="camel"):
+class FailureDomain(Sparse, frozen=True, rename="camel"):
     """The brokers of a failure domain; None: none are stored."""
-
-    JSON_OPTIONAL = ("brokers",)
 
     brokers: tuple[str, ...] | None = None
 
 
-class ClusterSettings(Answer, frozen=True, rename="camel"):
+class ClusterSettings(Sparse, frozen=True, rename="camel"):
     """A cluster's URLs and the settings that clients need; None: not set. The fields are upstream's, in Python's spelling."""
-
-    JSON_OPTIONAL = (
-        *("service_url", "service_url_tls", "broker_service_url", "broker_service_url_tls", "proxy_service_url"),
-        *("authentication_plugin", "authentication_parameters", "proxy_protocol", "peer_cluster_names"),
-        *("broker_client_tls_trust_store", "broker_client_tls_trust_store_password", "broker_client_tls_key_store"),
-        *("broker_client_tls_key_store_password", "broker_client_trust_certs_file_path", "broker_client_key_file_path"),
-        *("broker_client_certificate_file_path", "broker_client_ssl_factory_plugin_params", "listener_name"),
-    )
 
     service_url: str | None = None
     service_url_tls: str | None = None
@@ -130,10 +120,8 @@ class ClusterSettings(Answer, frozen=True, rename="camel"):
     listener_name: str | None = None
 
 
-class ClusterUrls(Answer, frozen=True, rename="camel"):
+class ClusterUrls(Sparse, frozen=True, rename="camel"):
     """The URLs of the cluster that another migrates to; None: not set."""
-
-    JSON_OPTIONAL = ("service_url", "service_url_tls", "broker_service_url", "broker_service_url_tls")
 
     service_url: str | None = None
     service_url_tls: str | None = None
@@ -142,10 +130,8 @@ class ClusterUrls(Answer, frozen=True, rename="camel"):
     empty: bool = False
 
 
-class Migration(Answer, frozen=True, rename="camel"):
+class Migration(Sparse, frozen=True, rename="camel"):
     """Whether a cluster is migrated, and to where; None: not set."""
-
-    JSON_OPTIONAL = ("migrated_cluster_url",)
 
     migrated: bool = False
     migrated_cluster_url: ClusterUrls | None = None
@@ -158,28 +144,22 @@ class Bundles(Answer, frozen=True, rename="camel"):
     num_bundles: int
 
 
-class BookieRack(Answer, frozen=True, rename="camel"):
+class BookieRack(Sparse, frozen=True, rename="camel"):
     """Where a bookie is; None: not set."""
-
-    JSON_OPTIONAL = ("rack", "hostname")
 
     rack: str | None = None
     hostname: str | None = None
 
 
-class AutoFailover(Answer, frozen=True):
+class AutoFailover(Sparse, frozen=True):
     """When the secondary brokers of an isolation policy serve as well. ``parameters``: ``min_limit`` and ``usage_threshold``, texts."""
-
-    JSON_OPTIONAL = ("parameters", "kind")
 
     parameters: Mapping[str, str] | None = None
     kind: str | None = field(name="policy_type", default=None)
 
 
-class IsolationPolicy(Answer, frozen=True):
+class IsolationPolicy(Sparse, frozen=True):
     """Which namespaces only some brokers serve; all are regular expressions. ``unloads``: what brokers unload for it. None: not set."""
-
-    JSON_OPTIONAL = ("namespaces", "primary", "secondary", "failover", "unloads")
 
     namespaces: tuple[str, ...] | None = None
     primary: tuple[str, ...] | None = None
@@ -188,10 +168,8 @@ class IsolationPolicy(Answer, frozen=True):
     unloads: str | None = field(name="unload_scope", default=None)
 
 
-class BrokerIsolation(Answer, frozen=True, rename="camel"):
+class BrokerIsolation(Sparse, frozen=True, rename="camel"):
     """What isolation policies record about a broker. ``policy_name``: the last policy that names it, None if none does."""
-
-    JSON_OPTIONAL = ("policy_name",)
 
     broker_name: str
     policy_name: str | None = None

@@ -21,7 +21,7 @@ from pulsar_admin.store.model.publish_times import find_publish_times
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, TopicName, encode_name
 from pulsar_admin.store.reports.internal_stats import Properties, iso_time
-from pulsar_admin.store.wording import Answer
+from pulsar_admin.store.wording import Answer, Sparse
 
 
 class PositionInfo(Answer, frozen=True):
@@ -38,18 +38,8 @@ class RangeInfo(Answer, frozen=True):
     end: PositionInfo = field(name="to")
 
 
-class LedgerInfoRow(Answer, frozen=True):
+class LedgerInfoRow(Sparse, frozen=True):
     """One LedgerInfo of the stored value; entries and size are absent while it is open."""
-
-    JSON_OPTIONAL = (
-        "entries",
-        "size_bytes",
-        "timestamp",
-        "offloaded_context_uuid",
-        "begin_publish_timestamp",
-        "end_publish_timestamp",
-        "publish_timestamps_from",
-    )
 
     ledger_id: int
     entries: int | None = None
@@ -62,14 +52,8 @@ class LedgerInfoRow(Answer, frozen=True):
     publish_timestamps_from: str | None = None
 
 
-class CursorInfoRow(Answer, frozen=True):
+class CursorInfoRow(Sparse, frozen=True):
     """One ManagedCursorInfo as stored: its position is stale while ``cursors_ledger_id`` names a ledger."""
-
-    JSON_OPTIONAL = (
-        "mark_delete",
-        "individual_deleted_messages",
-        "properties",
-    )
 
     version: int
     creation_date: str
@@ -80,13 +64,8 @@ class CursorInfoRow(Answer, frozen=True):
     properties: Properties | None = None
 
 
-class InternalInfo(Answer, frozen=True):
+class InternalInfo(Sparse, frozen=True):
     """``topics info-internal``: the metadata nodes of a topic and of its cursors, decoded, nothing added up."""
-
-    JSON_OPTIONAL = (
-        "terminated_position",
-        "properties",
-    )
 
     version: int
     creation_date: str

@@ -33,7 +33,7 @@ from pulsar_admin.store.model.ledgers import find_metadata, read_ledger
 from pulsar_admin.store.model.publish_times import find_publish_times
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.names import TopicName, decode_name, encode_name, in_hash_order
-from pulsar_admin.store.wording import Answer
+from pulsar_admin.store.wording import Answer, Sparse
 
 
 class PartitionedInternalStats(Answer, frozen=True):
@@ -61,16 +61,8 @@ _TIME_LIMIT_MS = 253_402_300_800_000  # the year 10000
 Properties = Mapping[str, int]
 
 
-class LedgerStats(Answer, frozen=True):
+class LedgerStats(Sparse, frozen=True):
     """One ledger: entries and payload bytes, −1 when they are not known."""
-
-    JSON_OPTIONAL = (
-        "metadata",
-        "properties",
-        "begin_publish_timestamp",
-        "end_publish_timestamp",
-        "publish_timestamps_from",
-    )
 
     ledger_id: int = NO_LEDGER
     entries: int = -1

@@ -33,17 +33,15 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import iter_all_namespaces, iter_topics, list_all_tenants, read_topic
 from pulsar_admin.store.names import NamespaceName, Position, TopicName, parse_topic
 from pulsar_admin.store.sources.roots import roots_of_row
-from pulsar_admin.store.wording import Answer
+from pulsar_admin.store.wording import Answer, Sparse
 
 TOP = 5
 Item = TypeVar("Item")
 
 
-class CopySource(Answer, frozen=True):
+class CopySource(Sparse, frozen=True):
     """Where a part of the store came from. ``bookies``: their ids, or the directories of those that nothing names; ``roots``: where in
     ZooKeeper's tree the cluster is, None where it has the whole tree."""
-
-    JSON_OPTIONAL = ("roots",)
 
     kind: str
     path: str

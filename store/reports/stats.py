@@ -33,7 +33,7 @@ from pulsar_admin.store.model.topics import Topic, existing_partitions, read_par
 from pulsar_admin.store.names import Position, TopicName, in_hash_order
 from pulsar_admin.store.policies.in_force import QuotaInForce, find_quotas
 from pulsar_admin.store.reports.internal_stats import iter_cursors
-from pulsar_admin.store.wording import Answer
+from pulsar_admin.store.wording import Answer, Sparse
 
 EPOCH_PROPERTY = "pulsar.topic.epoch"
 
@@ -112,16 +112,10 @@ class CompactionStats(Answer, frozen=True):
     last_compaction_duration_time_in_mills: int = 0
 
 
-class TopicStats(Answer, frozen=True):
+class TopicStats(Sparse, frozen=True):
     """``topics stats``; everything with a default is unknown offline unless ``read_topic_stats`` sets it."""
 
-    JSON_OPTIONAL = (
-        "deduplication_status",
-        "topic_epoch",
-        "owner_broker",
-        "topic_creation_time_stamp",
-        "last_publish_time_stamp",
-    )
+    JSON_OPTIONAL = ("deduplication_status",)
 
     msg_rate_in: float = 0.0
     msg_throughput_in: float = 0.0
