@@ -29,6 +29,7 @@ from pulsar_admin.store.db.files import LogFile, file_fingerprint, put_log
 from pulsar_admin.store.db.tree import Node, put_nodes
 from pulsar_admin.store.index.writer import Indexer
 from pulsar_admin.store.kernels import records as kernel
+from pulsar_admin.store.kernels.columns import RECORD
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.names import parse_topic
 
@@ -50,7 +51,7 @@ class _SparseLogs(EntryLogs):
     def __init__(self, directory: Path, record_bytes_max: int, wanted: set[tuple[int, int]]) -> None:
         self.scanned: list[tuple[int, Any]] = []
         self._wanted = wanted
-        self._rows = np.zeros(1 << 18, kernel.RECORD)
+        self._rows = np.zeros(1 << 18, RECORD)
         super().__init__(directory, 1 << 30, record_bytes_max, _NoLocations())  # type: ignore[arg-type]
 
     def take(self) -> list[tuple[int, Any]]:

@@ -31,15 +31,6 @@ if TYPE_CHECKING:
     from pulsar_admin.query import Query
     from pulsar_admin.table_layout import Layout, Rows
 
-__all__ = [
-    "Column",
-    "Style",
-    "Writer",
-    "asked_of",
-    "emit_document",
-    "emit_lines",
-    "emit_records",
-]
 
 PAGE_ROWS = 1000
 _LIVE_SECONDS = 1.0

@@ -16,7 +16,8 @@ from pulsar_admin.store.errors import InvalidValue, StoreError
 from pulsar_admin.typable import typable
 
 if TYPE_CHECKING:
-    from pulsar_admin.output import Column, Pager, Plain, Style, Writer
+    from pulsar_admin.columns import Column
+    from pulsar_admin.output import Pager, Plain, Style, Writer
     from pulsar_admin.query import Query
     from pulsar_admin.store.names import TopicName
 
@@ -222,11 +223,12 @@ class Results:
             self._refuse_asked()
 
     def _emit_sequence(self, result: Sequence[object], columns: Sequence[Column], plain: Plain | None) -> None:
-        from pulsar_admin import output
-
         if result and all(isinstance(item, str) for item in result):
-            style = self._style(columns or (output.Column("NAME", str),), plain)
-            self._emit_asked((str(item) for item in result), style, output.emit_lines)
+            from pulsar_admin.columns import Column
+            from pulsar_admin.output import emit_lines
+
+            style = self._style(columns or (Column("NAME", str),), plain)
+            self._emit_asked((str(item) for item in result), style, emit_lines)
         else:
             self.emit_rows(result, columns, plain)
 
@@ -304,7 +306,8 @@ class Results:
         emit_records(self.writer, rows, Style(None, self.settings.color, tuple(columns), total=total))
 
     def _emit_lines(self, lines: Iterable[str], header: str) -> None:
-        from pulsar_admin.output import Column, emit_lines
+        from pulsar_admin.columns import Column
+        from pulsar_admin.output import emit_lines
 
         self._emit_asked(lines, self._style((Column(header, str),), None), emit_lines)
 

@@ -9,6 +9,7 @@ import click
 from msgspec import Struct, field
 
 from pulsar_admin.api.plan import Plan as ApiPlan
+from pulsar_admin.columns import Column
 from pulsar_admin.command_table import Row
 from pulsar_admin.context import App
 from pulsar_admin.options import (
@@ -26,7 +27,6 @@ from pulsar_admin.options import (
     subscription_option,
     topics_argument,
 )
-from pulsar_admin.output import Column
 from pulsar_admin.store.changes.cursors import SKIP
 from pulsar_admin.store.changes.plan import ChangeReport, CursorPart, Plan
 from pulsar_admin.store.errors import NothingMatches, TopicNotFound

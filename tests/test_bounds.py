@@ -31,8 +31,8 @@ from pulsar_admin.store.errors import (
     SliceFailed,
     SourceNotFound,
 )
+from pulsar_admin.store.kernels.columns import RECORD
 from pulsar_admin.store.kernels.producers import number_spans
-from pulsar_admin.store.kernels.records import RECORD
 from pulsar_admin.store.model.references import read_namings
 from pulsar_admin.store.model.resources import parse_bundle
 from pulsar_admin.store.names import EVENTS, NamespaceName

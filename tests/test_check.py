@@ -21,11 +21,12 @@ from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.files import Damage, iter_logs, put_damage, put_log
 from pulsar_admin.store.db.owners import Owner, OwnerKind, put_owners
 from pulsar_admin.store.db.tree import Node, find_node, put_nodes, read_node, tree_key
-from pulsar_admin.store.doctor.diagnosing import Finding, check_store
+from pulsar_admin.store.doctor.diagnosing import check_store
 from pulsar_admin.store.model import broken, nodes, topics
 from pulsar_admin.store.model.ledgers import Ledger
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.rules.finding import Finding
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.stores import copied, imported, lose_nodes

@@ -18,7 +18,7 @@ from pulsar_admin.store.db.environment import Store, Txn, create_store, open_sto
 from pulsar_admin.store.db.files import LogFile, put_log
 from pulsar_admin.store.errors import IndexCorrupt
 from pulsar_admin.store.index.writer import Indexer
-from pulsar_admin.store.kernels import records as kernel
+from pulsar_admin.store.kernels.columns import BAD_DIGEST, HAS_BROKER_TIME, RECORD, UNFRAMED
 from pulsar_admin.store.model.ledgers import find_place, find_times, iter_blocks, iter_entry_ids
 from tests.deep import deep_but_for
 
@@ -60,7 +60,7 @@ def _entries(random_: random.Random) -> Iterator[dict[str, int]]:
                     "publish_ms": random_.randint(-(2**62), 2**62) if framed else -1,
                     "broker_ms": random_.randint(0, 2**50) if broker else -1,
                     "lac": random_.randint(-1, 6000),
-                    "flags": (0 if framed else kernel.UNFRAMED) | (kernel.HAS_BROKER_TIME if broker else 0),
+                    "flags": (0 if framed else UNFRAMED) | (HAS_BROKER_TIME if broker else 0),
                 }
 
 
@@ -92,12 +92,12 @@ def _batches(copies: list[Copy], random_: random.Random) -> Iterator[Any]:
     while ordered:
         count = random_.choice((1, 3, 700, 5000))
         part, ordered = ordered[:count], ordered[count:]
-        array = np.zeros(len(part), kernel.RECORD)
+        array = np.zeros(len(part), RECORD)
         for index, copy in enumerate(part):
             for name, value in copy.row.items():
                 array[index][name] = value
             if copy.bad:
-                array[index]["flags"] |= kernel.BAD_DIGEST
+                array[index]["flags"] |= BAD_DIGEST
         yield array
 
 
@@ -185,14 +185,14 @@ def _assert_time_rows(store: Store, world: World, winners: dict[tuple[int, int],
             )
             assert sums.messages == sum(max(row["messages"], 0) for row in rows.values())
             assert sums.payload_bytes == sum(row["size"] - 32 - row["digest_bytes"] for row in rows.values())
-            assert sums.unframed == sum(bool(row["flags"] & kernel.UNFRAMED) for row in rows.values())
+            assert sums.unframed == sum(bool(row["flags"] & UNFRAMED) for row in rows.values())
             _assert_times(times, rows)
             assert list(iter_entry_ids(txn, ledger_id)) == sorted(rows)
 
 
 def _assert_times(times: Any, rows: dict[int, dict[str, int]]) -> None:
-    publish = {e: row["publish_ms"] for e, row in rows.items() if not row["flags"] & kernel.UNFRAMED}
-    broker = {e: row["broker_ms"] for e, row in rows.items() if row["flags"] & kernel.HAS_BROKER_TIME}
+    publish = {e: row["publish_ms"] for e, row in rows.items() if not row["flags"] & UNFRAMED}
+    broker = {e: row["broker_ms"] for e, row in rows.items() if row["flags"] & HAS_BROKER_TIME}
     automatic = publish | broker
     sums = times.sums
     assert (sums.publish_min_ms, sums.publish_max_ms) == _bounds(publish.values())
@@ -240,7 +240,7 @@ def test_seeds_reach_every_form(tmp_path: Path, store: Store) -> None:
 
 def test_a_row_for_entries_far_apart_stays_small(store: Store) -> None:
     """A block between two that has no entry repeats its neighbour."""
-    batch = np.zeros(2, kernel.RECORD)
+    batch = np.zeros(2, RECORD)
     batch["ledger_id"], batch["entry_id"], batch["size"], batch["messages"] = 5, (0, 3 << 10), 40, 1
     batch["publish_ms"] = (70, 30)
 

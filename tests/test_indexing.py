@@ -20,7 +20,7 @@ from pulsar_admin.store.engine.local import LocalEngine
 from pulsar_admin.store.engine.operation import Engine, pack_slice
 from pulsar_admin.store.index import build as indexing
 from pulsar_admin.store.index.build import Scanning, index_files, ledger_digests
-from pulsar_admin.store.kernels import records as kernel
+from pulsar_admin.store.kernels.columns import BAD_DIGEST, HAS_BROKER_TIME, RECORD
 from pulsar_admin.store.scan import files
 from pulsar_admin.store.scan.runs import Runs, decode_runs, pack_runs
 from pulsar_admin.store.transfer.imports import ImportOptions
@@ -218,7 +218,7 @@ def test_an_entry_of_a_kilobyte_takes_nine_bytes(tmp_path: Path) -> None:
 
 
 def _records(count: int, **columns: Any) -> Any:
-    records = np.zeros(count, kernel.RECORD)
+    records = np.zeros(count, RECORD)
     records["entry_id"], records["messages"], records["size"] = np.arange(count), 1, 100
     for name, values in columns.items():
         records[name] = values
@@ -231,8 +231,8 @@ def test_columns_are_sent_only_where_they_are_needed() -> None:
         [
             _records(10, ledger_id=1, messages=5),
             _records(10, ledger_id=2, entry_id=np.arange(10) * 3),
-            _records(10, ledger_id=3, flags=[kernel.HAS_BROKER_TIME, 0] * 5),
-            _records(10, ledger_id=4, flags=kernel.HAS_BROKER_TIME),
+            _records(10, ledger_id=3, flags=[HAS_BROKER_TIME, 0] * 5),
+            _records(10, ledger_id=4, flags=HAS_BROKER_TIME),
         ]
     )
     runs = pack_runs(records, keep_first=False)
@@ -245,7 +245,7 @@ def test_columns_are_sent_only_where_they_are_needed() -> None:
 
 
 def test_nothing_is_packed_of_nothing_good() -> None:
-    runs = pack_runs(_records(3, flags=kernel.BAD_DIGEST), keep_first=True)
+    runs = pack_runs(_records(3, flags=BAD_DIGEST), keep_first=True)
     assert (runs.rows, runs.nbytes) == ([], 0)
     assert decode_runs([column.tobytes() for column in runs.columns()]).rows == []
 

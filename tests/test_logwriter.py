@@ -14,7 +14,8 @@ from pulsar_admin.store.changes.log_writer import LedgerSpec, WrittenLedgers, ap
 from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, apply_plan, plan_undo
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.entry import decode_entry
-from pulsar_admin.store.codec.entrylog import decode_header, decode_ledgers_map, iter_records
+from pulsar_admin.store.codec.entrylog import decode_header, decode_ledgers_map
+from pulsar_admin.store.codec.logscan import iter_records
 from pulsar_admin.store.codec.rocksvalue import decode_counter
 from pulsar_admin.store.db.environment import Store, create_store, open_store
 from pulsar_admin.store.db.own_ledgers import (

@@ -41,32 +41,8 @@ from itertools import islice
 from msgspec import Struct
 
 from pulsar_admin.store.codec.buffer import Reader
-from pulsar_admin.store.codec.logscan import HEADER_BYTES, Gap, GapReason, Record, TornTail, iter_records
+from pulsar_admin.store.codec.logscan import HEADER_BYTES as HEADER_BYTES
 from pulsar_admin.store.errors import EntryLogCorrupt, Unsupported
-
-__all__ = [
-    "HEADER_BYTES",
-    "LOG_LIMIT_BYTES",
-    "MAP_BATCH_LEDGERS",
-    "MAP_OFFSET_BYTES",
-    "MAP_OFFSET_PLACE",
-    "SIZE_BYTES",
-    "EntryLogHeader",
-    "Gap",
-    "GapReason",
-    "Record",
-    "TornTail",
-    "decode_header",
-    "decode_ledgers_map",
-    "decode_location",
-    "decode_trusted_map",
-    "encode_header",
-    "encode_ledgers_map",
-    "encode_location",
-    "iter_records",
-    "log_file_name",
-    "log_id_of",
-]
 
 MAGIC = b"BKLO"
 CURRENT_VERSION = 1

@@ -10,7 +10,8 @@ from msgspec import Struct
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.compaction.reading import FoundInView, read_published
 from pulsar_admin.store.kernels import compaction as kernel
-from pulsar_admin.store.kernels.records import RECORD, UNFRAMED, read_payloads
+from pulsar_admin.store.kernels.columns import RECORD, UNFRAMED
+from pulsar_admin.store.kernels.records import read_payloads
 from pulsar_admin.store.model.compacted_view import CompactedView, parts_of_view
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.scan.entries import EntryScan

@@ -30,7 +30,6 @@ from pulsar_admin.store.wording import counted
 if TYPE_CHECKING:
     from pulsar_admin.store.engine.operation import Engine
 
-__all__ = ["DoctorOptions", "Finding", "Ranking", "Severity", "check_store", "diagnose"]
 
 EACH = 10
 EACH_MOST = 100

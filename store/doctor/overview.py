@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from pulsar_admin.store.db.environment import Store
-from pulsar_admin.store.doctor.diagnosing import DoctorOptions, Finding, count_of, diagnose
+from pulsar_admin.store.doctor.diagnosing import DoctorOptions, count_of, diagnose
 from pulsar_admin.store.facts.parts import Counting
 from pulsar_admin.store.facts.processes import others_that_pay
 from pulsar_admin.store.model.copy_age import Now, read_copied_ms
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.reports.metrics import Chosen, Metric, Rows, read_metrics
 from pulsar_admin.store.reports.overview import TOP, FindingsOfCode, Overview, Totals, Wanted, read_overview
+from pulsar_admin.store.rules.finding import Finding
 
 CHECKED_NODES = 200_000
 """The doctor looks at every node of the metadata several times: of more it takes as long as somebody who waits for a screen should not."""

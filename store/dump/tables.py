@@ -21,8 +21,8 @@ from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.value import json_text as json_text_of
 from pulsar_admin.store.codec.value import plain
 from pulsar_admin.store.db.clocks import Clock
+from pulsar_admin.store.kernels.columns import HAS_BROKER_TIME, UNFRAMED
 from pulsar_admin.store.kernels.messages import HEAD, read_heads
-from pulsar_admin.store.kernels.records import HAS_BROKER_TIME, UNFRAMED
 from pulsar_admin.store.kernels.sha1 import sha1_spans
 from pulsar_admin.store.model.schemas import TopicSchemas
 from pulsar_admin.store.names import LONG_MIN

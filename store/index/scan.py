@@ -15,7 +15,7 @@ from pulsar_admin.store.engine.memory import cut_for
 from pulsar_admin.store.engine.operation import Engine
 from pulsar_admin.store.engine.slices import Cut, FileRange, kind_of, plan_slices
 from pulsar_admin.store.errors import SourceChanged
-from pulsar_admin.store.kernels import records as kernel
+from pulsar_admin.store.kernels.columns import RECORD
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan.arrow import packed_row
 from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Problem, Records, Slice
@@ -109,7 +109,7 @@ class ScanRecords(ScanFile[Records], frozen=True):
         return (batch.tobytes(),)
 
     def decode(self, columns: list[pa.Buffer]) -> Records:
-        decoded: Records = np.frombuffer(columns[0], kernel.RECORD)
+        decoded: Records = np.frombuffer(columns[0], RECORD)
         return decoded
 
 

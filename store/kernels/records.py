@@ -21,7 +21,6 @@ from pulsar_admin.store.kernels.columns import (
     HAS_BROKER_TIME,
     MARKER,
     NULL_VALUE,
-    RECORD,
     TRANSACTION,
     UNFRAMED,
     UNVERIFIED,
@@ -40,31 +39,6 @@ from pulsar_admin.store.kernels.wire import (
     put_64,
     read_field,
 )
-
-__all__ = [
-    "BAD_DIGEST",
-    "BATCH",
-    "CHUNK",
-    "COMPRESSED",
-    "ENCRYPTED",
-    "END",
-    "FULL",
-    "HAS_BROKER_TIME",
-    "MARKER",
-    "MORE",
-    "NULL_VALUE",
-    "RECORD",
-    "STRANGE",
-    "TRANSACTION",
-    "UNFRAMED",
-    "UNVERIFIED",
-    "read_bodies",
-    "read_body",
-    "read_payloads",
-    "scan_journal",
-    "scan_log",
-    "write_records",
-]
 
 # Why the kernel stopped.
 FULL, END, STRANGE, MORE = range(4)

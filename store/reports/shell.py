@@ -19,7 +19,7 @@ from msgspec import Struct
 from pulsar_admin.store import errors
 from pulsar_admin.store.codec import journal
 from pulsar_admin.store.codec.buffer import Bytes
-from pulsar_admin.store.codec.entrylog import TornTail, log_id_of
+from pulsar_admin.store.codec.entrylog import log_id_of
 from pulsar_admin.store.codec.ledgermetadata import (
     COOKIES,
     INSTANCE_ID,
@@ -28,6 +28,7 @@ from pulsar_admin.store.codec.ledgermetadata import (
     decode_ledger_metadata,
     ledger_path,
 )
+from pulsar_admin.store.codec.logscan import TornTail
 from pulsar_admin.store.db.bookies import iter_imported_bookies
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import LogFile, find_log, iter_logs

@@ -26,21 +26,10 @@ from pulsar_admin.store.rules.rule import Rule, Sweep, of_topic
 from pulsar_admin.store.rules.scalable import SCALABLE_RULES
 from pulsar_admin.store.rules.starts import START_RULES
 from pulsar_admin.store.rules.storage import CLOSING_RULES, DISK_RULES, LEAK_SWEEP
-from pulsar_admin.store.rules.subscriptions import CURSOR_AHEAD, SUBSCRIPTION_RULES
+from pulsar_admin.store.rules.subscriptions import CURSOR_AHEAD
 from pulsar_admin.store.rules.topic_data import TOPIC_SWEEP
 from pulsar_admin.store.rules.topics import DEDUPLICATION_RULES, TOPIC_RULES
 from pulsar_admin.store.rules.transactions import TRANSACTION_RULES
-
-__all__ = [
-    "ALL_TOPIC_RULES",
-    "RULES",
-    "RULES_BY_CODE",
-    "SUBSCRIPTION_RULES",
-    "SWEEPS",
-    "check_codes",
-    "explanation",
-    "rule_of",
-]
 
 RULES: tuple[Rule[ClusterFacts], ...] = (
     *ROW_RULES,

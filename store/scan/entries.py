@@ -16,8 +16,8 @@ from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.db.blocks import Block
 from pulsar_admin.store.db.clocks import Clock, block_max, block_min, check_clock
 from pulsar_admin.store.errors import EntryCorrupt, EntryLogCorrupt, InvalidValue
+from pulsar_admin.store.kernels.columns import HAS_BROKER_TIME, UNFRAMED
 from pulsar_admin.store.kernels.compiled import METER
-from pulsar_admin.store.kernels.records import HAS_BROKER_TIME, UNFRAMED
 from pulsar_admin.store.model.cursors import iter_ledger_parts
 from pulsar_admin.store.model.ledgers import iter_blocks, iter_blocks_of
 from pulsar_admin.store.model.messages import Window

@@ -31,6 +31,7 @@ from pulsar_admin.store.engine.counts import COUNTS
 from pulsar_admin.store.errors import EntryLogCorrupt, JournalCorrupt, SourceChanged, Unsupported
 from pulsar_admin.store.files import NotRegular, open_file
 from pulsar_admin.store.kernels import records as kernel
+from pulsar_admin.store.kernels.columns import BAD_DIGEST, RECORD, UNFRAMED, UNVERIFIED
 from pulsar_admin.store.kernels.compiled import METER
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.pace import PACE, ColdPages
@@ -91,7 +92,7 @@ class Problem(Struct, frozen=True):
 
 def has_good_digest(rows: Records) -> Array:
     """Return which of the records have a digest that fits, or none that could be checked (bool each)."""
-    good: Array = rows["flags"] & kernel.BAD_DIGEST == 0
+    good: Array = rows["flags"] & BAD_DIGEST == 0
     return good
 
 
@@ -103,12 +104,12 @@ def note_read(rows: Records, sizes: Array) -> None:
 
 def digest_state(flags: int) -> Literal["ok", "bad", "unverified"]:
     """Return what its digest proves of a record."""
-    return "bad" if flags & kernel.BAD_DIGEST else "unverified" if flags & kernel.UNVERIFIED else "ok"
+    return "bad" if flags & BAD_DIGEST else "unverified" if flags & UNVERIFIED else "ok"
 
 
 def is_message(flags: int) -> bool:
     """Whether a record is framed as a message."""
-    return not flags & kernel.UNFRAMED
+    return not flags & UNFRAMED
 
 
 class FileScan(Struct):
@@ -222,7 +223,7 @@ class FileScan(Struct):
 
     def _scan(self, window: FileWindow) -> Iterator[Records]:
         METER.expect((window.stop - self.next_offset) // LARGE_ENTRY_BYTES)
-        rows = np.empty(BATCH_RECORDS, kernel.RECORD)  # 20 MB that are seldom needed: zeroing them takes 2 ms
+        rows = np.empty(BATCH_RECORDS, RECORD)  # 20 MB that are seldom needed: zeroing them takes 2 ms
         while self.next_offset < window.stop:
             if self._reads_in_vain(window):
                 yield from self._read_on_carefully(window, rows)
@@ -372,7 +373,7 @@ class FileScan(Struct):
         """Count a batch that was read from ``start`` to ``end``, and move ``resume_offset`` after its last good record."""
         note_read(batch, batch["size"])
         self.records += len(batch)
-        good = np.flatnonzero(batch["flags"] & kernel.BAD_DIGEST == 0)
+        good = np.flatnonzero(batch["flags"] & BAD_DIGEST == 0)
         # Nothing proves a journal's paddings: a scan of the grown file reads them again, from the last good entry on.
         proves_all = self.slice.kind == FileKind.ENTRY_LOG
         if proves_all and len(batch) and len(good) and good[-1] == len(batch) - 1:
@@ -398,7 +399,7 @@ class FileScan(Struct):
         impossible = batch["entry_id"] >= ENTRY_ID_LIMIT
         if not impossible.any():
             return batch
-        for row in batch[impossible & (batch["flags"] & kernel.BAD_DIGEST == 0)]:
+        for row in batch[impossible & (batch["flags"] & BAD_DIGEST == 0)]:
             reason = f"entry id {row['entry_id']} is beyond {ENTRY_ID_LIMIT}"
             self.problems.append(
                 Problem(int(row["offset"]), 4 + int(row["size"]), reason, int(row["ledger_id"]), int(row["entry_id"]))
@@ -422,10 +423,10 @@ class FileScan(Struct):
 
         A journal's may reach into the zeros that end the journal; a log's is doubtful if no record follows it.
         """
-        if not len(batch) or not batch[-1]["flags"] & (kernel.BAD_DIGEST | kernel.UNVERIFIED):
+        if not len(batch) or not batch[-1]["flags"] & (BAD_DIGEST | UNVERIFIED):
             return False
         if self.slice.kind == FileKind.JOURNAL:
-            return bool(batch[-1]["flags"] & kernel.BAD_DIGEST) or (
+            return bool(batch[-1]["flags"] & BAD_DIGEST) or (
                 self._is_unchecked(int(batch[-1]["ledger_id"])) and self._find_inside(batch[-1], window) is not None
             )
         if self.next_offset >= window.file_bytes:
@@ -433,7 +434,7 @@ class FileScan(Struct):
         window.move_to(self.next_offset)
         start = self.next_offset - window.base
         behind = min(window.file_bytes - window.base - len(window.data), RECORD_MAX_BYTES)
-        row = np.zeros(1, kernel.RECORD)
+        row = np.zeros(1, RECORD)
         return bool(
             kernel.scan_log(window.data, start, start + 1, behind, tuple(self.ledgers), False, row)[2] == kernel.STRANGE
         )
@@ -443,7 +444,7 @@ class FileScan(Struct):
 
         Its size field is wrong, and led to where another record begins.
         """
-        bad, noted = np.flatnonzero(batch["flags"] & kernel.BAD_DIGEST), 0
+        bad, noted = np.flatnonzero(batch["flags"] & BAD_DIGEST), 0
         for index in np.union1d(bad, _longer_than_counted(batch, self._lengths)).tolist():
             self._note_lengths(batch[noted : index + 1])
             noted, offset = index + 1, int(batch[index]["offset"])
@@ -464,7 +465,7 @@ class FileScan(Struct):
         whole = self._whole_of(window.file, window.file_bytes)
         if self.slice.kind == FileKind.JOURNAL:
             return self._find_journal_entry(whole, start, end)
-        find = logscan.find_proved if row["flags"] & kernel.BAD_DIGEST else logscan.find_good
+        find = logscan.find_proved if row["flags"] & BAD_DIGEST else logscan.find_good
         return find(whole.data, start + 1, end, whole.proofs)
 
     def _find_journal_entry(self, whole: WholeFile, start: int, stop: int | None = None) -> int | None:
@@ -479,10 +480,10 @@ class FileScan(Struct):
     def _look_again(self, batch: Records, window: FileWindow) -> Records:
         """Drop the last record of a batch and go back to its start if its size field may be wrong: if its digest is bad, or cannot be
         checked and a good record begins inside it."""
-        if not len(batch) or not batch[-1]["flags"] & (kernel.BAD_DIGEST | kernel.UNVERIFIED):
+        if not len(batch) or not batch[-1]["flags"] & (BAD_DIGEST | UNVERIFIED):
             return batch
         offset = int(batch[-1]["offset"])
-        if batch[-1]["flags"] & kernel.BAD_DIGEST:
+        if batch[-1]["flags"] & BAD_DIGEST:
             self.problems.pop()
         elif self.slice.kind == FileKind.JOURNAL:
             if not self._is_unchecked(int(batch[-1]["ledger_id"])) or self._find_inside(batch[-1], window) is None:
@@ -549,7 +550,7 @@ class FileScan(Struct):
 
     def _note_bad_digests(self, batch: Records, window: FileWindow) -> None:
         """Give records whose digest is of another type a second chance; note the others as problems."""
-        for index in np.flatnonzero(batch["flags"] & kernel.BAD_DIGEST).tolist():
+        for index in np.flatnonzero(batch["flags"] & BAD_DIGEST).tolist():
             row = batch[index]
             at = int(row["offset"]) - window.base
             body = memoryview(window.data.data)[at + 4 : at + 4 + int(row["size"])]

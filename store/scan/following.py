@@ -36,7 +36,7 @@ from pulsar_admin.store.codec.entrylog import HEADER_BYTES, decode_header, decod
 from pulsar_admin.store.codec.journal import journal_id_of
 from pulsar_admin.store.engine.slices import SLICE_BYTES, FileRange
 from pulsar_admin.store.errors import EntryLogCorrupt, InvalidValue, SourceChanged, SourceNotFound, Unsupported
-from pulsar_admin.store.kernels.records import BAD_DIGEST
+from pulsar_admin.store.kernels.columns import BAD_DIGEST
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan import sources
 from pulsar_admin.store.scan.files import LOOK_BACK_BYTES, FileScan, LedgerDigests, Slice

@@ -24,6 +24,7 @@ from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.buffer import signed
 from pulsar_admin.store.codec.compression import fills, may_fill
 from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.kernels.columns import CHUNK, COMPRESSED, ENCRYPTED, HAS_BROKER_TIME, TRANSACTION, UNFRAMED
 from pulsar_admin.store.kernels.messages import (
     BATCHED,
     HEAD,
@@ -37,7 +38,6 @@ from pulsar_admin.store.kernels.messages import (
     read_heads,
 )
 from pulsar_admin.store.kernels.producers import number_spans
-from pulsar_admin.store.kernels.records import CHUNK, COMPRESSED, ENCRYPTED, HAS_BROKER_TIME, TRANSACTION, UNFRAMED
 from pulsar_admin.store.kernels.sha1 import sha1_spans
 from pulsar_admin.store.model.messages import Message, MessageReader, marker_name
 from pulsar_admin.store.model.schemas import PathTest

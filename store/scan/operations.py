@@ -34,8 +34,7 @@ from pulsar_admin.store.engine.memory import slice_bytes
 from pulsar_admin.store.engine.operation import Engine, Operation
 from pulsar_admin.store.engine.slices import SLICE_BYTES, FileRange
 from pulsar_admin.store.errors import EntryLogCorrupt, NotWritable, SourceChanged, StoreError
-from pulsar_admin.store.kernels import records as kernel
-from pulsar_admin.store.kernels.records import BAD_DIGEST, UNFRAMED
+from pulsar_admin.store.kernels.columns import BAD_DIGEST, HAS_BROKER_TIME, RECORD, UNFRAMED
 from pulsar_admin.store.kernels.wire import find_metadata_ends
 from pulsar_admin.store.model.messages import ENTRY_ERRORS, Message, MessageReader, explode
 from pulsar_admin.store.model.reader import EntryReader, open_reader
@@ -54,7 +53,7 @@ from pulsar_admin.store.timespec import MAX_TIME_MS
 from pulsar_admin.store.urls import Opened, close_bytes, is_url, open_bytes, read_at, read_bytes, read_into, shown_path
 
 Records = np.ndarray[Any, np.dtype[np.void]]
-_THERE = {"publish_ms": (kernel.UNFRAMED, 0), "broker_ms": (kernel.HAS_BROKER_TIME, kernel.HAS_BROKER_TIME)}
+_THERE = {"publish_ms": (UNFRAMED, 0), "broker_ms": (HAS_BROKER_TIME, HAS_BROKER_TIME)}
 """What flags say of an entry that has such a time."""
 
 
@@ -145,12 +144,12 @@ def _scan(part: Slice, options: ScanOptions, problems: list[Problem], source: Sl
 
 def automatic_times(records: Records) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Return each record's time on the automatic clock: broker time where there is one, else publish time."""
-    return np.where(records["flags"] & kernel.HAS_BROKER_TIME != 0, records["broker_ms"], records["publish_ms"])
+    return np.where(records["flags"] & HAS_BROKER_TIME != 0, records["broker_ms"], records["publish_ms"])
 
 
 def _in_time(records: Records, start_ms: int | None, end_ms: int | None) -> np.ndarray[Any, np.dtype[np.bool_]]:
     times = automatic_times(records)
-    inside: np.ndarray[Any, np.dtype[np.bool_]] = records["flags"] & kernel.UNFRAMED == 0
+    inside: np.ndarray[Any, np.dtype[np.bool_]] = records["flags"] & UNFRAMED == 0
     if start_ms is not None:
         inside &= times >= start_ms
     if end_ms is not None:
@@ -537,7 +536,7 @@ def read_heads(engine: Engine, files: Any, groups: Iterable[Places]) -> Iterator
         if row is None:
             yield places, None
             continue
-        rows = np.frombuffer(row["rows"], kernel.RECORD).copy()
+        rows = np.frombuffer(row["rows"], RECORD).copy()
         offsets, held = np.frombuffer(row["offsets"], np.int64), np.frombuffer(row["held"], np.int64)
         data = np.frombuffer(row["data"], np.uint8)
         yield places, EntryBatch(places.ledger_ids, places.entry_ids, data, offsets, held, rows)

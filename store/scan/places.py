@@ -19,8 +19,9 @@ from pulsar_admin.store.db.blocks import Block
 from pulsar_admin.store.engine.memory import give_back
 from pulsar_admin.store.errors import EntryLogCorrupt, NotWritable, SourceChanged, StoreError
 from pulsar_admin.store.kernels import records as kernel
+from pulsar_admin.store.kernels.columns import BAD_DIGEST, CHUNK, MARKER, RECORD, UNFRAMED
 from pulsar_admin.store.kernels.producers import producer_spans
-from pulsar_admin.store.kernels.records import BAD_DIGEST, END, UNFRAMED
+from pulsar_admin.store.kernels.records import END
 from pulsar_admin.store.scan.files import LedgerDigests, note_read
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class EntryBatch(Struct):
     data: Array  # u8
     offsets: Array  # i64, into ``data``
     held: Array  # i64, bytes of the record's body that are in ``data``
-    rows: Array  # kernel.RECORD
+    rows: Array  # RECORD
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -73,13 +74,13 @@ class EntryBatch(Struct):
     @property
     def are_markers(self) -> Array:
         """Which entries are markers (bool each)."""
-        are_markers: Array = self.rows["flags"] & kernel.MARKER != 0
+        are_markers: Array = self.rows["flags"] & MARKER != 0
         return are_markers
 
     @property
     def are_chunks(self) -> Array:
         """Which entries are chunks of a message (bool each)."""
-        are_chunks: Array = self.rows["flags"] & kernel.CHUNK != 0
+        are_chunks: Array = self.rows["flags"] & CHUNK != 0
         return are_chunks
 
     @property
@@ -297,7 +298,7 @@ class PlacesReader(Struct, frozen=True):
             held = np.minimum(held, _ENTRY_HEADER_BYTES + places.digests + HEAD_BYTES)
             verify = False  # the digest covers bytes that are not read
         data, offsets = self._load(places, held)
-        rows = np.zeros(len(held), kernel.RECORD)
+        rows = np.zeros(len(held), RECORD)
         ledgers, first = np.unique(places.ledger_ids, return_index=True)
         known = self.digests or LedgerDigests(ledgers, places.digests[first].astype(np.int16))
         kernel.read_bodies(data, offsets, held, tuple(known), verify, rows)
@@ -377,7 +378,7 @@ class PackedPlaces(Struct, frozen=True):
         sizes = runs["end"] - runs["start"]
         ends = np.cumsum(sizes)
         data = np.empty(int(ends[-1]), np.uint8)
-        rows = np.zeros(self.entries, kernel.RECORD)
+        rows = np.zeros(self.entries, RECORD)
         ledgers, first = np.unique(runs["ledger_id"], return_index=True)
         known = tuple(digests or LedgerDigests(ledgers, runs["digest_bytes"][first].astype(np.int16)))
         at = 0

@@ -14,7 +14,7 @@ import numpy as np
 
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.db.blocks import BLOCK_BITS, BLOCK_ENTRIES
-from pulsar_admin.store.kernels.records import BAD_DIGEST, HAS_BROKER_TIME, UNFRAMED
+from pulsar_admin.store.kernels.columns import BAD_DIGEST, HAS_BROKER_TIME, UNFRAMED
 from pulsar_admin.store.names import LONG_MAX, LONG_MIN
 
 Records = np.ndarray[Any, np.dtype[np.void]]  # of store.kernels.records.RECORD

@@ -10,8 +10,8 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pulsar_admin.store.kernels.columns import BATCH, TRANSACTION, UNVERIFIED
 from pulsar_admin.store.kernels.messages import HEAD, read_heads
-from pulsar_admin.store.kernels.records import BATCH, TRANSACTION, UNVERIFIED
 from pulsar_admin.store.scan.places import EntryBatch
 from pulsar_admin.store.scan.reducing import Reduction, Row
 

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.db.clocks import Clock
+from pulsar_admin.store.kernels.columns import HAS_BROKER_TIME, UNFRAMED
 from pulsar_admin.store.kernels.producers import longest_forward_run, number_spans
-from pulsar_admin.store.kernels.records import HAS_BROKER_TIME, UNFRAMED
 from pulsar_admin.store.model.cursors import iter_ledger_parts
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic

@@ -31,7 +31,7 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import LogFile, find_log
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.errors import EntryNotFound, InvalidValue, NotFound, SourceNotFound, StoreError
-from pulsar_admin.store.kernels.records import UNFRAMED
+from pulsar_admin.store.kernels.columns import UNFRAMED
 from pulsar_admin.store.model.cursors import iter_ledger_parts
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.schemas import TopicSchemas, read_schemas

@@ -31,9 +31,8 @@ from msgspec import Struct, field
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.errors import DiskFull, NotFound, SourceChanged, SourceNotFound, StoreError
-from pulsar_admin.store.kernels import records as kernel
+from pulsar_admin.store.kernels.columns import BAD_DIGEST, RECORD, UNFRAMED
 from pulsar_admin.store.kernels.producers import producer_spans, sequence_ids
-from pulsar_admin.store.kernels.records import BAD_DIGEST, UNFRAMED
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.schemas import TopicSchemas, read_schemas
 from pulsar_admin.store.model.topics import iter_all_topics
@@ -53,8 +52,8 @@ UNSEEN = (
 )
 STAGED_ROWS = BATCH_RECORDS  # sorted at once: a staging file has about so many
 NO_SEQUENCE = np.int64(-(1 << 63))
-RECORD_FIELDS = tuple(name for name in kernel.RECORD.names or () if name != "length")
-_NUMBERS = {name: pa.from_numpy_dtype(kernel.RECORD[name]) for name in RECORD_FIELDS}
+RECORD_FIELDS = tuple(name for name in RECORD.names or () if name != "length")
+_NUMBERS = {name: pa.from_numpy_dtype(RECORD[name]) for name in RECORD_FIELDS}
 STAGED = pa.schema([*_NUMBERS.items(), ("sequence_id", pa.int64()), ("producer", pa.string())])
 
 SEGMENTS = pa.schema(
@@ -188,7 +187,7 @@ def _staged(records: Array, scan: FileScan) -> pa.RecordBatch:
     window.cover(int(first), int(last))
     at = records["offset"] - window.base
     starts, ends = at + 4 + 32 + records["digest_bytes"], at + 4 + records["size"]
-    framed = records["flags"] & (kernel.UNFRAMED | kernel.BAD_DIGEST) == 0
+    framed = records["flags"] & (UNFRAMED | BAD_DIGEST) == 0
     ends = np.where(framed, ends, starts)
     producers, sequences = senders(window.data, starts, ends)
     numbers = [column(records[name].copy()) for name in RECORD_FIELDS]
@@ -307,7 +306,7 @@ class FinishEntries(Struct, frozen=True):
                 listed = _read_listed(self.folder, self.ledgers, records.rows["ledger_id"])
                 topics = {ledger_id: one.topic for ledger_id, one in listed.items()}
                 stem = f"part-{piece.number:05d}-{number:03d}-{self.name}"
-                damaged = int(np.count_nonzero(records.rows["flags"] & kernel.BAD_DIGEST))
+                damaged = int(np.count_nonzero(records.rows["flags"] & BAD_DIGEST))
                 batches = (
                     self._batch(records.part(slice(start, start + _BATCH_ROWS)), topics)
                     for start in range(0, len(records.rows), _BATCH_ROWS)
@@ -354,7 +353,7 @@ class FinishEntries(Struct, frozen=True):
 class _ChosenEntries(Struct, frozen=True):
     """Entries once each, by ledger and entry: records, and for each the index of its file in ``files``."""
 
-    rows: Array  # kernel.RECORD
+    rows: Array  # RECORD
     sequences: Array  # i64
     producers: pa.Array
     copies: Array  # how many bookies have a whole one
@@ -404,7 +403,7 @@ def _read(folder: Folder, segment: Segment) -> pa.Table:
 class _Gathered(NamedTuple):
     """Records of several segments, and how many are of each."""
 
-    rows: Array  # kernel.RECORD
+    rows: Array  # RECORD
     sequences: Array  # i64
     producers: pa.Array
     counts: list[int]
@@ -412,7 +411,7 @@ class _Gathered(NamedTuple):
 
 def _gathered(tables: Iterator[pa.Table], most: int) -> _Gathered:
     """Return the records of tables, at most ``most`` of them: each table's numbers are copied, then it is released."""
-    rows = np.zeros(most, kernel.RECORD)  # no memory before it is written to
+    rows = np.zeros(most, RECORD)  # no memory before it is written to
     counts: list[int] = []
     sequences, producers = [np.zeros(0, np.int64)], [pa.array([], pa.string())]
     start = 0
@@ -451,7 +450,7 @@ def _rank(rows: Array, origins: Array, files: Sequence[Origin]) -> Array:
     )
     at = (order << 32) | rows["offset"]
     newest_first = np.where(journal != 0, at, (1 << 60) - 1 - at)
-    bad = rows["flags"] & kernel.BAD_DIGEST != 0
+    bad = rows["flags"] & BAD_DIGEST != 0
     rank: Array = (bad.astype(np.int64) << 62) | (stranger << 61) | (journal << 60) | newest_first
     return rank
 
@@ -461,7 +460,7 @@ def _copies(flags: Array, origins: Array, is_first: Array, files: Sequence[Origi
     disks = list(dict.fromkeys(origin.disk for origin in files))
     disk = np.array([disks.index(origin.disk) for origin in files], np.int64)[origins]
     entry = np.cumsum(is_first) - 1
-    whole = flags & kernel.BAD_DIGEST == 0
+    whole = flags & BAD_DIGEST == 0
     pairs = np.unique(entry[whole] * len(disks) + disk[whole])
     return np.bincount(pairs // max(len(disks), 1), minlength=int(is_first.sum()))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rocksdict import AccessType, Options, Rdict
 
-from pulsar_admin.store.codec import entrylog
+from pulsar_admin.store.codec import entrylog, logscan
 from pulsar_admin.store.codec.bookie import decode_cookie, decode_last_id, encode_cookie, encode_last_mark
 from pulsar_admin.store.codec.dbledger import LedgerData, decode_location_row, encode_ledgers_row
 from pulsar_admin.store.codec.digest import DigestType
@@ -70,8 +70,8 @@ def _entries(name: str, state: str) -> dict[int, dict[int, Entry]]:
     """Ledger -> entry id -> entry of all logs and journals, every digest checked."""
     ledgers: dict[int, dict[int, Entry]] = defaultdict(dict)
     for data in _logs(name, state).values():
-        for item in entrylog.iter_records(data, "log"):
-            assert isinstance(item, entrylog.Record)
+        for item in logscan.iter_records(data, "log"):
+            assert isinstance(item, logscan.Record)
             ledgers[item.ledger_id][item.entry_id] = decode_entry(item.body(data), None, where="log")
     for data in _journals(name, state).values():
         for record in iter_journal(data, "journal"):
@@ -85,8 +85,8 @@ def test_every_location_row_names_its_record(name: str, state: str, tmp_path: Pa
     records = {
         (log_id, item.offset + 4): (item.ledger_id, item.entry_id)
         for log_id, data in _logs(name, state).items()
-        for item in entrylog.iter_records(data, "log")
-        if isinstance(item, entrylog.Record)
+        for item in logscan.iter_records(data, "log")
+        if isinstance(item, logscan.Record)
     }
     rows = [decode_location_row(*row, "locations") for row in _rows(_current(name, state) / "locations", tmp_path)]
     assert len(rows) > 2500
@@ -98,15 +98,15 @@ def test_every_location_row_names_its_record(name: str, state: str, tmp_path: Pa
 def test_logs_are_clean_and_headers_and_maps_agree_with_the_records(name: str, state: str) -> None:
     sealed = 0
     for log_id, data in _logs(name, state).items():
-        items = list(entrylog.iter_records(data, "log"))
-        assert all(isinstance(item, entrylog.Record) for item in items)
+        items = list(logscan.iter_records(data, "log"))
+        assert all(isinstance(item, logscan.Record) for item in items)
         header = entrylog.decode_header(data, entrylog.log_file_name(log_id))
         if not header.has_map:
             continue
         sealed += 1
         sizes: dict[int, int] = defaultdict(int)
         for item in items:
-            assert isinstance(item, entrylog.Record)
+            assert isinstance(item, logscan.Record)
             sizes[item.ledger_id] += 4 + item.size
         assert entrylog.decode_ledgers_map(data, header, "log") == sizes
     assert sealed == 1
@@ -125,8 +125,8 @@ def test_no_digest_is_bad_and_lengths_add_up(name: str, state: str) -> None:
 
 def test_entries_encode_to_the_same_bytes(name: str, state: str) -> None:
     for data in _logs(name, state).values():
-        for item in entrylog.iter_records(data, "log"):
-            assert isinstance(item, entrylog.Record)
+        for item in logscan.iter_records(data, "log"):
+            assert isinstance(item, logscan.Record)
             assert encode_entry(decode_entry(item.body(data), None, where="log")) == item.body(data)
 
 
@@ -134,8 +134,8 @@ def test_journals_end_cleanly_and_repeat_the_logs(name: str, state: str) -> None
     in_logs = {
         (item.ledger_id, item.entry_id): bytes(item.body(data))
         for data in _logs(name, state).values()
-        for item in entrylog.iter_records(data, "log")
-        if isinstance(item, entrylog.Record)
+        for item in logscan.iter_records(data, "log")
+        if isinstance(item, logscan.Record)
     }
     only_in_journal = 0
     for data in _journals(name, state).values():

@@ -11,8 +11,17 @@ from hypothesis import strategies as st
 
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.entry import Entry, decode_entry
-from pulsar_admin.store.codec.entrylog import HEADER_BYTES, Gap, GapReason, Record, TornTail, iter_records
-from pulsar_admin.store.codec.logscan import RUN_RECORDS, find_record, iter_candidates
+from pulsar_admin.store.codec.entrylog import HEADER_BYTES
+from pulsar_admin.store.codec.logscan import (
+    RUN_RECORDS,
+    Gap,
+    GapReason,
+    Record,
+    TornTail,
+    find_record,
+    iter_candidates,
+    iter_records,
+)
 from pulsar_admin.store.codec.proof import Proofs
 from pulsar_admin.store.errors import EntryCorrupt, EntryLogCorrupt
 from tests.codec.bookkeeper_vectors import DIRECT_LOG, FIXED, KNOWN, LOG_HEADER, RECORDS, SEALED_LOG

@@ -16,8 +16,9 @@ from pulsar_admin.store.changes.log_writer import WrittenLedgers
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.delayed import build as building
-from pulsar_admin.store.doctor.diagnosing import Finding, check_store
+from pulsar_admin.store.doctor.diagnosing import check_store
 from pulsar_admin.store.index.own_logs import LogWriter
+from pulsar_admin.store.rules.finding import Finding
 from tests.commands.changing import rows_of
 from tests.conftest import Cli
 from tests.crash.killing import killing

@@ -29,9 +29,9 @@ from pulsar_admin.store.codec.ledgermetadata import (
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import Node, find_node, put_nodes, tree_key
-from pulsar_admin.store.doctor.diagnosing import Finding
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.names import Position
+from pulsar_admin.store.rules.finding import Finding
 from pulsar_admin.store.rules.table import RULES_BY_CODE
 from tests import test_check
 from tests.agreeing import check_agreement

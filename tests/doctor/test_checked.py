@@ -10,10 +10,11 @@ import pytest
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.db.environment import Store, open_store
 from pulsar_admin.store.db.tree import tree_key
-from pulsar_admin.store.doctor.diagnosing import DoctorOptions, Finding, Severity, diagnose
+from pulsar_admin.store.doctor.diagnosing import DoctorOptions, diagnose
 from pulsar_admin.store.doctor.overview import count_findings
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import parse_topic
+from pulsar_admin.store.rules.finding import Finding, Severity
 from tests.stores import NOW_MS, copied, imported, narrow, narrow_copy
 from tests.test_check import CASES, DEEP, findings
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pulsar_admin.store.doctor.diagnosing import Severity
 from pulsar_admin.store.facts.topics import Clocks
+from pulsar_admin.store.rules.finding import Severity
 from tests.deep import deep_but_for
 from tests.doctor.test_checked import told
 from tests.stores import imported

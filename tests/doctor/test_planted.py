@@ -18,11 +18,11 @@ from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_le
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import Node, put_nodes, read_node
-from pulsar_admin.store.doctor.diagnosing import Finding, Severity
 from pulsar_admin.store.facts import file_sums
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.rules import storage, topics
+from pulsar_admin.store.rules.finding import Finding, Severity
 from tests.conftest import Cli
 from tests.doctor.test_checked import told
 from tests.stores import NOW_MS, copied, imported

@@ -18,9 +18,10 @@ from msgspec.structs import replace
 from pulsar_admin import open_store as open_api
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import tree_key
-from pulsar_admin.store.doctor.diagnosing import Finding, Ranking, Severity
+from pulsar_admin.store.doctor.diagnosing import Ranking
 from pulsar_admin.store.doctor.since import ChangeSince, FindingChange, compare
 from pulsar_admin.store.model.copy_age import AsOf, put_as_of
+from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.masking import BLIND, BLIND_PLACES, DEEP, FILES, UNREAD
 from pulsar_admin.store.rules.table import RULES_BY_CODE
 from tests.conftest import Cli

@@ -68,6 +68,7 @@ from pulsar_admin.store.db.tree import decode_node
 from pulsar_admin.store.dump.source import EntryDump
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.kernels import records as kernel
+from pulsar_admin.store.kernels.columns import BAD_DIGEST, RECORD
 from pulsar_admin.store.model.schemas import Encoded, PlainValues, TopicSchemas, ValueReader
 from pulsar_admin.store.nacks import bitmaps as nack_bitmaps
 from pulsar_admin.store.nacks import segments as nacks
@@ -157,7 +158,7 @@ def _message_columns(data: bytes) -> None:
     sizes = np.array([len(body) for body in bodies], np.int64)
     offsets = np.cumsum(sizes + 4) - sizes - 4
     raw = np.frombuffer(bytearray(b"".join(len(b).to_bytes(4, "big") + b for b in bodies)), np.uint8)
-    rows = np.zeros(len(bodies), kernel.RECORD)
+    rows = np.zeros(len(bodies), RECORD)
     kernel.read_bodies(raw, offsets, sizes, (np.zeros(1, np.int64), np.full(1, 4, np.int16)), False, rows)
     ids = np.arange(len(bodies), dtype=np.int64)
     for markers in (False, True):
@@ -384,9 +385,7 @@ def _scan(name: str, kind: Any, data: bytes) -> None:  # Any: a literal
             scan = scanner(files.Slice(str(path), kind, min(start, len(data)), len(data), start > 0), _NOTHING_KNOWN)
             if start and kind == "journal":
                 continue
-            found.append(
-                [tuple(row) for part in scan.batches() for row in part if not row["flags"] & kernel.BAD_DIGEST]
-            )
+            found.append([tuple(row) for part in scan.batches() for row in part if not row["flags"] & BAD_DIGEST])
     # What the kernel reads and what the reference readers read are the same records.
     assert kind == "journal" or found[0] == found[2], "the two ways to scan a log differ"
 

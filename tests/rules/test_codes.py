@@ -8,7 +8,8 @@ from typing import Any
 
 from pulsar_admin.store.rules.holders import HOLDERS
 from pulsar_admin.store.rules.rule import Rule
-from pulsar_admin.store.rules.table import ALL_TOPIC_RULES, RULES, SUBSCRIPTION_RULES
+from pulsar_admin.store.rules.subscriptions import SUBSCRIPTION_RULES
+from pulsar_admin.store.rules.table import ALL_TOPIC_RULES, RULES
 
 WHY = Path(__file__).resolve().parents[2] / "store" / "doctor"
 

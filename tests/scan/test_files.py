@@ -25,7 +25,7 @@ from pulsar_admin.store.codec.entry import Entry, find_digest_type
 from pulsar_admin.store.codec.entrylog import EntryLogHeader, encode_header, encode_ledgers_map
 from pulsar_admin.store.codec.logscan import Record, iter_records
 from pulsar_admin.store.errors import SourceChanged
-from pulsar_admin.store.kernels import records as kernel
+from pulsar_admin.store.kernels.columns import BAD_DIGEST, UNFRAMED, UNVERIFIED
 from pulsar_admin.store.scan import files
 from pulsar_admin.store.scan.files import FileScan, FileWindow, LedgerDigests, Slice
 from tests.deep import deep_but_for
@@ -65,7 +65,7 @@ def scan_file(path: Path, kind: Kind, start: int = 0) -> Found:
     for batch in scan.batches():
         for row in batch:
             place = tuple(int(row[name]) for name in ("offset", "size", "ledger_id", "entry_id"))
-            (bad if row["flags"] & kernel.BAD_DIGEST else good).append(place)
+            (bad if row["flags"] & BAD_DIGEST else good).append(place)
     return Found(good, [place[0] for place in bad], scan)
 
 
@@ -304,7 +304,7 @@ def test_dummy_digest_needs_metadata(tmp_path: Path) -> None:
         Slice(str(path), "entry-log", 0, path.stat().st_size), LedgerDigests(np.array([3]), np.array([0], np.int16))
     )
     (batch,) = [batch.copy() for batch in scan.batches()]
-    assert batch["flags"].tolist() == [kernel.UNVERIFIED | kernel.UNFRAMED]
+    assert batch["flags"].tolist() == [UNVERIFIED | UNFRAMED]
 
 
 @pytest.mark.usefixtures("read_how")
@@ -387,7 +387,7 @@ def test_payloads_that_look_like_heads_hide_no_entry_that_hmac_proves(kind: Kind
         data[places[number] + 2] ^= 1 << random_.randrange(8)
     path.write_bytes(data)
     scan = FileScan(Slice(str(path), kind, 0, len(data)), NOTHING_KNOWN)
-    found = [int(row["offset"]) for batch in scan.batches() for row in batch if not row["flags"] & kernel.BAD_DIGEST]
+    found = [int(row["offset"]) for batch in scan.batches() for row in batch if not row["flags"] & BAD_DIGEST]
     assert {*places} - {places[number] for number in (5, 20, 21, 40)} <= {*found}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pulsar_admin.store.kernels.records import BAD_DIGEST, HAS_BROKER_TIME, RECORD, UNFRAMED
+from pulsar_admin.store.kernels.columns import BAD_DIGEST, HAS_BROKER_TIME, RECORD, UNFRAMED
 from pulsar_admin.store.scan.runs import RUN, _cut
 
 

@@ -14,7 +14,7 @@ from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.entry import Entry
 from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.index.scan import EngineScan, ScanRecords
-from pulsar_admin.store.kernels.records import BAD_DIGEST
+from pulsar_admin.store.kernels.columns import BAD_DIGEST
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan.files import LedgerDigests, Slice
 from pulsar_admin.store.scan.operations import ReadEntries
