@@ -26,7 +26,6 @@ from pulsar_admin.options import (
     require_plot,
     topics_argument,
 )
-from pulsar_admin.progress import Progress
 from pulsar_admin.store.errors import (
     AlreadyExists,
     DiskFull,
@@ -45,7 +44,7 @@ from pulsar_admin.visible import clean_document
 
 if TYPE_CHECKING:
     from pulsar_admin.plot import Chart
-    from pulsar_admin.store.delayed.waiting import Replayed, Waiting
+    from pulsar_admin.store.delayed.waiting import Waiting
     from pulsar_admin.store.model.reader import EntryReader
 
 
@@ -87,13 +86,6 @@ _COLUMNS = (
 )
 
 
-class BuildOptions(Struct, frozen=True):
-    """What to build."""
-
-    subscription: str | None
-    rebuild: bool
-
-
 @command(
     "build",
     examples=[
@@ -109,9 +101,8 @@ class BuildOptions(Struct, frozen=True):
 )
 @delaying
 @click.option("--rebuild", is_flag=True, help="Rebuild the index from scratch.")
-@gather(BuildOptions)
 @pass_app
-def build(app: App, selection: TopicSelection, options: BuildOptions) -> Result:
+def build(app: App, selection: TopicSelection, subscription: str | None, rebuild: bool) -> Result:
     """Build or update the index of delayed messages.
 
     Every durable subscription except the broker's own gets an index: the disk does not record whether it is Shared, and
@@ -120,7 +111,7 @@ def build(app: App, selection: TopicSelection, options: BuildOptions) -> Result:
     with --spark on Spark.
     """
     dry = app.settings.dry_run
-    results = app.delayed(selection, options.subscription).build(rebuild=options.rebuild, dry_run=dry)
+    results = app.delayed(selection, subscription).build(rebuild=rebuild, dry_run=dry)
     rows = [{**to_json(result), "dryRun": dry} for result in results]
     app.note(UNKNOWN_TYPE)
     return Result(rows=rows, columns=_COLUMNS)
@@ -217,13 +208,6 @@ def message_row(topic: str, subscription: str, time_ms: int, position: Position)
 # -- histogram --------------------------------------------------------------------------------------------------------
 
 
-class HistogramOptions(Struct, frozen=True):
-    """What to draw, and where."""
-
-    subscription: str | None
-    png: Path | None
-
-
 @command(
     "histogram",
     examples=[
@@ -237,17 +221,16 @@ class HistogramOptions(Struct, frozen=True):
 )
 @delaying
 @picture_option("png")
-@gather(HistogramOptions)
 @pass_app
-def histogram(app: App, selection: TopicSelection, options: HistogramOptions) -> Result:
+def histogram(app: App, selection: TopicSelection, subscription: str | None, png: Path | None) -> Result:
     """Plot how many delayed messages fall due when."""
     require_plot(app)
-    with app.delayed(selection, options.subscription).waiting() as (_, backlogs):
+    with app.delayed(selection, subscription).waiting() as (_, backlogs):
         documents = [_document(waiting, app.now_ms) for waiting in noted(app, backlogs)]
-    if options.png is not None and documents:
+    if png is not None and documents:
         from pulsar_admin.plot import save_chart
 
-        save_chart(options.png, [_chart(documents)], f"Delayed messages by due time ({zone_name()})")
+        save_chart(png, [_chart(documents)], f"Delayed messages by due time ({zone_name()})")
     return Result(
         documents[0] if len(documents) == 1 else documents,
         rows=(
@@ -363,29 +346,23 @@ def _rows(app: App, selection: TopicSelection, options: ReplayOptions) -> Iterat
         total = sum(waiting.count_before(options.until_ms + 1) for waiting in waitings)
         slots = iter_replay(waitings, options.from_ms, options.until_ms)
         with app.progress(total, "messages", "delayed replay") as bar:
-            yield from _paced(app, slots, options, bar)
-
-
-def _paced(
-    app: App, slots: Iterator[Replayed], options: ReplayOptions, bar: Progress
-) -> Iterator[dict[str, Any]]:  # Any: JSON
-    pace: _Pace | None = None
-    done_ms: int | None = None
-    try:
-        for slot in slots:
-            tick_ms, rows = slot.dispatch.tick_ms, slot.dispatch.rows
-            if options.speed is not None:
-                pace = pace or _Pace(tick_ms if options.from_ms is None else options.from_ms, options.speed)
-                pace.wait_for(tick_ms)
-            for place in zip(rows.ledger_ids.tolist(), rows.entry_ids.tolist(), strict=True):
-                yield message_row(slot.topic, slot.subscription, tick_ms, Position(*place))
-            bar.advance(len(rows))
-            done_ms = tick_ms
-    except KeyboardInterrupt:
-        # The tick may belong to several subscriptions: it is given again rather than left out.
-        at = options.from_ms if done_ms is None else done_ms
-        app.warn("stopped; continue with --start-time " + ("the same" if at is None else time_text(at)))
-        raise
+            pace: _Pace | None = None
+            done_ms: int | None = None
+            try:
+                for slot in slots:
+                    tick_ms, rows = slot.dispatch.tick_ms, slot.dispatch.rows
+                    if options.speed is not None:
+                        pace = pace or _Pace(tick_ms if options.from_ms is None else options.from_ms, options.speed)
+                        pace.wait_for(tick_ms)
+                    for place in zip(rows.ledger_ids.tolist(), rows.entry_ids.tolist(), strict=True):
+                        yield message_row(slot.topic, slot.subscription, tick_ms, Position(*place))
+                    bar.advance(len(rows))
+                    done_ms = tick_ms
+            except KeyboardInterrupt:
+                # The tick may belong to several subscriptions: it is given again rather than left out.
+                at = options.from_ms if done_ms is None else done_ms
+                app.warn("stopped; continue with --start-time " + ("the same" if at is None else time_text(at)))
+                raise
 
 
 class _Pace:

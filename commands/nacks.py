@@ -159,15 +159,6 @@ STATS_COLUMNS = (
 # -- due --------------------------------------------------------------------------------------------------------------
 
 
-class DueRequest(Struct, frozen=True):
-    """Whose nacks, and what to do with them."""
-
-    topics: tuple[TopicName, ...]
-    subscription: str | None
-    pop: bool
-    popped: int | None
-
-
 @command(
     "due",
     changes=True,
@@ -185,19 +176,18 @@ class DueRequest(Struct, frozen=True):
 @click.option("-s", "--subscription", help="Only this subscription.")
 @click.option("--pop", is_flag=True, help="Also remove them, in one change that records them.")
 @click.option("--popped", type=whole(1), metavar="CHANGE", help="Show the messages that this change popped.")
-@gather(DueRequest)
 @pass_app
-def due(app: App, options: DueRequest) -> Result:
+def due(app: App, topics: tuple[TopicName, ...], subscription: str | None, pop: bool, popped: int | None) -> Result:
     """List the negative acks that are due, and optionally pop them.
 
     Whole buckets are listed, of the named subscriptions or all; buckets that are not due are not read. --pop removes
     what it lists in the same transaction that records it: if a job is killed before it used its list, `nacks due
     --popped CHANGE` prints it again, and `store undo CHANGE` puts it back. Nothing being due is not an error.
     """
-    nacks = app.nacks(options.topics, options.subscription)
-    if options.popped is not None:
-        return _due(nacks.due_groups(popped=options.popped), options.popped)
-    if options.pop:
+    nacks = app.nacks(topics, subscription)
+    if popped is not None:
+        return _due(nacks.due_groups(popped=popped), popped)
+    if pop:
         return _pop(app, nacks)
     if app.settings.plan is not None:
         raise click.UsageError("--plan: only with --pop", click.get_current_context())

@@ -141,11 +141,19 @@ class Results:
             case Printed():
                 self._print(shown)
             case Bytes(value):
-                self._write_bytes(value)
+                if self.settings.output is not None:
+                    raise InvalidValue("--raw writes bytes: it has no output format", hint="leave out -o, or use --hex")
+                stream = self.writer.stream
+                stream.flush()
+                stream.buffer.write(value)
+                stream.buffer.flush()
             case Lines(lines, header, as_text=True) if self.settings.output is None:
                 self._write_lines(lines)
             case Lines(lines, header):
-                self._emit_lines(lines, header)
+                from pulsar_admin.columns import Column
+                from pulsar_admin.output import emit_lines
+
+                self._emit_asked(lines, self._style((Column(header, str),), None), emit_lines)
             case Result():
                 self._render_result(shown)
 
@@ -263,14 +271,6 @@ class Results:
         for line in lines:
             self.writer.write(f"{line}\n")
 
-    def _write_bytes(self, value: bytes) -> None:
-        if self.settings.output is not None:
-            raise InvalidValue("--raw writes bytes: it has no output format", hint="leave out -o, or use --hex")
-        stream = self.writer.stream
-        stream.flush()
-        stream.buffer.write(value)
-        stream.buffer.flush()
-
     @property
     def writes_json(self) -> bool:
         """Whether the format is JSON, which may have more than tables do."""
@@ -304,12 +304,6 @@ class Results:
         from pulsar_admin.output import Style, emit_records
 
         emit_records(self.writer, rows, Style(None, self.settings.color, tuple(columns), total=total))
-
-    def _emit_lines(self, lines: Iterable[str], header: str) -> None:
-        from pulsar_admin.columns import Column
-        from pulsar_admin.output import emit_lines
-
-        self._emit_asked(lines, self._style((Column(header, str),), None), emit_lines)
 
     def _emit_asked(self, rows: Iterable[object], style: Style, emit: Callable[[Writer, Any, Style], None]) -> None:
         """Write the queried rows with ``emit``."""

@@ -5,28 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from msgspec import Struct
 
 from pulsar_admin.commands.topics.answers import selected
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import TOPIC, TopicSelection, command, gather, pass_app, topics_argument
+from pulsar_admin.options import TOPIC, TopicSelection, command, pass_app, topics_argument
 from pulsar_admin.store.compaction.forms import FORMATS, INDEXED, RULE_4_2, RULES
 from pulsar_admin.store.errors import EntryCorrupt, LedgerNotFound, MetadataCorrupt, Refused, StalePlan, TopicNotFound
 from pulsar_admin.store.names import TopicName
 
 KEEP, BY_KEY = "keep", "by-key"
-
-
-class RunOptions(Struct, frozen=True):
-    """How to compact."""
-
-    retain_null_key: bool
-    form: str
-    rule: str
-    encrypted: str
-    from_start: bool
-    skip_damaged: bool
 
 
 @command(
@@ -75,9 +63,17 @@ class RunOptions(Struct, frozen=True):
     is_flag=True,
     help="Leave out entries that cannot be read; older messages of their keys may reappear.",
 )
-@gather(RunOptions)
 @pass_app
-def run(app: App, selection: TopicSelection, options: RunOptions) -> None:
+def run(
+    app: App,
+    selection: TopicSelection,
+    retain_null_key: bool,
+    form: str,
+    rule: str,
+    encrypted: str,
+    from_start: bool,
+    skip_damaged: bool,
+) -> None:
     """Compact topics: keep the latest message of every key in a new compacted ledger.
 
     Null values delete their keys. Batches that are encrypted or cannot be decoded are kept whole; markers and messages
@@ -88,12 +84,12 @@ def run(app: App, selection: TopicSelection, options: RunOptions) -> None:
         app,
         selection,
         "compaction run",
-        form=options.form,
-        rule=options.rule,
-        retain_null_key=options.retain_null_key,
-        by_key=options.encrypted == BY_KEY,
-        from_start=options.from_start,
-        skip_damaged=options.skip_damaged,
+        form=form,
+        rule=rule,
+        retain_null_key=retain_null_key,
+        by_key=encrypted == BY_KEY,
+        from_start=from_start,
+        skip_damaged=skip_damaged,
     )
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from msgspec import Struct
 
 from pulsar_admin.columns import Column, time_text
 from pulsar_admin.commands.ledger_repairs import zookeeper_option
@@ -18,7 +17,6 @@ from pulsar_admin.numbers import whole
 from pulsar_admin.options import (
     TopicSelection,
     command,
-    gather,
     pass_app,
     plot_option,
     subscription_option,
@@ -44,14 +42,6 @@ _COLUMNS = (
 )
 
 
-class HistoryOptions(Struct, frozen=True):
-    """What to show of the states, and where else to look for them."""
-
-    last: int | None
-    plot: bool
-    directories: tuple[Path, ...]
-
-
 @command(
     "subscription-history",
     examples=[
@@ -67,10 +57,9 @@ class HistoryOptions(Struct, frozen=True):
 @click.option("--last", type=whole(1), metavar="N", help="The last N states only.")
 @plot_option("Plot backlog and gaps instead.")
 @zookeeper_option
-@gather(HistoryOptions)
 @pass_app
 def subscription_history(
-    app: App, selection: TopicSelection, subscription: str, options: HistoryOptions
+    app: App, selection: TopicSelection, subscription: str, last: int | None, plot: bool, directories: tuple[Path, ...]
 ) -> Iterator[Shown]:
     """Show every recorded state of a subscription's acknowledgements.
 
@@ -79,12 +68,12 @@ def subscription_history(
     a journal has it, messages before and after it there bound it to parts of a second. `reset-cursor --as-of` restores one.
     """
     with app.session.reader():
-        zookeeper = tuple(map(str, options.directories))
+        zookeeper = tuple(map(str, directories))
         histories = app.cursors(selection, subscription).histories(zookeeper=zookeeper)
-        if options.last is not None:
-            histories = iter(deque(histories, options.last))
+        if last is not None:
+            histories = iter(deque(histories, last))
         rows = ({"topic": topic, "subscription": subscription, **_state_row(state)} for topic, state in histories)
-        if options.plot:
+        if plot:
             yield Lines(_plot(list(rows)).splitlines(), "PLOT")
         else:
             yield Result(rows=rows, columns=_COLUMNS if selection.single is None else _COLUMNS[1:])

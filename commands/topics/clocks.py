@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
-from msgspec import Struct
 
 from pulsar_admin.columns import Column, time_text, zone_name
 from pulsar_admin.commands.topics.answers import selected, size_of
@@ -19,7 +18,6 @@ from pulsar_admin.options import (
     TIME,
     TopicSelection,
     command,
-    gather,
     pass_app,
     picture_option,
     require_plot,
@@ -34,7 +32,7 @@ from pulsar_admin.visible import clean_text
 
 if TYPE_CHECKING:
     from pulsar_admin.plot import Chart
-    from pulsar_admin.store.reports.timeline import Timeline, TimelineOptions
+    from pulsar_admin.store.reports.timeline import Timeline
 
 SKEW_COLUMNS = (
     Column("TOPIC", "topic"),
@@ -105,16 +103,6 @@ def skew(app: App, selection: TopicSelection, tolerance_ms: int) -> Result:
 # -- timeline ---------------------------------------------------------------------------------------------------------
 
 
-class PlotOptions(Struct, frozen=True):
-    """What to count and where to draw it."""
-
-    bucket_ms: int | None
-    start_ms: int | None
-    end_ms: int | None
-    png: Path | None
-    svg: Path | None
-
-
 @command(
     "timeline",
     examples=[
@@ -132,25 +120,34 @@ class PlotOptions(Struct, frozen=True):
 @click.option("--end-time", "end_ms", type=TIME, help="Count entries before this time.")
 @picture_option("png")
 @picture_option("svg")
-@gather(PlotOptions)
 @pass_app
-def timeline(app: App, selection: TopicSelection, options: PlotOptions) -> Result:
+def timeline(
+    app: App,
+    selection: TopicSelection,
+    bucket_ms: int | None,
+    start_ms: int | None,
+    end_ms: int | None,
+    png: Path | None,
+    svg: Path | None,
+) -> Result:
     """Plot how many entries, messages and bytes arrived when.
 
     --clock says which time counts: auto (broker time where the entry has one, else publish time), publish or broker. Buckets
     begin at multiples of their width since 1970 UTC. Several topics, and the partitions of one, are drawn as one.
     """
     from pulsar_admin.api.messages import timelines_of
+    from pulsar_admin.store.reports.timeline import TimelineOptions, choose_bucket_ms
 
     require_plot(app)
     with app.session.reader() as reader:
         topics = selected(app, reader.txn, selection)
-        usual = _usual(app, topics, options)
-        wanted = _wanted(app, usual, options)
+        usual = _usual(app, topics, start_ms, end_ms)
+        bucket_ms = bucket_ms or choose_bucket_ms(*(usual or (0, 0)))
+        wanted = TimelineOptions(bucket_ms, check_clock(app.settings.clock), start_ms, end_ms)
         with app.scan(reader, size_of(reader, topics), "timeline"):
             timelines = list(timelines_of(app.session, topics, wanted))
     charts = _charts(timelines, usual)
-    for path in (options.png, options.svg):
+    for path in (png, svg):
         if path is not None and charts:
             from pulsar_admin.plot import save_chart
 
@@ -163,23 +160,16 @@ def timeline(app: App, selection: TopicSelection, options: PlotOptions) -> Resul
     )
 
 
-def _usual(app: App, topics: Sequence[TopicName], options: PlotOptions) -> tuple[int, int] | None:
+def _usual(app: App, topics: Sequence[TopicName], start_ms: int | None, end_ms: int | None) -> tuple[int, int] | None:
     """Return the range to plot: what was asked for, else where nearly all entries of the topics lie."""
     from pulsar_admin.api.messages import usual_times
 
     found = usual_times(app.session, topics, app.settings.clock)
     if found is None:
         return None
-    first = found[0] if options.start_ms is None else options.start_ms
-    last = found[1] if options.end_ms is None else options.end_ms - 1
+    first = found[0] if start_ms is None else start_ms
+    last = found[1] if end_ms is None else end_ms - 1
     return (first, last) if first <= last else None
-
-
-def _wanted(app: App, usual: tuple[int, int] | None, options: PlotOptions) -> TimelineOptions:
-    from pulsar_admin.store.reports.timeline import TimelineOptions, choose_bucket_ms
-
-    bucket_ms = options.bucket_ms or choose_bucket_ms(*(usual or (0, 0)))
-    return TimelineOptions(bucket_ms, check_clock(app.settings.clock), options.start_ms, options.end_ms)
 
 
 _COLUMNS_MAX = 240  # of a plot; more buckets are drawn together

@@ -15,7 +15,7 @@ from pulsar_admin.columns import Column, messages_of, render_cell, size_text, te
 from pulsar_admin.commands.topics.answers import TOPIC_COLUMN, answers_of, choose, size_of
 from pulsar_admin.context import Answer, App, Lines, Result, Shown, Table
 from pulsar_admin.jsonify import dump_json, to_json
-from pulsar_admin.options import NAMESPACE, TopicSelection, command, gather, pass_app, topics_argument
+from pulsar_admin.options import NAMESPACE, TopicSelection, command, pass_app, topics_argument
 from pulsar_admin.spool import CellSpool, PackedCells
 from pulsar_admin.store.codec.scalable import HASH_MAX, ScalableTopic, Segment
 from pulsar_admin.store.db.files import iter_logs
@@ -363,14 +363,6 @@ def _policies(one: TopicDescription, in_words: bool) -> Iterable[str]:
     return [f"{row.name} {dump_json(to_json(row.value), pretty=False)} ({row.source})" for row in one.policies]
 
 
-class ListOptions(Struct, frozen=True):
-    """Which topics to list."""
-
-    topic_domain: str | None
-    bundle: str | None
-    include_system_topic: bool
-
-
 @command(
     "list",
     examples=[
@@ -390,21 +382,22 @@ class ListOptions(Struct, frozen=True):
 )
 @click.option("-b", "--bundle", metavar="0xLOW_0xHIGH", help="Only topics of this bundle of the namespace.")
 @click.option("-ist", "--include-system-topic", is_flag=True, help="Also system topics, except those of transactions.")
-@gather(ListOptions)
 @pass_app
-def list_topics(app: App, namespace: NamespaceName | None, options: ListOptions) -> Iterator[Shown]:
+def list_topics(
+    app: App, namespace: NamespaceName | None, topic_domain: str | None, bundle: str | None, include_system_topic: bool
+) -> Iterator[Shown]:
     """List the topics of a namespace, or all topics.
 
     All topics are listed namespace by namespace; --bundle needs a namespace.
     """
-    system, bundle = options.include_system_topic, options.bundle
-    given = options.topic_domain or "persistent"
-    domain: Any = given.replace("_", "-")  # Any: click checked that it is one of the two
+    domain: Any = (topic_domain or "persistent").replace("_", "-")  # Any: click checked that it is one of the two
     if bundle is not None and namespace is None:
         raise click.UsageError("--bundle: name the namespace that the bundle is of")
     with app.session.read() as txn:
         namespaces = iter_all_namespaces(txn) if namespace is None else (namespace,)
-        of_namespaces = (app.namespace(one).topics(system=system, bundle=bundle, domain=domain) for one in namespaces)
+        of_namespaces = (
+            app.namespace(one).topics(system=include_system_topic, bundle=bundle, domain=domain) for one in namespaces
+        )
         names = (name for names in of_namespaces for name in in_hash_order(names))
         yield Lines(
             (name for name in names if "transaction" not in name or not parse_topic(name).is_of_transactions), "TOPIC"

@@ -50,7 +50,7 @@ from pulsar_admin.store.names import Position
 from pulsar_admin.visible import clean_text
 
 if TYPE_CHECKING:
-    from pulsar_admin.store.scan.messages import Match
+    pass
 
 
 _ID_COLUMNS = (
@@ -462,18 +462,9 @@ def search(app: App, selection: TopicSelection, options: SearchRequest) -> Itera
 
 
 def _search_query(app: App, options: SearchRequest) -> MessageQuery:
-    match = _match(options)
-    bounds = options.start_ms, options.end_ms, options.first, options.last
-    window = app.session.window(*bounds, clock=app.settings.clock)
-    before, after = (options.around if side is None else side for side in (options.before, options.after))
-    query = MessageQuery(window, limit=options.limit, uncommitted=options.uncommitted, match=match)
-    return replace(query, before=before or 0, after=after or 0)
-
-
-def _match(options: SearchRequest) -> Match:
     from pulsar_admin.store.scan.messages import Match
 
-    return Match(
+    match = Match(
         keys=options.keys,
         key_prefix=options.key_prefix,
         properties=options.properties,
@@ -485,3 +476,8 @@ def _match(options: SearchRequest) -> Match:
         in_value=options.value,
         paths=options.paths,
     ).check()
+    bounds = options.start_ms, options.end_ms, options.first, options.last
+    window = app.session.window(*bounds, clock=app.settings.clock)
+    before, after = (options.around if side is None else side for side in (options.before, options.after))
+    query = MessageQuery(window, limit=options.limit, uncommitted=options.uncommitted, match=match)
+    return replace(query, before=before or 0, after=after or 0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import click
-from msgspec import Struct
 from msgspec.structs import replace
 
 from pulsar_admin.columns import Column, caution, messages_of, telling
@@ -16,7 +15,6 @@ from pulsar_admin.options import (
     POSITION,
     TopicSelection,
     command,
-    gather,
     pass_app,
     redact_properties_option,
     subscription_option,
@@ -72,15 +70,6 @@ _explain = click.option(
 _metadata = click.option("-m", "--metadata", is_flag=True, help="Also each ledger's metadata in BookKeeper.")
 
 
-class TopicOptions(Struct, frozen=True):
-    """Which sizes and times are there, and whether to show properties."""
-
-    sizes: bool
-    earliest: bool
-    explain: bool
-    redact: bool
-
-
 @command(
     "stats",
     examples=[
@@ -100,12 +89,13 @@ class TopicOptions(Struct, frozen=True):
     "--explain", is_flag=True, help="Also topicCreationTimeStamp and lastPublishTimeStamp, as brokers from 4.1 on."
 )
 @redact_properties_option
-@gather(TopicOptions)
 @pass_app
-def stats(app: App, selection: TopicSelection, options: TopicOptions, precise: bool) -> Result:
+def stats(
+    app: App, selection: TopicSelection, sizes: bool, earliest: bool, explain: bool, redact: bool, precise: bool
+) -> Result:
     """Show the size of a topic and the backlog of its subscriptions."""
-    wanted = {"earliest_time": options.earliest, "backlog_size": options.sizes, "newer_keys": options.explain}
-    return _in_words(answer(app, selection, lambda topic: topic.stats(**wanted), _STATS_COLUMNS, redact=options.redact))
+    wanted = {"earliest_time": earliest, "backlog_size": sizes, "newer_keys": explain}
+    return _in_words(answer(app, selection, lambda topic: topic.stats(**wanted), _STATS_COLUMNS, redact=redact))
 
 
 _OF_SUBSCRIPTION = (
@@ -139,15 +129,6 @@ def _in_words(result: Result) -> Result:
     return replace(result, terminal=screen)
 
 
-class PartitionedOptions(Struct, frozen=True):
-    """What to add to the sums, whether sizes of backlogs are there, and whether to show properties."""
-
-    per_partition: bool
-    sizes: bool
-    earliest: bool
-    redact: bool
-
-
 @command(
     "partitioned-stats",
     examples=[
@@ -163,18 +144,15 @@ class PartitionedOptions(Struct, frozen=True):
 @_sizes
 @_earliest
 @redact_properties_option
-@gather(PartitionedOptions)
 @pass_app
-def partitioned_stats(app: App, selection: TopicSelection, options: PartitionedOptions, precise: bool) -> Result:
+def partitioned_stats(
+    app: App, selection: TopicSelection, per_partition: bool, sizes: bool, earliest: bool, redact: bool, precise: bool
+) -> Result:
     """Show the size and the backlogs of a partitioned topic, summed over its partitions."""
-    wanted = {
-        "per_partition": options.per_partition,
-        "earliest_time": options.earliest,
-        "backlog_size": options.sizes,
-    }
+    wanted = {"per_partition": per_partition, "earliest_time": earliest, "backlog_size": sizes}
     return _in_words(
         answer_partitioned(
-            app, selection, lambda topic: topic.partitioned_stats(**wanted), _STATS_COLUMNS, redact=options.redact
+            app, selection, lambda topic: topic.partitioned_stats(**wanted), _STATS_COLUMNS, redact=redact
         )
     )
 

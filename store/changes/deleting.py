@@ -434,7 +434,16 @@ def plan_delete_namespace(reader: EntryReader, namespace: NamespaceName, now_ms:
     """Plan deleting a namespace, with ``force`` also its topics; raises NamespaceNotFound, Refused."""
     _check_namespace(reader.txn, namespace)
     if not force:
-        _check_empty(reader.txn, namespace)
+        records = iter_nodes(reader.txn, f"/admin/partitioned-topics/{namespace}/")
+        topics = [str(topic) for topic in iter_topics(reader.txn, namespace) if not topic.is_system]
+        partitioned = [decode_name(node.path.rpartition("/")[2]) for node in records]
+        left = topics + [name for name in partitioned if not TopicName(namespace, name).is_system]
+        if left:
+            raise Refused(
+                "Cannot delete non empty namespace",
+                hint=f"it has {listed(left, 3)}; --force deletes them as well",
+                namespace=str(namespace),
+            )
     kind = ChangeKind("namespaces delete", "delete namespace {first}")
     return _plan_namespaces(reader, kind, [namespace], now_ms)
 
@@ -524,16 +533,3 @@ def _check_namespace(txn: Txn, namespace: NamespaceName) -> None:
         )
     if clusters and own is not None and clusters != [own]:
         raise Refused(f"{namespace} is of cluster {clusters[0]}: its own brokers delete it", namespace=str(namespace))
-
-
-def _check_empty(txn: Txn, namespace: NamespaceName) -> None:
-    records = iter_nodes(txn, f"/admin/partitioned-topics/{namespace}/")
-    topics = [str(topic) for topic in iter_topics(txn, namespace) if not topic.is_system]
-    partitioned = [decode_name(node.path.rpartition("/")[2]) for node in records]
-    left = topics + [name for name in partitioned if not TopicName(namespace, name).is_system]
-    if left:
-        raise Refused(
-            "Cannot delete non empty namespace",
-            hint=f"it has {listed(left, 3)}; --force deletes them as well",
-            namespace=str(namespace),
-        )

@@ -36,14 +36,6 @@ class MapFileName(NamedTuple):
     ledger_id: int
 
 
-class _Form(NamedTuple):
-    """How records lie in the file."""
-
-    compressed: bool
-    blocks: bool
-    sync: bytes
-
-
 def parse_map_file_name(name: str) -> MapFileName | None:
     """Return the ledger and UUID in the name of a MapFile's directory, None for any other name."""
     match = _DIRECTORY.fullmatch(name)
@@ -53,27 +45,6 @@ def parse_map_file_name(name: str) -> MapFileName | None:
 def iter_map_file(raw: bytes | memoryview, where: str) -> Iterator[tuple[int, bytes | memoryview]]:
     """Yield (key, value) of a SequenceFile; raises EntryLogCorrupt, Unsupported for another class or codec."""
     reader = Reader(raw, where, EntryLogCorrupt)
-    form = _read_form(reader, where)
-    while reader.remaining:
-        at = reader.pos
-        size = reader.i32()
-        if size == _SYNC:
-            if bytes(reader.take(_SYNC_BYTES)) != form.sync:
-                raise _corrupt(where, at, "the mark between records differs from the one at the beginning")
-            if form.blocks:
-                yield from _block(reader, where, at)
-        elif form.blocks:
-            raise _corrupt(where, at, "no mark before a block")
-        else:
-            key_bytes = reader.i32()
-            if key_bytes != _LONG.size:
-                raise _corrupt(where, at, f"a key of {key_bytes} bytes")
-            (key,) = _LONG.unpack(reader.take(key_bytes))
-            value = reader.take(size - key_bytes)
-            yield (key, _value(_inflated(value, where, at) if form.compressed else value, where, at))
-
-
-def _read_form(reader: Reader, where: str) -> _Form:
     magic, version = bytes(reader.take(3)), reader.u8()
     if (magic, version) != (_MAGIC, _VERSION):
         raise _corrupt(where, 0, f"expected {_MAGIC!r} version {_VERSION}, found {magic!r} version {version}")
@@ -86,7 +57,24 @@ def _read_form(reader: Reader, where: str) -> _Form:
         raise Unsupported(f"{where}: compressed with {codec}, only {_ZLIB} is read", where=where)
     for _ in range(2 * max(reader.i32(), 0)):
         _text(reader)
-    return _Form(compressed, blocks, bytes(reader.take(_SYNC_BYTES)))
+    sync = bytes(reader.take(_SYNC_BYTES))
+    while reader.remaining:
+        at = reader.pos
+        size = reader.i32()
+        if size == _SYNC:
+            if bytes(reader.take(_SYNC_BYTES)) != sync:
+                raise _corrupt(where, at, "the mark between records differs from the one at the beginning")
+            if blocks:
+                yield from _block(reader, where, at)
+        elif blocks:
+            raise _corrupt(where, at, "no mark before a block")
+        else:
+            key_bytes = reader.i32()
+            if key_bytes != _LONG.size:
+                raise _corrupt(where, at, f"a key of {key_bytes} bytes")
+            (key,) = _LONG.unpack(reader.take(key_bytes))
+            value = reader.take(size - key_bytes)
+            yield (key, _value(_inflated(value, where, at) if compressed else value, where, at))
 
 
 def _block(reader: Reader, where: str, at: int) -> Iterator[tuple[int, memoryview]]:
