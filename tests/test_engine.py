@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import nullcontext
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -167,6 +169,32 @@ def test_runs_that_take_turns_have_no_more_processes_than_one() -> None:
         assert len(engine._idle) == 2
     assert sorted(found[0]) == sorted(found[1]) == sorted(found[2])
     assert len(found[0]) == len(pieces)
+
+
+class Unsendable(ReadEntries, frozen=True):
+    """Reads, in a process that has no memory to send an answer."""
+
+    def run(self, piece: FileRange) -> Any:
+        if os.getpid() != int(os.environ["ENGINE_TEST_PARENT"]):
+            Connection.send_bytes = _out_of_memory  # type: ignore[method-assign]
+        return super().run(piece)
+
+
+def _out_of_memory(*_: object) -> None:
+    raise MemoryError
+
+
+def test_a_slice_whose_answer_cannot_be_sent_is_told(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ENGINE_TEST_PARENT", str(os.getpid()))
+    log = world("small") / "clean" / "bookkeeper" / "current" / "0.log"
+    pieces = plan_slices(source_files([str(log)]), Cut(log.stat().st_size // 2))
+    with LocalEngine(2) as engine:
+        assert [*engine.run(Unsendable(columns=("ledger_id",)), pieces, lambda _: None)] == []
+        assert {one.piece for one in engine.failed} == {*pieces}
+        assert all(one.reason.startswith("its process ") for one in engine.failed)
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(("pays_bytes", "in_processes"), [(1, True), (PROCESSES_PAY_BYTES, False)])

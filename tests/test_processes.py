@@ -9,6 +9,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import suppress
 from multiprocessing import forkserver
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -164,6 +165,26 @@ def test_a_process_does_the_next_part_while_its_answer_waits(reader: EntryReader
             assert list(results) == [bytes(1 << 22), b""]
     finally:
         os.close(pipe)
+
+
+def _rows_that_cannot_be_sent(reader: EntryReader, part: int) -> tuple[int, int, int]:
+    """Do as ``_rows``, but in a process that was started for it no answer after the first can be sent."""
+    if part == 2 and os.getppid() != int(os.environ["SPREAD_TEST_PARENT"]):
+        Connection.send_bytes = _out_of_memory  # type: ignore[method-assign]
+    return _rows(reader, part)
+
+
+def _out_of_memory(*_: object) -> None:
+    raise MemoryError
+
+
+def test_what_a_process_cannot_send_is_done_here(
+    reader: EntryReader, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SPREAD_TEST_PARENT", str(os.getppid()))
+    with Spread(reader, _rows_that_cannot_be_sent, _PARTS, 1) as results:
+        assert [row[:2] for row in results] == _here(reader)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_parts_may_come_while_processes_work(reader: EntryReader) -> None:

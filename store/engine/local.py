@@ -248,16 +248,18 @@ def _serve(connection: Connection, memory_bytes: int | None) -> None:
 
 
 def _receive(connection: Connection, tasks: SimpleQueue[Given]) -> None:
-    with suppress(EOFError, OSError):
+    with suppress(EOFError, OSError, MemoryError):
         while True:
             tasks.put(connection.recv())
     tasks.put(None)  # nobody waits for an answer any more
 
 
 def _send(connection: Connection, answers: SimpleQueue[Packed]) -> None:
-    with suppress(OSError):
+    try:
         while True:
             packed = answers.get()
             connection.send((packed.reason, packed.out_of_memory))
             if packed.result is not None:
                 connection.send_bytes(packed.result)
+    except (OSError, MemoryError):
+        signal.raise_signal(signal.SIGKILL)  # who asked would wait for the answer without end

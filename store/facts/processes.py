@@ -199,4 +199,12 @@ def _serve(connection: Connection, path: Path, expected: _Snapshot, work: Callab
                 with suppress(StoreError):
                     answer = True, work(reader, part)
             # While this waits for who asked, who does a part, the next one is done here.
-            sender.submit(connection.send_bytes, dumps(answer))
+            sender.submit(_send, connection, dumps(answer))
+
+
+def _send(connection: Connection, answer: bytes) -> None:
+    """Send an answer, or end the process: who asked would wait for it without end."""
+    try:
+        connection.send_bytes(answer)
+    except (OSError, MemoryError):
+        signal.raise_signal(signal.SIGKILL)
