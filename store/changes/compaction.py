@@ -28,7 +28,7 @@ from pulsar_admin.store.changes.plan import (
 )
 from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
 from pulsar_admin.store.codec.digest import DigestType
-from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.codec.ledgermetadata import LedgerState, decode_ledger_metadata, ledger_path
 from pulsar_admin.store.compaction.compactor import (
     Compaction,
     CompactionRules,
@@ -45,7 +45,7 @@ from pulsar_admin.store.compaction.keys import keys_for
 from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.owners import find_owners
-from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.db.tree import decode_node, find_node, tree_key
 from pulsar_admin.store.errors import Refused
 from pulsar_admin.store.model.compacted_view import CompactedView, find_compaction_cursor
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, Cursor, Extent
@@ -143,7 +143,7 @@ def plan_attach(reader: EntryReader, name: TopicName, ledger_id: int, now_ms: in
 
 
 def _attach_warnings(txn: Txn, topic: Topic, view: CompactedView) -> Iterator[str]:
-    if topic.ids and view.horizon.ledger_id < topic.ids[0]:
+    if topic.ids and view.horizon.ledger_id < topic.ids[0] and not _is_followed_by(txn, view.horizon, topic.ids[0]):
         yield (
             f"what the topic had between {view.horizon} and {topic.at_rank(0)} is gone: a key that was changed or deleted there has its"
             f" value of {view.horizon} again"
@@ -151,6 +151,17 @@ def _attach_warnings(txn: Txn, topic: Topic, view: CompactedView) -> Iterator[st
     ledger, own = (find_node(txn, path) for path in (ledger_path(view.ledger_id), topic.name.path))
     if ledger is not None and own is not None and ledger.stat.created_ms < own.stat.created_ms:
         yield f"ledger {view.ledger_id} is older than the topic's node: it may be of an earlier topic of that name"
+
+
+def _is_followed_by(txn: Txn, position: Position, ledger_id: int) -> bool:
+    """Whether the ledger begins right after a position: where the ledger before it ends by its metadata, deleted here or not."""
+    path = ledger_path(position.ledger_id)
+    key = tree_key(path)
+    row = txn.get("tree", key) or txn.get("base", key)
+    if not row or ledger_id != position.ledger_id + 1:
+        return False
+    metadata = decode_ledger_metadata(decode_node(key, row).value, path)
+    return metadata.state is LedgerState.CLOSED and metadata.last_entry_id <= position.entry_id
 
 
 def _cursor_step(txn: Txn, topic: Topic, cursor: Cursor | None, horizon: Position, ledger_id: int, now_ms: int) -> Step:

@@ -210,3 +210,14 @@ def test_what_changed_in_ledgers_that_are_gone_is_told(cli: Cli, tmp_path: Path)
     shown = cli.json(store, f"compaction attach {TOPIC} 77 --dry-run")
     assert shown["after"]["markDeletePosition"] == "10:2"
     assert [text for text in shown["warnings"] if "between 10:2 and 12:0 is gone" in text]
+
+
+@pytest.mark.parametrize(("entries", "loses"), [(3, False), (4, True)])
+def test_between_the_ends_of_two_ledgers_nothing_is_lost(entries: int, loses: bool, cli: Cli, tmp_path: Path) -> None:
+    """The view ends at 10:2, and the topic begins with ledger 11."""
+    made = MadeCompacted(77, [compacted(10, entry_id, RAW) for entry_id in range(3)], Position(10, 2))
+    ledgers = [[Made(PUBLISH_MS, raw=RAW)] * entries, [Made(PUBLISH_MS, raw=RAW)] * 2]
+    store = make_store(tmp_path / "s", {TOPIC: MadeTopic(ledgers, compacted=made)})
+    assert cli.on(store, f"topics truncate {TOPIC} -y").exit_code == 0
+    shown = cli.json(store, f"compaction attach {TOPIC} 77 --dry-run")
+    assert any("between 10:2 and 11:0 is gone" in text for text in shown.get("warnings", ())) is loses
