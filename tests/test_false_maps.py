@@ -68,11 +68,14 @@ def test_a_flipped_ledger_and_a_flipped_size_are_told_and_salvage_cures_them(tmp
     assert [second[key] for key in ("severity", "lacking", "differing", "ledgerIds")] == ["warning", 0, 1, [wrong]]
     assert second["recordBytes"] == sum(others.values())
     assert second["mapBytes"] == sum(others.values()) + (-1 if others[wrong] & 1 else 1)
+    before = [log.read_bytes() for log in (lost, sized)]
     for row in [one for one in _findings(path, cli, "--deep") if one["code"] == "ledgers-map-false"]:
         _mend(path, row["hint"][row["hint"].index("pulsar-admin") :], cli)
     assert _told(path, cli) == []
-    for log in (lost, sized):
+    for log, data in zip((lost, sized), before, strict=True):
         assert decode_trusted_map(log.read_bytes(), decode_header(log.read_bytes(), "")) is None
+        kept = log.with_name("1.log-start-before-salvage").read_bytes()
+        assert kept + log.read_bytes()[len(kept) :] == data
 
 
 @pytest.mark.parametrize("mode", [(), ("--copy",)])

@@ -274,7 +274,9 @@ class SalvagePlan(Struct, frozen=True):
             parts.append(f"{counted(len(self.cookies), 'VERSION', 'VERSION files')} written")
         told = [f"{' and '.join(parts)}; the old one is kept beside it"] if parts else []
         if self.maps:
-            told.append(f"{counted(len(self.maps), 'entry log')} without the false ledgers map")
+            told.append(
+                f"{counted(len(self.maps), 'entry log')} without the false ledgers map; the start of its header is kept beside it"
+            )
         return "; ".join(told)
 
     def preview(self) -> object:
@@ -535,6 +537,7 @@ def apply_salvage(store: Store, plan: SalvagePlan) -> SalvageReport:
         plan.kept.extend(_cut(stop) for stop in plan.journals.stops)
         plan.kept.extend(map(switching.put_aside, plan.journals.marks))
         for path in plan.maps:
+            plan.kept.append(_keep_start(path))
             write_at(path, MAP_OFFSET_PLACE, bytes(MAP_OFFSET_BYTES))
             sync_file(path)
         for path in plan.cookies:  # the very last: without it the bookie does not start
@@ -605,6 +608,15 @@ def _put_locations(part: StorageSalvage, digests: LedgerDigests, rows: Locations
         rows.add(ledgers[good], entries[good], places[good])
         seen.add_columns(ledgers[good], entries[good])
     return len(seen)
+
+
+def _keep_start(log: Path) -> Path:
+    """Copy what a log begins with, up to the end of what is written over; return the copy."""
+    beside = log.with_name(f"{log.name}-start-before-salvage")
+    remove_file(beside)  # left by a salvage that was stopped
+    with open_file(log) as file, create_file(beside, like=log.stat()) as kept:
+        kept.write(file.read(MAP_OFFSET_PLACE + MAP_OFFSET_BYTES))
+    return beside
 
 
 def _cut(stop: Stop) -> Path:
