@@ -62,11 +62,10 @@ _LIST_COLUMNS = (
 def list_ledgers(app: App, word: str | None) -> Result:
     """List every ledger of the metadata and of the entry logs.
 
-    States of entries without metadata: DELETED, not garbage-collected yet; GONE, deleted by a broker, or lost: `ledgers
-    orphans` tells where ZooKeeper's logs show which; NEWER, the metadata is older than the ledger
-    and never gave its id; UNLISTED, nothing shows whether it was deleted. INDEX: part of a delayed message index,
-    unknown to brokers. UNREADABLE: its metadata is damaged. MISSING counts the entries before the ledger's end that are
-    in no file.
+    States of entries without metadata: DELETED, not garbage-collected yet; GONE, deleted by a broker, or lost: nothing
+    shows which; NEWER, the metadata is older than the ledger and never gave its id; UNLISTED, nothing shows whether it
+    was deleted. INDEX: part of a delayed message index, unknown to brokers. UNREADABLE: its metadata is damaged. MISSING
+    counts the entries before the ledger's end that are in no file.
     """
     return Result(rows=app.api.ledger_rows(word or ""), columns=_LIST_COLUMNS)
 
@@ -276,7 +275,6 @@ def _next_steps(found: Iterable[Missing]) -> Iterator[tuple[str, str]]:
             firsts[row.reason] = row
     for row in firsts.values():
         forget = f"pulsar-admin ledgers forget {row.ledger_id}"
-        restore = f"pulsar-admin ledgers restore {row.ledger_id}"
         bring = "pulsar-admin store add bookie ID=DIR,DIR"
         disks = f"import the disks of {', '.join(row.bookies)}"
         or_forget = "or take the ledger out of its topic"
@@ -287,8 +285,8 @@ def _next_steps(found: Iterable[Missing]) -> Iterator[tuple[str, str]]:
                 "nothing here changes what a newer version wrote",
             )
         yield {
-            "no-metadata": ("no-metadata: rebuild the metadata", restore),
-            "not-imported": (f"not-imported: {disks}", bring),
+            "no-metadata": ("no-metadata: rebuild the metadata", row.cure),
+            "not-imported": (f"not-imported: {disks}", row.cure),
             "no-ledger": (f"no-ledger: import the disks of {', '.join(row.absent)}, which may have it", row.cure)
             if row.cure
             else (f"no-ledger: restore ZooKeeper's copy and the bookies' disks, {or_forget}", forget),

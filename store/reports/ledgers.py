@@ -14,7 +14,7 @@ from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import LedgerNotFound, NothingMatches, StoreError
 from pulsar_admin.store.facts.orphans import iter_all_ledger_ids
 from pulsar_admin.store.facts.unlisted import UnlistedLedgers
-from pulsar_admin.store.model.broken import NO_LEDGER, Missing, find_missing
+from pulsar_admin.store.model.broken import NO_LEDGER, NO_METADATA, NOT_SEEN, Missing, find_missing
 from pulsar_admin.store.model.ledger_owners import LedgerOwners, read_owners
 from pulsar_admin.store.model.ledgers import (
     count_missing,
@@ -27,6 +27,7 @@ from pulsar_admin.store.model.ledgers import (
 )
 from pulsar_admin.store.model.nodes import iter_other_ledgers
 from pulsar_admin.store.model.topics import iter_topics
+from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.wording import Answer
 
 INDEX = "INDEX"
@@ -109,7 +110,7 @@ def ledger_state(txn: Txn, ledger_id: int, unlisted: UnlistedLedgers) -> str:
         return UNREADABLE
     if metadata is not None:
         return metadata.state.name
-    return INDEX if ledger_id in unlisted.indexes else unlisted.why(ledger_id).name
+    return INDEX if ledger_id in unlisted.indexes else unlisted.why_by_logs(ledger_id).name
 
 
 def read_stated_owners(txn: Txn, ledger_id: int) -> LedgerOwners:
@@ -126,7 +127,7 @@ def indexed_bytes(txn: Txn, ledgers: Iterable[int]) -> int:
 def read_missing(txn: Txn, ledger_id: int) -> Missing | None:
     """Return the missing entries of a ledger, None in tiered storage; raises LedgerNotFound for one that the store does not know."""
     read_owners(txn, ledger_id)
-    lost = find_missing(txn, ledger_id)
+    lost = _find_missing(txn, ledger_id)
     return None if lost is not None and lost.reason == NO_LEDGER and is_in_tiered_storage(txn, ledger_id) else lost
 
 
@@ -144,6 +145,16 @@ def iter_missing(txn: Txn) -> Iterator[Missing]:
     referenced = (ledger_id for ledger_id, _ in iter_owners(txn))
     for ledger_id in merge_ids(listed, referenced):
         if ledger_id not in in_tiered_storage:
-            missing = find_missing(txn, ledger_id)
+            missing = _find_missing(txn, ledger_id)
             if missing is not None:
                 yield missing
+
+
+def _find_missing(txn: Txn, ledger_id: int) -> Missing | None:
+    """Return as ``find_missing``, also with the command for lost metadata that is to be rebuilt, and for bookies that were not imported."""
+    missing = find_missing(txn, ledger_id)
+    if missing is not None and missing.reason == NO_METADATA and missing.owners:
+        return replace(missing, cure=f"pulsar-admin ledgers restore {ledger_id}")
+    if missing is not None and missing.reason == NOT_SEEN and missing.bookies:
+        return replace(missing, cure=f"pulsar-admin store add bookie {shell_word(missing.bookies[0])}=DIR,DIR")
+    return missing

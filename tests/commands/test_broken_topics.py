@@ -126,6 +126,7 @@ def test_ledgers_info_and_missing_agree(tmp_path: Path, cli: Cli, damages_stores
     told = cli.on(path, "ledgers missing -o json")
     missing = {row["ledgerId"]: row["reason"] for row in told.json}
     assert (told.exit_code, missing) == (1, {9: "no-metadata", 18: "no-ledger"})
+    assert {row["ledgerId"]: row["cure"] for row in told.json} == {9: "pulsar-admin ledgers restore 9", 18: ""}
     assert cli.json(path, "ledgers missing 10") == []
     for ledger_id in (9, 18, 21):
         answer = cli.on(path, f"ledgers info {ledger_id} -o json")

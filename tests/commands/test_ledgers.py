@@ -195,6 +195,21 @@ def test_orphans_are_deleted_from_their_own_list(tmp_path: Path, cli: Cli) -> No
     check_undo(cli, path, 1, before)
 
 
+@pytest.mark.parametrize(("world", "reason"), [(("cluster", "crashed"), "deleted"), (("small", "clean"), "gone")])
+def test_a_list_says_of_ledgers_without_metadata_what_orphans_say(
+    world: tuple[str, str], reason: str, cli: Cli
+) -> None:
+    """ZooKeeper's logs show a deletion; RocksDB keeps none."""
+    store = imported(*world)
+    orphans = {row["ledgerId"]: row["reason"].upper() for row in cli.json(store, "ledgers orphans")}
+    listed = {row["ledgerId"]: row["state"] for row in cli.json(store, "ledgers list")}
+    states = {ledger: why for ledger, why in orphans.items() if why in ("DELETED", "GONE", "NEWER", "UNLISTED")}
+    assert reason.upper() in states.values()
+    assert {ledger: listed[ledger] for ledger in states} == states
+    ledger = next(one for one, why in states.items() if why == reason.upper())
+    assert cli.json(store, f"ledgers info {ledger}")["state"] == reason.upper()
+
+
 def test_what_is_referenced_stays(tmp_path: Path, cli: Cli) -> None:
     """One of each kind: a topic's, a schema's, a compacted view's, a delayed bucket's; nothing of a list with one of them goes."""
     path = copied("small", "clean", tmp_path)
