@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pulsar_admin.store.codec.policies import PartitionedTopic
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node
-from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.errors import Corrupt, StoreError
 from pulsar_admin.store.model.topics import iter_partitioned, iter_topics, read_partitioned, read_topic
 from pulsar_admin.store.names import PARTITION_SUFFIX, TopicName
 
@@ -22,7 +22,7 @@ class Partitions(Struct, frozen=True):
     """A name with partitions. ``record``: its metadata, None without; ``there``: the numbers of the partitions that are there.
 
     ``is_plain``: whether there is a topic of the name itself, without a number. ``entries`` and ``bytes``: of the partitions, None where
-    one cannot be read; ``plain_entries``: of the topic itself.
+    one cannot be read; ``damaged``: those whose list of ledgers is damaged; ``plain_entries``: of the topic itself.
     """
 
     name: TopicName
@@ -32,6 +32,7 @@ class Partitions(Struct, frozen=True):
     entries: int | None = None
     bytes: int | None = None
     plain_entries: int | None = None
+    damaged: tuple[int, ...] = ()
 
     @property
     def counts_too_many(self) -> bool:
@@ -82,12 +83,19 @@ def find_disagreeing(txn: Txn) -> tuple[Partitions, ...]:
 
 def _sized(txn: Txn, one: Partitions) -> Partitions:
     with suppress(StoreError):  # the checks tell of what cannot be read
-        topics = [read_topic(txn, one.name.partition(index)) for index in one.there]
-        entries, size = (
-            sum(topic.number_of_entries for topic in topics),
-            sum(topic.total_size_bytes for topic in topics),
-        )
-        one = replace(one, entries=entries, bytes=size)
+        topics, damaged = [], []
+        for index in one.there:
+            try:
+                topics.append(read_topic(txn, one.name.partition(index)))
+            except Corrupt:
+                damaged.append(index)
+        one = replace(one, damaged=tuple(damaged))
+        if not damaged:
+            entries, size = (
+                sum(topic.number_of_entries for topic in topics),
+                sum(topic.total_size_bytes for topic in topics),
+            )
+            one = replace(one, entries=entries, bytes=size)
     with suppress(StoreError):
         if one.is_plain:
             one = replace(one, plain_entries=read_topic(txn, one.name).number_of_entries)

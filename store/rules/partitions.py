@@ -111,10 +111,13 @@ def _half_deleted(facts: ClusterFacts) -> Iterator[Evidence]:
     for one in facts.disagreeing_partitions:
         if one.record is not None and one.record.deleted:
             left = f"{_there(one)}" if one.there else "none of its partitions is left"
+            if one.damaged:
+                left += f"; the list of ledgers of {_numbered(one.damaged)} is damaged: --force deletes it as well, and its ledgers stay"
+            forced = {MEND: f"pulsar-admin topics delete-partitioned-topic {shell_word(one.name)} --force"}
             yield Evidence(
                 str(one.name),
                 f"its deletion began and did not finish: its metadata says deleted, and {left}",
-                {**_of(one), **(_UNREAD if one.entries is None else {})},
+                {**_of(one), **(forced if one.damaged else _UNREAD if one.entries is None else {})},
             )
 
 

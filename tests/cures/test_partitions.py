@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pulsar_admin.store.codec.cursor import CursorInfo
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
-from pulsar_admin.store.names import Position, TopicName, parse_topic
+from pulsar_admin.store.names import Position, parse_topic
 from tests.conftest import Cli
-from tests.cures.curing import Json, Told, check_cured, check_told, diagnoses, put_values, told
+from tests.cures.curing import Json, Told, check_cured, check_told, diagnoses, put_values, run_printed, told
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 
 NAME = parse_topic("acme/iot/readings")
@@ -136,17 +137,32 @@ def test_a_number_of_partitions_that_nobody_could_list(there: Sequence[int], who
     assert len(stats.json["partitions"]) == len(there)
 
 
-@pytest.mark.parametrize(("fault", "damaged"), [("half deleted", NAME.partition(0)), ("plain beside partitions", NAME)])
 @pytest.mark.usefixtures("damages_stores")
-def test_what_cannot_be_read_is_not_to_be_deleted(
-    fault: str, damaged: TopicName, whole_cli: Cli, tmp_path: Path
-) -> None:
+def test_what_cannot_be_read_is_not_to_be_deleted(whole_cli: Cli, tmp_path: Path) -> None:
     """Which is refused: the finding stays, with a look; how much is there is not known."""
-    store = made(tmp_path / "s", FAULTS[fault])
-    put_values(store, {damaged.path: b"\xff"})
-    (row,) = [row for row in diagnoses(whole_cli, store) if row["code"] == FAULTS[fault].code]
+    fault = FAULTS["plain beside partitions"]
+    store = made(tmp_path / "s", fault)
+    put_values(store, {NAME.path: b"\xff"})
+    (row,) = [row for row in diagnoses(whole_cli, store) if row["code"] == fault.code]
     assert row["mend"].endswith("doctor --code topic-unreadable")
-    assert row["evidence"]["entries" if fault == "half deleted" else "topicEntries"] is None
+    assert row["evidence"]["topicEntries"] is None
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_a_deletion_that_ends_at_a_damaged_list_is_finished_and_its_ledgers_stay(
+    whole_cli: Cli, tmp_path: Path
+) -> None:
+    fault = replace(FAULTS["half deleted"], there=(0, 1))
+    store = made(tmp_path / "s", fault)
+    put_values(store, {NAME.partition(0).path: b"\xff"})
+    rows = diagnoses(whole_cli, store)
+    (row,) = [row for row in rows if row["code"] == fault.code]
+    assert (row["evidence"]["entries"], "of partition 0 is damaged" in row["message"]) == (None, True)
+    before = whole_cli("--store", store, "ledgers", "info", 12, "-o", "json").json
+    run_printed(whole_cli, row["mend"])
+    after = diagnoses(whole_cli, store)
+    assert not {one["code"] for one in after} & {fault.code, "topic-unreadable"}
+    assert whole_cli("--store", store, "ledgers", "info", 12, "-o", "json").json["metadata"] == before["metadata"]
 
 
 def test_a_topic_named_like_a_partition_of_no_name(whole_cli: Cli, tmp_path: Path) -> None:
