@@ -89,7 +89,7 @@ class LedgerMetadata(Answer, frozen=True):
     """A ledger as its creator and its closer described it.
 
     ``length`` (payload bytes) and ``last_entry_id`` are meaningful if CLOSED and are 0 and -1 otherwise.
-    ``digest_type`` is None without a password, as upstream ignores it then. ``ctoken`` is None if absent.
+    ``digest_type`` is None without a password, as upstream ignores it then, and CRC32 with a password alone. ``ctoken`` is None if absent.
     """
 
     version: int
@@ -388,8 +388,7 @@ def _from_message(message: LedgerMetadataFormat, version: int, where: str) -> Le
 
 
 def _digest_type(message: LedgerMetadataFormat) -> DigestType | None:
-    has_both = message.HasField("password") and message.HasField("digestType")
-    return _DIGEST_TYPES[message.digestType] if has_both else None
+    return _DIGEST_TYPES[message.digestType] if message.HasField("password") else None
 
 
 def _fill_message(message: LedgerMetadataFormat, metadata: LedgerMetadata) -> None:

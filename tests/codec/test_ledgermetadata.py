@@ -136,6 +136,20 @@ def test_digest_type_without_password_is_ignored() -> None:
     assert decode_digest_type(value, "x") is None
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        METADATA_V3[:30] + b"\x66" + METADATA_V3[31:75] + METADATA_V3[77:],
+        TEXT_V2.replace(b"digestType: HMAC\n", b""),
+    ],
+)
+def test_a_password_without_a_digest_type_is_that_of_crc32(value: bytes) -> None:
+    """As BookKeeper's client reads it: the first of the enum."""
+    assert len(value) in (len(METADATA_V3) - 2, len(TEXT_V2) - len("digestType: HMAC\n"))
+    assert decode_ledger_metadata(value, "x").digest_type is DigestType.CRC32
+    assert decode_digest_type(value, "x") is DigestType.CRC32
+
+
 def test_the_digest_type_alone() -> None:
     assert decode_digest_type(METADATA_V3, "x") is DigestType.CRC32C
     assert decode_digest_type(TEXT_V2, "x") is DigestType.HMAC
