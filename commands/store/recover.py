@@ -160,7 +160,8 @@ def _start_lines(found: Preflight) -> list[str]:
     """Return who starts and who does not, with what each start meets and the command that mends it."""
     lines = []
     servers = () if found.zookeeper is None else (("ZooKeeper", found.zookeeper),)
-    for name, faults in (*((one.bookie, one.faults) for one in found.bookies), *servers):
+    standalone = (("the standalone", found.rocksdb),) if found.rocksdb else ()
+    for name, faults in (*((one.bookie, one.faults) for one in found.bookies), *servers, *standalone):
         ends = [fault for fault in faults if not fault.starts]
         lines.append(
             f"{name} {'does not start' if ends else 'starts'}{'' if faults else ', and nothing is in its way'}"

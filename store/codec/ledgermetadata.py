@@ -40,6 +40,14 @@ from pulsar_admin.store.wording import Answer, one_line
 LEDGERS_ROOT = "/ledgers"
 INSTANCE_ID, COOKIES = f"{LEDGERS_ROOT}/INSTANCEID", f"{LEDGERS_ROOT}/cookies"
 """Nodes of the cluster's instance id, and of its bookies' cookies."""
+LAYOUT = f"{LEDGERS_ROOT}/LAYOUT"
+"""The node that names the class by which bookies list ledgers (``LedgerLayout``, ``AbstractZkLedgerManagerFactory``)."""
+PULSARS_LAYOUT = "2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1"
+_LAYOUT = (
+    rb"2\norg\.apache\.bookkeeper\.meta\.(Hierarchical|LegacyHierarchical|LongHierarchical|Flat)LedgerManagerFactory:1\s*"
+    rb"|1\n(hierarchical|flat):1\s*"
+)
+_DEPTHS = {b"Hierarchical": (3, 5), b"LegacyHierarchical": (3,), b"LongHierarchical": (5,), b"Flat": (1,)}
 
 _VERSION_KEY = b"BookieMetadataFormatVersion\t"
 _VERSION_LINE = rb"BookieMetadataFormatVersion\t(\d{1,10})\n"
@@ -344,6 +352,30 @@ def ledger_id_of_path(path: str) -> int | None:
         return None
     ledger_id = int("".join(match.groups()))
     return ledger_id if ledger_id <= LONG_MAX else None
+
+
+def find_listed_depths(layout: bytes) -> tuple[int, ...] | None:
+    """Return how many names below the root lead to the ledgers that the class in a ``LAYOUT`` lists: 3 and 5 by Pulsar's.
+
+    None where no bookie starts by it.
+    """
+    match = re.fullmatch(_LAYOUT, layout)
+    return None if match is None else _DEPTHS[match[1] or match[2].capitalize()]
+
+
+def layout_text(layout: bytes) -> str:
+    """Return a ``LAYOUT`` in one line, at most its beginning."""
+    return repr(" ".join(layout[:80].decode("utf-8", "replace").split()))
+
+
+def check_layout(layout: bytes, where: str) -> None:
+    """Raise Unsupported unless a ``LAYOUT`` names the class whose paths Pulsar uses: by another one other ledgers exist."""
+    if find_listed_depths(layout) != _DEPTHS[b"Hierarchical"]:
+        raise Unsupported(
+            f"{where}: {LAYOUT}: expected version 2 and HierarchicalLedgerManagerFactory:1, found {layout_text(layout)}",
+            hint="see: pulsar-admin doctor --explain bookkeeper-layout-unknown",
+            path=LAYOUT,
+        )
 
 
 def _parse_message(version: int, rest: bytes, where: str) -> LedgerMetadataFormat:

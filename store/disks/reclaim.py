@@ -176,6 +176,7 @@ def plan_reclaim(
     metadata, and, without ``force``, for metadata that may be older than the disks.
     """
     known.check_trees(accepted)
+    known.check_layout()
     storages = storages_of(bookie)
     check_is_of(known, bookie)
     for storage in storages:

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from pulsar_admin.store.codec.ledgermetadata import LAYOUT
 from pulsar_admin.store.db.bookies import UNFINISHED, iter_imported_bookies
 from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.db.files import LogFile, iter_log_ends, iter_not_needed
 from pulsar_admin.store.db.ledger_ids import UNFINISHED_REFRESH
+from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import IndexCorrupt, Refused, SourceNotFound, StoreError, Unsupported
 from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.trees import UnknownTree, lacks_ledgers, lacks_managed_ledgers, unknown_trees
@@ -158,11 +160,20 @@ class ClusterFacts:
         return tuple(self._iter_start_facts(thorough=False))
 
     def _iter_start_facts(self, *, thorough: bool, read: Collection[Path] = ()) -> Iterator[StartFact]:
-        from pulsar_admin.store.facts.starts import iter_bookie_facts, iter_server_facts, read_registered
+        from pulsar_admin.store.facts.starts import (
+            find_layout_fact,
+            iter_bookie_facts,
+            iter_server_facts,
+            read_registered,
+        )
         from pulsar_admin.store.history.servers import find_servers
 
         info = self.store.info
         registered = read_registered(self.reader.txn) if self.has_metadata else None
+        layout = find_node(self.reader.txn, LAYOUT)
+        fact = find_layout_fact(None if layout is None else layout.value)
+        if fact is not None:
+            yield fact
         for bookie in iter_imported_bookies(info):
             yield from iter_bookie_facts(bookie, registered, thorough=thorough, read=read)
         with suppress(Refused, SourceNotFound, OSError):

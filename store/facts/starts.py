@@ -22,7 +22,7 @@ from msgspec import Struct
 from pulsar_admin.store.codec.bookie import COOKIE_FILE, Cookie
 from pulsar_admin.store.codec.journal import decode_header
 from pulsar_admin.store.codec.ledgerindex import HEADER_BYTES, decode_ledger_index_header, ledger_id_of_index
-from pulsar_admin.store.codec.ledgermetadata import COOKIES, INSTANCE_ID
+from pulsar_admin.store.codec.ledgermetadata import COOKIES, INSTANCE_ID, LAYOUT, find_listed_depths, layout_text
 from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, iter_nodes
@@ -64,6 +64,9 @@ class Start(Enum):
     LOG_DAMAGED = auto()
     LONG_RECORD = auto()
     EPOCHS = auto()
+    LAYOUT = auto()
+    OTHER_LAYOUT = auto()
+    ROCKSDB = auto()
 
 
 class Refusal(Enum):
@@ -101,6 +104,18 @@ def read_registered(txn: Txn) -> Registered:
     root = f"{COOKIES}/"
     cookies = {one.path.removeprefix(root): find_cookie(one.value, one.path) for one in iter_nodes(txn, root)}
     return Registered("" if node is None else node.value.decode("utf-8", "replace").strip(), cookies)
+
+
+def find_layout_fact(layout: bytes | None) -> StartFact | None:
+    """Return what a start of any bookie meets in the ``LAYOUT`` of the metadata; None where that is Pulsar's, or is not there.
+
+    A bookie whose ``metadataServiceUri`` begins with ``metadata-store:`` does not read it.
+    """
+    depths = (3, 5) if layout is None else find_listed_depths(layout)
+    if layout is None or depths == (3, 5):
+        return None
+    kind = Start.LAYOUT if depths is None else Start.OTHER_LAYOUT
+    return StartFact(kind, Path(LAYOUT), None, {"layout": layout_text(layout)})
 
 
 def iter_bookie_facts(

@@ -408,7 +408,7 @@ def _read_cursor(reader: EntryReader, one: LedgerEvidence) -> _CursorLedger | No
 
 def _cluster_nodes(txn: Txn, cluster: str, work: _MadeOfBookies) -> Iterator[tuple[str, bytes]]:
     """Yield what ``initNewCluster`` and ``initialize-cluster-metadata`` write: layout, instance, cookies, tenants, namespaces."""
-    yield f"{ledgermetadata.LEDGERS_ROOT}/LAYOUT", from_ledgers.KNOWN_LAYOUT.encode()
+    yield ledgermetadata.LAYOUT, ledgermetadata.PULSARS_LAYOUT.encode()
     instances = set()
     for bookie in iter_imported_bookies(txn.store.info):
         files = [path / COOKIE_FILE for path in bookie.directories if (path / COOKIE_FILE).is_file()]

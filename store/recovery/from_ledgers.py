@@ -80,7 +80,6 @@ from pulsar_admin.store.recovery.evidence import iter_schema_entries
 from pulsar_admin.store.wording import counted, plural
 
 RECOVER = ChangeKind("store recover", "rebuild lost metadata")
-KNOWN_LAYOUT = "2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1"
 HOLDING = "recovered"
 """The subscription that keeps a topic's messages if no other is known: brokers delete messages that none needs."""
 _INDEX = "index"

@@ -18,7 +18,7 @@ from pulsar_admin.store.codec.bookie import Cookie
 from pulsar_admin.store.codec.managedledger import decode_ledger_ids
 from pulsar_admin.store.codec.wrapper import MAGIC
 from pulsar_admin.store.db.owners import OwnerKind
-from pulsar_admin.store.errors import StoreError, Unsupported
+from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts.trees import UnknownTree, add_path, check_accepted, trees_of
 from pulsar_admin.store.model.references import NAMING_PREFIXES, read_namings
 from pulsar_admin.store.sources.bookies import find_cookie
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 _BITS = 64  # of a ledger's mask of bookies; every ledger counts as being on a further bookie
 _OFFLOAD = b"\x2a"
 """The tag of a ledger's offload context, without which a list has none in tiered storage."""
-_LAYOUTS = ("org.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1", "hierarchical:1")
 
 
 def is_among(ids: Array, wanted: Array) -> Array:
@@ -102,6 +101,10 @@ class Known(Struct, frozen=True):
     """The bookies of the masks in ``holders``: bit i is set when bookie i is in an ensemble of the ledger."""
     holders: Array | None = None  # uint64, one of each of ``ledgers``
     unknown_trees: tuple[UnknownTree, ...] = ()
+    layout: bytes | None = None
+    """What says how bookies list ledgers; ``ledgers`` has those that they list."""
+    rocksdb: tuple[str, ...] = ()
+    """What is damaged of the RocksDB from which all was read nevertheless."""
 
     @property
     def largest(self) -> int:
@@ -112,6 +115,11 @@ class Known(Struct, frozen=True):
     def check_trees(self, accepted: Collection[str]) -> None:
         """Raise Refused unless each of its unknown trees is among the paths ``accepted``: what one references is not known."""
         check_accepted(self.unknown_trees, accepted)
+
+    def check_layout(self) -> None:
+        """Raise Unsupported unless bookies list the ledgers as Pulsar's brokers write them."""
+        if self.layout is not None:
+            ledgermetadata.check_layout(self.layout, self.name)
 
     def has(self, ledgers: Array) -> Array:
         """Return a mask of the ledgers that have a node."""
@@ -143,28 +151,26 @@ def read_known(
     problems: Iterable[str] = (),
     bookies: Sequence[str] = (),
 ) -> Known:
-    """Return the facts that a metadata store's nodes (path, value) give about ledgers, and the ledgers on each bookie.
-
-    Raises Unsupported for a layout other than Pulsar's.
-    """
+    """Return the facts that a metadata store's nodes (path, value) give about ledgers, and the ledgers on each bookie."""
     import numpy as np
 
-    ledgers, names, cookies = array("q"), LedgerNames(), dict[str, Cookie | None]()
+    ledgers, depths, names, cookies = array("q"), array("B"), LedgerNames(), dict[str, Cookie | None]()
     unknown = Counter[str]()
     masks, bits = array("Q"), {bookie_id: 1 << number for number, bookie_id in enumerate(bookies[:_BITS])}
-    instance_id = ""
+    instance_id, layout = "", None
     for path, value in nodes:
         if path.startswith(ledgermetadata.LEDGERS_ROOT + "/"):
             ledger_id = ledgermetadata.ledger_id_of_path(path)
             if ledger_id is not None:
                 ledgers.append(ledger_id)
+                depths.append(path.count("/") - 1)
                 masks.extend((_mask(value, bits),) if bits else ())
             elif path.startswith(f"{ledgermetadata.COOKIES}/"):
                 cookies[path.removeprefix(f"{ledgermetadata.COOKIES}/")] = find_cookie(value, path)
             elif path == ledgermetadata.INSTANCE_ID:
                 instance_id = value.decode("utf-8", "replace").strip()
-            elif path == f"{ledgermetadata.LEDGERS_ROOT}/LAYOUT":
-                _check_layout(name, value)
+            elif path == ledgermetadata.LAYOUT:
+                layout = value
         elif path.startswith(NAMING_PREFIXES):
             with suppress(StoreError):  # what cannot be read names nothing
                 for kind, topic, cursor, ledger_ids in read_namings(path, value):
@@ -173,10 +179,13 @@ def read_known(
                     names.add(ledger_ids, f"{topic} -s {cursor}" if cursor else topic)
         else:
             add_path(unknown, path)
-    ids, places = np.unique(np.array(ledgers, np.int64), return_index=True)
-    holders = np.array(masks, np.uint64)[places] if bits else None
+    listed = None if layout is None else ledgermetadata.find_listed_depths(layout)
+    are_listed = np.isin(np.array(depths), range(8) if listed is None else listed)
+    ids, places = np.unique(np.array(ledgers, np.int64)[are_listed], return_index=True)
+    holders = np.array(masks, np.uint64)[are_listed][places] if bits else None
+    trees = trees_of(unknown)
     return Known(
-        name, ids, names, next_id, instance_id, cookies, tuple(problems), tuple(bookies), holders, trees_of(unknown)
+        name, ids, names, next_id, instance_id, cookies, tuple(problems), tuple(bookies), holders, trees, layout
     )
 
 
@@ -186,14 +195,3 @@ def _mask(value: bytes, bits: Mapping[str, int]) -> int:
         return sum(bits.get(member, 0) for member in ledgermetadata.decode_members(value, "a ledger"))
     except StoreError:
         return (1 << _BITS) - 1
-
-
-def _check_layout(name: str, value: bytes) -> None:
-    """Raise Unsupported unless the layout is the hierarchical one: in another layout the set of existing ledgers would be wrong."""
-    version, _, layout = value.decode("utf-8", "replace").strip().partition("\n")
-    if version not in ("1", "2") or layout.strip() not in _LAYOUTS:
-        raise Unsupported(
-            f"{name}: {ledgermetadata.LEDGERS_ROOT}/LAYOUT says {layout.strip() or value[:60]!r}: ledgers are listed differently there",
-            hint="only the layout that Pulsar makes is known: HierarchicalLedgerManagerFactory:1",
-            layout=layout.strip(),
-        )

@@ -21,12 +21,19 @@ from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.bookies import Bookie, iter_imported_bookies
 from pulsar_admin.store.db.environment import Store, Txn, create_store, open_store
-from pulsar_admin.store.db.files import Damage, iter_metadata_damage
+from pulsar_admin.store.db.files import Damage, iter_metadata_damage, iter_not_needed
 from pulsar_admin.store.db.ledger_ids import NextLedgerId, find_given_meanwhile, find_next_ledger_id
 from pulsar_admin.store.db.tree import Node, decode_node, iter_values, put_nodes
 from pulsar_admin.store.errors import InvalidValue, LimitExceeded, MetadataCorrupt, Refused, SourceNotFound, StoreError
 from pulsar_admin.store.facts.indexes import Disk, IndexKind, LogLedgers, count_entries, iter_log_ledgers, read_disks
-from pulsar_admin.store.facts.starts import Registered, Start, StartFact, iter_bookie_facts, iter_server_facts
+from pulsar_admin.store.facts.starts import (
+    Registered,
+    Start,
+    StartFact,
+    find_layout_fact,
+    iter_bookie_facts,
+    iter_server_facts,
+)
 from pulsar_admin.store.history.servers import find_servers
 from pulsar_admin.store.recovery.broker_forecast import BrokerForecast
 from pulsar_admin.store.recovery.metadata_index import Known, is_among, no_metadata, read_known
@@ -39,7 +46,7 @@ from pulsar_admin.store.sources.journals import read_replayed_entries
 from pulsar_admin.store.sources.nodes import MetadataDirectory, Source
 from pulsar_admin.store.sources.rocksdb import is_rocksdb
 from pulsar_admin.store.sources.rocksopen import database_directory
-from pulsar_admin.store.sources.zookeeper import ServerFiles, ZooKeeperStream
+from pulsar_admin.store.sources.zookeeper import Notes, ServerFiles, ZooKeeperStream
 from pulsar_admin.store.wording import Answer, counted
 
 EMPTY, OTHER, NEWER, UNLISTED, UNTOLD, NO_INDEX, NOT_INDEXED = (
@@ -134,7 +141,8 @@ class LedgerIds(Answer, frozen=True):
 class Preflight(Answer, frozen=True):
     """The forecast over all bookies. ``percent``: of the bookie that loses most; ``topics`` up to a limit, of ``topic_count``.
 
-    ``zookeeper``: what a start of a server meets in these files, None where the metadata is not in ZooKeeper's files.
+    ``zookeeper``: what a start of a server meets in these files, None where the metadata is not in ZooKeeper's files; ``rocksdb``: what
+    keeps a standalone from opening its own.
     """
 
     metadata: str
@@ -148,6 +156,7 @@ class Preflight(Answer, frozen=True):
     problems: tuple[str, ...]
     brokers: BrokerForecast | None = None
     zookeeper: tuple[StartFault, ...] | None = None
+    rocksdb: tuple[StartFault, ...] = ()
 
 
 def parse_percent(text: str) -> float:
@@ -188,6 +197,9 @@ def read_preflight(known: Known, bookies: Sequence[Bookie], servers: Sequence[Se
         zookeeper=None
         if servers is None
         else tuple(fault_of(one) for server in servers for one in iter_server_facts(server, thorough=True)),
+        rocksdb=tuple(
+            fault_of(StartFact(Start.ROCKSDB, Path("metadata store"), None, {"why": why})) for why in known.rocksdb
+        ),
     )
 
 
@@ -328,7 +340,9 @@ class _Forecast:
     def run(self, sums: _LostLedgers) -> BookieForecast:
         known = self._known
         registered = Registered(known.instance_id, known.cookies)
-        faults = [fault_of(one) for one in iter_bookie_facts(self._bookie, registered, thorough=True)]
+        layout = find_layout_fact(known.layout)
+        met = iter_bookie_facts(self._bookie, registered, thorough=True)
+        faults = [fault_of(one) for one in (*([] if layout is None else [layout]), *met)]
         refuses = next((fault.text for fault in faults if not fault.starts), "")
         disks = _disks_of(self._bookie, self._problems)
         self._problems += missing_directories(self._bookie)
@@ -544,7 +558,7 @@ def _written(path: Path) -> bool:
 
 
 def read_source(metadata: Source, bookies: Sequence[str] = ()) -> Known:
-    """Return what the metadata says about ledgers and bookies; raises StoreErrors of its kind, and Unsupported for an unknown layout."""
+    """Return what the metadata says about ledgers and bookies; raises StoreErrors of its kind,."""
     problems: list[str] = []
     stream = _zookeeper_of(metadata, problems)
     if stream is not None:
@@ -553,8 +567,15 @@ def read_source(metadata: Source, bookies: Sequence[str] = ()) -> Known:
             return replace(known, next_id=stream.next_ledger_id, problems=tuple(problems))
         problems.clear()
     next_ids: list[int] = []
-    known = read_known(metadata.name, _iter_values(metadata, problems, next_ids.append), bookies=bookies)
-    return replace(known, next_id=next_ids[-1] if next_ids else None, problems=tuple(problems))
+    notes = Notes()
+    known = read_known(metadata.name, _iter_values(metadata, problems, next_ids.append, notes), bookies=bookies)
+    is_rocks = isinstance(metadata, MetadataDirectory) and is_rocksdb(metadata.path)
+    return replace(
+        known,
+        next_id=next_ids[-1] if next_ids else None,
+        problems=tuple(problems),
+        rocksdb=tuple(notes.not_needed) if is_rocks else (),
+    )
 
 
 @contextmanager
@@ -588,9 +609,12 @@ def _zookeeper_of(metadata: Source, problems: list[str]) -> ZooKeeperStream | No
 
 
 def _iter_values(
-    metadata: Source, problems: list[str], tell_next_id: Callable[[int], None] = lambda next_id: None
+    metadata: Source,
+    problems: list[str],
+    tell_next_id: Callable[[int], None] = lambda next_id: None,
+    notes: Notes | None = None,
 ) -> Iterator[tuple[str, bytes]]:
-    for item in metadata.nodes(problems):
+    for item in metadata.nodes(problems, notes):
         if isinstance(item, NextLedgerId):
             tell_next_id(item.value)
         elif isinstance(item, Damage):
@@ -623,6 +647,8 @@ def read_store_parts(store: Store, txn: Txn, *, empty: bool = False) -> ClusterP
     meanwhile = find_given_meanwhile(txn)  # their nodes are newer than the tree that was read
     next_id = meanwhile.stop if meanwhile else find_next_ledger_id(txn)
     known = read_known(f"the store {store.path}", iter_values(txn, "/"), next_id, problems, ids)
+    if any(source["kind"] == "standalone" for source in store.info.sources):
+        known = replace(known, rocksdb=tuple(damage.reason for damage in iter_not_needed(txn)))
     servers = None
     with suppress(Refused, SourceNotFound):
         servers = find_servers(store.info.sources)

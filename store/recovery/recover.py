@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.changes.packed import Packed
 from pulsar_admin.store.changes.plan import ChangePart, Plan
-from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT
+from pulsar_admin.store.codec.ledgermetadata import LAYOUT, check_layout
 from pulsar_admin.store.db.audit_log import Change, Step, iter_changes
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.own_ledgers import find_own_ledgers
 from pulsar_admin.store.db.tree import decode_node, find_node, iter_children
-from pulsar_admin.store.errors import MetadataCorrupt, Refused, TopicNotFound, Unsupported
+from pulsar_admin.store.errors import MetadataCorrupt, Refused, TopicNotFound
 from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.indexes import NOT_INDEXED
 from pulsar_admin.store.facts.trees import check_seen
@@ -26,7 +26,6 @@ from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import TopicName, parse_topic
 from pulsar_admin.store.recovery.chains import LOST_AND_FOUND
 from pulsar_admin.store.recovery.from_ledgers import (
-    KNOWN_LAYOUT,
     RECOVER,
     LedgerSurvey,
     Sources,
@@ -37,8 +36,6 @@ from pulsar_admin.store.recovery.from_ledgers import (
 )
 from pulsar_admin.store.recovery.rolling import plan_rolling
 from pulsar_admin.store.wording import counted, plural
-
-_LAYOUT = f"{LEDGERS_ROOT}/LAYOUT"
 
 
 class MetadataCondition(Struct, frozen=True):
@@ -224,14 +221,9 @@ def _value(key: bytes, row: bytes | None) -> bytes | None:
 
 def _check_layout(txn: Txn) -> None:
     """Raise Unsupported if the metadata has another layout of ledger paths than the one we write."""
-    node = find_node(txn, _LAYOUT)
-    if node is not None and node.value.decode("utf-8", "replace") not in (KNOWN_LAYOUT, f"{KNOWN_LAYOUT}\n"):
-        layout = " ".join(node.value.decode("utf-8", "replace").split())
-        raise Unsupported(
-            f"{_LAYOUT}: expected version 2 and HierarchicalLedgerManagerFactory:1, found {layout!r}",
-            hint="metadata of another layout cannot be rebuilt: restore ZooKeeper's files, or ask the authors of that layout",
-            path=_LAYOUT,
-        )
+    node = find_node(txn, LAYOUT)
+    if node is not None:
+        check_layout(node.value, "metadata of another layout cannot be rebuilt")
 
 
 def _undecodable_topics(txn: Txn) -> Iterator[tuple[str, str]]:

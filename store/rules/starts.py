@@ -138,6 +138,17 @@ _TOLD: dict[Start, tuple[str, bool, str | Callable[[StartFact], str]]] = {
         False,
         "{why}: a server of an ensemble ends its start there, a standalone one does not",
     ),
+    Start.LAYOUT: (
+        "bookkeeper-layout-unknown",
+        False,
+        "{where} says {layout}: a bookie that reads it does not start (Failed to instantiate ledger manager factory)",
+    ),
+    Start.OTHER_LAYOUT: (
+        "bookkeeper-layout-unknown",
+        True,
+        "{where} says {layout}: a bookie that reads it lists ledgers at other paths than Pulsar's, and deletes all that it does not list",
+    ),
+    Start.ROCKSDB: ("metadata-file-damaged", False, "{why}"),
 }
 """What a start meets → the code of its rule, whether the start succeeds, and the sentence."""
 
@@ -159,6 +170,8 @@ def evidence_of(fact: StartFact) -> Evidence:
         values["ledgerId"] = fact.values["ledgers"][0]
     elif fact.kind is Start.LONG_RECORD:
         values["jute"] = _jute(fact)
+    elif fact.kind is Start.ROCKSDB:
+        values[MEND] = "pulsar-admin store clone DIR"
     elif fact.kind is Start.JOURNAL_UNKNOWN:
         values[MEND] = f"pulsar-admin logs verify {shell_word(str(fact.where))}"
     shown = {key: listed(one) if isinstance(one, list) else one for key, one in fact.values.items()}
@@ -238,6 +251,19 @@ _add(
     "The bookie does not start.",
     _SALVAGE,
     "Salvage cuts the journal before that record, and writes what can be read after it into an entry log.",
+)
+_add(
+    "bookkeeper-layout-unknown",
+    Severity.CRITICAL,
+    "The metadata names another class than Pulsar's to list ledgers",
+    "`/ledgers/LAYOUT` says how bookies list ledgers: `2`, and `org.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1`. Here it is "
+    "damaged, names a class or version that BookKeeper does not have, or one that looks at other paths.",
+    "A bookie does not start, or deletes the ledgers that it does not list. With `metadataServiceUri=metadata-store:…` it does not read "
+    "that node. Brokers do not read it.",
+    "pulsar-admin store cat /ledgers/LAYOUT --raw",
+    "No command repairs it. Before bookies start, delete the node (`bin/pulsar zookeeper-shell delete /ledgers/LAYOUT`): the first bookie "
+    "that starts writes Pulsar's. Then `store refresh`.",
+    loss="all ledgers at other paths, where a bookie starts",
 )
 _add(
     "zookeeper-snapshot-missing",

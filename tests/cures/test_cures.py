@@ -295,6 +295,7 @@ _NOTHING = "nothing is wrong"
 _CONTROLLER = "only a controller of Pulsar 5.0 changes the record of a scalable topic and seals its segments"
 _OURS = "only a backup of the store, or a new import, has what is lost"
 LOOKS: dict[str, str] = {
+    "bookkeeper-layout-unknown": "bookies write the node anew; `how` says with which program of Pulsar it is deleted",
     "rows-altered": _OURS,
     "pages-damaged": _OURS,
     "catalogue-damaged": _OURS,
@@ -376,6 +377,7 @@ LOOKS: dict[str, str] = {
 
 
 PLANTED: dict[str, str] = {
+    "bookkeeper-layout-unknown": "tests.recovery.test_preflight::test_another_layout_is_told_and_nothing_is_deleted_by_it",
     "rows-altered": "tests.test_rows::test_checks_and_doctor_go_on_past_altered_rows",
     "pages-damaged": "tests.test_rows::test_an_altered_key_above_derived_rows_is_cured_by_making_them_again",
     "catalogue-damaged": "tests.doctor.test_checked::test_every_contradiction_is_told",

@@ -16,12 +16,14 @@ from pulsar_admin.store.codec.entrylog import EntryLogHeader, encode_header, enc
 from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path, ledger_path
 from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.errors import Unsupported
-from pulsar_admin.store.facts.starts import Registered, refusal
+from pulsar_admin.store.facts.starts import Registered, find_layout_fact, refusal
 from pulsar_admin.store.recovery.metadata_index import read_known
 from pulsar_admin.store.recovery.preflight import LedgerShare, LogShare, read_preflight
+from pulsar_admin.store.rules.judging import fault_of
 from pulsar_admin.store.rules.starts import refusal_text
 from pulsar_admin.store.sources.rocksdb import create_database
 from tests.conftest import Cli
+from tests.cures.curing import put_values
 from tests.growing import record
 from tests.worlds import scratch_copy, world
 from tests.zookeeper_files import read_zookeeper_nodes
@@ -161,17 +163,68 @@ def test_an_index_that_lost_its_rows(cli: Cli, tmp_path: Path) -> None:
     assert row["percent"] == 100.0
 
 
+_META = "org.apache.bookkeeper.meta"
+
+
 @pytest.mark.parametrize(
-    "layout",
+    ("layout", "starts", "listed"),
     [
-        "org.apache.bookkeeper.meta.FlatLedgerManagerFactory:1",
-        "org.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:2",
-        "",
+        (f"2\n{_META}.HierarchicalLedgerManagerFactory:1", True, [1, 2, 2**31]),
+        ("1\nhierarchical:1\n", True, [1, 2, 2**31]),
+        (f"2\n{_META}.LegacyHierarchicalLedgerManagerFactory:1", True, [1, 2]),
+        (f"2\n{_META}.LongHierarchicalLedgerManagerFactory:1", True, [2**31]),
+        (f"2\n{_META}.FlatLedgerManagerFactory:1", True, [3]),
+        ("1\nflat:1", True, [3]),
+        (f"2\n{_META}.HierarchicalLedgerManagerFactory:2", False, []),
+        (f"2\n{_META}.HierarchicalLedgerManagerFaktory:1", False, []),
+        (f"1\n{_META}.HierarchicalLedgerManagerFactory:1", False, []),
+        ("2\nhierarchical:1", False, []),
+        ("3\nhierarchical:1", False, []),
+        ("\xff", False, []),
+        ("", False, []),
     ],
 )
-def test_another_layout_is_refused(layout: str) -> None:
-    with pytest.raises(Unsupported, match="LAYOUT"):
-        read_known("zk", [("/ledgers/LAYOUT", f"2\n{layout}".encode())])
+def test_bookies_start_and_list_ledgers_by_the_layout(layout: str, starts: bool, listed: list[int]) -> None:
+    """As ``AbstractZkLedgerManagerFactory.newLedgerManagerFactory`` and each class's own paths say."""
+    paths = [*map(ledger_path, (1, 2, 2**31)), "/ledgers/L0000000003"]
+    known = read_known("zk", [*((path, b"") for path in paths), ("/ledgers/LAYOUT", layout.encode("latin-1"))])
+    fact = find_layout_fact(known.layout)
+    is_pulsars = starts and listed == [1, 2, 2**31]
+    assert fact is None if is_pulsars else fact is not None
+    if fact is not None:
+        assert fault_of(fact).starts is starts
+        with pytest.raises(Unsupported, match="LAYOUT"):
+            known.check_layout()
+    if starts and not is_pulsars:
+        assert known.ledgers.tolist() == listed
+
+
+@pytest.mark.parametrize(
+    ("layout", "percent", "says"),
+    [
+        ("2\norg.example.Ledgers:1", 0, "bk0test does not start\n  /ledgers/LAYOUT says '2 org.example.Ledgers:1'"),
+        (f"2\n{_META}.FlatLedgerManagerFactory:1", 100, "bk0test starts\n  /ledgers/LAYOUT says '2 org.apache"),
+    ],
+)
+@pytest.mark.usefixtures("damages_stores")
+def test_another_layout_is_told_and_nothing_is_deleted_by_it(
+    layout: str, percent: float, says: str, cli: Cli, tmp_path: Path
+) -> None:
+    root, store = scratch_copy("cluster", "clean", tmp_path), tmp_path / "store"
+    words = [word for name in BOOKIES for word in ("--bookie", root / name)]
+    imported = cli("--store", store, "store", "import", "cluster", "--zookeeper", root / "zookeeper", *words)
+    assert imported.exit_code == 0
+    put_values(store, {"/ledgers/LAYOUT": layout.encode()})
+    told = cli("--store", store, "store", "preflight")
+    assert (told.exit_code, says in told.stdout) == (0, True)
+    answer = cli("--store", store, "store", "preflight", "-o", "json").json
+    assert {row["faults"][0]["code"] for row in answer["bookies"]} == {"bookkeeper-layout-unknown"}
+    assert answer["percent"] >= percent
+    found = {row["code"]: row for row in cli("--store", store, "doctor", "-o", "jsonl").json_lines}
+    assert found["bookkeeper-layout-unknown"]["severity"] == "critical"
+    assert cli("--store", store, "store", "cat", "/ledgers/LAYOUT", "--raw").exit_code == 0
+    refused = cli("--store", store, "store", "reclaim", root / BOOKIES[0], "--dry-run", "--force")
+    assert (refused.exit_code, "/ledgers/LAYOUT" in refused.stderr) == (7, True)
 
 
 def test_a_bookie_that_never_ran(cli: Cli, tmp_path: Path) -> None:

@@ -352,6 +352,13 @@ def test_a_damaged_rocksdb_that_its_logs_replace_lacks_nothing_and_is_written_an
     assert "incomplete" not in cli("--store", store, "topics", "list", "acme/orders").stderr
     (told,) = [row for row in diagnoses(whole_cli, store) if row["code"] == "metadata-file-damaged"]
     assert told["severity"] == "warning"
+    forecast = cli("--store", store, "store", "preflight")
+    assert "the standalone does not start\n" in forecast.stdout
+    assert "    next: pulsar-admin store clone DIR\n" in forecast.stdout
+    given = cli(
+        "store", "preflight", "--metadata", source / "metadata", "--bookie", source / "bookkeeper", "-o", "json"
+    )
+    assert [one["cure"] for one in given.json["rocksdb"]] == ["pulsar-admin store clone DIR"]
     run_printed(whole_cli, told["mend"].replace("DIR", str(tmp_path / "new")))
     with open_for_reading(tmp_path / "new" / "metadata", []) as pairs:
         assert sum(key.startswith(b"/") for key, _ in pairs) > 300
