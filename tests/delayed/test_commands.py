@@ -15,6 +15,7 @@ import pytest
 
 from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, apply_plan, put_value_step
 from pulsar_admin.store.codec.cursor import decode_cursor_info, encode_cursor_info
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.db.delayed import index_key
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import find_node
@@ -32,7 +33,7 @@ from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli
 from tests.delayed.test_build import message
 from tests.delayed.world import TOPIC, held, sent, waiting
-from tests.stores import copied, imported
+from tests.stores import copied, imported, put_node
 from tests.synthetic import MadeTopic, make_store
 
 FAR = "2100-01-01T00:00:00Z"
@@ -258,25 +259,29 @@ def change_bucket(path: Path, make: Any) -> None:
 
 
 def _twice(found: dict[str, str]) -> dict[str, str]:
-    (ledger,) = found.values()
-    return {**found, "#pulsar.internal.delayed.bucket_99_100": ledger}
+    ((key, ledger),) = found.items()
+    last = key.rpartition("_")[2]
+    return {**found, f"#pulsar.internal.delayed.bucket_{last}_{int(last) + 1}": ledger}
 
 
 @pytest.mark.parametrize(
-    ("change", "kinds"),
+    ("change", "kinds", "in_buckets"),
     [
-        (lambda found: dict.fromkeys(found, "987654321"), {"bucket-ledger-gone", "bucket-ledger-leaked"}),
-        (lambda found: {}, {"bucket-ledger-leaked"}),
-        (_twice, {"double", "buckets-overlap"}),
+        (lambda found: dict.fromkeys(found, "987654321"), {"bucket-ledger-gone", "bucket-ledger-leaked"}, 0),
+        (lambda found: {}, {"bucket-ledger-leaked"}, 0),
+        (lambda found: {"#a": "5", "#pulsar.internal.delayed.bucket_0_1": "x", **found}, {"bucket-ledger-gone"}, 100),
+        (_twice, {"double", "buckets-overlap", "in-no-bucket"}, 100),
     ],
 )
-def test_verify_names_what_is_wrong_with_buckets(cli: Cli, path: Path, change: Any, kinds: set[str]) -> None:
+def test_verify_names_what_is_wrong_with_buckets(
+    cli: Cli, path: Path, change: Any, kinds: set[str], in_buckets: int, damages_stores: None
+) -> None:
+    """Whatever other properties a cursor has, and with a ledger whose metadata cannot be read."""
     change_bucket(path, change)
+    put_node(path, ledger_path(1), b"no metadata")
     code, row, found = verified(cli, path)
-    assert (code, {*found} & kinds) == (1, kinds)
-    if "double" not in kinds:
-        assert ({*found}, len(found), row["outside"]) == (kinds, len(kinds), row["waiting"])
-        assert row["buckets"] == len(kinds) - 1
+    assert (code, {*found}, len(found)) == (1, kinds, len(kinds))
+    assert (row["inBuckets"], row["outside"]) == (in_buckets, row["waiting"] - in_buckets)
 
 
 def test_status_computes_the_ttl_conflict(cli: Cli, path: Path) -> None:
