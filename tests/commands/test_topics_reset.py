@@ -372,8 +372,6 @@ BAD: list[tuple[tuple[str, ...], int, str]] = [
     (("-s", "sub", "-m", "10:1"), 2, "name topics, or give --all-topics, --pattern GLOB or --from-file FILE"),
     (("a/b/t", "--all-topics", *_SUB, "-m", "10:1"), 2, "name topics, or give"),
     (("a/b/t", *_SUB, "-t", "5x"), 2, "Invalid time unit 'x'"),
-    (("a/b/t", *_SUB, "-t", "2026-11-20T00:00"), 2, "has no time zone"),
-    (("a/b/t", *_SUB, "-t", "1969-01-01T00:00:00Z"), 2, "is before 1970"),
     (("a/b/t", *_SUB, "-t", "+99999y"), 2, "beyond the year 9999"),
     (("a/b/t", *_SUB, "-m", "first"), 2, "invalid position 'first'"),
     (("a/b/t", *_SUB, "-m", "9:4"), 5, "persistent://a/b/t has no ledger 9: what was before ledger 10 is trimmed"),

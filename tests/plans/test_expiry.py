@@ -290,11 +290,15 @@ def test_a_request_that_cannot_be_meant_is_never_made() -> None:
         (lambda: ResetRequest(NOW_MS, clock="event"), "clock 'event' is not indexed"),
         (lambda: BrokerSetup("3.0"), "broker version '3.0' is not one of '2.11', '4.0', '4.2', '5.0'"),  # type: ignore[arg-type]
         (lambda: reset_target(shift_by=5, exclude=True), "--exclude-reset-position goes with a time or a position"),
+        (lambda: ForecastQuestion(NOW_MS, 1, 2001, 2, ALL_BEFORE, "auto"), "more than 1000 intervals"),
+        (lambda: ForecastQuestion(NOW_MS, 1, 0, 1, ALL_BEFORE, "auto"), "must be above 0"),
+        (lambda: ForecastQuestion(NOW_MS, 1, 1, 0, ALL_BEFORE, "auto"), "must be above 0"),
     ]
     for make, message in made:
         with pytest.raises(InvalidValue, match=message):
             make()
     assert reset_target(position=LATEST, exclude=True) == ToPosition(LATEST, exclude=True)
+    assert ForecastQuestion(NOW_MS, 1, 2000, 2, ALL_BEFORE, "auto").broker == BrokerSetup()
 
 
 def test_ttl_in_force(tmp_path: Path) -> None:
