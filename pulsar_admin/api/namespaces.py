@@ -763,15 +763,7 @@ class Namespace(PolicyPlans):
 
     def _plan_local(self, kind: ChangeKind, key: str, value: object, *, error: str | None = None) -> Plan:
         """Plan setting a key of the local policies; without policies the namespace raises with the text ``error``."""
-
-        def make(txn: Txn, now_ms: int) -> StorePlan:
-            if error is not None:
-                resources.read_policies(txn, self._name, error)
-            return resource_changes.plan_local_json(
-                txn, self._name, resource_changes.JsonJob(kind, resource_changes.put(key, value), [key]), now_ms
-            )
-
-        return self._planned_rows(make)
+        return self._planned_rows(resource_changes.plan_local, kind, self._name, key, value, error)
 
 
 def _width_ms(value: Width) -> int:

@@ -61,9 +61,9 @@ class NodeChange(Struct, frozen=True):
     after: JsonObject | None
 
 
-def _plan_node(txn: Txn, kind: ChangeKind, change: NodeChange, now_ms: int) -> Plan:
+def _plan_node(txn: Txn, kind: ChangeKind, resource: str, path: str, after: JsonObject | None, now_ms: int) -> Plan:
     """Plan the change of one node; raises MetadataCorrupt."""
-    return plan_nodes(txn, kind, [change], now_ms)
+    return plan_nodes(txn, kind, [NodeChange(resource, path, after)], now_ms)
 
 
 def plan_nodes(
@@ -136,7 +136,7 @@ def _plan_tenant(
     path = resources.tenant_path(tenant)
     new = {"adminRoles": hash_order(roles), "allowedClusters": hash_order(clusters)}
     after = resources.TENANT.replace(resources.find_json(txn, path), new)
-    return plan_nodes(txn, kind, [NodeChange(f"tenant {tenant}", path, after)], now_ms)
+    return _plan_node(txn, kind, f"tenant {tenant}", path, after, now_ms)
 
 
 def _check_clusters(txn: Txn, clusters: Sequence[str]) -> None:
@@ -227,8 +227,8 @@ def plan_migration(txn: Txn, cluster: str, migrated: bool, url: Mapping[str, str
     after = resources.MIGRATION.replace(
         resources.find_json(txn, path), {"migrated": migrated, "migratedClusterUrl": stored}
     )
-    change = NodeChange(f"migration of cluster {cluster}", path, after)
-    return plan_nodes(txn, ChangeKind("clusters update-cluster-migration", "update {place}"), [change], now_ms)
+    kind = ChangeKind("clusters update-cluster-migration", "update {place}")
+    return _plan_node(txn, kind, f"migration of cluster {cluster}", path, after, now_ms)
 
 
 # -- failure domains --------------------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ def plan_domain(txn: Txn, kind: ChangeKind, cluster: str, domain: str, brokers: 
             raise Refused(f"[{', '.join(shared)}] already exists in {name}", cluster=cluster, domain=name)
     path = resources.domain_path(cluster, domain)
     after = resources.DOMAIN.replace(resources.find_json(txn, path), {"brokers": hash_order(brokers) or None})
-    return plan_nodes(txn, kind, [NodeChange(_domain(cluster, domain), path, after)], now_ms)
+    return _plan_node(txn, kind, _domain(cluster, domain), path, after, now_ms)
 
 
 def plan_delete_domain(txn: Txn, cluster: str, domain: str, now_ms: int) -> Plan:
@@ -256,8 +256,8 @@ def plan_delete_domain(txn: Txn, cluster: str, domain: str, now_ms: int) -> Plan
     path = resources.domain_path(cluster, domain)
     if resources.find_json(txn, path) is None:
         raise ResourceNotFound(f"Domain-name {domain} or cluster {cluster} does not exist", domain=domain)
-    change = NodeChange(_domain(cluster, domain), path, None)
-    return plan_nodes(txn, ChangeKind("clusters delete-failure-domain", "delete {place}"), [change], now_ms)
+    kind = ChangeKind("clusters delete-failure-domain", "delete {place}")
+    return _plan_node(txn, kind, _domain(cluster, domain), path, None, now_ms)
 
 
 # -- arguments --------------------------------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ def _is_uri(text: str, schemes: Sequence[str]) -> bool:
 
 
 def _plan_cluster(txn: Txn, kind: ChangeKind, cluster: str, after: JsonObject, now_ms: int) -> Plan:
-    return plan_nodes(txn, kind, [NodeChange(f"cluster {cluster}", resources.cluster_path(cluster), after)], now_ms)
+    return _plan_node(txn, kind, f"cluster {cluster}", resources.cluster_path(cluster), after, now_ms)
 
 
 def _domain(cluster: str, domain: str) -> str:
@@ -395,7 +395,7 @@ def _without_rack(racks: JsonObject, bookie: str) -> JsonObject:
 
 
 def _plan_racks(txn: Txn, kind: ChangeKind, bookie: str, after: JsonObject, now_ms: int) -> Plan:
-    return _plan_node(txn, kind, NodeChange(f"rack of bookie {bookie}", resources.RACKS_PATH, after), now_ms)
+    return _plan_node(txn, kind, f"rack of bookie {bookie}", resources.RACKS_PATH, after, now_ms)
 
 
 # -- isolation ---------------------------------------------------------------------------------------------------------
@@ -453,8 +453,8 @@ def plan_delete_isolation(txn: Txn, cluster: str, name: str, now_ms: int) -> Pla
 
 
 def _plan_isolation(txn: Txn, kind: ChangeKind, cluster: str, name: str, after: JsonObject, now_ms: int) -> Plan:
-    change = NodeChange(f"isolation policy {name} of cluster {cluster}", resources.isolation_path(cluster), after)
-    return _plan_node(txn, kind, change, now_ms)
+    resource = f"isolation policy {name} of cluster {cluster}"
+    return _plan_node(txn, kind, resource, resources.isolation_path(cluster), after, now_ms)
 
 
 # -- limits ------------------------------------------------------------------------------------------------------------
@@ -467,12 +467,11 @@ UPDATE_GROUP = ChangeKind("resourcegroups update", "update {place}")
 
 def plan_group(txn: Txn, kind: ChangeKind, name: str, rates: Mapping[str, int | None], now_ms: int) -> Plan:
     """Plan creating or changing a resource group; a rate of None stays, or is −1 in a new group."""
-    stored = resources.find_json(txn, resources.resource_group_path(name))
+    path = resources.resource_group_path(name)
+    stored = resources.find_json(txn, path)
     given = {key: value for key, value in rates.items() if value is not None}
     after = resources.RESOURCE_GROUP.replace(stored, {**(stored or {}), **given})
-    return _plan_node(
-        txn, kind, NodeChange(f"resource group {name}", resources.resource_group_path(name), after), now_ms
-    )
+    return _plan_node(txn, kind, f"resource group {name}", path, after, now_ms)
 
 
 def plan_delete_group(txn: Txn, name: str, now_ms: int) -> Plan:
@@ -484,17 +483,15 @@ def plan_delete_group(txn: Txn, name: str, now_ms: int) -> Plan:
     if users:
         names = ", ".join(path.removeprefix(f"{resources.TENANTS_PATH}/") for path in users)
         raise Refused("ResourceGroup is in use", hint=f"by {names}", name=name)
-    change = NodeChange(f"resource group {name}", resources.resource_group_path(name), None)
-    return _plan_node(txn, ChangeKind("resourcegroups delete", "delete {place}"), change, now_ms)
+    kind = ChangeKind("resourcegroups delete", "delete {place}")
+    return _plan_node(txn, kind, f"resource group {name}", resources.resource_group_path(name), None, now_ms)
 
 
 def plan_quota(txn: Txn, bundle: resources.Bundle | None, quota: Mapping[str, float | bool], now_ms: int) -> Plan:
     """Plan setting the quota of a bundle; None: the default one."""
     path = resources.bundle_quota_path(bundle)
     after = resources.BUNDLE_QUOTA.replace(resources.find_json(txn, path), quota)
-    return _plan_node(
-        txn, ChangeKind("resource-quotas set", "set {place}"), NodeChange(_quota(bundle), path, after), now_ms
-    )
+    return _plan_node(txn, ChangeKind("resource-quotas set", "set {place}"), _quota(bundle), path, after, now_ms)
 
 
 def plan_reset_quota(txn: Txn, bundle: resources.Bundle, now_ms: int) -> Plan:
@@ -502,8 +499,8 @@ def plan_reset_quota(txn: Txn, bundle: resources.Bundle, now_ms: int) -> Plan:
     path = resources.bundle_quota_path(bundle)
     if resources.find_json(txn, path) is None:
         raise ResourceNotFound(f"path {path} not found.", hint="the default quota counts there already", path=path)
-    change = NodeChange(_quota(bundle), path, None)
-    return _plan_node(txn, ChangeKind("resource-quotas reset-namespace-bundle-quota", "reset {place}"), change, now_ms)
+    kind = ChangeKind("resource-quotas reset-namespace-bundle-quota", "reset {place}")
+    return _plan_node(txn, kind, _quota(bundle), path, None, now_ms)
 
 
 def _quota(bundle: resources.Bundle | None) -> str:
@@ -661,7 +658,7 @@ def _check(name: str, verb: str) -> None:
 
 
 def _plan_setting(txn: Txn, kind: ChangeKind, after: JsonObject, now_ms: int) -> Plan:
-    return _plan_node(txn, kind, NodeChange("dynamic settings of brokers", resources.CONFIGURATION_PATH, after), now_ms)
+    return _plan_node(txn, kind, "dynamic settings of brokers", resources.CONFIGURATION_PATH, after, now_ms)
 
 
 # -- namespaces --------------------------------------------------------------------------------------------------------
@@ -691,21 +688,6 @@ def plan_job(txn: Txn, namespace: NamespaceName, job: PolicyJob, now_ms: int) ->
 ACTIONS = ("produce", "consume", "functions", "sources", "sinks", "packages")
 
 
-class JsonJob(Struct, frozen=True):
-    """What to do with a JSON object: the kind of change, the change, and the keys that reports show."""
-
-    kind: ChangeKind
-    change: Callable[[JsonObject], JsonObject]
-    keys: Sequence[str]
-
-
-class Node(Struct, frozen=True):
-    """Where a JSON object stands, and what it is, or would be made as."""
-
-    path: str
-    found: JsonObject
-
-
 class Grant(Struct, frozen=True):
     """The actions that a role is allowed, in place of its former ones; none removes the role."""
 
@@ -713,12 +695,18 @@ class Grant(Struct, frozen=True):
     actions: Sequence[str] = ()
 
 
-def _plan_policies_json(
-    txn: Txn, namespace: NamespaceName, job: JsonJob, now_ms: int, error: str = "Namespace does not exist"
+def _plan_policies_key(
+    txn: Txn,
+    kind: ChangeKind,
+    namespace: NamespaceName,
+    key: str,
+    change: Callable[[JsonObject], JsonObject],
+    now_ms: int,
+    error: str = "Namespace does not exist",
 ) -> Plan:
-    """Plan a job on a namespace's policies; raises NamespaceNotFound with the text ``error``, MetadataCorrupt."""
-    policies = resources.read_policies(txn, namespace, error)
-    return _plan(txn, namespace, job, Node(namespace.policies_path, policies), now_ms)
+    """Plan a change of a key of a namespace's policies; raises NamespaceNotFound with the text ``error``, MetadataCorrupt."""
+    found = resources.read_policies(txn, namespace, error)
+    return _plan_key(txn, kind, namespace, namespace.policies_path, key, found, change(found), now_ms)
 
 
 SET_ANTI_AFFINITY = ChangeKind("namespaces set-anti-affinity-group", "set anti affinity group of {place}")
@@ -730,8 +718,15 @@ DELETE_BOOKIE_AFFINITY = ChangeKind(
 UPDATE_MIGRATION = ChangeKind("namespaces update-migration-state", "update migration state of {place}")
 
 
-def plan_local_json(txn: Txn, namespace: NamespaceName, job: JsonJob, now_ms: int) -> Plan:
-    """Plan a job on a namespace's local policies, which are created if missing, as upstream does. Raises MetadataCorrupt."""
+def plan_local(
+    txn: Txn, kind: ChangeKind, namespace: NamespaceName, key: str, value: object, error: str | None, now_ms: int
+) -> Plan:
+    """Plan setting a key of a namespace's local policies, None: removing it; they are created if missing, as upstream does.
+
+    Raises MetadataCorrupt, and NamespaceNotFound with the text ``error``, if there is one, for a namespace without policies.
+    """
+    if error is not None:
+        resources.read_policies(txn, namespace, error)
     path = resources.local_policies_path(namespace)
     stored = resources.find_json(txn, path)
     if stored is None:
@@ -740,25 +735,26 @@ def plan_local_json(txn: Txn, namespace: NamespaceName, job: JsonJob, now_ms: in
             "bundles": policies.get("bundles") or resources.bundles_of(resources.DEFAULT_BUNDLES),
             "migrated": False,
         }
-    return _plan(txn, namespace, job, Node(path, stored), now_ms)
+    left = {name: one for name, one in stored.items() if name != key}
+    after = left if value is None else {**stored, key: value}
+    return _plan_key(txn, kind, namespace, path, key, stored, after, now_ms)
 
 
-def _plan(txn: Txn, namespace: NamespaceName, job: JsonJob, node: Node, now_ms: int) -> Plan:
-    after = job.change(node.found)
-    before, now = ({key: side.get(key) for key in job.keys} for side in (node.found, after))
-    step = put_value_step(txn, node.path, encode_json_object(after), now_ms)
-    steps = () if after == resources.find_json(txn, node.path) else (step,)
-    return Plan(job.kind, txn.id, steps, (ChangePart(namespace=str(namespace), before=before, after=now),))
-
-
-def put(key: str, value: object) -> Callable[[JsonObject], JsonObject]:
-    """Return a change that sets ``key`` to ``value``, or removes it if None."""
-
-    def change(found: JsonObject) -> JsonObject:
-        left = {name: one for name, one in found.items() if name != key}
-        return left if value is None else {**found, key: value}
-
-    return change
+def _plan_key(
+    txn: Txn,
+    kind: ChangeKind,
+    namespace: NamespaceName,
+    path: str,
+    key: str,
+    before: JsonObject,
+    after: JsonObject,
+    now_ms: int,
+) -> Plan:
+    """Plan that the node at ``path`` becomes ``after``; reports show one key of it."""
+    step = put_value_step(txn, path, encode_json_object(after), now_ms)
+    steps = () if after == resources.find_json(txn, path) else (step,)
+    part = ChangePart(namespace=str(namespace), before={key: before.get(key)}, after={key: after.get(key)})
+    return Plan(kind, txn.id, steps, (part,))
 
 
 # -- properties -------------------------------------------------------------------------------------------------------
@@ -779,8 +775,11 @@ def plan_properties(
     txn: Txn, kind: ChangeKind, namespace: NamespaceName, change: Callable[[JsonObject], JsonObject], now_ms: int
 ) -> Plan:
     """Plan a change of a namespace's properties; raises NamespaceNotFound."""
-    job = JsonJob(kind, lambda found: {**found, "properties": change(found.get("properties") or {})}, ["properties"])
-    return _plan_policies_json(txn, namespace, job, now_ms)
+
+    def changed(found: JsonObject) -> JsonObject:
+        return {**found, "properties": change(found.get("properties") or {})}
+
+    return _plan_policies_key(txn, kind, namespace, "properties", changed, now_ms)
 
 
 SET_PROPERTY = ChangeKind("namespaces set-property", "set property of {place}")
@@ -816,7 +815,7 @@ def plan_permission(txn: Txn, kind: ChangeKind, namespace: NamespaceName, grant:
     def change(found: JsonObject) -> JsonObject:
         return _with_auth(found, "namespace_auth", lambda roles: _granted(roles, grant))
 
-    return _plan_policies_json(txn, namespace, JsonJob(kind, change, ["auth_policies"]), now_ms, _NO_NAMESPACE)
+    return _plan_policies_key(txn, kind, namespace, "auth_policies", change, now_ms, _NO_NAMESPACE)
 
 
 def plan_topic_permission(txn: Txn, kind: ChangeKind, topic: TopicName, grant: Grant, now_ms: int) -> Plan:
@@ -832,7 +831,7 @@ def plan_topic_permission(txn: Txn, kind: ChangeKind, topic: TopicName, grant: G
     def change(found: JsonObject) -> JsonObject:
         return _with_auth(found, "destination_auth", of_topics)
 
-    return _plan_policies_json(txn, topic.namespace, JsonJob(kind, change, ["auth_policies"]), now_ms, _NO_NAMESPACE)
+    return _plan_policies_key(txn, kind, topic.namespace, "auth_policies", change, now_ms, _NO_NAMESPACE)
 
 
 _NO_NAMESPACE = "Topic's namespace does not exist"
@@ -863,8 +862,7 @@ def plan_grant_subscription(
     def change(found: JsonObject) -> JsonObject:
         return _with_auth(found, _SUBSCRIPTIONS, lambda auth: {**auth, subscription: hash_order(roles)})
 
-    job = JsonJob(_GRANT_SUBSCRIPTION, change, ["auth_policies"])
-    return _plan_policies_json(txn, namespace, job, now_ms, "")
+    return _plan_policies_key(txn, _GRANT_SUBSCRIPTION, namespace, "auth_policies", change, now_ms, "")
 
 
 def plan_revoke_subscription(txn: Txn, namespace: NamespaceName, subscription: str, role: str, now_ms: int) -> Plan:
@@ -875,10 +873,11 @@ def plan_revoke_subscription(txn: Txn, namespace: NamespaceName, subscription: s
     left = [one for one in auth[subscription] if one != role]
     others = {name: roles for name, roles in auth.items() if name != subscription}
     after = {**auth, subscription: left} if left else others
-    job = JsonJob(
-        _REVOKE_SUBSCRIPTION, lambda found: _with_auth(found, _SUBSCRIPTIONS, lambda _: after), ["auth_policies"]
-    )
-    return _plan_policies_json(txn, namespace, job, now_ms)
+
+    def change(found: JsonObject) -> JsonObject:
+        return _with_auth(found, _SUBSCRIPTIONS, lambda _: after)
+
+    return _plan_policies_key(txn, _REVOKE_SUBSCRIPTION, namespace, "auth_policies", change, now_ms)
 
 
 _SUBSCRIPTIONS = "subscription_auth_roles"
@@ -945,5 +944,4 @@ def plan_allowed_clusters(txn: Txn, namespace: NamespaceName, clusters: Sequence
         return _with_deleter({**found, "allowed_clusters": hash_order(clusters)})
 
     kind = ChangeKind("namespaces set-allowed-clusters", "set allowed clusters of {place}")
-    job = JsonJob(kind, change, ["allowed_clusters"])
-    return _plan_policies_json(txn, namespace, job, now_ms)
+    return _plan_policies_key(txn, kind, namespace, "allowed_clusters", change, now_ms)
