@@ -46,7 +46,7 @@ class AtLeast(int):
 
 
 def messages_of(record: Any, key: str = "messages") -> int | None:  # Any: the record's own type
-    """Return the messages of a record with ``uncounted_entries``, at least so many where it has some."""
+    """Return the messages of a record with ``uncounted_entries``: at least that many if it has some."""
     if isinstance(record, dict):
         number, uncounted = record.get(key), record.get("uncountedEntries")
     else:

@@ -488,7 +488,7 @@ max_rate = click.option(
     type=SIZE,
     callback=_limit_rate,
     expose_value=False,
-    help="Read at most so many bytes a second, in this process alone, such as 100M: for disks that a bookie uses.",
+    help="Read at most this many bytes a second, in this process alone, such as 100M: for disks that a bookie uses.",
 )
 """For commands that read the disks of bookies whole."""
 

@@ -22,7 +22,7 @@ _NUMBERS = re.compile(r"FLOAT$|DOUBLE$|DECIMAL\(")
 _PADDED = 100
 """A message may have a megabyte: rows beside it are not padded to that."""
 _EXACT_DIGITS = 15
-"""A double holds every decimal number of so many digits."""
+"""A double holds every decimal number of up to this many digits."""
 
 
 def unique_names(names: Sequence[str]) -> list[str]:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _TOGETHER = 256
 """Topics that are read at once."""
 _HELD_TOPICS = 20_000
-"""Up to so many topics, JSON is written once all of it is known; of more as it comes, as it would not fit into memory.
+"""JSON of up to this many topics is written once all of it is known; of more topics as it comes, as it would not fit into memory.
 With ``--sort`` and without ``--top``, all of it is held nevertheless."""
 _MANY = 1_000
 """Topics for which one look at all ledgers is cheaper than one at each of theirs, and all files are about as much as they have."""

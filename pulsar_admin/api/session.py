@@ -76,7 +76,7 @@ Kind = TypeVar("Kind")
 Duration = timedelta | str
 """A length of time: a timedelta, or ``5m``, ``3h``, ``2d`` and whatever else the command line takes."""
 Delay = Duration | int
-"""So long: a length of time, or milliseconds as an int."""
+"""How long: a length of time, or milliseconds as an int."""
 LedgerId = int
 Clock = Literal["auto", "publish", "broker", "event"]
 """Which time of a message counts: the broker's where the entry carries one, else the publish time (auto); or always one of them."""

@@ -268,7 +268,7 @@ class ToPosition(Struct, frozen=True):
 
 
 class ShiftBy(Struct, frozen=True):
-    """So many entries further, below 0: back."""
+    """This many entries forward, or back if it is below 0."""
 
     entries: int
 
@@ -440,7 +440,7 @@ def _moves(reader: EntryReader, resets: Iterable[Reset], request: ResetRequest) 
 
 
 def _earlier(reset: Reset, earlier_ms: int) -> Reset:
-    """Return a reset to a time that is so much earlier, where it was counted from now."""
+    """Return a reset to a time that is ``earlier_ms`` earlier, if it was counted from now."""
     if not _counts_from_now(reset):
         return reset
     assert isinstance(reset.target, ToTime)

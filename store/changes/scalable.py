@@ -34,7 +34,7 @@ Json = dict[str, Any]  # Any: JSON
 
 
 def plan_create_scalable(txn: Txn, name: TopicName, segments: int, properties: Mapping[str, str], now_ms: int) -> Plan:
-    """Plan creating a scalable topic with so many segments; raises AlreadyExists, NamespaceNotFound, InvalidValue."""
+    """Plan creating a scalable topic with this many segments; raises AlreadyExists, NamespaceNotFound, InvalidValue."""
     if not 1 <= segments <= _SEGMENTS_MAX:
         raise InvalidValue(
             "numInitialSegments must be >= 1"

@@ -27,7 +27,7 @@ Row = dict[str, bytes]  # the columns of _SCHEMA
 
 _BATCH_BITS = 40  # a message in a slice: number of the batch of places << 40 | number in the batch
 _IN_BATCH = np.uint64((1 << _BATCH_BITS) - 1)
-_KEYS_A_ROW = 1 << 19  # 12 MiB: a slice that holds so many hands them over
+_KEYS_A_ROW = 1 << 19  # 12 MiB: a slice that holds this many hands them over
 _KEY_BYTES = 24
 _BYTES_AN_ENTRY = 64  # of keys; what an entry weighs in a round, which then is 64 MiB of keys
 _SCHEMA = pa.schema(

@@ -149,7 +149,7 @@ def estimate_trackers(
 
 
 def queue_bytes(messages: int) -> int:
-    """Return the memory of a ``TripleLongPriorityQueue`` after so many were added.
+    """Return the memory of a ``TripleLongPriorityQueue`` after this many were added.
 
     Three longs a message; the array begins with 16 messages, doubles up to 256 longs, grows by half up to a segment of 2 M longs
     (16 MiB), and then by segments.

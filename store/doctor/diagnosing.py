@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 EACH = 10
 EACH_MOST = 100
-"""So many findings of a kind are told one by one by ``check_store``."""
+"""Up to this many findings of a kind are told one by one by ``check_store``."""
 _MORE, _ALIKE = "more", "alike"
 
 

@@ -55,7 +55,7 @@ CONTENT_PIECE_BYTES = 8 << 20  # of entries whose contents come back: an executo
 _CONTENT_UNIT_BYTES = 32  # count as one entry of a round, which is 32 MiB then: here, it is there packed and unpacked
 _ROUND_BYTES = ROUND_ENTRIES * _CONTENT_UNIT_BYTES
 _SLOW = -1  # of a run that the driver reads, in place of how many batches of rows there are
-LARGE_BYTES = 32 << 20  # an entry of so many bytes is better read here than sent
+LARGE_BYTES = 32 << 20  # an entry of this size is better read here than sent
 
 
 class MakeRows(Struct, PlacesOperation, frozen=True):

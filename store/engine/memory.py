@@ -66,7 +66,7 @@ def keep_loaded() -> None:
 
 
 def bound_process(memory_bytes: int) -> None:
-    """Let this process grow to so many bytes: what it asks for beyond is a MemoryError. Files that it maps do not count."""
+    """Let this process grow to this many bytes: asking for more is a MemoryError. Files that it maps do not count."""
     from numba.core.registry import cpu_target
 
     cpu_target.target_context.refresh()  # numba that finds no memory half way fails with a SystemError, or aborts

@@ -45,7 +45,7 @@ JOB_SLICES = 4  # results come a job at a time: few, so that progress moves
 JOBS_IN_FLIGHT = 16  # results that wait on the driver, and are lost if it is killed; more on a large cluster, fewer if they are large
 WAITING_BYTES = 256 << 20  # of answers: so many jobs may be more
 _JOBS_MAX = 1024
-_CLUSTER_SLOTS = 16  # for so many at least slices are cut where the executors are not all known
+_CLUSTER_SLOTS = 16  # slices are cut for at least this many if not all executors are known
 _WORKERS_LACK = (
     "see that executors reach the server, and give them the credentials, or JAVA_HOME, ARROW_LIBHDFS_DIR and CLASSPATH, that are set here: "
     "--spark-conf spark.executorEnv.NAME=value"

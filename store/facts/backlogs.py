@@ -242,7 +242,7 @@ def read_header(reader: EntryReader, topic: Topic, rank: int) -> EntryHeader | N
 _FEW = 10_000
 """Entries whose headers are read to count their messages."""
 _ALONE = 200
-"""Of so many entries in all, headers are read one by one: what reads many at once takes longer to import."""
+"""Up to this many entries in all, headers are read one by one: what reads many at once takes longer to import."""
 _LOOKS = 1_000
 """So often all of them are read, each in about a millisecond."""
 

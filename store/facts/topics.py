@@ -497,7 +497,7 @@ class ReadBudget(Struct):
         return False
 
     def take(self, entries: int, name: TopicName | None = None) -> bool:
-        """Return whether so many entries may be read, of a backlog of the topic ``name``, if one is given; they count."""
+        """Return whether this many entries, of a backlog of the topic ``name`` if one is given, may be read; they count."""
         if self.unlimited:
             return True
         if entries <= min(_READ_ENTRIES, self.left):

@@ -193,7 +193,7 @@ def look_at_nodes(reader: EntryReader, processes: int) -> None:
 
 
 def parts_of_nodes(txn: Txn, nodes: int = 50_000) -> list[NodesPart]:
-    """Return all nodes in parts of so many, which take about half a second."""
+    """Return all nodes in parts of ``nodes``, which take about half a second each."""
     return [NodesPart(first, end) for first, end in pairwise([b"", *sorted(txn.every("tree", nodes)), b""])]
 
 

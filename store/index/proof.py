@@ -48,7 +48,7 @@ from pulsar_admin.store.urls import is_url
 if TYPE_CHECKING:
     from pulsar_admin.store.engine.operation import Engine
 
-_PARTS = 64  # ledgers are divided among so many tasks at most
+_PARTS = 64  # ledgers are divided among at most this many tasks
 # File, beginning of the slice, number of the batch: in the order in which a scan here meets them.
 _PLACE = struct.Struct(">IQI")
 _FOUND = ("ledgers", "digests", "differing", "astray")

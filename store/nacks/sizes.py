@@ -132,7 +132,7 @@ def pair_map_bytes(entries: int) -> int:
 
 
 def emptiest_pair_map_bytes(entries: int) -> int:
-    """Return what it takes at most for so many entries: its slots are halved when fewer than 15 % are used."""
+    """Return what it takes at most for this many entries: its slots are halved when fewer than 15 % are used."""
     return max(pair_map_bytes(entries), _PAIR_MAP_SLOT_BYTES << math.floor(math.log2(entries / _PAIR_MAP_IDLE)))
 
 

@@ -211,7 +211,7 @@ def _round_robin(
 _AHEAD_ENTRIES = 64
 """Entries that are looked at to find where an ensemble ends: of all that follow it would take a ledger's length for each ensemble."""
 _ROUNDS = 3
-"""So many times a ledger's entries go around its bookies before what they show of the quorum counts more than other ledgers."""
+"""A ledger's entries go around its bookies this many times before what they show of the quorum counts more than other ledgers."""
 
 
 def _usual_quorum(txn: Txn) -> int:

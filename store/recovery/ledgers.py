@@ -425,9 +425,9 @@ def _behind_texts(reader: EntryReader, extension: Behind) -> Iterator[str]:
 
 
 _ENSEMBLES_MORE = 8
-"""An ensemble of the ledger's size serves where it takes no more than so many new ones; else one that fits what the bookies have."""
+"""An ensemble of the ledger's size serves if it takes no more than this many new ones; else one that fits what the bookies have."""
 _FIRST_ENTRIES = 64
-"""So many entries are looked at first for an ensemble that serves most of them, then twice as many, as long as one serves all."""
+"""This many entries are looked at first for an ensemble that serves most of them, then twice as many, as long as one serves all."""
 
 
 def plan_repoint(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) -> Plan:

@@ -97,7 +97,7 @@ def has_good_digest(rows: Records) -> Array:
 
 
 def note_read(rows: Records, sizes: Array) -> None:
-    """Count records of which so many bytes each were read."""
+    """Count records, and the bytes of each that were read."""
     wrong = len(rows) - int(np.count_nonzero(has_good_digest(rows)))
     COUNTS.add(len(rows), int(sizes.sum(dtype=np.int64)), wrong)
 

@@ -27,7 +27,7 @@ from pulsar_admin.store.names import EARLIEST, LATEST, LONG_MAX, Position
 from pulsar_admin.store.wording import counted, plural
 
 SMALL_MESSAGES, SMALL_BYTES, SMALL_HEADS = 4096, 16 << 20, 1 << 14
-"""So many entries (of a time window: heads) are read one by one, rather than import the libraries that read columns."""
+"""Up to this many entries (of a time window: heads) are read one by one, rather than import the libraries that read columns."""
 
 
 def is_small(txn: Txn, topic: Topic, window: Window, limit: int | None) -> bool:

@@ -230,7 +230,7 @@ _OF_MESSAGES = tuple(name for name in MESSAGES.names if name not in ("cluster", 
 # are not read, columns that nobody asks for not decoded.
 
 _ROUND_MESSAGE_LEDGERS = 4096  # whose topics and schemas are held, and sent, at once
-_ENGINE_BYTES = 8 << 20  # so much is read here before an engine's processes have the first slice
+_ENGINE_BYTES = 8 << 20  # this much is read here before an engine's processes have the first slice
 
 
 class MessagesAt(Struct, operations.PlacesOperation, frozen=True):

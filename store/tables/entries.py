@@ -50,7 +50,7 @@ from pulsar_admin.store.tables.schemas import OF_TOPIC, TABLES
 UNSEEN = (
     "nothing was written; run it where all files can be read, or name paths that every executor sees (a shared mount)"
 )
-STAGED_ROWS = BATCH_RECORDS  # sorted at once: a staging file has about so many
+STAGED_ROWS = BATCH_RECORDS  # sorted at once: a staging file has about this many
 NO_SEQUENCE = np.int64(-(1 << 63))
 RECORD_FIELDS = tuple(name for name in RECORD.names or () if name != "length")
 _NUMBERS = {name: pa.from_numpy_dtype(RECORD[name]) for name in RECORD_FIELDS}
