@@ -12,7 +12,9 @@ from pulsar_admin.columns import Column
 from pulsar_admin.commands.topics import listing
 from pulsar_admin.context import App
 from pulsar_admin.spool import CellSpool, PackedCells
+from pulsar_admin.store.engine import starting
 from pulsar_admin.store.facts import parts, processes
+from pulsar_admin.store.facts.processes import Spread
 from pulsar_admin.store.facts.topics import TopicFacts
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.names import TopicName
@@ -85,6 +87,31 @@ def test_processes_count_the_same(
         alone.stderr,
     )
     assert merged or not alone.stdout
+
+
+@pytest.mark.parametrize("screen", [("overview", "--top", "3"), ("metrics",), ("metrics", "--top", "4", "--no-check")])
+@deep_but_for((1,), "seed", [None, 1])
+def test_a_process_that_is_forked_before_the_store_is_opened_counts_the_same(
+    screen: tuple[str, ...], seed: int | None, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = copied("small", "clean", tmp_path)
+    if seed is not None:
+        damage_drawn(store, random.Random(seed))
+    words = ("--store", store, "--now", "2026-01-02T03:04:05Z", *screen, "-o", "json")
+    alone = cli(*words, "--jobs", "1")
+    answered: list[object] = []
+    take = Spread._hear
+    monkeypatch.setattr(processes, "MANY_BYTES", 1)
+    monkeypatch.setattr(processes, "active_count", lambda: 1)
+    monkeypatch.setattr(Spread, "_hear", lambda self: (take(self), answered.extend(self._done)))
+    monkeypatch.setattr(starting, "start_process", None)
+    found = cli(*words, "--jobs", "2")
+    assert (found.exit_code, _timeless(found.stdout), found.stderr) == (
+        alone.exit_code,
+        _timeless(alone.stdout),
+        alone.stderr,
+    )
+    assert answered or not alone.stdout
 
 
 def _timeless(text: str) -> str:

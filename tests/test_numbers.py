@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.tree import Node, iter_nodes, put_nodes
+from pulsar_admin.store.facts import values
 from pulsar_admin.store.facts.numbers import PlainTopics, numbers_of
 from pulsar_admin.store.facts.topics import TopicFacts
 from pulsar_admin.store.model.reader import open_reader
@@ -17,6 +19,8 @@ from tests.stores import NOW_MS, copied, imported
 from tests.worlds import STATES
 
 _LONG_AGO_MS = 1_600_000_000_000
+_PLAIN = "public/default/persistent/plain"
+_ENDS = ("-1", "-1-partition-0", "-2", "-", "*", "0", "a")
 
 
 def _compare(store: Path) -> int:
@@ -38,6 +42,38 @@ def _compare(store: Path) -> int:
 @pytest.mark.parametrize("state", STATES)
 def test_numbers_of_recorded_worlds(state: str) -> None:
     assert _compare(imported("small", state)) > 20
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize("limit_bytes", [1 << 20, 1500])
+@pytest.mark.parametrize("state", STATES)
+def test_nodes_that_are_read_ahead_are_those_of_each_topic(
+    state: str, limit_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of topics between whose node and cursors others lie: "t-1" is before "t/cursor"."""
+    store = copied("small", state, tmp_path)
+    with open_store(store, writable=True) as opened:
+        opened.write(_add_names_that_begin_alike)
+    monkeypatch.setattr(values, "_AHEAD_BYTES", limit_bytes)
+    with open_store(store) as opened, open_reader(opened) as reader:
+        txn = reader.txn
+        paths = [name.path for name in iter_topics(txn)]
+        expected = {path: values._read_plain_nodes(txn, path) for path in paths}
+        for count in (1, 2, 3, 256):
+            monkeypatch.setattr(values, "_AHEAD", count)
+            read = dict[str, values.PlainNodes]()
+            for _ in values.read_ahead(txn, iter_topics(txn)):
+                read |= txn.memo[values.read_ahead]
+            assert read == {path: nodes for path, nodes in expected.items() if path in read}
+            assert count < 3 or len(read) > 5
+
+
+def _add_names_that_begin_alike(txn: Txn) -> None:
+    """Add topics like an existing one with cursors."""
+    nodes = [*iter_nodes(txn, f"/managed-ledgers/{_PLAIN}")]
+    assert len(nodes) > 1
+    root = f"/managed-ledgers/{_PLAIN}"
+    put_nodes(txn, [Node(node.path.replace(root, root + end), *node[1:]) for end in _ENDS for node in nodes])
 
 
 @pytest.mark.parametrize("world", ["policies", "shapes", "compacted"])

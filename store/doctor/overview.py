@@ -62,16 +62,15 @@ def _checked(
     with open_reader(store) as reader:
         txn = reader.txn
         wanted = Wanted(now.time_ms, read_copied_ms(store, txn), top, now.source, now.clock_ms)
-        others = others_that_pay(txn, processes)
         if not (txn.count("tree") <= CHECKED_NODES if check is None else check):
-            yield reader, wanted, None, others
+            yield reader, wanted, None, others_that_pay(txn, processes)
             return
         options = DoctorOptions(each=1)
         counts = count_findings(
             diagnose(store, now_ms=now.time_ms, options=options, reader=reader, processes=processes, counting=counting)
         )
         with txn.passing_altered():  # the doctor has told of them
-            yield reader, wanted, counts, others
+            yield reader, wanted, counts, others_that_pay(txn, processes)
 
 
 def count_findings(found: Iterable[Finding]) -> tuple[FindingsOfCode, ...]:

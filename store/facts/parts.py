@@ -18,8 +18,8 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import count_topics, iter_all_namespaces, iter_topics_between, read_topic
 from pulsar_admin.store.names import NamespaceName, TopicName
 
-PART_TOPICS = 10_000
-"""In a part: about a second."""
+PART_TOPICS, LEAST_PARTS = 10_000, 20
+"""Topics in a part at most, which take about a second, and how many parts there are where these are fewer."""
 
 
 class Tally(Protocol):
@@ -92,7 +92,8 @@ class TopicsPart(Struct, frozen=True):
 def parts_of(txn: Txn, now_ms: int | None, counting: Counting | None = None) -> list[TopicsPart]:
     """Return all topics in parts of about as many, in the order of ``iter_topics``."""
     tallies = () if counting is None else counting.fresh()
-    return [TopicsPart(number, PART_TOPICS, now_ms, tallies) for number in range(len(_ranges_of(txn, PART_TOPICS)))]
+    topics = min(PART_TOPICS, count_topics(txn) // LEAST_PARTS + 1)
+    return [TopicsPart(number, topics, now_ms, tallies) for number in range(len(_ranges_of(txn, topics)))]
 
 
 def _ranges_of(txn: Txn, topics: int) -> list[list[tuple[NamespaceName, int, int]]]:

@@ -9,15 +9,17 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from pickle import dumps
+from threading import active_count
 from typing import Any, Generic, Self, TypeVar
 
 from msgspec import Struct
 
 from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.file import DATA_FILE
 from pulsar_admin.store.errors import NotWritable, StoreError
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.pace import PACE
@@ -26,6 +28,9 @@ Part = TypeVar("Part")
 Result = TypeVar("Result")
 MANY_NODES = 400_000
 """Metadata nodes from which on a process is worth what it takes to start, 0.3 s of processor time."""
+MANY_BYTES = 12 << 20
+"""Size of a store's database, of some 6,000 topics, from which on one is worth it that was forked before the store was opened."""
+_READY: list[tuple[Connection, Any]] = []  # Any: of multiprocessing
 _AHEAD = 2  # parts given to a process at once: it never waits for the next one
 
 
@@ -37,8 +42,27 @@ def processes_that_pay(txn: Txn, most: int) -> int:
 
 
 def others_that_pay(txn: Txn, most: int) -> int:
-    """Return how many of ``processes_that_pay`` should run beside this one, which also does parts."""
-    return max(processes_that_pay(txn, most) - 1, 0)
+    """Return how many of ``processes_that_pay`` should run beside this one, which also does parts; one that is ready pays for fewer."""
+    return max(processes_that_pay(txn, most) - 1, len(_READY))
+
+
+@contextmanager
+def process_ready(path: Path, most: int) -> Iterator[None]:
+    """Have a process for the first ``Spread`` of this block if the store at ``path``, which is not open yet, has some thousand topics."""
+    size_bytes = 0
+    with suppress(OSError):
+        size_bytes = (path / "meta" / DATA_FILE).stat().st_size
+    cores = most or len(os.sched_getaffinity(0))
+    if size_bytes >= MANY_BYTES and cores > 1 and active_count() == 1 and not PACE.is_limited:
+        from pulsar_admin.store.engine.starting import fork_process  # of few stores
+
+        with suppress(OSError):
+            _READY.append(fork_process(_serve))
+    try:
+        yield
+    finally:
+        while _READY:
+            _end(*_READY.pop())
 
 
 class Spread(Generic[Part, Result]):
@@ -166,7 +190,8 @@ class _Helper:
     def __init__(self, path: Path, expected: _Snapshot, work: Callable[..., object]) -> None:
         from pulsar_admin.store.engine.starting import start_process  # of few stores
 
-        self.connection, self._process = start_process(_serve, path, expected, work)
+        self.connection, self._process = _READY.pop() if _READY else start_process(_serve)
+        self.connection.send((path, expected, work))
         self.given = deque[int]()
 
     def give(self, index: int, part: object) -> None:
@@ -176,16 +201,27 @@ class _Helper:
 
     def kill(self) -> None:
         """End the process at once."""
-        self._process.kill()
-        self._process.join()
-        self.connection.close()
+        _end(self.connection, self._process)
 
 
-def _serve(connection: Connection, path: Path, expected: _Snapshot, work: Callable[[EntryReader, Any], object]) -> None:
-    """Answer for each part that comes, until the pipe is closed. Any: parts and answers are the caller's own."""
+def _end(connection: Connection, process: Any) -> None:  # Any: of multiprocessing
+    process.kill()
+    process.join()
+    connection.close()
+
+
+def _serve(connection: Connection) -> None:
+    """Answer for each part that comes after the question, until the pipe is closed."""
     from concurrent.futures import ThreadPoolExecutor  # who asks needs none
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    path: Path
+    expected: _Snapshot
+    work: Callable[[EntryReader, Any], object]  # Any: parts and answers are the caller's own
+    try:
+        path, expected, work = connection.recv()
+    except (EOFError, OSError):
+        return
     with (
         ThreadPoolExecutor(1) as sender,
         suppress(EOFError, OSError, MemoryError, StoreError),

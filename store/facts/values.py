@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import groupby, islice, pairwise
 from operator import attrgetter
@@ -80,8 +80,8 @@ def find_usual(key: bytes, row: bytes) -> Usual | None:
     return None if ledger is None or ledger_id >= INT_MAX else Usual(ledger, ledger_id)
 
 
-class _Seen:
-    """The results of a pass over the nodes of a snapshot, or a part of them, kept for later questions."""
+class SeenNodes:
+    """The results of a pass over the nodes of a snapshot, or a part of them, kept for later questions. ``topics``: the plain ones."""
 
     def __init__(self, txn: Txn) -> None:
         self._unusual, self._altered, self._ledger_ids = list[bytes](), list[bytes](), array("q")
@@ -90,7 +90,7 @@ class _Seen:
         with suppress(IndexCorrupt):  # the rules of the catalogue tell
             lone_bookie = find_lone_bookie(txn)
         self._lone = LoneLedgers(lone_bookie)
-        self._topics = _PlainNodesByPath() if txn.is_snapshot and txn.count("tree") < MANY_NODES else None
+        self.topics = _PlainNodesByPath() if txn.is_snapshot and txn.count("tree") < MANY_NODES else None
 
     def iter_unusual(self, txn: Txn, first: bytes = b"", end: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """Yield (key, row) of the nodes from the key ``first`` to ``end`` (excluded, b"": to the last) that are not usual, in order."""
@@ -106,8 +106,8 @@ class _Seen:
                     continue
                 if self._references is not None and not _note(self._references, key, row, usual):
                     self._references = None
-                if self._topics is not None and key.startswith(_TOPICS):
-                    self._topics.add(key.decode(errors="replace"), usual)
+                if self.topics is not None and key.startswith(TOPICS.first):
+                    self.topics.add(key.decode(errors="replace"), usual)
                 if usual is None:
                     try:
                         ledger_id = find_ledger_of_key(txn, key) if key.startswith(_LEDGERS) else None
@@ -119,7 +119,7 @@ class _Seen:
                         self._unusual.append(key)
                     yield key, row
 
-    def add(self, later: _Seen) -> None:
+    def add(self, later: SeenNodes) -> None:
         """Add what was seen of the nodes after these."""
         if len(self._unusual) <= _KEPT_KEYS:
             self._unusual += later._unusual
@@ -146,8 +146,12 @@ class _Seen:
         txn.memo[iter_ledger_ids] = self._ledger_ids
         if self._references is not None:
             txn.memo[References] = self._references
-        if self._topics is not None:
-            txn.memo[_PlainNodesByPath] = self._topics
+        self.keep_topics(txn)
+
+    def keep_topics(self, txn: Txn) -> None:
+        """Keep the plain topics in a snapshot, if they were noted."""
+        if self.topics is not None:
+            txn.memo[_PlainNodesByPath] = self.topics
 
 
 def iter_unusual(txn: Txn) -> Iterator[tuple[bytes, bytes]]:
@@ -164,7 +168,7 @@ def iter_unusual(txn: Txn) -> Iterator[tuple[bytes, bytes]]:
             if row is not None:
                 yield key, row
         return
-    seen = _Seen(txn)
+    seen = SeenNodes(txn)
     yield from seen.iter_unusual(txn)
     if txn.is_snapshot:
         seen.keep(txn)
@@ -177,17 +181,29 @@ class NodesPart(Struct, frozen=True):
     end: bytes
 
 
-def look_at_nodes(reader: EntryReader, processes: int) -> None:
-    """Have the snapshot of ``reader`` keep what ``iter_unusual`` keeps; ``processes`` may be used for many nodes (0: one a core)."""
+TOPICS = NodesPart(b"/managed-ledgers/", b"/managed-ledgers0")
+"""The nodes of topics and cursors."""
+
+
+def look_at_nodes(reader: EntryReader, processes: int, topics: Callable[[], SeenNodes] | None = None) -> None:
+    """Have the snapshot of ``reader`` keep what ``iter_unusual`` keeps; ``processes`` may be used for many nodes (0: one a core).
+
+    ``topics``: returns what another process sees of ``TOPICS`` meanwhile.
+    """
     txn = reader.txn
-    others = others_that_pay(txn, processes)
-    if not others:
+    others = 0 if topics else others_that_pay(txn, processes)
+    if not topics and not others:
         deque(iter_unusual(txn), 0)
         return
-    seen = _Seen(txn)
-    with Spread(reader, _see_part, parts_of_nodes(txn), others) as parts:
-        for part in parts:
-            seen.add(part)
+    seen = SeenNodes(txn)
+    if topics:
+        seen.add(see_nodes(reader, NodesPart(b"", TOPICS.first)))
+        seen.add(topics())
+        seen.add(see_nodes(reader, NodesPart(TOPICS.end, b"")))
+    else:
+        with Spread(reader, see_nodes, parts_of_nodes(txn), others) as parts:
+            for part in parts:
+                seen.add(part)
     if seen.is_whole:  # beside an altered page above them, a search for the first node of a part may miss some: who asks passes over all
         seen.keep(txn)
 
@@ -197,10 +213,14 @@ def parts_of_nodes(txn: Txn, nodes: int = 50_000) -> list[NodesPart]:
     return [NodesPart(first, end) for first, end in pairwise([b"", *sorted(txn.every("tree", nodes)), b""])]
 
 
-def _see_part(reader: EntryReader, part: NodesPart) -> _Seen:
-    seen = _Seen(reader.txn)
+def see_nodes(reader: EntryReader, part: NodesPart) -> SeenNodes:
+    """Return what is seen of the nodes in ``part``; the snapshot of ``reader`` keeps the plain topics of ``TOPICS``, if all can be read."""
+    seen = SeenNodes(reader.txn)
     with reader.txn.passing_altered():  # the rules tell of them
         deque(seen.iter_unusual(reader.txn, part.first, part.end), 0)
+    if part == TOPICS and seen.is_whole:
+        seen.keep_topics(reader.txn)
+    seen.topics = None
     return seen
 
 
@@ -224,7 +244,7 @@ def _note(references: References, key: bytes, row: bytes, usual: Usual | None) -
 
 def _topic_text(path: bytes) -> str:
     """Return the name of the topic with a managed ledger at ``path``, which is not encoded."""
-    return "persistent://" + path[len(_TOPICS) :].decode().replace("/persistent/", "/", 1)
+    return "persistent://" + path[len(TOPICS.first) :].decode().replace("/persistent/", "/", 1)
 
 
 # -- plain topics -----------------------------------------------------------------------------------------------------
@@ -233,7 +253,6 @@ def _topic_text(path: bytes) -> str:
 _PATH_MAX = 300
 _AHEAD, _AHEAD_BYTES, _AHEAD_LEDGERS = 256, 1 << 20, 4096
 """How many topics are read together at most, bytes of their nodes, and ledgers that are looked at."""
-_TOPICS = b"/managed-ledgers/"
 _TOPIC_PARTS = 6
 """Of a topic's path: ``/managed-ledgers/TENANT/NAMESPACE/persistent/TOPIC``, cut at slashes."""
 
@@ -271,12 +290,10 @@ def _is_plain(component: str) -> bool:
 
 def find_plain_nodes(txn: Txn, path: str) -> PlainNodes | None:
     """Return what the nodes at the managed ledger ``path`` say; None where one has more to say, and of a topic that is compacted."""
-    kept: _PlainNodesByPath | None = txn.memo.get(_PlainNodesByPath)
-    if kept is not None and path in kept:
-        return kept[path]
-    ahead: dict[str, PlainNodes] | None = txn.memo.get(read_ahead)
-    if ahead is not None and path in ahead:
-        return ahead[path]
+    for read in (_PlainNodesByPath, read_ahead):
+        kept: dict[str, PlainNodes] | None = txn.memo.get(read)
+        if kept is not None and path in kept:
+            return kept[path]
     last: tuple[str, PlainNodes | None] = txn.memo.get(find_plain_nodes, ("", None))
     if last[0] != path:  # who looks for something to say and who counts ask for one topic in turn
         last = path, _read_plain_nodes(txn, path)
@@ -303,14 +320,17 @@ def _read_plain_nodes(txn: Txn, path: str) -> PlainNodes | None:
 def read_ahead(txn: Txn, names: Iterator[TopicName]) -> Iterator[TopicName]:
     """Yield ``names``, which are in the order of ``iter_topics``; the nodes of the next ones are read together, cheaper."""
     while some := [*islice(names, _AHEAD)]:
-        if _PlainNodesByPath not in txn.memo:
-            txn.memo[read_ahead] = ahead = dict[str, PlainNodes]()
-            with suppress(StoreError):  # who asks for the topic meets it
-                for _, each in groupby(some, key=attrgetter("namespace")):
-                    of_namespace = [*each]
-                    ahead |= _read_plain_nodes_between(txn, of_namespace[0].path, of_namespace[-1].path)
-                ledger_ids = (one[0] for nodes in ahead.values() for one in nodes.ledgers)
-                look_ahead(txn, islice(ledger_ids, _AHEAD_LEDGERS))
+        kept: _PlainNodesByPath | None = txn.memo.get(_PlainNodesByPath)
+        ahead = dict[str, PlainNodes]()
+        with suppress(StoreError):  # who asks for the topic meets it
+            if kept is not None:
+                ahead = {path: kept[path] for name in some if (path := name.path) in kept}
+            for _, each in groupby(some if kept is None else (), key=attrgetter("namespace")):
+                of_namespace = [*each]
+                ahead |= _read_plain_nodes_between(txn, of_namespace[0].path, of_namespace[-1].path)
+            ledger_ids = (one[0] for nodes in ahead.values() for one in nodes.ledgers)
+            look_ahead(txn, islice(ledger_ids, _AHEAD_LEDGERS))
+        txn.memo[read_ahead] = ahead
         yield from some
 
 

@@ -82,8 +82,12 @@ def judge_store(
     ``processes`` may be used, this one among them; 0: one a core. Where others are used, ``counting`` is done on the way.
     """
     with facts.reader.txn.passing_altered():  # the rules tell of altered rows
-        look_at_nodes(facts.reader, processes)  # what it keeps, several rules ask for
-        with Beside(facts, now_ms, processes, counting) as beside:
+        beside = Beside(facts, now_ms, processes, counting)
+        if not beside.begins:
+            look_at_nodes(facts.reader, processes)  # what it keeps, several rules ask for
+        with beside:
+            if beside.begins:
+                look_at_nodes(facts.reader, processes, beside.see_topics)
             budget = budget or ReadBudget()
             findings = _judge_data(facts, now_ms, budget, visit, beside)
             yield from findings if now_ms is None else _with_uses(facts, findings)

@@ -14,8 +14,9 @@ from pulsar_admin.store.errors import IndexCorrupt
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.file_sums import FileSums
 from pulsar_admin.store.facts.parts import Counting, TopicsPart, parts_of
-from pulsar_admin.store.facts.processes import Spread, others_that_pay
+from pulsar_admin.store.facts.processes import MANY_NODES, Spread, others_that_pay
 from pulsar_admin.store.facts.quiet import FoundQuiet, LookedAt, Quiet, find_quiet
+from pulsar_admin.store.facts.values import TOPICS, NodesPart, SeenNodes, see_nodes
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.rules.files import FILE_SWEEPS
 from pulsar_admin.store.rules.finding import Finding
@@ -25,8 +26,8 @@ from pulsar_admin.store.rules.rule import Sweep
 
 _SWEEPS = INDEX_SWEEPS[0], FILE_SWEEPS[0]
 """Of the location index, and of the database's pages: they need nothing that other rules ask for, too."""
-_FIRST = 6
-"""Parts that a process has to do while all that comes before topics is judged here."""
+_FIRST, _FIRST_OF_FEW = 6, 16
+"""Parts that a process has to do while all that comes before topics is judged here; of few topics these parts are small."""
 
 
 class _Swept(Struct, frozen=True):
@@ -36,9 +37,9 @@ class _Swept(Struct, frozen=True):
     sums: Mapping[int, FileSums] | None
 
 
-_Part = TopicsPart | int
-"""Topics, or one of ``_SWEEPS``."""
-_Found = LookedAt | _Swept
+_Part = NodesPart | TopicsPart | int
+"""Nodes, topics, or one of ``_SWEEPS``."""
+_Found = SeenNodes | LookedAt | _Swept
 
 
 class Beside(Spread[_Part, _Found]):
@@ -51,8 +52,18 @@ class Beside(Spread[_Part, _Found]):
         self._facts, self._counting = facts, counting
         self._now_ms = now_ms
         others = others_that_pay(facts.reader.txn, processes)
-        super().__init__(facts.reader, judge_part, range(len(_SWEEPS)) if others else (), others, _FIRST)
         self.is_used = bool(others)
+        self.begins = self.is_used and facts.reader.txn.count("tree") < MANY_NODES
+        """Whether it is to begin before nodes are looked at, with those of topics."""
+        parts: list[_Part] = [*range(len(_SWEEPS))] if others else []
+        super().__init__(
+            facts.reader,
+            judge_part,
+            [TOPICS, *parts] if self.begins else parts,
+            others,
+            _FIRST_OF_FEW if self.begins else _FIRST,
+        )
+        self._answers = iter(self)
         self._swept = list[_Swept]()
         self.quiet = FoundQuiet(self._find_quiet())
 
@@ -62,12 +73,19 @@ class Beside(Spread[_Part, _Found]):
             self.extend(parts_of(self._facts.reader.txn, self._now_ms, self._counting))
         return self
 
+    def see_topics(self) -> SeenNodes:
+        """Return what is seen of the nodes of topics, which comes first."""
+        seen = next(self._answers)
+        assert isinstance(seen, SeenNodes)
+        return seen
+
     def _find_quiet(self) -> Iterator[list[Quiet | None]]:
         """Yield the findings of topics; the sweeps come first, as this process asks for nothing while it judges many rules."""
-        for answer in self:
+        for answer in self._answers:
             if isinstance(answer, _Swept):
                 self._swept.append(answer)
                 continue
+            assert isinstance(answer, LookedAt)
             if self._counting is not None:
                 self._counting.add(answer.tallies)
             yield answer.quiet
@@ -94,6 +112,8 @@ class Beside(Spread[_Part, _Found]):
 
 def judge_part(reader: EntryReader, part: _Part) -> _Found:
     """Return the findings of one part."""
+    if isinstance(part, NodesPart):
+        return see_nodes(reader, part)
     if isinstance(part, TopicsPart):
         return find_quiet(reader, part)
     txn, sweep = reader.txn, _SWEEPS[part]
