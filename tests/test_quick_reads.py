@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -30,6 +31,7 @@ from pulsar_admin.store.doctor.diagnosing import diagnose
 from pulsar_admin.store.errors import IndexCorrupt, MetadataCorrupt, StoreError
 from pulsar_admin.store.facts import values
 from pulsar_admin.store.facts.values import find_usual, iter_unusual, look_at_nodes, parts_of_nodes
+from pulsar_admin.store.model import coverage
 from pulsar_admin.store.model.coverage import look_at_ledgers_one_by_one, read_open_end, read_shortfalls
 from pulsar_admin.store.model.cursors import iter_cursor_names, read_cursor, read_each_cursor
 from pulsar_admin.store.model.ledgers import LoneLedgers, find_ledger, find_whole, iter_ledger_ids, missing_ranges
@@ -41,7 +43,8 @@ from pulsar_admin.store.names import topic_of_path
 from pulsar_admin.store.reports.subscriptions import Asked, iter_facts, iter_subscription_facts, prepare_facts
 from pulsar_admin.store.rules import judging
 from pulsar_admin.store.rules.table import ALL_TOPIC_RULES
-from tests.stores import NOW_MS, imported
+from tests.rules.test_quiet import damage_drawn
+from tests.stores import NOW_MS, copied, imported
 from tests.worlds import STATES
 
 _CUSTOM = {
@@ -251,6 +254,30 @@ def test_facts_of_subscriptions_read_together_are_those_of_each(state: str, quic
             assert len(prepared) > len(names) // 2
         assert again == failed
         assert any(one.delayed is not None and one.delayed.entries for one in expected) != quick
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("seed", [None, 0, 1])
+def test_ledgers_of_many_are_whole_as_of_few(
+    state: str, seed: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = copied("small", state, tmp_path)
+    if seed is not None:
+        damage_drawn(store, random.Random(seed))
+    found = []
+    for many in (1 << 40, 1):
+        monkeypatch.setattr(coverage, "_MANY_LEDGERS", many)
+        monkeypatch.setattr(coverage, "_CHUNK_LEDGERS", 7)
+        for looks in (False, True):
+            with open_store(store) as opened, open_reader(opened) as reader, reader.txn.passing_altered():
+                if looks:
+                    look_at_nodes(reader, 1)
+                shortfalls = read_shortfalls(reader.txn)
+                ids = [*iter_ledger_ids(reader.txn)]
+                found.append((shortfalls, [find_whole(reader.txn, ledger_id) for ledger_id in ids]))
+    assert all(one == found[0] for one in found)
+    assert any(found[0][1])
 
 
 @pytest.mark.parametrize("state", STATES)

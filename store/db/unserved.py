@@ -114,12 +114,17 @@ def put_rows(
     txn.memo.pop(has_rows, None)
 
 
-def has_rows(txn: Txn, kind: bytes, ledger_id: int) -> bool:
-    """Whether there are rows of a kind, UNSERVED or FAILING, of a ledger; of a store without any it is asked once."""
+def has_any_rows(txn: Txn, kind: bytes) -> bool:
+    """Whether there are rows of a kind, UNSERVED or FAILING."""
     memo: dict[bytes, bool] = txn.memo.setdefault(has_rows, {})
     if kind not in memo:
         memo[kind] = next(txn.items("state", kind), None) is not None
-    return memo[kind] and next(txn.items("state", kind + ledger_key(ledger_id)), None) is not None
+    return memo[kind]
+
+
+def has_rows(txn: Txn, kind: bytes, ledger_id: int) -> bool:
+    """Whether there are rows of a kind, UNSERVED or FAILING, of a ledger; of a store without any it is asked once."""
+    return has_any_rows(txn, kind) and next(txn.items("state", kind + ledger_key(ledger_id)), None) is not None
 
 
 def has_unserved(txn: Txn, ledger_id: int) -> bool:

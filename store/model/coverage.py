@@ -19,6 +19,7 @@ Row (database ``state``): ``bookies``, JSON {"imported": [ids], "absent": [ids],
 from __future__ import annotations
 
 import json
+from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
@@ -40,16 +41,25 @@ from pulsar_admin.store.codec.ledgermetadata import (
 )
 from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.backups import damaged_store
-from pulsar_admin.store.db.blocks import decode_sums, ledger_key
+from pulsar_admin.store.db.blocks import HAS_AUTO, TIMES_BYTES, TIMES_VERSION, decode_sums, ledger_key
 from pulsar_admin.store.db.bookies import Bookie, iter_imported_bookies
 from pulsar_admin.store.db.copies import has_copies, iter_copies
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import DIFFERS, FileMode, iter_damage, iter_logs
 from pulsar_admin.store.db.owners import Owner, find_owners
 from pulsar_admin.store.db.tree import iter_children, iter_values, plain_value, tree_key
-from pulsar_admin.store.db.unserved import FAILING, has_rows, has_unserved, iter_rows, iter_unserved
+from pulsar_admin.store.db.unserved import (
+    FAILING,
+    UNSERVED,
+    has_any_rows,
+    has_rows,
+    has_unserved,
+    iter_rows,
+    iter_unserved,
+)
 from pulsar_admin.store.errors import StoreError, reason_of
 from pulsar_admin.store.model.ledgers import (
+    NOT_STAMPED,
     Ledger,
     LoneLedgers,
     WholeLedger,
@@ -950,20 +960,17 @@ class Shortfalls(Struct, frozen=True):
 def read_shortfalls(txn: Txn) -> Shortfalls:
     """Look at the copies of all ledgers, once in a transaction."""
     if read_shortfalls not in txn.memo:
-        short, others, absent = set[int](), set[int](), Counter[str]()
-        all_whole, bookie = WholeLedgers(), find_lone_bookie(txn)
-        times, damaged = _TimeRows(txn), None
+        short, absent = set[int](), Counter[str]()
+        lone, ledger_ids = _read_lone(txn)
+        all_whole, damaged = _find_all_whole(txn, lone), None
         with suppress(StoreError):
             damaged = read_damaged(txn)
-        for ledger_id, lone in _iter_lone(txn):
-            if (
-                lone is not None
-                and lone.bookie == bookie
-                and (whole := _find_whole(txn, ledger_id, lone, times.find)) is not None
-            ):
-                all_whole.add(ledger_id, whole)
-                if not whole.is_closed and (damaged is None or ledger_id in damaged):  # as of ``is_final``
-                    others.add(ledger_id)
+        others = {one for one in all_whole.iter_open() if damaged is None or one in damaged}  # as of ``is_final``
+        whole_ids = all_whole.iter_ids()
+        whole_id = next(whole_ids, None)
+        for ledger_id in ledger_ids:
+            if ledger_id == whole_id:
+                whole_id = next(whole_ids, None)
                 continue
             try:
                 ledger = read_ledger(txn, ledger_id)
@@ -1041,40 +1048,79 @@ def look_ahead(txn: Txn, ledger_ids: Iterable[int]) -> None:
         kept.look_ahead(ledger_ids)
 
 
-def _iter_lone(txn: Txn) -> Iterator[tuple[int, LoneLedger | None]]:
-    """Yield each ledger of the metadata, with its LoneLedger if a single bookie has it."""
+def _read_lone(txn: Txn) -> tuple[LoneLedgers, Iterable[int]]:
+    """Return the ledgers of the metadata that the one bookie of all files has alone, and the ids of every one in the same order."""
     kept: LoneLedgers | None = txn.memo.get(LoneLedgers)
-    if kept is None:
-        yield from (
-            (ledger_id, find_lone_ledger(value) if value else None) for ledger_id, value in iter_ledger_values(txn)
-        )
-        return
-    rows = iter(kept)
-    ahead = next(rows, None)
-    for ledger_id in iter_ledger_ids(txn):
-        if ahead is not None and ahead[0] == ledger_id:
-            yield ahead
-            ahead = next(rows, None)
-        else:
-            yield ledger_id, None
+    if kept is not None:
+        return kept, iter_ledger_ids(txn)
+    found, ledger_ids = LoneLedgers(find_lone_bookie(txn)), array("q")
+    for ledger_id, value in iter_ledger_values(txn):
+        ledger_ids.append(ledger_id)
+        lone = find_lone_ledger(value) if value else None
+        if lone is not None:
+            found.add(ledger_id, lone)
+    return found, ledger_ids
 
 
-class _TimeRows:
-    """The time rows of ledgers, most of which are asked for in the order of their keys."""
+_CHUNK_LEDGERS = 1024
+_MANY_LEDGERS = 1 << 14
+"""Of fewer each is looked at: numpy takes 70 ms to import."""
+_EXACT = 1 << 61
+"""Times below this can be subtracted in 64 bits."""
 
-    def __init__(self, txn: Txn) -> None:
-        self._txn = txn
-        self._rows = txn.items("times")
-        self._row: tuple[bytes, bytes] | None = (b"", b"")
 
-    def find(self, ledger_id: int) -> bytes | memoryview | None:
-        """Return the row of a ledger; raises IndexCorrupt."""
-        key = ledger_key(ledger_id)
-        while self._row is not None and self._row[0] < key:
-            self._row = next(self._rows, None)
-        if self._row is not None and self._row[0] == key:
-            return self._row[1]
-        return self._txn.view("times", key)  # one that was altered, or of a ledger before the last
+def _find_all_whole(txn: Txn, lone: LoneLedgers) -> WholeLedgers:
+    """Return which ledgers are whole, by ``_find_whole``; of many, numpy recognizes nearly all at a third of its cost."""
+    whole = WholeLedgers()
+    is_many = len(lone) >= _MANY_LEDGERS and not any(has_any_rows(txn, kind) for kind in (UNSERVED, FAILING))
+    for start in range(0, len(lone), _CHUNK_LEDGERS):
+        some = lone.part(start, start + _CHUNK_LEDGERS)
+        rows = txn.some("times", keys := [*map(ledger_key, some.ids)])
+
+        def find(ledger_id: int, one: LoneLedger, rows: Mapping[bytes, bytes] = rows) -> WholeLedger | None:
+            return _find_whole(
+                txn, ledger_id, one, lambda _: rows.get(key := ledger_key(ledger_id)) or txn.view("times", key)
+            )
+
+        if is_many:
+            _add_recognized(whole, some, [rows.get(key, b"") for key in keys], find)
+            continue
+        for ledger_id, one in some:
+            found = find(ledger_id, one)
+            if found is not None:
+                whole.add(ledger_id, found)
+    return whole
+
+
+def _add_recognized(
+    whole: WholeLedgers,
+    some: LoneLedgers,
+    rows: Sequence[bytes],
+    find: Callable[[int, LoneLedger], WholeLedger | None],
+) -> None:
+    """Add those of ``some`` to ``whole`` that are, with time ``rows``; ``find`` tells of the unusual ones."""
+    import numpy as np
+
+    ids, last_entry_ids, lengths, closed = (np.frombuffer(column, column.typecode) for column in some.columns)
+    sizes = np.fromiter(map(len, rows), np.int64, len(rows))
+    words = np.frombuffer(b"".join([row[:TIMES_BYTES].ljust(TIMES_BYTES, b"\0") for row in rows]), "<i8")
+    words = words.reshape(len(rows), -1).T
+    entries, first, last, payload_bytes = words[[2, 3, 4, 6]]
+    publish_min, publish_max, broker_min, broker_max, broker_count, unframed, max_lac = words[7:]
+    version, has_auto, blocks = words[0] & 0xFFFF, words[0] >> 16 & 0xFFFF & HAS_AUTO, words[0] >> 32
+    end = np.where(closed, last_entry_ids, last)
+    is_whole = (version == TIMES_VERSION) & (sizes == TIMES_BYTES + 16 * blocks * (1 + has_auto))
+    is_whole &= (entries == end + 1) & (first == 0) & (last == end) & (end >= max_lac)
+    is_stamped = (publish_min <= publish_max) & (broker_count != 0) & (broker_count + unframed == entries)
+    is_whole &= ~is_stamped | ((words[7:11] > -_EXACT) & (words[7:11] < _EXACT)).all(axis=0)
+    off = np.where(is_stamped, np.maximum(publish_max - broker_max, broker_min - publish_min), NOT_STAMPED)
+    columns = np.array([end + 1, np.where(closed, lengths, payload_bytes), closed, publish_min, publish_max, off])
+    for at, (ledger_id, one) in enumerate(some) if not is_whole.all() else ():
+        found = None if is_whole[at] else find(ledger_id, one)
+        if found is not None:
+            is_whole[at] = True
+            columns[:, at] = (*found[:-1], NOT_STAMPED if found.off_ms is None else found.off_ms)
+    whole.extend(ids[is_whole], columns[:, is_whole])
 
 
 def _find_whole(

@@ -6,9 +6,9 @@ import re
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
-from operator import gt
-from typing import NamedTuple, TypeVar
+from itertools import compress, islice
+from operator import gt, not_
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from msgspec import Struct
 
@@ -20,11 +20,17 @@ from pulsar_admin.store.db.tree import find_node, path_of_key, plain_value, tree
 from pulsar_admin.store.errors import LedgerNotFound
 from pulsar_admin.store.names import INT_MAX
 
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Numbers = npt.NDArray[np.int64]
+
 _Found = TypeVar("_Found")
 _KEPT_LEDGERS = 256
 _KEPT_BLOCKS = 1024
 """Blocks of usual ledgers have some hundred bytes, and the largest ten thousand."""
-_NOT_STAMPED = blocks.NO_MAX
+NOT_STAMPED = blocks.NO_MAX
 _USUAL_KEY = (
     rb"/ledgers/([0-9]{2})/([0-9]{4})/L([0-9]{4})"  # compiled where it is first used: a cold question needs none
 )
@@ -80,7 +86,21 @@ class WholeLedgers:
             self._closed.append(found.is_closed)
             self._publish_min.append(found.publish_min_ms)
             self._publish_max.append(found.publish_max_ms)
-            self._off.append(_NOT_STAMPED if found.off_ms is None else found.off_ms)
+            self._off.append(NOT_STAMPED if found.off_ms is None else found.off_ms)
+
+    def extend(self, ids: Numbers, columns: Numbers) -> None:
+        """Add ledgers after those that were added, in order; ``columns``: as ``add`` takes one's."""
+        mine = self._entries, self._sizes, self._closed, self._publish_min, self._publish_max, self._off
+        for column, more in zip((self._ids, *mine), (ids, *columns), strict=True):
+            column.frombytes(more.astype(column.typecode).tobytes())
+
+    def iter_ids(self) -> Iterator[int]:
+        """Yield the ids, ascending."""
+        return iter(self._ids)
+
+    def iter_open(self) -> Iterator[int]:
+        """Yield the ids of those that are not closed."""
+        return compress(self._ids, map(not_, self._closed))
 
     def find(self, ledger_id: int) -> WholeLedger | None:
         """Return the ledger, None where it is not known to be whole."""
@@ -94,7 +114,7 @@ class WholeLedgers:
             bool(self._closed[place]),
             self._publish_min[place],
             self._publish_max[place],
-            None if off_ms == _NOT_STAMPED else off_ms,
+            None if off_ms == NOT_STAMPED else off_ms,
         )
 
 
@@ -106,25 +126,37 @@ class LoneLedgers:
 
     def __init__(self, bookie: str) -> None:
         self.bookie = bookie
-        self._ids, self._last_entry_ids, self._lengths, self._closed = array("q"), array("q"), array("q"), array("b")
+        self.ids, self._last_entry_ids, self._lengths, self._closed = array("q"), array("q"), array("q"), array("b")
+
+    @property
+    def columns(self) -> tuple[array[int], ...]:
+        """The ids, last entries, lengths, and which are closed."""
+        return self.ids, self._last_entry_ids, self._lengths, self._closed
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def part(self, start: int, end: int) -> LoneLedgers:
+        """Return those from one place to another, excluded."""
+        some = LoneLedgers(self.bookie)
+        some.ids, some._last_entry_ids, some._lengths, some._closed = (column[start:end] for column in self.columns)
+        return some
 
     def add(self, ledger_id: int, found: ledgermetadata.LoneLedger) -> None:
         """Add a ledger; one of another bookie is left out."""
         if found.bookie == self.bookie:
-            self._ids.append(ledger_id)
+            self.ids.append(ledger_id)
             self._last_entry_ids.append(found.last_entry_id)
             self._lengths.append(found.length)
             self._closed.append(found.is_closed)
 
     def extend(self, later: LoneLedgers) -> None:
         """Add those of the same bookie whose nodes are after these."""
-        self._ids += later._ids
-        self._last_entry_ids += later._last_entry_ids
-        self._lengths += later._lengths
-        self._closed += later._closed
+        for column, more in zip(self.columns, later.columns, strict=True):
+            column.extend(more)
 
     def __iter__(self) -> Iterator[tuple[int, ledgermetadata.LoneLedger]]:
-        columns = zip(self._ids, self._closed, self._last_entry_ids, self._lengths, strict=True)
+        columns = zip(self.ids, self._closed, self._last_entry_ids, self._lengths, strict=True)
         return (
             (ledger_id, ledgermetadata.LoneLedger(bool(closed), last, length, self.bookie))
             for ledger_id, closed, last, length in columns
