@@ -34,11 +34,11 @@ def _without_metadata(facts: ClusterFacts) -> Iterator[Evidence]:
             yield Evidence(
                 str(one.name),
                 f"{_there(one)}, and no metadata says that it is partitioned: a producer that uses the name creates a "
-                f"new topic without partitions, if topics are created automatically{_doubt(one)}",
+                f"new topic without partitions, if topics are created automatically{_doubt(facts, one)}",
                 {
                     **_of(one),
                     "partitions": one.there[-1] + 1,
-                    **_look(one, f"pulsar-admin topics stats {shell_word(one.name.partition(one.there[-1]))}"),
+                    **_look(facts, one, f"pulsar-admin topics stats {shell_word(one.name.partition(one.there[-1]))}"),
                 },
             )
 
@@ -59,12 +59,12 @@ def _beyond(facts: ClusterFacts) -> Iterator[Evidence]:
             yield Evidence(
                 str(one.name),
                 f"its metadata {_says(one)}, and {_numbered(one.beyond)} also {exists}: no client of the topic reads or writes {them}"
-                f"{_doubt(one)}",
+                f"{_doubt(facts, one)}",
                 {
                     **_of(one),
                     "partitions": one.beyond[-1] + 1,
                     "beyond": list(one.beyond[:_NAMED]),
-                    **_look(one, f"pulsar-admin topics stats {shell_word(one.name.partition(one.beyond[-1]))}"),
+                    **_look(facts, one, f"pulsar-admin topics stats {shell_word(one.name.partition(one.beyond[-1]))}"),
                 },
             )
 
@@ -87,11 +87,11 @@ def _missing(facts: ClusterFacts) -> Iterator[Evidence]:
             lacks = f"{_numbered(first, one.missing)} {plural(one.missing, 'is', 'are')} missing"
             yield Evidence(
                 str(one.name),
-                f"its metadata {_says(one)}, and {lacks if one.there else 'none is there'}{_doubt(one)}",
+                f"its metadata {_says(one)}, and {lacks if one.there else 'none is there'}{_doubt(facts, one)}",
                 {
                     **_of(one),
                     "missingPartitions": list(first),
-                    **_look(one, f"pulsar-admin topics get-partitioned-topic-metadata {shell_word(one.name)}"),
+                    **_look(facts, one, f"pulsar-admin topics get-partitioned-topic-metadata {shell_word(one.name)}"),
                 },
                 severity=None if one.there else Severity.NOTE,
             )
@@ -181,16 +181,26 @@ def _there(one: Partitions) -> str:
     return f"{_numbered(one.there)} {plural(len(one.there), 'is', 'are')} there{size}"
 
 
-def _doubt(one: Partitions) -> str:
+def _doubt(facts: ClusterFacts, one: Partitions) -> str:
     """Return why no command is printed that creates the rest."""
+    if _lost(facts, one):
+        return f"; of {_numbered(_lost(facts, one))} ledgers or subscriptions remain, which an empty one would hide"
     if not one.counts_too_many:
         return ""
     return "; so many would have to be created: the number is probably part of a name, or damaged"
 
 
-def _look(one: Partitions, command: str) -> dict[str, object]:
+def _look(facts: ClusterFacts, one: Partitions, command: str) -> dict[str, object]:
     """Return the look that is printed where the rest is not to be created."""
+    if _lost(facts, one):
+        return {MEND: "pulsar-admin doctor --code topic-vanished"}
     return {MEND: command} if one.counts_too_many else {}
+
+
+def _lost(facts: ClusterFacts, one: Partitions) -> list[int]:
+    """Return the numbers of the partitions that vanished: creating them would make what is left of them nobody's."""
+    names = (topic.name for topic in facts.vanished.topics)
+    return sorted(name.partition_index for name in names if name.partition_index >= 0 and name.base == one.name)
 
 
 def _numbered(numbers: Sequence[int], count: int = 0) -> str:

@@ -16,6 +16,7 @@ from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.names import Position, parse_topic
 from tests.conftest import Cli
 from tests.cures.curing import Json, Told, check_cured, check_told, diagnoses, put_values, run_printed, told
+from tests.stores import copied, lose_nodes
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 
 NAME = parse_topic("acme/iot/readings")
@@ -110,6 +111,25 @@ def test_it_is_told_and_cured(fault: Fault, whole_cli: Cli, tmp_path: Path) -> N
     assert [one["where"] for one in checked if one["code"] == fault.code] == [str(NAME)]
     rest = told(before) + Counter(fault.follows)
     check_cured(whole_cli, store, row, rest, fault.changed)
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_a_partition_that_was_lost_is_not_created_empty(is_recorded: bool, whole_cli: Cli, tmp_path: Path) -> None:
+    """Its ledger would be nobody's: the command shows how the partition comes back, and then the rest is whole."""
+    store, name = copied("small", "clean", tmp_path), parse_topic("acme/orders/parts")
+    before = diagnoses(whole_cli, store)
+    lose_nodes(store, name.partition(2).path, *([] if is_recorded else [name.partitioned_path]))
+    code = "partitions-missing" if is_recorded else "partitions-without-metadata"
+    rows = {one["code"]: one for one in diagnoses(whole_cli, store)}
+    lost, row = rows["topic-vanished"], rows[code]
+    assert "of partition 2 ledgers or subscriptions remain" in row["message"]
+    assert row["mend"].endswith("doctor --code topic-vanished")
+    run_printed(whole_cli, lost["mend"])
+    for left in diagnoses(whole_cli, store):
+        if left["where"] == str(name):  # the metadata, by the command that is printed now
+            run_printed(whole_cli, left["mend"])
+    assert told(diagnoses(whole_cli, store)) == told(before)
 
 
 @pytest.mark.parametrize("record", [None, {"partitions": 1}])
