@@ -131,11 +131,19 @@ def _cursor_ahead(facts: SubscriptionFacts) -> Iterator[Evidence]:
         ledger_id = topic.ids[-1] if topic.ids else None
         ends = "which lists no ledger" if ledger_id is None else f"whose last ledger is {ledger_id}"
         only = ", and delivers only what is written after that" if facts.is_consumed and facts.holds_messages else ""
+        # A broker that loads a topic deletes its empty ledgers, and moves cursors from the beginning of one to the next ledger.
+        is_before = facts.ahead.entry_id < 0 and ledger_id is not None and facts.ahead.ledger_id < ledger_id
+        beyond = (
+            f"the beginning of a ledger that its topic no longer lists, after its last entry {topic.last_confirmed}"
+            if is_before
+            else f"beyond the end of its topic, {ends}"
+        )
+        harmless = " Nothing is lost if that ledger was empty." if is_before else ""
         yield Evidence(
             facts.where,
-            f"{cursor.name} is stored at {facts.ahead}, beyond the end of its topic, {ends}: "
-            f"a broker starts it at {cursor.mark_delete}, the end{only}.",
+            f"{cursor.name} is stored at {facts.ahead}, {beyond}: a broker starts it at {cursor.mark_delete}, the end{only}.{harmless}",
             {**_marked(facts), "lastLedger": ledger_id, **forced_reset(cursor, "latest")},
+            severity=Severity.NOTE if is_before else None,
         )
 
 
@@ -591,7 +599,8 @@ CURSOR_AHEAD: Rule[SubscriptionFacts] = Rule(
     _WARNING,
     "A subscription is stored ahead of its topic",
     "The stored position is after the topic's last entry: ledgers that the subscription had reached are not in the topic's list, or"
-    " entries of the last one are in no file. They were lost, or the topic was created again while its subscriptions were kept.",
+    " entries of the last one are in no file. They were lost, or the topic was created again while its subscriptions were kept. A note for "
+    "the beginning of a ledger between those that are listed: brokers delete empty ledgers (apache/pulsar#2666).",
     "Starts the subscription at the topic's end when it loads the topic (`ManagedCursorImpl.recoveredCursor`). The "
     "subscription gets only messages written after that.",
     "pulsar-admin topics reset-cursor {topic} -s {subscription} -m latest",

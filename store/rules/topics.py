@@ -38,9 +38,9 @@ def _left_behind(facts: TopicFacts) -> Iterator[Evidence]:
     if DEDUP_CURSOR in facts.mark_deletes and facts.is_deduplicated is False:
         ledgers, size = _held(facts)
         keeps = (
-            f"keeps {counted(ledgers, 'ledger')} of {counted(size, 'byte')} that all subscriptions are past"
+            f"keeps {counted(ledgers, 'ledger')} of {counted(size, 'byte')} that no subscription needs"
             if ledgers
-            else "will keep ledgers that all subscriptions are past"
+            else "will keep ledgers that no subscription needs"
         )
         yield Evidence(
             facts.where,
@@ -53,7 +53,7 @@ def _left_behind(facts: TopicFacts) -> Iterator[Evidence]:
     "dedup-holds-ledgers",
     Severity.NOTE,
     "Only the deduplication cursor keeps ledgers",
-    "Every subscription is past them, and deduplication is on (apache/pulsar#7345, #22479).",
+    "No subscription needs them, and no policy turns deduplication off (apache/pulsar#7345, #22479).",
     "Moves the cursor with a snapshot: after `brokerDeduplicationEntriesInterval` (1,000) entries, and every"
     " `brokerDeduplicationSnapshotIntervalSeconds` (120) if producers were active. A topic that is quiet keeps its ledgers.",
     "pulsar-admin topics stats-internal {topic}",
@@ -70,16 +70,14 @@ def _holds(facts: TopicFacts) -> Iterator[Evidence]:
         yield Evidence(
             facts.where,
             f"its cursor at {facts.mark_deletes[DEDUP_CURSOR]} keeps {counted(ledgers, 'ledger')} of "
-            f"{counted(size, 'byte')} that all subscriptions are past: {plural(ledgers, 'it', 'they')} can be deleted "
+            f"{counted(size, 'byte')} that no subscription needs: {plural(ledgers, 'it', 'they')} can be deleted "
             "after the next snapshot, which a broker takes after new entries",
             _values(facts, ledgers, size),
         )
 
 
 def _held(facts: TopicFacts) -> tuple[int, int]:
-    """Return the ledgers that this cursor alone keeps, and their bytes; without any other cursor none are kept by it alone."""
-    if len(facts.mark_deletes) < 2:
-        return 0, 0
+    """Return how many ledgers this cursor alone keeps, and their bytes."""
     ledgers = facts.topic.ledgers[facts.consumed[0] : facts.consumed_without(DEDUP_CURSOR)]
     return len(ledgers), sum(ledger.size_bytes for ledger in ledgers)
 

@@ -6,16 +6,20 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from pulsar_admin import open_store as open_api
 from pulsar_admin.store.codec.cursor import CursorInfo, decode_cursor_info, encode_cursor_info
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.codec.managedledger import decode_managed_ledger, encode_managed_ledger
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.rules import topics as deduplication
 from tests.conftest import Cli
-from tests.cures.curing import check_cured, check_told, diagnoses, put_values, told
+from tests.cures.curing import check_cured, check_told, diagnoses, put_values, run_printed, told
+from tests.stores import lose_nodes
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 
 NAME = parse_topic("a/b/t")
@@ -79,6 +83,37 @@ def test_a_cursor_ahead_of_a_topic_without_ledgers(whole_cli: Cli, tmp_path: Pat
     check_cured(whole_cli, store, row, told(()), [NAME.cursor_path("s")])
 
 
+def test_a_cursor_at_the_beginning_of_a_ledger_that_was_empty(whole_cli: Cli, tmp_path: Path) -> None:
+    """apache/pulsar#2666: a broker that loaded the topic deleted the empty ledger 13, and 14 is the next one."""
+    store = make_store(tmp_path / "s", {str(NAME): MadeTopic([*LEDGERS, [], []], cursors={"s": CursorInfo(-1, END)})})
+    before = diagnoses(whole_cli, store)
+    with open_store(store) as opened, opened.read() as txn:
+        listed = decode_managed_ledger(read_node(txn, NAME.path).value, NAME.path)
+    listed = replace(listed, ledgers=tuple(one for one in listed.ledgers if one.ledger_id != 13))
+    ahead = {NAME.cursor_path("s"): encode_cursor_info(CursorInfo(-1, Position(13, -1)))}
+    put_values(store, ahead | {NAME.path: encode_managed_ledger(listed)})
+    lose_nodes(store, ledger_path(13))
+    (row,) = [one for one in diagnoses(whole_cli, store) if one["code"] == "cursor-ahead"]
+    assert row["severity"] == "note"
+    assert "that its topic no longer lists, after its last entry 12:3" in row["message"]
+    assert "12:3 (stored: 13:-1)" in whole_cli("--store", store, "topics", "subscriptions", NAME, "--table").stdout
+    check_cured(whole_cli, store, row, told(before), [NAME.cursor_path("s")])
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_of_a_state_of_an_unknown_form_the_command_is_a_look(whole_cli: Cli, tmp_path: Path) -> None:
+    """Nothing here replaces what a newer version may have written: the reset that is printed for damage would be refused."""
+    store = made(tmp_path / "s", s=END)
+    put_values(store, {NAME.cursor_path("s"): encode_cursor_info(CursorInfo(11, END))})  # a ledger of messages
+    (row,) = diagnoses(whole_cli, store, "--code", "cursor-unreadable")
+    assert (
+        whole_cli("--store", store, "topics", "reset-cursor", NAME, "-s", "s", "-m", "earliest", "--force").exit_code
+        == 7
+    )
+    assert row["mend"].endswith(f"store cat {NAME.cursor_path('s')} --hex")
+    run_printed(whole_cli, row["mend"])
+
+
 def deduplicate(store: Path, *, is_enabled: bool | None) -> None:
     policies = {} if is_enabled is None else {"deduplicationEnabled": is_enabled}
     put_values(store, {NAME.namespace.policies_path: json.dumps(policies).encode()})
@@ -95,6 +130,18 @@ def test_a_cursor_of_deduplication_that_is_off(whole_cli: Cli, tmp_path: Path) -
     (row,) = check_told(whole_cli, store, before, [("dedup-cursor-left", str(NAME))])
     assert (row["evidence"]["ledgers"], row["evidence"]["position"]) == (2, "10:1")
     check_cured(whole_cli, store, row, told(before), [NAME.cursor_path(DEDUP_CURSOR)])
+
+
+def test_a_cursor_of_deduplication_keeps_the_ledgers_of_a_topic_without_subscriptions(
+    whole_cli: Cli, tmp_path: Path
+) -> None:
+    store = made(tmp_path / "s", pulsar_dedup=Position(10, 1))
+    deduplicate(store, is_enabled=False)
+    (row,) = diagnoses(whole_cli, store, "--code", "dedup-cursor-left")
+    assert (row["evidence"]["ledgers"], "keeps 2 ledgers" in row["message"]) == (2, True)
+    kept = whole_cli("--store", store, "topics", "why", NAME, "--disk", "-o", "jsonl").json_lines
+    ledgers = next(one["reason"]["evidence"] for one in kept if one["reason"]["code"] == "cursor")
+    assert (ledgers["firstLedger"], ledgers["lastLedger"]) == (10, 11)
 
 
 def test_a_cursor_of_deduplication_that_keeps_much(
