@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.facts.unclosed import Unclosed
     from pulsar_admin.store.facts.under_replication import Mark
     from pulsar_admin.store.facts.values import UnknownValues
-    from pulsar_admin.store.facts.vanished import DetachedView, Vanished
+    from pulsar_admin.store.facts.vanished import BareNamespace, DetachedView, Vanished
     from pulsar_admin.store.names import TopicName
 
 _STUCK_MAX = 1_000
@@ -213,6 +213,13 @@ class ClusterFacts:
         from pulsar_admin.store.facts.vanished import find_vanished
 
         return find_vanished(self.reader)
+
+    @cached_property
+    def bare_namespaces(self) -> tuple[BareNamespace, ...]:
+        """Namespaces with topics whose policies are gone."""
+        from pulsar_admin.store.facts.vanished import find_bare_namespaces
+
+        return find_bare_namespaces(self.reader.txn)
 
     def keys_of_view_alone(self, view: DetachedView) -> tuple[str, ...] | Unknown:
         """The keys that only a compacted view has which its topic names no more."""

@@ -625,6 +625,13 @@ class TopicFacts:
             return Unknown.of(error)
 
     @fact
+    def is_namespace_bare(self) -> bool:
+        """Whether the policies of its namespace are gone."""
+        from pulsar_admin.store.facts.vanished import find_bare_namespaces
+
+        return any(one.name == self.topic.name.namespace for one in find_bare_namespaces(self.reader.txn))
+
+    @fact
     def message_ttl(self) -> MessageTtl | Unknown | None:
         """The TTL in force; None if nothing sets one, or if it is 0, which means no TTL."""
         if isinstance(self.policies, Unknown):

@@ -30,11 +30,21 @@ from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, iter_cursor_name
 from pulsar_admin.store.model.ledger_owners import claimed_paths, loose_of
 from pulsar_admin.store.model.ledgers import find_ledger, sorted_ledger_ids
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import COMPACTED_LEDGER, iter_headless, partition_count, read_topic
-from pulsar_admin.store.names import TopicName
+from pulsar_admin.store.model.topics import (
+    COMPACTED_LEDGER,
+    iter_headless,
+    iter_namespaces,
+    iter_topics,
+    list_all_tenants,
+    partition_count,
+    read_topic,
+)
+from pulsar_admin.store.names import NamespaceName, TopicName
 from pulsar_admin.store.sources.roots import stored_roots
 
 _MEMO = "vanished-topics"
+_OF_BROKERS = ("pulsar", "sla-monitor")
+"""Tenants of namespaces for health checks."""
 
 
 class VanishedTopic(Struct, frozen=True):
@@ -47,6 +57,13 @@ class VanishedTopic(Struct, frozen=True):
     bytes: int
     subscriptions: tuple[str, ...] = ()
     has_namespace: bool = True
+
+
+class BareNamespace(Struct, frozen=True):
+    """A namespace of ``topics`` topics, those of the system not counted, whose policies are gone: a deletion removes its topics first."""
+
+    name: NamespaceName
+    topics: int
 
 
 class DetachedView(Struct, frozen=True):
@@ -98,6 +115,22 @@ class _LedgerOfGoneNode(Struct, frozen=True):
     is_of_schema: bool
     entries: int
     bytes: int
+
+
+def find_bare_namespaces(txn: Txn) -> tuple[BareNamespace, ...]:
+    """Return the namespaces whose policies are gone; none where there are no policies of any, as of brokers that keep them in another store
+    (``configurationMetadataStoreUrl``), and of incomplete metadata. Brokers' own namespaces need none."""
+    if find_bare_namespaces not in txn.memo:
+        bare, is_whole = list[BareNamespace](), next(iter_metadata_damage(txn), None) is None
+        namespaces = [one for tenant in list_all_tenants(txn) if is_whole for one in iter_namespaces(txn, tenant)]
+        without = [one for one in namespaces if find_node(txn, one.policies_path) is None]
+        for namespace in without if len(without) < len(namespaces) else ():
+            topics = sum(not name.is_system for name in iter_topics(txn, namespace))
+            if topics and namespace.tenant not in _OF_BROKERS:
+                bare.append(BareNamespace(namespace, topics))
+        txn.memo[find_bare_namespaces] = tuple(bare)
+    found: tuple[BareNamespace, ...] = txn.memo[find_bare_namespaces]
+    return found
 
 
 def find_vanished(reader: EntryReader) -> Vanished:

@@ -145,6 +145,27 @@ def _vanished(facts: ClusterFacts) -> Iterator[Evidence]:
 
 
 @LEDGER_RULES.row(
+    "namespace-vanished",
+    Severity.CRITICAL,
+    "The policies of a namespace that has topics are gone",
+    "Its node below `/admin/policies` was lost, or deleted by hand: a broker that deletes a namespace deletes its topics first.",
+    "Refuses all clients of the namespace (`Policies not found`).",
+    "pulsar-admin store recover --level A",
+    "It creates them as a broker would, with a retention that keeps all messages; set permissions, quotas and the rest again. An earlier "
+    "state of the metadata has them (`--earlier STORE`).",
+    "Delete namespaces with `namespaces delete`, never nodes of the metadata store.",
+)
+def _bare_namespaces(facts: ClusterFacts) -> Iterator[Evidence]:
+    for one in facts.bare_namespaces:
+        yield Evidence(
+            str(one.name),
+            f"its policies are gone, and {counted(one.topics, 'topic')} {plural(one.topics, 'is', 'are')} there: no broker serves"
+            f" {plural(one.topics, 'it', 'them')}",
+            {"namespace": str(one.name), "topics": one.topics},
+        )
+
+
+@LEDGER_RULES.row(
     "compacted-view-detached",
     Severity.WARNING,
     "A topic's compacted view is no longer named by anything",

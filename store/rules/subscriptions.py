@@ -409,12 +409,18 @@ def _ttl_values(facts: SubscriptionFacts, ttl: MessageTtl) -> dict[str, object]:
 
 def _not_loaded(facts: SubscriptionFacts) -> Iterator[Evidence]:
     """Upstream 4.0.8: ``BrokerService.getManagedLedgerConfig`` fails, and loading the topic with it."""
-    policies = facts.of.policies
+    policies, namespace = facts.of.policies, facts.of.topic.name.namespace
     if isinstance(policies, Unknown):
         yield Evidence(
             facts.where,
             f"No broker loads the topic: its policies cannot be read ({policies.why}).",
             {"error": policies.code},
+        )
+    elif facts.of.is_namespace_bare:
+        yield Evidence(
+            facts.where,
+            f"No broker serves the topic: the policies of {namespace} are gone (Policies not found).",
+            {"namespace": str(namespace)},
         )
 
 

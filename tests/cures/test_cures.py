@@ -171,6 +171,11 @@ CURED: dict[str, Fault] = {
         change(_set_value(f"{PLAIN}/half", lambda _: encode_cursor_info(CursorInfo(FREE_LEDGER, Position(9, 3))))),
         nodes=(f"{PLAIN}/half",),
     ),
+    "namespace-vanished": Fault(
+        change(_drop("tree", tree_key("/admin/policies/acme/orders"))),
+        nodes=("/admin/policies/acme/orders",),
+        state="clean",
+    ),
     "schema-ledger-without-metadata": Fault(without(SCHEMA), nodes=(ledger_path(SCHEMA),)),
     "compacted-ledger-without-metadata": Fault(without(COMPACTED), nodes=(ledger_path(COMPACTED),), state="clean"),
     "bucket-ledger-without-metadata": Fault(

@@ -350,3 +350,18 @@ def test_what_shows_a_deletion_is_said(cli: Cli, tmp_path: Path) -> None:
     reasons = reasons_of(cli, other)
     assert {reasons[one] for one in doomed["after"]["ledgers"]} == {"deleted"}
     assert reasons[kept] == "gone"
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_policies_that_are_kept_elsewhere_are_not_gone(cli: Cli, tmp_path: Path) -> None:
+    """Of some namespaces they are gone; of all they may be in a configuration store; what is left of the system needs none."""
+    store = copied("small", "clean", tmp_path)
+    lose_nodes(store, "/admin/policies/acme/orders", "/admin/policies/public/default")
+    topics = {row["where"]: row["evidence"]["topics"] for row in told_of(cli, store, "namespace-vanished")}
+    assert topics == {"acme/orders": 9, "public/default": 10}
+    why = cli("--store", store, "topics", "why", "public/default/plain", "-s", "half", "-o", "json").json
+    assert why["reasons"][0]["code"] == "policies-unreadable"
+    lose_nodes(store, *(f"/managed-ledgers/acme/orders/persistent/{first}" for first in "cp"))
+    assert [row["where"] for row in told_of(cli, store, "namespace-vanished")] == ["public/default"]
+    lose_nodes(store, "/admin/policies/")
+    assert told_of(cli, store, "namespace-vanished") == []
