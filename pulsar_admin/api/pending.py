@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from pulsar_admin.api.plan import Named, Plan, Planner, plan_of
 from pulsar_admin.api.session import (
     Checked,
@@ -140,7 +138,6 @@ class DelayedBacklogs(Checked):
 
         with self._session.reader() as reader:
             chosen = [WantedIndex.of(*one) for one in self.cursors(reader)]
-        job = _Build(self._session, rebuild, dry_run, len(chosen) == 1)
         what = len(chosen), "subscriptions", "delayed build"
         with (
             self._session.engine([], sum(wanted.bytes for wanted in chosen)) as engine,
@@ -148,45 +145,47 @@ class DelayedBacklogs(Checked):
             self._session.progress(*what, resumes=True) as advance,
         ):
             for turn in iter_turns(chosen, lambda wanted: wanted.entries):
-                for result in job.turn(store, engine, turn):
+                for result in self._build_turn(store, engine, turn, rebuild, dry_run, len(chosen) == 1):
                     advance(1)
                     yield result
 
+    def _build_turn(
+        self,
+        store: StoreFile,
+        engine: Engine | None,
+        turn: Sequence[WantedIndex],
+        rebuild: bool,
+        dry_run: bool,
+        alone: bool,
+    ) -> Iterator[BuildResult]:
+        """Read the missing entries of several subscriptions together, then write each index in a transaction of its own.
 
-class _Build(Struct, frozen=True):
-    """How to build indexes; with ``alone`` a single subscription is meant, whose error ends the work."""
-
-    session: Session
-    rebuild: bool
-    dry_run: bool
-    alone: bool
-
-    def turn(self, store: StoreFile, engine: Engine | None, turn: Sequence[WantedIndex]) -> Iterator[BuildResult]:
-        """Read the missing entries of several subscriptions together, then write each index in a transaction of its own."""
+        With ``alone`` a single subscription is meant, whose error ends the work.
+        """
         from pulsar_admin.store.delayed.build import apply_draft, draft_index, finish_draft, read_drafts, result_of
         from pulsar_admin.store.delayed.runs import open_runs
 
-        now_ms, each, commits = self.session.clock_ms, self.session.each, 0
+        now_ms, each, commits = self._session.clock_ms, self._session.each, 0
 
         def write(draft: Draft) -> BuildResult:
             nonlocal commits
-            index = draft.index if self.dry_run else apply_draft(store, draft, commits)
-            commits += not self.dry_run
+            index = draft.index if dry_run else apply_draft(store, draft, commits)
+            commits += not dry_run
             return result_of(draft, index)
 
         with open_runs() as file:
             with open_reader(store, engine) as reader:
 
                 def draft_of(wanted: WantedIndex) -> Draft:
-                    return draft_index(reader, wanted, now_ms, file, rebuild=self.rebuild)
+                    return draft_index(reader, wanted, now_ms, file, rebuild=rebuild)
 
-                drafts = list(each(turn, draft_of, alone=self.alone))
+                drafts = list(each(turn, draft_of, alone=alone))
                 read_drafts(drafts)
-                drafts = list(each(drafts, finish_draft, alone=self.alone))
-            for result in each(drafts, write, alone=self.alone):
+                drafts = list(each(drafts, finish_draft, alone=alone))
+            for result in each(drafts, write, alone=alone):
                 if lost := result.missing + result.unreadable:
                     what = counted(lost, "waiting entry is", "waiting entries are")
-                    self.session.partial([f"{result.topic} {result.subscription}: {what} lost or damaged"])
+                    self._session.partial([f"{result.topic} {result.subscription}: {what} lost or damaged"])
                 yield result
 
 

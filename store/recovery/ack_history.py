@@ -396,7 +396,6 @@ def read_cursor_history(servers: Sequence[ServerFiles], paths: Iterable[str]) ->
     """Return the recorded versions of the cursors at ``paths`` from servers of one ensemble; raises as ``iter_versions``."""
     history = CursorHistory()
     cursors = dict.fromkeys(paths, -1)  # the last version's number, by which a missing one shows
-    ledgers = _CursorLedgers(history.lives)
     for item in iter_versions(servers, lambda path: path in cursors or path.startswith(LEDGERS_ROOT)):
         if isinstance(item, Version):
             if item.path in cursors:
@@ -411,35 +410,30 @@ def read_cursor_history(servers: Sequence[ServerFiles], paths: Iterable[str]) ->
                         CursorVersion(item.time_ms, info, item.zxid, follows)
                     )
             else:
-                ledgers.take(item)
+                _note_ledger(history.lives, item)
         else:
             history.problems.append(item.text)
     return history
 
 
-class _CursorLedgers:
-    """Keeps the lives of cursor ledgers: only they have a cursor's name in their metadata."""
-
-    def __init__(self, lives: dict[int, LedgerLife]) -> None:
-        self._lives = lives
-
-    def take(self, item: Version) -> None:
-        ledger_id = ledger_id_of_path(item.path)
-        if ledger_id is None:
-            return
-        life = self._lives.get(ledger_id)
-        if item.value is None:
-            if life is not None and life.ended_ms is None:
-                self._lives[ledger_id] = replace(life, ended_ms=item.time_ms)
-        elif _CURSOR_KEY in item.value:
-            life = life or LedgerLife()
-            if item.kind == "create":
-                life = replace(life, made_ms=item.time_ms)
-            elif life.ended_ms is None:
-                with suppress(errors.MetadataCorrupt, errors.Unsupported):
-                    if decode_ledger_metadata(item.value, item.path).state is LedgerState.CLOSED:
-                        life = replace(life, ended_ms=item.time_ms)
-            self._lives[ledger_id] = life
+def _note_ledger(lives: dict[int, LedgerLife], item: Version) -> None:
+    """Note what a version of a node says of the life of a cursor ledger: only these have a cursor's name in their metadata."""
+    ledger_id = ledger_id_of_path(item.path)
+    if ledger_id is None:
+        return
+    life = lives.get(ledger_id)
+    if item.value is None:
+        if life is not None and life.ended_ms is None:
+            lives[ledger_id] = replace(life, ended_ms=item.time_ms)
+    elif _CURSOR_KEY in item.value:
+        life = life or LedgerLife()
+        if item.kind == "create":
+            life = replace(life, made_ms=item.time_ms)
+        elif life.ended_ms is None:
+            with suppress(errors.MetadataCorrupt, errors.Unsupported):
+                if decode_ledger_metadata(item.value, item.path).state is LedgerState.CLOSED:
+                    life = replace(life, ended_ms=item.time_ms)
+        lives[ledger_id] = life
 
 
 # -- back to a state --------------------------------------------------------------------------------------------------
