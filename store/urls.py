@@ -7,6 +7,7 @@ goes along. Of an entry log at a URL an import keeps the beginning, see ``store.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -29,12 +30,11 @@ _HADOOP = (
     "CLASSPATH=$(hadoop classpath --glob); or mount it (fuse, NFS gateway) and name the path"
 )
 _NO_CREDENTIALS = ("OAuth2", "redential", "ACCESS_DENIED", "ACCESS DENIED", "HTTP status 403", "INVALID_ACCESS_KEY_ID")
-_UNREACHED = (  # a server: what its disk holds is unknown then
-    "NETWORK_CONNECTION",
-    "ould not connect",
-    "ould not resolve",
-    "HDFS connection failed",  # also without CLASSPATH; libhdfs says why on stderr
-    "[Errno 255] HDFS list directory failed",
+_UNREACHED = re.compile(  # a server, or what it says is its own trouble: what its disk holds is unknown then
+    r"NETWORK_CONNECTION|ould not (connect|resolve)|HTTP status (code: )?(5\d\d|408|425|429)|Status\((UNAVAILABLE|DEADLINE_EXCEEDED):"
+    r"|Azure Error: \[\w*\] (5\d\d|408|429) |AWS Error (INTERNAL_FAILURE|REQUEST_TIMEOUT|SERVICE_UNAVAILABLE|SLOW_DOWN|THROTTLING)"
+    r"|HDFS connection failed"  # also without CLASSPATH; libhdfs says why on stderr
+    r"|\[Errno 255\] HDFS list directory failed"
 )
 _CREDENTIALS = {
     "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write s3://anonymous@… for a public bucket",
@@ -87,7 +87,7 @@ def _explained(where: str, text: str) -> errors.StoreError:
     if any(word in text for word in _NO_CREDENTIALS):
         hint = _CREDENTIALS.get(scheme.replace("abfss", "abfs"), "check the credentials")
         return errors.MissingComponent(f"{where} cannot be opened without credentials: {said}", hint=hint)
-    if any(word in text for word in _UNREACHED):
+    if _UNREACHED.search(text):
         hint = "check the address, and that its server runs"
         if scheme in _OF_HADOOP:
             hint += f"; or {_HADOOP}"

@@ -150,10 +150,18 @@ def test_hdfs_without_a_class_path() -> None:
         "[7]=Could not connect to server error_info={reason=, domain=})",
         "Check for Hierarchical Namespace support on 'http://127.0.0.1:9/account/logs' failed. Azure Error: [] "
         "Fail to get a new connection for: http://127.0.0.1:9. Could not resolve hostname",
+        "When getting information for key '0.log' in bucket 'logs': AWS Error UNKNOWN (HTTP status 500) during HeadObject operation: "
+        "No response body.",
+        "When reading information for key '0.log' in bucket 'logs': AWS Error UNKNOWN (HTTP status 429) during HeadObject operation: "
+        "No response body.",
+        "google::cloud::Status(UNAVAILABLE: Retry policy exhausted, with a last message of Received HTTP status code: 503 "
+        "error_info={reason=, domain=})",
+        "GetProperties failed for 'http://127.0.0.1:9/account/logs/0.log'. Cannot initialise an ObjectInputFile without knowing the file "
+        "size. Azure Error: [] 500 Internal Server Error Request ID:",
     ],
 )
 def test_a_server_that_does_not_answer_is_no_damage(said: str) -> None:
-    """What clients say of it after they tried for some seconds, or a minute."""
+    """What clients say of it, or of one that answers with an error of its own, after they tried for some seconds, or a minute."""
     with (
         pytest.raises(MissingComponent, match=r"s3://logs/0.log cannot be reached: "),
         urls.translated("s3://logs/0.log"),
