@@ -77,8 +77,8 @@ def json_keys(cls: type[Struct]) -> dict[str, str]:
 
 
 class Answer(Struct, frozen=True):
-    """A record that callers get. Its ``repr`` is one line: of its first fields, or of those that its class names in ``SHOWN``; whoever
-    wants all of a record takes ``msgspec.structs.asdict``.
+    """A record that callers get. Its ``repr`` is one line: of its first fields, or of those that its class names in ``SHOWN``;
+    ``msgspec.structs.asdict`` returns all.
     """
 
     def __repr__(self) -> str:

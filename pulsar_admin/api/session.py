@@ -272,7 +272,7 @@ def checked(function: Function) -> Function:
 
 @contextmanager
 def _python_words(said: Mapping[str, str]) -> Iterator[None]:
-    """Say in the hint of an error that is raised meanwhile what a program of Python writes; ``said``: the annotations of its function."""
+    """Reword the hints of errors that are raised meanwhile for a Python program; ``said``: the annotations of the function called."""
     try:
         yield
     except StoreError as error:
@@ -311,7 +311,7 @@ def check_keywords(given: Mapping[str, Any], kind: type) -> None:  # Any: what c
 
 
 class Checked:
-    """What callers have of us: its public methods are ``checked``."""
+    """Base of the classes that callers use: their public methods are ``checked``."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -686,7 +686,7 @@ class Session:
 
     @property
     def interceptors(self) -> tuple[str, ...] | None:
-        """Those of the broker whose events of policies are written; None: those that wrote the last event."""
+        """The interceptors of the broker as which policy events are written; None: those that wrote the last event."""
         return self._host.moment.interceptors
 
     def partial(self, problems: Iterable[StoreError | str]) -> None:

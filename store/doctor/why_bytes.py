@@ -98,7 +98,7 @@ class WhyBytes(Answer, frozen=True):
 
 
 class _Key(Struct, frozen=True, order=True):
-    """What bytes are added up by; of holders of as many bytes the one that is less comes first."""
+    """What bytes are added up by; also the order of holders of equally many bytes."""
 
     code: str
     topic: str = ""

@@ -60,7 +60,7 @@ class Unknown(Struct, frozen=True):
 
     @classmethod
     def unless(cls, read: Callable[[], _Value]) -> _Value | Unknown:
-        """Return the fact that ``read`` returns, or the unknown one where a StoreError keeps it from being read."""
+        """Return the fact that ``read`` returns, or the unknown one if a StoreError prevents that."""
         try:
             return read()
         except StoreError as error:
@@ -68,5 +68,5 @@ class Unknown(Struct, frozen=True):
 
 
 def known(value: _Value | Unknown) -> _Value | None:
-    """Return a fact, None where it is not known: for who says nothing of either."""
+    """Return a fact, or None if it is not known: for callers that treat both alike."""
     return None if isinstance(value, Unknown) else value

@@ -173,7 +173,7 @@ class FoundQuiet:
         return next(self._found) if name.domain == PERSISTENT else None
 
     def pass_rest(self) -> None:
-        """Leave what was found of topics that were not asked for."""
+        """Skip what was found of topics that were not asked for."""
         deque(self._found, 0)
 
 

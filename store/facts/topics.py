@@ -598,7 +598,7 @@ class TopicFacts:
         return tuple(SubscriptionFacts(self, cursor) for cursor in self.cursors)
 
     def let_go(self) -> None:
-        """Forget its subscriptions, which know it: of what goes in circles only a garbage collector gets rid, at the tenth of a pass."""
+        """Forget its subscriptions, which refer back to it: only the garbage collector frees cycles, which takes a tenth of a pass."""
         vars(self).pop("subscriptions", None)
 
     @fact

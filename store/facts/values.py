@@ -1,8 +1,8 @@
-"""Values of metadata nodes: those of which there is nothing to say, what of the others this version does not know, and plain topics.
+"""Values of metadata nodes: usual ones, parts of others that this version does not know, and plain topics.
 
-Of the millions of nodes that a store may have nearly all are topics, cursors and ledgers that can be read and have nothing of a newer
-version. These, the usual ones, are told at a fifth of the cost of their decoders, with which this agrees; what it is in doubt about is not
-usual. The nodes of a plain topic say all there is, to who looks for something to say and to who counts.
+Nearly all of the millions of nodes that a store may have are topics, cursors and ledgers that can be read and have nothing of a newer
+version. Such a usual node is recognized at a fifth of the cost of its decoder, with which this agrees; a node in doubt is not usual. The
+nodes of a plain topic say all that there is to know of it, for rules and for counts.
 """
 
 from __future__ import annotations

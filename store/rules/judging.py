@@ -106,7 +106,7 @@ def _judge_data(
 
 
 def judge_deep(facts: DeepFacts) -> Iterator[Finding]:
-    """Yield what only shows where every catalogued byte is read."""
+    """Yield what only reading every catalogued byte shows."""
     with facts.reader.txn.passing_altered():  # the rules tell of them
         for sweep in DEEP_SWEEPS:
             yield from to_the_end(sweep.judge(facts), sweep.what)
