@@ -18,7 +18,7 @@ from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import put_nodes, read_node
 from pulsar_admin.store.doctor.diagnosing import check_store
 from pulsar_admin.store.model.publish_times import BEGIN, END, stated_times
-from pulsar_admin.store.names import parse_topic
+from pulsar_admin.store.names import TopicName, parse_topic
 from pulsar_admin.store.proto.managed_ledger_pb2 import ManagedLedgerInfo
 from pulsar_admin.store.sources.rocksdb import read_values
 from tests.conftest import Cli
@@ -38,12 +38,12 @@ def _varint(value: int) -> bytes:
     return bytes([*out, value])
 
 
-def _seed_form(path: Path, begin_ms: int, end_ms: int) -> None:
+def _seed_form(path: Path, begin_ms: int, end_ms: int, topic: TopicName = TOPIC) -> None:
     """Append the proposal's fields 6 and 7 (varints) to the first LedgerInfo, byte by byte."""
     with open_store(path, writable=True) as store:
 
         def work(txn: Txn) -> None:
-            node = read_node(txn, TOPIC.path)
+            node = read_node(txn, topic.path)
             assert node.value[0] == 0x0A
             size = node.value[1]
             info = node.value[2 : 2 + size] + b"\x30" + _varint(begin_ms) + b"\x38" + _varint(end_ms)
@@ -67,6 +67,12 @@ def test_stated_times_are_compared_with_the_entries(tmp_path: Path) -> None:
     assert _codes(tmp_path / "right") == []
     _seed_form(_made(tmp_path / "wrong"), START_MS + 2, START_MS + 9)
     assert _codes(tmp_path / "wrong") == [f"its field {BEGIN} says {START_MS + 2}, its entries {START_MS + 1}"]
+    # Also of a ledger that is known to be whole, whose list agrees.
+    _seed_form(path := copied("small", "clean", tmp_path), 1, 2, parse_topic("public/default/plain"))
+    assert [text.partition(", ")[0] for text in _codes(path)] == [
+        f"its field {BEGIN} says 1",
+        f"its field {END} says 2",
+    ]
 
 
 def test_wrong_times_are_written_again(tmp_path: Path, cli: Cli) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -44,3 +45,12 @@ def test_a_server_that_fails_is_asked_a_few_times(
     with pytest.raises(EntryLogCorrupt, match="HTTP status 500"):
         urls.file_info(f"s3://key:secret@bucket/0.log?region=us-east-1&scheme=http&endpoint_override={address}")
     assert asked == ["/bucket/0.log AWS4-HMAC-SHA256 Credential=key"] * 2
+
+
+def test_memory_is_filled_as_far_as_an_object_goes(tmp_path: Path) -> None:
+    (tmp_path / "object").write_bytes(b"0123456789")
+    for opened in (urls.open_bytes(place := f"file://{tmp_path}/object"), urls.open_bytes(tmp_path / "object")):
+        data = bytearray(b"......")
+        assert (urls.read_into(opened, memoryview(data)[:4], 3), bytes(data)) == (4, b"3456.."), place
+        assert (urls.read_into(opened, memoryview(data), 8), bytes(data)) == (2, b"8956.."), place
+        urls.close_bytes(opened)

@@ -273,7 +273,7 @@ class Forecast(Answer, frozen=True):
 
 
 def forecast_expiries(
-    reader: EntryReader, cursors: Cursors, request: resets.ExpiryRequest, ahead_ms: int, interval_ms: int | None = None
+    reader: EntryReader, cursors: Cursors, request: resets.ExpiryRequest, ahead_ms: int, interval_ms: int | None
 ) -> Iterator[Forecast]:
     """Yield what expires from each cursor from now on until ``ahead_ms``, by the requested age or TTL.
 

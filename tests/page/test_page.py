@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pulsar_admin.page.charts import TILES, Box, fold, squarify
+from pulsar_admin.page.charts import _CHARACTER, TILES, Box, _label, fold, squarify
 from pulsar_admin.page.rendering import CONTRASTS, DARK, LIGHT, render_page
 from pulsar_admin.page.sections import FINDINGS_SHOWN, ROWS
 from pulsar_admin.page.texts import age_text, clipped
@@ -237,6 +237,12 @@ def test_a_few_topics_stay_as_they_are_and_what_is_of_several_is_put_together() 
     assert fold(alone) == alone
     several = [Share("tenant", "space", name, 7, 2, 3) for name in ("3 of one kind", "3 of another")]
     assert fold([*alone, *several]) == [*alone, Share("tenant", "space", "6 more topics", 14, 4, 6)]
+
+
+@pytest.mark.parametrize(("room", "shown"), [(10.9, ["a name of…"]), (11.1, ["a name of 1"]), (3.9, [])])
+def test_a_name_is_cut_where_its_box_ends(room: float, shown: list[str]) -> None:
+    box = Box(300, 7, 8 + room * _CHARACTER, 40)
+    assert [(x, y, text) for x, y, _, text in _label("a name of 1", box, "k")] == [(305, 20, text) for text in shown]
 
 
 @pytest.mark.parametrize(
