@@ -101,7 +101,7 @@ def test_a_process_that_is_forked_before_the_store_is_opened_counts_the_same(
     alone = cli(*words, "--jobs", "1")
     answered: list[object] = []
     take = Spread._hear
-    monkeypatch.setattr(processes, "MANY_BYTES", 1)
+    monkeypatch.setattr(processes, "FORKED_BYTES", range(1, 1 << 30))
     monkeypatch.setattr(processes, "active_count", lambda: 1)
     monkeypatch.setattr(Spread, "_hear", lambda self: (take(self), answered.extend(self._done)))
     monkeypatch.setattr(starting, "start_process", None)

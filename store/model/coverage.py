@@ -1049,11 +1049,14 @@ def look_ahead(txn: Txn, ledger_ids: Iterable[int]) -> None:
 
 
 def _read_lone(txn: Txn) -> tuple[LoneLedgers, Iterable[int]]:
-    """Return the ledgers of the metadata that the one bookie of all files has alone, and the ids of every one in the same order."""
+    """Return the ledgers of the metadata that the one bookie of all files has alone, and the ids of every one in the same order.
+
+    Raises IndexCorrupt.
+    """
+    found, ledger_ids = LoneLedgers(find_lone_bookie(txn)), array("q")
     kept: LoneLedgers | None = txn.memo.get(LoneLedgers)
     if kept is not None:
         return kept, iter_ledger_ids(txn)
-    found, ledger_ids = LoneLedgers(find_lone_bookie(txn)), array("q")
     for ledger_id, value in iter_ledger_values(txn):
         ledger_ids.append(ledger_id)
         lone = find_lone_ledger(value) if value else None
