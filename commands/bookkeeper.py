@@ -74,7 +74,7 @@ def ledgermetadata(
     errors=[errors.StoreNotFound, errors.InvalidValue],
 )
 def ledger(app: App, ledger_id: str, meta: bool) -> Iterator[Shown]:
-    """Show where the entries of a ledger lie."""
+    """Show where the entries of a ledger are."""
     if not ledger_id.isascii() or not ledger_id.isdigit() or int(ledger_id) > LONG_MAX:
         raise errors.InvalidValue(f"invalid ledger id {ledger_id!r}", hint="give its number")
     with app.session.read() as txn:
@@ -275,7 +275,7 @@ def listunderreplicated(
 @mirrored(
     "bookkeeper whatisinstanceid",
     examples=["pulsar-admin bookkeeper whatisinstanceid"],
-    output="The id of the cluster, and where the store came from in the place of the metadata service.",
+    output="The id of the cluster, and the source of the store instead of the metadata service.",
     errors=[errors.StoreNotFound],
 )
 def whatisinstanceid(app: App) -> Iterator[Shown]:

@@ -43,7 +43,7 @@ _HELPS = {
     "url_secure": "Of its web service, https.",
     "broker_url": "Of its brokers, pulsar.",
     "broker_url_secure": "Of its brokers, pulsar+ssl.",
-    "cluster_config_file": "Read what the other options do not say from this file: JSON, or lines of key: value.",
+    "cluster_config_file": "Read the other options from this file: JSON, or lines of key: value.",
     "peer_clusters": "Names, separated by commas; an empty text for none.",
     "broker_list": "Brokers of the domain, separated by commas.",
     "domain_name": "The failure domain.",

@@ -149,9 +149,11 @@ HISTOGRAM_COLUMNS = (
         "pulsar-admin delayed due acme/delayed/reminders -s workers --end-time 2026-11-22T00:00:00Z",
         "pulsar-admin delayed due --all-topics --end-time 2100-01-01T00:00:00Z -o jsonl",
     ],
-    output="One row per message, in order of dispatch: topic, subscription (null: the topic has none), the time that it asks for (DELIVER "
-    "AT; JSON: dueTime; none where the entry is lost), its id, and the tick in which a broker dispatches it (TICK; JSON: deliverAt). CSV "
-    "calls them DUE and DELIVER AT.",
+    output=(
+        "One row per message, in order of dispatch: topic, subscription (null: the topic has none), its delivery time "
+        "(DELIVER AT; JSON: dueTime; none if the entry is lost), its id, and the tick in which a broker dispatches it "
+        "(TICK; JSON: deliverAt). CSV calls them DUE and DELIVER AT."
+    ),
     errors=[TopicNotFound, InvalidValue, IndexCorrupt, DiskFull],
     uses=["now", "spark"],
 )

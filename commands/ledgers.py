@@ -180,7 +180,7 @@ _ENTRY_COLUMNS = (
 @command(
     "entries",
     examples=["pulsar-admin ledgers entries 9 --limit 5", "pulsar-admin ledgers entries 9 --from 20 -o jsonl"],
-    output="One row an entry: where it lies, its times, sizes, and whether its digest is right. Exit code 1 when one is not.",
+    output="One row per entry: its place, times, sizes, and whether its digest is right. Exit code 1 if one is wrong.",
     errors=[LedgerNotFound, MetadataCorrupt],
 )
 @click.argument("ledger", type=_LEDGER_ID)
@@ -278,7 +278,7 @@ def _next_steps(found: Iterable[Missing]) -> Iterator[tuple[str, str]]:
         bring = "pulsar-admin store add bookie ID=DIR,DIR"
         disks = f"import the disks of {', '.join(row.bookies)}"
         or_forget = "or take the ledger out of its topic"
-        closes = "import the disks that may have more of it" if row.absent else "name the bookies that have it"
+        closes = "import the disks that may have the rest" if row.absent else "name the bookies that have it"
         if not row.may_be_forgotten:
             forget, or_forget = (
                 f"pulsar-admin ledgers info {row.ledger_id}",

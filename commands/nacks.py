@@ -307,7 +307,9 @@ class PlanRequest(Struct, frozen=True):
     help="Memory that the Java client may use for nacks.",
 )
 @click.option("--topic", type=TOPIC, help="Use the rate and batch size of this topic.")
-@click.option("-s", "--subscription", help="Take the share nacked, and where, from its acknowledgement holes.")
+@click.option(
+    "-s", "--subscription", help=("Derive the nacked share, and the positions, from its acknowledgement holes.")
+)
 @picture_option("png")
 @picture_option("svg")
 @gather(PlanRequest)

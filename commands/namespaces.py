@@ -61,8 +61,11 @@ def topics(app: App, namespace: NamespaceName, mode: str, include_system_topic: 
 @command(
     "policies",
     examples=["pulsar-admin namespaces policies acme/delayed"],
-    output="The policies with every key they have, and the bundles where they were split. What a policy does not say, the "
-    "broker's configuration does: shown of that is the default of is_allow_auto_update_schema, as pulsar-admin does.",
+    output=(
+        "The policies with all their keys, and the bundles where they were split. Missing values come from the "
+        "broker's configuration; of these, only the default of is_allow_auto_update_schema is shown, as by "
+        "pulsar-admin."
+    ),
     errors=[errors.NamespaceNotFound, errors.MetadataCorrupt],
 )
 @click.argument("namespace", type=NAMESPACE)
@@ -156,7 +159,10 @@ _CHANGE = "The change: both parts of the policy before and after, times in ms, w
     "--tick-duration",
     "tick_ms",
     type=WIDTH,
-    help="Width of a tick of the time wheel: 500ms, 1s, 5m; at most the granularity [1s; longer where ticks would be too many].",
+    help=(
+        "Width of a tick of the time wheel: 500ms, 1s, 5m; at most the granularity [1s; longer if there would be too "
+        "many ticks]."
+    ),
 )
 @click.option("--split", is_flag=True, help="Allow a finer granularity: index partitions are divided again.")
 @pass_app
@@ -206,7 +212,7 @@ _HELPS = {
     "tenant": "Whose namespaces.",
     "cluster": "The cluster; what others know is not here.",
     "primary_group": "Groups of bookies that keep its data, separated by commas.",
-    "secondary_group": "Groups where the primary ones are too small, separated by commas.",
+    "secondary_group": "Groups to use if the primary ones are too small, separated by commas.",
     "migrated": "It is migrated; without this it is not.",
 }
 _READS: Any = {"helps": _HELPS, "errors": [errors.NamespaceNotFound, errors.MetadataCorrupt]}  # Any: keywords of click

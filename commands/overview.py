@@ -32,9 +32,12 @@ Cells = Sequence[str]
 @command(
     "overview",
     examples=["pulsar-admin overview", "pulsar-admin overview --top 20 -o json"],
-    output="Where the copy is from and how old it is, namespaces and topics with most bytes, the worst backlogs with the age of their "
-    "first entry, what keeps bytes on the disks, what the doctor finds, and what to ask next; as much as fits the terminal, without one "
-    "five rows a list. Bytes of topics are those of their ledgers as brokers count them; bytes of disks are records, every copy.",
+    output=(
+        "The source and age of the copy, the namespaces and topics with most bytes, the worst backlogs with the age of "
+        "their first entry, what keeps bytes on the disks, findings of the doctor, and commands to run next; as much "
+        "as fits the terminal, otherwise five rows per list. Bytes of topics are those of their ledgers as brokers "
+        "count them; bytes of disks are records, every copy."
+    ),
     errors=[StoreNotFound, IndexCorrupt],
     uses=["now", "tz"],
 )

@@ -76,9 +76,9 @@ def get_metadata(app: App, package_name: str) -> Shown:
 @mirrored(
     "packages download",
     **_elsewhere(f"download {_PACKAGE}@1.2 --path enrich.nar"),
-    output="What a live `pulsar-admin` says.",
+    output="The output of a live `pulsar-admin`.",
     errors=[*_READS, errors.AlreadyExists],
-    helps={"path": "The file to write, which is not there yet."},
+    helps={"path": "The file to write, which does not exist yet."},
 )
 def download(app: App, package_name: str, path: str) -> Shown:
     """Write the content of a package to a file."""

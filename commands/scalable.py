@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _READS = [errors.TopicNotFound, errors.MetadataCorrupt, errors.InvalidValue]
 _CHANGES = [errors.TopicNotFound, errors.Refused, errors.InvalidValue, errors.StalePlan]
-_SAID = "What a live `pulsar-admin` says; the change and its undo command are on stderr."
+_SAID = "The output of a live `pulsar-admin`; the change and its undo command are on stderr."
 
 
 def _declared(

@@ -142,7 +142,7 @@ def upload(app: App, topic: TopicName, filename: str) -> None:
     "schemas compatibility",
     examples=(),
     elsewhere=["pulsar-admin schemas compatibility acme/orders/eu -f order.json"],
-    output="Nothing when it may follow, as pulsar-admin; else an error.",
+    output="Nothing if it is compatible, as pulsar-admin; otherwise an error.",
     errors=[errors.InvalidValue, errors.Refused],
     helps=_FILE,
 )
@@ -157,7 +157,7 @@ def compatibility(app: App, topic: TopicName, filename: str) -> None:
     examples=["pulsar-admin schemas delete public/default/avro"],
     output=_NOTHING,
     errors=[errors.MetadataCorrupt, errors.Refused, errors.StalePlan],
-    helps={"force": "All versions go, with their ledgers; else a version is added that says it is deleted."},
+    helps={"force": "Delete all versions, with their ledgers; otherwise a version that marks the deletion is added."},
 )
 def delete(app: App, topic: TopicName, force: bool) -> None:
     """Delete the schema of a topic.

@@ -149,7 +149,7 @@ def pending_ack_stats(app: App, topic: str, sub_name: str, low_water_mark: bool)
     "transactions transaction-in-pending-ack-stats",
     examples=(),
     elsewhere=["pulsar-admin transactions transaction-in-pending-ack-stats -t public/default/plain -s half -m 0 -l 1"],
-    output="`cumulativeAckPosition` where it acknowledged cumulatively.",
+    output="`cumulativeAckPosition` if it acknowledged cumulatively.",
     errors=[errors.TopicNotFound, errors.SubscriptionNotFound, errors.EntryCorrupt],
     helps={**_SUB, **_TXN},
 )

@@ -129,7 +129,7 @@ def build_settings(given: Mapping[str, Any]) -> Settings:  # Any: raw option val
     for name in _FLAGS:
         values[name] = _flag(name, values.get(name, False))
     if given.get("fail_if_any") and given.get("fail_if_none"):
-        raise InvalidValue("--fail-if-any and --fail-if-none: one of them always fails; give the one that is meant")
+        raise InvalidValue("--fail-if-any and --fail-if-none: one of them always fails; give only one")
     check_path(str(values.get("store", "")))
     now_ms, tz, memory_bytes, wait_ms = _spelled(values)
     quiet = values["quiet"] or values["no_progress"]

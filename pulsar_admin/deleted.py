@@ -1,4 +1,4 @@
-"""The hint about a topic that is not there because it was deleted: by a change of the store, or by a broker."""
+"""The hint about a topic that does not exist because it was deleted: by a change of the store, or by a broker."""
 
 from __future__ import annotations
 

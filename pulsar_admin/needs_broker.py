@@ -68,8 +68,8 @@ NEEDS: tuple[Need, ...] = (
             "brokers version",
             "ns-isolation-policy brokers",
         ),
-        "it asks a running broker about itself, or tells it what to do",
-        "where a store came from: pulsar-admin store info",
+        "it queries or controls a running broker",
+        "the source of a store: pulsar-admin store info",
     ),
     Need(
         ("broker-stats *",),
@@ -146,7 +146,7 @@ NEEDS: tuple[Need, ...] = (
     ),
     Need(
         ("bookkeeper deleteledger",),
-        "whose ledger it is, a running cluster must be asked",
+        "only a running cluster knows whose ledger it is",
         "ledgers that nothing references: pulsar-admin ledgers orphans",
         "BookKeeper's own shell",
     ),

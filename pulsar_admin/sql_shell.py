@@ -33,7 +33,7 @@ def run_shell(app: App, database: Database, answer: Callable[[str], None]) -> No
     history = Path.home() / ".pulsar_admin_sql_history"
     with suppress(ImportError):  # a Python without readline reads lines as they are
         _set_up(database, history)
-    app.tell("a statement ends with a semicolon; help says what else there is")
+    app.tell("end a statement with a semicolon; help lists the rest")
     for statement in _statements(database):
         try:
             answer(statement)

@@ -42,7 +42,7 @@ _LABELS: Mapping[str, tuple[str, click.ParamType[Any] | None]] = {
     "<policyName>": ("name", None),
 }
 _CHANGES_OUTPUT = (
-    "Nothing, as upstream's command; on stderr what was done, and how to undo it. -o json: the same as JSON."
+    "Nothing, as upstream's command; stderr says what was done, and how to undo it. -o json: the same as JSON."
 )
 _HELPS = {
     "applied": "The policy in force: the topic's, else the namespace's, else a broker's default.",

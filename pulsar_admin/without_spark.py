@@ -119,7 +119,7 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "topicPolicies remove-*",
         "topicPolicies delete",
     ),
-    "it copies what it reads into new files, which one writer does": (
+    "a single writer copies what it reads into new files": (
         "topics copy",
         "topics load",
         "store import tables",

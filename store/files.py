@@ -290,7 +290,7 @@ def check_may_write_for(path: Path) -> None:
     if os.geteuid() and (like.st_uid != os.geteuid() or like.st_gid not in {os.getegid(), *os.getgroups()}):
         raise Refused(
             f"{path} belongs to user {like.st_uid}, group {like.st_gid}: user {os.geteuid()} cannot write files that stay theirs",
-            hint="run the command as that user, or as root, who gives them what it writes",
+            hint="run the command as that user, or as root, which gives them the new files",
             path=str(path),
         )
 

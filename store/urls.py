@@ -26,8 +26,8 @@ _RETRY_S = 20
 _TRIES = 5
 _TEXT_BYTES = 300
 _HADOOP = (
-    "install Hadoop's client and Java; set JAVA_HOME, ARROW_LIBHDFS_DIR (where libhdfs.so is) and "
-    "CLASSPATH=$(hadoop classpath --glob); or mount it (fuse, NFS gateway) and name the path"
+    "install Hadoop's client and Java; set JAVA_HOME, ARROW_LIBHDFS_DIR (where libhdfs.so is) and CLASSPATH=$(hadoop "
+    "classpath --glob); or mount it (fuse, NFS gateway) and use that path"
 )
 _NO_CREDENTIALS = ("OAuth2", "redential", "ACCESS_DENIED", "ACCESS DENIED", "HTTP status 403", "INVALID_ACCESS_KEY_ID")
 _UNREACHED = re.compile(  # a server, or what it says is its own trouble: what its disk holds is unknown then
@@ -68,7 +68,7 @@ def translated(where: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise errors.SourceNotFound(f"{where} is not there", hint="check the bucket and the path") from error
+        raise errors.SourceNotFound(f"{where} does not exist", hint="check the bucket and the path") from error
     except (OSError, ValueError, ArrowException) as error:
         cause = None if "://" in where else error  # which has the URL in its text, with key and secret
         raise _explained(where, hide_secrets(str(error))) from cause

@@ -187,7 +187,7 @@ def test_an_older_stores_refresh_finds_it(cli: Cli, small: Path, tmp_path: Path)
     with open_store(store, writable=True) as opened:
         opened.write(lambda txn: txn.delete("state", b"as-of"))
     said = cli("--store", store, "overview", "--no-check").stdout.splitlines()[0]
-    assert said.endswith(", by the clock: the time of this copy is not known")
+    assert said.endswith(", by the clock: the time of this copy is unknown")
     assert cli("--store", store, "store", "refresh", "--quiet").exit_code == 0
     assert as_of(store) == AsOf(SMALL_MS, "metadata")
 
@@ -274,7 +274,7 @@ def test_a_change_that_counts_from_now_asks_which(words: tuple[str, ...], cli: C
     store = imported("small", "clean")
     result = cli("--store", store, *words)
     assert result.exit_code == 5
-    assert "error: which now is meant?" in result.stderr
+    assert "error: which time is now?" in result.stderr
     lines = [line.removeprefix("  $ ") for line in result.stderr.splitlines() if line.startswith("  $ ")]
     assert [shlex.split(line)[-2:] for line in lines] == [["--now", "2026-11-21T09:24:17.132Z"], ["--now", "now"]]
     by_copy = cli("--store", store, *shlex.split(lines[0])[1:], "--dry-run", "-o", "jsonl")
@@ -329,7 +329,7 @@ def test_a_moment_of_the_past_asks_too(cli: Cli) -> None:
     store = imported("small", "clean")
     refused = cli("--store", store, "topics", "restore", STEADY, "--at", "-2h", "--dry-run")
     assert refused.exit_code == 5
-    assert "which now is meant?" in refused.stderr
+    assert "which time is now?" in refused.stderr
 
 
 def test_store_info_says_the_time_of_the_copy_and_its_source(cli: Cli) -> None:

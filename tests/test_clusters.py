@@ -346,13 +346,13 @@ BAD: dict[str, tuple[Callable[[Path], object], str, int, str]] = {
     ),
     "ledgers as journal": (
         _conf("ledgerDirectories=/journal0\njournalDirectories=/ledgers0\n"), CONF, 2,
-        "is said to be a ledger directory; it holds 1 journal and no entry log|is said to be a journal",
+        "is said to be a ledger directory, but it holds 1 journal and no entry log|is said to be a journal",
     ),
     "no directories": (_conf("bookiePort=3181\n"), CONF, 2, "sets no ledgerDirectories"),
     "unreadable conf": (_conf("\xff\xfe\0"), "--bookie-conf {disks}/bk.conf", 2, "is not UTF-8"),
     "other id in conf": (
         _conf("bookieId=bk9\nledgerDirectories=/ledgers0\njournalDirectory=/journal0\n"), CONF, 3,
-        "said to be bookie bk9, but the cookie .* is of bk0test",
+        "said to be bookie bk9, but its cookie .* is that of bk0test",
     ),
     "unknown version": (
         lambda disks: (disks / "bk1" / "ledgers0" / "VERSION").write_text("9\n"), f"--bookie {BK1}", 7,
@@ -706,7 +706,7 @@ def test_disks_that_cannot_be_fetched(disks: Path, tmp_path: Path, cli: Cli) -> 
         ((archive,), "is not a directory of this machine.*--fetch-to"),
         ((cut, *kept), "cut.tar cannot be unpacked"),
         ((other, *kept), "other.tar cannot be unpacked"),
-        ((f"file://{tmp_path}/none", *kept), "none is not there"),
+        ((f"file://{tmp_path}/none", *kept), "none does not exist"),
         ((f"file://{disks}/bk1", *kept), "holds no file of a bookie"),
         ((archive, *kept, "--dry-run"), "a dry run downloads nothing"),
     ):

@@ -409,7 +409,7 @@ def test_a_cursor_whose_ledger_is_not_seen_is_not_called_lost(tmp_path: Path, cl
     first = next(reason for reason in why["reasons"] if "cursorLedger" in reason["evidence"])
     assert (first["code"], first["evidence"]["bookies"]) == ("not-imported", ["bk0test", "bk1test", "bk2test"])
     moved = cli(*run, "topics", "reset-cursor", *words, "-m", "earliest", "--dry-run")
-    assert "the position of workers is not known" in moved.stdout + moved.stderr
+    assert "the position of workers is unknown" in moved.stdout + moved.stderr
     key = cli(*run, "compaction", "explain", "acme/orders/compacted", "--key", "k0003")
     assert (key.exit_code, "no message has the key" in key.stderr) == (1, False)
 
@@ -422,7 +422,7 @@ def test_a_compacted_view_whose_rest_was_not_imported_is_not_called_lost(one_of_
     assert cli(*run, "topics", "truncate", topic, "-y").exit_code in (0, 1)
     rows = cli(*run, "doctor", "--each", 1000, "-o", "jsonl").json_lines
     (row,) = [row for row in rows if row["code"] == "compacted-view-unfit"]
-    assert (row["severity"], "cannot be named again" in row["message"]) == ("note", False)
+    assert (row["severity"], "cannot be attached again" in row["message"]) == ("note", False)
     assert "store add bookie bk" in row["mend"]
 
 
@@ -541,7 +541,7 @@ def test_a_store_that_does_not_know_whose_disks_it_has(tmp_path: Path, cli: Cli,
         store.update_info(sources=(source | {"bookies": [row["ledgers"][0] for row in source["bookies"]]},))
     answer = cli("--store", path, "ledgers", "underreplicated", "-o", "json")
     assert (answer.exit_code, answer.json) == (1, [])
-    assert "whose disks its files are from: pulsar-admin store refresh" in answer.stderr
+    assert "which bookie its files belong to: pulsar-admin store refresh" in answer.stderr
     assert "copies-unknown" in {row["code"] for row in cli("--store", path, "store", "check", "-o", "json").json}
     assert cli("--store", path, "store", "refresh", "-q").exit_code == 0
     assert cli("--store", path, "ledgers", "underreplicated", "-o", "json").exit_code == 0

@@ -229,7 +229,7 @@ def test_a_connection_lost_behind_the_transaction(committed: bool, store: Path, 
         before = state(server)
         answer = cli(*export(store, server))
         assert (answer.exit_code, answer.error["code"]) == (4, "source-busy")
-        assert "whether it was taken is not known" in answer.error["message"]
+        assert "whether it was applied is unknown" in answer.error["message"]
         assert (state(server) != before) == committed
         change(cli, store, SKIP)  # one of its nodes changes again
         report = cli(*export(store, server)).json

@@ -254,7 +254,7 @@ def test_lost_with_its_bookie(tmp_path: Path, cli: Cli) -> None:
     assert "of persistent://public/default/plain is not past it" in rows["bookie-gone"]["message"]
     assert rows["ensemble-elsewhere"]["evidence"]["entries"] == 25
     refused = cli("--store", path, "ledgers", "forget", 9, "-o", "json")
-    assert "where clients do not get them" in refused.error["message"]
+    assert "which clients do not ask for them" in refused.error["message"]
 
 
 # -- ensembles --------------------------------------------------------------------------------------------------------

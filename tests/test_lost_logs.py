@@ -204,7 +204,7 @@ def test_an_entry_log_of_the_only_bookie(name: str, state: str, log: int, tmp_pa
     short = cli("--store", path, "ledgers", "underreplicated", "-o", "json").json
     assert sum(one["short"] for one in short) == outside
     refused = cli("--store", path, "ledgers", "forget", ledger_id, "-o", "json")
-    assert (refused.exit_code != 0, "where clients do not get them" in refused.error["message"]) == (True, True)
+    assert (refused.exit_code != 0, "which clients do not ask for them" in refused.error["message"]) == (True, True)
     critical, *victims = _criticals(path, cli)
     assert {row["code"] for row in victims} <= {"pending-ack-entries-not-served"}
     _mend(path, critical["mend"], cli)
@@ -268,7 +268,7 @@ def test_rows_of_the_index_of_the_only_bookie(name: str, state: str, tmp_path: P
     (row,) = _findings(path, cli)
     assert row["code"] == "entries-not-served"
     assert (row["context"]["entries"], row["context"]["offIndex"]) == (outside, outside)
-    assert "in its entry logs, where its index does not lead" in row["message"]
+    assert "in its entry logs, but not in its index" in row["message"]
     critical, *_ = _criticals(path, cli)
     _mend(path, critical["mend"], cli)
     assert _criticals(path, cli) == []

@@ -619,7 +619,7 @@ def test_ledgers_in_recovery_are_known_behind_one_that_cannot_be_read(tmp_path: 
 def test_a_file_of_a_version_that_is_not_known_is_named_and_stays(
     suffix: str, version: int, known: str, tmp_path: Path, cli: Cli
 ) -> None:
-    """Where its entries are is not known: rows that lead there must not be taken for wrong, and nothing of it be cut."""
+    """Where its entries are is unknown: rows that lead there must not be taken for wrong, and nothing of it be cut."""
     copy_tree(world("cluster") / "crashed", source := tmp_path / "all")
     bookie = source / "bookkeeper0"
     path = max(bookie.rglob(f"*.{suffix}"), key=lambda one: one.stat().st_size)

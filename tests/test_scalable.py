@@ -316,7 +316,7 @@ DAMAGED: list[tuple[Callable[[Record], None], dict[str, str]]] = [
     (orphaned, {"segment-relations": "segment 3 has the parent 9, which is not in the record"}),
     (reopened, {"segment-hashes": "segments 2 and 3", "segment-not-sealed": "terminated, and the record says ACTIVE"}),
     (forgotten, {"segment-unlisted": "does not list it"}),
-    (circled, {"segment-relations": "they go in a circle"}),
+    (circled, {"segment-relations": "they form a circle"}),
     (shared, {"segment-relations": "segments 0 and 1 are the same ledger, persistent://acme/n/b"}),
 ]
 

@@ -63,8 +63,8 @@ def test_indexes_and_journals_of_bookies(
     currents = [source / f"bookkeeper{number}" / "current" for number in range(3)]
     assert starts(cli, store) == {f"bk{number}test": (True, []) for number in range(3)}
     whole = cli("--store", store, "store", "preflight").stdout
-    assert "bk0test starts, and nothing is in its way\n" in whole
-    assert "ZooKeeper starts, and nothing is in its way\n" in whole
+    assert "bk0test starts: no problem found\n" in whole
+    assert "ZooKeeper starts: no problem found\n" in whole
 
     (currents[0] / "ledgers" / "CURRENT").write_bytes(b"")
     for journal in currents[1].glob("*.txn"):
@@ -252,7 +252,9 @@ def test_a_server(tmp_path: Path, plant: Plant, codes: list[tuple[str, bool]]) -
     found = faults_of(folder)
     assert [(fault.code, fault.starts) for fault in found] == codes
     if plant is beside_old_snapshot:
-        assert "forgets what came after it, for the logs of that are gone: the first begins at 0x482" in found[0].text
+        assert (
+            "forgets what came after it, because those logs are missing: the first one begins at 0x482" in found[0].text
+        )
 
 
 def test_the_longest_transaction_says_what_to_set(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ _COLUMNS = (
         "pulsar-admin compaction verify acme/orders/compacted",
         "pulsar-admin compaction verify --pattern 'acme/*/compacted*' -o table",
     ],
-    output="What was compared, and every problem with the position of its message; exit code 1 when there is one.",
+    output="What was compared, and every problem with the position of its message; exit code 1 if there is one.",
     errors=[TopicNotFound, MetadataCorrupt, EntryCorrupt],
 )
 @topics_argument

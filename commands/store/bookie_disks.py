@@ -90,7 +90,7 @@ def _render(result: SalvageReport) -> str:
         for stop in journals.stops
     ]
     lines += [f"{path}: gone, written as in the other directories" for path in result.cookies]
-    lines += [f"{path}: its ledgers map does not match its records and is not used any more" for path in result.maps]
+    lines += [f"{path}: its ledgers map does not match its records and is no longer used" for path in result.maps]
     lines += [f"kept: {path}" for path in result.kept]
     if not result.needed and result.kept:
         lines.append("the salvage that was stopped is done; next: start the bookie")

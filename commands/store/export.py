@@ -90,7 +90,8 @@ def _exported_copy(done: ExportReport) -> Result:
     else:
         steps = [
             f"stop Pulsar, and keep what it has: mv {done.source} {done.source}.before",
-            f"put this in its place, whose path the bookie's cookie names: mv {shell_word(done.target)} {shell_word(done.source)}",
+            f"put this in its place, because the bookie's cookie names that path: mv {shell_word(done.target)} "
+            f"{shell_word(done.source)}",
             "start Pulsar, and compare with its own pulsar-admin: pulsar-admin topics stats-internal TOPIC",
         ]
     written = [f"{counted(len(done.ledgers), 'ledger')} of {size_text(sum(ledger.bytes for ledger in done.ledgers))}"]

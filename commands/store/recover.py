@@ -163,9 +163,7 @@ def _start_lines(found: Preflight) -> list[str]:
     standalone = (("the standalone", found.rocksdb),) if found.rocksdb else ()
     for name, faults in (*((one.bookie, one.faults) for one in found.bookies), *servers, *standalone):
         ends = [fault for fault in faults if not fault.starts]
-        lines.append(
-            f"{name} {'does not start' if ends else 'starts'}{'' if faults else ', and nothing is in its way'}"
-        )
+        lines.append(f"{name} {'does not start' if ends else 'starts'}{'' if faults else ': no problem found'}")
         for fault in (*ends, *(fault for fault in faults if fault.starts)):
             lines.append(f"  {fault.text}")
             if fault.cure != "pulsar-admin store preflight":  # this screen
@@ -290,7 +288,7 @@ _LEVELS = ("A", "B", "C")
 @click.option(
     "--probable",
     is_flag=True,
-    help="At level C, also join ledgers for which one witness speaks; without it they are told as `apart`.",
+    help="At level C, also join ledgers with a single witness; otherwise they are listed as `apart`.",
 )
 @accept_option
 @pass_app

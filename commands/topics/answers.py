@@ -51,7 +51,7 @@ def selected(app: App, txn: Txn, selection: TopicSelection, *, broken: bool = Tr
 def choose(app: App, txn: Txn, selection: TopicSelection, *, broken: bool = True) -> ChosenTopics:
     """Return the topics meant by ``selection``, partitioned ones as their partitions; ``broken``: warns of broken ledgers.
 
-    Of several names one that is not there is reported and the rest go on; raises TopicNotFound when it is the only one.
+    Of several names one that does not exist is reported, and the others are answered; raises TopicNotFound when it is the only one.
     """
     if not selection.topics:
         return ChosenTopics(selected(app, txn, selection, broken=broken), True)

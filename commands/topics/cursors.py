@@ -190,7 +190,7 @@ _HOW = ("rule", "clock", "broker_version", "max_clock_skew", "force")
     "--until",
     type=TIME_OR_AGO,
     metavar="AGO|TIME",
-    help="With -t: only what is before this is delivered again; the rest stays.",
+    help="With -t: redeliver only messages before this time; the rest stays as it is.",
 )
 @click.option("-m", "--messageId", "to", type=POSITION, help="To this position, earliest or latest.")
 @click.option("--shift-by", type=INTEGER, metavar="±N", help="N entries forward, or backward if negative.")
@@ -222,7 +222,10 @@ _HOW = ("rule", "clock", "broker_version", "max_clock_skew", "force")
 @click.option(
     "--force",
     is_flag=True,
-    help="Do what is otherwise refused: move to the end, into lost entries, the broker's own cursors or (-m) a damaged one.",
+    help=(
+        "Allow what is otherwise refused: moving to the end, into lost entries, the broker's own cursors or (-m) a "
+        "damaged one."
+    ),
 )
 @pass_app
 def reset_cursor(
@@ -264,7 +267,7 @@ def _choose_place(app: App, options: Options) -> None:
 def _plan_rows(app: App, path: Path, subscription: str | None, options: Options) -> Plan:
     if any(options[key] not in (None, False, (), "refuse") for key in _OF_ROWS):
         raise InvalidValue(
-            "with --from-file the rows say where to",
+            "with --from-file the rows have the positions",
             hint="leave out -t, -m, -e, --until, --shift-by, --to-subscription, --as-of, --if-unsure and --zookeeper",
         )
     how = {key: options[key] for key in _HOW}

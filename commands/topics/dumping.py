@@ -89,7 +89,7 @@ class DumpRequest(Struct, frozen=True):
 @click.option(
     "--interceptors",
     type=click.Choice(["none"]),
-    help="Of entries: none takes their broker metadata away and leaves what a client receives.",
+    help="With entries: none removes their broker metadata and leaves what a client receives.",
 )
 @click.option(
     "--columns",

@@ -41,10 +41,12 @@ COLUMNS = (
         "pulsar-admin topics find-by-time acme/iot/skewed --time @1795260000000 --clock publish --explain",
         "pulsar-admin topics find-by-time --pattern 'acme/iot/*' --time @1795253000 -o jsonl",
     ],
-    output="One object a topic; `position` is null when nothing is at or after the time (exit code 5). `exact`: true; false where "
-    "a lost entry could be an earlier answer; null where one that is not imported could. The exit code is then 1. With --rule "
-    "broker: true where a broker is certain to give this answer, whatever is lost before it; null where more than is imported may "
-    "change it. With --explain the proof as text.",
+    output=(
+        "One object a topic; `position` is null when nothing is at or after the time (exit code 5). `exact`: true; "
+        "false if a lost entry could be an earlier answer; null if one that was not imported could. The exit code is "
+        "then 1. With --rule broker: true if a broker is certain to give this answer, whatever is lost before it; null "
+        "if data that was not imported may change it. With --explain the proof as text."
+    ),
     errors=[TopicNotFound, NothingMatches],
 )
 @topics_argument

@@ -814,7 +814,7 @@ class Columns(Checked):
         with self._session.reader() as reader, _opened(reader, [], self._session.now_ms) as database:
             statements = database.split(statement)
             if len(statements) != 1:
-                raise InvalidValue(f"{len(statements)} statements where one is wanted", hint="ask one after the other")
+                raise InvalidValue(f"{len(statements)} statements instead of one", hint="ask one after the other")
             schema = database.schema(statements[0])
 
         def source(reader: EntryReader, problems: list[StoreError]) -> Generator[pa.RecordBatch, None, None]:

@@ -175,7 +175,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         """
         if pattern is not None:
             if namespace is not None or system:
-                raise InvalidValue("a pattern is given alone, without namespace and system")
+                raise InvalidValue("give a pattern alone, without namespace and system")
             with self._session.read() as txn:
                 return tuple(map(str, select_topics(txn, TopicSelection(pattern=pattern))))
         with self._session.read() as txn:

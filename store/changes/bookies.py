@@ -55,7 +55,9 @@ def plan_rename(txn: Txn, old: str, new: str, now_ms: int) -> Plan:
             continue
         members = members_of(node.path, node.value)
         if new in members:
-            raise AlreadyExists(f"ledger {ledger_id} names bookie {new} already: two bookies would be one", bookie=new)
+            raise AlreadyExists(
+                (f"ledger {ledger_id} names bookie {new} already: two bookies would become one"), bookie=new
+            )
         try:
             metadata = ledgermetadata.decode_ledger_metadata(node.value, node.path)
         except StoreError:
@@ -83,7 +85,7 @@ def plan_rename(txn: Txn, old: str, new: str, now_ms: int) -> Plan:
     if unreadable:
         raise Refused(
             f"the metadata of {counted(len(unreadable), 'ledger')} ({listed(unreadable)}) cannot be read, and may name the bookie",
-            hint="see what is wrong with it: pulsar-admin store check",
+            hint="find out what is wrong with it: pulsar-admin store check",
         )
     if cookie is not None:
         value = encode_cookie(replace(decode_cookie(cookie.value, cookie.path), bookie_id=new))
@@ -109,7 +111,7 @@ def plan_rename(txn: Txn, old: str, new: str, now_ms: int) -> Plan:
     part = ChangePart(resource=f"bookie {old}", after=after)
     warnings = (
         f"its directories still say {old}; to write their VERSION while it is stopped: pulsar-admin store export bookie DIR,DIR",
-        f"a bookie that runs as {old} registers and writes as such: stop it before the export of the metadata",
+        f"a bookie that runs as {old} keeps that name: stop it before you export the metadata",
     )
     return Plan(RENAME, txn.id, tuple(steps), (part,), warnings=warnings)
 

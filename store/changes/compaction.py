@@ -145,8 +145,8 @@ def plan_attach(reader: EntryReader, name: TopicName, ledger_id: int, now_ms: in
 def _attach_warnings(txn: Txn, topic: Topic, view: CompactedView) -> Iterator[str]:
     if topic.ids and view.horizon.ledger_id < topic.ids[0] and not _is_followed_by(txn, view.horizon, topic.ids[0]):
         yield (
-            f"what the topic had between {view.horizon} and {topic.at_rank(0)} is gone: a key that was changed or deleted there has its"
-            f" value of {view.horizon} again"
+            f"what the topic had between {view.horizon} and {topic.at_rank(0)} is gone: a key that was changed or "
+            f"deleted there gets back its value of {view.horizon}"
         )
     ledger, own = (find_node(txn, path) for path in (ledger_path(view.ledger_id), topic.name.path))
     if ledger is not None and own is not None and ledger.stat.created_ms < own.stat.created_ms:
@@ -224,7 +224,9 @@ class Compactor(Struct, frozen=True):
                 return _unchanged(job, ChangePart(topic=str(name)), previews=previews)
             if loses_trimmed(reader, work[0]):
                 old = work[0].old_ledger_id
-                self.warn(f"{name}: its first ledgers are trimmed; what only the compacted ledger {old} holds goes")
+                self.warn(
+                    f"{name}: its first ledgers are trimmed; content that only the compacted ledger {old} has is lost"
+                )
             return self._finish(reader, *work, job, previews=previews)
 
     def _phase_one(

@@ -179,7 +179,7 @@ def _source_warnings(move: CursorMove, absent: tuple[str, ...]) -> list[str]:
         warnings.append(unreadable_text(cursor))
     elif absent:
         warnings.append(
-            f"the position of {cursor.name} is not known: the newest entries of its cursor ledger "
+            f"the position of {cursor.name} is unknown: the newest entries of its cursor ledger "
             f"{cursor.info.cursors_ledger_id} may be on {', '.join(absent)}, not imported"
         )
     elif cursor.recoverable is not None:
@@ -290,11 +290,19 @@ def cleared(topic: Topic, state: CursorState) -> CursorState:
 
 
 _MOVED = {
-    cursors.COMPACTION_CURSOR: "marks how far the topic is compacted; moved, readers see other messages",
-    cursors.DEDUP_CURSOR: "marks up to where the broker knows its producers' sequence ids; moved, it drops or doubles messages",
-    cursors.PENDING_ACK_CURSOR: "marks up to where transactions' acknowledgements are settled; moved, a broker loses or "
-    "repeats some, or never opens the subscription",
-    cursors.LOG_CURSOR: "marks up to where a coordinator's transactions are over; moved, it forgets open ones or runs old ones again",
+    cursors.COMPACTION_CURSOR: "marks how far the topic is compacted; if it is moved, readers see other messages",
+    cursors.DEDUP_CURSOR: (
+        "marks up to where the broker knows its producers' sequence ids; if it is moved, the broker drops or "
+        "duplicates messages"
+    ),
+    cursors.PENDING_ACK_CURSOR: (
+        "marks up to where transactions' acknowledgements are settled; if it is moved, a broker loses or repeats some, "
+        "or never opens the subscription"
+    ),
+    cursors.LOG_CURSOR: (
+        "marks up to where a coordinator's transactions are over; if it is moved, the coordinator forgets open ones or "
+        "repeats old ones"
+    ),
 }
 _REMOVED = {
     cursors.COMPACTION_CURSOR: "without it the compacted view is gone",

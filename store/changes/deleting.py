@@ -68,7 +68,7 @@ from pulsar_admin.store.wording import counted, listed, plural
 _INDEX = "index"
 _KEYS = 5
 """Keys that a warning names."""
-_FORGET = "where its subscription is to forget its transactions, delete it with --force"
+_FORGET = "to let its subscription forget its transactions, delete it with --force"
 
 
 # -- terminate --------------------------------------------------------------------------------------------------------
@@ -532,4 +532,6 @@ def _check_namespace(txn: Txn, namespace: NamespaceName) -> None:
             hint=f"keep one with: pulsar-admin namespaces set-clusters {shell_word(namespace)} --clusters CLUSTER",
         )
     if clusters and own is not None and clusters != [own]:
-        raise Refused(f"{namespace} is of cluster {clusters[0]}: its own brokers delete it", namespace=str(namespace))
+        raise Refused(
+            (f"{namespace} belongs to cluster {clusters[0]}: its own brokers delete it"), namespace=str(namespace)
+        )

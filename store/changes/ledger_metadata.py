@@ -60,8 +60,8 @@ def plan_restore(reader: EntryReader, ledger_ids: Iterable[int], now_ms: int) ->
         steps.append(put_value_step(reader.txn, path, ledgermetadata.encode_ledger_metadata(metadata), now_ms))
         parts.append(_part(ledger_id, owner, metadata))
     warning = (
-        "a bookie that ran after the metadata was lost may have collected these entries as garbage: after the export"
-        " read them there, with: bookkeeper shell readledger -l LEDGER -b BOOKIE"
+        "a bookie that ran after the metadata was lost may have collected these entries as garbage: after the export, "
+        "try to read them there: bookkeeper shell readledger -l LEDGER -b BOOKIE"
     )
     return Plan(RESTORE_LEDGERS, reader.txn.id, tuple(steps), tuple(parts), warnings=(warning,))
 
@@ -103,7 +103,7 @@ def _hint_unreferenced(txn: Txn, ledger_id: int) -> str:
     if why is Unlisted.NEWER:
         return "it is newer than the metadata: roll that forward with: pulsar-admin store recover --level B"
     said = "a broker deleted it" if why is Unlisted.DELETED else "if a broker deleted it"
-    return f"{said}: see what can be restored with: pulsar-admin ledgers restore --deleted {ledger_id} --dry-run"
+    return f"{said}: see what can be restored: pulsar-admin ledgers restore --deleted {ledger_id} --dry-run"
 
 
 def restored_metadata(reader: EntryReader, ledger_id: int, owner: Owner) -> ledgermetadata.LedgerMetadata:
@@ -133,7 +133,7 @@ def read_bookies_of(txn: Txn, ledger_id: int) -> Mapping[str, Array]:
         raise Refused(f"ledger {ledger_id} was written by this toolkit: undo the change that deleted its metadata")
     if "" in held:
         raise Refused(
-            f"it is unknown whose disk holds entries of ledger {ledger_id}: its ensemble cannot be determined",
+            f"it is unknown which bookie has the entries of ledger {ledger_id}: its ensemble cannot be determined",
             hint="import the bookie with its cookie (the file VERSION), or name it: --bookie ID=DIR,DIR",
             ledgerId=ledger_id,
         )
@@ -156,7 +156,7 @@ def _find_end(reader: EntryReader, ledger_id: int, listed: TopicLedger | None) -
         absent = find_absent_bookies(reader.txn)
         raise LedgerNotFound(
             f"no file has an entry of ledger {ledger_id}: there is nothing to restore it from",
-            hint=f"take it out with: pulsar-admin ledgers forget {ledger_id}" if absent is None else absent.hint(),
+            hint=f"remove it with: pulsar-admin ledgers forget {ledger_id}" if absent is None else absent.hint(),
             ledgerId=ledger_id,
         )
     last = times.sums.last_entry if listed is None else listed.entries - 1
@@ -213,14 +213,14 @@ def find_ensembles(
     """
     holders = holders_of(held, last_entry_id)
     if not holders:
-        raise Refused(f"ledger {ledger_id} is empty: nothing tells which bookies it was on", ledgerId=ledger_id)
+        raise Refused(f"ledger {ledger_id} is empty: nothing shows which bookies it was on", ledgerId=ledger_id)
     write_quorum = max(len(one) for one in holders)
     few = next((entry for entry, one in enumerate(holders) if len(one) != write_quorum), None)
     if few is not None:
         raise Refused(
             f"ledger {ledger_id}: entry {few} is on {_names(holders[few])} alone, others on {counted(write_quorum, 'bookie')}: "
             "its ensemble is ambiguous",
-            hint="import the bookies that are not here: pulsar-admin store add bookie ID=DIR,DIR",
+            hint="import the missing bookies: pulsar-admin store add bookie ID=DIR,DIR",
             ledgerId=ledger_id,
         )
     sizes = [sibling.ensemble_size] if sibling is not None and sibling.ensemble_size >= write_quorum else []
@@ -231,7 +231,8 @@ def find_ensembles(
     if fits:
         return write_quorum, min(fits, key=len)  # the first of those with as few ensembles
     raise Refused(
-        f"ledger {ledger_id}: where its entries lie is not round robin over an ensemble of {write_quorum} to {len(here)} bookies",
+        f"ledger {ledger_id}: its entries are not distributed round robin over an ensemble of {write_quorum} to "
+        f"{len(here)} bookies",
         ledgerId=ledger_id,
     )
 

@@ -135,7 +135,7 @@ def _check(txn: Txn, ledger_id: int, *, force: bool) -> tuple[Owner, ...]:
             + (
                 "which brokers alone change"
                 if other.kind is OwnerKind.PACKAGE
-                else "which a newer version wrote: this one does not change it"
+                else "which a newer version wrote: this version does not change it"
             ),
             hint=f"see its remaining entries with: pulsar-admin ledgers info {ledger_id}",
             ledgerId=ledger_id,
@@ -170,16 +170,16 @@ def _check(txn: Txn, ledger_id: int, *, force: bool) -> tuple[Owner, ...]:
     if not force and missing is not None and missing.outside is not None:
         beyond, are = missing.outside, plural(missing.outside.entries, "is", "are")
         raise errors.Refused(
-            f"{counted(beyond.entries, 'entry')} of ledger {ledger_id} {are} on {', '.join(beyond.bookies)}, where clients do not get them",
+            f"{counted(beyond.entries, 'entry')} of ledger {ledger_id} {are} on {', '.join(beyond.bookies)}, which "
+            "clients do not ask for them",
             hint=f"restore them: {missing.cure}; or add --force to forget them anyway",
             ledgerId=ledger_id,
         )
     absent = absent_of(txn, ledger_id) if not force and missing is None else ()
     if absent:
         raise errors.Refused(
-            f"the store has every entry of ledger {ledger_id}; whether clients get them is not known, because "
-            f"{', '.join(absent)}, which it names,"
-            f" {plural(len(absent), 'is', 'are')} not imported",
+            f"the store has every entry of ledger {ledger_id}; whether clients get them is unknown, because "
+            f"{', '.join(absent)}, which it names, {plural(len(absent), 'is', 'are')} not imported",
             hint="add --force to forget it anyway",
             ledgerId=ledger_id,
         )
@@ -301,7 +301,8 @@ def _forget_in_schema(txn: Txn, name: TopicName, gone: Ids, now_ms: int) -> tupl
         if newest.version in lost:
             newest = IndexEntry(newest.version + 1, left[-1].position, left[-1].hash)
             texts.append(
-                f"version {newest.version} is version {left[-1].version} again, so that no other schema gets a lost number"
+                f"version {newest.version} repeats version {left[-1].version}, so that no other schema gets a lost "
+                "number"
             )
             left = (*left, newest)
         value = encode_schema_locator(SchemaLocator(newest, left), read_node(txn, name.schema_path).value)
@@ -366,8 +367,8 @@ def _cursor_part(topic: Topic, after: Topic, cursor: Cursor, state: CursorState,
     warnings = []
     if cursor.info.cursors_ledger_id in lost:
         warnings.append(
-            f"acknowledgements in the cursor ledger {cursor.info.cursors_ledger_id} are lost: messages are redelivered from "
-            f"{state.mark_delete} on, as a broker does that loads it"
+            f"acknowledgements in the cursor ledger {cursor.info.cursors_ledger_id} are lost: messages are "
+            f"redelivered from {state.mark_delete} on, as by a broker that loads it"
         )
     if cursor.state.properties.get(COMPACTED_LEDGER) in lost:
         warnings.append(
@@ -459,15 +460,16 @@ def plan_delete_orphans(
     if newer is not None:
         raise errors.Refused(
             f"the metadata is older than the bookies, which hold {counted(newer.ledgers, 'ledger')} up to "
-            f"{newer.largest} with ids that it never gave: newer metadata may reference these ledgers",
+            f"{newer.largest} with ids that it never assigned: newer metadata may reference these ledgers",
             hint="provide newer metadata and run: pulsar-admin store refresh; if none exists: pulsar-admin store "
             "recover --level B; --force deletes them anyway",
             ledgerIds=sorted(ids),
         )
     if kept:
         raise errors.Refused(
-            f"{plural(len(kept), 'ledger')} {listed(sorted(kept))} may be the only copy of what a topic had: its node or its schema is"
-            " gone without a deletion, or of another Pulsar on this BookKeeper, or it lost its compacted view",
+            f"{plural(len(kept), 'ledger')} {listed(sorted(kept))} may be the only copy of a topic's data: its node "
+            "or schema was lost without a deletion, or belongs to another Pulsar on this BookKeeper, or the topic "
+            "lost its compacted view",
             hint="see: pulsar-admin doctor; --force deletes them anyway",
             ledgerIds=sorted(kept),
         )

@@ -45,7 +45,7 @@ from pulsar_admin.store.wording import Answer, json_keys, optional_fields
 _DELAYED_INDEX = b"index\0"  # rows that builds write: they can be rebuilt from the entries, so no audit log has them
 _COMPACTION = "/__compaction"
 PLAN_FORMAT = 3
-_HINT = "make one with --plan FILE on any command that changes"
+_HINT = "make one with --plan FILE on any command that changes something"
 _AGAIN = "make a new plan and review it"
 
 
@@ -294,7 +294,7 @@ class PlanFile(Struct, frozen=True):
             raise StalePlan(f"what {self.command} reads has changed since the plan was made", hint=_AGAIN)
         came_to = (found.steps, found.reports, found.loses)
         if came_to != (self.steps, self.reports, self.loses):
-            raise StalePlan(f"{self.command} would do something else now than the plan shows", hint=_AGAIN)
+            raise StalePlan(f"{self.command} would now do something other than the plan shows", hint=_AGAIN)
 
 
 def plan_file(plan: Plan | WritingPlan, state: str, reports: tuple[ChangeReport, ...], request: Json) -> PlanFile:

@@ -159,8 +159,8 @@ def plan_policies(txn: Txn, namespace: NamespaceName, job: PolicyJob, now_ms: in
 def unknown_cluster(txn: Txn, namespace: NamespaceName) -> Refused:
     """Return the error of a store that does not say which cluster it comes from."""
     return Refused(
-        f"which cluster {namespace} is in is ambiguous: the store knows several, or none",
-        hint="set a policy of one of its topics with a live broker once; its event tells",
+        f"the cluster of {namespace} is ambiguous: the store knows several, or none",
+        hint="set a policy of one of its topics with a live broker once; its event shows it",
         namespace=str(namespace),
     )
 

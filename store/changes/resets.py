@@ -226,7 +226,7 @@ def ttl_warnings(reader: EntryReader, topic: Topic, cursor: Cursor, state: Curso
     try:
         through = broker_through(reader, topic, replace(cursor, state=state), now_ms - ttl.seconds * 1000, broker)
     except errors.NotSeen as error:
-        return (f"whether the TTL of {ttl.seconds} s skips the replayed messages is not known: {error.message}",)
+        return (f"whether the TTL of {ttl.seconds} s skips the replayed messages is unknown: {error.message}",)
     if through is None:
         return ()
     replayed = subtract(pending_intervals(topic, state), pending_intervals(topic, cursor.state))
@@ -298,7 +298,7 @@ def reset_target(
     """
     if until_ms is not None and (time_ms is None or position is not None or exclude or until_ms <= time_ms):
         raise errors.InvalidValue(
-            "--until is the end of what is delivered again: it goes with -t, an earlier time, and without -e",
+            "--until is the end of the messages to redeliver: it needs -t, an earlier time, and no -e",
             hint="for example: -t 2024-05-01T09:00:00Z --until 2024-05-01T11:00:00Z",
         )
     if position is not None:
@@ -485,7 +485,7 @@ def _check_not_lost(reader: EntryReader, topic: Topic, mark_delete: Position) ->
                 f"{topic.name}: {first} {broken.fate}: ledger {broken.ledger_id}: {broken.what()}: {broken.broker()}",
                 hint=f"restore it with: {broken.cure}; --force resets there anyway"
                 if broken.cure
-                else f"take it out with: pulsar-admin ledgers forget {broken.ledger_id}; or reset there with --force",
+                else f"remove it with: pulsar-admin ledgers forget {broken.ledger_id}; or reset there with --force",
                 topic=str(topic.name),
                 ledgerId=broken.ledger_id,
             )
@@ -715,7 +715,7 @@ def check_nows_agree(
 def _which_now(as_of: AsOf, clock_ms: int, then: str, otherwise: str, **context: object) -> errors.NothingMatches:
     """Return the error that asks which now is meant: counted from the clock's it is so ``then``, from the copy's own ``otherwise``."""
     return errors.NothingMatches(
-        f"which now is meant? Counted back from the clock, {format_time_ms(clock_ms)}, {then}; from the time of this "
+        f"which time is now? Counted back from the clock, {format_time_ms(clock_ms)}, {then}; from the time of this "
         f"copy, {format_time_ms(as_of.time_ms)} ({as_of.said_by}), {otherwise}",
         hint=f"say it with --now {format_time_ms(as_of.time_ms)}, or with --now now for the clock's",
         **context,

@@ -39,7 +39,7 @@ def plan_create_scalable(txn: Txn, name: TopicName, segments: int, properties: M
         raise InvalidValue(
             "numInitialSegments must be >= 1"
             if segments < 1
-            else f"{segments} segments: at most {_SEGMENTS_MAX} are made",
+            else f"{segments} segments: at most {_SEGMENTS_MAX} can be created",
             value=segments,
         )
     check_namespace(txn, name.namespace)
@@ -62,7 +62,8 @@ def plan_create_scalable(txn: Txn, name: TopicName, segments: int, properties: M
     warnings: tuple[str, ...] = ()
     if _is_there(txn, regular):
         warnings = (
-            f"{regular} stays beside it, as with a broker of 5.0.1: `scalable-topics migrate` makes one of the other",
+            f"{regular} stays beside it, as with a broker of 5.0.1: `scalable-topics migrate` turns it into a "
+            "scalable one",
         )
     part = ChangePart(topic=str(name), after={"segments": segments, "properties": kept}, warnings=warnings)
     return Plan(_CREATE, txn.id, tuple(steps), (part,))

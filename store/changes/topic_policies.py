@@ -1,7 +1,7 @@
 """Setting the policies of topics: an event a topic at the end of its namespace's ``__change_events``, as a broker appends it.
 
 Upstream: ``SystemTopicBasedTopicPoliciesService.sendTopicPolicyEventInternal`` (Pulsar 4.0.8). The topic is made with its schema
-where it is not there. In a store with nodes below ``/admin/topic-policies`` and no events, the node is written instead.
+where it does not exist. In a store with nodes below ``/admin/topic-policies`` and no events, the node is written instead.
 """
 
 from __future__ import annotations

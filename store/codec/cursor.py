@@ -367,7 +367,7 @@ def decode_cursor_ledger(payloads_newest_first: Iterable[bytes | memoryview], wh
             found=first_bytes,
         )
     if passed_over:
-        raise EntryCorrupt(f"{where}: no whole state, only parts without their footer", where=where)
+        raise EntryCorrupt(f"{where}: no complete state, only parts without their footer", where=where)
     return None
 
 

@@ -121,7 +121,7 @@ def _unfit(txn: Txn, topic: Topic, ledger: Ledger) -> str:
     if not is_compacted_ledger(ledger.metadata, topic.name):
         return f"it is {stranger_text(txn, topic.name, ledger.ledger_id) or 'not known as a compacted ledger of this topic'}"
     if ledger.metadata.state is not LedgerState.CLOSED:
-        return "it was never closed, so that what made it did not come to its end"
+        return "it was never closed, so its compaction did not finish"
     if ledger.last_entry_id < 0:
         return "it has no entries"
     missing = find_missing(txn, ledger.ledger_id)

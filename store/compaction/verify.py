@@ -268,7 +268,7 @@ class _Comparison:
         elif len(fates) and fates[0] == slot_kernel.RETAINED and uuid in self._absent_chunks:
             absent = self._absent_chunks[uuid]
             self._found.add(
-                forms.MISSING, place, f"entry {place}: the last chunk of a message, its chunk {absent} is not there"
+                forms.MISSING, place, f"entry {place}: the last chunk of a message, its chunk {absent} is missing"
             )
 
     def _compare_entry(self, original: _Entry, fates: Array, kept: _Entry) -> None:

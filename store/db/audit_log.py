@@ -155,7 +155,7 @@ def iter_breaks(txn: Txn) -> Iterator[tuple[int, str]]:
             expected = digests[-1].hex() if begun else _sealed(digests)
             begun = True
             if found != expected:
-                yield number, "its link does not fit the records before it: one of them, or it, was changed"
+                yield number, "its digest does not match the records before it: one of them, or this one, was changed"
         digests.append(_record_digest(key, row))
     head = txn.get("state", CHAIN_HEAD)
     if (begun or head is not None) and head != len(digests).to_bytes(8, "big") + (digests[-1] if digests else b""):

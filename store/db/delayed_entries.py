@@ -307,5 +307,5 @@ def _read_steps(body: bytes, shape: tuple[int, int, int], where: str) -> tuple[A
 
 def _corrupt(where: str, what: str) -> EntryCorrupt:
     return EntryCorrupt(
-        f"{where}: {what}", hint="make the index again: pulsar-admin delayed build TOPIC --rebuild", where=where
+        f"{where}: {what}", hint="rebuild the index: pulsar-admin delayed build TOPIC --rebuild", where=where
     )

@@ -519,7 +519,7 @@ class Store:
                 raise
             self._close_environment()
             if self._lock is None:
-                self._lock = locks.take_reader_lock(self.path, "all places for readers beside writers are taken")
+                self._lock = locks.take_reader_lock(self.path, "all reader slots are taken")
             self._open_lmdb(map_bytes, registers=False)
 
     def _close_environment(self) -> None:

@@ -183,7 +183,7 @@ def check_local(path: Path) -> None:
             raise Unsupported(
                 f"{path} is on a network file system ({kind}): a store's index is mapped into memory and locked, which holds on one"
                 " machine's own disk only",
-                hint="keep the store on a local disk; the data that it is imported from may be where it is",
+                hint="keep the store on a local disk; the imported data may stay where it is",
                 path=str(path),
                 fileSystem=kind,
             )

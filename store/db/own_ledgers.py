@@ -96,7 +96,8 @@ def sequence_after_export(own: OwnLedgers, target_sequence: int, where: str) -> 
     """
     if target_sequence > own.first_id and target_sequence != own.next_id:
         raise StalePlan(
-            f"{where} went on: its next ledger id is {target_sequence}, this store wrote ledgers {own.first_id} to {own.next_id - 1}",
+            f"{where} has moved on: its next ledger id is {target_sequence}, this store wrote ledgers {own.first_id} "
+            f"to {own.next_id - 1}",
             hint="import it into another directory (--store NEW) and make the changes there; keep this store, `store log` lists them",
             expected=own.first_id,
             found=target_sequence,

@@ -84,7 +84,7 @@ def check_state(path: Path, info: StoreInfo, *, unindexed: bool) -> None:
     """Raise Refused for a store whose import was interrupted, or, unless ``unindexed``, made no index."""
     if info.state is StoreState.UNINDEXED and not unindexed:
         raise errors.Refused(
-            f"{path} was imported without index: it knows its files and none of their entries",
+            f"{path} was imported without an index: it knows its files and none of their entries",
             hint="export tables: pulsar-admin store export tables DIR; or run the same `store import` without --no-index",
             path=str(path),
         )

@@ -102,7 +102,10 @@ def read_ledger_rows(reader: EntryReader, index: Index, ledger_id: int) -> Itera
 def _lost(index: Index, ledger_id: int, why: str) -> IndexCorrupt:
     return IndexCorrupt(
         f"ledger {ledger_id} of the delayed index of {index.topic} {index.subscription}: {why}",
-        hint=f"make the index again: pulsar-admin delayed build {shell_word(index.topic)} -s {shell_word(index.subscription)} --rebuild",
+        hint=(
+            f"rebuild the index: pulsar-admin delayed build {shell_word(index.topic)} -s "
+            f"{shell_word(index.subscription)} --rebuild"
+        ),
         ledgerId=ledger_id,
         topic=str(index.topic),
         subscription=index.subscription,

@@ -72,8 +72,8 @@ def _too_many(txn: Txn, topic: Topic, cursor: Cursor, intervals: Intervals) -> s
     if entries <= LOOKED_AT_MAX or _policy_delays(txn, topic.name):
         return ""
     return (
-        f"{cursor.name}: {entries:,} entries were not looked through for delayed messages: no policy delays here;"
-        f" pulsar-admin delayed status {shell_word(topic.name)} tells"
+        f"{cursor.name}: {entries:,} entries were not searched for delayed messages, because no policy delays "
+        f"messages here; pulsar-admin delayed status {shell_word(topic.name)} tells"
     )
 
 

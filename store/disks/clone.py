@@ -166,7 +166,8 @@ def _address(txn: Txn, request: CloneRequest) -> CloneAddress:
     # Bookies' files do not name the cluster, so among several nothing here can choose.
     if not old and len(names) > 1:
         raise Refused(
-            f"the metadata has {len(names)} clusters, {', '.join(names)}, and does not say which of them these bookies belong to",
+            f"the metadata has {len(names)} clusters, {', '.join(names)}, and does not say to which of them these "
+            "bookies belong",
             hint="name the cluster: --cluster NAME, or --cluster NAME=NEW to give the clone another name",
             clusters=names,
         )

@@ -252,7 +252,7 @@ def read_forecast(
         for log_id, path in logs:
             here = in_unmapped.where(in_unmapped.log_ids == log_id)
             reader = _LogReader(path, alive, here, index.find, advance, below_percent)
-            reason = "" if log_id not in unfinished else "a compaction of the bookie's own is not finished"
+            reason = "" if log_id not in unfinished else "the bookie's own compaction is unfinished"
             found_logs.append(reader.forecast(maps[log_id], counts.get(log_id, 0), reason))
     leftovers = tuple(sorted(storage.logs.glob(f"*.log{COMPACTING}")))
     freed = sum(map(allocated_bytes, leftovers)) + sum(

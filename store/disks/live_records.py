@@ -187,7 +187,7 @@ def read_live(path: Path, alive: Array, here: IndexRows, find: Find, advance: Ca
     if missing.any():
         row = int(np.flatnonzero(missing)[0])
         entry = f"{wanted.ledger_ids[row]}:{wanted.entry_ids[row]}"
-        return _damaged(path, f"the index names entry {entry} at {int(wanted.offsets[row]):#x}, which is not there")
+        return _damaged(path, f"the index names entry {entry} at {int(wanted.offsets[row]):#x}, which does not exist")
     keep = np.zeros(len(records), np.bool_)
     keep[rows] = True
     others = np.flatnonzero(~keep).tolist()

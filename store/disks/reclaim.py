@@ -184,7 +184,9 @@ def plan_reclaim(
             if next(storage.index.glob("*/*/*.idx"), None) is not None:
                 raise Unsupported(
                     f"{storage.index} has index files (.idx): the bookie runs with SortedLedgerStorage or InterleavedLedgerStorage",
-                    hint="only DbLedgerStorage is known here; bookkeeper shell convert-to-db-storage makes it of the others",
+                    hint=(
+                        "only DbLedgerStorage is supported; bookkeeper shell convert-to-db-storage converts the others"
+                    ),
                 )
             raise NotFound(
                 f"{storage.index} has no index: expected the database locations",
@@ -426,6 +428,6 @@ def next_log_id(current: Path) -> int:
     next_id = max([*(int(name[1], 16) for name in names if name is not None), newest_log_id(current)]) + 1
     if next_id >= _LAST_LOG_ID:
         raise Unsupported(
-            f"{current}: ids of entry logs are used up, at {next_id - 1:#x}: the bookie begins again at 0"
+            f"{current}: the ids of entry logs are used up, at {next_id - 1:#x}: the bookie begins again at 0"
         )
     return next_id

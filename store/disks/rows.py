@@ -71,7 +71,7 @@ class OldLedgers(Struct):
 
 
 class OldLocations(Struct):
-    """What ``locations`` says: ``right`` rows lead to a record of their entry, ``wrong`` ones and ``gone`` ones, whose log is not there,
+    """What ``locations`` says: ``right`` rows lead to a record of their entry, ``wrong`` ones and ``gone`` ones, whose log does not exist,
     do not. ``damaged``: (ledger, entry, location) of those right ones that lead into damaged bytes, as no log has a good record."""
 
     right: Entries = field(default_factory=Entries)
@@ -154,7 +154,7 @@ def read_old_locations(survey: LogSurvey, doubted: Entries) -> OldLocations:
     except (MetadataCorrupt, SourceNotFound) as error:
         problems.append(error.message)
     if refused:
-        problems.append(f"{counted(len(refused), 'row')} of another form, the first: {refused[0]}")
+        problems.append(f"{counted(len(refused), 'row')} of an unknown format, the first: {refused[0]}")
     old.problem = "; ".join(problems)
     return old
 

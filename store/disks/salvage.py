@@ -275,7 +275,8 @@ class SalvagePlan(Struct, frozen=True):
         told = [f"{' and '.join(parts)}; the old one is kept beside it"] if parts else []
         if self.maps:
             told.append(
-                f"{counted(len(self.maps), 'entry log')} without the false ledgers map; the start of its header is kept beside it"
+                f"{counted(len(self.maps), 'entry log')} without the wrong ledgers map; the start of its header is "
+                "kept beside it"
             )
         return "; ".join(told)
 
@@ -332,7 +333,7 @@ def plan_salvage(store: Store, bookie: Bookie, *, collected: bool = False) -> Sa
     with store.read() as txn:
         for stranger in find_strangers(txn, [bookie]):
             raise Refused(
-                f"{stranger.reason}; what it is to hold is not known",
+                f"{stranger.reason}; what it should contain is unknown",
                 hint="name a bookie of the cluster that was imported",
                 bookie=bookie.name,
             )
@@ -368,8 +369,8 @@ def _lost_cookies(bookie: Bookie, storages: Sequence[Storage]) -> tuple[Path, ..
         for path in (storage.logs, storage.index):
             if path in listed and path not in full:
                 raise Refused(
-                    f"{path} has no cookie (VERSION), which the other directories have: nothing is written there",
-                    hint="mount its disk; on a new disk put a copy of VERSION from another directory of the bookie there first",
+                    f"{path} has no cookie (VERSION), unlike the other directories: nothing is written there",
+                    hint="mount its disk; on a new disk, first copy VERSION from another directory of the bookie",
                     path=str(path),
                 )
     return tuple(path / COOKIE_FILE for path in without if path in full)
@@ -382,7 +383,10 @@ def _check_journals(bookie: Bookie) -> None:
         raise InvalidValue(
             f"bookie {bookie.name}: {counted(len(bookie.journal_dirs), 'journal directory', 'journal directories')} given, its cookie"
             f" names {len(named)}: {', '.join(named)}",
-            hint="name them all: fences and entries may be there alone; for one that is lost an empty directory, with --bookie-conf",
+            hint=(
+                "name them all: fences and entries may be only there; for a lost one give an empty directory, with "
+                "--bookie-conf"
+            ),
         )
 
 
@@ -404,8 +408,8 @@ def _check_order(surveys: Sequence[LogSurvey]) -> None:
     for survey in surveys:
         if survey.strays:
             raise InvalidValue(
-                f"{survey.storage.logs} holds {counted(survey.strays, 'entry', 'entries')} of ledgers that another of"
-                f" {counted(len(surveys), 'ledger directory', 'ledger directories')} keeps",
+                f"{survey.storage.logs} holds {counted(survey.strays, 'entry', 'entries')} of ledgers that belong to "
+                f"another of {counted(len(surveys), 'ledger directory', 'ledger directories')} keeps",
                 hint="name all ledger directories, in the order of ledgerDirectories in bookkeeper.conf",
             )
 

@@ -78,8 +78,8 @@ def check_is_of(known: Known, bookie: Bookie) -> None:
     # Cookies of layout 3 have no instance id: those prove nothing.
     if known.instance_id and cookie.instance_id not in (None, known.instance_id):
         raise Refused(
-            f"bookie {cookie.bookie_id} belongs to another cluster: the instance id of its cookie is {cookie.instance_id}, that of"
-            f" {known.name} is {known.instance_id}; all that it holds would be deleted",
+            f"bookie {cookie.bookie_id} belongs to another cluster: the instance id of its cookie is "
+            f"{cookie.instance_id}, that of {known.name} is {known.instance_id}; all its entries would be deleted",
             hint="name the metadata of the bookie's own cluster: --zookeeper PLACE",
             expected=known.instance_id,
             found=cookie.instance_id,
@@ -99,7 +99,9 @@ def find_doubts(known: Known, bookie: Bookie, garbage: Array) -> list[str]:
     bookie_id = cookie_of(bookie).bookie_id
     doubts = []
     if known.problems:
-        doubts.append(f"{known.name} could not be read whole ({known.problems[0]}): ledgers may be missing from it")
+        doubts.append(
+            f"{known.name} could not be read completely ({known.problems[0]}): ledgers may be missing from it"
+        )
     if known.cookies.get(bookie_id) is None:
         doubts.append(f"{known.name} has no cookie of bookie {bookie_id}: it may be a new one")
     # Metadata that is too old does no harm where nothing would be deleted.
@@ -118,8 +120,8 @@ def find_doubts(known: Known, bookie: Bookie, garbage: Array) -> list[str]:
     younger = garbage[garbage >= first]
     if len(younger):
         doubts.append(
-            f"{counted(len(younger), 'ledger')} of the bookie ({int(younger[0])} to {int(younger[-1])}) came after the newest id that"
-            f" {known.name} knows of, {first - 1}: it may be older than the disks"
+            f"{counted(len(younger), 'ledger')} of the bookie ({int(younger[0])} to {int(younger[-1])}) are newer "
+            f"than the newest id that {known.name} knows, {first - 1}: it may be older than the disks"
         )
     return doubts
 
@@ -128,7 +130,7 @@ def check_trusted(doubts: Sequence[str], *, force: bool) -> None:
     """Raise Refused if there are doubts, unless forced."""
     if doubts and not force:
         raise Refused(
-            f"what this metadata does not list would be deleted for good, and {'; '.join(doubts)}",
+            f"ledgers that this metadata does not list would be deleted for good, and {'; '.join(doubts)}",
             hint="provide the newest metadata (pulsar-admin store refresh, or --zookeeper PLACE); see also: "
             "pulsar-admin store preflight; --force accepts this metadata as it is",
             doubts=list(doubts),

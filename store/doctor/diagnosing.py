@@ -179,7 +179,7 @@ def _rest(severity: Severity, code: str, count: int, size_bytes: int, messages: 
         severity=severity,
         code=code,
         where=f"{count:,} more",
-        message=f"{counted(count, 'more finding')} of this code with no more at stake",
+        message=f"{counted(count, 'more finding')} of this code with no additional loss",
         evidence={_MORE: count},
         at_stake_bytes=size_bytes,
         at_stake_messages=messages,

@@ -27,7 +27,7 @@ LISTED = 1_000
 """Findings of a code that are compared one by one, at least."""
 _NEEDED, _TEXTS = ("code", "where", "message"), ("broker", "mend", "page")
 """What every version wrote, and what another one may not write."""
-_HINT = "put into the file what this prints: pulsar-admin doctor -o json"
+_HINT = "make the file with: pulsar-admin doctor -o json"
 _LEDGER_IDS = re.compile(r"ledgers? \d[\d, ]*(…)?")
 
 
@@ -287,7 +287,7 @@ def _finding_of(row: Mapping[str, Any]) -> Finding:  # Any: JSON
     if not isinstance(row, dict):
         raise TypeError(f"an entry is {json.dumps(row)[:40]}, not an object")
     if "change" in row:
-        raise ValueError("it was made with --since and lacks what had not changed")
+        raise ValueError("it was made with --since and lacks findings that had not changed")
     texts = {key: row[key] for key in _NEEDED} | {key: row.get(key, "") for key in _TEXTS}
     numbers = {"at_stake_bytes": row.get("atStakeBytes", 0), "at_stake_messages": row.get("atStakeMessages", 0)}
     if not all(type(one) is str for one in texts.values()) or not all(type(one) is int for one in numbers.values()):

@@ -57,7 +57,7 @@ _BY_KIND = {
     OwnerKind.SCHEMA: (SCHEMA_LEDGER, "its schemas"),
     OwnerKind.BUCKET: (DELAYED_BUCKET, "a snapshot of the delayed messages of {cursor}"),
     OwnerKind.PACKAGE: (PACKAGE, "a part of a package"),
-    OwnerKind.INDEX: (DELAYED_INDEX, "an index of the delayed messages of {cursor}, which is this store's own"),
+    OwnerKind.INDEX: (DELAYED_INDEX, "an index of the delayed messages of {cursor}, which only this store has"),
 }
 _MINUTE_MS = 60_000
 _MEGABYTE = 1 << 20
@@ -232,7 +232,7 @@ class _Teller:
         name, policies, now_ms = self._topic.name, self._facts.policies, self._now_ms
         past = f"{counted(len(ledgers), 'ledger')} of {name}"
         if isinstance(policies, Unknown):
-            text = f"Every subscription is past {past}; which retention applies is not known: {policies.why}."
+            text = f"Every subscription is past {past}; which retention applies is unknown: {policies.why}."
             return Reason(RETENTION, text, {**evidence, "error": policies.code})
         applied = policies.applied_retention
         minutes, size_mb = applied.retention.time_minutes, applied.retention.size_mb
@@ -326,8 +326,8 @@ def _log_reason(key: _Key, log: _Log, found: _Sum) -> Reason:
     if key.code == GARBAGE:
         return Reason(
             GARBAGE,
-            f"Nothing lives in {key.path}: it holds {dead}. A running bookie deletes it when it next collects garbage (gcWaitTime), "
-            "unless it still writes to it.",
+            f"Nothing in {key.path} is live: it holds {dead}. A running bookie deletes it in its next garbage "
+            "collection (gcWaitTime), unless it still writes to it.",
             evidence,
             "pulsar-admin store usage --by log",
         )
@@ -346,10 +346,16 @@ def _other_reason(key: _Key, found: _Sum) -> Reason:
     ledgers = counted(len(found.ledgers), "ledger")
     evidence = {"ledgers": len(found.ledgers)}
     if key.code == ORPHAN:
-        text = f"{counted(len(found.ledgers), 'ledger has', 'ledgers have')} metadata and no topic, cursor or schema that references it."
+        text = (
+            f"{counted(len(found.ledgers), 'ledger has', 'ledgers have')} metadata, but no topic, cursor or schema "
+            "references it."
+        )
         return Reason(ORPHAN, text, evidence, "pulsar-admin ledgers orphans")
     if key.code == UNLISTED:
-        text = f"The metadata does not list {ledgers}, and nothing shows that they were deleted: it is older, or not whole."
+        text = (
+            f"The metadata does not list {ledgers}, and nothing shows that they were deleted: it is older, or "
+            "incomplete."
+        )
         return Reason(UNLISTED, text, evidence, "pulsar-admin doctor")
     if key.code == JOURNAL:
         return Reason(JOURNAL, "Journals, which a bookie deletes once their entries are in entry logs.", {})

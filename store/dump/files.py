@@ -312,7 +312,7 @@ class DayFiles:
             size = None
         if size != written.bytes:
             raise SourceNotFound(
-                f"{written.host} wrote {written.path}, which is not there for this machine",
+                f"{written.host} wrote {written.path}, which this machine does not see",
                 hint="name a directory that driver and executors share; nothing was written",
                 path=written.path,
             )

@@ -238,7 +238,7 @@ def _checked(stream: Iterable[EntryRows]) -> Iterator[EntryRows]:
         if wrong.any():
             at = int(np.flatnonzero(wrong)[0])
             position = f"{rows.ledger_ids[at]}:{rows.entry_ids[at]}"
-            raise _damaged(rows.where, f"entry {position} is there twice or out of order")
+            raise _damaged(rows.where, f"entry {position} exists twice or is out of order")
         last = (int(ledgers[-1]), int(entries[-1]))
         _check_entry(int(rows.sizes.max(initial=0)) + _BESIDE_BYTES_MAX, rows.where)
         yield rows

@@ -47,8 +47,8 @@ WAITING_BYTES = 256 << 20  # of answers: so many jobs may be more
 _JOBS_MAX = 1024
 _CLUSTER_SLOTS = 16  # slices are cut for at least this many if not all executors are known
 _WORKERS_LACK = (
-    "see that executors reach the server, and give them the credentials, or JAVA_HOME, ARROW_LIBHDFS_DIR and CLASSPATH, that are set here: "
-    "--spark-conf spark.executorEnv.NAME=value"
+    "make sure that executors reach the server, and give them the credentials, or JAVA_HOME, ARROW_LIBHDFS_DIR and "
+    "CLASSPATH, that are set here: --spark-conf spark.executorEnv.NAME=value"
 )
 Answers = list[tuple[FileRange, Packed]]
 

@@ -97,14 +97,12 @@ def job_error(text: str, spills: Mapping[str, str] | None = None) -> StoreError:
             )
         where = ", ".join(filter(None, (host, (spills or {}).get(host) or (spills or {}).get(""))))
         hint = (
-            "free some space there, or name a larger directory: --spark-conf spark.local.dir=/path; where a cluster's workers have their "
-            "own, SPARK_LOCAL_DIRS of these"
+            "free some space there, or name a larger directory: --spark-conf spark.local.dir=/path; if a cluster's "
+            "workers have their own, set their SPARK_LOCAL_DIRS"
         )
-        return DiskFull(
-            f"a disk on which Spark keeps what waits is full: {cause}{where and f' (on {where})'}", hint=hint
-        )
+        return DiskFull(f"a disk for Spark's temporary data is full: {cause}{where and f' (on {where})'}", hint=hint)
     if _OUT_OF_MEMORY.search(text):
-        hint = "give executors more with --spark-conf spark.executor.memoryOverhead=2g, or less to do at once"
+        hint = "give executors more with --spark-conf spark.executor.memoryOverhead=2g, or fewer tasks at once"
         return LimitExceeded(f"a Spark worker ran out of memory: {cause}", hint=hint, out_of_memory=True)
     if _NO_MODULE.search(text):
         hint = "install pulsar-admin-toolkit in the Python of every worker (spark.pyspark.python names it)"
@@ -334,7 +332,7 @@ def open_session(options: SparkOptions) -> Iterator[SparkSession]:
     """Open a session, and stop it at the end; ``workers.prepare_workers`` sends our code to its executors.
 
     Raises MissingComponent (no pyspark, no Java), InvalidValue (no such kind of master), Refused (the master or the Connect server
-    is not there).
+    does not exist).
     """
     for module in ("pyspark", "pandas"):
         require(module, "--spark", instead="run without --spark")
@@ -388,7 +386,7 @@ def _check_server(url: str) -> None:
     try:
         grpc.channel_ready_future(channel).result(_ANSWERS_S)
     except grpc.FutureTimeoutError as error:
-        raise TimeoutError(f"what listens there did not speak gRPC within {_ANSWERS_S} seconds") from error
+        raise TimeoutError(f"the server there did not speak gRPC within {_ANSWERS_S} seconds") from error
     finally:
         channel.close()
 

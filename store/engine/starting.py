@@ -27,7 +27,8 @@ def start_process(target: Callable[..., None], *arguments: object) -> tuple[Conn
             process.start()
         except (OSError, EOFError) as error:  # EOFError: the server could not fork, and ended
             raise NotWritable(
-                f"processes cannot be started: {error.strerror if isinstance(error, OSError) else 'the system forks none'}",
+                "processes cannot be started: "
+                f"{error.strerror if isinstance(error, OSError) else 'the system does not allow it'}",
                 hint="allow more open files and processes (ulimit -n, ulimit -u), or give --jobs 1",
             ) from error
         opened.pop_all()
@@ -68,7 +69,7 @@ def _without_interrupts() -> Iterator[None]:
         except OSError as error:
             where = tempfile.tempdir or "any directory"  # none that can be written
             raise NotWritable(
-                f"processes cannot be started: no socket can be made below {where}: {error.strerror or error}",
+                f"processes cannot be started: no socket can be created below {where}: {error.strerror or error}",
                 hint="set TMPDIR to a short path of a directory that can be written, such as /tmp, or give --jobs 1",
                 path=where,
             ) from error

@@ -141,7 +141,7 @@ def prepare_workers(
     """See that the executors of a session can read slices, and send our code to them unless all have it.
 
     One file of each directory is looked for on every executor, once in a session unless ``again``. ``needs``: modules of ``_SOMETIMES``.
-    Raises MissingComponent (a Python that lacks a package, or is another one), NotOnWorkers (a file that is not there, or another one),
+    Raises MissingComponent (a Python that lacks a package, or is another one), NotOnWorkers (a file that is missing or differs),
     Refused (the cluster gives up).
     """
     if not has_executors(session):
@@ -223,8 +223,10 @@ def wait_for(session: SparkSession, jobs: Collection[Future[Any]], meanwhile: Ca
             session.interruptAll()
             raise MissingComponent(
                 f"no executor has started on {where} within {_GIVE_UP_S} s",
-                hint="see the master's page: other applications hold its cores, or no worker has as much as is asked for; "
-                "ask for less with --spark-conf spark.executor.memory=1g --spark-conf spark.executor.cores=1",
+                hint=(
+                    "see the master's page: other applications hold its cores, or no worker has enough; ask for less "
+                    "with --spark-conf spark.executor.memory=1g --spark-conf spark.executor.cores=1"
+                ),
             )
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyroaring import BitMap64
 
 _NEEDED_FOR = {
-    OwnerKind.CURSOR: "subscription {cursor} of {topic} stands in it",
+    OwnerKind.CURSOR: "subscription {cursor} of {topic} is in it",
     OwnerKind.SCHEMA: "a schema of {topic} is in it",
     OwnerKind.COMPACTED: "the compacted view of {topic} is in it",
 }
@@ -43,7 +43,7 @@ _NEEDED_FOR = {
 
 
 class LostLog(Struct, frozen=True):
-    """An entry log that is not there, or empty, of ``bookie``, and the entries that its index leads there and no start replays.
+    """An entry log of ``bookie`` that does not exist or is empty, and the entries that the index places there and no start replays.
 
     ``ledgers``: theirs; ``elsewhere``: entries that clients get of another bookie; ``outside``: that a file has; ``nowhere``: neither;
     ``is_database``: whether the index is DbLedgerStorage's.

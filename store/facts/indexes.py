@@ -93,8 +93,12 @@ def read_disks(bookie: Bookie) -> list[Disk]:
     for disk in disks:
         if disk.storage is IndexKind.NONE and (place := fetched_from(disk.directories[0])):
             raise Refused(
-                f"the index of bookie {bookie.name} was not fetched from {place}: which ledgers it would delete is not known",
-                hint="ask where the bookies' disks are: pulsar-admin store preflight --zookeeper DIR --bookie-conf FILE",
+                f"the index of bookie {bookie.name} was not fetched from {place}: it is unknown which ledgers it "
+                "would delete",
+                hint=(
+                    "run it on the machine with the bookies' disks: pulsar-admin store preflight --zookeeper DIR "
+                    "--bookie-conf FILE"
+                ),
             )
     replayed = np.unique(np.fromiter(iter_replayed_ledgers(bookie, problems), np.int64))
     # DbLedgerStorage keeps a ledger in the directory of the number ledger id modulo directories.

@@ -26,7 +26,7 @@ from pulsar_admin.store.names import TopicName
 class SegmentFacts(Struct, frozen=True):
     """A managed ledger of a scalable topic. ``said``: its entry in the record, None if no record lists it.
 
-    ``topic``: None where the managed ledger is not there, or cannot be read; ``subscriptions``: the cursors that consumers read by.
+    ``topic``: None where the managed ledger does not exist, or cannot be read; ``subscriptions``: the cursors that consumers read by.
     """
 
     name: TopicName

@@ -1,6 +1,6 @@
 """Does it start? What keeps a stopped bookie or a ZooKeeper server from starting on its files, and what a start would do unasked.
 
-Upstream (BookKeeper 4.17, ZooKeeper 3.9): ``LegacyCookieValidation.checkCookies``, ``KeyValueStorageRocksDB`` (a database that is not there
+Upstream (BookKeeper 4.17, ZooKeeper 3.9): ``LegacyCookieValidation.checkCookies``, ``KeyValueStorageRocksDB`` (a missing database
 is created), ``Journal.replay``, ``FileInfo``; ``FileTxnSnapLog.restore``, ``FileSnap``, ``FileTxnLog``, ``BinaryInputArchive``.
 """
 

@@ -150,7 +150,10 @@ def check_seen(txn: Txn, accepted: Collection[str]) -> None:
     if reasons and not any(path.strip("/") == "" for path in accepted):
         raise Refused(
             f"the metadata is incomplete: {reasons[0]}: the missing part may reference ledgers that nothing else references",
-            hint="restore undamaged files, then run: pulsar-admin store refresh; if there are none, add --accept-unknown-tree /",
+            hint=(
+                "restore undamaged files, then run: pulsar-admin store refresh; if you have none, add "
+                "--accept-unknown-tree /"
+            ),
             trees=[{"path": "/", "problems": reasons}],
         )
     check_accepted(unknown_trees(txn), accepted)
@@ -160,7 +163,7 @@ def check_seen(txn: Txn, accepted: Collection[str]) -> None:
         raise Refused(
             f"{plural(len(left), 'another Pulsar', 'other Pulsars')} of the same ZooKeeper, at {', '.join(left)}, may use this BookKeeper:"
             " ledgers that nothing here references may be theirs",
-            hint="see: pulsar-admin doctor --code bookkeeper-shared; where they have a BookKeeper of their own, add "
+            hint="see: pulsar-admin doctor --code bookkeeper-shared; if they have a BookKeeper of their own, add "
             + " ".join(f"--accept-unknown-tree {shell_word(path)}" for path in left),
             trees=[{"path": path, "nodes": 0} for path in left],
         )
@@ -176,9 +179,11 @@ def check_owners_seen(txn: Txn, accepted: Collection[str]) -> None:
     check_seen(txn, accepted)
     if lacks_managed_ledgers(txn) and MANAGED_LEDGERS not in _rooted(accepted):
         raise Refused(
-            f"the metadata lists ledgers and has no {MANAGED_LEDGERS}: what references them is elsewhere, or lost",
-            hint="see: pulsar-admin doctor --code pulsar-metadata-absent; where brokers never used this BookKeeper, add"
-            f" --accept-unknown-tree {MANAGED_LEDGERS}",
+            f"the metadata lists ledgers and has no {MANAGED_LEDGERS}: their owners are elsewhere, or lost",
+            hint=(
+                "see: pulsar-admin doctor --code pulsar-metadata-absent; if brokers never used this BookKeeper, add "
+                f"--accept-unknown-tree {MANAGED_LEDGERS}"
+            ),
             trees=[{"path": MANAGED_LEDGERS, "nodes": 0}],
         )
 
@@ -204,7 +209,7 @@ def check_ledgers_seen(txn: Txn, accepted: Collection[str]) -> None:
         return
     raise Refused(
         f"{why}: missing metadata here does not mean that a ledger was deleted",
-        hint=f"see: {see}; where BookKeeper's metadata are lost, add --accept-unknown-tree {LEDGERS}",
+        hint=f"see: {see}; if BookKeeper's metadata is lost, add --accept-unknown-tree {LEDGERS}",
         trees=[{"path": LEDGERS, "nodes": 0}],
     )
 

@@ -68,13 +68,15 @@ class UnlistedLedgers:
     def next_ledger_id(self) -> int | Unknown:
         """The ledger id that the metadata would give next."""
         if self.beyond is not None:
-            return Unknown(f"the metadata lists ledger {self.beyond}, and the id that it gives next is {self._next_id}")
+            return Unknown(
+                f"the metadata lists ledger {self.beyond}, but the next id that it assigns is {self._next_id}"
+            )
         if self._next_id is not None:
             return self._next_id
         if not self._txn.count("tree"):
             return Unknown("the store has no metadata")
         return Unknown(
-            "the store does not say which ledger id the metadata gives next; to read it: pulsar-admin store refresh"
+            "the store does not say which ledger id the metadata assigns next; to read it: pulsar-admin store refresh"
         )
 
     def why(self, ledger_id: int) -> Unlisted:

@@ -128,7 +128,7 @@ def _too_early(servers: Sequence[zookeeper.ServerFiles], moment: Moment) -> Noth
         else f"logs begin with transaction {first[0]:#x} at {format_time_ms(first[1])}"
     )
     return NothingMatches(
-        f"the history does not reach back to {moment}: {begin}",
+        f"the history does not go back to {moment}: {begin}",
         hint="name the copies of other servers, or older backups of their directories, with --zookeeper DIR[,LOGDIR]",
         moment=str(moment),
     )

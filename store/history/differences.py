@@ -36,7 +36,7 @@ class Side(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """The node at ``path`` in the one tree and the other; None: it is not there."""
+    """The node at ``path`` in the one tree and the other; None: it does not exist."""
 
     path: str
     before: bytes | None

@@ -46,7 +46,7 @@ class Event(NamedTuple):
         """Return what was done, in words."""
         version = self.version
         if version.kind == "set" and self.before is None:
-            return f"value set, the one before is not known; since then: {describe(version.path, None, version.value)}"
+            return f"value set, the previous one is unknown; since then: {describe(version.path, None, version.value)}"
         return describe(version.path, self.before, version.value)
 
 

@@ -72,5 +72,5 @@ def _why_none(sources: Iterable[Mapping[str, Any]]) -> str:  # Any: JSON
         if source["kind"] == "ensemble":
             return f"the metadata came from the live ensemble {source['path']}: its history is in its servers' files"
         if source["kind"] in ("rocksdb", "standalone"):
-            return f"the metadata of {source['path']} is in RocksDB, which keeps no history: neither who wrote nor when"
+            return f"the metadata of {source['path']} is in RocksDB, which keeps no history, neither who wrote nor when"
     return "no ZooKeeper files are known: history is in its snapshots and transaction logs"

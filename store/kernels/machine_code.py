@@ -136,7 +136,7 @@ class _Files(caching.IndexDataCacheFile):
 
 
 def _is_whole(path: str, start: bytes = b"") -> bool:
-    """Whether the file ``path`` has ``start``, and then what its digest is of; not where it is not there or cannot be read."""
+    """Whether the file ``path`` has ``start``, and then what its digest is of; not where it does not exist or cannot be read."""
     try:
         raw = Path(path).read_bytes()
     except OSError:

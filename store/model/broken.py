@@ -288,7 +288,7 @@ class BrokenLedger(Struct, frozen=True):
             return ", ".join(texts)
         if self.reason == GONE:
             bookies, are = ", ".join(self.bookies), plural(len(self.bookies), "is", "are")
-            return f"it was never closed, and {bookies}, without which nobody can close it, {are} not of the cluster"
+            return f"it was never closed, and {bookies}, without which nobody can close it, {are} not in the cluster"
         if self.reason == NO_METADATA:
             return f"its metadata is lost, with {counted(self.entries, 'entry')}"
         if self.cure:

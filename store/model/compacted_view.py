@@ -81,8 +81,8 @@ def open_view(reader: EntryReader, topic: Topic, problems: list[StoreError] | No
     if view is not None and problems is not None and find_metadata(reader.txn, view.ledger_id) is None:
         problems.append(
             MetadataCorrupt(
-                f"{topic.name}: BookKeeper's metadata of the compacted ledger {view.ledger_id} is gone: a broker cannot open it; "
-                "shown is what its entries say, which no reader gets",
+                f"{topic.name}: BookKeeper's metadata of the compacted ledger {view.ledger_id} is gone: a broker "
+                "cannot open it; the answer comes from its entries, which no reader gets",
                 hint="compact the topic again; until then readers of the compacted view fail",
                 topic=str(topic.name),
                 ledgerId=view.ledger_id,

@@ -65,7 +65,7 @@ class Now(Struct, frozen=True):
         if self.source == GIVEN:
             return f"as of {time}, by --now"
         if self.source == CLOCK:
-            return f"as of {time}, by the clock: the time of this copy is not known"
+            return f"as of {time}, by the clock: the time of this copy is unknown"
         return f"as of {time}, {old_text(self.clock_ms - self.time_ms)}, {AsOf(self.time_ms, self.source).said_by}"
 
 

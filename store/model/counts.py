@@ -75,7 +75,7 @@ def subscriptions_of(topic: Topic, cursors: Iterable[Cursor]) -> list[Cursor]:
 class DiskBytes(Answer, frozen=True):
     """The bytes of the files of bookies, every copy counted: ``entry_logs``, ``journals``, and ``leftovers`` of compactions of entry logs
     that did not come to an end (upstream ``TransactionalEntryLogCompactor``, BookKeeper 4.17), which no index has; None where a directory
-    of entry logs is not there any more. Indexes are not imported and not counted."""
+    of entry logs does not exist any more. Indexes are not imported and not counted."""
 
     entry_logs: int
     journals: int

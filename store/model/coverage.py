@@ -313,7 +313,7 @@ class Disks(Struct, frozen=True):
         if not self.tells:
             return "this store does not know which file has which entries", "pulsar-admin store index --rebuild"
         if self.by_file and not self.imported:
-            return "this store does not know whose disks its files are from", "pulsar-admin store refresh"
+            return "this store does not know which bookie its files belong to", "pulsar-admin store refresh"
         return None
 
 

@@ -53,7 +53,7 @@ class CursorSource(StrEnum):
     FALLBACK = "metadata-fallback"
     """The ledger is gone, empty or unreadable, or its metadata is: a broker starts at the snapshot of its creation."""
     NONE = "none"
-    """Nothing: it stands for a subscription that is not there."""
+    """Nothing: it stands for a subscription that does not exist."""
     UNREADABLE = "unreadable"
     """Nothing that can be read: it has acknowledged nothing, as far as anybody knows."""
 

@@ -106,5 +106,5 @@ def _read_stream(reader: EntryReader, path: str, missing: str) -> Iterator[bytes
                     yield record
     if not is_whole:
         raise EntryNotFound(
-            f"{path}: its end is not here", hint="a broker was writing it, or did not end it", where=path
+            f"{path}: its end is not here", hint="a broker was still writing it, or did not finish it", where=path
         )

@@ -295,9 +295,7 @@ def read_migration(txn: Txn, cluster: str) -> JsonObject:
     """Return where a cluster migrates to; raises ResourceNotFound if that was never set, MetadataCorrupt."""
     stored = find_json(txn, migration_path(cluster))
     if stored is None:
-        raise ResourceNotFound(
-            "Cluster does not exist", hint="no migration of this cluster was ever set", cluster=cluster
-        )
+        raise ResourceNotFound("Cluster does not exist", hint="this cluster has no migration", cluster=cluster)
     return stored
 
 

@@ -43,7 +43,7 @@ from pulsar_admin.store.names import TopicName
 
 
 class TopicSchemas(Struct, frozen=True):
-    """The versions of one topic's schema, plain data that travels to executors; ``problems``: why a version is not there."""
+    """The versions of one topic's schema, plain data that travels to executors; ``problems``: why a version does not exist."""
 
     versions: Mapping[int, ValueSchema] = field(default_factory=dict)
     problems: Mapping[int, str] = field(default_factory=dict)

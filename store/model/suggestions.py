@@ -1,4 +1,4 @@
-"""Names near one that is not there, from a bounded look at the metadata: the answer costs the same in a store of any size."""
+"""Names near one that does not exist, from a bounded look at the metadata: the answer costs the same in a store of any size."""
 
 from __future__ import annotations
 

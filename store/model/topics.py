@@ -474,7 +474,7 @@ def iter_topic_texts(txn: Txn, namespace: NamespaceName, *, system: bool) -> Ite
 def select_topics(txn: Txn, selection: TopicSelection) -> tuple[TopicName, ...]:
     """Return the topics meant by ``selection``, partitioned ones as their partitions; a glob is matched with and without ``persistent://``.
 
-    Raises TopicNotFound for a name that is not there, and when nothing matches.
+    Raises TopicNotFound for a name that does not exist, and when nothing matches.
     """
     pattern = selection.pattern
     if not selection.all_topics and pattern is None:

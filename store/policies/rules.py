@@ -317,7 +317,7 @@ def check_message_size(scope: Scope, value: int, options: Options) -> None:
 
 
 def check_clusters(scope: Scope, value: list[str], options: Options) -> None:
-    """Raise InvalidValue for a cluster that is not there or not the tenant's; ``topicPolicies`` does not ask."""
+    """Raise InvalidValue for a cluster that does not exist or is not the tenant's; ``topicPolicies`` does not ask."""
     from pulsar_admin.store.db.tree import iter_children
 
     if scope.group == TOPIC_POLICIES:

@@ -482,7 +482,7 @@ def plan_as_of(reader: EntryReader, cursors: Iterable[tuple[Topic, Cursor]], wan
     listed = list(cursors)
     if isinstance(wanted.at, str) and len(listed) > 1:
         raise errors.InvalidValue(
-            f"--as-of {wanted.at} is a state of one subscription, {len(listed)} are meant",
+            f"--as-of {wanted.at} is a state of one subscription, but {len(listed)} are selected",
             hint="name its topic, or a time",
         )
     moves = [_move(reader, topic, cursor, wanted) for topic, cursor in listed]
@@ -503,7 +503,7 @@ def _move(reader: EntryReader, topic: Topic, cursor: Cursor, wanted: WantedState
         raise errors.EntryNotFound(f"{topic.name}: {chosen.name} is not a state: {why}", hint=_list_hint(cursor))
     warnings = [*chosen.warnings]
     if topic.ids and chosen.state.mark_delete.ledger_id < topic.ids[0]:
-        warnings.append(f"what that state had left before ledger {topic.ids[0]} is trimmed: it is not given again")
+        warnings.append(f"the backlog of that state before ledger {topic.ids[0]} is trimmed: it is not redelivered")
     return CursorMove(
         topic,
         cursor,
@@ -532,7 +532,7 @@ def state_in_force(
     if possible is None or possible.last is None:
         why = "nothing is left of its states"
         if state is not None and state.not_before is not None:
-            why = f"the earliest state that is left, {state.name}, is not before {_text(state.not_before)}"
+            why = f"the earliest known state, {state.name}, is not before {_text(state.not_before)}"
         raise errors.NothingMatches(f"{cursor.topic}: {cursor.name}: {why}", hint=_list_hint(cursor))
     if possible.was_there_by(time_ms) and possible.are_alike:
         return ChosenState(possible.last.state, possible.last.name, possible.last.problem)
@@ -612,12 +612,12 @@ def _chosen(cursor: Cursor, possible: _Possible, time_ms: int, if_unsure: IfUnsu
     assert last is not None
     text = f"{cursor.name} may have been at {possible.text()}, at {format_time_ms(time_ms)}"
     if not possible.was_there_by(time_ms):
-        text += ", or earlier: the time of the first state is not known"
+        text += ", or earlier: the time of the first state is unknown"
     elif last.not_after is not None:
         text += f": {last.name} was written by {_text(last.not_after)}"
     if possible.unknown:
         names = listed((state.name for state in possible.unknown), _SHOWN)
-        text += f"; of {names} it is not known what was acknowledged"
+        text += f"; of {names} it is unknown what was acknowledged"
     # No possible state can be read: there is nothing that an option could choose.
     if most is None or least is None:
         return ChosenState(None, possible.text(), possible.unknown[0].problem)
@@ -626,8 +626,9 @@ def _chosen(cursor: Cursor, possible: _Possible, time_ms: int, if_unsure: IfUnsu
         ways = f"to use it anyway: --as-of {last.name}"
         if most.pending != least.pending:
             ways = (
-                f"--if-unsure redeliver: consumers get all that any of these states had left, up to {between} again; --if-unsure skip:"
-                f" they lose up to {between} that were not acknowledged; or name one: --as-of {last.name}"
+                f"--if-unsure redeliver: consumers get up to {between} again that one of these states had not "
+                f"acknowledged; --if-unsure skip: they lose up to {between} that were not acknowledged; or name one: "
+                f"--as-of {last.name}"
             )
         raise errors.Refused(
             f"{cursor.topic}: {text}",

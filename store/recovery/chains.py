@@ -477,13 +477,13 @@ def _judge(
         said += [f"the broker's index continues after {a.index[2]}"] if index else []
     given = [one for one in good if names.is_given(one)]
     if given:
-        said.append(f"a broker gave the name {given[0]}, and its numbers are in no other ledger")
+        said.append(f"a broker assigned the name {given[0]}, and its numbers are in no other ledger")
     back = [one for one in producers if b.producers[one].first_publish_ms < a.producers[one].last_publish_ms]
     refused = f"the clock of producer {back[0]} goes back" if back else ""
     if not refused and not unique:
         refused = "more than one ledger continues these numbers"
     if not refused and not (index or len(steady) >= _STEADY_PRODUCERS or given):
-        refused = ONE_WITNESS if good else "the producer's numbers come up in several ledgers"
+        refused = ONE_WITNESS if good else "the producer's numbers occur in several ledgers"
     return Join(a.ledger_id, b.ledger_id, tuple(said)), refused
 
 
@@ -615,7 +615,7 @@ def _name_pending_acks(names: _NamesSaid, by_ledger: Mapping[int, LedgerEvidence
             own = str(parse_topic(topic).pending_ack(subscription))
         except StoreError:
             continue
-        names.say(group, own, f"its transactions acknowledge on {subscription} of {topic} alone")
+        names.say(group, own, f"its transactions acknowledge only on {subscription} of {topic}")
         if target is not None:
             names.say(group, own, f"it names positions of ledger {target.ledger_ids[0]} and those that follow")
             names.say(target, topic, f"transactions acknowledge on {subscription} of {topic}")

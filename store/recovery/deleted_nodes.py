@@ -179,10 +179,12 @@ def read_deleted(reader: EntryReader, name: TopicName, past: Past, *, trimmed: b
     if fate is None or (fate.gone_ms is None and all(one.gone_ms is None for one in listings.values())):
         some = ", ".join(str(one).removeprefix("persistent://") for one in list(past.witnesses)[:_SHOWN])
         raise TopicNotFound(
-            f"nothing says of {name} that it was deleted",
+            f"nothing shows that {name} was deleted",
             hint=f"the evidence has: {some}"
             if some
-            else "name files of ZooKeeper that reach further back with --zookeeper DIR; or go by the entries: --by-evidence",
+            else (
+                "name older files of ZooKeeper with --zookeeper DIR; or use the evidence of the entries: --by-evidence"
+            ),
             topic=str(name),
         )
     deletion = find_deletion(past, name)
@@ -223,7 +225,8 @@ def _read_cursor_then(reader: EntryReader, path: str, value: bytes) -> PastCurso
             info,
             snapshot,
             value,
-            f"its cursor ledger {info.cursors_ledger_id} is in no file: as it was when that began",
+            f"its cursor ledger {info.cursors_ledger_id} is in no file: its state is that of the beginning of that "
+            "ledger",
         )
     problem = f"{skipped} newer entries of its cursor ledger {info.cursors_ledger_id} cannot be read" if skipped else ""
     return PastCursor(info, state, value, problem)

@@ -117,7 +117,8 @@ def find_ledgers(reader: EntryReader, given: GivenNames, cluster: str = "", *, p
     for ledger in (*known, *given.subscriptions):
         if ledger in left_apart:
             raise InvalidValue(
-                f"the file of names has ledger {ledger}, of which only bookies have entries whose index lost it: nothing would serve them",
+                f"the file of names has ledger {ledger}, whose entries are only on bookies whose index lost it: "
+                "nothing would serve them",
                 hint="rebuild the index first: pulsar-admin store salvage --collected ID=DIR,DIR; then import the disks again",
             )
         if ledger not in evidence:
@@ -230,7 +231,7 @@ class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
                     raise InvalidValue(
                         f"the file of names calls two subscriptions of {name} {subscription!r}: those of ledgers"
                         f" {cursors[subscription][-1]} and {ledgers[-1]}",
-                        hint="each has its own position: give each subscription of a topic a name of its own",
+                        hint="each has its own position: give the subscriptions of a topic different names",
                     )
                 cursors[subscription] = ledgers
                 claims |= dict.fromkeys(ledgers, partial(cursor_claims, name, subscription))
@@ -295,8 +296,8 @@ class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
         probable = sum(one.refused == ONE_WITNESS for one in self.named.chains.refused)
         if probable:
             yield (
-                f"{counted(probable, 'join')} with one witness {plural(probable, 'is', 'are')} left apart: the column probablyWith of the"
-                " file of names has them, --probable makes them"
+                f"{counted(probable, 'join')} with one witness {plural(probable, 'is', 'are')} left apart: see the "
+                "column probablyWith of the file of names; --probable makes these joins"
             )
         lost = sum(self.missing.values())
         if lost:
@@ -310,8 +311,8 @@ class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
         keys = read_master_keys(self.sources.reader.txn)
         if keys.locked:
             yield (
-                f"bookies' master keys say that {counted(len(keys.locked), 'ledger')} have a password ({listed(keys.locked)}),"
-                " which is in no file: they get none, and nothing opens them"
+                f"bookies' master keys say that {counted(len(keys.locked), 'ledger')} have a password "
+                f"({listed(keys.locked)}), which is in no file: they get none, and no client can open them"
             )
         yield "ledgers that brokers had deleted and bookies still hold are included: nothing distinguishes them"
         yield f"cluster {cluster} has no addresses: set them with: pulsar-admin clusters update {shell_word(cluster)}"
@@ -323,9 +324,10 @@ class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
             disks = read_disks(txn)
             bookies = sorted({bookie for one in collected for bookie in read_held(txn, one, disks) or ()})
             yield (
-                f"{counted(len(collected), 'ledger')} {plural(len(collected), 'is', 'are')} left apart ({listed(collected)}): entry logs"
-                " have entries that no bookie serves, since garbage collection took the ledger out of its index. To include"
-                " them, rebuild the indexes first and import the disks again: pulsar-admin store salvage --collected "
+                f"{counted(len(collected), 'ledger')} {plural(len(collected), 'is', 'are')} left apart "
+                f"({listed(collected)}): entry logs have entries that no bookie serves, because garbage collection "
+                "removed the ledger from its index. To include them, rebuild the indexes first and import the disks "
+                "again: pulsar-admin store salvage --collected "
                 + ", ".join(disks_of(txn.store.info, bookie) for bookie in bookies)
             )
         unread = sorted(bookie for bookie, ids in read_indexed(txn.store.info).items() if ids is None)

@@ -332,7 +332,7 @@ def _managed(sources: Sources, name: TopicName, ledgers: list[TopicLedger]) -> t
         return ManagedLedger(infos, None, {_INDEX: str(index)}), []
     lost = []
     if len(ledgers) == 1 and not ledgers[0].entries and not name.is_system:
-        lost.append("the last index of its messages is in no ledger: a broker that writes indexes begins again at 0")
+        lost.append("the last index of its messages is in no ledger: a broker that writes indexes starts again at 0")
     return ManagedLedger(infos), lost
 
 
@@ -588,7 +588,7 @@ def cluster_of(sources: Sources) -> str:
     cluster = find_cluster(sources)
     if cluster is None:
         raise Refused(
-            "the name of the cluster is gone with /admin, and the policies of namespaces need it",
+            "the name of the cluster was lost with /admin, and the policies of namespaces need it",
             hint="use `clusterName` from broker.conf: pulsar-admin store recover --cluster NAME",
         )
     return cluster

@@ -217,7 +217,7 @@ def _check_deleted(txn: Txn, ledger_id: int) -> None:
         )
     if find_times(txn, ledger_id) is not None and UnlistedLedgers(txn).why(ledger_id) is Unlisted.NEWER:
         raise Refused(
-            f"ledger {ledger_id} is not deleted: it is newer than the metadata, which never gave its id",
+            f"ledger {ledger_id} is not deleted: it is newer than the metadata, which never assigned its id",
             hint="provide newer metadata (pulsar-admin store refresh), or roll this metadata forward: pulsar-admin "
             "store recover --level B",
             ledgerId=ledger_id,
@@ -233,7 +233,8 @@ def _deleted_warnings(parts: Sequence[ChangePart], unknown: Sequence[int]) -> It
             f" {len(whole):,} complete"
         )
         yield (
-            "no topic lists these ledgers: bookies keep their entries from the export on, and topics undelete puts them into a topic"
+            "no topic lists these ledgers: bookies keep their entries once the metadata is exported, and topics "
+            "undelete puts them into a topic"
         )
     if unknown:
         yield (
@@ -248,19 +249,25 @@ def index_texts(indexed: Indexed, forgotten: Mapping[int, Sequence[str]]) -> Ite
     if forgotten:
         bookies = ", ".join(sorted({bookie for some in forgotten.values() for bookie in some}))
         yield (
-            f"{bookies} collected garbage since: no index there names {counted(len(forgotten), 'ledger')}"
-            f" ({listed(forgotten)}), whose entries are still in the entry logs; readers would find nothing there: topics "
-            "undelete --copy puts the entries into new ledgers"
+            f"{bookies} collected garbage since: no index there names {counted(len(forgotten), 'ledger')} "
+            f"({listed(forgotten)}), whose entries are still in the entry logs; readers would find nothing there: "
+            "topics undelete --copy copies the entries into new ledgers"
         )
     unread = sorted(bookie for bookie, ids in indexed.items() if ids is None)
     if len(unread) == len(indexed):
-        yield "no index of a bookie was read: one that collected garbage since the deletion would find nothing of these ledgers"
+        yield (
+            "no bookie's index was read: a bookie that collected garbage since the deletion would not find these "
+            "ledgers"
+        )
     elif unread:
         yield (
             f"the index of {listed(unread)} was not read: if {plural(len(unread), 'it', 'they')} collected garbage since the deletion,"
             " readers would find nothing of these ledgers there"
         )
-    yield "a bookie that runs collects these entries with its next garbage (gcWaitTime, 15 minutes): export before, or stop it"
+    yield (
+        "a running bookie deletes these entries in its next garbage collection (gcWaitTime, 15 minutes): export before "
+        "that, or stop it"
+    )
 
 
 def _deleted_part(returning: RestorableLedger) -> ChangePart:
@@ -497,7 +504,7 @@ def _check_astray(txn: Txn, ledger_id: int) -> None:
         text, hint = f"ledger {ledger_id} has no metadata", f"restore it: pulsar-admin ledgers restore {ledger_id}"
     elif missing.reason == broken.GONE:
         text = f"no imported bookie has an entry of ledger {ledger_id}"
-        hint = f"take it out of what references it: pulsar-admin ledgers forget {ledger_id}"
+        hint = f"remove the reference to it: pulsar-admin ledgers forget {ledger_id}"
     elif missing.reason == broken.NOT_SERVED:
         text = f"ledger {ledger_id} names the bookies that have its entries, in records that they do not serve"
         hint = "put them back: pulsar-admin store salvage ID=DIR,DIR"
@@ -548,7 +555,10 @@ def _repointed(reader: EntryReader, disks: coverage.Disks, ledger_id: int, *, at
         if end < 0:
             raise Refused(
                 f"no imported bookie serves entry 0 of ledger {ledger.ledger_id}",
-                hint=f"take it out of its topic, with the entries after that: pulsar-admin ledgers forget {ledger.ledger_id} --force",
+                hint=(
+                    "remove it from its topic, with the entries after that: pulsar-admin ledgers forget "
+                    f"{ledger.ledger_id} --force"
+                ),
                 ledgerId=ledger.ledger_id,
             )
         later = set().union(*(entries[entries > end].tolist() for entries in everything.values()))
@@ -682,7 +692,7 @@ def _repointed_part(repointed: _Repointed, ledger_id: int) -> ChangePart:
     if repointed.later:
         warnings.append(
             f"{counted(repointed.later, 'entry')} of ledger {ledger_id} after one that no imported bookie serves "
-            f"{plural(repointed.later, 'is', 'are')} not in it any more: see them with `ledgers entries {ledger_id}`"
+            f"{plural(repointed.later, 'is', 'are')} no longer in it: see them with `ledgers entries {ledger_id}`"
         )
     return ChangePart(
         resource=f"ledger {ledger_id}",

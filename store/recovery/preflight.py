@@ -61,11 +61,14 @@ EMPTY, OTHER, NEWER, UNLISTED, UNTOLD, NO_INDEX, NOT_INDEXED = (
 REASONS = {
     EMPTY: "the metadata lists no ledger at all",
     OTHER: "the metadata belongs to another instance",
-    NEWER: "the metadata is older: it never gave their ids",
+    NEWER: "the metadata is older: it never assigned their ids",
     UNLISTED: "not in the metadata: deleted on purpose, or lost",
-    UNTOLD: "the metadata does not list them, and does not say which ids it gave: deleted, lost, or newer",
-    NO_INDEX: "the bookie's index is not there: it makes an empty one",
-    NOT_INDEXED: "the bookie's index does not know them, the metadata has them on it: their entries go with their logs",
+    UNTOLD: "the metadata does not list them, and does not say which ids it assigned: deleted, lost, or newer",
+    NO_INDEX: "the bookie's index does not exist: it creates an empty one",
+    NOT_INDEXED: (
+        "the bookie's index does not know them, but the metadata expects them there: their entries are deleted with "
+        "their logs"
+    ),
 }
 """Why ledgers go."""
 _TOPICS_MAX = 1_000
@@ -455,7 +458,7 @@ def _missing_logs(known: Known, bookie: Bookie, disks: Sequence[Disk]) -> Iterat
     try:
         logs = read_missing_logs(bookie, ledgers)
     except (OSError, StoreError) as error:
-        yield f"{bookie.name}: which entry logs are missing is not known: {error}"
+        yield f"{bookie.name}: it is unknown which entry logs are missing: {error}"
         return
     problems: list[str] = []
     # What the journals have after the mark, a start writes into new logs: that is not missing.
@@ -465,7 +468,7 @@ def _missing_logs(known: Known, bookie: Bookie, disks: Sequence[Disk]) -> Iterat
         count = sum(map(len, lost.values()))
         if count:
             yield (
-                f"{log.path} is not there, and the index leads {counted(count, 'entry')} of"
+                f"{log.path} does not exist, but the index leads {counted(count, 'entry')} of"
                 f" {counted(sum(map(bool, lost.values())), 'ledger')} to it: {bookie.name} starts and does not serve them"
             )
     yield from problems
@@ -535,7 +538,7 @@ def read_parts(metadata: Source | None, given: Iterable[GivenBookie]) -> Cluster
         bookie_id = one.bookie_id or one.fallback_id
         if bookie_id in known.cookies:
             raise SourceNotFound(
-                f"{one.where}: the metadata knows bookie {bookie_id}, and its directories are empty or not there",
+                f"{one.where}: the metadata knows bookie {bookie_id}, but its directories are empty or missing",
                 hint="are its disks mounted? A bookie that lost them is replaced: bookkeeper shell decommissionbookie",
                 bookie=bookie_id,
             )

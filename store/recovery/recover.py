@@ -118,12 +118,13 @@ def plan_recovery(
     wanted = level or condition.level
     if names is not None and wanted != "C":
         raise Refused(
-            f"--names gives names to what level C finds, and this store {f'is at level {wanted}' if wanted else 'lacks nothing'}",
+            "--names names what level C finds, but this store "
+            f"{f'is at level {wanted}' if wanted else 'lacks nothing'}",
             hint="to rename what a recovery made: pulsar-admin store recover --rename FILE",
         )
     if probable and wanted != "C":
         raise Refused(
-            f"--probable is for level C, and this store {f'is at level {wanted}' if wanted else 'lacks nothing'}",
+            f"--probable is for level C, but this store {f'is at level {wanted}' if wanted else 'lacks nothing'}",
             hint="leave it out",
         )
     if wanted is None:
@@ -180,7 +181,7 @@ def plan_renaming(sources: Sources, names: Path, *, probable: bool = False) -> P
         raise Refused(
             f"what the recovery made was exported since, by change {exported[-1].change} ({exported[-1].command}): a cluster that runs"
             " on it has the earlier names",
-            hint="names are given before the export; a new store of the bookies alone can be recovered with --names FILE",
+            hint="choose names before the export; a new store of the bookies alone can be recovered with --names FILE",
             change=exported[-1].change,
         )
     is_there = names.exists()
@@ -262,7 +263,7 @@ def _nothing(txn: Txn, condition: MetadataCondition, survey: LedgerSurvey, level
     after = {"level": None, "listedLedgers": condition.listed, **_left(condition, survey, level)}
     text = f"nothing to rebuild{f' at level {level}' if level and left_out else ''}: {counted(condition.listed, 'ledger')} listed"
     if not left_out:
-        text += ", and all that they name is there"
+        text += ", and everything that they name exists"
     part = ChangePart(resource=_METADATA, before=after, after=after)
     return Plan(RECOVER, txn.id, (), (part,), warnings=(text, *left_out))
 
@@ -298,8 +299,8 @@ def _left_out(condition: MetadataCondition, survey: LedgerSurvey, level: str | N
         )
     if condition.unsure and level in (None, "A"):  # the other levels look at them
         yield (
-            f"{counted(condition.unsure, 'ledger')} of bookies have ids above all that the metadata lists, and it does not say which ids"
-            " it gave: they were deleted, or it is older than the bookies. Then: --level B"
+            f"{counted(condition.unsure, 'ledger')} of bookies have ids above all that the metadata lists, and it "
+            "does not say which ids it assigned: they were deleted, or it is older than the bookies. Then: --level B"
         )
     if survey.passed_over:
         count, shown = len(survey.passed_over), list(survey.passed_over.values())[:_NAMED]
@@ -373,7 +374,7 @@ _BY_KEY = (("ledgers", "topics"), ("partitions", "partitionedTopics"), ("schemaV
 _KINDS = ("topics", "partitionedTopics", "subscriptions", "schemas", "namespaces", "others")
 _SUMS = ("lostAndFound", "entries", "missing", "leftApart")
 _EXPORTED = "a snapshot that was exported before this has the earlier names: export it again, as no store keeps a list of exports"
-_AGAIN = "{} of entries are younger than any that is listed: run the same command again after this one, for level B"
+_AGAIN = "{} of entries are newer than every listed one: run the same command again after this one, for level B"
 NEXT = (
     "look at it with: pulsar-admin store check; then give it to ZooKeeper, which must not run: pulsar-admin store export"
     " zookeeper-snapshot DIR, where brokers and bookies start last"

@@ -141,7 +141,7 @@ def find_deleted(past: Past, names: Iterable[TopicName], namespaces: Iterable[Na
         if not gone:
             raise errors.NamespaceNotFound(
                 f"the history has no deleted topic of {namespace}",
-                hint="name files of ZooKeeper that reach further back with --zookeeper DIR",
+                hint="name older files of ZooKeeper with --zookeeper DIR",
                 namespace=str(namespace),
             )
         topics.update(dict.fromkeys(sorted(gone)))
@@ -159,7 +159,10 @@ def check_vanished(reader: EntryReader, names: Iterable[TopicName], why: errors.
             hint = "rebuild the node from the ledgers: pulsar-admin store recover --level A"
             if not count:
                 count, what = len(topic.subscriptions), "subscription"
-                hint = "no list names its ledgers either; what bookies hold and nothing lists: pulsar-admin ledgers orphans"
+                hint = (
+                    "no list names its ledgers either; for unlisted ledgers on bookies, see: pulsar-admin ledgers "
+                    "orphans"
+                )
             raise errors.Refused(
                 f"{topic.name} was not deleted the way brokers delete: its node is gone, but {counted(count, what)} "
                 f"{plural(count, 'is', 'are')} still listed ({why.message})",
@@ -245,8 +248,8 @@ class TopicRestorer:
             cursors[self._asked.hold] = CursorState(Position(min(returned), -1))
             self._put_cursor(topic, self._asked.hold, cursors[self._asked.hold])
             texts.append(
-                f"subscription {self._asked.hold} keeps what no other one does: brokers trim it once that is removed, unless retention"
-                " keeps it"
+                f"subscription {self._asked.hold} keeps messages that no other one keeps: brokers trim them once it "
+                "is removed, unless retention keeps them"
             )
         self._parts.append(self._topic_part(then, topic, tuple(returned), tuple(there)))
         self._warnings.update(dict.fromkeys(f"{target}: {text}" for text in texts))
@@ -297,7 +300,7 @@ class TopicRestorer:
             who = f"{owners[0].kind} {owners[0].topic}" if owners else "another restored topic"
             raise errors.Refused(
                 f"ledger {ledger_id} is referenced by {who}: of two topics that list a ledger, the first to trim it deletes it for both",
-                hint="copy what the old topic had then with: pulsar-admin topics restore TOPIC --at TIME",
+                hint="copy the content of the old topic at that time with: pulsar-admin topics restore TOPIC --at TIME",
                 ledgerId=ledger_id,
             )
         self._taken.add(ledger_id)
@@ -370,7 +373,7 @@ class TopicRestorer:
         # A view that lost entries would hide keys from readers; without one they get the topic itself.
         if not reason:
             return state
-        self._warnings[f"{topic.name}: its compacted view does not come back, compact it again: {reason}"] = None
+        self._warnings[f"{topic.name}: its compacted view cannot be restored, compact it again: {reason}"] = None
         return CursorState(topic.first_position)
 
     # -- namespaces, base topics --------------------------------------------------------------------------------------
@@ -406,7 +409,7 @@ class TopicRestorer:
         try:
             returning = [self._take(one, schema_claims(target)) for one in locator.ledger_ids if one not in copies]
         except (errors.Refused, errors.LedgerNotFound) as error:
-            self._warnings[f"{target}: its schema does not come back: {error.message}"] = None
+            self._warnings[f"{target}: its schema cannot be restored: {error.message}"] = None
             return
         lost = [text for text in map(lost_text, returning) if text]
         if lost:
@@ -519,7 +522,7 @@ def read_topic_at(
         began = "" if past.begins_ms is None else f", which begins at {format_time_ms(past.begins_ms)}"
         raise errors.TopicNotFound(
             f"{name} did not exist at {format_time_ms(at_ms)} according to the history{began}",
-            hint="name files of ZooKeeper that reach further back with --zookeeper DIR",
+            hint="name older files of ZooKeeper with --zookeeper DIR",
             topic=str(name),
         )
     infos, ends = list[LedgerInfo](), dict[int, int]()

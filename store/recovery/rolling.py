@@ -93,7 +93,7 @@ class _World(Struct, frozen=True):
     def joins(self, ledger_id: int) -> list[str]:
         """Return what joined a ledger to one before it."""
         said = [text for join in self.chains.joins if join.next_id == ledger_id for text in join.witnesses]
-        return said or ["its own metadata names the topic, and it is younger than the last one listed"]
+        return said or ["its own metadata names the topic, and it is newer than the last listed one"]
 
 
 def plan_rolling(sources: Sources, survey: LedgerSurvey) -> Plan:
@@ -388,8 +388,9 @@ def _is_lost(rolled: Rolled, key: str, value: str) -> bool:
 def _warnings(rolled: Rolled) -> Iterator[str]:
     if rolled.joined:
         yield (
-            f"{counted(rolled.joined, 'ledger')} of {counted(rolled.entries, 'entry')} {plural(rolled.joined, 'continues', 'continue')}"
-            " topics of this metadata. Later acknowledgements are restored where a cursor ledger has them; other messages are redelivered"
+            f"{counted(rolled.joined, 'ledger')} of {counted(rolled.entries, 'entry')} "
+            f"{plural(rolled.joined, 'continues', 'continue')} topics of this metadata. Later acknowledgements are "
+            "restored if a cursor ledger has them; other messages are redelivered"
         )
         yield (
             "ledgers deleted after this metadata was written are also restored if bookies still have their entries; topics,"
@@ -401,9 +402,9 @@ def _warnings(rolled: Rolled) -> Iterator[str]:
     collected = find_collected(rolled.txn, rolled.kept)
     if collected:
         yield (
-            f"{counted(len(collected), 'ledger')} {plural(len(collected), 'is', 'are')} in entry logs and in no bookie's index, as garbage"
-            f" collection leaves them: {listed(sorted(collected))}. Before bookies start, rebuild their index:"
-            " pulsar-admin store salvage ID=DIR,DIR"
+            f"{counted(len(collected), 'ledger')} {plural(len(collected), 'is', 'are')} in entry logs but in no "
+            f"bookie's index, as after a garbage collection: {listed(sorted(collected))}. Before bookies start, "
+            "rebuild their index: pulsar-admin store salvage ID=DIR,DIR"
         )
     yield from rolled.warnings
 
@@ -430,8 +431,9 @@ class FollowedCursor(Struct, frozen=True):
     def witnesses(self) -> tuple[str, ...]:
         if self.compacted >= 0:
             return (
-                f"cursor ledger {self.ledger_ids[-1]} names compacted ledger {self.compacted}, and positions of this topic alone",
-                f"compacted ledger {self.compacted} holds messages of this topic alone",
+                f"cursor ledger {self.ledger_ids[-1]} names compacted ledger {self.compacted}, and only positions of "
+                "this topic",
+                f"compacted ledger {self.compacted} has only messages of this topic",
             )
         return tuple(
             f"cursor ledger {ledger_id} begins at a position that only this subscription had, and names only this topic"

@@ -166,7 +166,7 @@ def _of_overview(found: Overview) -> Iterator[Metric]:
         ("as_of_timestamp_seconds", "The time that ages and due messages count from.", found.now_ms),
     ):
         yield _metric(name, text, [((), time_ms / 1000)])
-    said = "Newest time of an entry in the copy, the broker's where entries carry it."
+    said = "Newest time of an entry in the copy, the broker's if entries have one."
     newest_ms = found.newest_entry_ms
     yield _metric("newest_entry_timestamp_seconds", said, [] if newest_ms is None else [((), newest_ms / 1000)])
     said = "Topics and cursors that cannot be read: no metric of entries or bytes has them."
@@ -208,9 +208,9 @@ def _of_overview(found: Overview) -> Iterator[Metric]:
     for row in counts:
         severities[row.severity] = severities.get(row.severity, 0) + row.count
     by_severity = (((("severity", severity),), count) for severity, count in severities.items())
-    yield _metric("findings", "What the doctor finds in the copy, by severity.", by_severity)
+    yield _metric("findings", "Findings of the doctor in the copy, by severity.", by_severity)
     by_code = (((("severity", row.severity), ("code", row.code)), row.count) for row in counts)
-    yield _metric("findings_by_code", "What the doctor finds in the copy, by code.", by_code)
+    yield _metric("findings_by_code", "Findings of the doctor in the copy, by code.", by_code)
 
 
 def _of_subscriptions(

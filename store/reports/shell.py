@@ -391,7 +391,7 @@ def bookie_directories(store: Store) -> tuple[Path, ...]:
     gone = [path for path in directories if not path.is_dir()]
     if gone or not directories:
         text = f"{gone[0]} is gone" if gone else "the store was not imported from a bookie's directory"
-        raise errors.SourceNotFound(text, hint="what the store itself has: pulsar-admin store info")
+        raise errors.SourceNotFound(text, hint="about the store itself: pulsar-admin store info")
     return directories
 
 

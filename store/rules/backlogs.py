@@ -45,7 +45,7 @@ def _cut(facts: SubscriptionFacts) -> Iterator[Evidence]:
     elif cut is not None and not cut.is_gone:
         position = cut.position
         look = f"pulsar-admin topics get-message-by-id {shell_word(facts.of.topic.name)} -l {position.ledger_id} -e {position.entry_id}"
-        how = "begins where nothing can be read here, or very far before it"
+        how = "begins in an unreadable part, or very far before it"
         yield Evidence(facts.where, _cut_text(cut, how), {**_cut_values(facts, cut), MEND: look})
 
 
@@ -67,7 +67,7 @@ def _remainder(facts: SubscriptionFacts) -> Iterator[Evidence]:
     if cut is not None and cut.is_gone:
         peek = f"pulsar-admin topics peek-messages {shell_word(facts.of.topic.name)} -s {shell_word(facts.cursor.name)} -n 1"
         look = {} if cut.left else {MEND: peek}
-        text = _cut_text(cut, "has no first chunk any more")
+        text = _cut_text(cut, "no longer has its first chunk")
         later = "; no command acknowledges it alone: let consumers take the messages before it, then skip it"
         values = {**_cut_values(facts, cut), **look}
         yield Evidence(facts.where, text + ("" if cut.left else later), values)
@@ -138,8 +138,8 @@ def _left_out(budget: ReadBudget) -> Iterator[Evidence]:
     if count:
         yield Evidence(
             "topics",
-            f"the backlogs of {counted(count, 'topic')} were not looked at, or not everywhere: cut chunks, markers and delayed messages "
-            "that a TTL drops are told of the other topics alone",
+            f"the backlogs of {counted(count, 'topic')} were not read, or not completely: cut chunks, markers and "
+            "delayed messages that a TTL drops are reported for the other topics only",
             {"topics": count},
         )
 
@@ -147,12 +147,12 @@ def _left_out(budget: ReadBudget) -> Iterator[Evidence]:
 BACKLOGS_LEFT_OUT: Rule[ReadBudget] = Rule(
     "backlogs-not-looked-at",
     Severity.NOTE,
-    "Backlogs were not looked at",
-    "Chunks, markers and delayed messages show in the entries of a backlog alone. Without `--deep` the doctor looks at the ends of 500 "
-    "backlogs, reads 100,000 entries of one at the most, and 2,000,000 in all.",
+    "Backlogs were not read completely",
+    "Only the entries of a backlog show chunks, markers and delayed messages. Without `--deep` the doctor looks at the "
+    "ends of 500 backlogs, and reads at most 100,000 entries of one and 2,000,000 in all.",
     "Nothing.",
     "pulsar-admin doctor --deep",
-    "Look at all of them, which reads every byte; `topics why` looks at those of one topic or subscription.",
+    "Read all of them, which reads every byte; `topics why` reads those of one topic or subscription.",
     holds=_left_out,
     scope="use",
 )

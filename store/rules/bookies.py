@@ -53,8 +53,8 @@ BOOKIE_RULES.row(
     "entry-log-missing",
     Severity.CRITICAL,
     "An entry log that a bookie's index names does not exist",
-    "The index points entries of existing ledgers to this log. Journals may still have them, but before the mark "
-    "from which a start reads. Critical if clients get no other copy, otherwise a warning.",
+    "The index points entries of existing ledgers to this log. Journals may still have them, but before the mark at "
+    "which a start begins to read. Critical if clients get no other copy, otherwise a warning.",
     "The bookie answers with an I/O error, and the client asks the entry's other bookies. If none has it the "
     "reader is stuck, and a ledger that was not closed cannot be recovered.",
     "pulsar-admin store salvage {disks}",
@@ -97,7 +97,7 @@ def _unserved(facts: ClusterFacts, *, is_database: bool) -> Iterator[Evidence]:
         entries, in_logs = sum(one.outside_entries for one in ledgers), facts.bookies.off_index(bookie, ledgers)
         in_journals = entries - in_logs
         counts = (
-            (in_logs, "in its entry logs, where its index does not lead"),
+            (in_logs, "in its entry logs, but not in its index"),
             (in_journals, "only in its old journals, which no start reads"),
         )
         where = " or ".join(
@@ -254,7 +254,7 @@ def _is_to_go(one: Unreadable) -> bool:
 @BOOKIE_RULES.row(
     "ledger-on-gone-bookies",
     Severity.CRITICAL,
-    "Nobody can close a ledger of which no entry was imported",
+    "A ledger without imported entries cannot be closed",
     "It is open, and so many of its bookies are gone (no cookie, not imported) that a recovery cannot get enough answers.",
     "Each load of the topic tries to recover its last ledger and fails: `BKLedgerRecoveryException`. A "
     "subscription that stores its position in this ledger starts at the position in its metadata.",

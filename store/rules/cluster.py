@@ -20,7 +20,8 @@ CLUSTER_RULES = Rules[ClusterFacts]()
     "bookie-unknown",
     Severity.CRITICAL,
     "The metadata knows nothing of an imported bookie",
-    "Neither a cookie nor the ensemble of a ledger names it. Metadata and disks are not of one cluster, or the metadata is new.",
+    "Neither a cookie nor the ensemble of a ledger names it. Metadata and disks belong to different clusters, or the "
+    "metadata is new.",
     "The bookie refuses to start (InvalidCookieException). With a new cookie it deletes all its entries.",
     "pulsar-admin store ls /ledgers/cookies",
     "Import the metadata that the bookie's `bookkeeper.conf` names (`metadataServiceUri`) into a store of its own; of a ZooKeeper "
@@ -33,8 +34,8 @@ def _unknown_bookies(facts: ClusterFacts) -> Iterator[Evidence]:
     for bookie in known(facts.unknown_bookies) or ():
         yield Evidence(
             f"bookie {bookie}",
-            "the metadata names it nowhere, neither in a cookie nor in the ensemble of a ledger: it belongs to another cluster, or to"
-            " another part of this ZooKeeper",
+            "the metadata does not name it, neither in a cookie nor in the ensemble of a ledger: it belongs to another "
+            "cluster, or to another part of this ZooKeeper",
             {"bookie": bookie},
         )
 
@@ -42,12 +43,12 @@ def _unknown_bookies(facts: ClusterFacts) -> Iterator[Evidence]:
 @CLUSTER_RULES.row(
     "refresh-unfinished",
     Severity.WARNING,
-    "A refresh or an addition was stopped",
-    "`store refresh` or `store add` did not come to its end. What it was to read is not here, or in part. A note while another process"
-    " writes to the store: it may run just now.",
+    "A refresh or an addition was interrupted",
+    "`store refresh` or `store add` did not finish: what it should have read is missing, or incomplete. A note while "
+    "another process writes to the store, because the command may still be running.",
     "Nothing: only this store is affected.",
     "pulsar-admin store refresh",
-    "Continue it; if it still runs, let it end. Until then, what seems to be missing may only be unread.",
+    "Continue it, or wait if it is still running. Until then, data that seems to be missing may only be unread.",
     leads=True,
     scope="store",
 )
@@ -58,7 +59,7 @@ def _unfinished(facts: ClusterFacts) -> Iterator[Evidence]:
         runs = not facts.store.writable and is_written_now(facts.store.path)
         yield Evidence(
             "store",
-            f"{what} {'runs just now' if runs else 'was stopped'}: what it has not read yet is not here",
+            f"{what} {'is running' if runs else 'was interrupted'}: the rest is missing here",
             {"sources": list(added)},
             severity=Severity.NOTE if runs else None,
         )
@@ -67,9 +68,9 @@ def _unfinished(facts: ClusterFacts) -> Iterator[Evidence]:
 @CLUSTER_RULES.row(
     "bookkeeper-metadata-absent",
     Severity.CRITICAL,
-    "The metadata has no part of BookKeeper",
-    "There is no ledger and no layout in it. Brokers may use another ZooKeeper or path (`bookkeeperMetadataServiceUri`).",
-    "Bookies that start on it delete all that they have.",
+    "The metadata lacks BookKeeper's part",
+    "It has no ledger and no layout. Brokers may use another ZooKeeper or path (`bookkeeperMetadataServiceUri`).",
+    "Bookies that start on it delete all their entries.",
     "pulsar-admin store ls /ledgers",
     "Import again with BookKeeper's root: `--ledgers-root`, or the `bookkeeper.conf` of a bookie. If it is lost, run `store "
     "recover`. Until then forget no ledger: missing metadata here does not mean that it was deleted.",
@@ -79,20 +80,20 @@ def _no_bookkeeper(facts: ClusterFacts) -> Iterator[Evidence]:
     if facts.has_bookkeeper is False:
         yield Evidence(
             "metadata store",
-            "it has no metadata of BookKeeper (no ledger, no /ledgers/LAYOUT): that is elsewhere, or lost",
+            "it has no BookKeeper metadata (no ledger, no /ledgers/LAYOUT): that is elsewhere, or lost",
         )
 
 
 @CLUSTER_RULES.row(
     "pulsar-metadata-absent",
     Severity.CRITICAL,
-    "The metadata has no part of Pulsar's brokers",
-    "Ledgers are listed, and no topic, subscription or schema that could be theirs. Brokers keep that in another ZooKeeper or path"
-    " (`metadataStoreUrl`), or it is lost.",
-    "Serves nothing of these ledgers. Bookies keep them.",
+    "The metadata lacks the brokers' part",
+    "It lists ledgers, but no topic, subscription or schema that could own them. The brokers' metadata is in another "
+    "ZooKeeper or path (`metadataStoreUrl`), or it is lost.",
+    "Serves none of these ledgers. Bookies keep them.",
     "pulsar-admin store recover --level A",
-    "Import again with the brokers' metadata, and BookKeeper's root by `--ledgers-root`, if there is any. Delete no ledger before."
-    " If it is lost, rebuild it from the ledgers' metadata.",
+    "Import again with the brokers' metadata, if it exists, and BookKeeper's root by `--ledgers-root`. Until then "
+    "delete no ledger. If it is lost, rebuild it from the ledgers' metadata.",
     leads=True,
     loss="all topics, if the ledgers are deleted",
 )
@@ -136,7 +137,7 @@ def _shared(facts: ClusterFacts) -> Iterator[Evidence]:
     "ZooKeeper also falls back to an older snapshot and its logs. RocksDB refuses to open a damaged database, or to read the damaged part: "
     "a standalone Pulsar does not start, or fails there.",
     "pulsar-admin store refresh",
-    "Replace the disk if it failed. The note ends when the file is gone, or whole, and the store is refreshed. Of a RocksDB "
+    "Replace the disk if it failed. A refresh ends the note once the file is intact, or removed. Instead of a RocksDB, "
     "write a new directory: `store clone DIR`.",
 )
 def _not_needed(facts: ClusterFacts) -> Iterator[Evidence]:
@@ -152,11 +153,12 @@ CLUSTER_RULES.row(
     "zookeeper-log-end",
     Severity.NOTE,
     "ZooKeeper's newest log may have lost its end",
-    "Its last transaction is unfinished, or a newer epoch began. A kill or a loss of power leaves that, and loses nothing that was "
-    "acknowledged; so do zeros in place of the log's end. `metadata-older` tells if bookies have newer ledgers.",
+    "Its last transaction is unfinished, or a newer epoch began. A kill or a power failure does this without losing "
+    "anything that was acknowledged; so do zeros at the end of the log. `metadata-older` is reported if bookies have "
+    "newer ledgers.",
     "ZooKeeper silently treats it as the end of the log.",
     "pulsar-admin store refresh",
-    "Take the files of another server of the ensemble, which may reach further, or a newer copy, and refresh.",
+    "Use the files of another server of the ensemble, which may be newer, or a newer copy, and refresh.",
 )(lambda facts: (Evidence("metadata store", reason) for reason in facts.log_ends))
 
 

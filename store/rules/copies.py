@@ -53,7 +53,7 @@ BUCKET_LEDGER_WITHOUT_METADATA: Rule[Any] = Rule(
     Severity.WARNING,
     "The ledger of a bucket of delayed messages is lost",
     "The messages are still in the topic. Only their index is gone.",
-    "Reads all the messages and builds the bucket again.",
+    "Reads all messages and rebuilds the bucket.",
     "pulsar-admin ledgers forget {ledgerId}",
     "Nothing is lost. Forget the ledger to save the broker the error.",
     KEEP_COPIES,
@@ -82,18 +82,18 @@ LEDGERS_GONE: Rule[Any] = Rule(
     "ledgers-gone",
     Severity.NOTE,
     "Ledgers with entries on disk whose metadata is gone, for an unknown reason",
-    "The metadata is whole and gave their ids, and nothing references them. That is what a deletion leaves, and most "
-    "often it was one; losing the nodes of a topic and its ledgers leaves the same. RocksDB keeps no history"
-    " that would tell the two apart, nor does ZooKeeper once its logs are purged.",
+    "The metadata is complete and had assigned their ids, but nothing references them. Most often they were deleted, "
+    "but losing the nodes of a topic and its ledgers looks the same. RocksDB keeps no history that would tell the two "
+    "apart, nor does ZooKeeper once its logs are purged.",
     "Bookies free them in a garbage collection, if a whole entry log is dead or compaction reaches them.",
     "pulsar-admin ledgers orphans",
-    "If no topic is missed, there is nothing to do. If one is, start no bookie before it is restored: from a backup "
-    "of the metadata, or, with ZooKeeper, from its older files and `topics undelete`.",
+    "If you miss no topic, there is nothing to do. Otherwise start no bookie before the topic is restored, from a "
+    "backup of the metadata or, with ZooKeeper, from its older files and `topics undelete`.",
 )
 COPIES_UNKNOWN: Rule[Any] = Rule(
     "copies-unknown",
     Severity.NOTE,
-    "It is not known which bookie has which entry",
+    "Which bookie has which entry is unknown",
     "The store does not record which file belongs to which bookie.",
     "Nothing.",
     "pulsar-admin store index --rebuild",
@@ -132,23 +132,25 @@ RECOVERY_DROPS: Rule[Any] = Rule(
     "recovery-drops-entries",
     Severity.WARNING,
     "A ledger is open, and its recovery may drop entries",
-    "Bookies have entries after one that no imported bookie has. A bookie that is not imported may have it: then the disk of another one"
-    " is an old copy, or lost it. Else it was never acknowledged, nor what comes after it.",
+    "Bookies have entries after one that no imported bookie has. A bookie that is not imported may have it: then the "
+    "disk of another one is an old copy, or lost it. Otherwise neither that entry nor any after it was acknowledged.",
     "Recovers the ledger when it loads the topic, and closes it before that entry as soon as a bookie without it answers.",
     "pulsar-admin ledgers info {ledgerId}",
-    "Add the bookies that are not imported: `openEnd` then says whether they have the entry. If they do, keep bookies that lack it stopped"
-    " until a broker has loaded the topic: one fewer than the ledger's ack quorum, of more the recovery fails. As many bookies as the"
-    " ensemble has must run meanwhile, since the recovery writes the entries again.",
+    "Add the bookies that are not imported: `openEnd` then says whether they have the entry. If they do, keep bookies "
+    "that lack it stopped until a broker has loaded the topic, but at most one fewer than the ledger's ack quorum; "
+    "otherwise the recovery fails. As many bookies as the ensemble has must run meanwhile, because the recovery writes "
+    "the entries again.",
     KEEP_COPIES,
     loss="the entries after the gap, if a broker loads the topic",
 )
 OPEN_END_UNCERTAIN: Rule[Any] = Rule(
     "open-end-uncertain",
     Severity.NOTE,
-    "A ledger is open, and its recovery keeps its last entries or drops them",
+    "A ledger is open, and its recovery may keep or drop its last entries",
     "Too few bookies have them for every recovery to find them, and no later entry says that they were acknowledged. Either they were in"
     " flight when the cluster stopped, or the disk of a bookie that lacks them is an old copy, or lost them.",
-    "Recovers the ledger when it loads the topic: it keeps what a bookie that has it answers first, and else closes the ledger before it.",
+    "Recovers the ledger when it loads the topic: it keeps an entry if a bookie that has it answers first, and "
+    "otherwise closes the ledger before it.",
     "pulsar-admin ledgers info {ledgerId}",
     "Nothing to do after a crash. If a disk is an old copy, keep its bookie stopped until a broker has loaded the topic, or let `store"
     " salvage` look at the bookies' disks first.",
@@ -172,13 +174,14 @@ RECOVERY_NEEDS: Rule[Any] = Rule(
     "recovery-needs-bookie",
     Severity.WARNING,
     "A ledger is open, and its recovery fails unless a bookie that is not imported answers",
-    "A damaged record is no answer to a recovery, neither an entry nor that there is none, and the only other bookie that it can ask"
-    " is not imported.",
-    "Opens the topic if that bookie runs and has a good record. Else each load tries to recover the ledger and fails.",
+    "A damaged record tells a recovery neither that the entry exists nor that it does not, and the only other bookie "
+    "that it can ask is not imported.",
+    "Opens the topic if that bookie runs and has a good record. Otherwise each load tries to recover the ledger and "
+    "fails.",
     "pulsar-admin ledgers info {ledgerId}",
-    "Start the bookies of `needs` before the broker, or add their disks to look. If one is gone for good, delete its cookie"
-    " (`bookkeeper shell cookie_delete`) and run `store refresh`: `ledgers missing` then names the ledger, and the command that closes it"
-    " before the damaged entry.",
+    "Start the bookies that `needs` names before the broker, or add their disks to look. If one is gone for good, "
+    "delete its cookie (`bookkeeper shell cookie_delete`) and run `store refresh`: `ledgers missing` then names the "
+    "ledger, and the command that closes it before the damaged entry.",
     KEEP_COPIES,
 )
 
@@ -186,7 +189,8 @@ RECOVERY_NEEDS: Rule[Any] = Rule(
 _REFERENCES = {
     OwnerKind.SCHEMA: (
         SCHEMA_LEDGER_WITHOUT_METADATA,
-        "BookKeeper's metadata of a schema version is gone: a broker answers 500 for it, and where it is the newest refuses producers",
+        "BookKeeper's metadata of a schema version is gone: a broker answers 500 for it, and if it is the newest, it "
+        "refuses producers",
     ),
     OwnerKind.BUCKET: (
         BUCKET_LEDGER_WITHOUT_METADATA,
@@ -277,7 +281,8 @@ def _check_ledgers(facts: ClusterFacts) -> Iterator[Finding]:
     for bookie, ledgers in sorted(shortfalls.absent.items()) if are_known else ():
         yield BOOKIE_NOT_IMPORTED.at(
             f"bookie {bookie}",
-            f"{counted(ledgers, 'ledger has', 'ledgers have')} entries that it should hold; whether it does is not known",
+            f"{counted(ledgers, 'ledger has', 'ledgers have')} entries that it should have; whether it has them is "
+            "unknown",
             _HINT,
             bookie=bookie,
             ledgers=ledgers,
@@ -370,11 +375,11 @@ MARK_RULES = Rules[ClusterFacts]()
     "Ledgers are marked as under-replicated without a reason",
     "The node below `/ledgers/underreplication` exists, but the ledger was deleted, or each of its entries is on "
     "as many bookies as its write quorum (bookkeeper#3316, pulsar#1886).",
-    "The mark stays while no autorecovery runs, or it is disabled, and tools that count marks report lost copies. "
-    "A running one finds nothing to replicate and removes the mark (BookKeeper 4.17; earlier ones were seen to "
-    "take it up again and again).",
+    "The mark stays while no autorecovery runs, or it is disabled, and tools that count marks report lost copies. A "
+    "running one finds nothing to replicate and removes the mark (BookKeeper 4.17; earlier versions were seen retrying "
+    "it forever).",
     "pulsar-admin ledgers unmark",
-    "Remove the marks, all in one change; the auditor marks a ledger again if it needs it.",
+    "Remove the marks, all in one change; the auditor marks a ledger again if necessary.",
 )
 def _stale(facts: ClusterFacts) -> Iterator[Evidence]:
     stale = [mark for mark in facts.marks if mark.is_stale]

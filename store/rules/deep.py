@@ -77,12 +77,12 @@ LEDGERS_MAP_FALSE: Rule[Any] = Rule(
     "ledgers-map-false",
     Severity.CRITICAL,
     "The ledgers map of an entry log does not match its records",
-    "The map at the end of a finished log says which ledgers lie in it, and how many bytes of each. It has no digest: a deep check "
-    "compares it with the records. Critical if it lacks a ledger that bookies keep; a warning if it does not, or if there is no map "
-    "where the header says.",
-    "Reads every entry as before. Garbage collection believes the map: the bookie deletes the log when the ledgers in the map are "
-    "deleted, and compaction copies only their entries. What the map lacks is lost on this bookie. Wrong sizes only let compaction "
-    "choose other logs.",
+    "The map at the end of a finished log says which ledgers it contains, and how many bytes of each. It has no "
+    "digest: a deep check compares it with the records. Critical if it lacks a ledger that bookies keep, otherwise a "
+    "warning; also a warning if the header points to no map.",
+    "Reads every entry as before. Garbage collection trusts the map: the bookie deletes the log when the ledgers in "
+    "the map are deleted, and compaction copies only their entries. What the map lacks is lost on this bookie. Wrong "
+    "sizes only let compaction choose other logs.",
     "pulsar-admin store salvage {disks}",
     "Stop the bookie soon, salvage it and start it again: salvage removes the map from the log's header, and the bookie reads the "
     "records instead. Then run `store refresh`. A restart alone reads the same map again.",
@@ -219,9 +219,9 @@ def _check_maps(facts: DeepFacts) -> Iterator[Finding]:
         )
         if is_empty := not false.differing and false.mapped_bytes == 0:
             told = (
-                "its header leads to no ledgers map and counts no ledgers, and it has "
-                f"{false.record_bytes:,} bytes of {counted(len(false.lacking), 'ledger')}: "
-                "a bookie before BookKeeper 4.16.7 or 4.17.2 takes the log for an empty one and deletes it"
+                f"its header points to no ledgers map and counts no ledgers, but it has {false.record_bytes:,} bytes "
+                f"of {counted(len(false.lacking), 'ledger')}: a bookie before BookKeeper 4.16.7 or 4.17.2 considers "
+                "the log empty and deletes it"
             )
         bookie = bookies.get(Path(log.origin or log.path).parent)
         path, hint = str(log.locate(store.path)), ""
@@ -234,8 +234,8 @@ def _check_maps(facts: DeepFacts) -> Iterator[Finding]:
                 f"dd if=/dev/zero of={bookies_own} bs=1 seek={MAP_OFFSET_PLACE} count={MAP_OFFSET_BYTES} conv=notrunc"
             )
             hint = (
-                "while the bookie is stopped, take the map out of the log's header, so that the bookie reads the records; then run "
-                f"`store refresh`: {zeros}"
+                "while the bookie is stopped, remove the map from the log's header, so that the bookie reads the "
+                f"records; then run `store refresh`: {zeros}"
             )
             place[MEND] = zeros
         yield LEDGERS_MAP_FALSE.found(
@@ -314,8 +314,8 @@ def _check_files(facts: DeepFacts) -> Iterator[Finding]:
             hint = "to compare every file, stop the processes that write, run `pulsar-admin store refresh`, then check again"
         evidence = Evidence(
             "files",
-            f"{counted(len(logs), 'file')} read with every digest; {', '.join(filter(None, parts))}: of {counted(len(left), 'ledger')} in"
-            " these the index was not compared",
+            f"{counted(len(logs), 'file')} read with every digest; {', '.join(filter(None, parts))}: of "
+            f"{counted(len(left), 'ledger')} in these files the index was not compared",
             {"read": len(logs), "live": len(live), "gone": len(gone), "ledgers": len(left)},
             hint,
             Severity.NOTE if live else None,

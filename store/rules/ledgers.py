@@ -29,12 +29,13 @@ LEDGER_RULES = Rules[ClusterFacts]()
     "metadata-older",
     Severity.CRITICAL,
     "The metadata is older than the bookies",
-    "Bookies hold ledgers with ids that this metadata never gave: it is an older copy or backup, or its newest "
+    "Bookies have ledgers with ids that this metadata never assigned: it is an older copy or backup, or its newest "
     "changes are lost. The topics that it lists, their ends and the positions of subscriptions are as of then.",
-    "Bookies delete the entries of ledgers that the metadata does not list (`ScanAndCompareGarbageCollector`). The ids are given"
-    " a second time: bookies that have fenced such a ledger refuse its new entries, others keep entries of both under one id.",
+    "Bookies delete the entries of ledgers that the metadata does not list (`ScanAndCompareGarbageCollector`). The ids "
+    "are assigned a second time: bookies that have fenced such a ledger refuse its new entries, others mix entries of "
+    "both under one id.",
     "pulsar-admin store recover --level B",
-    "Start no bookie on it. Provide newer metadata, if there is any, and run `store refresh`. Otherwise roll it "
+    "Start no bookie on it. Provide newer metadata, if you have any, and run `store refresh`. Otherwise roll it "
     "forward over the bookies' newer ledgers.",
     "Copy the metadata after the bookies' disks, or copy everything from a stopped cluster.",
     leads=True,
@@ -68,15 +69,18 @@ def _metadata_older(facts: ClusterFacts) -> Iterator[Evidence]:
 @LEDGER_RULES.row(
     "ledger-ids-repeated",
     Severity.CRITICAL,
-    "The metadata gives the ids of deleted ledgers again",
-    "It lists ledgers whose ids its counter has not reached: its nodes were copied one by one, or loaded from a dump, into a new "
-    "ZooKeeper, where the counter (how many children of `/ledgers/idgen` were ever made) began again; or clients chose the ids "
-    "(`createLedgerAdv`). Which ids were given from the counter on is unknown. A warning while no bookie has entries of such ledgers.",
-    "Skips the ids of ledgers that are listed, and gives the others again (`LedgerCreateOp`). A bookie that still has entries of a "
-    "deleted ledger then has both under one id: a recovery of the new ledger may take in entries of the old one.",
+    "The metadata will assign the ids of deleted ledgers again",
+    "It lists ledgers whose ids its counter has not reached: its nodes were copied one by one, or loaded from a dump, "
+    "into a new ZooKeeper, whose counter (the number of children ever created under `/ledgers/idgen`) started again; "
+    "or clients chose the ids (`createLedgerAdv`). Which ids above the counter were already assigned is unknown. A "
+    "warning while no bookie has entries of such ledgers.",
+    "Skips the ids of listed ledgers, and assigns the others again (`LedgerCreateOp`). A bookie that still has entries "
+    "of a deleted ledger then mixes both under one id: a recovery of the new ledger may include entries of the old "
+    "one.",
     "pulsar-admin store export zookeeper-snapshot DIR",
-    "Let no broker create ledgers before. ZooKeeper's snapshot has the same nodes, and a counter above every id that the metadata or a "
-    "bookie has. RocksDB's counter cannot be raised here: preflight tells how many ids would be given twice.",
+    "Until then, let no broker create ledgers. The exported snapshot has the same nodes, and a counter above every id "
+    "that the metadata or a bookie has. The counter of a RocksDB cannot be raised here: preflight says how many ids "
+    "would be assigned twice.",
     "Move ZooKeeper by its own files (snapshot and logs), never node by node.",
     leads=True,
 )
@@ -85,8 +89,8 @@ def _ids_repeated(facts: ClusterFacts) -> Iterator[Evidence]:
     if beyond is not None:
         yield Evidence(
             "metadata",
-            f"the id that it gives next is {beyond.next_id}, and it lists {counted(beyond.ledgers, 'ledger')} from there on, up to "
-            f"{beyond.largest}: it gives the ids of deleted ledgers again"
+            f"the next id that it assigns is {beyond.next_id}, but it lists {counted(beyond.ledgers, 'ledger')} from "
+            f"there on, up to {beyond.largest}: it will assign the ids of deleted ledgers again"
             + (
                 f", also those of {counted(beyond.held, 'ledger')} of which bookies have entries" if beyond.held else ""
             ),
@@ -105,7 +109,7 @@ def _ids_repeated(facts: ClusterFacts) -> Iterator[Evidence]:
     "topic-vanished",
     Severity.CRITICAL,
     "A topic is gone from the metadata without having been deleted",
-    "Ledgers that are still listed name it as theirs, or its subscriptions are there. Its node was lost, or deleted by hand.",
+    "Listed ledgers name it as their owner, or its subscriptions still exist. Its node was lost, or deleted by hand.",
     "Does not know the topic: a client that uses it gets a new, empty one. Nobody deletes the ledgers, and nobody reads them.",
     "pulsar-admin store recover --level A",
     "Restore it before clients create it again. `topics undelete TOPIC --in-place` also restores the positions of "
@@ -168,12 +172,13 @@ def _bare_namespaces(facts: ClusterFacts) -> Iterator[Evidence]:
 @LEDGER_RULES.row(
     "compacted-view-detached",
     Severity.WARNING,
-    "A topic's compacted view is no longer named by anything",
-    "The compaction cursor lost the property that names the compacted ledger, as `topics truncate` of a 4.0 broker leaves it.",
+    "Nothing references a topic's compacted view any more",
+    "The compaction cursor lost the property that names the compacted ledger, as after `topics truncate` on a 4.0 "
+    "broker.",
     "Serves compacted reads only from the topic's own ledgers. Nobody deletes the compacted ledger.",
     "pulsar-admin compaction attach {topic} {ledgerId}",
-    "Attach it to the topic again: readers get its keys, then the topic's later messages. A key that was changed "
-    "later in ledgers that are gone has its old value again.",
+    "Attach it to the topic again: readers get its keys, then the topic's later messages. A key whose later value was "
+    "in ledgers that are gone gets its old value back.",
     "Compact a topic to its end before truncating it, and read the view from another topic afterwards.",
     loss="keys whose messages were trimmed, if the ledger is deleted",
 )
@@ -187,14 +192,15 @@ def _detached_views(facts: ClusterFacts) -> Iterator[Evidence]:
         else:
             only = "the topic's own ledgers also have all its keys"
         told = {} if isinstance(keys, Unknown) else {"keys": len(keys), "firstKeys": list(keys[:_SHOWN])}
-        yield _of_view(view, f"is no longer named by anything, and the topic has no other: {only}", told)
+        yield _of_view(view, f"is no longer referenced, and the topic has no other: {only}", told)
 
 
 @LEDGER_RULES.row(
     "compacted-view-unfit",
     Severity.WARNING,
     "A compacted ledger without a reference is incomplete for readers",
-    "It was never closed, because its compaction did not finish, or some of its entries are lost. The topic has no other.",
+    "It was never closed, because its compaction did not finish, or some of its entries are lost. The topic has no "
+    "other compacted view.",
     "Serves compacted reads only from the topic's own ledgers. Nobody deletes the compacted ledger.",
     "pulsar-admin ledgers entries {ledgerId}",
     "No command completes it: look at its entries, and import the bookies that have the rest. If the topic's own "
@@ -205,11 +211,14 @@ def _unfit_views(facts: ClusterFacts) -> Iterator[Evidence]:
     for view in facts.vanished.views:
         if view.absent:
             names, are = ", ".join(view.absent), plural(len(view.absent), "is", "are")
-            unknown = f"is no longer named by anything; the entries that it lacks here should be on {names}, which {are} not imported"
+            unknown = (
+                f"is no longer referenced; the entries that it lacks here should be on {names}, which {are} not "
+                "imported"
+            )
             look = {MEND: f"pulsar-admin store add bookie {shell_word(view.absent[0])}=DIR"}
             yield replace(_of_view(view, unknown, look), severity=Severity.NOTE)
         elif view.unfit:
-            yield _of_view(view, f"is no longer named by anything and cannot be named again: {view.unfit}", {})
+            yield _of_view(view, f"is no longer referenced and cannot be attached again: {view.unfit}", {})
 
 
 def _of_view(view: DetachedView, what: str, told: Mapping[str, object]) -> Evidence:
@@ -277,8 +286,8 @@ def _foreign(facts: ClusterFacts) -> Iterator[Evidence]:
     "ledgers-unlisted",
     Severity.NOTE,
     "Ledgers that the metadata does not list, for an unknown reason",
-    "They have entries and no metadata. The metadata is incomplete, or does not say which ledger ids it gave: they may be lost,"
-    " newer than the metadata, or deleted.",
+    "They have entries and no metadata. The metadata is incomplete, or does not say which ledger ids it assigned: they "
+    "may be lost, newer than the metadata, or deleted.",
     "Bookies free what the metadata of a running cluster does not list.",
     "pulsar-admin ledgers orphans",
     "Provide the complete metadata, then run `store refresh`. Until then start no bookie on this metadata.",
@@ -300,9 +309,9 @@ def _unlisted(facts: ClusterFacts) -> Iterator[Evidence]:
 @LEDGER_RULES.row(
     "ledgers-not-indexed",
     Severity.NOTE,
-    "Ledgers that only entry logs have",
-    "The metadata does not list them, and the index of no bookie has them: that is how garbage collection leaves deleted ledgers until "
-    "their entry logs are freed, and also how a start on the wrong metadata leaves them.",
+    "Ledgers that exist only in entry logs",
+    "The metadata does not list them, and the index of no bookie has them: garbage collection leaves deleted ledgers "
+    "in this state until their entry logs are freed, and so does a start on the wrong metadata.",
     "A bookie without an index row answers that it has no such entry. `store recover` (C) leaves such ledgers apart.",
     "pulsar-admin store salvage --collected {disks}",
     "Only if messages are missed that were not deleted on purpose: rebuild the index of each such bookie while it is stopped, import its "

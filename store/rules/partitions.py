@@ -21,9 +21,9 @@ PARTITION_RULES = Rules[ClusterFacts]()
     "partitions-without-metadata",
     Severity.WARNING,
     "Partitions exist without the metadata of their topic",
-    "The node below `/admin/partitioned-topics` that says how many partitions the topic has is gone (apache/pulsar#24225).",
-    "Does not find the topic. Consumers and producers get a new topic of that name without partitions, or none "
-    "where topics are not created automatically; only clients that name each partition get its messages.",
+    "The node below `/admin/partitioned-topics` with the topic's number of partitions is gone (apache/pulsar#24225).",
+    "Does not find the topic. Consumers and producers get a new topic of that name without partitions, or none if "
+    "topics are not created automatically; only clients that name a partition get its messages.",
     "pulsar-admin topics create-partitioned-topic {topic} -p {partitions}",
     "Create the metadata again before a client creates a topic of that name: the existing partitions become part of it unchanged.",
     "Delete partitioned topics with `delete-partitioned-topic`, never nodes of the metadata store.",
@@ -48,7 +48,7 @@ def _without_metadata(facts: ClusterFacts) -> Iterator[Evidence]:
     Severity.WARNING,
     "More partitions exist than the topic's metadata says",
     "The number in the metadata was lowered, or comes from an older copy.",
-    "Gives clients of the name the partitions that the metadata counts. The others keep their messages and subscriptions.",
+    "Gives clients only the partitions that the metadata counts. The others keep their messages and subscriptions.",
     "pulsar-admin topics update-partitioned-topic {topic} -p {partitions}",
     "Raise the number to all existing partitions. Keys map to other partitions from then on.",
 )
@@ -105,7 +105,7 @@ def _missing(facts: ClusterFacts) -> Iterator[Evidence]:
     "Refuses clients of the topic and creates none of its partitions as long as the mark exists.",
     "pulsar-admin topics delete-partitioned-topic {topic}",
     "Finish the deletion. To keep the remaining entries, copy them first (`topics dump --level entries`).",
-    loss="the remaining messages of its partitions, by the cure",
+    loss="the remaining messages of its partitions, by the command",
 )
 def _half_deleted(facts: ClusterFacts) -> Iterator[Evidence]:
     for one in facts.disagreeing_partitions:
@@ -126,10 +126,11 @@ def _half_deleted(facts: ClusterFacts) -> Iterator[Evidence]:
     Severity.WARNING,
     "A topic without partitions has metadata of a partitioned topic",
     "Both were created under one name, and no partition exists.",
-    "Gives clients of the name partitions that it creates, or none. The topic's messages and subscriptions stay, out of reach.",
+    "Gives clients new partitions, or none. The topic's messages and subscriptions remain, but nobody can reach them.",
     "pulsar-admin topics delete-partitioned-topic {topic}",
     "Remove the metadata of partitions: the topic itself, its schema and its policies stay.",
-    "Set one kind of topics that are created automatically (`allowAutoTopicCreationType`), and create others before clients come.",
+    "Let brokers create only one kind of topic automatically (`allowAutoTopicCreationType`), and create the others "
+    "before clients connect.",
 )
 def _record_over_plain(facts: ClusterFacts) -> Iterator[Evidence]:
     for one in facts.disagreeing_partitions:
@@ -147,13 +148,14 @@ def _record_over_plain(facts: ClusterFacts) -> Iterator[Evidence]:
     Severity.WARNING,
     "A topic without partitions and partitions share one name",
     "Both were created under one name, or the metadata of the partitions was lost and a client created the topic.",
-    "Gives clients one of the two, according to the metadata of partitions. Messages and subscriptions of the "
-    "other stay, out of reach.",
+    "Gives clients one of the two, according to the metadata of partitions. Messages and subscriptions of the other "
+    "remain, but nobody can reach them.",
     "pulsar-admin topics delete {topic}",
     "First load the messages that are still needed into a partition (`topics dump --level entries`, `topics load --topic`). The"
     " partitions, their metadata, schema and policies stay.",
-    "Set one kind of topics that are created automatically (`allowAutoTopicCreationType`), and create others before clients come.",
-    loss="the messages of the topic without partitions, by the cure",
+    "Let brokers create only one kind of topic automatically (`allowAutoTopicCreationType`), and create the others "
+    "before clients connect.",
+    loss="the messages of the topic without partitions, by the command",
 )
 def _plain_beside(facts: ClusterFacts) -> Iterator[Evidence]:
     for one in facts.disagreeing_partitions:
@@ -187,7 +189,7 @@ def _doubt(facts: ClusterFacts, one: Partitions) -> str:
         return f"; of {_numbered(_lost(facts, one))} ledgers or subscriptions remain, which an empty one would hide"
     if not one.counts_too_many:
         return ""
-    return "; so many would have to be created: the number is probably part of a name, or damaged"
+    return "; all of these would have to be created: the number is probably part of a name, or damaged"
 
 
 def _look(facts: ClusterFacts, one: Partitions, command: str) -> dict[str, object]:

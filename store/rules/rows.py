@@ -16,8 +16,8 @@ _UNSEEN = (
     "Nothing: no broker reads the store. Until it is repaired, this toolkit refuses answers that depend on these rows."
 )
 _MEANS = (
-    "A disk, its memory or another program changed bytes of rows in the store's database: their key and value do not fit the "
-    "digest that was written with them. What the rows said is not known."
+    "A disk, its memory or another program changed bytes of rows in the store's database: their key and value do not "
+    "match the digest stored with them. What the rows said is unknown."
 )
 WITHOUT_DIGESTS = "rows-without-digests"
 _PREVENT = "Keep the store on a reliable disk, and change it only with this toolkit."
@@ -43,7 +43,7 @@ def _undigested(facts: ClusterFacts) -> Iterator[Evidence]:
     if not txn.has_digests:
         yield Evidence(
             str(facts.store.path),
-            "rows without digests: an earlier version wrote this store, and a row that was altered since is not noticed",
+            "rows without digests: an earlier version wrote this store, and altered rows go unnoticed",
         )
 
 

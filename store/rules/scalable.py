@@ -23,13 +23,13 @@ def _iter_segments(facts: ClusterFacts) -> Iterator[tuple[ScalableFacts, Segment
 @SCALABLE_RULES.row(
     "segment-hashes",
     Severity.CRITICAL,
-    "The segments of a scalable topic do not have each hash once",
-    "In every epoch the segments that producers write to have the hashes 0000 to ffff, each one once. The record of the topic was edited,"
-    " or is of two moments.",
+    "The segments of a scalable topic do not cover each hash once",
+    "In every epoch, the segments that producers write to cover the hashes 0000 to ffff, each exactly once. The "
+    "topic's record was edited, or mixes two moments.",
     "Clients find no segment, or two, for the keys of these hashes: sends fail, and order by key is lost.",
     _LOOK,
     "Restore an earlier record of the topic (`store history`, or a backup of the metadata). No command of this toolkit edits it.",
-    "Change the layout with `split-segment` and `merge-segments` alone.",
+    "Change the layout only with `split-segment` and `merge-segments`.",
 )
 def _hashes(facts: ClusterFacts) -> Iterator[Evidence]:
     for one in facts.scalable_topics:
@@ -85,7 +85,10 @@ def _wrong_relations(one: ScalableFacts) -> Iterator[str]:
         for parent_id in segment.parents:
             parent = by_id.get(parent_id)
             if parent_id == segment.segment_id or (parent is not None and parent_id not in passed):
-                yield f"segment {segment.segment_id} comes after its parent {parent_id}, and before it: they go in a circle"
+                yield (
+                    f"segment {segment.segment_id} comes after its parent {parent_id}, and before it: they form a "
+                    "circle"
+                )
             if parent is None:
                 yield f"segment {segment.segment_id} has the parent {parent_id}, which is not in the record"
             elif segment.segment_id not in parent.children:
@@ -109,9 +112,10 @@ def _wrong_relations(one: ScalableFacts) -> Iterator[str]:
     "segment-missing",
     Severity.CRITICAL,
     "A segment of a scalable topic has no managed ledger",
-    "The record lists the segment, and no node below `/managed-ledgers` has its ledgers: the node was deleted, or the metadata is of two"
-    " moments.",
-    "Creates an active segment again, empty, when it loads the topic. Of a sealed one consumers wait for messages that nobody has.",
+    "The record lists the segment, but no node below `/managed-ledgers` has its ledgers: the node was deleted, or the "
+    "metadata mixes two moments.",
+    "Creates an active segment again, empty, when it loads the topic. For a sealed one, consumers wait for messages "
+    "that nobody has.",
     "pulsar-admin ledgers orphans",
     "Look for the segment's ledgers among those that nothing references; restore the node from a backup of the metadata, or by"
     " `store history`.",
@@ -125,7 +129,7 @@ def _missing(facts: ClusterFacts) -> Iterator[Evidence]:
             what += str(said.created_epoch if said.is_active else said.sealed_epoch)
             yield Evidence(
                 str(segment.name),
-                f"the managed ledger of {what}, is not there",
+                f"the managed ledger of {what}, does not exist",
                 {"topic": str(one.name), "segment": str(segment.name), "segmentId": said.segment_id},
                 severity=Severity.WARNING if said.is_active and not said.parents else None,
             )
@@ -135,12 +139,13 @@ def _missing(facts: ClusterFacts) -> Iterator[Evidence]:
     "segment-unlisted",
     Severity.WARNING,
     "A segment that no scalable topic lists",
-    "Its managed ledger is there, and no record names it: a split or a deletion that did not finish, or a record that was lost.",
+    "Its managed ledger exists, but no record names it: a split or a deletion that did not finish, or a record that "
+    "was lost.",
     "No client reads or writes it. Its ledgers stay.",
     "pulsar-admin topics stats-internal {segment}",
     "If it has no messages, a broker that carries out the same split again uses it. If the record was lost, restore it from a backup of"
     " the metadata or by `store history`.",
-    loss="nothing yet: the messages are out of reach",
+    loss="nothing yet: nobody can reach the messages",
 )
 def _unlisted(facts: ClusterFacts) -> Iterator[Evidence]:
     for one, segment in _iter_segments(facts):
@@ -155,10 +160,10 @@ def _unlisted(facts: ClusterFacts) -> Iterator[Evidence]:
     "segment-not-sealed",
     Severity.WARNING,
     "A segment's managed ledger and its record do not agree on whether it is sealed",
-    "A sealed segment's managed ledger is terminated before its children get messages. Here one of the two was not done, or the metadata is"
-    " of two moments.",
-    "Producers that still know a sealed segment write to it after its children: the order by key is lost. To an active one that is"
-    " terminated nobody can write.",
+    "A sealed segment's managed ledger is terminated before its children get messages. Here only one of the two "
+    "happened, or the metadata mixes two moments.",
+    "Producers that still know a sealed segment write to it after its children: the order by key is lost. Nobody can "
+    "write to an active one that is terminated.",
     "pulsar-admin topics stats-internal {segment}",
     "Start the broker: its controller finishes the layout when it loads the topic. If it does not, restore an earlier record.",
 )
@@ -177,11 +182,13 @@ def _seals(facts: ClusterFacts) -> Iterator[Evidence]:
     "migration-unfinished",
     Severity.WARNING,
     "A topic that was migrated to a scalable one is still written under its former name",
-    "The scalable topic has the former topic, or its partitions, as its first segments: these are there and terminated. Here one is not.",
-    "Clients of the former name write messages that those of the scalable topic get before or after others of the same key, or not at all.",
+    "The scalable topic has the former topic, or its partitions, as its first segments, which must exist and be "
+    "terminated. One of them does not, or is not.",
+    "Messages that clients write under the former name reach clients of the scalable topic out of order, or not at "
+    "all.",
     _LOOK,
-    "If the former topic is there and not terminated, terminate it: `pulsar-admin topics terminate TOPIC`."
-    " If it is gone, so are its messages: restore it (`topics undelete`).",
+    "If the former topic exists and is not terminated, terminate it: `pulsar-admin topics terminate TOPIC`. If it is "
+    "gone, so are its messages: restore it (`topics undelete`).",
 )
 def _migrations(facts: ClusterFacts) -> Iterator[Evidence]:
     for one, segment in _iter_segments(facts):
@@ -202,10 +209,10 @@ def _migrations(facts: ClusterFacts) -> Iterator[Evidence]:
     Severity.WARNING,
     "A subscription of a scalable topic has no cursor on a segment",
     "It has one on a parent of the segment: a split or a merge creates the cursors of the new segments before the old ones are sealed.",
-    "Creates the cursor when a consumer comes, at the end of the segment for a subscription that begins there: what was sent before is"
-    " never delivered. Until then nothing keeps the segment's ledgers from being trimmed.",
+    "Creates the cursor when a consumer connects, at the end of the segment if the subscription begins at the latest "
+    "message: earlier messages are never delivered. Until then nothing keeps the segment's ledgers from being trimmed.",
     "pulsar-admin topics create-subscription {segment} -s {subscription} -m earliest",
-    "Create the cursor at the beginning of the segment: all that is after the parent's position is delivered.",
+    "Create the cursor at the beginning of the segment: everything after the parent's position is then delivered.",
     loss="the messages of the segment for this subscription, once a consumer creates the cursor at its end",
 )
 def _cursors(facts: ClusterFacts) -> Iterator[Evidence]:

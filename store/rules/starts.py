@@ -61,19 +61,19 @@ def _no_snapshot(one: StartFact) -> str:
     first = one.values["first"]
     cut = "" if first <= 1 else f", and it would start without the transactions before {first:#x}"
     return (
-        "logs and no snapshot (No snapshot found, but there are log entries): only with zookeeper.snapshot.trust.empty=true, which"
-        f" bin/pulsar sets, does a server start{cut}"
+        "logs but no snapshot (No snapshot found, but there are log entries): a server starts only with "
+        f"zookeeper.snapshot.trust.empty=true, which bin/pulsar sets{cut}"
     )
 
 
 def _older_snapshot(one: StartFact) -> str:
     base, first = one.values["base"], one.values["first"]
     if first is None:
-        then = "and forgets what came after it, for there are no logs"
+        then = "and forgets everything after it, because there are no logs"
     elif first <= base + 1:  # the log that goes on from a snapshot begins right after it at the latest
         then = "and its logs from there on"
     else:
-        then = f"and forgets what came after it, for the logs of that are gone: the first begins at {first:#x}"
+        then = f"and forgets what came after it, because those logs are missing: the first one begins at {first:#x}"
     return f"{listed(one.values['names'])} cannot be read: a server starts from snapshot.{base:x} {then}"
 
 
@@ -92,10 +92,11 @@ def _long_record(one: StartFact) -> str:
 
 
 _EMPTIED = (
-    "a start makes an empty one, and the first garbage collection deletes its entry logs, whatever the metadata says"
+    "a start creates an empty one, and the first garbage collection deletes its entry logs, whatever the metadata says"
 )
 _UNLOCATED = (
-    "a start makes an empty one, and answers that it has none of its entries, which a recovery takes for a proof"
+    "a start creates an empty one, and the bookie answers that it has none of its entries, which a recovery takes as "
+    "proof"
 )
 _TOLD: dict[Start, tuple[str, bool, str | Callable[[StartFact], str]]] = {
     Start.COOKIE_MISSING: ("bookie-cookie-missing", False, _refused),
@@ -124,19 +125,19 @@ _TOLD: dict[Start, tuple[str, bool, str | Callable[[StartFact], str]]] = {
     Start.NO_WHOLE_SNAPSHOT: (
         "zookeeper-snapshot-damaged",
         False,
-        "{names} cannot be read, and there is no other snapshot: a server finds none to start from",
+        "{names} cannot be read, and there is no other snapshot to start from",
     ),
     Start.SNAPSHOT_DAMAGED: ("zookeeper-snapshot-damaged", True, _older_snapshot),
     Start.LOG_DAMAGED: (
         "zookeeper-log-unreadable",
         False,
-        "{where} @ {offset:#x}: {why}, at which a server ends its start",
+        "{where} @ {offset:#x}: {why}, at which a server stops starting",
     ),
     Start.LONG_RECORD: ("zookeeper-record-too-large", False, _long_record),
     Start.EPOCHS: (
         "zookeeper-epochs-refused",
         False,
-        "{why}: a server of an ensemble ends its start there, a standalone one does not",
+        "{why}: a server of an ensemble does not start, a standalone one does",
     ),
     Start.LAYOUT: (
         "bookkeeper-layout-unknown",
@@ -195,8 +196,9 @@ _add(
     "Its other directories have one (`VERSION`). The disk is not mounted, or was emptied.",
     "The bookie does not start: `InvalidCookieException`.",
     _SALVAGE,
-    "If the disk is not mounted, mount it. If only the file is gone, salvage writes it again, as it is in the bookie's other directories; "
-    "an empty ledger directory is refused. If no directory has one: `store cat /ledgers/cookies/BOOKIE --raw > DIR/current/VERSION`.",
+    "If the disk is not mounted, mount it. If only the file is missing, salvage copies it from the bookie's other "
+    "directories; it refuses an empty ledger directory. If no directory has one: `store cat /ledgers/cookies/BOOKIE "
+    "--raw > DIR/current/VERSION`.",
 )
 _add(
     "bookie-cookie-refused",
@@ -206,8 +208,8 @@ _add(
     "The bookie does not start: `InvalidCookieException`. Once somebody changes the cookie it starts, and deletes every ledger that "
     "the metadata does not list.",
     "pulsar-admin store preflight",
-    "See what it would delete. If the metadata is the right one and the bookie has a new address: `bookies rename`. If not, give it the "
-    "metadata that it belongs to.",
+    "See what it would delete. If the metadata is right and the bookie has a new address: `bookies rename`. Otherwise "
+    "start it with the metadata of its own cluster.",
     loss="what preflight counts, once somebody changes the cookie",
 )
 _add(
@@ -215,20 +217,20 @@ _add(
     Severity.CRITICAL,
     "A bookie's index cannot be opened or read",
     "A file of the RocksDB in `ledgers` or `locations` is empty, damaged or gone. Only a deep check reads every row.",
-    "The bookie does not start (`RocksDBException`), or answers with an I/O error where a part of a file is damaged. Without the database "
-    "it starts with an empty one, and deletes its entry logs.",
+    "The bookie does not start (`RocksDBException`), or answers with an I/O error if part of a file is damaged. "
+    "Without the database it starts with an empty one, and deletes its entry logs.",
     _SALVAGE,
-    "Do not delete it. While the bookie is stopped, salvage makes the index again from its entry logs and journals.",
+    "Do not delete it. While the bookie is stopped, salvage rebuilds the index from its entry logs and journals.",
 )
 _add(
     "bookie-index-missing",
     Severity.CRITICAL,
-    "A bookie has entry logs and no index",
+    "A bookie has entry logs but no index",
     "The RocksDB in `ledgers` or `locations` is gone, or the index directory is not mounted.",
     "The bookie starts with an empty one. Without `ledgers`, its first garbage collection deletes every entry log; without `locations`, it "
     "answers that it has none of its entries.",
     _SALVAGE,
-    "Do not start it. Mount the index directory, or salvage the bookie, which makes the index again.",
+    "Do not start it. Mount the index directory, or salvage the bookie, which rebuilds the index.",
     loss="the bookie's entry logs, once it starts",
 )
 _add(
@@ -246,11 +248,11 @@ _add(
     "bookie-journal-damaged",
     Severity.CRITICAL,
     "A record in a journal stops the start of a bookie",
-    "A record that a start replays has an impossible length, is too short for its kind, or gives a ledger a second master key. A journal "
-    "of an unknown version is reported as well, and not cut.",
+    "A record that a start replays has an impossible length, is too short for its kind, or gives a ledger a second "
+    "master key. A journal of an unknown version is reported as well, but not cut.",
     "The bookie does not start.",
     _SALVAGE,
-    "Salvage cuts the journal before that record, and writes what can be read after it into an entry log.",
+    "Salvage cuts the journal before that record, and writes readable entries after it to an entry log.",
 )
 _add(
     "bookkeeper-layout-unknown",
@@ -268,10 +270,10 @@ _add(
 _add(
     "zookeeper-snapshot-missing",
     Severity.WARNING,
-    "ZooKeeper has logs and no snapshot",
+    "ZooKeeper has logs but no snapshot",
     "The snapshots were deleted, or only the log directory was copied.",
-    "ZooKeeper does not start: `No snapshot found, but there are log entries`. With `zookeeper.snapshot.trust.empty=true`, which "
-    "`bin/pulsar` sets, it starts with what the logs have.",
+    "ZooKeeper does not start: `No snapshot found, but there are log entries`. With "
+    "`zookeeper.snapshot.trust.empty=true`, which `bin/pulsar` sets, it starts with the content of the logs.",
     _SNAPSHOT,
     _DIR,
 )
@@ -279,9 +281,10 @@ _add(
     "zookeeper-snapshot-damaged",
     Severity.CRITICAL,
     "ZooKeeper cannot read its newest snapshot",
-    "It is cut or damaged. The evidence says from which one a server starts, and whether the logs reach from there on.",
-    "ZooKeeper starts from an older snapshot and its logs. It does not notice if logs are missing, and forgets what they had: bookies then "
-    "delete ledgers. Without any snapshot that can be read, it does not start.",
+    "It is truncated or damaged. The evidence says from which snapshot a server starts, and whether the logs are "
+    "complete from there.",
+    "ZooKeeper starts from an older snapshot and its logs. It does not notice if logs are missing, and forgets what "
+    "they contained: bookies then delete ledgers. Without a readable snapshot, it does not start.",
     _SNAPSHOT,
     _DIR,
 )
@@ -298,8 +301,8 @@ _add(
 _add(
     "zookeeper-log-unreadable",
     Severity.CRITICAL,
-    "A log of ZooKeeper ends its start",
-    "A record with a wrong checksum, or a log file without a header, as a full disk leaves it.",
+    "A log prevents the start of ZooKeeper",
+    "A record with a wrong checksum, or a log file without a header, for example after a full disk.",
     "ZooKeeper does not start (`CRC check failed`, `EOFException`).",
     _SNAPSHOT,
     _DIR,
@@ -308,10 +311,10 @@ _add(
     "zookeeper-epochs-refused",
     Severity.WARNING,
     "The epoch files of a ZooKeeper server contradict each other or its transactions",
-    "`currentEpoch` or `acceptedEpoch`, beside the snapshots, is not a number, or older than the other or than the last transaction: "
-    "files of two moments were put together, or a disk was full.",
+    "`currentEpoch` or `acceptedEpoch`, beside the snapshots, is not a number, or older than the other or than the "
+    "last transaction: files from different times were mixed, or a disk was full.",
     "A server of an ensemble does not start: `Unable to load database on disk`. A standalone one does not read these files.",
     _SNAPSHOT,
-    "If other servers are in order, empty this server's `version-2`: it gets all from the leader. Otherwise start from a snapshot of this "
-    "store in a new directory, which has no such files.",
+    "If other servers are intact, empty this server's `version-2`: it then gets everything from the leader. Otherwise "
+    "start from a snapshot of this store in a new directory, which has no such files.",
 )

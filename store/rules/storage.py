@@ -80,7 +80,7 @@ LEAKED_LEDGERS = _leak(
 LEAKED_INDEX: Rule[Any] = Rule(
     "leaked-index",
     Severity.NOTE,
-    "Ledgers of this store alone that nothing uses: parts of a delayed message index, or a compacted view",
+    "Unused ledgers that only this store has: parts of a delayed message index, or a compacted view",
     "The index was rebuilt since, or the change that wrote the ledger was undone.",
     "Nothing: no broker knows them.",
     "pulsar-admin ledgers orphans",
@@ -217,12 +217,11 @@ def _leaked(facts: ClusterFacts) -> Iterator[Finding]:
     "dead-bytes-kept",
     Severity.NOTE,
     "Dead bytes that compaction of entry logs does not free",
-    "Deleted ledgers have bytes in entry logs of which half or more is still live. A warning from 10 GiB on.",
+    "Deleted ledgers have bytes in entry logs that are still at least half live. A warning from 10 GiB on.",
     "Bookies delete an entry log if nothing in it is live, and rewrite it if less than half is (Pulsar's "
     "`majorCompactionThreshold` 0.5). They never touch the log that is being written.",
     "pulsar-admin store usage --by log",
-    "Let the ledgers that keep the log be deleted, or compact more aggressively while the bookie is stopped: "
-    "`store reclaim`.",
+    "Delete the ledgers that keep the log, or compact more aggressively while the bookie is stopped: `store reclaim`.",
     "Put topics with different lifetimes on separate bookies, or set `entryLogPerLedgerEnabled`.",
     scope="use",
 )
@@ -251,7 +250,7 @@ def _dead_bytes(facts: ClusterFacts) -> Iterator[Evidence]:
     "`isForceGCAllowWhenNoSpace`, so it cannot free space by itself. With too few writable bookies, brokers "
     "cannot create ledgers, and producers fail.",
     "pulsar-admin store usage",
-    "Find out who fills it. With the bookie stopped, `store reclaim` frees what is dead.",
+    "Find out who fills it. With the bookie stopped, `store reclaim` frees dead bytes.",
     "Alert at 80 %, set retention and quotas.",
     scope="use",
 )

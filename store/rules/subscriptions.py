@@ -225,8 +225,8 @@ def _not_imported(facts: SubscriptionFacts) -> Iterator[Evidence]:
         ledger_id = cursor.info.cursors_ledger_id
         yield Evidence(
             facts.where,
-            f"The position of {cursor.name} is not known: the newest entries of its cursor ledger {ledger_id} may be "
-            f"on {', '.join(absent)}, which {plural(len(absent), 'is', 'are')} not imported. The answer is for "
+            f"The position of {cursor.name} is unknown: the newest entries of its cursor ledger {ledger_id} may be on "
+            f"{', '.join(absent)}, which {plural(len(absent), 'is', 'are')} not imported. The answer is for "
             f"{cursor.mark_delete}, an older state.",
             {"bookies": list(absent), "cursorLedger": ledger_id, **_marked(facts)},
             f"pulsar-admin store add bookie {shell_word(absent[0])}=DIR,DIR",
@@ -341,7 +341,7 @@ def _ranges_limit(facts: SubscriptionFacts) -> Iterator[Evidence]:
 
 
 def _transactions_unknown(facts: SubscriptionFacts) -> Iterator[Evidence]:
-    unknown = "Which transactions are open here is not known", facts.buffer
+    unknown = "It is unknown which transactions are open here", facts.buffer
     acks = f"Which transactions hold acknowledgements of {facts.cursor.name} is not known", facts.pending_acks
     for what, fact in (unknown, acks):
         if isinstance(fact, Unknown):
@@ -358,7 +358,7 @@ def _open_transaction(facts: SubscriptionFacts, *, is_next: bool) -> Iterator[Ev
     others = f" ({counted(len(buffer.first), 'transaction')} {plural(len(buffer.first), 'is', 'are')} open here)"
     known = facts.of.coordinated.get(txn)
     since = (
-        ", and which no coordinator knows any more"
+        ", and which no coordinator knows"
         if known is None
         else f" since {shown_with_age(known.start_ms, facts.of.now_ms)} with a timeout of {format_age_ms(known.timeout_ms)}"
     )
@@ -388,8 +388,9 @@ def _pending_acks(facts: SubscriptionFacts) -> Iterator[Evidence]:
     if acks:
         yield Evidence(
             facts.where,
-            f"{counted(len(acks), 'open transaction')} ({listed(acks, _SHOWN)}) {plural(len(acks), 'holds', 'hold')} acknowledgements of "
-            f"{facts.cursor.name}: they count when it is committed; when it is aborted, the messages are delivered again.",
+            f"{counted(len(acks), 'open transaction')} ({listed(acks, _SHOWN)}) {plural(len(acks), 'holds', 'hold')} "
+            f"acknowledgements of {facts.cursor.name}: they take effect when it is committed; if it is aborted, the "
+            "messages are delivered again.",
             {"transactions": [str(txn) for txn in acks]},
         )
 
@@ -432,7 +433,7 @@ def _ttl_unknown(facts: SubscriptionFacts) -> Iterator[Evidence]:
         return  # that is why no broker loads the topic
     for fact in (facts.overdue, facts.future_dated, facts.ttl_conflict):
         if isinstance(fact, Unknown):
-            yield Evidence(facts.where, f"What the TTL does is not known: {fact.why}.", {"error": fact.code})
+            yield Evidence(facts.where, f"The effect of the TTL is unknown: {fact.why}.", {"error": fact.code})
             return
 
 
@@ -691,7 +692,9 @@ SUBSCRIPTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
     _row("not-imported", _NOTE, "bookies that are not imported may have the entries that are missing here", _not_imported),
     _row("in-tiered-storage", _NOTE, "the oldest unacknowledged entry is in tiered storage, which was not imported", _offloaded),
     _row("transactions-unknown", _WARNING, "entries that say which transactions are open here cannot be read", _transactions_unknown),
-    _row("ack-ranges-limit", _WARNING, "it stores as many ranges as a broker keeps: later acknowledgements are lost", _ranges_limit),
+    _row("ack-ranges-limit", _WARNING, (
+        "it stores the maximum of ranges: later acknowledgements are lost"
+    ), _ranges_limit),
     _row(
         "aborted-transactions", _NOTE, "messages of aborted transactions count in the backlog, but are never "
         "delivered", _aborted, _BUFFER,

@@ -86,7 +86,7 @@ PUBLISH_TIME_DIFFERS: Rule[Any] = Rule(
     "The first and last publish time (PIP-345) in the metadata contradict the entries.",
     "Searches by time use them, and look in the wrong ledger.",
     "pulsar-admin store annotate {topic}",
-    "Write the times again from the entries.",
+    "Rewrite the times from the entries.",
 )
 ENTRIES_MISSING: Rule[Any] = Rule(
     "entries-missing",
@@ -103,7 +103,7 @@ ENTRIES_NOT_SEEN: Rule[Any] = Rule(
     "entries-not-seen",
     Severity.NOTE,
     "Entries exist only on a bookie that was not imported",
-    "They need not be lost: their bookie was not imported.",
+    "They may be intact: their bookie was not imported.",
     "Reads them from that bookie, if it runs.",
     "pulsar-admin store add bookie {bookie}=DIR",
     "Add the bookie's disks to see them.",

@@ -44,7 +44,8 @@ def _left_behind(facts: TopicFacts) -> Iterator[Evidence]:
         )
         yield Evidence(
             facts.where,
-            f"deduplication is off, and its cursor at {facts.mark_deletes[DEDUP_CURSOR]} is still there: it does not move and {keeps}",
+            f"deduplication is off, and its cursor at {facts.mark_deletes[DEDUP_CURSOR]} still exists: it does not "
+            f"move and {keeps}",
             _values(facts, ledgers, size),
         )
 
@@ -54,8 +55,8 @@ def _left_behind(facts: TopicFacts) -> Iterator[Evidence]:
     Severity.NOTE,
     "Only the deduplication cursor keeps ledgers",
     "No subscription needs them, and no policy turns deduplication off (apache/pulsar#7345, #22479).",
-    "Moves the cursor with a snapshot: after `brokerDeduplicationEntriesInterval` (1,000) entries, and every"
-    " `brokerDeduplicationSnapshotIntervalSeconds` (120) if producers were active. A topic that is quiet keeps its ledgers.",
+    "Moves the cursor with a snapshot: after `brokerDeduplicationEntriesInterval` (1,000) entries, and every "
+    "`brokerDeduplicationSnapshotIntervalSeconds` (120) if producers were active. A quiet topic keeps its ledgers.",
     "pulsar-admin topics stats-internal {topic}",
     "Nothing to repair here: the next messages move it. If the topic no longer needs deduplication, disable it "
     "(`topics set-deduplication --disable`).",
@@ -192,7 +193,8 @@ def _closed_in_future(facts: TopicFacts) -> Iterator[Evidence]:
     if clocks.late_ledgers:
         yield Evidence(
             facts.where,
-            f"{counted(clocks.late_ledgers, 'ledger')} closed at up to {shown_time(clocks.latest_close_ms)}, which is yet to come",
+            f"{counted(clocks.late_ledgers, 'ledger')} closed at up to {shown_time(clocks.latest_close_ms)}, in the "
+            "future",
             {"topic": facts.where, "ledgers": clocks.late_ledgers, "bytes": clocks.late_bytes},
         )
 
@@ -241,8 +243,8 @@ def _ttl_blocked(facts: TopicFacts) -> Iterator[Evidence]:
     "Counts a message's age from when it was stored, never from when it is due. The message is acknowledged "
     "without being delivered.",
     "pulsar-admin topics set-message-ttl {topic} -t 0",
-    "Let the topic have no TTL, whatever its namespace has, or one longer than its longest delay. `delayed status` shows what "
-    "would be lost.",
+    "Give the topic no TTL, regardless of its namespace, or one that is longer than its longest delay. `delayed "
+    "status` shows what would be lost.",
     "Set TTL and delays together: the TTL must be longer than any delay.",
     scope="use",
     needs="has_ttl",
@@ -341,8 +343,8 @@ def _hole_pins_ledgers(facts: TopicFacts) -> Iterator[Evidence]:
         size = sum(ledger.size_bytes for ledger in free)
         yield Evidence(
             f"{topic.name} {slowest}",
-            f"message {first} is not acknowledged: {counted(len(free), 'ledger')} after it of {counted(size, 'byte')}"
-            " that every subscription has acknowledged cannot go",
+            f"message {first} is not acknowledged: {counted(len(free), 'ledger')} after it of {counted(size, 'byte')} "
+            "that every subscription has acknowledged cannot be deleted",
             {
                 "topic": facts.where,
                 "subscription": slowest,
@@ -373,7 +375,7 @@ _DAMAGED = (MetadataCorrupt, EntryCorrupt, EntryLogCorrupt)
     "topic-policies-unreadable",
     Severity.CRITICAL,
     "Topic policies of a namespace cannot be read",
-    "An entry of the namespace's `__change_events` is damaged, or is no event of a policy.",
+    "An entry of the namespace's `__change_events` is damaged, or is not a policy event.",
     "Reads all of these events before it loads a topic of the namespace, and fails: no topic of the namespace loads.",
     "pulsar-admin topics read {topic}",
     "`doctor --deep` names a damaged file: restore it, or its copy on another bookie. Without one, `topics delete -f` removes"
@@ -417,7 +419,7 @@ def _ranges_at_limit(facts: TopicFacts) -> Iterator[Evidence]:
             count = len(subscription.cursor.state.ranges)
             yield Evidence(
                 subscription.where,
-                f"{count:,} ranges of acknowledgements are stored, as many as a broker keeps",
+                f"{count:,} ranges of acknowledgements are stored, the maximum that a broker keeps",
                 {**_of(subscription), "ranges": count},
             )
 

@@ -29,12 +29,12 @@ TRANSACTION_RULES = Rules[SubscriptionFacts]()
     "pending-ack-replay-endless",
     Severity.CRITICAL,
     "The replay of a subscription's pending-ack log never ends",
-    f"{_MEANS} The log's ledgers are empty, or it lists none, and its cursor is still at an entry of a ledger that is gone, "
-    "before their beginning (apache/pulsar#26368).",
+    f"{_MEANS} The log's ledgers are empty, or it lists none, and its cursor is still at an entry of a deleted ledger "
+    "before them (apache/pulsar#26368).",
     _BROKER,
     "pulsar-admin managed-ledger update-mark-delete-cursor -mlp {log} -cn __pending_ack_state -cm {position}",
-    "Move the log's cursor to the beginning of the last ledger; without one -1:-1 stands for that of the ledger that a broker makes. "
-    "It skips no entry, so nothing is lost.",
+    "Move the log's cursor to the beginning of the last ledger, or to -1:-1 if the log lists none. This skips no "
+    "entry, so nothing is lost.",
     scope="use",
     needs="has_pending_acks",
 )
@@ -57,8 +57,8 @@ def _lost(facts: SubscriptionFacts, is_meant: Callable[[BrokenLedger], bool]) ->
         ids = [broken.ledger_id for broken in lost]
         yield Evidence(
             facts.where,
-            f"{plural(len(ids), 'ledger', 'ledgers')} {listed(ids, _NAMED)} of its pending-ack log cannot be read"
-            f" ({lost[0].what()}): a broker never ends replaying the log, and nobody can open the subscription",
+            f"{plural(len(ids), 'ledger', 'ledgers')} {listed(ids, _NAMED)} of its pending-ack log cannot be read "
+            f"({lost[0].what()}): a broker never finishes replaying the log, and nobody can open the subscription",
             {**_log_of(facts, log), "ledgerIds": ids, "entries": sum(broken.lost_entries for broken in lost)},
             lost[0].cure,
         )
@@ -105,7 +105,8 @@ TRANSACTION_RULES.row(
     "bookies that the metadata does not name, or in ledgers that nobody can close.",
     f"{_BROKER} With `autoSkipNonRecoverableData=true` the broker skips them.",
     "pulsar-admin ledgers missing {ledgerIds}",
-    "It says where the entries are and which command makes them readable: `store salvage`, or `ledgers restore --to-bookies`.",
+    "The command says where the entries are and how to make them readable: `store salvage`, or `ledgers restore "
+    "--to-bookies`.",
     scope="use",
     needs="has_pending_acks",
 )(partial(_lost, is_meant=lambda broken: broken.reason != NO_METADATA and bool(broken.cure)))

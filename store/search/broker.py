@@ -286,7 +286,7 @@ class BrokerSearch(Struct):
             hint = f"see the losses with: pulsar-admin ledgers missing {position.ledger_id}"
             return _failed(f"its search reads {position}", error, hint)
         return NotSeen(
-            f"what a broker answers is not known: its search reads {position}, which is not here: {unseen}, not imported",
+            f"a broker's answer is unknown: its search reads {position}, which this copy lacks: {unseen}, not imported",
             hint=f"import the bookie that has it; see the imported entries with: pulsar-admin ledgers info {position.ledger_id}",
             topic=str(self.topic.name),
             ledgerId=position.ledger_id,

@@ -231,7 +231,7 @@ def _why(
         )
     exact = found if clock == "auto" else find_first_at_or_after(search.reader, topic, time_ms, "auto").position
     if exact == position:
-        return f"the broker goes by broker time where an entry carries one, the question was about the {clock} clock"
+        return f"the broker uses the broker time of entries that have one, but the question was about the {clock} clock"
     first = topic.number_of_entries if exact is None else topic.rank(exact)
     misled = [probe for probe in search.probes if probe.matches and topic.rank(probe.position) >= first]
     if not misled:

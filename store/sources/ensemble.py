@@ -118,7 +118,8 @@ class Transaction:
             results = self._session.answer(self._request.commit_async())
         except errors.SourceNotFound as error:
             raise errors.SourceBusy(
-                f"{self._session.address}: the connection was lost while the change was written: whether it was taken is not known",
+                f"{self._session.address}: the connection was lost while the change was written: whether it was "
+                "applied is unknown",
                 hint="run the command again: it checks the nodes; either all were written or none",
             ) from error
         for write, result in zip(self._writes, results, strict=False):
@@ -611,7 +612,7 @@ class _Reading:
                 self._moved[path] = None if data is None or is_of_session(data.owner) else node_of(path, data)
         raise errors.SourceChanged(
             f"{session.address} changes faster than it can be read: {counted(len(self._moved), 'node')} moved while the others were read",
-            hint="ask a server that is nearer, or one that observes only",
+            hint="use a nearer server, or an observer",
         )
 
     def _take(self, read: Read, found: Data | list[str] | Failed, waiting: list[Read]) -> None:

@@ -132,7 +132,7 @@ def _current(path: Path, given: GivenBookie) -> Path:
     current = inside if inside.is_dir() else path
     if not current.is_dir():
         reason = "is not a directory" if path.exists() else "does not exist"
-        hint = "name a directory of the bookie, or with --root DIR where its disks were copied to"
+        hint = "name a directory of the bookie, or with --root DIR the place to which its disks were copied"
         raise SourceNotFound(f"{_said_in(given, path)}{path} {reason}", hint=hint, path=str(path))
     try:
         next(current.iterdir(), None)
@@ -217,15 +217,15 @@ def _check_roles(given: GivenBookie, bookie: Bookie) -> None:
         listed = read_bookie_directory(path)
         if path not in bookie.ledger_dirs and listed.logs and not listed.journals:
             raise InvalidValue(
-                f"{given.where}: {path} is said to be a journal directory; it holds {counted(len(listed.logs), 'entry log')}"
-                " and no journal",
+                f"{given.where}: {path} is said to be a journal directory, but it holds "
+                f"{counted(len(listed.logs), 'entry log')} and no journal",
                 hint="set journalDirectories to the directory with files such as 17f3a.txn",
                 path=str(path),
             )
         if path not in bookie.journal_dirs and listed.journals and not listed.logs:
             raise InvalidValue(
-                f"{given.where}: {path} is said to be a ledger directory; it holds {counted(len(listed.journals), 'journal')}"
-                " and no entry log",
+                f"{given.where}: {path} is said to be a ledger directory, but it holds "
+                f"{counted(len(listed.journals), 'journal')} and no entry log",
                 hint="set ledgerDirectories to the directory with files such as 0.log",
                 path=str(path),
             )
@@ -263,7 +263,8 @@ def _id_of(given: GivenBookie, cookie: Cookie | None) -> str:
         return given.bookie_id or given.fallback_id
     if given.bookie_id and given.bookie_id != cookie.bookie_id:
         raise Refused(
-            f"{given.where}: said to be bookie {given.bookie_id}, but the cookie (VERSION) there is of {cookie.bookie_id}",
+            f"{given.where}: said to be bookie {given.bookie_id}, but its cookie (VERSION) is that of "
+            f"{cookie.bookie_id}",
             hint="give the directories of that bookie, or omit the id: the cookie has it",
         )
     return cookie.bookie_id
@@ -275,7 +276,10 @@ def _check_count(given: GivenBookie, bookie_id: str, bookie: Bookie, cookie: Coo
             raise Refused(
                 f"{given.where}: {counted(len(present), f'{what} directory', f'{what} directories')} given for bookie"
                 f" {bookie_id}: {', '.join(map(str, present))}; its cookie names {len(set(named))}: {', '.join(named)}",
-                hint="give each directory once, and no old copy of one; which is which, its bookkeeper.conf says: --bookie-conf FILE",
+                hint=(
+                    "give each directory once, and no old copies; its bookkeeper.conf says which is which: "
+                    "--bookie-conf FILE"
+                ),
             )
 
 

@@ -3,7 +3,7 @@
 Upstream (BookKeeper 4.17): ``SingleDirectoryDbLedgerStorage.doGetEntry``, ``InterleavedLedgerStorage.getEntry``. The index alone says
 where an entry is: one without a row is ``Bookie.NoEntryException``, whatever the logs hold. Rows are written before the mark from which a
 start reads journals moves on, and garbage collection takes a ledger out of the index before it deletes a log: no row of a living ledger
-leads to a log that is not there. ``DefaultEntryLogger.readEntry`` compares the ids before what it reads, and throws where a row leads
+leads to a log that does not exist. ``DefaultEntryLogger.readEntry`` compares the ids before what it reads, and throws where a row leads
 to other bytes.
 """
 

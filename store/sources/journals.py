@@ -165,7 +165,7 @@ def _fault(body: bytes | memoryview, version: int, keys: dict[int, bytes]) -> st
 
 
 def is_first_journal_missing(mark: LogMark, journals: Collection[int]) -> bool:
-    """Whether a start fails since the journal is not there at which it begins (``Journal.replay``: "Recovery log … is missing")."""
+    """Whether a start fails because the journal at which it begins does not exist (``Journal.replay``: "Recovery log … is missing")."""
     return (
         mark.journal_id > 0 and min((one for one in journals if one >= mark.journal_id), default=-1) != mark.journal_id
     )

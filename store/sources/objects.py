@@ -113,7 +113,7 @@ def _translated(where: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise SourceNotFound(f"{where} is not there", hint="check the directory, or bucket and prefix") from error
+        raise SourceNotFound(f"{where} does not exist", hint="check the directory, or bucket and prefix") from error
     except (OSError, ValueError, KeyError) as error:  # those of pyarrow are among them
         said = " ".join(reason_of(error).split())[:300]
         raise EntryLogCorrupt(

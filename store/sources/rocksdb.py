@@ -149,7 +149,7 @@ def apply_changes(directory: Path, changes: Changes, original: Path | None = Non
     """Write changes into a RocksDB, all at once and durably, or leave it unchanged.
 
     The result is read back and must be the pairs of before (in ``original``, of which the directory is a copy) with
-    the changes. A damaged database is refused (Refused), except for a copy, which gets all that can be read of its
+    the changes. A damaged database is refused (Refused), except for a copy, which gets everything readable of its
     original. The caller makes sure that no process has it open. Raises MetadataCorrupt if RocksDB returns other data
     than was written.
     """
@@ -199,7 +199,7 @@ def damaged_in_place(problems: list[str]) -> Refused:
     """Return the error for a damaged database that was to be written."""
     return Refused(
         f"nothing is written into a damaged database: {'; '.join(problems)}",
-        hint="export to a copy: it gets all that can be read",
+        hint="export to a copy: it gets everything readable",
         problems=problems,
     )
 

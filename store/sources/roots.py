@@ -107,7 +107,10 @@ def roots_text(roots: Roots) -> str:
     """Return a sentence about a cluster that does not have the whole tree."""
     below = f"below {roots.chroot}" if roots.chroot else "at the root"
     apart = f", BookKeeper's part at {roots.ledgers}" if roots.is_apart else ""
-    return f"the cluster is {below} of ZooKeeper's tree{apart}: its paths are shown without that, and nothing else there is imported"
+    return (
+        f"the cluster is {below} of ZooKeeper's tree{apart}: paths are shown without that prefix, and nothing else "
+        "there is imported"
+    )
 
 
 class Wanted(Struct, frozen=True):

@@ -360,7 +360,7 @@ def iter_unread_logs(directory: Path, base: int, until: int | None = None) -> It
     """Yield what to do with each compressed log that begins after transaction ``base``, at most at ``until``."""
     for zxid, extension, file in _numbered(directory, "log"):
         if extension and zxid > base and (until is None or zxid <= until):
-            yield f"{file} is not read: unpack it beside the other logs, as {file.name.removesuffix('.' + extension)}"
+            yield f"{file} is not read: unpack it next to the other logs, as {file.name.removesuffix('.' + extension)}"
 
 
 def read_log(file: Path, advance: Callable[[int], None] = lambda size_bytes: None) -> Iterator[Transaction | BadRecord]:
@@ -511,7 +511,7 @@ class Replay:
         if gap is not None:
             if gap.bad is not None and not gap.bad.offset:
                 self._headless.pop(gap.file, None)
-            self.tell_lost(gap.text + ("; what they changed may be missing or old" if gap.lost else ""))
+            self.tell_lost(gap.text + ("; their changes may be missing or outdated" if gap.lost else ""))
 
     def tell_lost(self, text: str) -> None:
         """Report, with this text, that something is missing."""
@@ -546,7 +546,7 @@ class Replay:
             elif bad is None or bad[0] != file:
                 notes.not_needed.append(f"{_bad_text(file, header)}; other files have what its records changed")
         if bad is not None and not bad[1].unfinished:
-            self._problems.append(f"{_bad_text(*bad)}; what was there and after it is lost")
+            self._problems.append(f"{_bad_text(*bad)}; this part and everything after it are lost")
         elif bad is not None:
             notes.log_ends.append(f"{_bad_text(*bad)}: the last transaction was being written, or damage begins there")
         for server in servers:
@@ -557,18 +557,19 @@ class Replay:
             if bad is None and first > last:
                 made = f"{log} was created for transaction {first:#x}, and is empty"
                 if first == last + 1 or not first & (1 << _EPOCH_BITS) - 2:
-                    notes.log_ends.append(f"{made}: its write was stopped, or damage begins there")
+                    notes.log_ends.append(f"{made}: it was not written to its end, or damage begins there")
                 else:
                     self._problems.append(f"{made}: what lies between it and {last:#x} is lost")
             notes.log_ends += iter_unsure_ends(log, [file for *_, file in files], server.snapshots, last, self._time_ms)
         if newest > last:
             self._problems.append(
-                f"{directory}: the snapshot has seen transaction {newest:#x}, the logs end at {last:#x}: what lies between is lost"
+                f"{directory}: the snapshot has seen transaction {newest:#x}, the logs end at {last:#x}: the "
+                "transactions in between are lost"
             )
         elif self._logged < self._base and first != self._base + 1 and self._base & (1 << _EPOCH_BITS) - 1:
             self._problems.append(
-                f"{directory}: no log has transaction {self._base:#x} of the snapshot's name: newer ones may be missing; "
-                "where ZooKeeper has a dataLogDir, its version-2 belongs here too"
+                f"{directory}: no log has transaction {self._base:#x} of the snapshot's name: newer ones may be "
+                "missing; if ZooKeeper has a dataLogDir, add its version-2 as well"
             )
 
 
@@ -635,15 +636,16 @@ def iter_unsure_ends(
         from pulsar_admin.store.timespec import format_time_ms  # 1 ms; hardly any log is so
 
         yield (
-            f"{log} was written at {format_time_ms(written_ms)}, and its last transaction is of {format_time_ms(last_ms)}:"
-            " it was copied without its time, or later ones, where zeros are now, are lost"
+            f"{log} was written at {format_time_ms(written_ms)}, but its last transaction is from "
+            f"{format_time_ms(last_ms)}: either it was copied without its modification time, or later transactions, "
+            "where zeros are now, are lost"
         )
     with suppress(OSError, ValueError):
         epoch = int((snapshots / "currentEpoch").read_text())
         if epoch > last >> 32:
             yield (
-                f"{snapshots / 'currentEpoch'} says that epoch {epoch} began, and the last transaction here, {last:#x}, is of epoch"
-                f" {last >> 32}: the new one had none yet, or they are lost"
+                f"{snapshots / 'currentEpoch'} says that epoch {epoch} began, and the last transaction here, "
+                f"{last:#x}, is of epoch {last >> 32}: either it had none yet, or they are lost"
             )
 
 

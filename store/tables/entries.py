@@ -48,7 +48,8 @@ from pulsar_admin.store.tables.parquet import GROUP_ROWS, write_part, write_part
 from pulsar_admin.store.tables.schemas import OF_TOPIC, TABLES
 
 UNSEEN = (
-    "nothing was written; run it where all files can be read, or name paths that every executor sees (a shared mount)"
+    "nothing was written; run it on a machine that can read all files, or use paths that every executor sees (a shared "
+    "mount)"
 )
 STAGED_ROWS = BATCH_RECORDS  # sorted at once: a staging file has about this many
 NO_SEQUENCE = np.int64(-(1 << 63))

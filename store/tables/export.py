@@ -142,7 +142,7 @@ def choose_tables(
     chosen = tuple(name for name in known if name in (only or usual) or (messages and name == MESSAGES))
     if missing := [name for name in chosen if name not in can]:
         raise Refused(
-            f"the table {missing[0]} is made of entries, and the store was imported without index",
+            f"the table {missing[0]} needs entries, and the store was imported without an index",
             hint=f"--only {','.join(can)}, or run the same import without --no-index",
         )
     return chosen

@@ -276,7 +276,7 @@ def _check_seen(how: Making, relative: str, size_bytes: int, host: str) -> None:
     """Raise SourceNotFound unless a file that ``host`` wrote exists here."""
     if not how.folder.is_remote and how.folder.size(relative) != size_bytes:
         raise SourceNotFound(
-            f"{host} wrote {how.folder.at(relative)}, which is not there for this machine",
+            f"{host} wrote {how.folder.at(relative)}, which this machine does not see",
             hint="name a directory that driver and executors share, or s3://…; nothing was written",
         )
 

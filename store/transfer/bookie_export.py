@@ -167,8 +167,8 @@ def _place(txn: Txn, ledger_id: int, bookies: Sequence[Bookie]) -> PlacedLedger:
     ids = [bookie.bookie_id for bookie in bookies]
     if len(ids) < copies:
         raise Refused(
-            f"ledger {ledger_id} is to lie on {copies} bookies, as those of its topic do; {counted(len(ids), 'bookie is', 'bookies are')}"
-            " given",
+            f"ledger {ledger_id} must be on {copies} bookies, like the others of its topic; "
+            f"{counted(len(ids), 'bookie is', 'bookies are')} given",
             hint="name more bookies: ID=DIR[,DIR…] for each",
             expected=copies,
             found=len(ids),

@@ -45,9 +45,7 @@ from pulsar_admin.store.wording import Answer, counted, listed
 COMMAND = "store export zookeeper"
 _BROKERS = "/loadbalance/brokers"
 _OWNERS = "/namespace"
-_HINT_MOVED = (
-    "refresh the store (pulsar-admin store refresh), undo its change where both changed the node, and repeat the change"
-)
+_HINT_MOVED = "refresh the store (pulsar-admin store refresh), undo the change if both changed the node, and repeat it"
 
 
 class EnsembleExportReport(Answer, frozen=True, rename="camel"):
@@ -177,7 +175,7 @@ def _value(node: Node | None) -> bytes | None:
 
 def _moved(session: Session, path: str, what: str) -> StalePlan:
     return StalePlan(
-        f"{session.address}: {path} is no longer what was imported: {what}; nothing was written",
+        f"{session.address}: {path} is no longer as imported: {what}; nothing was written",
         hint=_HINT_MOVED,
         path=path,
     )
@@ -209,8 +207,8 @@ def _free_bundles(session: Session, topics: set[TopicName]) -> Iterator[str]:
             manager = str(decode_json_object(node.value, path).get("loadManagerClassName"))
             if manager.endswith("ExtensibleLoadManagerImpl"):
                 raise Refused(
-                    f"broker {path.rpartition('/')[2]} is up and keeps who serves {counted(len(topics), 'topic')} in a topic of"
-                    " its own (ExtensibleLoadManagerImpl): nobody else can hold them",
+                    f"broker {path.rpartition('/')[2]} is up and records in a topic of its own who serves "
+                    f"{counted(len(topics), 'topic')} (ExtensibleLoadManagerImpl): nobody else can own them",
                     hint="stop the brokers",
                 )
     for namespace in sorted({topic.namespace for topic in topics}, key=str):
@@ -363,11 +361,12 @@ def _explained(session: Session, plan: EnsemblePlan, conflict: Conflict) -> Stal
     path = conflict.write.path
     if path in plan.holds:
         return Refused(
-            f"{session.address}: {path} was made meanwhile: a broker became the owner of topics to be changed; nothing was written",
+            f"{session.address}: {path} was made meanwhile: a broker became the owner of topics that the change "
+            "affects; nothing was written",
             hint="stop the brokers, or unload the namespace and stop its clients",
         )
     if conflict.reason == "NotEmpty":
-        return _moved(session, path, "there are nodes below it that the store does not know")
+        return _moved(session, path, "it has child nodes that the store does not know")
     return _moved(session, path, f"the ensemble says {conflict.reason}")
 
 

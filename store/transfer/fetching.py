@@ -66,7 +66,7 @@ def fetch_bookie(text: str, into: Path | None, beginnings: Path | None = None) -
     if place is None or (into is None and not all(is_url(part) for part in parts if _is_elsewhere(part))):
         raise InvalidValue(
             f"{hide_secrets(text)} is not a directory of this machine",
-            hint="say with --fetch-to DIR where its files are to be kept",
+            hint="use --fetch-to DIR to say where to keep its files",
         )
     if into is None:
         for part in parts:

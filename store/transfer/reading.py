@@ -137,8 +137,8 @@ def read_disks(
             break
     else:
         reading.doubts.append(
-            f"files are deleted faster than they are read ({listed(sorted(file.name for file in vanished), 3)}):"
-            " what was written last may not be here"
+            f"files are deleted faster than they are read ({listed(sorted(file.name for file in vanished), 3)}): the "
+            "newest data may be missing here"
         )
     reading.vanished = [*vanished.values()]
     reading.doubts += _unproven(layout, reading.vanished)

@@ -658,7 +658,7 @@ def read_altered(txn: Txn, layout: Layout) -> dict[bytes, bytes | None]:
 def _not_there(txn: Txn, key: bytes, why: str) -> IndexCorrupt:
     error = altered_row(txn.store.path, "tree", key)
     return IndexCorrupt(
-        f"{error.message}, and the source does not tell what it was: {why}",
+        f"{error.message}, and the source does not show its value: {why}",
         hint=keep_hint(txn.store.path),
         **error.context,
     )

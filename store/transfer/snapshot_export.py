@@ -115,8 +115,10 @@ def plan_snapshot_export(store: Store, target: Path, now_ms: int, *, force: bool
         if problems and not force:
             raise MetadataCorrupt(
                 f"the metadata was imported with {counted(len(problems), 'problem')}: {problems[0]}",
-                hint="a bookie that runs on metadata in which ledgers are missing deletes their entries; repair the source and"
-                " refresh, or write what there is with --force",
+                hint=(
+                    "a bookie that runs on metadata in which ledgers are missing deletes their entries; repair the "
+                    "source and refresh, or write what is left with --force"
+                ),
             )
         changes = tuple(exports.iter_changed_nodes(txn))
         exports.check_entries_are_there(txn, changes)
@@ -124,8 +126,8 @@ def plan_snapshot_export(store: Store, target: Path, now_ms: int, *, force: bool
         next_id = max(largest_ledger_id(txn) + 1 + RESERVED_GAP, 0 if own is None else own.next_id)
         if next_id > _INT_MAX:
             raise Unsupported(
-                f"ledger {next_id - 1 - RESERVED_GAP} is beyond the ids of {_IDGEN}, which are below 2^31: how far those of"
-                f" {_IDGEN}-long were given is not known"
+                f"ledger {next_id - 1 - RESERVED_GAP} is beyond the ids of {_IDGEN}, which are below 2^31: it is "
+                f"unknown which ids of {_IDGEN}-long were assigned"
             )
         return SnapshotPlan(
             target,
@@ -155,7 +157,7 @@ def _read_outside(store: Store, *, force: bool) -> tuple[tuple[Node, ...], list[
         if force:
             return (), [error.message]
         raise type(error)(
-            f"what else was in the cluster's ZooKeeper cannot be read: {error.message}",
+            f"the rest of the cluster's ZooKeeper cannot be read: {error.message}",
             hint="other systems in it would lose their nodes; restore the source, or write only this cluster with --force",
             **error.context,
         ) from error

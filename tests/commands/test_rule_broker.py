@@ -168,7 +168,7 @@ def test_what_a_bookie_that_is_not_imported_may_have_makes_the_answer_unknown(on
     assert "lost" not in found.stderr
     broker = found.json["broker"]
     assert (broker["position"], broker["agrees"]) == (None, None)
-    assert "is not known: its search reads 30:27" in broker["why"]
+    assert "is unknown: its search reads 30:27" in broker["why"]
     for words in (("find-by-time", topic, "--time", time, "--rule", "broker"), ("get-message-id", topic, "-d", time)):
         asked = cli("--store", one_of_three, "topics", *words, "-o", "json")
         assert (asked.exit_code, asked.error["code"]) == (6, "not-seen")
@@ -200,7 +200,7 @@ def test_an_expiry_refuses_what_it_does_not_see(one_of_three: Path, cli: Cli) ->
     assert "11 entries of ledger 33 not seen here (33:1 to 33:31; bk1test and bk2test" in refused.error["message"]
     forced = cli(*expire, "--dry-run", "--force", "-o", "json").json
     assert any("half loses 11 entries of ledger 33" in text for text in forced["warnings"])
-    assert any("what a broker answers is not known" in text for text in forced["warnings"])
+    assert any("a broker's answer is unknown" in text for text in forced["warnings"])
     assert "broker" not in forced
 
 

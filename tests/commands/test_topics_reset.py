@@ -136,7 +136,7 @@ def test_in_a_batch(cli: Cli, made: Path, options: tuple[str, ...], mark: Positi
 
 @pytest.mark.parametrize(("options", "mark"), [(("--force",), Position(10, 0)), (("-e",), Position(10, 1))], ids=str)
 def test_in_what_cannot_be_read(cli: Cli, tmp_path: Path, options: tuple[str, ...], mark: Position) -> None:
-    """How many messages the entry has is not known: it is given whole, by force, or passed over whole."""
+    """How many messages the entry has is unknown: it is given whole, by force, or passed over whole."""
     cursors = {"sub": CursorInfo(-1, Position(10, -1))}
     ledger = [Made(T), Made(T, batch=3, lost=True), Made(T)]
     path = make_store(tmp_path / "made", {"a/b/t": MadeTopic([ledger], cursors=cursors)})
@@ -233,7 +233,9 @@ def test_the_compaction_cursor(cli: Cli, store: Path) -> None:
     arguments = f"--store {store} topics reset-cursor acme/orders/compacted -s {COMPACTION_CURSOR} -m earliest".split()
     refused = cli(*arguments, "-o", "json")
     assert (refused.exit_code, refused.error["code"]) == (3, "refused")
-    assert "marks how far the topic is compacted; moved, readers see other messages" in refused.error["message"]
+    assert ("marks how far the topic is compacted; if it is moved, readers see other messages") in refused.error[
+        "message"
+    ]
     before = rows_of(store)
     assert cli(*arguments, "--force").exit_code == 0
     assert dict(state_of(store, "acme/orders/compacted", COMPACTION_CURSOR).properties) == {"CompactedTopicLedger": 91}
@@ -386,7 +388,7 @@ BAD: list[tuple[tuple[str, ...], int, str]] = [
     (("a/b/t", *_SUB, "--to-subscription", "nobody"), 5, "has no subscription 'nobody'"),
     (("a/b/t", *_SUB, "-t", "3h", "--clock", "event"), 2, "clock 'event' is not indexed"),
     (("--from-file", "nowhere.jsonl", *_SUB), 2, "nowhere.jsonl cannot be read"),
-    (("--from-file", "nowhere.jsonl", *_SUB, "-m", "10:1"), 2, "with --from-file the rows say where to"),
+    (("--from-file", "nowhere.jsonl", *_SUB, "-m", "10:1"), 2, "with --from-file the rows have the positions"),
 ]
 
 

@@ -127,7 +127,7 @@ def test_of_what_cannot_be_read_no_chunk_is_called_gone(whole_cli: Cli, tmp_path
     ledger = [entry(), Made(CREATED_MS, lost=True), *U[1:], entry()]
     store = made(tmp_path / "s", [ledger], Position(10, 1))
     (row,) = diagnoses(whole_cli, store, "--code", "chunk-cut", "--code", "chunk-remainder")
-    assert "begins where nothing can be read here" in row["message"]
+    assert "begins in an unreadable part" in row["message"]
     assert row["mend"].endswith("-l 10 -e 2")  # a look: it may be on another disk
     waiting = made(tmp_path / "waiting", [ledger], Position(10, 0))
     assert diagnoses(whole_cli, waiting, "--code", "chunk-cut", "--code", "chunk-remainder") == []

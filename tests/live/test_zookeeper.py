@@ -295,7 +295,7 @@ def test_one_node_that_moved_refuses_the_whole(cluster: Changed) -> None:
         before = nodes_of(client)
         answer = run(store, "store", "export", "zookeeper", server.address, "--yes")
         assert answer.returncode == 4
-        assert f"{PLAIN}/half is no longer what was imported: expected version 3" in answer.stderr
+        assert f"{PLAIN}/half is no longer as imported: expected version 3" in answer.stderr
         assert nodes_of(client) == before
 
 

@@ -292,7 +292,7 @@ def test_names_of_the_operator(cli: Cli, bare: Path, tmp_path: Path) -> None:
     assert again.exit_code == 3  # there is metadata now
     ignored = cli("--store", bare, "store", "recover", "--names", names)
     assert ignored.exit_code == 3
-    assert "--names gives names to what level C finds" in ignored.stderr
+    assert "--names names what level C finds" in ignored.stderr
     for option in (("--names", names), ("--probable",)):
         needless = cli("--store", stores.imported("small", "clean"), "store", "recover", *option)
         assert needless.exit_code == 3

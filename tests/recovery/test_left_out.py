@@ -59,7 +59,7 @@ def test_where_the_next_id_is_not_known_nothing_is_proposed_and_that_is_said(cli
     with open_store(store, writable=True) as opened:
         opened.write(lambda txn: put_next_ledger_id(txn, None))
     after, said = dry(cli, store)
-    assert (after["level"], "does not say which ids it gave" in said) == (None, True)
+    assert (after["level"], "does not say which ids it assigned" in said) == (None, True)
     assert dry(cli, store, "--level", "B")[0]["level"] == "B"
 
 
@@ -120,7 +120,7 @@ def test_level_b_names_the_topics_of_a_lost_namespace(name: str, cli: Cli, tmp_p
     assert (after["level"], set(topics) <= set(after["leftOut"])) == (None, True)
     assert all(topic in said for topic in topics)
     assert "the policies of 1 namespace: acme/iot" in said
-    assert "all that they name is there" not in said
+    assert "everything that they name exists" not in said
     whole, _ = dry(cli, store, "--level", "A")
     assert ("leftOut" in whole, whole["topics"]) == (False, len(after["leftOut"]))
 
@@ -130,4 +130,4 @@ def test_a_topic_that_cannot_be_decoded_is_listed_at_level_a(cli: Cli, tmp_path:
     spoil(store, PLAIN)
     after, said = dry(cli, store, "--level", "A")
     assert (after["level"], after["passedOver"]) == (None, [PLAIN])
-    assert (PLAIN in said, "all that they name is there" in said) == (True, False)
+    assert (PLAIN in said, "everything that they name exists" in said) == (True, False)

@@ -275,16 +275,16 @@ def test_an_entry_log_that_the_index_names_and_that_is_not_there_is_named(cli: C
     lost = {(ledger_id, entry_id) for ledger_id, entry_id in led - replayed_entries(current) if ledger_id in stay}
     assert lost
     zookeeper = ("--zookeeper", root / "zookeeper")
-    assert "is not there" not in str(preflight(cli, root, *zookeeper))
+    assert "does not exist" not in str(preflight(cli, root, *zookeeper))
     log.unlink()
     bookies = [word for name in BOOKIES for word in ("--bookie", root / name)]
     answer = cli("store", "preflight", *bookies, *zookeeper, "-o", "json")
-    (text,) = [text for row in answer.json["bookies"] for text in row["problems"] if "is not there" in text]
+    (text,) = [text for row in answer.json["bookies"] for text in row["problems"] if "does not exist" in text]
     ledgers = {ledger_id for ledger_id, _ in lost}
     assert text.startswith(
-        f"{log} is not there, and the index leads {len(lost):,} entries of {len(ledgers)} ledgers to it: "
+        f"{log} does not exist, but the index leads {len(lost):,} entries of {len(ledgers)} ledgers to it: "
     )
-    assert "is not there" in answer.stderr
+    assert "does not exist" in answer.stderr
 
 
 @pytest.mark.parametrize("database", ["ledgers", "locations"])

@@ -182,7 +182,7 @@ def test_what_a_bookie_collected_as_garbage_meanwhile_is_told(tmp_path: Path, cl
     put_back(store, zookeeper, 0x1E0)
     lines = cli("--store", store, "store", "recover", "--cluster", "standalone", "-o", "jsonl").stdout.splitlines()
     (told,) = (text for text in json.loads(lines[0])["warnings"] if "store salvage" in text)
-    assert "in entry logs and in no bookie's index" in told
+    assert "in entry logs but in no bookie's index" in told
     there = [one for ledgers in state_of(store).ledgers.values() for one in ledgers if one in young]
     assert told.startswith(f"{len(there)} ledgers are")
     assert len(there) > 20

@@ -228,7 +228,7 @@ def test_an_index_that_cannot_be_read_is_said_to_be_unknown(cli: Cli, tmp_path: 
     assert "the index of bk1test was not read: if it collected garbage since the deletion" in shown()
     for bookie in (0, 2):
         (bookies_of(source)[bookie] / "current" / "ledgers").rename(tmp_path / f"index{bookie}")
-    assert "no index of a bookie was read" in shown()
+    assert "no bookie's index was read" in shown()
 
 
 # -- restore --at -----------------------------------------------------------------------------------------------------

@@ -115,8 +115,8 @@ def test_directories_have_what_they_are_said_to_be_for(tmp_path: Path) -> None:
         ((log,), (journal,), ""),
         ((log, both), (both,), ""),
         ((log,), (both,), ""),
-        ((log, journal), (both,), "ledger directory; it holds 1 journal"),
-        ((both,), (log,), "journal directory; it holds 1 entry log"),
+        ((log, journal), (both,), "ledger directory, but it holds 1 journal"),
+        ((both,), (log,), "journal directory, but it holds 1 entry log"),
     ):
         given = GivenBookie("conf", "", (), ledgers, journals)
         if not wrong:
@@ -127,7 +127,7 @@ def test_directories_have_what_they_are_said_to_be_for(tmp_path: Path) -> None:
     more = [_directory(tmp_path / name, "bk1", "2.log") for name in ("m", "n")]
     assert find_bookie(GivenBookie("x", "bk1", (log, more[0]))).bookie_id == "bk1"
     for given, wrong in (
-        (GivenBookie("x", "bk2", (log,)), "said to be bookie bk2, but the cookie"),
+        (GivenBookie("x", "bk2", (log,)), "said to be bookie bk2, but its cookie"),
         (GivenBookie("x", "bk1", (log, *more)), "3 ledger directories given for bookie bk1"),
         (GivenBookie("x", "", (log, _directory(tmp_path / "o", "bk2", "3.log"))), "belong to different bookies"),
     ):

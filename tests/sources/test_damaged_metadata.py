@@ -162,7 +162,7 @@ def test_each_answer_of_an_incomplete_store_says_so_until_sound_files_come(
         accepted = cli("--store", store, *command, "--accept-unknown-tree", "/")
         assert "the metadata is incomplete: " not in accepted.stderr
     refused = cli("--store", store, "store", "reclaim", bookie(disks, 1), "--dry-run")
-    assert (refused.exit_code, "could not be read whole" in refused.stderr) == (3, True)
+    assert (refused.exit_code, "could not be read completely" in refused.stderr) == (3, True)
     rows = cli("--store", store, "doctor", "--code", "metadata-incomplete", "-o", "json").json
     alone.write_bytes(raw)
     assert {cli("--store", store, *row["mend"].split()[1:]).exit_code for row in rows} == {0}

@@ -165,7 +165,7 @@ def test_workers_are_asked_for_the_directory(tmp_path: Path, monkeypatch: pytest
 def test_what_another_machine_wrote_elsewhere(tmp_path: Path) -> None:
     written = WrittenFile(str(tmp_path / "none" / "0.parquet"), 0, rows=1, bytes=1, host="host-3")
     with (
-        pytest.raises(SourceNotFound, match=r"^host-3 wrote .*0\.parquet, which is not there for this machine"),
+        pytest.raises(SourceNotFound, match=r"^host-3 wrote .*0\.parquet, which this machine does not see"),
         DumpDirectory(tmp_path / "d", "parquet", "auto", "entries") as directory,
     ):
         directory.take("public/default/t", written)

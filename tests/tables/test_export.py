@@ -347,7 +347,7 @@ def test_a_temporary_directory_with_a_long_path(tmp_path: Path) -> None:
     temporary.mkdir()
     done = _export_by_processes(tmp_path, temporary)
     error, hint = [line for line in done.stderr.splitlines() if line.startswith(("error", "hint"))]
-    said = f"error: processes cannot be started: no socket can be made below {temporary}: AF_UNIX path too long"
+    said = f"error: processes cannot be started: no socket can be created below {temporary}: AF_UNIX path too long"
     assert (error, "set TMPDIR to a short path" in hint) == (said, True)
     assert "Traceback" not in done.stderr
     assert not [name for name in os.listdir(tmp_path / "t") if not name.startswith(".")]

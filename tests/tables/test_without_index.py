@@ -1,4 +1,4 @@
-"""Tables of a store that was imported without index: every entry of the files, and no row in LMDB for any of them."""
+"""Tables of a store that was imported without an index: every entry of the files, and no row in LMDB for any of them."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def test_all_else_is_refused_and_the_same_import_makes_the_index(tmp_path: Path,
     for asked in (("topics", "list", "public/default"), ("store", "check"), ("store", "refresh")):
         refused = cli("--store", store, *asked)
         assert refused.exit_code == 3
-        assert "imported without index" in refused.stderr
+        assert "imported without an index" in refused.stderr
         assert "store export tables" in refused.stderr
     refused = cli("--store", store, "store", "export", "tables", tmp_path / "tables", "--only", "topics,cursors")
     assert refused.exit_code == 3
-    assert "the table cursors is made of entries" in refused.stderr
+    assert "the table cursors needs entries" in refused.stderr
     assert not (tmp_path / "tables").exists()
     assert cli("--store", store, *words).exit_code == 0
     direct = tmp_path / "direct"
