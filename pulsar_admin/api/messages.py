@@ -152,14 +152,10 @@ def first_rows(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.Rec
 
 
 _VALUES = {"value", "value_error"}
-COLUMNS = (
-    *("ledger_id", "entry_id", "batch_index", "publish_time", "broker_time", "event_time", "key", "ordering_key"),
-    *("producer", "sequence_id", "properties", "size", "sha1", "broker_index", "deliver_at_time", "encrypted"),
-    *("null_value", "chunks", "transaction"),
-)
-"""The columns of messages where none are named."""
 ON_DEMAND = ("topic", "payload", "marker_type", "schema_version", "value", "value_error")
-"""Further columns, which only callers that name them pay for."""
+"""Columns that only callers that name them pay for."""
+COLUMNS = tuple(name for name in MessageRow.__struct_fields__ if name not in ON_DEMAND)
+"""The columns of messages if none are named."""
 
 
 class MessageQuery(Struct, frozen=True):
