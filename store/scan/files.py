@@ -387,8 +387,7 @@ class FileScan(Struct):
         elif proves_all and self.resume_offset == start:
             self._good_until(end)
 
-    def _note_lengths(self, batch: Records) -> None:
-        rows = batch[np.isin(batch["digest_bytes"], _UNCHECKED)]
+    def _note_lengths(self, rows: Records) -> None:
         if len(rows):
             last = rows[len(rows) - 1 - np.unique(rows["ledger_id"][::-1], return_index=True)[1]]
             counted = zip(last["entry_id"].tolist(), last["length"].tolist(), strict=True)
@@ -445,9 +444,11 @@ class FileScan(Struct):
         Its size field is wrong, and led to where another record begins.
         """
         bad, noted = np.flatnonzero(batch["flags"] & BAD_DIGEST), 0
-        for index in np.union1d(bad, _longer_than_counted(batch, self._lengths)).tolist():
-            self._note_lengths(batch[noted : index + 1])
-            noted, offset = index + 1, int(batch[index]["offset"])
+        unchecked = np.flatnonzero(np.isin(batch["digest_bytes"], _UNCHECKED))
+        for index in np.union1d(bad, _longer_than_counted(batch, unchecked, self._lengths)).tolist():
+            last, offset = int(np.searchsorted(unchecked, index, "right")), int(batch[index]["offset"])
+            self._note_lengths(batch[unchecked[noted:last]])
+            noted = last
             inside = self._find_inside(batch[index], window)
             if inside is not None:
                 self.problems = [problem for problem in self.problems if problem.offset < offset]
@@ -456,7 +457,7 @@ class FileScan(Struct):
                 self.next_offset = inside
                 until: Records = batch[:index]
                 return until
-        self._note_lengths(batch[noted:])
+        self._note_lengths(batch[unchecked[noted:]])
         return batch
 
     def _find_inside(self, row: Any, window: FileWindow) -> int | None:  # Any: a row of Records
@@ -567,10 +568,9 @@ class FileScan(Struct):
             )
 
 
-def _longer_than_counted(batch: Records, lengths: Mapping[int, tuple[int, int]]) -> Array:
-    """Return the places in a batch of records whose digest nothing can check and that ``Proofs.is_too_long``; ``lengths``: of
-    the entries before them."""
-    places = np.flatnonzero(np.isin(batch["digest_bytes"], _UNCHECKED))
+def _longer_than_counted(batch: Records, places: Array, lengths: Mapping[int, tuple[int, int]]) -> Array:
+    """Return those of the places in a batch, of records whose digest nothing can check, that ``Proofs.is_too_long``; ``lengths``: of the
+    entries before them."""
     rows = batch[places]
     order = np.lexsort((rows["entry_id"], rows["ledger_id"]))
     rows, places = rows[order], places[order]
