@@ -577,7 +577,7 @@ class Cursor(Cursors):
             return tuple(self._past(reader, [topic]).states(reader, topic, self._name))
 
     def why(self) -> Why:
-        """Return why it stands where it does: ``held``, and ``reasons``, each with ``code``, ``sentence``, ``evidence``, ``command``.
+        """Return why it is at its position: ``held``, and ``reasons``, each with ``code``, ``sentence``, ``evidence``, ``command``.
 
         Reads the headers of its backlog. Also raises TopicNotFound for a partitioned topic: ask its partitions.
         """

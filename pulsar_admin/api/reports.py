@@ -58,7 +58,7 @@ class Change(Struct, frozen=True):
 
     @property
     def reports(self) -> tuple[Mapping[str, Any], ...]:  # Any: JSON
-        """What it did, as stored."""
+        """The report of the change, as stored."""
         return self._row.reports
 
     @property

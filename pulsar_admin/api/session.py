@@ -392,11 +392,11 @@ class Host(Protocol):
 
     @property
     def clock_ms(self) -> int:
-        """Now for what writes, in epoch milliseconds: as given, else the clock, which is a ``FromNow``."""
+        """The time for changes, in epoch milliseconds: as given, otherwise the clock's, which is a ``FromNow``."""
 
     @property
     def now_ms(self) -> int:
-        """Now for what reads, in epoch milliseconds: as given, else the time that a store is a copy of, else the clock."""
+        """The time for reading, in epoch milliseconds: as given, otherwise the time of the copy, otherwise the clock's."""
 
     @property
     def now(self) -> Now:
@@ -773,7 +773,7 @@ class Session:
             return read(txn, *given)
 
     def broker_version(self, given: BrokerVersion | None) -> BrokerVersion:
-        """Return the broker's version that is ``given``, else the one that wrote the metadata, as far as that tells."""
+        """Return the broker's version that is ``given``, otherwise the one that wrote the metadata, as far as the metadata shows it."""
         from pulsar_admin.store.search.broker_setup import told_version
 
         return self.ask(told_version)[0] if given is None else given

@@ -668,7 +668,7 @@ class Topic(PolicyPlans):
             return read_topic_nacks(reader.txn, topic, cursor)
 
     def transactions(self) -> TopicTransactions:
-        """Return what its entries say of transactions."""
+        """Return the transactions that the topic's entries record."""
         from pulsar_admin.api.pending import TopicTransactions
 
         return TopicTransactions(self._session, self._name)

@@ -207,7 +207,7 @@ def unreadable_text(cursor: cursors.Cursor) -> str:
 
 
 def state_json(topic: Topic, state: CursorState) -> dict[str, Any]:  # Any: JSON
-    """Return where a cursor stands, in a report's terms."""
+    """Return a cursor's position and acknowledgements for a report."""
     return {
         "markDeletePosition": str(state.mark_delete),
         "individuallyDeletedMessages": cursors.range_text(state.ranges),
@@ -217,7 +217,7 @@ def state_json(topic: Topic, state: CursorState) -> dict[str, Any]:  # Any: JSON
 
 
 def deletable_of(freed: Freed) -> plan.Deletable:
-    """Return what a broker may delete after the change, and what holds back the rest."""
+    """Return the ledgers that a broker may delete after the change, and the cursor that keeps the rest."""
     return plan.Deletable(
         tuple(ledger.ledger_id for ledger in freed.ledgers),
         sum(ledger.entries for ledger in freed.ledgers),

@@ -122,7 +122,7 @@ def restored_metadata(reader: EntryReader, ledger_id: int, owner: Owner) -> ledg
 
 
 def ack_quorum_like(sibling: ledgermetadata.LedgerMetadata | None, write_quorum: int) -> int:
-    """Return the ack quorum of ``sibling`` if it has the same write quorum, else 0."""
+    """Return the ack quorum of ``sibling`` if it has the same write quorum, otherwise 0."""
     return sibling.ack_quorum if sibling is not None and sibling.write_quorum == write_quorum else 0
 
 

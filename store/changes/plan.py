@@ -82,11 +82,11 @@ class Plan(Struct, frozen=True):
         return self.kind.command
 
     def preview(self) -> ChangeReport:
-        """Return what applying would report, with ``dry_run``."""
+        """Return the report of a dry run."""
         return self.report(None, dry_run=True)
 
     def unchanged(self) -> ChangeReport:
-        """Return the report of a plan without steps, which is applied by leaving everything as it is."""
+        """Return the report of a plan without steps, which changes nothing."""
         return self.report(None)
 
     def report(self, number: int | None, *, dry_run: bool = False) -> ChangeReport:
@@ -523,7 +523,7 @@ Json = Mapping[str, Any]  # Any: JSON values
 
 
 class BrokerMove(Answer, frozen=True):
-    """Where a broker would move the cursor to. ``entries``: how many more than we; below 0: fewer."""
+    """The position to which a broker would move the cursor. ``entries``: how many more than this toolkit passes; below 0: fewer."""
 
     mark_delete: Position = field(name="markDeletePosition")
     agrees: bool
@@ -531,7 +531,7 @@ class BrokerMove(Answer, frozen=True):
 
 
 class RetainingSubscription(Answer, frozen=True):
-    """A subscription that retains ledgers, and where it stands."""
+    """A subscription that retains ledgers, and its position."""
 
     subscription: str
     mark_delete: Position | None = field(name="markDeletePosition")
@@ -572,7 +572,7 @@ class LedgerPart(Answer, frozen=True):
 
 
 class FutureDated(Answer, frozen=True):
-    """What no age expires, because producers dated it in the future: how much, and the first position."""
+    """Messages that no age expires, because producers dated them in the future: their number, and the first position."""
 
     entries: int
     messages: int
@@ -613,7 +613,7 @@ class DelayLoss(Answer, frozen=True):
 
 
 class MoveBasis(Answer, frozen=True, omit_defaults=True):
-    """What a cursor was moved by: a position, a time (with ``until_ms`` only entries before that), or the age limit of an expiry, which
+    """What determined a move: a position, a time (with ``until_ms`` only entries before that), or the age limit of an expiry, which
     ``ttl_seconds`` may have set.
 
     ``broker``: UNSET where the broker's answer was not looked for, None where it answers an error.
@@ -728,12 +728,12 @@ class CursorPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def ledgers(self) -> tuple[LedgerPart, ...]:
-        """What an expiry drops, by ledger."""
+        """The messages that an expiry drops, by ledger."""
         return () if self.expiry is None else self.expiry.ledgers
 
     @property
     def future_dated(self) -> FutureDated | None:
-        """What no age expires."""
+        """Messages that no age expires, because they are dated in the future."""
         return None if self.expiry is None else self.expiry.future_dated
 
     def undone(self) -> ChangePart:

@@ -67,7 +67,7 @@ class PolicyJob(Struct, frozen=True):
 
     @property
     def place(self) -> Place:
-        """Where the value lies."""
+        """The place of the value."""
         place = self.policy.namespace if self.group == NAMESPACES else self.policy.topic
         assert place is not None
         return place
@@ -95,7 +95,7 @@ def policy_job(command: str, name: str, options: Options) -> PolicyJob:
 
 
 class PolicyChange(Struct, frozen=True):
-    """What a namespace's policies were and become. ``steps`` is empty when they stay."""
+    """A namespace's policies before and after a change. ``steps`` is empty if they stay the same."""
 
     before: Policies
     after: Policies
@@ -184,7 +184,7 @@ def _policies_node(txn: Txn, namespace: NamespaceName) -> Node:
 
 
 class DelayedPolicy(Answer, frozen=True):
-    """What a namespace says about delays: Pulsar's part, and ours (None: never set, the defaults count)."""
+    """A namespace's policy for delays: Pulsar's part, and this toolkit's (None: never set, the defaults apply)."""
 
     delivery: DelayedDelivery | None
     rules: delayed_rules.IndexRules | None

@@ -274,7 +274,7 @@ class ShiftBy(Struct, frozen=True):
 
 
 class ToSubscription(Struct, frozen=True):
-    """To where another subscription stands."""
+    """To the position of another subscription."""
 
     name: str
 

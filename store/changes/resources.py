@@ -54,7 +54,7 @@ from pulsar_admin.store.names import SCALABLE, NamespaceName, TopicName, is_allo
 
 
 class NodeChange(Struct, frozen=True):
-    """What a node becomes; ``after`` None: it is deleted. ``resource``: its name in reports, such as ``tenant acme``."""
+    """The change of a node; ``after`` None: it is deleted. ``resource``: its name in reports, such as ``tenant acme``."""
 
     resource: str
     path: str

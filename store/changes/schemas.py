@@ -124,7 +124,7 @@ def _parsed(definition: bytes, kind: str) -> Any:  # Any: a definition of AVRO
 
 
 def compatibility_strategy(txn: Txn, name: TopicName) -> str:
-    """Return the compatibility strategy of the topic's policies, else of its namespace; UNDEFINED is a broker's default."""
+    """Return the compatibility strategy of the topic's policies, otherwise of its namespace; UNDEFINED is a broker's default."""
     events = find_policy_events(txn, name.namespace)
     own = "" if events is None else events.local.get(name.base, {}).get("schemaCompatibilityStrategy")
     if own and own != _UNDEFINED:

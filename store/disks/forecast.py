@@ -187,7 +187,7 @@ def written_bytes(logs: Sequence[LogForecast]) -> int:
 
 
 def allocated_bytes(path: Path) -> int:
-    """Return how many bytes a file takes on its disk, in whole blocks; 0 for a symbolic link, whose target is on another disk."""
+    """Return the bytes that a file occupies on its disk, in whole blocks; 0 for a symbolic link, whose target is on another disk."""
     # Sparse and compressed files have fewer blocks than their size. What XFS allocates beyond the end it takes back by itself.
     status = os.lstat(path)
     return 0 if path.is_symlink() else min(status.st_blocks * 512, -(-status.st_size // _BLOCK_BYTES) * _BLOCK_BYTES)

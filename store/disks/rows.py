@@ -66,7 +66,7 @@ class OldLedgers(Struct):
         return not all(any(row.master_key) for row in self.rows.values())
 
     def proven(self, ledger_id: int) -> dbledger.LedgerData | None:
-        """Return the row of a ledger whose fence is to be believed."""
+        """Return the row of a ledger whose fence can be trusted."""
         return self.earlier.get(ledger_id) if ledger_id in self.unproven else self.rows.get(ledger_id)
 
 
@@ -280,7 +280,7 @@ class BookieLedgers(Struct):
 
 
 def read_listed(txn: Txn, bookie_id: str) -> BookieLedgers:
-    """Return the listed ledgers with the bookie's part in each; damaged metadata lists its ledger and tells nothing else."""
+    """Return the listed ledgers with the bookie's part in each; damaged metadata lists its ledger and nothing else."""
     listed = BookieLedgers()
     keys: dict[bytes, bytes] = {}
     for ledger_id in sorted_ledger_ids(txn):

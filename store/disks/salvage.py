@@ -391,7 +391,7 @@ def _check_journals(bookie: Bookie) -> None:
 
 
 def files_of(bookie: Bookie) -> tuple[str, ...]:
-    """Return what tells whether the bookie ran, or was salvaged: its logs and journals with sizes and times of change, its databases."""
+    """Return a state that changes when the bookie runs or is salvaged: logs and journals with sizes and modification times, databases."""
     files = []
     for database in (database for storage in storages_of(bookie) for database in storage.databases):
         current = database / "CURRENT"

@@ -27,7 +27,7 @@ _MARK = "MADE-BY-PULSAR-ADMIN"
 
 @contextmanager
 def hold(index: Path) -> Iterator[None]:
-    """Keep other salvages away from an index, whose databases have no lock if they are lost; raises SourceBusy, NotWritable."""
+    """Lock an index against other salvages, because lost databases have no lock of their own; raises SourceBusy, NotWritable."""
     cookie = index / COOKIE_FILE
     descriptor = files.open_lock_file(
         cookie, create=False

@@ -122,7 +122,7 @@ class AckState(Answer, frozen=True):
 
     @property
     def name(self) -> str:
-        """What ``--as-of`` takes for it: an entry, or a transaction of ZooKeeper's."""
+        """The value of ``--as-of`` that selects this state: an entry, or a transaction of ZooKeeper's."""
         if self.entry is not None:
             return str(self.entry)
         return METADATA if self.zxid is None else f"{self.zxid:#x}"

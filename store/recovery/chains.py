@@ -509,7 +509,7 @@ class GroupName(Struct, frozen=True):
 
 
 def name_of(group: LedgerGroup, names: Mapping[LedgerGroup, GroupName], taken: Container[TopicName] = ()) -> TopicName:
-    """Return the name of a group of ledgers: the known one, else the one that its entries give unless it is taken, else a generated one."""
+    """Return the name of a group of ledgers: the known one, otherwise that of its entries unless it is taken, or a generated one."""
     if group.topic:
         return parse_topic(group.topic)
     naming = names.get(group)
@@ -519,7 +519,7 @@ def name_of(group: LedgerGroup, names: Mapping[LedgerGroup, GroupName], taken: C
 
 
 def generated_name(ledger_id: int) -> TopicName:
-    """Return the name of a topic that nothing names and whose first ledger this is."""
+    """Return the generated name of a nameless topic that begins with this ledger."""
     return TopicName(LOST_AND_FOUND, f"from-{ledger_id}")
 
 
@@ -537,7 +537,7 @@ class _NamesSaid(Struct):
         self.said.setdefault(group, {}).setdefault(name, []).append(witness)
 
     def taken(self) -> dict[LedgerGroup, GroupName]:
-        """Return the groups that two witnesses name, and nothing else does."""
+        """Return the groups whose name two witnesses confirm and nobody contradicts."""
         one = {group: next(iter(names.items())) for group, names in self.said.items() if len(names) == 1}
         count: dict[TopicName, int] = defaultdict(int)
         for name, _ in one.values():

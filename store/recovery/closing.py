@@ -123,7 +123,7 @@ def _ensembles(txn: Txn, ledger_id: int, held: Mapping[str, Array], last: int) -
 
 
 def explain_holders(holders: Sequence[frozenset[str]]) -> list[EnsembleFit]:
-    """Return the fewest ensembles by which round robin explains the holders, for each number of copies that does with as few."""
+    """Return the smallest sets of ensembles whose round robin explains the holders, one for each number of copies that needs no more."""
     # Short ledgers are many and alike.
     return [*(_explain_few(tuple(holders)) if len(holders) <= _FEW else _explain(holders))]
 
@@ -332,7 +332,7 @@ def find_readable_end(reader: EntryReader, ledger_id: int) -> tuple[int, int]:
 def fit_ensembles(
     ledger_id: int, held: Mapping[str, Array], last_entry_id: int, sibling: LedgerMetadata | None
 ) -> tuple[int, tuple[Segment, ...], int]:
-    """Return (write quorum, ensembles, entries with fewer or other copies) by which every entry is found on a bookie that has it.
+    """Return (write quorum, ensembles, entries with fewer or other copies) so that clients find every entry on a bookie that has it.
 
     An entry that no bookie has counts as one that all have: it may be looked for anywhere.
     """

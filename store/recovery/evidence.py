@@ -123,7 +123,7 @@ def unlisted_bytes(txn: Txn) -> int:
 
 
 def read_evidence(reader: EntryReader, ledger_ids: Iterable[int]) -> Iterator[LedgerEvidence]:
-    """Yield what the entries of each ledger say about their origin; the reader's engine reads them. Damaged entries are ignored."""
+    """Yield the evidence in the entries of each ledger about their origin; the reader's engine reads them. Damaged entries are ignored."""
     from pulsar_admin.store.scan.entries import EntryScan
     from pulsar_admin.store.scan.operations import run_places
 
@@ -184,7 +184,7 @@ Json = dict[str, Any]  # Any: JSON
 
 
 def sum_batch(batch: EntryBatch) -> list[Json]:
-    """Return what the entries of a batch say, one object per ledger, in order."""
+    """Return the evidence in the entries of a batch, one object per ledger, in order."""
     import numpy as np
 
     from pulsar_admin.store.kernels.evidence import SENT, read_sent

@@ -194,7 +194,7 @@ def _topic(claims: Mapping[str, bytes], key: str) -> TopicName:
 
 
 def read_survey(txn: Txn) -> LedgerSurvey:
-    """Return what every ledger of the metadata says that it is; one that cannot be decoded is passed over."""
+    """Return the owner and role that each ledger's metadata names; ledgers that cannot be decoded are skipped."""
     survey = LedgerSurvey()
     for ledger_id in sorted_ledger_ids(txn):
         try:
@@ -647,7 +647,7 @@ def _warnings(made: _Made) -> Iterator[str]:
 
 
 class SchemaPlace(Struct, frozen=True):
-    """A version of a schema and where it lies."""
+    """A version of a schema, and the entry that stores it."""
 
     number: int
     position: Position

@@ -150,7 +150,7 @@ def plan_recovery(
 
 
 def plan_renaming(sources: Sources, names: Path, *, probable: bool = False) -> Plan:
-    """Plan to replace the metadata that a recovery of bookies alone made by what it would have made with this file of names.
+    """Plan to replace the metadata of a recovery from bookies alone by the metadata that this file of names would have given.
 
     Raises Refused if there was no such recovery, or if a later change concerns its metadata. A file that does not exist is
     written, and nothing else changes.

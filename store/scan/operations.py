@@ -143,7 +143,7 @@ def _scan(part: Slice, options: ScanOptions, problems: list[Problem], source: Sl
 
 
 def automatic_times(records: Records) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return each record's time on the automatic clock: broker time where there is one, else publish time."""
+    """Return each record's time on the automatic clock: broker time if it has one, otherwise publish time."""
     return np.where(records["flags"] & HAS_BROKER_TIME != 0, records["broker_ms"], records["publish_ms"])
 
 

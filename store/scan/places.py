@@ -201,7 +201,7 @@ def is_small_part(block: Block, low: int, high: int) -> bool:
 
 
 def pack_column(column: Array) -> Any:  # Any: a column in the shortest of three forms
-    """Return a column as (first, step, length, type) if its numbers are equal or consecutive, else unchanged."""
+    """Return a column as (first, step, length, type) if its numbers are equal or consecutive, otherwise unchanged."""
     for step in (0, 1):
         if len(column) and (np.diff(column.astype(np.int64)) == step).all():
             return int(column[0]), step, len(column), column.dtype.str

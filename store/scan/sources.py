@@ -166,7 +166,7 @@ def _list_at(system: Any, path: str, *, recursive: bool = False) -> list[Any]:  
 
 
 class ListedObject(NamedTuple):
-    """What lies at a prefix: ``size_bytes`` None for a prefix in it."""
+    """An object at a prefix; ``size_bytes`` None for a prefix below it."""
 
     name: str
     url: str

@@ -487,7 +487,7 @@ class ConnectorShapes(Shapes):
         raise Unsupported(f"record {name} inside itself has no columns", hint="set allowDifferentTopicSchemas to true")
 
     def union(self, held: list[Schema], around: tuple[str, ...]) -> Shape:
-        """Return int and long as long, float and double as double, else a struct with a member a type."""
+        """Return int and long as long, float and double as double, otherwise a struct with a member for each type."""
         names = [part if isinstance(part, str) else "" for part in held]
         if set(names) in _WIDER:
             return self.of("long" if "long" in names else "double", around)
