@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -15,11 +16,14 @@ from pulsar_admin.store.dump.job import Dumped, iter_batches
 from pulsar_admin.store.dump.options import DumpOptions
 from pulsar_admin.store.dump.tables import HELPERS
 from pulsar_admin.store.errors import Unsupported
+from pulsar_admin.store.kernels.columns import RECORD
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.schemas import TopicSchemas
 from pulsar_admin.store.model.topics import read_topic, select_topics
 from pulsar_admin.store.names import parse_topic, parse_topics
+from pulsar_admin.store.scan.operations import entry_column
 from pulsar_admin.store.scan.typed_values import ConnectorShapes, KnownColumns, TypedValues, message_ids
+from pulsar_admin.store.timespec import MAX_TIME_MS
 from tests.connector import Recorded, as_here, readings, written
 from tests.stores import imported
 
@@ -93,3 +97,12 @@ def test_a_field_of_the_names_of_metadata() -> None:
     schemas = TopicSchemas({0: ValueSchema("AVRO", json.dumps(definition).encode())})
     with pytest.raises(Unsupported, match="__topic"):
         _ = KnownColumns(parse_topic("t"), schemas).schema
+
+
+def test_a_time_that_no_column_can_hold_is_none() -> None:
+    """Time 0 is a time of publishing, and no time to be delivered at."""
+    records = np.zeros(5, RECORD)
+    for name, beginning in (("publish", 0), ("deliver_at", None)):
+        records[f"{name}_ms"] = -1, 0, 1, MAX_TIME_MS, MAX_TIME_MS + 1
+        times = entry_column(f"{name}_time", records).cast(pa.int64()).to_pylist()
+        assert times == [None, beginning, 1000, MAX_TIME_MS * 1000, None]
