@@ -454,7 +454,8 @@ def plan_delete_orphans(
     indexes = find_index_ledgers(txn)
     ids = tuple(dict.fromkeys(ledger_ids))
     _check_references(txn, set(ids), force=force)
-    kept = set() if force else find_vanished(reader).kept & set(ids)
+    vanished = find_vanished(reader)
+    kept = set() if force else (vanished.kept | vanished.off_list) & set(ids)
     parts = tuple(_part(txn, ledger_id, indexes, force=force) for ledger_id in ids)
     newer = None if force else find_newer(txn)
     if newer is not None:
@@ -469,7 +470,7 @@ def plan_delete_orphans(
         raise errors.Refused(
             f"{plural(len(kept), 'ledger')} {listed(sorted(kept))} may be the only copy of a topic's data: its node "
             "or schema was lost without a deletion, or belongs to another Pulsar on this BookKeeper, or the topic "
-            "lost its compacted view",
+            "lost its compacted view, or lists earlier ledgers but not this one",
             hint="see: pulsar-admin doctor; --force deletes them anyway",
             ledgerIds=sorted(kept),
         )

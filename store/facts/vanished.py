@@ -93,7 +93,9 @@ class Vanished(Struct, frozen=True):
     be the only copy of something, those of cursors and schemas of such topics among them: nobody advises to delete them. ``foreign``:
     those of ``kept`` whose owner is not in this metadata, and no log shows that it was deleted: it vanished, or is of another Pulsar.
     ``owners``: the path of the node that each of these says to be of. ``disowned``: listed ledgers whose owner was deleted, as a log or a
-    change of this store shows, or did where its incident bundle was made."""
+    change of this store shows, or did where its incident bundle was made.
+    ``off_list``: ledgers with messages of topics that list earlier ones and not these: brokers remove ledgers from the beginning of a list
+    alone."""
 
     topics: tuple[VanishedTopic, ...] = ()
     views: tuple[DetachedView, ...] = ()
@@ -102,6 +104,7 @@ class Vanished(Struct, frozen=True):
     foreign: frozenset[int] = field(default_factory=frozenset)
     owners: Mapping[int, str] = field(default_factory=dict)
     disowned: frozenset[int] = field(default_factory=frozenset)
+    off_list: frozenset[int] = field(default_factory=frozenset)
 
 
 class _LedgerOfGoneNode(Struct, frozen=True):
@@ -194,7 +197,19 @@ def _find(reader: EntryReader) -> Vanished:
     )
     kept = {one.ledger_id for one in orphans if one.name in names} | {view.ledger_id for view in views}
     kept.update(owners, *bare.values())
-    return Vanished(tuple(topics), views, schemas, frozenset(kept), frozenset(owners), owners, disowned)
+    off_list = frozenset(
+        one.ledger_id for one in orphans if one.is_of_messages and one.entries and _is_off_list(txn, one)
+    )
+    return Vanished(tuple(topics), views, schemas, frozenset(kept), frozenset(owners), owners, disowned, off_list)
+
+
+def _is_off_list(txn: Txn, one: _LedgerOfGoneNode) -> bool:
+    """Whether the topic of a ledger that it does not list is there and lists an earlier one."""
+    try:
+        ids = [] if one.name is None else read_topic(txn, one.name).ids
+    except StoreError:
+        return False
+    return bool(ids) and ids[0] < one.ledger_id
 
 
 def _iter_orphans(reader: EntryReader) -> Iterable[_LedgerOfGoneNode]:

@@ -70,7 +70,8 @@ LEAKED_TOPIC_LEDGERS = _leak(
     "leaked-topic-ledgers",
     "Ledgers of topics that no topic lists",
     "A broker died between creating and listing the ledger, a deletion was interrupted, or the topic's list "
-    "was lost: see `store recover`.",
+    "was lost: see `store recover`. A warning where the topic lists earlier ledgers: brokers remove ledgers only from the beginning of a "
+    "list, so its list is an older one, or was changed by hand. `ledgers delete` then refuses.",
 )
 LEAKED_LEDGERS = _leak(
     "leaked-ledgers",
@@ -92,6 +93,7 @@ _FATES = {
     LEDGERS_DELETED.code: "; they were deleted, and their entries wait for garbage collection",
     LEDGERS_GONE.code: " whose metadata is gone: a broker deleted them, or it was lost",
 }
+_OFF_LIST = " with messages of topics that list earlier ledgers and not these: no reader gets them"
 _LEAKS = {
     "compacted-ledger": LEAKED_COMPACTED_LEDGERS,
     "delayed-index-bucket": LEAKED_BUCKETS,
@@ -173,9 +175,9 @@ def _journal_only(facts: ClusterFacts) -> Iterator[Evidence]:
 
 def _leaked(facts: ClusterFacts) -> Iterator[Finding]:
     """Sum up the unreferenced ledgers by the kind that they claim."""
-    sums: dict[str, list[int]] = {}
-    examples: dict[str, list[int]] = {}
-    rules: dict[str, Rule[Any]] = {}
+    sums: dict[tuple[str, bool], list[int]] = {}
+    examples: dict[tuple[str, bool], list[int]] = {}
+    rules: dict[tuple[str, bool], Rule[Any]] = {}
     for orphan in facts.leaked:
         component = orphan.claims.get("component", "")
         if orphan.reason in _GONE:
@@ -186,7 +188,7 @@ def _leaked(facts: ClusterFacts) -> Iterator[Finding]:
             rule = LEAKED_CURSOR_LEDGERS if "pulsar/cursor" in orphan.claims else LEAKED_TOPIC_LEDGERS
         else:
             rule = _LEAKS.get(component, LEAKED_LEDGERS)
-        code = rule.code
+        code = rule.code, orphan.ledger_id in facts.vanished.off_list
         rules[code] = rule
         total = sums.setdefault(code, [0, 0, 0])
         for index, more in enumerate((1, orphan.entries, orphan.size_bytes)):
@@ -200,7 +202,7 @@ def _leaked(facts: ClusterFacts) -> Iterator[Finding]:
         evidence = Evidence(
             f"{what} {', '.join(map(str, examples[code]))}{' …' if ledgers > NAMED else ''}",
             f"{counted(ledgers, 'ledger')} of {counted(size_bytes, 'byte')}"
-            + (_FATES[code] if is_gone else " that nothing references"),
+            + (_FATES[code[0]] if is_gone else _OFF_LIST if code[1] else " that nothing references"),
             {
                 "ledgers": ledgers,
                 "entries": entries,
@@ -208,7 +210,7 @@ def _leaked(facts: ClusterFacts) -> Iterator[Finding]:
                 "ledgerIds": examples[code],
                 "ledgerId": examples[code][0],
             },
-            severity=Severity.WARNING if size_bytes >= LEAKED_BYTES and not is_free else Severity.NOTE,
+            severity=Severity.WARNING if code[1] or (size_bytes >= LEAKED_BYTES and not is_free) else Severity.NOTE,
         )
         yield rules[code].found(evidence)
 

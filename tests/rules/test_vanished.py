@@ -11,11 +11,13 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.codec.claims import topic_claims
 from pulsar_admin.store.codec.ledgermetadata import encode_ledger_metadata, ledger_path
+from pulsar_admin.store.codec.managedledger import decode_managed_ledger, encode_managed_ledger
 from pulsar_admin.store.db.environment import Txn, open_store
-from pulsar_admin.store.db.tree import find_node, put_nodes
+from pulsar_admin.store.db.tree import find_node, put_nodes, read_node
 from pulsar_admin.store.model.ledgers import find_metadata
 from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli
+from tests.cures.curing import put_values
 from tests.deep import deep_but_for
 from tests.stores import apply_values, copied, imported, lose_nodes
 from tests.worlds import CLUSTER, copy_tree, world
@@ -365,3 +367,21 @@ def test_policies_that_are_kept_elsewhere_are_not_gone(cli: Cli, tmp_path: Path)
     assert [row["where"] for row in told_of(cli, store, "namespace-vanished")] == ["public/default"]
     lose_nodes(store, "/admin/policies/")
     assert told_of(cli, store, "namespace-vanished") == []
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_a_ledger_in_the_middle_of_a_list_that_lacks_it_is_not_to_be_deleted(cli: Cli, tmp_path: Path) -> None:
+    """Brokers remove ledgers from the beginning of a list alone: this one's messages are lost with it."""
+    store, path = copied("small", "clean", tmp_path), parse_topic("public/default/plain").path
+    with open_store(store) as opened, opened.read() as txn:
+        managed = decode_managed_ledger(read_node(txn, path).value, path)
+    dropped, first = managed.ledgers[3].ledger_id, managed.ledgers[0].ledger_id
+    put_values(
+        store, {path: encode_managed_ledger(replace(managed, ledgers=(*managed.ledgers[1:3], *managed.ledgers[4:])))}
+    )
+    rows = told_of(cli, store, "leaked-topic-ledgers")
+    told = {row["severity"]: row["evidence"]["ledgerIds"] for row in rows}
+    assert told == {"warning": [dropped], "note": [first]}
+    assert cli("--store", store, "ledgers", "delete", dropped, "--dry-run").exit_code == 3
+    assert cli("--store", store, "ledgers", "delete", dropped, "--dry-run", "--force").exit_code == 0
+    assert cli("--store", store, "ledgers", "delete", first, "--dry-run").exit_code == 0
