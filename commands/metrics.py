@@ -12,6 +12,7 @@ from pulsar_admin.context import App, Result
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
 from pulsar_admin.store.errors import AlreadyExists, DiskFull, IndexCorrupt, NotWritable, StoreNotFound
+from pulsar_admin.store.facts.processes import process_ready
 from pulsar_admin.store.files import open_file, raise_write_error, replace_file
 from pulsar_admin.store.reports.metrics import TOP_ROWS, Metric
 from pulsar_admin.visible import clean_text
@@ -48,7 +49,8 @@ def metrics(app: App, out: Path | None, **asked: Any) -> Result:  # Any: of Stor
     """
     if out is not None:
         _check_replaceable(out)
-    gauges = app.api.metrics(**asked)
+    with process_ready(app.settings.store, app.settings.jobs):
+        gauges = app.api.metrics(**asked)
     if out is None:
         return Result({"metrics": gauges}, plain=lambda document: render_metrics(gauges))
     replace_file(out, render_metrics(gauges).encode(), mode=_ALL_MAY_READ)

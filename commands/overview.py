@@ -16,6 +16,7 @@ from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
 from pulsar_admin.store.errors import IndexCorrupt, StoreNotFound
 from pulsar_admin.store.facts.numbers import Blocker
+from pulsar_admin.store.facts.processes import process_ready
 from pulsar_admin.store.facts.trees import trees_text
 from pulsar_admin.store.model.counts import subscriptions_text, topics_text
 from pulsar_admin.store.names import shell_word
@@ -49,7 +50,8 @@ def overview(app: App, top: int | None, check: bool | None) -> Result:
 
     `pulsar-admin` without a command does the same if there is a store.
     """
-    found = app.api.overview(top=top or TOP, check=check)
+    with process_ready(app.settings.store, app.settings.jobs):
+        found = app.api.overview(top=top or TOP, check=check)
     return Result(found, plain=lambda document: render_overview(document, top))
 
 

@@ -344,14 +344,9 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         large. Raises InvalidValue, IndexCorrupt.
         """
         from pulsar_admin.store.doctor.overview import read_checked_overview
-        from pulsar_admin.store.facts.processes import process_ready
 
         asked = whole_number("top", top, 0)
-        with (
-            process_ready(self._session.path, self._session.processes),
-            self._session.opened() as store,
-            self._session.progress(None, "topics and ledgers", "overview") as advance,
-        ):
+        with self._session.opened() as store, self._session.progress(None, "topics and ledgers", "overview") as advance:
             return read_checked_overview(
                 store, self._session.now, asked, check=check, advance=advance, processes=self._session.processes
             )
@@ -366,18 +361,13 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         headers of their backlogs. Raises InvalidValue, TopicNotFound if none matches.
         """
         from pulsar_admin.store.doctor.overview import read_checked_metrics
-        from pulsar_admin.store.facts.processes import process_ready
         from pulsar_admin.store.reports.metrics import Chosen
 
         chosen = Chosen(whole_number("top", top, 0), pattern, delayed)
         label = "topics, ledgers and rows", "metrics"
         if pattern is not None:
             self._session.ask(check_pattern, pattern)
-        with (
-            process_ready(self._session.path, self._session.processes),
-            self._session.opened() as store,
-            self._session.progress(None, *label) as advance,
-        ):
+        with self._session.opened() as store, self._session.progress(None, *label) as advance:
             return read_checked_metrics(
                 store, self._session.now, chosen, check=check, advance=advance, processes=self._session.processes
             )
