@@ -185,8 +185,8 @@ def _judge_topic(facts: TopicFacts) -> Iterator[Finding]:
                     MEND: "pulsar-admin store refresh"
                 }  # its file, once readable, has the state that a reset forgets
             elif isinstance(cursor, errors.Unsupported):  # which is not replaced
-                path = shell_word(facts.topic.name.cursor_path(name))
-                values |= {MEND: f"pulsar-admin store cat {path} --hex"}
+                path = facts.topic.name.cursor_path(name)
+                values |= {MEND: f"pulsar-admin store cat {shell_word(path)} --hex"}
             yield CURSOR_UNREADABLE.at(where, cursor.message, cursor.hint, **values)
 
 
