@@ -41,6 +41,11 @@ class Partitions(Struct, frozen=True):
         return highest - len(self.there) > _CREATED_MAX
 
     @property
+    def is_refused(self) -> bool:
+        """Whether no command creates its metadata, which is not there: ``CmdTopics`` (4.0.8) refuses such a name."""
+        return self.record is None and PARTITION_SUFFIX in self.name.local_name
+
+    @property
     def missing(self) -> int:
         """How many numbers the metadata counts that are not there."""
         counted = self.record.partitions if self.record else 0

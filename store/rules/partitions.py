@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.partitions import Partitions
-from pulsar_admin.store.names import shell_word
+from pulsar_admin.store.names import PARTITION_SUFFIX, shell_word
 from pulsar_admin.store.rules.finding import Severity
 from pulsar_admin.store.rules.rule import MEND, Evidence, Rules
 from pulsar_admin.store.wording import counted, listed, plural
@@ -187,6 +187,8 @@ def _doubt(facts: ClusterFacts, one: Partitions) -> str:
     """Return why no command is printed that creates the rest."""
     if _lost(facts, one):
         return f"; of {_numbered(_lost(facts, one))} ledgers or subscriptions remain, which an empty one would hide"
+    if one.is_refused:
+        return f"; `create-partitioned-topic` refuses a name with `{PARTITION_SUFFIX}`, so no command creates it"
     if not one.counts_too_many:
         return ""
     return "; all of these would have to be created: the number is probably part of a name, or damaged"
@@ -196,7 +198,7 @@ def _look(facts: ClusterFacts, one: Partitions, command: str) -> dict[str, objec
     """Return the look that is printed where the rest is not to be created."""
     if _lost(facts, one):
         return {MEND: "pulsar-admin doctor --code topic-vanished"}
-    return {MEND: command} if one.counts_too_many else {}
+    return {MEND: command} if one.is_refused or one.counts_too_many else {}
 
 
 def _lost(facts: ClusterFacts, one: Partitions) -> list[int]:

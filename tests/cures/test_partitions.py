@@ -220,3 +220,15 @@ def test_what_two_topics_of_a_name_share_stays(fault: str, command: str, cli: Cl
     last = "delete-partitioned-topic" if command == "delete" else "delete"
     assert cli("--store", store, "topics", last, NAME, "-y").exit_code == 0
     assert cli("--store", store, "schemas", "get", NAME).exit_code == 5
+
+
+def test_a_name_for_which_no_metadata_can_be_created(whole_cli: Cli, tmp_path: Path) -> None:
+    """Such as that of a dead letter topic of a partition: the command would be refused."""
+    name = parse_topic("a/b/x-partition-0-s-DLQ")
+    topics = {str(name.partition(0)): MadeTopic([[Made(CREATED_MS, broker_ms=CREATED_MS)]])}
+    store = make_store(tmp_path / "s", topics)
+    (row,) = diagnoses(whole_cli, store, "--code", "partitions-without-metadata")
+    assert "so no command creates it" in row["message"]
+    assert row["mend"].endswith(f"topics stats {name.partition(0)}")
+    run_printed(whole_cli, row["mend"])
+    assert whole_cli("--store", store, "topics", "create-partitioned-topic", name, "-p", 1).exit_code == 2
