@@ -15,7 +15,7 @@ import pytest
 
 from pulsar_admin.config import Settings, build_settings
 from pulsar_admin.engine import PROCESSES_PAY_BYTES, SparkOnDemand, choose_engine, spark_advice, spark_note
-from pulsar_admin.store.engine.local import AHEAD, LocalEngine
+from pulsar_admin.store.engine.local import AHEAD, LocalEngine, start_worker
 from pulsar_admin.store.engine.slices import Cut, FileRange, plan_slices
 from pulsar_admin.store.engine.spark_session import memory_settings
 from pulsar_admin.store.errors import MissingComponent
@@ -229,3 +229,14 @@ def test_memory_reaches_the_processes() -> None:
     with choose_engine(_settings(jobs="2", memory="300M"), 1000, [], Said()) as choice:
         assert isinstance(choice.engine, LocalEngine)
         assert choice.engine.memory_bytes == 300 << 20
+
+
+def test_how_a_process_ended_is_told() -> None:
+    for end, told in (
+        (lambda worker: worker.process.kill(), "was killed by SIGKILL (out of memory?)"),
+        (lambda worker: worker.connection.close(), "ended with exit code 0"),
+    ):
+        worker = start_worker(None)
+        end(worker)
+        worker.process.join()
+        assert worker.end() == f"its process {told}"
