@@ -508,7 +508,9 @@ def test_an_addition_that_was_stopped_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(build._Group, "commit", lambda group: (_ for _ in ()).throw(KeyboardInterrupt))
         assert cli("--store", path, "store", "add", "bookie", bookie(disks, 3)).exit_code == 130
-    assert any("unfinished" in source for source in read_store_info(path).sources)
+    (added,) = (source["path"] for source in read_store_info(path).sources if "unfinished" in source)
+    told = cli("--store", path, "store", "check", "-o", "json").json
+    assert [row["context"]["sources"] for row in told if row["code"] == "refresh-unfinished"] == [[added]]
     assert cli("--store", path, "topics", "list", "public/default").exit_code == 0
     rows = cli("--store", path, "ledgers", "underreplicated", "-o", "json").json
     assert rows
