@@ -206,6 +206,11 @@ def test_a_large_value_has_a_file_for_itself(
     assert [len(found[index]) for index in (0, 3)] == [10, 60_000] or level == "entries"
     codecs = [pq.ParquetFile(file).metadata.row_group(0).column(0).compression for file in files]
     assert codecs == ["ZSTD", "UNCOMPRESSED", "ZSTD", "UNCOMPRESSED", "UNCOMPRESSED", "ZSTD"]
+    raw = bytearray(files[1].read_bytes())
+    raw[raw.index(payloads[3]) + 9] ^= 1
+    files[1].write_bytes(raw)
+    with pytest.raises(OSError, match="CRC"):
+        pq.read_table(files[1], page_checksum_verification=True)
 
 
 @pytest.fixture(scope="module")
