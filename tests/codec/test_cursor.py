@@ -148,8 +148,9 @@ def test_more_ranges_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_bitmap_whose_65th_range_goes_on_in_the_next_chunk() -> None:
-    entries = {*range(0, 256, 4), *range(65_000, 65_600), *range(70_000, 70_010)}
-    words = [sum(1 << place for place in range(64) if 64 * n + place in entries) for n in range(70_010 // 64 + 1)]
+    """And one that is behind a chunk without any."""
+    entries = {*range(0, 256, 4), *range(65_000, 65_600), *range(70_000, 70_010), *range(200_000, 200_010)}
+    words = [sum(1 << place for place in range(64) if 64 * n + place in entries) for n in range(200_010 // 64 + 1)]
     words = [word - 2**64 if word >> 63 else word for word in words]
     found = decode_position_info(_bitmap_entry((20, words)), "12:0").ranges
     assert found == tuple((Position(20, low), Position(20, high)) for low, high in _runs(entries))
