@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pulsar_admin.store import urls
-from pulsar_admin.store.errors import EntryLogCorrupt
+from pulsar_admin.store.errors import MissingComponent
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_a_server_that_fails_is_asked_a_few_times(
     """Arrow alone asks 31 times. The keys in the URL still count."""
     address, asked = failing
     monkeypatch.setattr(urls, "_TRIES", 2)
-    with pytest.raises(EntryLogCorrupt, match="HTTP status 500"):
+    with pytest.raises(MissingComponent, match="HTTP status 500"):
         urls.file_info(f"s3://key:secret@bucket/0.log?region=us-east-1&scheme=http&endpoint_override={address}")
     assert asked == ["/bucket/0.log AWS4-HMAC-SHA256 Credential=key"] * 2
 

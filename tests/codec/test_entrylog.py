@@ -10,6 +10,7 @@ import struct
 import pytest
 
 from pulsar_admin.store.codec import entrylog as codec
+from pulsar_admin.store.codec.logscan import iter_records
 from pulsar_admin.store.errors import EntryLogCorrupt, Unsupported
 from tests.codec.bookkeeper_vectors import DIRECT_LOG, KNOWN, LEDGERS_MAP, LOG_HEADER, SEALED_LOG
 from tests.worlds import GOLDEN, world
@@ -149,4 +150,4 @@ def test_scan_equals_readlog(golden: list[dict[str, str]], state: str, log: str,
         if (row["state"], row["log"]) == (state, log)
     ]
     assert len(theirs) == entries
-    assert list(codec.iter_records((world("small") / state / "bookkeeper/current" / log).read_bytes(), log)) == theirs
+    assert list(iter_records((world("small") / state / "bookkeeper/current" / log).read_bytes(), log)) == theirs

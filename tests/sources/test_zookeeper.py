@@ -242,7 +242,7 @@ def test_a_newest_log_that_is_none_is_told_by_name(raw: bytes, short: Path, tmp_
     nodes, problems = _read(folder)
     text = next(one for one in problems if "@ 0x0" in one)
     assert nodes
-    assert ("log.482 @ 0x0: not the header of a log" in text, "is lost" in text) == (True, True)
+    assert ("log.482 @ 0x0: not the header of a log" in text, "after it are lost" in text) == (True, True)
 
 
 @deep_but_for((0, 1), "header", [bytes(16), b"JKLG\0\0\0\2" + bytes(8), b"ZKLG\0\0\0\3" + bytes(8), b"\xff" * 16])
