@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from pulsar_admin.store.codec.policies import EVICTION, BacklogQuota
-from pulsar_admin.store.model.cursors import backlog_size_bytes
+from pulsar_admin.store.model.cursors import backlog_size_bytes, is_subscription
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.policies.in_force import QuotaInForce
@@ -21,7 +21,7 @@ class QuotaState(Struct, frozen=True):
     """A backlog quota in force beside what it counts. ``slowest``: the cursor that stands furthest back, which is judged.
 
     ``used``: bytes of backlog, or for ``message_age`` milliseconds since the ledger of its first message was closed. ``closed_ms``:
-    when that was; None for a size, and while that ledger is still written.
+    when that was; None for a size, while that ledger is still written, and if no subscription has a backlog.
     """
 
     kind: str
@@ -56,13 +56,15 @@ def iter_quota_states(
         return
     slowest = min(mark_deletes, key=lambda name: (topic.place(mark_deletes[name]), name))
     at = mark_deletes[slowest]
+    # Upstream ``PersistentTopic.updateOldPositionInfo``: nothing has an age while no subscription has a backlog.
+    has_backlog = any(is_subscription(name) and topic.entries_after(mark) for name, mark in mark_deletes.items())
     for kind, limit_set in quotas.items():
         quota = limit_set.quota
         if kind == SIZE and quota.limit_size_bytes >= 0:
             used, limit = backlog_size_bytes(topic, at), quota.limit_size_bytes
             yield QuotaState(kind, quota, limit_set.source, slowest, used, limit, None, used >= limit)
         elif kind == AGE and quota.limit_time_seconds > 0:
-            closed_ms = _closed_ms(topic, at)
+            closed_ms = _closed_ms(topic, at) if has_backlog else None
             used = 0 if closed_ms is None else now_ms - closed_ms
             limit = quota.limit_time_seconds * 1000
             yield QuotaState(kind, quota, limit_set.source, slowest, used, limit, closed_ms, used > limit)

@@ -25,6 +25,7 @@ from pulsar_admin.store.wording import counted, counted_messages, listed, plural
 if TYPE_CHECKING:
     from pulsar_admin.store.facts.next_message import NextMessage
     from pulsar_admin.store.policies.in_force import MessageTtl
+    from pulsar_admin.store.policies.quotas import QuotaState
     from pulsar_admin.store.search.pending import FutureDated
 
 RANGES_MAX = 10_000
@@ -34,7 +35,6 @@ _SHOWN = 3
 _DOES = {
     "producer_request_hold": "producers wait",
     "producer_exception": "producers get an error",
-    "consumer_backlog_eviction": "a broker drops the oldest messages of the slowest subscription",
 }
 
 
@@ -529,12 +529,32 @@ def _ttl_drops_delayed(facts: SubscriptionFacts) -> Iterator[Evidence]:
 # -- quotas -----------------------------------------------------------------------------------------------------------
 
 
+def quota_effect(state: QuotaState) -> str:
+    """Return what a broker does where the quota is reached (upstream 4.0.8: ``BacklogQuotaManager``).
+
+    Eviction moves whatever cursor is the slowest, and stores it without its properties: the sequence ids of producers with
+    deduplication's, the compacted ledger with compaction's.
+    """
+    slowest, policy = state.slowest, state.quota.policy
+    if not state.evicts:
+        if slowest == DEDUP_CURSOR:
+            return f"a broker moves {slowest} with a snapshot, and refuses new producers until then"
+        return _DOES.get(policy, policy)
+    if slowest == DEDUP_CURSOR:
+        return f"a broker moves {slowest} and forgets the sequence ids stored with it (duplicates may be stored; no message is lost)"
+    if slowest == COMPACTION_CURSOR:
+        return f"a broker moves {slowest} without compacting, and drops the compacted view when it next loads the topic"
+    if slowest.startswith(REPLICATOR_PREFIX):
+        return f"a broker drops messages that cluster {slowest.removeprefix(REPLICATOR_PREFIX)} has not received"
+    return "a broker drops the oldest messages of the slowest subscription"
+
+
 def _quota(facts: SubscriptionFacts, *, is_reached: bool) -> Iterator[Evidence]:
     for state in known(facts.of.quotas) or ():
         if state.is_reached != is_reached:
             continue
         policy = state.quota.policy
-        does = _DOES.get(policy, policy)
+        does = quota_effect(state)
         verdict = f"is reached, so {does}" if is_reached else f"is not reached; at the limit {does}"
         figures: Mapping[str, object]
         if state.is_size:

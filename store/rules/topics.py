@@ -12,12 +12,14 @@ from pulsar_admin.store.facts.topics import SubscriptionFacts, TopicFacts
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, Intervals
 from pulsar_admin.store.rules.finding import Severity
 from pulsar_admin.store.rules.rule import Evidence, Rules
-from pulsar_admin.store.rules.subscriptions import future_dated, stores_most_ranges
+from pulsar_admin.store.rules.subscriptions import future_dated, quota_effect, stores_most_ranges
 from pulsar_admin.store.timespec import format_duration_ms, shown_time
 from pulsar_admin.store.wording import counted, plural
 
 HELD_BYTES = 100 << 20
 """Less is what snapshots usually hold."""
+REPLAYED_ENTRIES = 1_000_000
+"""A broker replays them in reads of 100, one after the other: at 6 ms for a read, as long as a topic may take to load."""
 DEDUPLICATION_RULES = Rules[TopicFacts]()
 
 
@@ -53,10 +55,12 @@ def _left_behind(facts: TopicFacts) -> Iterator[Evidence]:
 @DEDUPLICATION_RULES.row(
     "dedup-holds-ledgers",
     Severity.NOTE,
-    "Only the deduplication cursor keeps ledgers",
-    "No subscription needs them, and no policy turns deduplication off (apache/pulsar#7345, #22479).",
+    "Only the deduplication cursor keeps ledgers, or it is far behind",
+    "No subscription needs the ledgers, and no policy turns deduplication off (apache/pulsar#7345). A warning from a million "
+    "entries after the cursor on (apache/pulsar#22479), whoever else needs them.",
     "Moves the cursor with a snapshot: after `brokerDeduplicationEntriesInterval` (1,000) entries, and every "
-    "`brokerDeduplicationSnapshotIntervalSeconds` (120) if producers were active. A quiet topic keeps its ledgers.",
+    "`brokerDeduplicationSnapshotIntervalSeconds` (120) if producers were active. A quiet topic keeps its ledgers. When it "
+    "loads the topic, it first reads every entry after the cursor, and gives up after `topicLoadTimeoutSeconds` (60).",
     "pulsar-admin topics stats-internal {topic}",
     "Nothing to repair here: the next messages move it. If the topic no longer needs deduplication, disable it "
     "(`topics set-deduplication --disable`).",
@@ -67,7 +71,18 @@ def _holds(facts: TopicFacts) -> Iterator[Evidence]:
     if DEDUP_CURSOR not in facts.mark_deletes or facts.is_deduplicated is False:
         return
     ledgers, size = _held(facts)
-    if size >= HELD_BYTES:
+    replayed = facts.topic.entries_after(facts.mark_deletes[DEDUP_CURSOR])
+    if replayed >= REPLAYED_ENTRIES:
+        yield Evidence(
+            facts.where,
+            f"a broker reads the {counted(replayed, 'entry')} after its cursor at {facts.mark_deletes[DEDUP_CURSOR]} before it "
+            "has loaded the topic, which may take longer than `topicLoadTimeoutSeconds` (60)",
+            _values(facts, ledgers, size),
+            "Raise `topicLoadTimeoutSeconds` until the topic has loaded: with 1,000 entries or more, a broker then takes a "
+            "snapshot. If the topic no longer needs deduplication, disable it (`topics set-deduplication --disable`).",
+            Severity.WARNING,
+        )
+    elif size >= HELD_BYTES:
         yield Evidence(
             facts.where,
             f"its cursor at {facts.mark_deletes[DEDUP_CURSOR]} keeps {counted(ledgers, 'ledger')} of "
@@ -274,7 +289,9 @@ def _delay_beyond_ttl(facts: TopicFacts) -> Iterator[Evidence]:
     "the slowest cursor.",
     "Checks every minute (`backlogQuotaCheckIntervalInSeconds`). With `producer_request_hold` and "
     "`producer_exception`, it disconnects producers and refuses new ones. With `consumer_backlog_eviction`, it "
-    "acknowledges for the slowest subscription until the backlog is at 90 % of the limit; those messages are never delivered.",
+    "acknowledges for the slowest subscription until the backlog is at 90 % of the limit; those messages are never "
+    "delivered. If `pulsar.dedup` is the slowest cursor, no message is lost: a snapshot moves it and producers stay "
+    "connected, or eviction moves it without its sequence ids.",
     "pulsar-admin topics analyze-backlog {topic} -s {subscription}",
     "Let the subscription catch up, remove it (`topics unsubscribe`), skip its backlog (`topics "
     "clear-backlog`), or raise the quota (`topics set-backlog-quota`).",
@@ -292,9 +309,10 @@ def _over_quota(facts: TopicFacts) -> Iterator[Evidence]:
         else:
             age, limit = format_duration_ms(state.used), format_duration_ms(state.limit)
             over = f"its oldest ledger with a backlog was closed {age} ago, {limit} allowed"
+        is_deduplication = state.slowest == DEDUP_CURSOR
         yield Evidence(
             f"{facts.topic.name} {state.slowest}",
-            f"{over}: {'drops messages' if state.evicts else 'refuses producers'} ({quota.policy}, {state.source})",
+            f"{over}: {quota_effect(state)} ({quota.policy}, {state.source})",
             {
                 "topic": facts.where,
                 "subscription": state.slowest,
@@ -306,6 +324,11 @@ def _over_quota(facts: TopicFacts) -> Iterator[Evidence]:
                 "limitSeconds": quota.limit_time_seconds,
                 "bytes": size - quota.limit_size_bytes if state.closed_ms is None else size,
             },
+            "No subscription holds this backlog: the next snapshot moves the cursor. A quota must be larger than what is "
+            "written between two snapshots."
+            if is_deduplication
+            else "",
+            Severity.NOTE if is_deduplication else None,
         )
 
 

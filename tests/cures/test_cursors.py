@@ -156,6 +156,24 @@ def test_a_cursor_of_deduplication_that_keeps_much(
     check_told(whole_cli, store, before, [])
 
 
+def test_a_cursor_of_deduplication_that_is_far_behind(
+    whole_cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """apache/pulsar#22479: a broker replays what is after it, also if a subscription needs those entries itself."""
+    store = made(tmp_path / "s", s=Position(10, -1), pulsar_dedup=Position(10, 1))
+    asked = ("--code", "dedup-holds-ledgers")
+    assert diagnoses(whole_cli, store, *asked) == []
+    entries = sum(map(len, LEDGERS)) - 2
+    monkeypatch.setattr(deduplication, "REPLAYED_ENTRIES", entries)
+    (row,) = diagnoses(whole_cli, store, *asked)
+    assert (row["severity"], f"the {entries} entries after its cursor at 10:1 " in row["message"]) == ("warning", True)
+    deduplicate(store, is_enabled=False)
+    assert diagnoses(whole_cli, store, *asked) == []
+    deduplicate(store, is_enabled=True)
+    monkeypatch.setattr(deduplication, "REPLAYED_ENTRIES", entries + 1)
+    assert diagnoses(whole_cli, store, *asked) == []
+
+
 def test_the_beginning_of_an_empty_last_ledger_is_the_end(whole_cli: Cli, tmp_path: Path) -> None:
     """So a real 4.2.4 left ``__compaction`` when it unloaded topics."""
     cursors = {"s": CursorInfo(-1, Position(13, -1))}

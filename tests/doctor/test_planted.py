@@ -132,9 +132,9 @@ def test_a_ttl_shorter_than_delays(store_path: Path, before: list[Finding], cli:
 @pytest.mark.parametrize(
     ("words", "does"),
     [
-        (("-l", "1K", "-p", "consumer_backlog_eviction"), "drops messages"),
-        (("-l", "1K", "-p", "producer_exception"), "refuses producers"),
-        (("-lt", "60", "-p", "producer_request_hold", "-t", "message_age"), "refuses producers"),
+        (("-l", "1K", "-p", "consumer_backlog_eviction"), "drops the oldest messages"),
+        (("-l", "1K", "-p", "producer_exception"), "producers get an error"),
+        (("-lt", "60", "-p", "producer_request_hold", "-t", "message_age"), "producers wait"),
     ],
 )
 def test_a_backlog_over_its_quota(

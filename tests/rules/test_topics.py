@@ -110,3 +110,41 @@ def test_events_of_policies_that_nobody_can_read(
     assert bool(codes) == bool(event)
     assert cli("--store", store, "topics", "delete", where, "-f", "-y").exit_code == 0
     assert cli("--store", store, "doctor", "--code", "topic-policies-unreadable", "-o", "json").json == []
+
+
+@pytest.mark.parametrize(
+    ("cursor", "policy", "does", "severity"),
+    [
+        ("s", "producer_exception", "producers get an error", "warning"),
+        ("s", "consumer_backlog_eviction", "drops the oldest messages of the slowest subscription", "warning"),
+        ("pulsar.dedup", "producer_request_hold", "with a snapshot, and refuses new producers until then", "note"),
+        ("pulsar.dedup", "consumer_backlog_eviction", "no message is lost", "note"),
+        ("__compaction", "consumer_backlog_eviction", "drops the compacted view", "warning"),
+        ("__compaction", "producer_exception", "producers get an error", "warning"),
+        ("pulsar.repl.west", "consumer_backlog_eviction", "that cluster west has not received", "warning"),
+    ],
+)
+def test_what_a_reached_quota_does_depends_on_whose_cursor_is_the_slowest(
+    cursor: str, policy: str, does: str, severity: str, tmp_path: Path, cli: Cli
+) -> None:
+    """``BacklogQuotaManager.advanceSlowestSystemCursor`` and ``dropBacklogForSizeLimit`` (4.0.8)."""
+    quota = {"destination_storage": {"limitSize": 1, "limitTime": -1, "policy": policy}}
+    planted = Planted(cursor=cursor, policies={"backlog_quota_map": quota, "deduplicationEnabled": True})
+    store = plant(tmp_path / "s", planted)
+    [found] = cli("--store", store, "doctor", "--code", "backlog-over-quota", "-o", "json").json
+    assert (found["severity"], found["where"]) == (severity, f"persistent://{TOPIC} {cursor}")
+    assert does in found["message"]
+    assert any(does in reason.sentence for reason in ask(store, cursor).reasons if reason.code == "quota-reached")
+
+
+@pytest.mark.parametrize(("cursors", "is_reached"), [({"pulsar.dedup": 0}, False), ({"pulsar.dedup": 0, "s": 1}, True)])
+def test_no_backlog_of_a_subscription_has_no_age(cursors: dict[str, int], is_reached: bool, tmp_path: Path) -> None:
+    """``PersistentTopic.updateOldPositionInfo`` (4.0.8): where no subscription has a backlog, no age is looked for."""
+    ledgers = [[Made(CLOSED[0]), Made(CLOSED[0])], [Made(CLOSED[1])]]
+    store = make_store(tmp_path / "s", {"a/b/t": MadeTopic(ledgers, closed_ms=CLOSED)})
+    quotas = {"message_age": QuotaInForce(BacklogQuota(-1, 5, "producer_exception"), "namespace")}
+    marks = {"s": Position(11, 0)} | {name: Position(10, entry - 1) for name, entry in cursors.items()}
+    with opened(store) as reader:
+        topic = read_topic(reader.txn, parse_topic("a/b/t"))
+        [state] = iter_quota_states(topic, marks, quotas, CLOSED[0] + 10_000)
+    assert (state.slowest, state.is_reached) == ("pulsar.dedup", is_reached)
