@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from pulsar_admin.context import App, Printed, Shown
-from pulsar_admin.options import command, pass_app
+from pulsar_admin.options import command
 from pulsar_admin.store import errors
 from pulsar_admin.upstream import mirrored
 
@@ -80,7 +80,6 @@ def delete_bookie_rack(app: App, bookie: str) -> None:
 )
 @click.argument("old", metavar="OLD")
 @click.argument("new", metavar="NEW")
-@pass_app
 def rename(app: App, old: str, new: str) -> None:
     """Give a bookie another id everywhere in the metadata.
 

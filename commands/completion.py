@@ -6,7 +6,7 @@ import click
 
 from pulsar_admin.completing import SCRIPTS, script
 from pulsar_admin.context import App, Result
-from pulsar_admin.options import command, pass_app
+from pulsar_admin.options import command
 from pulsar_admin.store.errors import InvalidValue
 
 
@@ -18,7 +18,6 @@ from pulsar_admin.store.errors import InvalidValue
     errors=[InvalidValue],
 )
 @click.argument("shell", type=click.Choice([*SCRIPTS]))
-@pass_app
 def completion(app: App, shell: str) -> Result:
     """Print the script that completes commands, options and names in a shell.
 

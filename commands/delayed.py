@@ -21,7 +21,6 @@ from pulsar_admin.options import (
     TopicSelection,
     command,
     gather,
-    pass_app,
     picture_option,
     require_plot,
     topics_argument,
@@ -101,7 +100,6 @@ _COLUMNS = (
 )
 @delaying
 @click.option("--rebuild", is_flag=True, help="Rebuild the index from scratch.")
-@pass_app
 def build(app: App, selection: TopicSelection, subscription: str | None, rebuild: bool) -> Result:
     """Build or update the index of delayed messages.
 
@@ -168,7 +166,6 @@ HISTOGRAM_COLUMNS = (
     show_default=True,
     help="Messages due up to this time.",
 )
-@pass_app
 def due(app: App, selection: TopicSelection, subscription: str | None, until_ms: int) -> Iterator[Shown]:
     """List the delayed messages that a broker would dispatch up to a point in time.
 
@@ -223,7 +220,6 @@ def message_row(topic: str, subscription: str, time_ms: int, position: Position)
 )
 @delaying
 @picture_option("png")
-@pass_app
 def histogram(app: App, selection: TopicSelection, subscription: str | None, png: Path | None) -> Result:
     """Plot how many delayed messages fall due when."""
     require_plot(app)
@@ -329,7 +325,6 @@ class ReplayOptions(Struct, frozen=True):
 )
 @click.option("--speed", type=NUMBER, help="Seconds of due time per second; 1 is real time [no pacing].")
 @gather(ReplayOptions)
-@pass_app
 def replay(app: App, selection: TopicSelection, options: ReplayOptions) -> Result:
     """Replay delayed messages in the order in which a broker would dispatch them and, with --speed, at its pace.
 
@@ -421,7 +416,6 @@ _VERIFY_COLUMNS = (
     uses=["now", "spark"],
 )
 @delaying
-@pass_app
 def status(app: App, selection: TopicSelection, subscription: str | None) -> Result:
     """Show the delayed backlog of subscriptions, its cost, and what a TTL or quota drops before it is due.
 
@@ -451,7 +445,6 @@ def status(app: App, selection: TopicSelection, subscription: str | None) -> Res
     uses=["spark"],
 )
 @delaying
-@pass_app
 def verify(app: App, selection: TopicSelection, subscription: str | None) -> Result:
     """Compare a broker's bucket snapshots and our index with the topic's entries and acknowledgements.
 

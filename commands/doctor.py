@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pulsar_admin.columns import Column, size_text
 from pulsar_admin.context import App, Result
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import command, pass_app
+from pulsar_admin.options import command
 from pulsar_admin.store.errors import AlreadyExists, InvalidValue, StoreNotFound
 from pulsar_admin.store.wording import counted
 from pulsar_admin.typable import typable
@@ -87,7 +87,6 @@ _SEVERITIES = click.Choice(["critical", "warning", "note"])
 @click.option(
     "--html", type=click.Path(path_type=Path), metavar="FILE", help="Also write an HTML report to the new FILE."
 )
-@pass_app
 def doctor(
     app: App,
     explain: str | None,

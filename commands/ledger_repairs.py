@@ -9,7 +9,7 @@ import click
 from pulsar_admin.commands.topics.moving import read_lines, shown_path
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import command, pass_app
+from pulsar_admin.options import command
 from pulsar_admin.store.changes.ledger_references import parse_ledger_ids
 from pulsar_admin.store.errors import InvalidValue, LedgerNotFound, NotFound, Refused, SourceNotFound, StalePlan
 
@@ -43,7 +43,6 @@ accept_option = click.option(
 @click.argument("ledgers", type=_LEDGER_ID, nargs=-1, required=True)
 @click.option("--force", is_flag=True, help="Also forget ledgers that have lost nothing.")
 @accept_option
-@pass_app
 def forget(app: App, ledgers: tuple[int, ...], force: bool, accept_unknown_tree: tuple[str, ...]) -> None:
     """Remove lost ledgers from everything that references them, so that a broker continues after them.
 
@@ -76,7 +75,6 @@ def forget(app: App, ledgers: tuple[int, ...], force: bool, accept_unknown_tree:
 )
 @zookeeper_option
 @gaps_option
-@pass_app
 def restore(
     app: App,
     ledgers: tuple[int, ...],
@@ -127,7 +125,6 @@ def restore(
     " copy of something.",
 )
 @accept_option
-@pass_app
 def delete(
     app: App, ledgers: tuple[int, ...], file: Path | None, force: bool, accept_unknown_tree: tuple[str, ...]
 ) -> None:
@@ -151,7 +148,6 @@ def delete(
 )
 @click.argument("ledgers", type=_LEDGER_ID, nargs=-1)
 @click.option("--force", is_flag=True, help="Also the marks of ledgers that lack copies, or may lack some.")
-@pass_app
 def unmark(app: App, ledgers: tuple[int, ...], force: bool) -> None:
     """Remove the under-replication marks of ledgers that are gone or complete.
 

@@ -13,7 +13,7 @@ from pulsar_admin.context import App, Result, Table
 from pulsar_admin.cures import cure_lines
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import command, pass_app
+from pulsar_admin.options import command
 from pulsar_admin.store.errors import IndexCorrupt, LedgerNotFound, MetadataCorrupt, StoreNotFound
 from pulsar_admin.store.model.ledger_owners import custom_text
 from pulsar_admin.store.wording import counted
@@ -58,7 +58,6 @@ _LIST_COLUMNS = (
     errors=[StoreNotFound],
 )
 @click.option("--topic", "word", metavar="TEXT", help="Only ledgers whose owner's name contains TEXT.")
-@pass_app
 def list_ledgers(app: App, word: str | None) -> Result:
     """List every ledger of the metadata and of the entry logs.
 
@@ -81,7 +80,6 @@ def list_ledgers(app: App, word: str | None) -> Result:
     errors=[LedgerNotFound, MetadataCorrupt],
 )
 @click.argument("ledgers", type=_LEDGER_ID, nargs=-1, required=True)
-@pass_app
 def info(app: App, ledgers: tuple[int, ...]) -> Result:
     """Show everything known about a ledger.
 
@@ -187,7 +185,6 @@ _ENTRY_COLUMNS = (
 @click.option("--from", "first", type=whole(), default=0, help="First entry id.")
 @click.option("--to", "last", type=whole(), help="Last entry id.")
 @click.option("--limit", type=whole(1), help="At most this many rows.")
-@pass_app
 def entries(app: App, ledger: int, first: int, last: int | None, limit: int | None) -> Result:
     """List the entries of a ledger, each read and its digest verified.
 
@@ -220,7 +217,6 @@ _ORPHAN_COLUMNS = (
     output="One row per unreferenced ledger: why, how big it is, and what its own metadata claims.",
     errors=[StoreNotFound, IndexCorrupt],
 )
-@pass_app
 def orphans(app: App) -> Result:
     """List ledgers that no topic, cursor, schema, compaction or delayed index references.
 
@@ -253,7 +249,6 @@ _MISSING_COLUMNS = (
     errors=[StoreNotFound, IndexCorrupt],
 )
 @click.argument("ledgers", type=_LEDGER_ID, nargs=-1)
-@pass_app
 def missing(app: App, ledgers: tuple[int, ...]) -> Result:
     """List losses: referenced ledgers that do not exist, and entries that no file has.
 
@@ -320,7 +315,6 @@ _UNDERREPLICATED_COLUMNS = (
     "if there is any.",
     errors=[StoreNotFound, IndexCorrupt],
 )
-@pass_app
 def underreplicated(app: App) -> Result:
     """List ledgers with entries on fewer bookies than their write quorum.
 
@@ -364,7 +358,6 @@ _VERDICT_COLUMNS = (
     uses=["spark"],
 )
 @click.argument("ledgers", type=_LEDGER_ID, nargs=-1)
-@pass_app
 def verify(app: App, ledgers: tuple[int, ...]) -> Result:
     """Read every entry of the ledgers named, or of all, and check digests, ids and lengths."""
     found = _with_problems(app, app.api.verify_ledgers(*ledgers))

@@ -12,7 +12,7 @@ from pulsar_admin.api.files import log_files, records_of, verdicts_of
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App, Result
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import command, pass_app
+from pulsar_admin.options import command
 from pulsar_admin.store.errors import EntryLogCorrupt, InvalidValue, SourceChanged, SourceNotFound
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.reports.log_files import OK, UNVERIFIED, LogRecord, LogVerdict
@@ -46,7 +46,6 @@ _LIST_COLUMNS = (
     errors=[SourceNotFound],
 )
 @click.argument("path", metavar="PATH|URL", type=_PathOrUrl())
-@pass_app
 def list_logs(app: App, path: Path | str) -> Result:
     """List the entry logs and journals of a bookie directory."""
     return Result(rows=log_files(path), columns=_LIST_COLUMNS)
@@ -78,7 +77,6 @@ _DUMP_COLUMNS = (
 @click.argument("path", metavar="FILE|URL", type=_PathOrUrl())
 @click.option("--ledger", type=whole(), help="Only records of this ledger (and damaged bytes).")
 @click.option("--no-checksums", is_flag=True, help="Do not verify digests.")
-@pass_app
 def dump(app: App, path: Path | str, ledger: int | None, no_checksums: bool) -> Result:
     """List the records of one entry log or journal.
 
@@ -122,7 +120,6 @@ _VERIFY_COLUMNS = (
     uses=["spark"],
 )
 @click.argument("path", metavar="FILE|DIRECTORY|URL", type=_PathOrUrl())
-@pass_app
 def verify(app: App, path: Path | str) -> Result:
     """Verify whole entry logs and journals: framing, every digest, the ledgers map.
 

@@ -23,7 +23,6 @@ from pulsar_admin.options import (
     TOPIC,
     command,
     gather,
-    pass_app,
     picture_option,
     require_plot,
     subscription_option,
@@ -95,7 +94,6 @@ class AddRequest(Struct, frozen=True):
 @click.option("--bits", type=INTEGER, help="Precision bits, 0 to 62 [the subscription's; 8 when it is new].")
 @click.option("--force", is_flag=True, help="Also accept positions and subscriptions that the store does not know.")
 @gather(AddRequest)
-@pass_app
 def add(app: App, topic: TopicName, subscription: str, options: AddRequest) -> None:
     """Track entries of a subscription for later redelivery.
 
@@ -176,7 +174,6 @@ STATS_COLUMNS = (
 @click.option("-s", "--subscription", help="Only this subscription.")
 @click.option("--pop", is_flag=True, help="Also remove them, in one change that records them.")
 @click.option("--popped", type=whole(1), metavar="CHANGE", help="Show the messages that this change popped.")
-@pass_app
 def due(app: App, topics: tuple[TopicName, ...], subscription: str | None, pop: bool, popped: int | None) -> Result:
     """List the negative acks that are due, and optionally pop them.
 
@@ -229,7 +226,6 @@ def _due(groups: Iterable[KeptGroup], change: int | None = None) -> Result:
 )
 @click.argument("topics", type=TOPIC, nargs=-1)
 @click.option("-s", "--subscription", help="Only this subscription.")
-@pass_app
 def stats(app: App, topics: tuple[TopicName, ...], subscription: str | None) -> Result:
     """Count the negative acks kept for each subscription."""
     return Result(rows=app.nacks(topics, subscription).stats(), columns=STATS_COLUMNS)
@@ -313,7 +309,6 @@ class PlanRequest(Struct, frozen=True):
 @picture_option("png")
 @picture_option("svg")
 @gather(PlanRequest)
-@pass_app
 def plan(app: App, options: PlanRequest) -> Result:
     """Show what negative acks cost at every precision, before you set negativeAckPrecisionBitCnt.
 

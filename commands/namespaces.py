@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from pulsar_admin.context import App, Lines, Printed, Result, Shown
-from pulsar_admin.options import NAMESPACE, ParsedType, command, pass_app
+from pulsar_admin.options import NAMESPACE, ParsedType, command
 from pulsar_admin.store import errors
 from pulsar_admin.store.changes.policies import shown_policies
 from pulsar_admin.store.changes.resources import properties_of
@@ -30,7 +30,6 @@ from pulsar_admin.upstream import mirrored
     mirrors=True,
 )
 @click.argument("tenant", required=False)
-@pass_app
 def list_namespaces(app: App, tenant: str | None) -> Shown:
     """List the namespaces of a tenant, or all namespaces."""
     return Printed(app.api.namespaces(tenant))
@@ -51,7 +50,6 @@ def list_namespaces(app: App, tenant: str | None) -> Shown:
     help="Only this domain; nothing of a non-persistent topic is on disk.",
 )
 @click.option("-ist", "--include-system-topic", is_flag=True, help="Also system topics.")
-@pass_app
 def topics(app: App, namespace: NamespaceName, mode: str, include_system_topic: bool) -> Shown:
     """List the topics of a namespace."""
     names = app.namespace(namespace).topics(system=include_system_topic)
@@ -69,7 +67,6 @@ def topics(app: App, namespace: NamespaceName, mode: str, include_system_topic: 
     errors=[errors.NamespaceNotFound, errors.MetadataCorrupt],
 )
 @click.argument("namespace", type=NAMESPACE)
-@pass_app
 def policies(app: App, namespace: NamespaceName) -> Result:
     """Show the policies of a namespace as they are stored."""
     with app.session.read() as txn:
@@ -99,7 +96,6 @@ _BUNDLE_OPTION = click.option("-b", "--bundle", metavar="0xLOW_0xHIGH", help="On
     is_flag=True,
     help="Accepted for scripts: no question is asked, because the change can be undone.",
 )
-@pass_app
 def clear_backlog(
     app: App, namespace: NamespaceName, subscription: str | None, bundle: str | None, force: bool
 ) -> None:
@@ -121,7 +117,6 @@ def clear_backlog(
 @click.argument("namespace", type=NAMESPACE)
 @click.option("-s", "--sub", "subscription", required=True, help="The subscription.")
 @_BUNDLE_OPTION
-@pass_app
 def unsubscribe(app: App, namespace: NamespaceName, subscription: str, bundle: str | None) -> None:
     """Remove a subscription from every topic of a namespace that has it.
 
@@ -165,7 +160,6 @@ _CHANGE = "The change: both parts of the policy before and after, times in ms, w
     ),
 )
 @click.option("--split", is_flag=True, help="Allow a finer granularity: index partitions are divided again.")
-@pass_app
 def enable_delayed_message(
     app: App, namespace: NamespaceName, granularity_ms: int, tick_ms: int | None, split: bool
 ) -> None:
@@ -185,7 +179,6 @@ def enable_delayed_message(
     errors=[errors.NamespaceNotFound, errors.MetadataCorrupt, errors.StalePlan],
 )
 @click.argument("namespace", type=NAMESPACE)
-@pass_app
 def disable_delayed_message(app: App, namespace: NamespaceName) -> None:
     """Disable delayed messages for all topics of a namespace: a broker delivers everything at once."""
     app.change(app.namespace(namespace).disable_delayed())

@@ -13,7 +13,7 @@ from msgspec import Struct
 from pulsar_admin.columns import age_text, size_text, time_text
 from pulsar_admin.context import App, Result
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import command, pass_app
+from pulsar_admin.options import command
 from pulsar_admin.store.errors import IndexCorrupt, StoreNotFound
 from pulsar_admin.store.facts.numbers import Blocker
 from pulsar_admin.store.facts.processes import process_ready
@@ -44,7 +44,6 @@ Cells = Sequence[str]
 )
 @click.option("--top", type=whole(1, 10_000), metavar="N", help="Rows of each list [what fits the terminal, else 5].")
 @click.option("--check/--no-check", default=None, help="Count findings of `doctor` [unless the store is large].")
-@pass_app
 def overview(app: App, top: int | None, check: bool | None) -> Result:
     """Show the whole store on one screen: age, sizes, worst backlogs, disk usage, findings, and what to run next.
 

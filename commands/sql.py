@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from pulsar_admin.commands.topics.moving import read_text
 from pulsar_admin.context import FEW_MESSAGES, App, Lines, Result, Shown
-from pulsar_admin.options import command, gather, pass_app, picture_option, plot_option
+from pulsar_admin.options import command, gather, picture_option, plot_option
 from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.errors import (
     BadSql,
@@ -66,7 +66,6 @@ class AnswerOptions(Struct, frozen=True):
 @picture_option("png")
 @picture_option("svg")
 @gather(AnswerOptions)
-@pass_app
 def sql(app: App, options: AnswerOptions, statement: str | None, file: Path | None) -> Iterator[Shown]:
     """Query the store in SQL: a topic is a table, values are columns, and data that a condition rules out is not read.
 

@@ -10,7 +10,6 @@
     )
     @click.argument("topic", type=TOPIC)
     @click.option("--time", "time_ms", type=TIME_POINT, required=True, help="Point in time.")
-    @pass_app
     def find_by_time(app: App, topic: TopicName, time_ms: int) -> Result:
         \"\"\"Find the first entry at or after a point in time.\"\"\"
 
@@ -148,8 +147,8 @@ def app_of(ctx: click.Context) -> App | None:
     return ctx.meta.get(_APP)
 
 
-def pass_app(function: Function) -> Function:
-    """Hand the App to the decorated command as its first argument."""
+def _with_app(function: Function) -> Function:
+    """Hand the App to a command as its first argument."""
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:  # Any: click calls it
@@ -380,7 +379,7 @@ def command(
     mirrors: bool = False,
     **more: Any,  # Any: output=, errors=, elsewhere=, no_plan=, and what click.command takes
 ) -> Callable[[Callable[..., Any]], Command]:
-    """Declare a command.
+    """Declare a command, whose function gets the App and then its parameters by keyword.
 
     ``examples`` run on the demo store; ``changes`` adds --dry-run, --plan and --yes. ``uses`` names global options
     that matter here and are shown in help (``clock``, ``now``, ``tz``; ``spark`` also shows --jobs and --memory and
@@ -397,7 +396,7 @@ def command(
     declare = click.command(name, cls=Command, details=details, changes=changes, uses=uses, **more)
 
     def decorate(function: Callable[..., Any]) -> Command:  # Any: click calls commands with whatever was declared
-        made = declare(function)
+        made = declare(_with_app(function))
         made.mirrors = mirrors
         return made
 

@@ -72,7 +72,7 @@ def mirrored(
     more.setdefault("output", _CHANGES_OUTPUT if more.get("changes") else "The output of upstream's command.")
 
     def decorate(function: Callable[..., Any]) -> options.Command:
-        declared: Callable[..., Any] = options.pass_app(function)
+        declared = function
         for option in reversed(row.get("options", ())):
             declared = _option(option, said)(declared)
         for parameter in reversed(row.get("parameters", ())):
@@ -94,7 +94,7 @@ def refusing(path: str, need: Need) -> options.Command:
     def refuse(app: Any, **_: object) -> None:  # Any: the App, imported for types alone
         raise NeedsBroker(f"{path} needs {need.needed}: {need.reason}", hint=need.instead)
 
-    declared: Callable[..., Any] = options.pass_app(refuse)
+    declared: Callable[..., Any] = refuse
     for option in reversed(row.get("options", ())):
         kept = {key: value for key, value in option.items() if key in ("names", "hidden", "arity")}
         declared = _option({**kept, "type": "List"}, {})(declared)

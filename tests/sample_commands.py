@@ -23,7 +23,6 @@ from pulsar_admin.options import (
     TopicSelection,
     command,
     gather,
-    pass_app,
     subscription_option,
     topics_argument,
 )
@@ -63,7 +62,6 @@ def sample_row(topic: TopicName, index: int = 0) -> SampleRow:
 
 @command("names", examples=["pulsar-admin sample names public/default"], output="Names.", errors=[TopicNotFound])
 @click.argument("namespace", type=NAMESPACE)
-@pass_app
 def names(app: App, namespace: NamespaceName) -> None:
     """Print names."""
     app.emit([f"persistent://{namespace}/a", f"persistent://{namespace}/b\x1b[31m"])
@@ -71,7 +69,6 @@ def names(app: App, namespace: NamespaceName) -> None:
 
 @command("document", examples=["pulsar-admin sample document a"], output="A document.", errors=[TopicNotFound])
 @topics_argument
-@pass_app
 def document(app: App, selection: TopicSelection) -> None:
     """Print one object."""
     app.emit(sample_row(selection.topics[0], 3))
@@ -80,7 +77,6 @@ def document(app: App, selection: TopicSelection) -> None:
 @command("rows", examples=["pulsar-admin sample rows a b"], output="Rows.", errors=[TopicNotFound])
 @topics_argument
 @click.option("--count", type=int, default=1)
-@pass_app
 def rows(app: App, selection: TopicSelection, count: int) -> None:
     """Print a table."""
 
@@ -108,7 +104,6 @@ class ParseOptions(Struct, frozen=True):
 @click.option("--size", "size_bytes", type=SIZE)
 @click.option("-m", "--messageId", "position", type=POSITION)
 @gather(ParseOptions)
-@pass_app
 def parse(app: App, options: ParseOptions) -> None:
     """Print options."""
     app.emit(
@@ -132,7 +127,6 @@ def change_report(*, dry_run: bool) -> ChangeReport:
 @command("change", examples=["pulsar-admin sample change -s w"], output="The change.", errors=[], changes=True)
 @subscription_option
 @click.option("--lossy", is_flag=True)
-@pass_app
 def change(app: App, subscription: str, lossy: bool) -> None:
     """Change something."""
     app.confirm(ApiPlan(Plan(SKIP, 1, (), change_report(dry_run=True).parts, "3 ledgers" if lossy else "")))
@@ -142,7 +136,6 @@ def change(app: App, subscription: str, lossy: bool) -> None:
 @command("each", examples=["pulsar-admin sample each a"], output="Rows.", errors=[TopicNotFound], uses=["spark"])
 @topics_argument
 @click.option("--problems", type=int, default=0)
-@pass_app
 def each(app: App, selection: TopicSelection, problems: int) -> None:
     """Work on several topics."""
 
@@ -159,7 +152,6 @@ def each(app: App, selection: TopicSelection, problems: int) -> None:
 
 @command("fail", examples=["pulsar-admin sample fail"], output="Nothing.", errors=[NothingMatches])
 @click.argument("kind")
-@pass_app
 def fail(app: App, kind: str) -> None:
     """Fail in a way."""
     errors: dict[str, BaseException] = {
@@ -174,7 +166,6 @@ def fail(app: App, kind: str) -> None:
 
 
 @command("work", examples=["pulsar-admin sample work"], output="Nothing.", errors=[])
-@pass_app
 def work(app: App) -> None:
     """Work for a while."""
     with app.progress(1200, "bytes", "scan") as progress:

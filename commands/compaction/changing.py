@@ -9,7 +9,7 @@ import click
 from pulsar_admin.commands.topics.answers import selected
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import TOPIC, TopicSelection, command, pass_app, topics_argument
+from pulsar_admin.options import TOPIC, TopicSelection, command, topics_argument
 from pulsar_admin.store.compaction.forms import FORMATS, INDEXED, RULE_4_2, RULES
 from pulsar_admin.store.errors import EntryCorrupt, LedgerNotFound, MetadataCorrupt, Refused, StalePlan, TopicNotFound
 from pulsar_admin.store.names import TopicName
@@ -63,7 +63,6 @@ KEEP, BY_KEY = "keep", "by-key"
     is_flag=True,
     help="Leave out entries that cannot be read; older messages of their keys may reappear.",
 )
-@pass_app
 def run(
     app: App,
     selection: TopicSelection,
@@ -101,7 +100,6 @@ def run(
     errors=[TopicNotFound, MetadataCorrupt, EntryCorrupt, StalePlan],
 )
 @topics_argument
-@pass_app
 def upgrade(app: App, selection: TopicSelection) -> None:
     """Rewrite compacted ledgers in the format of Pulsar 4.2: the metadata of every batch lists the indexes that were
     kept.
@@ -119,7 +117,6 @@ def upgrade(app: App, selection: TopicSelection) -> None:
 )
 @click.argument("topic", type=TOPIC)
 @click.argument("ledger", type=whole())
-@pass_app
 def attach(app: App, topic: TopicName, ledger: int) -> None:
     """Attach a compacted ledger that its topic no longer references.
 

@@ -11,7 +11,7 @@ from pulsar_admin.columns import Column
 from pulsar_admin.commands.topics.answers import one_or_rows, selected
 from pulsar_admin.context import App, Result, Shown
 from pulsar_admin.jsonify import partition_json, to_json
-from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
+from pulsar_admin.options import TopicSelection, command, topics_argument
 from pulsar_admin.store.compaction.forms import RULE_4_0, RULE_4_2, CompactionFinding
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, TopicNotFound
 from pulsar_admin.store.model.topics import topics_bytes
@@ -45,7 +45,6 @@ _COLUMNS = (
     errors=[TopicNotFound, MetadataCorrupt, EntryCorrupt],
 )
 @topics_argument
-@pass_app
 def verify(app: App, selection: TopicSelection) -> Result:
     """Check compacted ledgers against their topic's messages.
 
@@ -120,7 +119,6 @@ _MESSAGE_COLUMNS = (
     show_default=True,
     help="What counts as a null value outside batches, as in `compaction run`.",
 )
-@pass_app
 def explain(app: App, selection: TopicSelection, key: str, rule: Rule) -> Iterator[Shown]:
     """Show every message of a key, whether compaction keeps it, and why.
 

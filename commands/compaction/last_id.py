@@ -10,7 +10,7 @@ from pulsar_admin.columns import Column, time_text
 from pulsar_admin.commands.topics.answers import answer_each
 from pulsar_admin.context import App, Result
 from pulsar_admin.jsonify import position_json
-from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
+from pulsar_admin.options import TopicSelection, command, topics_argument
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, TopicNotFound
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ _LAST_ID_COLUMNS = (
     is_flag=True,
     help="Show each rejected batch index (1000 a batch at most) and why, and what was read.",
 )
-@pass_app
 def last_id(app: App, selection: TopicSelection, verify: bool, explained: bool) -> Result:
     """Show the last message of a topic's compacted view.
 

@@ -16,7 +16,7 @@ from pulsar_admin.commands.topics.answers import answer_each, selected
 from pulsar_admin.context import FEW_MESSAGES, App, Result, Shown
 from pulsar_admin.jsonify import partition_json
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import TIME_POINT, TopicSelection, command, gather, pass_app, topics_argument
+from pulsar_admin.options import TIME_POINT, TopicSelection, command, gather, topics_argument
 from pulsar_admin.store.compaction.reading import FoundInView, views_bytes
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, TopicNotFound
 from pulsar_admin.store.names import parse_topic, shell_word
@@ -51,7 +51,6 @@ _STATUS_COLUMNS = (
     errors=[TopicNotFound, MetadataCorrupt],
 )
 @topics_argument
-@pass_app
 def status(app: App, selection: TopicSelection) -> Result:
     """Show how far topics are compacted, and any problems."""
     return answer_each(app, selection, lambda topic: _status(app, topic), _STATUS_COLUMNS, one=_STATUS_COLUMNS)
@@ -93,7 +92,6 @@ class ReadOptions(Struct, frozen=True):
 @printout.value_option
 @printout.redact_option
 @gather(ReadOptions)
-@pass_app
 def read(app: App, selection: TopicSelection, options: ReadOptions) -> Iterator[Shown]:
     """Read the compacted view message by message, as a reader with read-compacted does.
 
@@ -147,7 +145,6 @@ _FOUND_COLUMNS = (
     show_default=True,
     help="first-at-or-after: exact. broker: bisection, which assumes that clocks do not run backwards.",
 )
-@pass_app
 def find_by_time(app: App, selection: TopicSelection, time_ms: int, rule: ViewRule) -> Result:
     """Find the first entry of a compacted ledger published at or after a point in time.
 

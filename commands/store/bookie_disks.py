@@ -15,7 +15,7 @@ from pulsar_admin.commands.store.clusters import bookies_of, conf_options, metad
 from pulsar_admin.commands.store.importing import text_rows
 from pulsar_admin.context import App, Result, Table
 from pulsar_admin.numbers import PERCENT
-from pulsar_admin.options import command, pass_app
+from pulsar_admin.options import command
 from pulsar_admin.store import errors
 from pulsar_admin.store.wording import counted
 from pulsar_admin.visible import clean_text
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 @click.argument("bookie", nargs=-1, metavar="[[ID=]DIR[,DIR]]")
 @conf_options
 @click.option("--collected", is_flag=True, help="Also ledgers that garbage collection took out of the index.")
-@pass_app
 def salvage(
     app: App, bookie: tuple[str, ...], confs: tuple[Path, ...], roots: tuple[Path, ...], collected: bool
 ) -> Result:
@@ -186,7 +185,6 @@ _LOGS = (
 )
 @click.option("--force", is_flag=True, help="Trust metadata that may be older than the bookie's disks.")
 @accept_option
-@pass_app
 def reclaim(
     app: App,
     bookies: tuple[str, ...],

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from pulsar_admin.columns import Column, severity_tone
 from pulsar_admin.context import App, Result
-from pulsar_admin.options import command, max_rate, pass_app
+from pulsar_admin.options import command, max_rate
 from pulsar_admin.store.errors import StoreError, StoreNotFound
 from pulsar_admin.store.wording import counted
 from pulsar_admin.typable import typable
@@ -33,7 +33,6 @@ _COLUMNS = (
 )
 @click.option("--deep", is_flag=True, help="Read every byte: all checksums, index and metadata against the data.")
 @max_rate
-@pass_app
 def check(app: App, deep: bool) -> Result:
     """Check the store: files, index, owners, audit log, and whether metadata, ledgers and cursors agree.
 

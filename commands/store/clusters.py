@@ -11,7 +11,7 @@ import click
 from pulsar_admin.columns import size_text
 from pulsar_admin.commands.store import importing
 from pulsar_admin.context import App, Result
-from pulsar_admin.options import command, max_rate, pass_app, together
+from pulsar_admin.options import command, max_rate, together
 from pulsar_admin.store.errors import (
     AlreadyExists,
     DiskFull,
@@ -138,7 +138,6 @@ metadata_options = together(
 @importing.no_index
 @_files_options
 @max_rate
-@pass_app
 def cluster(
     app: App,
     zookeeper: str | None,
@@ -189,7 +188,6 @@ def cluster(
 @click.argument("bookies", nargs=-1, metavar="[[ID=]DIR,DIR]...")
 @_files_options
 @max_rate
-@pass_app
 def add_bookie(
     app: App,
     bookies: tuple[str, ...],
@@ -218,7 +216,6 @@ def add_bookie(
 )
 @click.argument("place")
 @_root_options
-@pass_app
 def add_zookeeper(app: App, place: str, client: Path | None, chroot: str | None, ledgers_root: str | None) -> Result:
     """Add the cluster's metadata to a store that has only bookies.
 
@@ -243,7 +240,6 @@ def add_zookeeper(app: App, place: str, client: Path | None, chroot: str | None,
 )
 @click.argument("bookies", nargs=-1, metavar="[[ID=]DIR[,DIR]]...")
 @conf_options
-@pass_app
 def export_bookie(app: App, bookies: tuple[str, ...], confs: tuple[Path, ...], roots: tuple[Path, ...]) -> Result:
     """Write the ledgers created here (compaction, load, policies) to bookies of the cluster, which must be stopped.
 
@@ -326,7 +322,6 @@ def _add(
     uses=["dry_run", "now"],
 )
 @click.argument("place", metavar="DIR|URL")
-@pass_app
 def add_offload(app: App, place: str) -> Result:
     """Add ledgers that were offloaded to tiered storage to the store.
 

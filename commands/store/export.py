@@ -11,7 +11,7 @@ import click
 from pulsar_admin.columns import size_text
 from pulsar_admin.context import App, Result
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import TOPIC, command, pass_app
+from pulsar_admin.options import TOPIC, command
 from pulsar_admin.store.errors import (
     AlreadyExists,
     DiskFull,
@@ -71,7 +71,6 @@ client_option = click.option(
     flag_value=FORMS[0],
     help="Write the first and last publish time of ledgers as ledger properties, or as the proposal's fields.",
 )
-@pass_app
 def standalone(app: App, directory: Path, in_place: bool, annotate: Form | None) -> Result:
     """Write the store's changes into a Pulsar data directory.
 
@@ -151,7 +150,6 @@ def _counted(actions: Counter[str]) -> str:
     show_default=True,
     help="Largest request in bytes that the servers accept.",
 )
-@pass_app
 def zookeeper(app: App, ensemble: str, zookeeper_client: Path | None, jute_maxbuffer: int) -> Result:
     """Write the store's changes into a live ZooKeeper ensemble.
 
@@ -184,7 +182,6 @@ def _exported_live(done: EnsembleExportReport) -> Result:
 )
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Write the snapshot even if some nodes could not be imported.")
-@pass_app
 def zookeeper_snapshot(app: App, directory: Path, force: bool) -> Result:
     """Write the store's metadata as a snapshot that a ZooKeeper server can start from.
 
@@ -223,7 +220,6 @@ def _exported_snapshot(done: SnapshotExportReport) -> Result:
 @click.option("--topic", "topics", type=TOPIC, multiple=True, help="Clone only this topic; repeatable.")
 @click.option("--cluster", default="", metavar="NAME[=NEW]", help="The name of this cluster, also in the clone.")
 @click.option("--bookie-id", default="127.0.0.1:3181", show_default=True, metavar="HOST:PORT", help="The bookie's id.")
-@pass_app
 def clone(app: App, directory: Path, topics: tuple[TopicName, ...], **where: Any) -> Result:  # Any: the options above
     """Write the store's cluster as one standalone directory that can be started.
 
@@ -248,7 +244,6 @@ _PATH = click.Path(path_type=Path)
 )
 @click.argument("file", type=_PATH)
 @click.option("--names", "names_file", type=_PATH, metavar="FILE", help="The file of names [FILE.names.json].")
-@pass_app
 def bundle(app: App, file: Path, names_file: Path | None) -> Result:
     """Write metadata, index and findings into FILE, to share with others.
 
@@ -268,7 +263,6 @@ def bundle(app: App, file: Path, names_file: Path | None) -> Result:
     uses=["now"],
 )
 @click.argument("file", type=_PATH)
-@pass_app
 def import_bundle(app: App, file: Path) -> Result:
     """Create a store from the incident bundle FILE.
 

@@ -12,7 +12,7 @@ import click
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App, Result, Shown
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import TopicSelection, command, pass_app, redact_properties_option, topics_argument
+from pulsar_admin.options import TopicSelection, command, redact_properties_option, topics_argument
 from pulsar_admin.store import errors
 from pulsar_admin.store.model.publish_times import FORMS, Form
 from pulsar_admin.typable import typable
@@ -45,7 +45,6 @@ _LAST = 10
 @click.argument("changes", metavar="[CHANGE]...", type=whole(1), nargs=-1)
 @click.option("--steps", is_flag=True, help="Also the rows written: database, key, bytes before and after (hex).")
 @redact_properties_option
-@pass_app
 def log(app: App, changes: tuple[int, ...], steps: bool, redact: bool) -> Result:
     """List the changes made to this store, or the CHANGEs named."""
     if redact and steps:
@@ -98,7 +97,6 @@ def _entries(row: dict[str, Any]) -> int | None:  # Any: JSON
     errors=[errors.ChangeNotFound, errors.UndoConflict, errors.StalePlan, errors.StoreBusy, errors.InvalidValue],
 )
 @click.argument("change", type=whole(1), required=False)
-@pass_app
 def undo(app: App, change: int | None) -> Iterator[Shown]:
     """Restore the exact bytes from before a change.
 
@@ -132,7 +130,6 @@ def undo(app: App, change: int | None) -> Iterator[Shown]:
     show_default=True,
     help="Where: properties of the ledger, which brokers keep; fields 6 and 7 of LedgerInfo, as PIP-345 proposed them.",
 )
-@pass_app
 def annotate(app: App, selection: TopicSelection, form: Form) -> None:
     """Write the first and last publish time (PIP-345) of closed ledgers into their topics' metadata.
 
@@ -152,7 +149,6 @@ def annotate(app: App, selection: TopicSelection, form: Form) -> None:
     errors=[errors.InvalidValue, errors.StalePlan, errors.StoreBusy],
 )
 @click.argument("file", metavar="PLAN", type=click.Path(path_type=Path))
-@pass_app
 def apply(app: App, file: Path) -> None:
     """Apply a plan file, written by --plan FILE of any changing command.
 

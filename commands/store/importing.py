@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pulsar_admin.context import App, Result
-from pulsar_admin.options import MOMENT, command, max_rate, pass_app
+from pulsar_admin.options import MOMENT, command, max_rate
 from pulsar_admin.store.db.environment import create_store
 from pulsar_admin.store.db.storeinfo import FORMAT_VERSION, check_new_store
 from pulsar_admin.store.errors import (
@@ -51,7 +51,6 @@ at_option = click.option(
     errors=[AlreadyExists, NotWritable, DiskFull],
     uses=["dry_run"],
 )
-@pass_app
 def init(app: App) -> Result:
     """Create an empty store.
 
@@ -86,7 +85,6 @@ def _render_init(made: dict[str, Any]) -> str:  # Any: JSON
 @at_option
 @click.option("--chroot", metavar="/PATH", help="The cluster's root in ZooKeeper, if there are several clusters.")
 @max_rate
-@pass_app
 def standalone(
     app: App,
     directory: Path,
@@ -180,7 +178,6 @@ def text_rows(rows: list[tuple[str, str]]) -> str:
 @click.option("--forget", is_flag=True, help="Take entries of files that are gone out of the index.")
 @click.option("--no-checksums", is_flag=True, help="Do not verify the entries' digests.")
 @max_rate
-@pass_app
 def refresh(app: App, forget: bool, no_checksums: bool) -> Result:
     """Bring the store up to date with the directory it was imported from.
 
@@ -241,7 +238,6 @@ def render_refresh(result: object) -> str:
 @click.option("--rebuild", is_flag=True, help="Put the index made from the files in place of the old one.")
 @click.option("--no-checksums", is_flag=True, help="Do not verify the entries' digests.")
 @max_rate
-@pass_app
 def index(app: App, rebuild: bool, no_checksums: bool) -> Result:
     """Rebuild the location and time index from the files and compare it with the existing one.
 

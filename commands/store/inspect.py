@@ -11,7 +11,7 @@ from pulsar_admin.columns import Column, render_cell
 from pulsar_admin.context import App, Bytes, Lines, Result, Shown
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import command, pass_app, redact_properties_option
+from pulsar_admin.options import command, redact_properties_option
 from pulsar_admin.store.db.bookies import decode_bookie
 from pulsar_admin.store.db.tree import Node, find_node, iter_children, list_children
 from pulsar_admin.store.errors import LedgerNotFound, MetadataCorrupt, PathNotFound, StoreNotFound
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     output="Sources, the numbers of topics, ledgers and entries, and every file of entries with its state.",
     errors=[StoreNotFound],
 )
-@pass_app
 def info(app: App) -> Result:
     """Show what the store contains and where it came from.
 
@@ -161,7 +160,6 @@ _NODE_COLUMNS = (
 )
 @click.argument("path", default="/")
 @click.option("-l", "--long", "long", is_flag=True, help="Version, time of change, size and structure.")
-@pass_app
 def ls(app: App, path: str, long: bool) -> Iterator[Shown]:
     """List the metadata nodes below PATH, as in Pulsar's metadata store."""
     with app.session.read() as txn:
@@ -210,7 +208,6 @@ def _node_row(name: str, node: Node | None, has_children: bool) -> dict[str, Any
 @click.option("--raw", "form", flag_value="raw", help="Write the value's exact bytes and nothing else.")
 @click.option("--hex", "form", flag_value="hex", help="Show the value's bytes in hexadecimal.")
 @redact_properties_option
-@pass_app
 def cat(app: App, path: str, form: str | None, redact: bool) -> Shown:
     """Show the value of one metadata node."""
     if redact and form is not None:
@@ -249,7 +246,6 @@ _OWNER_COLUMNS = (
     errors=[LedgerNotFound],
 )
 @click.argument("ledgers", type=whole(), nargs=-1, required=True)
-@pass_app
 def owner(app: App, ledgers: tuple[int, ...]) -> Iterator[Shown]:
     """Show which topic, cursor, schema, compaction or delayed index each LEDGER belongs to."""
     with app.session.read():

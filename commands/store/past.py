@@ -10,7 +10,7 @@ import click
 
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App, Result
-from pulsar_admin.options import MOMENT, command, pass_app, together
+from pulsar_admin.options import MOMENT, command, together
 from pulsar_admin.store.errors import (
     InvalidValue,
     MetadataCorrupt,
@@ -67,7 +67,6 @@ Json = dict[str, Any]  # Any: JSON values
 @click.option("--until", type=MOMENT, help="Leave out newer changes.")
 @click.option("--all", "passing", is_flag=True, help="Also load reports, bundle ownership and numbers handed out.")
 @zookeeper_options
-@pass_app
 def history(
     app: App,
     what: str | None,
@@ -181,7 +180,6 @@ _DIFF_COLUMNS = (
 @click.option("--to", "until", type=MOMENT, help="The later moment [the end of the files].")
 @click.option("--all", "passing", is_flag=True, help="Also load reports, bundle ownership and numbers handed out.")
 @zookeeper_options
-@pass_app
 def diff(
     app: App,
     stores: tuple[Path, ...],

@@ -13,7 +13,7 @@ from pulsar_admin.columns import Column, alarm, size_text
 from pulsar_admin.commands.ledger_repairs import accept_option
 from pulsar_admin.commands.store.clusters import bookies_of, conf_options, metadata_options
 from pulsar_admin.context import App, Result, Shown, Table
-from pulsar_admin.options import ParsedType, command, pass_app
+from pulsar_admin.options import ParsedType, command
 from pulsar_admin.store import errors
 from pulsar_admin.store.wording import counted
 from pulsar_admin.typable import typable
@@ -91,7 +91,6 @@ def _percent(text: str) -> object:
 @click.option(
     "--broker-conf", "conf", type=_PATH, metavar="FILE", help="The brokers' broker.conf, instead of Pulsar's defaults."
 )
-@pass_app
 def preflight(
     app: App, limit: float | None, listing: bool, **options: Any
 ) -> Iterator[Shown]:  # Any: the options above
@@ -291,7 +290,6 @@ _LEVELS = ("A", "B", "C")
     help="At level C, also join ledgers with a single witness; otherwise they are listed as `apart`.",
 )
 @accept_option
-@pass_app
 def recover(
     app: App,
     level: RecoveryLevel | None,

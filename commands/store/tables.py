@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pulsar_admin.context import App, Result
-from pulsar_admin.options import ColumnsOf, command, pass_app
+from pulsar_admin.options import ColumnsOf, command
 from pulsar_admin.store import errors
 from pulsar_admin.store.names import PROFILES
 from pulsar_admin.store.wording import counted
@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     metavar="NAME|URI",
     help="The Iceberg catalogue: http://…, sqlite:///…, or one of pyiceberg's configuration [catalog.db in DIRECTORY].",
 )
-@pass_app
 def export(app: App, directory: str, messages: bool, only: str, iceberg: bool, **given: Any) -> Result:  # Any: options
     """Write what the store knows as Parquet tables: topics, ledgers, cursors, entries and more.
 
@@ -97,7 +96,6 @@ def export(app: App, directory: str, messages: bool, only: str, iceberg: bool, *
 )
 @click.argument("place", metavar="DIRECTORY|URL")
 @click.option("--cluster", metavar="NAME", help="The cluster whose tables to load, if there are several.")
-@pass_app
 def import_tables(app: App, place: str, cluster: str | None) -> Result:
     """Create a store from the tables that `store export tables` wrote.
 

@@ -17,7 +17,6 @@ from pulsar_admin.numbers import whole
 from pulsar_admin.options import (
     TopicSelection,
     command,
-    pass_app,
     plot_option,
     subscription_option,
     topics_argument,
@@ -57,7 +56,6 @@ _COLUMNS = (
 @click.option("--last", type=whole(1), metavar="N", help="The last N states only.")
 @plot_option("Plot backlog and gaps instead.")
 @zookeeper_option
-@pass_app
 def subscription_history(
     app: App, selection: TopicSelection, subscription: str, last: int | None, plot: bool, directories: tuple[Path, ...]
 ) -> Iterator[Shown]:

@@ -18,7 +18,6 @@ from pulsar_admin.options import (
     TIME,
     TopicSelection,
     command,
-    pass_app,
     picture_option,
     require_plot,
     topics_argument,
@@ -75,7 +74,6 @@ TIMELINE_COLUMNS = (
     show_default=True,
     help="Offset that still counts as on time.",
 )
-@pass_app
 def skew(app: App, selection: TopicSelection, tolerance_ms: int) -> Result:
     """Find the producers whose clocks are wrong.
 
@@ -120,7 +118,6 @@ def skew(app: App, selection: TopicSelection, tolerance_ms: int) -> Result:
 @click.option("--end-time", "end_ms", type=TIME, help="Count entries before this time.")
 @picture_option("png")
 @picture_option("svg")
-@pass_app
 def timeline(
     app: App,
     selection: TopicSelection,

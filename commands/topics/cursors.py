@@ -20,7 +20,6 @@ from pulsar_admin.options import (
     TIME_OR_AGO,
     TopicSelection,
     command,
-    pass_app,
     subscription_option,
     together,
     topics_argument,
@@ -61,7 +60,6 @@ _FORCE = click.option("--force", is_flag=True, help="Also move the cursors of co
 @subscription_option
 @click.option("-n", "--count", type=whole(), required=True, help="How many entries; a batch is one.")
 @_FORCE
-@pass_app
 def skip(app: App, selection: TopicSelection, subscription: str, count: int, force: bool) -> None:
     """Skip the next entries of a subscription.
 
@@ -82,7 +80,6 @@ def skip(app: App, selection: TopicSelection, subscription: str, count: int, for
 @topics_argument
 @subscription_option
 @_FORCE
-@pass_app
 def clear_backlog(app: App, selection: TopicSelection, subscription: str, force: bool) -> None:
     """Skip the whole backlog of a subscription.
 
@@ -121,7 +118,6 @@ def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 )
 @click.option("-r", "--replicated", is_flag=True, help="Clusters share its position.")
 @click.option("-p", "--property", "properties", multiple=True, callback=_pairs, metavar="KEY=VALUE", help="Repeat it.")
-@pass_app
 def create_subscription(
     app: App,
     selection: TopicSelection,
@@ -149,7 +145,6 @@ def create_subscription(
 @topics_argument
 @subscription_option
 @click.option("-f", "--force", is_flag=True, help="Also remove the broker's own cursors, and damaged ones.")
-@pass_app
 def unsubscribe(app: App, selection: TopicSelection, subscription: str, force: bool) -> None:
     """Remove a subscription.
 
@@ -227,7 +222,6 @@ _HOW = ("rule", "clock", "broker_version", "max_clock_skew", "force")
         "damaged one."
     ),
 )
-@pass_app
 def reset_cursor(
     app: App, selection: TopicSelection, subscription: str | None, from_file: Path | None, **options: Any
 ) -> None:  # Any: of Cursors.reset
@@ -347,7 +341,6 @@ _ERRORS = [TopicNotFound, SubscriptionNotFound, LedgerNotFound, EntryNotFound, N
 @click.option("-p", "--position", "to", type=POSITION, help="Expire up to this position, earliest or latest.")
 @click.option("-e", "--exclude-reset-position", "exclude", is_flag=True, help="The position itself stays.")
 @_HOW_TO_EXPIRE
-@pass_app
 def expire(
     app: App, selection: TopicSelection, subscription: str, **options: Any
 ) -> Result | None:  # Any: of Cursors.expire
@@ -375,7 +368,6 @@ def expire(
 @topics_argument
 @_TIME
 @_HOW_TO_EXPIRE
-@pass_app
 def expire_all_subscriptions(
     app: App, selection: TopicSelection, **options: Any
 ) -> Result | None:  # Any: of Cursors.expire

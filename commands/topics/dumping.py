@@ -23,7 +23,6 @@ from pulsar_admin.options import (
     TopicSelection,
     command,
     gather,
-    pass_app,
     topics_argument,
 )
 from pulsar_admin.store.db.clocks import check_clock
@@ -101,7 +100,6 @@ class DumpRequest(Struct, frozen=True):
 @redact_option
 @private_key_option
 @gather(DumpRequest)
-@pass_app
 def dump(app: App, selection: TopicSelection, options: DumpRequest) -> Iterator[Shown]:
     """Write messages or entries of topics as JSON lines or Parquet.
 
@@ -183,7 +181,6 @@ def _render(done: Any) -> str:  # Any: DumpReport, without its import
 @click.argument("topics", type=TOPIC, nargs=-1, required=True)
 @click.option("--from", "source", type=click.Path(path_type=Path), required=True, help="The store to copy from.")
 @click.option("--to", metavar="TOPIC", type=TOPIC, help="New name, for one topic.")
-@pass_app
 def copy(app: App, topics: tuple[TopicName, ...], source: Path, to: TopicName | None) -> None:
     """Copy whole topics from another store: messages, partitions, subscriptions with their acknowledgements, schema,
     properties.
@@ -215,7 +212,6 @@ def copy(app: App, topics: tuple[TopicName, ...], source: Path, to: TopicName | 
 @click.argument("dump", type=click.Path(path_type=Path))
 @click.option("--topic", type=TOPIC, help="Load into this topic (a dump of one).")
 @click.option("--keep-ledger-ids", is_flag=True, help="Keep ledger and entry ids, which must be unknown here.")
-@pass_app
 def load(app: App, dump: Path, topic: TopicName | None, keep_ledger_ids: bool) -> None:
     """Append the entries of a dump to their topics.
 

@@ -13,7 +13,7 @@ from pulsar_admin.columns import Column
 from pulsar_admin.commands.ledger_repairs import gaps_option, zookeeper_option
 from pulsar_admin.commands.topics.moving import read_lines
 from pulsar_admin.context import App, Printed, Result, Shown
-from pulsar_admin.options import NAMESPACE, TIME_POINT, TOPIC, command, pass_app
+from pulsar_admin.options import NAMESPACE, TIME_POINT, TOPIC, command
 from pulsar_admin.store.errors import (
     AlreadyExists,
     InvalidValue,
@@ -299,7 +299,6 @@ _GONE = (
 @_COPY
 @_HOLD
 @zookeeper_option
-@pass_app
 def undelete(
     app: App,
     topics: tuple[TopicName, ...],
@@ -356,7 +355,6 @@ def undelete(
 @_COPY
 @_HOLD
 @zookeeper_option
-@pass_app
 def restore(
     app: App, topic: TopicName, at_ms: int, to: TopicName | None, directories: tuple[str, ...], **options: Any
 ) -> None:

@@ -15,7 +15,7 @@ from pulsar_admin.columns import Column, messages_of, render_cell, size_text, te
 from pulsar_admin.commands.topics.answers import TOPIC_COLUMN, answers_of, choose, size_of
 from pulsar_admin.context import Answer, App, Lines, Result, Shown, Table
 from pulsar_admin.jsonify import dump_json, to_json
-from pulsar_admin.options import NAMESPACE, TopicSelection, command, pass_app, topics_argument
+from pulsar_admin.options import NAMESPACE, TopicSelection, command, topics_argument
 from pulsar_admin.spool import CellSpool, PackedCells
 from pulsar_admin.store.codec.scalable import HASH_MAX, ScalableTopic, Segment
 from pulsar_admin.store.db.files import iter_logs
@@ -238,7 +238,6 @@ def show_subscriptions(app: App, selection: TopicSelection, *, quick: bool) -> I
 )
 @topics_argument
 @quick_option
-@pass_app
 def describe(app: App, selection: TopicSelection, quick: bool) -> Result:
     """Show everything known about a topic on one screen.
 
@@ -382,7 +381,6 @@ def _policies(one: TopicDescription, in_words: bool) -> Iterable[str]:
 )
 @click.option("-b", "--bundle", metavar="0xLOW_0xHIGH", help="Only topics of this bundle of the namespace.")
 @click.option("-ist", "--include-system-topic", is_flag=True, help="Also system topics, except those of transactions.")
-@pass_app
 def list_topics(
     app: App, namespace: NamespaceName | None, topic_domain: str | None, bundle: str | None, include_system_topic: bool
 ) -> Iterator[Shown]:
@@ -412,7 +410,6 @@ def list_topics(
 )
 @click.argument("namespace", type=NAMESPACE)
 @click.option("-ist", "--include-system-topic", is_flag=True, help="Also system topics.")
-@pass_app
 def list_partitioned(app: App, namespace: NamespaceName, include_system_topic: bool) -> Iterator[Shown]:
     """List the partitioned topics of a namespace."""
     with app.session.read():
@@ -433,7 +430,6 @@ _METADATA_COLUMNS = (Column("PARTITIONS", "partitions", "number"), Column("DELET
     errors=[TopicNotFound, MetadataCorrupt],
 )
 @topics_argument
-@pass_app
 def partitioned_metadata(app: App, selection: TopicSelection) -> Result:
     """Show how many partitions a topic has."""
     with app.session.read() as txn:
@@ -460,7 +456,6 @@ _SUBSCRIPTION_COLUMNS = (TOPIC_COLUMN, Column("SUBSCRIPTIONS", lambda row: ", ".
 @topics_argument
 @click.option("--table", is_flag=True, help="Position, backlog, its age, ack holes, delays and TTL of each.")
 @quick_option
-@pass_app
 def subscriptions(app: App, selection: TopicSelection, table: bool, quick: bool) -> Answer:
     """List the subscriptions of a topic.
 

@@ -11,7 +11,7 @@ from pulsar_admin.commands.topics.answers import answer_each, bulk_on
 from pulsar_admin.context import App, Printed, Result, Shown
 from pulsar_admin.jsonify import message_id_json, partition_json
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import TOPIC, TopicSelection, command, pass_app, topics_argument
+from pulsar_admin.options import TOPIC, TopicSelection, command, topics_argument
 from pulsar_admin.store.errors import InvalidValue, NothingMatches, TopicNotFound
 from pulsar_admin.store.names import TopicName, parse_topic
 from pulsar_admin.store.timespec import parse_time_point
@@ -45,7 +45,6 @@ def get_message_id(app: App, topic: TopicName, datetime: str) -> Shown:
 )
 @click.argument("topic", type=TOPIC)
 @click.option("-i", "--index", type=whole(), required=True, help="The index, counted from 0.")
-@pass_app
 def get_message_id_by_index(app: App, topic: TopicName, index: int) -> Shown:
     """Show the id of the entry with an index assigned by the broker."""
     with app.session.reader():
@@ -79,7 +78,6 @@ COLUMNS = (
 )
 @topics_argument
 @click.option("--index", type=whole(), required=True, help="The index, counted from 0.")
-@pass_app
 def find_by_index(app: App, selection: TopicSelection, index: int) -> Result:
     """Find a message by the index assigned by the broker.
 

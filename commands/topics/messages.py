@@ -38,7 +38,6 @@ from pulsar_admin.options import (
     TopicSelection,
     command,
     gather,
-    pass_app,
     subscription_option,
     topics_argument,
 )
@@ -73,7 +72,6 @@ _ID_COLUMNS = (
     errors=[errors.TopicNotFound],
 )
 @topics_argument
-@pass_app
 def last_message_id(app: App, selection: TopicSelection) -> Result:
     """Show the id of the last message of a topic.
 
@@ -108,7 +106,6 @@ class MessageOptions(Struct, frozen=True):
 @click.option("-e", "--entryId", "entry_id", type=INTEGER, required=True, help="The entry.")
 @content_options
 @gather(MessageOptions)
-@pass_app
 def get_message_by_id(
     app: App, selection: TopicSelection, ledger_id: int, entry_id: int, options: MessageOptions
 ) -> Iterator[Shown]:
@@ -164,7 +161,6 @@ def _printing(app: App, options: MessageOptions | PeekOptions, **what: bool) -> 
 @click.option("-m", "--messagePosition", "number", type=INTEGER, default=1, help="Which one, counted in entries [1].")
 @content_options
 @gather(MessageOptions)
-@pass_app
 def examine_messages(
     app: App, selection: TopicSelection, origin: str, number: int, options: MessageOptions
 ) -> Iterator[Shown]:
@@ -251,7 +247,6 @@ class PeekOptions(Struct, frozen=True):
 )
 @content_options
 @gather(PeekOptions)
-@pass_app
 def peek_messages(app: App, selection: TopicSelection, subscription: str, options: PeekOptions) -> Iterator[Shown]:
     """Show the first messages of a subscription's backlog.
 
@@ -319,7 +314,6 @@ class ReadRequest(Struct, frozen=True):
 @click.option("--uncommitted", is_flag=True, help="Also messages of open and aborted transactions.")
 @click.option("--markers", is_flag=True, help="Also markers, the broker's own entries.")
 @gather(ReadRequest)
-@pass_app
 def read(app: App, selection: TopicSelection, options: ReadRequest) -> Iterator[Shown]:
     """Read the messages of a topic: batches split, chunks joined, payloads decompressed.
 
@@ -427,7 +421,6 @@ _MARK = Column("", lambda row: "" if row.context else "*")
 @content_options
 @click.option("--uncommitted", is_flag=True, help="Also messages of open and aborted transactions.")
 @gather(SearchRequest)
-@pass_app
 def search(app: App, selection: TopicSelection, options: SearchRequest) -> Iterator[Shown]:
     """Search the messages of topics: by key, property, producer, time, payload or value.
 

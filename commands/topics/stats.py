@@ -15,7 +15,6 @@ from pulsar_admin.options import (
     POSITION,
     TopicSelection,
     command,
-    pass_app,
     redact_properties_option,
     subscription_option,
     topics_argument,
@@ -89,7 +88,6 @@ _metadata = click.option("-m", "--metadata", is_flag=True, help="Also each ledge
     "--explain", is_flag=True, help="Also topicCreationTimeStamp and lastPublishTimeStamp, as brokers from 4.1 on."
 )
 @redact_properties_option
-@pass_app
 def stats(
     app: App, selection: TopicSelection, sizes: bool, earliest: bool, explain: bool, redact: bool, precise: bool
 ) -> Result:
@@ -144,7 +142,6 @@ def _in_words(result: Result) -> Result:
 @_sizes
 @_earliest
 @redact_properties_option
-@pass_app
 def partitioned_stats(
     app: App, selection: TopicSelection, per_partition: bool, sizes: bool, earliest: bool, redact: bool, precise: bool
 ) -> Result:
@@ -188,7 +185,6 @@ _INFO_COLUMNS = (
 @topics_argument
 @_metadata
 @_explain
-@pass_app
 def stats_internal(app: App, selection: TopicSelection, metadata: bool, explained: bool) -> Result:
     """Show the ledgers and cursors of a topic.
 
@@ -211,7 +207,6 @@ def stats_internal(app: App, selection: TopicSelection, metadata: bool, explaine
 @topics_argument
 @_metadata
 @_explain
-@pass_app
 def partitioned_stats_internal(app: App, selection: TopicSelection, metadata: bool, explained: bool) -> Result:
     """Show the ledgers and cursors of every partition of a topic."""
     return answer_partitioned(
@@ -232,7 +227,6 @@ def partitioned_stats_internal(app: App, selection: TopicSelection, metadata: bo
 )
 @topics_argument
 @_explain
-@pass_app
 def info_internal(app: App, selection: TopicSelection, explained: bool) -> Result:
     """Show the stored metadata of a topic.
 
@@ -274,7 +268,6 @@ _SIZE_COLUMNS = (TOPIC_COLUMN, Column("BACKLOG BYTES", "backlogSize", "bytes", t
     default="-1:-1",
     help="Count from after this position [the whole topic].",
 )
-@pass_app
 def get_backlog_size(app: App, selection: TopicSelection, position: Position) -> Result:
     """Show how many bytes follow a position."""
     with app.session.read() as txn:
@@ -306,7 +299,6 @@ _ANALYSIS_COLUMNS = (
 @topics_argument
 @subscription_option
 @click.option("-p", "--position", type=POSITION, help="Count from here, even before the mark-delete position.")
-@pass_app
 def analyze(app: App, selection: TopicSelection, subscription: str, position: Position | None) -> Result:
     """Count a subscription's backlog.
 
