@@ -313,7 +313,7 @@ def plan(app: App, options: PlanRequest) -> Result:
     """Show what negative acks cost at every precision, before you set negativeAckPrecisionBitCnt.
 
     One nack per entry: a batch is tracked as one entry. With --topic the rate is computed from the times of its entries,
-    without the outermost hundredth; with -s the nacks are its ack holes. * marks the recommended row: the cheapest that is early
+    without the first and the last hundredth; with -s the nacks are its ack holes. * marks the recommended row: the cheapest that is early
     by no more than --precision, otherwise the first from 8 bits on with which the Java client stays within --memory.
     """
     require_plot(app)

@@ -62,14 +62,14 @@ DIFFERENCES: Mapping[str, str] = {
     "topics clear-backlog": "Same; the flag of a replicated subscription stays, which a broker drops and writes again with the next "
     "acknowledgement.",
     "topics create-partitioned-topic": "Same, also beside partitions that are there, as 4.2.4 does; 4.0.8 answers 409.",
-    "topics examine-messages": "Behind the last entry upstream's `-i earliest` shows the last one; here nothing, with exit code 5.",
+    "topics examine-messages": "After the last entry, upstream's `-i earliest` shows the last one; here nothing, with exit code 5.",
     "topics expire-messages": "`-t` has no default; upstream's default of -1 means that it was left out.",
     "topics expire-messages-all-subscriptions": "`-t` is optional: without it, the TTL of the topic applies.",
     "topics peek-messages": "A chunked message is shown whole, at its last chunk; upstream shows each chunk, and fails at compressed ones.",
     "topics reset-cursor": "`-s` is optional when other options select subscriptions; a broker's own cursors need `--force`.",
     "topics skip": "Same; the flag of a replicated subscription stays, as with `clear-backlog`.",
-    "topics truncate": "Same: the compacted view is dropped, and its ledger left to nobody; the preview names the keys that are lost. Only "
-    "the properties of other cursors stay, which a broker drops and writes again.",
+    "topics truncate": "Same: the compacted view is dropped, and its ledger left without an owner; the preview names the keys that are "
+    "lost. Only the properties of other cursors stay, which a broker drops and writes again.",
 }
 """How options or output differ from upstream's, by command."""
 
@@ -167,7 +167,7 @@ def page() -> str:
         groups.setdefault(line.path.split()[0], []).append(line)
     text = f"""# Commands of upstream's tools
 
-Every command of `pulsar-admin` in Pulsar 4.0.8 and 5.0.1, and its status here; "(5.0)" marks those that 4.0.8 has not. `same`: the
+Every command of `pulsar-admin` in Pulsar 4.0.8 and 5.0.1, and its status here; "(5.0)" marks those that 4.0.8 does not have. `same`: the
 command exists, with every option. `elsewhere`: another group has the command, and upstream's spelling runs it. `broker`: the command needs
 a running broker, worker or proxy and ends with exit code 7. `open`: not implemented. For values that differ, see
 [what-a-store-knows.md](what-a-store-knows.md).
@@ -192,7 +192,7 @@ a running broker, worker or proxy and ends with exit code 7. `open`: not impleme
 _ONLY_5 = """
 ### Options of one version
 
-These options of 5.0.1 are not here; commands that need a broker, and options that upstream only spells otherwise, are left out:
+These options of 5.0.1 are not here; commands that need a broker, and options that upstream only spells differently, are left out:
 
 """
 OPTIONS_OF_5: Mapping[str, str] = {

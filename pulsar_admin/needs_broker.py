@@ -140,7 +140,7 @@ NEEDS: tuple[Need, ...] = (
             "bookkeeper updatecookie",
             "bookkeeper updateledgers",
         ),
-        "it makes, moves or deletes bookies and clusters",
+        "it creates, moves or deletes bookies and clusters",
         "what there is: pulsar-admin bookkeeper listbookies -a",
         "BookKeeper's own shell",
     ),

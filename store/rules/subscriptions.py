@@ -665,7 +665,7 @@ STOPPING_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         "pulsar-admin topics subscription-history {topic} -s {subscription}",
     ),
     _row(
-        "lost-entries", _CRITICAL, "the next entry is lost: a broker gets no further", partial(_lost, is_next=True),
+        "lost-entries", _CRITICAL, "the next entry is lost: a broker delivers nothing more", partial(_lost, is_next=True),
     ),
     _row(
         "open-transaction", _WARNING, "the next entry belongs to an open transaction, or comes after one",
@@ -693,10 +693,10 @@ STOPPING_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         "pulsar-admin transactions pending-ack-stats -t {topic} -s {subscription}",
     ),
     _row(
-        "open-transaction-ahead", _WARNING, "a later entry belongs to an open transaction: a broker gets that far",
+        "open-transaction-ahead", _WARNING, "a later entry belongs to an open transaction: a broker delivers the entries before it",
         partial(_open_transaction, is_next=False), _BUFFER,
     ),
-    _row("lost-ahead", _CRITICAL, "a later entry is lost: a broker gets that far", partial(_lost, is_next=False)),
+    _row("lost-ahead", _CRITICAL, "a later entry is lost: a broker delivers the entries before it", partial(_lost, is_next=False)),
 )  # fmt: skip
 """Why a subscription does not move, what a broker meets first before the rest."""
 
