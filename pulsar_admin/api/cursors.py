@@ -69,8 +69,8 @@ Moved = Callable[[TopicModel, "CursorState"], "CursorState"]
 
 
 class Cursors(Planner):
-    """The cursors of one subscription in several topics, or of all subscriptions. Changes are plans of all of them: ``Store.apply``
-    makes them.
+    """The cursors of one subscription in several topics, or of all subscriptions. Methods that change them return one plan for
+    all, for ``Store.apply``.
 
     Every method raises TopicNotFound, SubscriptionNotFound; plans also Refused for a cursor of the broker's own, which ``force`` allows
     where a plan has it.
@@ -100,10 +100,10 @@ class Cursors(Planner):
 
     def histories(self, *, zookeeper: Sequence[str] = ()) -> Iterator[tuple[str, AckState]]:
         """Yield the topic's name and each past state of its acknowledgements, a topic's oldest first: see
-        ``Cursor.history``. Also of a topic that was deleted, as far as ZooKeeper's files go back.
+        ``Cursor.history``. Deleted topics are included as far as ZooKeeper's files go back.
 
-        ``zookeeper`` names the files of more servers, ``dataDir[,dataLogDir]``. Raises InvalidValue (all subscriptions
-        are meant), SourceNotFound.
+        ``zookeeper`` names the files of more servers, ``dataDir[,dataLogDir]``. Raises InvalidValue (for all
+        subscriptions), SourceNotFound.
         """
         with self._session.reader() as reader:
             try:
@@ -155,13 +155,13 @@ class Cursors(Planner):
         after it, with ``until`` only the entries before the first one at or after that, while all others keep their
         state; ``shift_by``, that many entries further (negative: back); ``like``, the state of another
         subscription; ``as_of``, the state at a time or one of ``history`` (its ``name``). ``exclude`` starts after the
-        position. All but ``as_of`` clear individual acknowledgements; ``as_of`` restores them: where a time may mean
-        several states, ``if_unsure`` refuses, redelivers what any of them had left, or skips what any had acknowledged
+        position. All but ``as_of`` clear individual acknowledgements; ``as_of`` restores them: if several states may
+        have been in force then, ``if_unsure`` refuses, redelivers what any of them had left, or skips what any had acknowledged
         (``oldest`` and ``newest`` are older words for these two). ``zookeeper`` names the files of more servers,
         ``dataDir[,dataLogDir]``.
 
-        With ``rule`` ``broker`` the result is that of a live broker, ``max_clock_skew`` of its settings included
-        (negative: it skips no ledger); ``exact`` takes the first entry at or after the time on ``clock``, and only
+        With ``rule`` ``broker`` the result is that of a live broker with the setting ``max_clock_skew`` (negative:
+        it skips no ledger); ``exact`` takes the first entry at or after the time on ``clock``, and only
         existing positions. Raises InvalidValue (also for a ``clock`` of events, which are not indexed), LedgerNotFound,
         EntryNotFound, Refused (unsure), SourceNotFound (``zookeeper``), and NothingMatches: a topic has no entries,
         the state at ``as_of`` is unknown, no entry is at or after ``time``, so that everything would be skipped, or a time
@@ -259,7 +259,7 @@ class Cursors(Planner):
         """Return which entries a TTL (default: the one in force) will drop from each cursor from now until
         ``ahead``.
 
-        ``rows`` has one row an ``interval`` (default: a 24th of ``ahead``), times in ms: the first row is overdue
+        ``rows`` has one row per ``interval`` (default: a 24th of ``ahead``), times in ms: the first row is overdue
         already (``from_ms`` None), the last is left afterwards (``to_ms`` None). Cursors without a TTL are left out.
         Raises InvalidValue (also for more than 1,000 rows), NothingMatches (no TTL at all).
         """
@@ -340,9 +340,9 @@ class Cursors(Planner):
     def _past(
         self, reader: EntryReader, topics: Collection[TopicModel], zookeeper: Sequence[str] = (), *, times: bool = True
     ) -> CursorHistory:
-        """Return what the ZooKeeper files of the store have of the cursor; what cannot be read there is warned of.
+        """Return the cursor's history in the store's ZooKeeper files; unreadable parts give a warning.
 
-        With ``times``, also when its states were written, from journals and entry logs.
+        With ``times``, also the times at which its states were written, from journals and entry logs.
         """
         from pulsar_admin.store.recovery.ack_history import find_cursor_history
         from pulsar_admin.store.recovery.journal_times import journals_of, logs_of, read_flush_times, read_write_times
@@ -508,7 +508,8 @@ class CursorPlace(Answer, frozen=True):
 
 
 class Cursor(Cursors):
-    """The cursor of a subscription, of a partitioned topic those of all partitions. Changes are plans: ``Store.apply`` makes them.
+    """The cursor of a subscription; for a partitioned topic, those of all partitions. Methods that change it return a plan for
+    ``Store.apply``.
 
     Every method raises TopicNotFound, SubscriptionNotFound; plans also Refused for a cursor of the broker's own, which ``force`` allows
     where a plan has it.
@@ -567,7 +568,7 @@ class Cursor(Cursors):
         return analysis
 
     def history(self) -> tuple[AckState, ...]:
-        """Return every state of its acknowledgements that is left, the oldest first: ``state``, and ``not_before`` and ``not_after``.
+        """Return every known state of its acknowledgements, the oldest first: ``state``, ``not_before`` and ``not_after``.
 
         They come from its cursor ledgers and metadata, and from the ZooKeeper files that the store was imported from. Also raises
         TopicNotFound for a partitioned topic: ask its partitions.

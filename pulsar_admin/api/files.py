@@ -81,7 +81,7 @@ def history(
 
     ``zookeeper`` names the files of servers of one ensemble, each ``dataDir`` or ``dataDir,dataLogDir``; ``chroot`` is
     the cluster's root path if the ensemble has several. ``what`` is a path, topic, tenant/namespace or ledger id
-    (None: everything). ``since`` and ``until`` are times (as texts absolute ones, or "-3h"), or zxids such as "0x4a1".
+    (None: everything). ``since`` and ``until`` are times (texts must be absolute, or like "-3h"), or zxids such as "0x4a1".
     Missing or damaged files give a PartialData warning at the end. Raises SourceNotFound, Refused (no files are named),
     InvalidValue, MetadataCorrupt.
     """
@@ -200,8 +200,8 @@ def reclaim(
 
     ``bookie``, and ``metadata`` unless it is an open store, are those of ``import_cluster``; options are described at
     ``ReclaimOptions``. ``dry_run`` returns the plan: ``frees_bytes``, ``loses``, and what happens to each of ``logs``.
-    What could not be done is in ``passed_over`` and ``left`` of the result, and a PartialData warning; calling once
-    more continues. Raises InvalidValue, Refused (doubtful metadata), SourceNotFound, SourceBusy (the bookie runs),
+    Unfinished work is in ``passed_over`` and ``left`` of the result, and gives a PartialData warning; another call
+    continues. Raises InvalidValue, Refused (doubtful metadata), SourceNotFound, SourceBusy (the bookie runs),
     NotFound, Unsupported (no DbLedgerStorage), StalePlan, MetadataCorrupt, IndexCorrupt, NotWritable, DiskFull.
     """
     from pulsar_admin.api.store import Store
@@ -260,7 +260,7 @@ def _scratch(options: ReclaimOptions) -> Path | None:
 
 @checked
 def log_files(path: Path | str) -> tuple[LogSummary, ...]:
-    """Return what the name and header of a log say, or of all logs and journals of a bookie's directory.
+    """Return the facts in the name and header of a log, or of all logs and journals in a bookie's directory.
 
     Raises SourceNotFound, SourceChanged, EntryLogCorrupt.
     """

@@ -165,7 +165,7 @@ class Recoveries(Planner):
 
     def deleted_topics(self, *, zookeeper: Sequence[str] = (), by_evidence: bool = False) -> tuple[GoneTopic, ...]:
         """Return the topics that ``undelete`` may restore, and those that were trimmed: ``deleted_ms`` (None: it exists), how many
-        ``ledgers`` it no longer lists, how many are ``here``, and their ``entries``. What the history lacks is a PartialData warning.
+        ``ledgers`` it no longer lists, how many are ``here``, and their ``entries``. Gaps in the history give a PartialData warning.
         Raises Refused (no ZooKeeper files are known, and without ``by_evidence``), SourceNotFound.
         """
         from pulsar_admin.store.recovery.missing_topics import is_topic_node, iter_gone
@@ -187,10 +187,10 @@ class Recoveries(Planner):
         copy: bool = False,
         hold: str = "restored",
     ) -> Plan:
-        """Plan restoring a topic's state at a time as ``TOPIC-restored``, as ``to``, or ``in_place``; other options and errors as of
-        ``undelete``.
+        """Plan restoring a topic's state at a time as ``TOPIC-restored``, as ``to``, or ``in_place``; other options and errors are
+        those of ``undelete``.
 
-        Also raises NothingMatches for a time that is counted from now and after the end of an older copy.
+        Also raises NothingMatches for a time that is counted from now, but after the end of an older copy.
         """
         from pulsar_admin.store.changes.resets import check_now_is_meant
         from pulsar_admin.store.history.servers import find_servers

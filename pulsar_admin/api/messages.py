@@ -1,6 +1,6 @@
-"""Messages of topics, searched, read when they are iterated over, as columns of Arrow, SQL and Spark, and written to files.
+"""Messages of topics: searching them, reading them as Arrow columns, by SQL or with Spark, and writing them to files.
 
-Imports neither pyarrow nor pyspark before it is asked for columns.
+Imports pyarrow and pyspark only when columns are requested.
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ BatchSource = Callable[[EntryReader, list[StoreError]], Generator[Item, None, No
 
 
 class Batches(Checked):
-    """Rows with the columns of ``schema``; nothing is read before it is iterated over, and then a batch at a time.
+    """Rows with the columns of ``schema``, read during iteration, a batch at a time.
 
-    Each iteration reads a snapshot of its own. What could not be read is in ``problems`` of the last iteration, and a PartialData
-    warning.
+    Each iteration reads a snapshot of its own. Unreadable data is listed in ``problems`` of the last iteration, with a
+    PartialData warning.
     """
 
     def __init__(self, session: Session, schema: Callable[[], pa.Schema], source: BatchSource[pa.RecordBatch]) -> None:
@@ -106,7 +106,7 @@ class Batches(Checked):
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield Arrow record batches of some thousand rows each; memory is bounded by one of them.
 
-        Raises what its maker names.
+        Raises the errors of the method that returned these batches.
         """
         return self._read(self._source)
 
@@ -367,7 +367,7 @@ class Messages(Batches):
         """Yield objects with the fields that ``topics read -o json`` shows: times in ms, bytes in base64, values as
         in JSON.
 
-        Of the columns only ``payload``, ``value`` and ``marker_type`` matter; not requested ones are None. A few
+        Of the columns only ``payload``, ``value`` and ``marker_type`` matter, and are None unless requested. A few
         messages are read without pyarrow.
         """
 
@@ -783,7 +783,7 @@ class Columns(Checked):
         return SparkTables(self._session, session)
 
     def table(self, name: str) -> Batches:
-        """Return a table of what the store knows as Arrow batches: topics, ledgers, cursors, policies, schemas or nodes.
+        """Return one of the store's tables as Arrow batches: topics, ledgers, cursors, policies, schemas or nodes.
 
         Columns and names are those of the files that ``store export tables`` writes. Raises InvalidValue for another name.
         """
@@ -800,7 +800,7 @@ class Columns(Checked):
         return Batches(self._session, lambda: TABLES[name], source)
 
     def sql(self, statement: str) -> Batches:
-        """Return the rows of one SELECT as Arrow batches, by DuckDB; ``docs/howto/sql.md`` has its tables. Each iteration runs it anew.
+        """Return the rows of one SELECT as Arrow batches, by DuckDB; ``docs/howto/sql.md`` has its tables. Each iteration runs it again.
 
         Raises BadSql, Refused for a statement that does more than read, InvalidValue for several, MissingComponent.
         """
@@ -864,8 +864,8 @@ def register(spark: SparkSession) -> None:
 class SparkTables(Checked):
     """Messages and entries of topics as data frames (docs/howto/spark.md has their columns).
 
-    Executors read the entry logs where the catalogue of the store names them: they must see the same paths. A name of a topic may be
-    a glob (``acme/orders/*``) or a namespace; none means all but the system's. An entry that lies in a journal and in a log, or on
+    Executors read the entry logs at the paths in the store, so they must see the same paths. A topic name may be a glob
+    (``acme/orders/*``) or a namespace; without a name, all but system topics are read. An entry in a journal and in a log, or on
     two bookies, is one row. Raises SourceNotFound, MissingComponent.
     """
 
@@ -944,7 +944,7 @@ class DumpWanted(TypedDict, total=False):
 
 
 class Dumps(Checked):
-    """The part of ``Store`` that writes topics as files and lines; all of it raises InvalidValue, TopicNotFound.
+    """The part of ``Store`` that writes topics as files and lines; all methods raise InvalidValue, TopicNotFound.
 
     Unreadable data and broken ledgers are left out, with a PartialData warning.
     """

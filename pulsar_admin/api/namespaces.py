@@ -89,7 +89,7 @@ class Resources(Planner):
     def update_tenant(
         self, name: str, *, admin_roles: Sequence[str] = (), allowed_clusters: Sequence[str] = ()
     ) -> Plan:
-        """Plan changing the admin roles and allowed clusters of a tenant; those that are not given, or empty, stay.
+        """Plan changing the admin roles and allowed clusters of a tenant; an absent or empty argument changes nothing.
 
         Raises TenantNotFound, InvalidValue, Refused.
         """
@@ -189,9 +189,9 @@ class Resources(Planner):
         )
 
     def create_resource_group(self, name: str, **rates: int | None) -> Plan:
-        """Plan a resource group, or changes of one: ``publish_messages``, ``publish_bytes``, ``dispatch_messages``, ``dispatch_bytes``.
+        """Plan creating or changing a resource group: ``publish_messages``, ``publish_bytes``, ``dispatch_messages``, ``dispatch_bytes``.
 
-        These are rates a second, −1: any; those not given stay. Raises InvalidValue.
+        These are rates per second (−1: unlimited); rates that are not given stay. Raises InvalidValue.
         """
         return self._plan_group(resource_changes.CREATE_GROUP, name, rates)
 
@@ -231,8 +231,8 @@ class Resources(Planner):
         memory_mb: float,
         dynamic: bool = False,
     ) -> Plan:
-        """Plan the quota of a bundle, or the default one: messages and bytes (``bandwidth``) a second, each (in,
-        out), and ``memory_mb``.
+        """Plan the quota of a bundle, or the default one: messages and bytes (``bandwidth``) per second, each
+        (in, out), and ``memory_mb``.
 
         With ``dynamic`` a broker may recalculate it. Raises InvalidValue, NamespaceNotFound.
         """
@@ -322,7 +322,7 @@ class Cluster(Planner):
         )
 
     def set_migration(self, *, migrated: bool, urls: Mapping[str, str | None]) -> Plan:
-        """Plan setting whether and where to the cluster is migrated: ``serviceUrl``, ``brokerServiceUrl``, and both with ``Tls``.
+        """Plan setting whether the cluster is migrated, and its new ``serviceUrl``, ``brokerServiceUrl``, and both with ``Tls``.
 
         The cluster need not exist. Raises InvalidValue.
         """
@@ -463,9 +463,9 @@ class BundleTopics(Answer, frozen=True):
 
 
 class Namespace(PolicyPlans):
-    """A namespace, with policies or topics. Changes are plans: ``Store.apply`` makes them.
+    """A namespace, with policies or topics. Methods that change it return a plan for ``Store.apply``.
 
-    Methods raise NamespaceNotFound, also for one that has topics and no policies if they need these, and MetadataCorrupt.
+    Methods raise MetadataCorrupt and NamespaceNotFound; those that need policies raise it also for a namespace that has only topics.
     """
 
     _group = "namespaces"
@@ -484,8 +484,9 @@ class Namespace(PolicyPlans):
     ) -> tuple[str, ...]:
         """Return the names of the namespace's topics, partitions one by one.
 
-        ``system`` adds system topics; ``bundle``, ``0xLOW_0xHIGH``, selects those in it, none if the
-        namespace has another. The ``domain`` ``non-persistent`` has none: such topics are not on disk. Raises InvalidValue.
+        ``system`` adds system topics; ``bundle``, ``0xLOW_0xHIGH``, selects the topics in it; the result is
+        empty if the namespace has no such bundle. The ``domain`` ``non-persistent`` has no topics, because they are not on
+        disk. Raises InvalidValue.
         """
         with self._session.read() as txn:
             check_namespace(txn, self._name)
@@ -516,7 +517,7 @@ class Namespace(PolicyPlans):
     def policies(self) -> Mapping[str, Any]:  # Any: JSON values
         """Return the stored policies with every key that they have, as upstream spells them.
 
-        What they do not say, a broker's configuration does.
+        A broker's configuration decides everything else.
         """
         return self._session.ask(policy_changes.read_policies_json, self._name)
 
@@ -626,7 +627,7 @@ class Namespace(PolicyPlans):
         algorithm: str = "range_equally_divide",
         boundaries: Iterable[int] = (),
     ) -> Plan:
-        """Plan splitting a bundle, or with ``bundle_type`` ``LARGEST`` the one with most topics.
+        """Plan splitting a bundle, or with ``bundle_type`` ``LARGEST`` the one with the most topics.
 
         ``algorithm`` may also be ``topic_count_equally_divide``, or ``specified_positions_divide`` at the hashes
         ``boundaries``. Raises InvalidValue, NeedsBroker (for choices that depend on load).

@@ -160,7 +160,7 @@ class DelayedBacklogs(Checked):
     ) -> Iterator[BuildResult]:
         """Read the missing entries of several subscriptions together, then write each index in a transaction of its own.
 
-        With ``alone`` a single subscription is meant, whose error ends the work.
+        With ``alone``, which means a single subscription, an error ends the work.
         """
         from pulsar_admin.store.delayed.build import apply_draft, draft_index, finish_draft, read_drafts, result_of
         from pulsar_admin.store.delayed.runs import open_runs
@@ -190,7 +190,7 @@ class DelayedBacklogs(Checked):
 
 
 class Delayed(Named):
-    """A delayed backlog: from the index of ``delayed build`` where that is current, else from the topic's entries.
+    """A delayed backlog: from the index of ``delayed build`` if that is current, otherwise from the topic's entries.
 
     Whether a subscription is Shared or Key_Shared is not on disk; Exclusive and Failover ignore delays. All methods raise
     TopicNotFound (also for a partitioned topic), SubscriptionNotFound, IndexCorrupt, DiskFull (large backlogs are sorted on disk).
@@ -245,9 +245,10 @@ class Delayed(Named):
         )
 
     def status(self) -> DelayedSummary:
-        """Return policy, how many messages are due when, the index and its lag, and what a TTL or quotas drop before it is due.
+        """Return policy, how many messages are due when, the index and its lag, and the messages that a TTL or quota
+        drops before they are due.
 
-        ``trackers``: memory and rebuild time of a broker's own, estimated.
+        ``trackers`` estimates memory and rebuild time of a broker's own index.
         """
         from pulsar_admin.store.delayed.summary import summarize
 
@@ -401,7 +402,7 @@ class KeptNacks(Planner):
 
 
 class Nacks(KeptNacks):
-    """Negative acks of one subscription, of a partitioned topic those of all partitions.
+    """Negative acks of one subscription; for a partitioned topic, those of all partitions.
 
     Every method raises TopicNotFound, SubscriptionNotFound, IndexCorrupt.
     """
@@ -517,7 +518,7 @@ def nack_sizes(
     entries_per_ledger: int | None = None,
     acknowledged_every: int = 0,
 ) -> NackSizes:
-    """Return the cost of ``rate`` messages a second nacked for ``delay``, in batches of ``batch_size`` (default 1).
+    """Return the cost of ``rate`` messages per second nacked for ``delay``, in batches of ``batch_size`` (default 1).
 
     ``measured``, from ``Topic.measured_nacks``, replaces values of None, and says where nacks lie. Every
     ``acknowledged_every``-th entry is not nacked, 0: none. Raises InvalidValue.
@@ -617,7 +618,7 @@ class TopicTransactions(Named):
 
 
 class CursorTransactions(Named):
-    """What the log of a subscription says of transactions that acknowledged on it, of one topic or partition.
+    """Transactions that acknowledged on a subscription, from its pending-ack log, for one topic or partition.
 
     Every question raises TopicNotFound, SubscriptionNotFound, EntryCorrupt.
     """

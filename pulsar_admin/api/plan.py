@@ -1,7 +1,7 @@
-"""Plans: what would change, to be looked at, kept and applied; and the calls that made them.
+"""Plans: changes to preview, save and apply, with the calls that made them.
 
-A plan file keeps the call, and whoever applies the file calls again. The command line calls the same methods, so that a file from
-Python and one from a command are the same. Imports nothing that changes a store, as reading code also imports this.
+A plan file has the call; applying the file repeats it. The command line calls the same methods, so files from Python and from
+commands are the same. Imports nothing that changes a store, because reading code also imports this.
 """
 
 from __future__ import annotations

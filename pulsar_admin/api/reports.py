@@ -20,8 +20,8 @@ from pulsar_admin.store.wording import bracketed, text_html
 class ChangeReport(Report, frozen=True):
     """What a plan would do (``dry_run``), or what a change did; as text it is what the command line prints.
 
-    ``number``: of the change in the audit log, None for a plan and where nothing was to change. ``parts``: one a cursor or other
-    thing that it concerns.
+    ``number`` of the change in the audit log; None for a plan, or if there was nothing to change. ``parts``: one for each cursor or
+    other changed object.
     """
 
     def __repr__(self) -> str:

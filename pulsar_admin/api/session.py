@@ -359,9 +359,9 @@ def check_engine(jobs: int, spark: SparkSession | None) -> None:
 
 @contextmanager
 def open_engine(jobs: int, spark: SparkSession | None, problems: list[StoreError]) -> Iterator[Engine | None]:
-    """Open what scans many entries: Spark's executors, ``jobs`` processes (0: one a core), or None: this process.
+    """Open the engine that scans entries: Spark's executors, ``jobs`` processes (0: one per core), or None for this process.
 
-    Unreadable data is in ``problems`` at the end, with a warning each. Raises InvalidValue, MissingComponent.
+    Unreadable data is listed in ``problems`` at the end, each with a warning. Raises InvalidValue, MissingComponent.
     """
     check_engine(jobs, spark)
     with ExitStack() as stack:
@@ -467,11 +467,11 @@ class Host(Protocol):
 
 
 class Program:
-    """A program in Python that asks an open store, or none. It names "now" or the clock does; scans run on ``jobs`` or ``spark``, see
-    ``open_engine``; what answers lack is a warning at its line.
+    """A Python program as the host of a session, with or without an open store. "Now" is given, or the clock's; scans run on ``jobs``
+    or ``spark``, see ``open_engine``; incomplete answers give a warning at the program's line.
 
-    A snapshot that is read, by an iteration in progress, keeps the map open: reading it after the file has shrunk kills the process.
-    So ``close`` refuses new work, and the last reader closes.
+    An iteration in progress keeps LMDB's map open: reading the map after the file has shrunk would kill the process. So ``close``
+    refuses new work, and the last reader closes the map.
     """
 
     def __init__(self, store: StoreFile | None, now: Time | None, jobs: int, spark: SparkSession | None) -> None:
@@ -632,11 +632,10 @@ class Program:
 
 
 class Session:
-    """What the objects of this interface ask with: for whom (``host``), which store, how many processes a pass over all topics may use
-    (0: one a core), what a process may take of memory (None: the usual), how long to wait while another process writes, and what opens
-    encrypted payloads.
+    """The context of every call: who asks (``host``), the store, the number of processes for a pass over all topics (0: one per core),
+    a memory limit for each process (None: the default), how long to wait for another writer, and the keys for encrypted payloads.
 
-    A command reads one snapshot (``one_snapshot``): while it has a reader all questions are asked of that, on its engine.
+    A command reads one snapshot (``one_snapshot``): while that is open, every call uses it and the command's engine.
     """
 
     def __init__(
@@ -819,7 +818,7 @@ class Session:
     ) -> Iterator[tuple[Topic, Cursor]]:
         """Yield the cursor of a subscription in every selected topic, partitions one by one.
 
-        A named topic must have the subscription; of all topics, or a pattern's, only those that have it are taken.
+        A named topic must have the subscription; among all topics, or those of a pattern, topics without it are skipped.
         Raises TopicNotFound, and SubscriptionNotFound, also if no topic has it.
         """
         from pulsar_admin.store.model.cursors import iter_cursor_names
@@ -947,8 +946,8 @@ def hint_in_python(hint: str, said: Mapping[str, str]) -> str:
     """Return a hint about command-line options in the words of a Python function with the annotations ``said``.
 
     ``--force`` becomes ``force=True``, ``--to NAME`` becomes ``to=NAME`` if the function has that parameter, global options become
-    ``open_store(now=NAME)``; commands stay. Other options are marked as those of the command line. A time zone, which no method takes,
-    becomes that of a datetime.
+    ``open_store(now=NAME)``; commands stay. Other options are marked as those of the command line. No method takes a time
+    zone, so the hint names the datetime's.
     """
     if "--" not in hint and " -t" not in hint:
         return hint

@@ -114,8 +114,8 @@ def open_store(
     it is closed.
 
     ``now`` fixes "now" for relative times and ages (default: the clock at each call). Many entries are scanned in this
-    process, in ``jobs`` processes (0: one a core), or on the executors of ``spark``, which must see the same paths.
-    ``private_keys``, PEM files or directories of them, open encrypted payloads, in this process only. Close the store,
+    process, in ``jobs`` processes (0: one per core), or on the executors of ``spark``, which must see the same paths.
+    ``private_keys``, PEM files or directories of them, decrypt payloads, in this process only. Close the store,
     or use it in ``with``. A store imported with ``index=False`` only answers ``export_tables``, all else raises
     Refused. Raises StoreNotFound, Refused (an unfinished import), StoreBusy (writable, while another process writes, or
     open in this process already), IndexCorrupt, InvalidValue, Unsupported (of a later version), MissingComponent.
@@ -272,8 +272,8 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
             return tuple(iter_orphans(reader.txn, find_vanished(reader).foreign))
 
     def missing(self, *ledgers: LedgerId) -> tuple[Missing, ...]:
-        """Return losses of ledgers, or of all: referenced ledgers that do not exist, ``ranges`` of entry ids that
-        no file holds.
+        """Return losses of these ledgers, or of all: referenced ledgers that do not exist, and ``ranges`` of entry
+        ids that no file has.
 
         Entries of files that disappeared since the import do not count yet: a PartialData warning names them. Raises
         IndexCorrupt, LedgerNotFound (a named ledger).
@@ -295,7 +295,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         return verdicts_of(self._session, ledgers)
 
     def underreplicated(self) -> tuple[UnderReplicated, ...]:
-        """Return the ledgers with entries on fewer bookies than their write quorum, or perhaps, the worst first.
+        """Return the ledgers with entries that are, or may be, on fewer bookies than their write quorum, the worst first.
 
         A PartialData warning says when the store does not know on which bookies entries are. Raises IndexCorrupt.
         """
@@ -400,7 +400,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
     def check(self, *, deep: bool = False, max_rate: int | None = None) -> tuple[Finding, ...]:
         """Return problems (``is_problem``) and notes about files, index, audit log, and metadata against ledgers.
 
-        ``deep`` reads every byte, at most ``max_rate`` of them a second, in this process only. Nothing is repaired.
+        ``deep`` reads every byte, at most ``max_rate`` of them per second, in this process only. Nothing is repaired.
         Raises InvalidValue.
         """
         with PACE.limited(given_rate(max_rate)):
@@ -412,7 +412,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         """Return findings, the worst first: ``severity``, ``evidence``, what is at stake, what a ``broker`` does,
         and how to ``mend`` it.
 
-        ``deep`` reads every byte; ``each`` limits the findings of a code, the rest is summed up; ``codes`` and
+        ``deep`` reads every byte; ``each`` limits the findings per code, the rest are summed up; ``codes`` and
         ``severities`` filter. Raises InvalidValue.
         """
         return tuple(iter_doctor(self._session, deep=deep, each=each, codes=codes, severities=severities))
@@ -692,7 +692,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
     def undo(self, number: int | Change | ChangeReport) -> ChangeReport:
         """Undo the change with this number, or the one that ``apply`` or ``changes`` returned; undoing is a change of its own.
 
-        Raises as ``plan_undo`` and ``apply``, and InvalidValue for a report of nothing that was written.
+        Raises as ``plan_undo`` and ``apply``, and InvalidValue for a report without a change.
         """
         from pulsar_admin.api.reports import Change, ChangeReport
 

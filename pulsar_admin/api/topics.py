@@ -251,9 +251,9 @@ class PolicyValue(Answer, frozen=True):
 
 
 class TopicPolicies(PolicyPlans):
-    """The policies of several topics, each as a whole. Changes are plans of all of them: ``Store.apply`` makes them.
+    """The policies of several topics, each as a whole. Methods that change them return one plan for all, for ``Store.apply``.
 
-    All raise TopicNotFound, MetadataCorrupt, and InvalidValue for a partition; plans also Refused (a system topic).
+    All methods raise TopicNotFound, MetadataCorrupt, and InvalidValue for a partition; plans also Refused (a system topic).
     """
 
     _group = "topics"
@@ -323,7 +323,7 @@ class Topic(PolicyPlans):
     """A topic, one partition, or a partitioned topic as a whole. Nothing is read before a method is called.
 
     Methods raise TopicNotFound for a topic that was deleted, and for a partitioned one if each partition has an answer of its own.
-    Policies are of a topic as a whole. Plans that change them raise MetadataCorrupt, Refused (a system topic).
+    Policies belong to the topic as a whole. Plans that change them raise MetadataCorrupt, Refused (a system topic).
     """
 
     _group = "topics"
@@ -370,8 +370,8 @@ class Topic(PolicyPlans):
     ) -> FoundEntry:
         """Return the first entry at or after ``time`` in topic order, exact even on clocks that run backwards.
 
-        ``rule`` ``all-before`` returns the last entry before the time with nothing younger before it; ``broker`` the
-        answer of a live broker of ``broker_version``. ``batch_index`` names the message in its batch. ``explain`` adds
+        ``rule`` ``all-before`` returns the last entry up to which all are older than the time; ``broker`` the answer of a
+        live broker of ``broker_version``. ``batch_index`` names the message in its batch. ``explain`` adds
         the proof, and the broker's answer. ``exact`` of the answer is False if a lost entry could be an earlier one,
         None if that is unknown; for ``broker``, whether a broker is certain to answer this. Raises InvalidValue,
         TopicNotFound (also for a partitioned topic: ask its partitions), and for ``broker`` LedgerNotFound,
@@ -431,7 +431,7 @@ class Topic(PolicyPlans):
         until: Time | None = None,
         clock: Literal["auto", "publish", "broker"] = "auto",
     ) -> pa.Table:
-        """Return how much arrived when, one row for each bucket with entries: ``start`` (timestamp), ``entries``,
+        """Return how much arrived in each bucket of time, one row for each bucket with entries: ``start`` (timestamp), ``entries``,
         ``messages``, ``bytes``.
 
         ``bucket`` is the width (None: chosen from the data), ``start`` a multiple of the width since 1970 UTC. Times from
@@ -513,7 +513,7 @@ class Topic(PolicyPlans):
     def last_message_id(self) -> Position:
         """Return the position of the last message, with its index inside a batch; entry −1 for a topic without one.
 
-        The last entry counts whatever it is, also a marker. Raises TopicNotFound, MetadataCorrupt.
+        The last entry counts even if it is a marker. Raises TopicNotFound, MetadataCorrupt.
         """
         last = self.last_entry_id()
         return Position(last.ledger_id, last.entry_id, last.batch_index)
@@ -528,7 +528,7 @@ class Topic(PolicyPlans):
     def partitioned_stats(
         self, *, per_partition: bool = False, earliest_time: bool = False, backlog_size: bool = True
     ) -> PartitionedTopicStats:
-        """Return the stats of a partitioned topic, summed over its partitions, with ``per_partition`` theirs too;
+        """Return the stats of a partitioned topic, summed over its partitions; ``per_partition`` adds those of each;
         see ``stats``.
 
         Raises TopicNotFound (also for a topic without partitions), MetadataCorrupt.
@@ -622,7 +622,7 @@ class Topic(PolicyPlans):
         return versions[-1]
 
     def schema_locator(self) -> SchemaLocator | None:
-        """Return which entries have its schema: of the ``newest`` version, and by ``index`` of all. None: it never had one.
+        """Return where its schema is stored: the ``newest`` version, and ``index`` for all; None if it never had one.
 
         Raises MetadataCorrupt.
         """
@@ -638,9 +638,9 @@ class Topic(PolicyPlans):
         return self._session.ask(find_topic_policies, self._name) or Policies()
 
     def policies_in_force(self) -> PoliciesInForce:
-        """Return the policies that count and where each is written: ``source`` is topic, global-topic or namespace.
+        """Return the policies in force and where each is set: ``source`` is topic, global-topic or namespace.
 
-        None: nothing in the store sets it, a broker's configuration does. Raises MetadataCorrupt.
+        None: nothing in the store sets it, so a broker's configuration applies. Raises MetadataCorrupt.
         """
         from pulsar_admin.store.policies.in_force import read_in_force
 
@@ -653,8 +653,8 @@ class Topic(PolicyPlans):
         return Delayed(self._session, self._name, subscription)
 
     def measured_nacks(self, subscription: str | None = None) -> TopicNacks:
-        """Return the topic's entries a second, and where a subscription's acknowledgement holes are, for
-        ``nack_sizes``, from the index.
+        """Return the topic's entries per second, and a subscription's acknowledgement holes, for ``nack_sizes``,
+        from the index.
 
         Raises TopicNotFound (also for a partitioned topic: ask its partitions), SubscriptionNotFound, InvalidValue (no
         times).
@@ -697,9 +697,9 @@ class Topic(PolicyPlans):
         return tuple(sorted(names))
 
     def subscription_facts(self, *, quick: bool = False) -> tuple[SubscriptionFacts, ...]:
-        """Return what ``describe`` has of every subscription, of a partitioned topic those of each partition.
+        """Return the facts in ``describe`` about every subscription; for a partitioned topic, those of each partition.
 
-        What cannot be read is left out with a PartialData warning. Raises TopicNotFound.
+        Unreadable subscriptions are left out with a PartialData warning. Raises TopicNotFound.
         """
         from pulsar_admin.store.reports.subscriptions import Asked, iter_subscription_facts
 
@@ -710,10 +710,10 @@ class Topic(PolicyPlans):
             return facts
 
     def cursor(self, name: str) -> Cursor:
-        """Return the cursor of a subscription, of a partitioned topic those of all partitions together.
+        """Return the cursor of a subscription; for a partitioned topic, those of all partitions together.
 
-        Raises SubscriptionNotFound if no partition has it; ``Store.cursors(…).histories()`` has the rest of a deleted
-        one.
+        Raises SubscriptionNotFound if no partition has it; ``Store.cursors(…).histories()`` shows what is left of a
+        deleted one.
         """
         from pulsar_admin.api.cursors import Cursor
         from pulsar_admin.store.model.cursors import check_subscription
@@ -766,7 +766,7 @@ class Topic(PolicyPlans):
         )
 
     def set_partitions(self, partitions: int) -> Plan:
-        """Plan increasing the number of partitions; new ones get the subscriptions of the first one at their end.
+        """Plan increasing the number of partitions; new ones get the first one's subscriptions, at their end.
 
         Keys map to other partitions from then on. Raises InvalidValue, Refused (fewer, or not partitioned).
         """
@@ -805,14 +805,14 @@ class Topic(PolicyPlans):
             schema_changes.check_compatible(reader, self._name, given_schema(schema))
 
     def upload_schema(self, schema: Mapping[str, Any] | Path | str) -> Plan:  # Any: JSON
-        """Plan a new version of its schema: ``{"type": "AVRO", "schema": "{…}", "properties": {}}``, or a file with that.
+        """Plan a new version of its schema: ``{"type": "AVRO", "schema": "{…}", "properties": {}}``, or a file with this JSON.
 
-        One that it has already changes nothing. Raises InvalidValue, NamespaceNotFound, Refused (it is not compatible).
+        A version that exists changes nothing. Raises InvalidValue, NamespaceNotFound, Refused (it is not compatible).
         """
         return self._planned(schema_changes.plan_upload, self._name, given_schema(schema))
 
     def delete_schema(self, *, force: bool = False) -> Plan:
-        """Plan a version that marks the schema as deleted, with ``force`` the removal of all versions.
+        """Plan a version that marks the schema as deleted, or with ``force`` removing all versions.
 
         Raises MetadataCorrupt, and Refused if a topic of a newer Pulsar has the same schema.
         """
@@ -914,7 +914,7 @@ class Compaction(Planner):
         """Return the last message: ``position`` (ids −1 if nothing remains), ``publish_ms``, and the ``rule`` that
         found it.
 
-        From metadata bytes if they suffice (PIP-429); ``verify`` reads the whole entry too. Raises TopicNotFound,
+        Only the entry's metadata is read if that suffices (PIP-429); ``verify`` reads the whole entry. Raises TopicNotFound,
         MetadataCorrupt, EntryCorrupt.
         """
         from pulsar_admin.store.compaction.last_id import find_last_id

@@ -330,9 +330,9 @@ class BundleReport(Answer, frozen=True):
 
 
 class BundleImported(Answer, frozen=True):
-    """What a bundle held, and was told where it was made: with which version (``toolkit``), when (``created_ms``), what a check found.
+    """The contents of a bundle, the version that made it (``toolkit``), when (``created_ms``), and what a check found there.
 
-    ``same_findings``: whether a check here finds the same, of all that needs no bookies' files.
+    ``same_findings``: whether a check here finds the same, apart from rules that need bookies' files.
     """
 
     store: str
@@ -349,7 +349,7 @@ class BundleImported(Answer, frozen=True):
 
 @checked
 def import_bundle(file: Path | str, path: Path | str, *, now: Time | None = None) -> BundleImported:
-    """Create a store from an incident bundle; it answers what needs only metadata and the index.
+    """Create a store from an incident bundle; it answers questions that need only metadata and the index.
 
     Raises SourceNotFound, AlreadyExists, MetadataCorrupt, Unsupported, DiskFull, NotWritable.
     """
@@ -418,7 +418,7 @@ class Transfers(Checked):
     def preview_refresh(self) -> RefreshPreview:
         """Return what ``refresh`` would read; raises Refused (it was not imported), SourceNotFound.
 
-        URLs of bookies are not listed, which is a warning: that would write.
+        Bookies at URLs are not listed, because that would write; a warning says so.
         """
         from pulsar_admin.store.db.storeinfo import REMOTE
 
@@ -430,10 +430,10 @@ class Transfers(Checked):
             return refreshing.preview_refresh(store)
 
     def refresh(self, *, forget: bool = False, verify: bool = True) -> RefreshResult:
-        """Update the store from what it was imported from: read new entries, merge changed metadata.
+        """Update the store from its sources: read new entries, merge changed metadata.
 
-        URLs of bookies are listed again. Changes made in the store stay. ``forget`` removes entries of deleted files
-        from the index; ``verify`` checks digests. ``problems`` counts what a person has to look at. Raises NotWritable,
+        Bookies at URLs are listed again. Changes made in the store stay. ``forget`` removes entries of deleted files
+        from the index; ``verify`` checks digests. ``problems`` counts cases that a person must look at. Raises NotWritable,
         Refused, SourceNotFound, SourceChanged, DiskFull.
         """
         from pulsar_admin.store.db.storeinfo import REMOTE
@@ -597,9 +597,8 @@ class Transfers(Checked):
 
         ``cluster`` is its name, if the metadata has several, or ``NAME=NEW``. It only starts at the path ``boot_at``,
         by default ``directory``, and ``bookie_id`` is that of its bookie. Returns its contents, what is ``missing`` by
-        ledger, and how to ``start`` it. Raises AlreadyExists, InvalidValue, TopicNotFound, Refused if several clusters
-        could be meant, SourceChanged,
-        StalePlan, DiskFull.
+        ledger, and how to ``start`` it. Raises AlreadyExists, InvalidValue, TopicNotFound, Refused if the
+        metadata has several clusters and ``cluster`` names none, SourceChanged, StalePlan, DiskFull.
         """
         from pulsar_admin.store.disks.clone import CloneRequest, apply_clone, plan_clone
 
@@ -618,14 +617,13 @@ class Transfers(Checked):
             return apply_clone(store, plan, self._session.clock_ms)
 
     def salvage(self, bookie: str | GivenBookie, *, collected: bool = False, dry_run: bool = False) -> SalvageReport:
-        """Rebuild the index of a stopped bookie from its logs and journals, cut a journal that prevents its start, and put aside marks of
-        a journal that is missing.
+        """Rebuild the index of a stopped bookie from its logs and journals, cut a journal that prevents its start, and put aside the
+        marks of a missing journal.
 
         ``bookie`` is that of ``import_cluster``, with all directories; ``collected`` includes ledgers that garbage collection took out of
-        the index; ``dry_run`` only plans it. Metadata and copies
-        of missing entries come from this store. Returns what was found by directory, whether a salvage is ``needed``,
-        and where old files are ``kept``. Raises InvalidValue, Refused (of another cluster), SourceNotFound,
-        SourceBusy, Unsupported, StalePlan, NotWritable, DiskFull.
+        the index; ``dry_run`` only plans it. Metadata and copies of missing entries come from this store. Returns the findings by
+        directory, whether a salvage is ``needed``, and where old files are ``kept``. Raises InvalidValue, Refused (of
+        another cluster), SourceNotFound, SourceBusy, Unsupported, StalePlan, NotWritable, DiskFull.
         """
         from pulsar_admin.store.disks.salvage import apply_salvage, plan_salvage
 
@@ -698,7 +696,7 @@ class Transfers(Checked):
         ``payload``, or with ``columns`` under the names of ``pulsar-spark``, values as bytes. ``iceberg`` commits them
         to Iceberg tables of ``catalog``, a name or URI (default: catalog.db in the directory), replacing the cluster's
         rows. Unreadable metadata is left out with a PartialData warning. Raises InvalidValue, Refused, StalePlan,
-        StoreBusy, SourceNotFound, SliceFailed, DiskFull, NotWritable; the tables are unchanged then.
+        StoreBusy, SourceNotFound, SliceFailed, DiskFull, NotWritable; after an error the tables are unchanged.
         """
         from pulsar_admin.store.tables.export import ExportRequest, choose_tables, export_tables, scanned_bytes
 

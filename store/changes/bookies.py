@@ -1,8 +1,8 @@
-"""A bookie under another id: what names it in the metadata (upstream ``BookieId``, ``Cookie``, ``EnsembleChangeCursor``; BookKeeper 4.17).
+"""Giving a bookie another id in the metadata (upstream ``BookieId``, ``Cookie``, ``EnsembleChangeCursor``; BookKeeper 4.17).
 
-A bookie's id is its address unless ``bookieId`` is set, so a new address makes a new bookie of old disks. The cookie, every ensemble, the
-marks of under-replicated ledgers and the rack have the id, and the files ``VERSION`` of the bookie's directories, which
-``store.transfer.bookie_export`` writes. Here the store's own rows follow: whose a catalogued file is.
+A bookie's id is its address unless ``bookieId`` is set, so with a new address old disks belong to a new bookie. The id is in the cookie, in
+ensembles, in marks of under-replicated ledgers and in racks; and in the ``VERSION`` files of the bookie's directories, which
+``store.transfer.bookie_export`` writes. The change also updates the store's own rows that say to which bookie a file belongs.
 """
 
 from __future__ import annotations
@@ -122,8 +122,8 @@ def plan_rename(txn: Txn, old: str, new: str, now_ms: int) -> Plan:
 def iter_renamed(txn: Txn) -> Iterator[tuple[str, Cookie]]:
     """Yield the imported id of each bookie that changes of this store renamed, and its cookie now.
 
-    By the steps of the audit log, of which an undo is one more: cookies do not tell bookies apart, whose directories have the same
-    names on every host.
+    The audit log tells it (an undo is one more change there): cookies cannot, because bookies' directories have the same names on every
+    host.
     """
     ids: dict[str, str] = {}
     prefix = tree_key(f"{ledgermetadata.COOKIES}/")

@@ -301,8 +301,8 @@ def plan_delete(
 ) -> Plan:
     """Plan deleting topics, and the partition records and schemas of ``bases`` (names without a partition number).
 
-    With ``force``, unreadable nodes are deleted as well; the ledgers that they list stay. ``whole_topic``: they are all segments of a
-    scalable topic, which goes with them.
+    With ``force``, unreadable nodes are deleted as well; the ledgers that they list stay. ``whole_topic``: the topics are all segments of a
+    scalable topic, which is deleted with them.
     """
     txn = reader.txn
     listed = list(_with_pending_acks(txn, names))

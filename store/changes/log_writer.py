@@ -1,11 +1,11 @@
-"""Writing ledgers: new entry logs in BookKeeper's own format under ``entries/``, and what makes them part of the store.
+"""Writing ledgers: new entry logs in BookKeeper's own format under ``entries/``, and making them part of the store.
 
 Order: the logs' bytes are durable first (``write_ledgers``); then one transaction catalogues and indexes them, keeps their ids
 taken and applies the change that points at them (``apply_written``). A process killed in between leaves a file under
-``entries/`` that no catalogue row names: ``store check`` does. Undoing the change takes the pointers away and leaves
+``entries/`` without a catalogue row, which ``store check`` reports. Undoing the change removes the pointers and leaves
 the entries in the index, so that the undo can itself be undone.
 
-Also the list of a topic's ledgers that they enter.
+Also adds them to the topic's list of ledgers.
 
 Ledgers are written closed: one ensemble of one bookie, last-add-confirmed = entry id − 1.
 """
@@ -52,7 +52,7 @@ DEFAULT_BOOKIE = "127.0.0.1:3181"
 
 
 class LedgerSpec(Struct, frozen=True):
-    """A ledger to write. ``custom``: what it says of itself (``store.codec.claims``).
+    """A ledger to write. ``custom``: its custom metadata (``store.codec.claims``).
 
     ``ledger_id`` None takes the next own id; a given one must be unknown to the store. ``digest_type``: CRC32C or CRC32.
     """

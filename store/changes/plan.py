@@ -52,8 +52,8 @@ _AGAIN = "make a new plan and review it"
 class ChangeKind(Struct, frozen=True):
     """What a change is: the ``command`` that plans it, as the audit log shows, and what it does in ``words`` for its report's title.
 
-    In the words ``{place}`` stands for what the parts of the report concern, ``{subscription}`` and ``{cursor}`` for their subscriptions,
-    and ``{first}`` for what the first part concerns, where the others only go with it.
+    In the words, ``{place}`` stands for the objects of the report's parts, ``{subscription}`` and ``{cursor}`` for their subscriptions,
+    and ``{first}`` for the object of the first part, if the others only follow from it.
     """
 
     command: str
@@ -603,7 +603,7 @@ class DroppedEarly(Answer, frozen=True):
 class DelayLoss(Answer, frozen=True):
     """What an expiry does to delayed messages.
 
-    ``ttl_conflict``: what the TTL drops of the rest before it is due; ``evicting_quotas``: types of backlog quotas that drop
+    ``ttl_conflict``: which of the rest the TTL drops before they are due; ``evicting_quotas``: types of backlog quotas that drop
     delayed messages too. UNSET: this question was not asked.
     """
 
@@ -616,7 +616,7 @@ class MoveBasis(Answer, frozen=True, omit_defaults=True):
     """What determined a move: a position, a time (with ``until_ms`` only entries before that), or the age limit of an expiry, which
     ``ttl_seconds`` may have set.
 
-    ``broker``: UNSET where the broker's answer was not looked for, None where it answers an error.
+    ``broker``: UNSET if the broker's answer was not computed, None if it is an error.
     """
 
     rule: str
@@ -674,7 +674,7 @@ class ChangePart(Answer, frozen=True, kw_only=True, omit_defaults=True):
     """What a change does to one thing: a cursor, the policies of a namespace, the nacks of a subscription …
 
     ``before`` and ``after`` have the command line's JSON keys, positions as text and times in ms; ``before`` is None
-    for a created thing, ``after`` for a removed one. Each kind of change that says more has a class with the fields of that.
+    for a created thing, ``after`` for a removed one. A kind of change with further fields has a class of its own.
     """
 
     JSON_INLINE: ClassVar[tuple[str, ...]] = ("extent", "more")
@@ -812,7 +812,7 @@ class CopiedPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
 class ChangeReport(Struct, frozen=True):
     """What a plan would do (``dry_run``), or what a change did.
 
-    ``command``, ``words``: of its ``ChangeKind``. ``number``: of the change in the audit log, None for a plan and where nothing was
+    ``command``, ``words``: of its ``ChangeKind``. ``number``: of the change in the audit log, None for a plan, or if there was nothing
     to change. ``untouched``: indexes in ``parts`` of parts that do not change. ``plan_warnings`` concern all parts. ``is_undo``: the
     change undoes another one. ``store``: the directory that the undo command names, "" for the default store.
     """

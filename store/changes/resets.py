@@ -316,8 +316,8 @@ def reset_target(
 class ResetRequest(Struct, frozen=True):
     """How to get there. ``broker``: whom rule ``broker`` asks, and the exact one is compared with.
 
-    ``clock``: that of a reset to a time by rule ``exact``. ``force``: also move the cursors of compaction and deduplication, into what
-    is lost, and to the end where nothing is at or after the time.
+    ``clock``: that of a reset to a time by rule ``exact``. ``force``: also move the cursors of compaction and deduplication, move
+    into lost ledgers, and move to the end if nothing is at or after the time.
     """
 
     now_ms: int
@@ -894,7 +894,7 @@ Limit = Before | UpTo | ByTtl
 class ExpiryRequest(Struct, frozen=True):
     """What to expire, and how. ``broker``: whom rule ``broker`` asks, and the other one is compared with.
 
-    ``force``: also what drops nothing, and what drops all that a copy knows, because it is older than the limit itself.
+    ``force``: also expire if nothing is dropped, or if everything is, because the whole copy is older than the limit.
     """
 
     now_ms: int
@@ -1043,8 +1043,7 @@ def _by_position(
 def _broker_state(reader: EntryReader, topic: Topic, cursor: Cursor, limit: UpTo) -> CursorState:
     """Return the state that upstream's ``calculatePositionAckSet`` and mark-delete give for a position (4.0.8).
 
-    Upstream excludes as a reset does: the entry's successor expires too, of a batch with an index only the messages up
-    to it.
+    Upstream excludes as a reset does: the next entry expires too; with a batch index, only the messages up to it.
     """
     position = limit.position
     entry, index = position.entry, position.batch_index

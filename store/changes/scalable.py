@@ -1,7 +1,7 @@
 """Scalable topics created and deleted, as a controller's metadata has them.
 
 Upstream (5.0.1): ``ScalableTopics.createScalableTopic`` and ``deleteScalableTopic``, ``ScalableTopicController.createInitialMetadata``. A
-segment that is made here has no ledger yet: a broker makes one when it loads the segment.
+segment that is created here has no ledger yet: a broker creates one when it loads the segment.
 """
 
 from __future__ import annotations
@@ -104,9 +104,9 @@ def _active(segment_id: int, start: int, end: int, segments: int, now_ms: int) -
 def plan_delete_scalable(reader: EntryReader, name: TopicName, now_ms: int, *, force: bool) -> Plan:
     """Plan deleting a scalable topic with its segments, their cursors and ledgers, and its schema.
 
-    A persistent topic of the same name stays, and with it the schema of both. With ``force`` also what cannot be read; a broker asks for it
-    only while consumers are connected. Raises TopicNotFound, MetadataCorrupt, and Refused for one that was migrated: the topics that it was
-    are deleted by their own names first.
+    A persistent topic of the same name stays, and with it the schema of both. With ``force``, unreadable nodes are deleted too (a broker
+    asks for ``force`` only while consumers are connected). Raises TopicNotFound, MetadataCorrupt, and Refused for a migrated topic: the
+    original topics are deleted by their own names first.
     """
     txn = reader.txn
     record = read_scalable(txn, name)

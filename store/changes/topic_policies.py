@@ -1,7 +1,7 @@
-"""Setting the policies of topics: an event a topic at the end of its namespace's ``__change_events``, as a broker appends it.
+"""Setting the policies of topics: one event per topic at the end of its namespace's ``__change_events``, as a broker appends it.
 
-Upstream: ``SystemTopicBasedTopicPoliciesService.sendTopicPolicyEventInternal`` (Pulsar 4.0.8). The topic is made with its schema
-where it does not exist. In a store with nodes below ``/admin/topic-policies`` and no events, the node is written instead.
+Upstream: ``SystemTopicBasedTopicPoliciesService.sendTopicPolicyEventInternal`` (Pulsar 4.0.8). That topic is created with its schema
+if it does not exist. In a store with nodes below ``/admin/topic-policies`` and no events, the node is written instead.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ _NODES = ("/admin/topic-policies/local", "/admin/topic-policies/global")
 
 
 class TopicChange(Struct, frozen=True):
-    """What one topic's policies were and become. ``events``: where its event goes, None: its node is written.
+    """One topic's policies before and after. ``events``: the topic that gets its event; None if its node is written instead.
 
-    ``deletes``: all of them go.
+    ``deletes``: all policies are deleted.
     """
 
     topic: TopicName
@@ -233,7 +233,7 @@ def apply_changes(
 class _Batch(Struct, frozen=True):
     """The events that go to one topic. ``schema``: the definition to register, None when the topic has one.
 
-    ``properties``: what the topic's ManagedLedgerInfo is to keep for its interceptors.
+    ``properties``: those of the topic's ManagedLedgerInfo that its interceptors need.
     """
 
     events: TopicName

@@ -1,5 +1,5 @@
-"""Making topics and partitions, and their properties, as a broker's metadata has them (Pulsar 4.0.8); and writing publish times of their
-ledgers there (PIP-345), ``store annotate``.
+"""Creating topics and partitions, with their properties, in the metadata as a broker does (Pulsar 4.0.8); and writing publish times of
+their ledgers there (PIP-345), ``store annotate``.
 
 Upstream: ``PersistentTopicsBase``, ``AdminResource.internalCreatePartitionedTopic``. A topic created here has no ledger yet: a broker
 creates one when it loads the topic, as it does for its own partitions that no client has opened.

@@ -1,12 +1,12 @@
 """``store clone``: the cluster of a store, or some of its topics, as the data directory of one standalone Pulsar.
 
-One bookie has every entry, and is the ensemble of every ledger (E = Qw = Qa = 1). Its cookie names where it lies: it starts nowhere else
-(upstream ``LegacyCookieValidation``, BookKeeper 4.17). Instance id, bookie and, where it is asked for, the cluster's name are new ones,
-so that nothing of the clone is taken for the original's; other clusters, to which it would replicate, get addresses that lead nowhere.
+One bookie has every entry, and is the ensemble of every ledger (E = Qw = Qa = 1). Its cookie names its path: it starts nowhere else
+(upstream ``LegacyCookieValidation``, BookKeeper 4.17). Instance id, bookie id and, if requested, the cluster's name are new,
+so that nothing mistakes the clone for the original; clusters to which it would replicate get addresses that lead nowhere.
 
-Its metadata are the nodes of the store as the metadata store of a standalone has them (``RocksdbMetadataStore``, Pulsar 4.0.8). Left out is
-what belongs to machines: registrations, cookies and racks of bookies, layout and sequence of ledger ids, ownership, load reports,
-ZooKeeper's own nodes; and nodes without a value, which RocksDB does not need as parents.
+Its metadata are the nodes of the store in the form of a standalone's metadata store (``RocksdbMetadataStore``, Pulsar 4.0.8), without nodes
+that belong to machines: registrations, cookies and racks of bookies, layout and sequence of ledger ids, ownership, load reports,
+ZooKeeper's own nodes; and without empty nodes, which RocksDB does not need as parents.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ClonedLedger(Struct, frozen=True):
 class CloneReport(Answer, frozen=True):
     """The clone that was written, or with ``dry_run`` would be. ``boot_at``: the path at which it starts, by the command ``start``.
 
-    ``renamed_from``: the cluster's name before, empty where it stays. ``missing``: ledger → how many of its entries are nowhere.
+    ``renamed_from``: the cluster's old name, empty if it stays. ``missing``: ledger → how many of its entries no file has.
     """
 
     directory: str

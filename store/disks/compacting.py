@@ -1,7 +1,7 @@
 """Live records put together in new entry logs, byte for byte, in BookKeeper's format: header, records, ledgers map.
 
-Source: ``DefaultEntryLogger``, ``TransactionalEntryLogCompactor`` (BookKeeper 4.17). Until a log is whole and was read back it has the
-name that upstream's compaction gives it, ``<id>.log.compacting``, which bookies pass over.
+Source: ``DefaultEntryLogger``, ``TransactionalEntryLogCompactor`` (BookKeeper 4.17). Until a log is complete and was read back, it has the
+name that upstream's compaction gives it, ``<id>.log.compacting``, which bookies ignore.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What garbage collection and compaction would free in a ledger directory of a bookie, log by log.
 
-Source: ``GarbageCollectorThread`` (BookKeeper 4.17): a ledger is alive when the metadata lists it and the bookie has it in its index. A
-log without one goes at once; one that they fill less than a share of (``majorCompactionThreshold``) is written anew without the rest.
-Answers from the index and the logs' ledgers maps; a log without a map is read.
+Source: ``GarbageCollectorThread`` (BookKeeper 4.17): a ledger is live if the metadata lists it and the bookie's index has it. A
+log without live ledgers is deleted; one of which they fill less than a share (``majorCompactionThreshold``) is rewritten without the rest.
+The index and the logs' ledgers maps give the answer; a log without a map is read.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class LogForecast(Answer, frozen=True):
     """An entry log, its content, and the action for it. ``size_bytes``: its size on the disk; ``entries``: those that
     the index points to in this log.
 
-    ``frees_bytes``: the bytes it frees, less those written anew. ``reason``: why it is skipped, or cannot be deleted.
+    ``frees_bytes``: the bytes it frees, minus those that are rewritten. ``reason``: why it is skipped, or cannot be deleted.
     """
 
     directory: str
@@ -107,7 +107,7 @@ def read_state(storage: Storage) -> tuple[FileStamp, ...]:
 class StorageForecast(Struct, frozen=True):
     """A ledger directory. ``leftovers``: unfinished copies of a compaction.
 
-    ``groups``: the logs that are compacted together, one group after the other; others that are to be compacted have no room.
+    ``groups``: the logs that are compacted together, one group after the other; for other logs there is no room.
     ``alive``: the ledgers that it keeps; ``garbage``, ascending: those on its disk that are not listed.
     """
 
@@ -294,9 +294,9 @@ def _groups(
 
 
 def _measured_growth(storage: Storage, alive: Array, groups: Sequence[Sequence[LogForecast]]) -> int:
-    """Return by how many bytes the index grows when the groups' entries move: RocksDB writes their rows into a scratch directory.
+    """Return by how many bytes the index grows when the groups' entries move, measured by writing their rows to a scratch RocksDB.
 
-    Where that cannot be written, it is the estimate.
+    If the scratch directory cannot be written, it is the estimate.
     """
     moved = sum(log.entries for group in groups for log in group)
     if not moved:

@@ -1,7 +1,8 @@
-"""A bookie's journals: what its next start reads from them, the record at which that start fails, and what else they contain.
+"""A bookie's journals: the entries that its next start reads, the record at which that start fails, and all other entries.
 
-Upstream ``Journal.scanJournal`` and ``BookieImpl.readJournal`` (4.17): from the mark on record by record. A length of zero or a cut record
-ends a file in silence; a negative length, a record too short for what it says it is, or a second master key of a ledger ends the start.
+Upstream ``Journal.scanJournal`` and ``BookieImpl.readJournal`` (4.17) read record by record from the mark on. At a length of zero or a
+truncated record they silently end the file; a negative length, a record too short for its kind, or a second master key of a ledger aborts
+the start.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The records of an entry log that must stay: those of live ledgers that the index points to, or that nothing points to.
 
-BookKeeper's compaction takes every record of a live ledger (``EntryLogCompactor``, 4.17) and lets the index name the copy. Here one
-that the index finds in another log, good and whole, is not taken: it is a second copy, left by a replay of the journal or a compaction
-that was stopped. A log with a damaged place is left as it is.
+BookKeeper's compaction takes every record of a live ledger (``EntryLogCompactor``, 4.17) and lets the index name the copy. Here a record
+is left behind if the index leads to a good one of the same entry in another log: it is a second copy, from a journal replay or an
+interrupted compaction. A damaged log is left as it is.
 """
 
 from __future__ import annotations
@@ -152,8 +152,8 @@ _HEAD_BYTES = 32
 class LiveRecords(Struct, frozen=True):
     """The records to keep of the log at ``path``, in its order; ``sizes`` count the size field.
 
-    ``copies``: how many others there are of entries that lie elsewhere; ``dead_ledgers``: whose records may go. ``damage``: why nothing
-    may be taken from the log, "" where it is sound.
+    ``copies``: how many other records have their entry elsewhere; ``dead_ledgers``: those whose records may be deleted. ``damage``: why
+    the log must be left as it is, "" if it is sound.
     """
 
     path: Path

@@ -124,7 +124,7 @@ def iter_batches(
 def survey_logs(storage: Storage, digests: LedgerDigests, number: int, storages: int) -> LogSurvey:
     """Read every byte of the logs of a storage, the ``number``-th of ``storages``.
 
-    Raises Unsupported for a log of a version that is not known: nor is then where its entries are.
+    Raises Unsupported for a log of an unknown version, because the places of its entries are unknown too.
     """
     for _, path in read_bookie_directory(storage.logs).logs:
         with suppress(EntryLogCorrupt):  # the records are looked for anyway

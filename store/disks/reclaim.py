@@ -1,10 +1,10 @@
 """``store reclaim``: garbage collection and compaction of entry logs on the disks of a bookie that is stopped.
 
 Order in each ledger directory: unfinished copies and logs without a listed ledger are deleted; then the logs with the fewest live bytes,
-as many as there is room for, are copied into new ones, these are read back, the index names them in one step, and the old ones are
-deleted; this repeats in the space that was freed. Without any free space, a log is moved to a directory of another disk first, and a
-symbolic link takes its place. At every step each live entry is where the index says. A run that was stopped leaves at most copies, which
-the next run recognizes by their records: a copy whose records are complete elsewhere, where the index names them, is deleted.
+as many as there is room for, are copied into new ones, these are read back, the index is switched to them in one step, and the old ones
+are deleted; this repeats in the freed space. Without any free space, a log is moved to a directory of another disk first, and a
+symbolic link takes its place. At every step the index leads to every live entry. An interrupted run leaves at most copies, which the
+next run recognizes by their records: a copy is deleted if the index leads to all its records elsewhere.
 
 Journals are not touched: entries that only they have are replayed when the bookie starts. Rows of deleted ledgers stay in the index; the
 bookie's next garbage collection deletes them (``EntryLocationIndex.removeOffsetFromDeletedLedgers``, BookKeeper 4.17).
@@ -169,8 +169,8 @@ def plan_reclaim(
     accepted: Collection[str] = (),
     can_lend: bool = False,
 ) -> ReclaimPlan:
-    """Plan the reclaiming of a bookie's disk; ``nodes`` returns the metadata's (path, value) anew. ``accepted``:
-    unknown trees that reference none of the ledgers; ``can_lend``: logs that have no room can wait on another disk.
+    """Plan the reclaiming of a bookie's disk; each call of ``nodes`` iterates over the metadata's (path, value). ``accepted``:
+    unknown trees that reference none of the ledgers; ``can_lend``: logs without room can wait on another disk.
 
     Raises SourceBusy for a running bookie, Unsupported for one without DbLedgerStorage, Refused for another cluster's
     metadata, and, without ``force``, for metadata that may be older than the disks.

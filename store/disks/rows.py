@@ -1,4 +1,4 @@
-"""Rebuilding the rows of ``ledgers``: which ledgers, with which master key, fenced or not, each by a witness.
+"""Rebuilding the rows of ``ledgers``: which ledgers, with which master key, fenced or not, each with evidence.
 
 A ledger is fenced only if a fence record in a journal, a row of an index or a recovery recorded in the metadata says so. An OPEN ledger
 is not fenced: the metadata is IN_RECOVERY before the first bookie is asked to fence (``LedgerHandle.recover``, 4.17). The master key comes
@@ -6,7 +6,7 @@ from the old row, the journal, the password in the metadata, another bookie's ro
 
 The bookie's previous index is read as far as possible, and compared with the logs. Upstream ``LedgersIndexRebuildOp``
 (4.17) writes rows of 16-byte keys into every directory, without a master key and all of them fenced; a row that the bookie makes of one
-stays fenced. So the fence of a ledger with such a row proves nothing. The index that was there before stays as ``ledgers.PREV-<time>``.
+stays fenced. So the fence of a ledger with such a row proves nothing. The earlier index stays as ``ledgers.PREV-<time>``.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _HEAD_BYTES = 20  # size, ledger id, entry id
 
 
 class OldLedgers(Struct):
-    """The rows of ``ledgers``; ``problem``: why they are not all, "" when they are.
+    """The rows of ``ledgers``; ``problem``: why some are missing, "" if all are there.
 
-    ``unproven``: ledgers whose fence and absence of a master key upstream's rebuild wrote; ``earlier``: their rows before it.
+    ``unproven``: ledgers whose row, fenced and without a master key, is from upstream's rebuild; ``earlier``: their rows before it.
     """
 
     rows: dict[int, dbledger.LedgerData] = field(default_factory=dict)

@@ -4,8 +4,8 @@ Upstream's ``rebuild-db-ledger-locations-index`` (4.17) needs a complete ``ledge
 and writes no master key. Of several records of an entry the newest counts, by log and offset, as it does for BookKeeper.
 
 New entry logs and databases are written first, beside the old ones; then each database is exchanged by one rename; the journals and
-their marks come last. A later run looks at everything again: whatever a stopped salvage had written, such as its entry log, is found
-and counts.
+their marks come last. A later run surveys everything again, and so finds and uses what an interrupted salvage had written, such as its
+entry log.
 """
 
 from __future__ import annotations
@@ -145,8 +145,8 @@ class JournalsFound(Answer, frozen=True):
 class SalvageReport(Answer, frozen=True):
     """What a salvage found and did, or with ``dry_run`` would do. ``needed``: whether something is wrong; ``kept``: the old files.
 
-    ``cookies``: files ``VERSION`` that were gone, of directories that hold files of the bookie. ``maps``: entry logs whose ledgers map
-    their records contradict; their header does not name it any more, so that the bookie reads the records.
+    ``cookies``: missing ``VERSION`` files of directories that have files of the bookie. ``maps``: entry logs whose ledgers map
+    contradicts their records; their header no longer points to it, so that the bookie reads the records.
     """
 
     bookie: str
@@ -162,8 +162,8 @@ class SalvageReport(Answer, frozen=True):
 class StorageSalvage(Struct):
     """A ledger directory of the bookie: the content of its logs, its present index, and its new index.
 
-    ``rescued``: entries that only journals have, and no start replays; they are written into a new log, with the gaps.
-    ``doubted``: entries of damaged records, by ids of theirs that cannot be right.
+    ``rescued``: entries that only journals have, and that no start replays; they are written into a new log, with the gaps.
+    ``doubted``: entries of damaged records whose ids cannot be right.
     """
 
     storage: Storage
@@ -359,7 +359,7 @@ def plan_salvage(store: Store, bookie: Bookie, *, collected: bool = False) -> Sa
 def _lost_cookies(bookie: Bookie, storages: Sequence[Storage]) -> tuple[Path, ...]:
     """Return the cookies to write: of directories that have none, and files of the bookie.
 
-    Raises Refused for a ledger or index directory that has nothing: every directory of a bookie has a cookie, an empty mount point none.
+    Raises Refused for an empty ledger or index directory: it may be an empty mount point, as every directory of a bookie has a cookie.
     """
     without = [path for path in bookie.directories if not (path / COOKIE_FILE).is_file()]
     listed = {path: read_bookie_directory(path) for path in without}
@@ -586,10 +586,10 @@ def _make_index(part: StorageSalvage, digests: LedgerDigests) -> None:
 
 
 def _put_locations(part: StorageSalvage, digests: LedgerDigests, rows: Locations) -> int:
-    """Put a row for every entry of the ledgers with rows, that of its newest good record; return how many entries they are.
+    """Put a row for every entry of the ledgers with rows, to its newest good record; return the number of entries.
 
-    An entry of which every record is damaged keeps its row, also where nothing tells any more that it was a record: without one the
-    bookie would say that it never had the entry.
+    An entry of which every record is damaged keeps its row, even if no record can be recognized there: without a row the
+    bookie would answer that it never had the entry.
     """
     kept = np.array(sorted(part.rows.rows), np.int64)
     seen = Entries()

@@ -1,7 +1,7 @@
-"""A database of a bookie exchanged for a new one: one rename, after which the old one stays beside it.
+"""Exchanging a bookie's database for a new one by one rename; the old one is kept beside it.
 
-``X.salvaging`` is being made and has a file that says so; when it is whole, it and ``X`` exchange their names (``renameat2``), and what was
-``X`` becomes ``X-before-salvage``. A process stopped anywhere leaves ``X`` the old database or the new one.
+``X.salvaging`` is the unfinished new database, marked by a file. When it is complete, it and ``X`` exchange their names (``renameat2``),
+and the old database becomes ``X-before-salvage``. Wherever the process is stopped, ``X`` is the old database or the new one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def hold(index: Path) -> Iterator[None]:
 def clear_unfinished(database: Path) -> Path | None:
     """Finish the exchange of a database that an interrupted process began, and remove its unfinished files.
 
-    Returns the path of an old database that got its kept name only now. Raises NotWritable if something else has one
+    Returns the path of an old database that only now got its final name. Raises NotWritable if something else has one
     of the names.
     """
     beside, kept = unfinished(database), None

@@ -4,10 +4,10 @@ history, and the change that restores one.
 Upstream: ``ManagedCursorImpl`` (Pulsar 4.0.8). A new cursor ledger gets the current state as its first entry, then the metadata
 names it (``createNewMetadataLedger``, ``switchToNewLedger``), and only then are later states written to it: mark-deletes wait
 meanwhile. So entry 0 is older than the metadata that names its ledger, all other entries are younger, and all are older than the
-next metadata that names another ledger or none. Entries carry no time, only an earliest and a latest possible one can be derived.
-Where the bookie's journal of an entry still exists, its neighbours there bound the time to milliseconds (``journal_times``).
+next metadata that names another ledger or none. Entries carry no time; only an earliest and a latest possible time can be derived.
+If the bookie's journal still has an entry, its neighbours there bound the time to milliseconds (``journal_times``).
 
-Where several states may have been in force, one redelivers the most to consumers and one the least. Neither need be one of the states:
+If several states may have been in force, one redelivers the most to consumers and one the least. Neither need be one of the states:
 after a reset back, a later state has acknowledged less than an earlier one. The state that redelivers most has acknowledged only what all
 of them have; the one that redelivers least has acknowledged what any of them has.
 """
@@ -95,11 +95,11 @@ _Read = tuple[int, CursorState | None, str]
 
 
 class AckState(Answer, frozen=True):
-    """One state of a subscription. ``entry``: of a cursor ledger; else it is of the metadata, by ``zxid`` where one is known.
+    """One state of a subscription, from the ``entry`` of a cursor ledger, or from the metadata (``zxid`` if known).
 
-    ``state`` None: the subscription was deleted, or (``problem``) the entry cannot be read. ``backlog`` and ``gaps`` (entries not
-    acknowledged before the last one that is) count the topic's entries of today. ``acknowledged`` and ``reopened``: entries that
-    the state before had otherwise.
+    ``state`` None: the subscription was deleted, or (``problem``) the entry cannot be read. ``backlog`` and ``gaps`` (unacknowledged
+    entries before the last acknowledged one) count the topic's present entries. ``acknowledged`` and ``reopened``: entries that
+    the previous state had the other way round.
     """
 
     SHOWN = ("name", "backlog", "gaps", "acknowledged", "reopened")
@@ -153,8 +153,8 @@ def iter_ack_states(
 ) -> Iterator[AckState]:
     """Yield every recorded state of a cursor, oldest first: from the versions of its node and from the ledgers that these name.
 
-    ``lives``: what the history knows of these ledgers beyond the imported metadata, by ledger id; ``writes``: when their entries were
-    written.
+    ``lives``: these ledgers in the history, by ledger id, as far as the imported metadata lacks them; ``writes``: when their entries
+    were written.
     """
     reading = _StatesReader(reader, topic, lives, writes)
     named: int | None = None
@@ -227,9 +227,10 @@ class _StatesReader:
             yield self._counted(undated)
 
     def _written_by(self, ledger_id: int, states: Sequence[_Read], made: TimeBound | None) -> list[TimeBound | None]:
-        """Return by when each state was written, by journals and logs: no later than any after it.
+        """Return by when each state was written, according to journals and logs, and no later than any state after it.
 
-        Where the ledger was made only later, or a broker got what a state acknowledges, the message after it is an old one.
+        The message that follows a record there is an old one if it is older than the ledger, or than an entry that the state
+        acknowledges: then it bounds nothing.
         """
         bounds: list[TimeBound | None] = []
         earliest: TimeBound | None = None
@@ -346,7 +347,7 @@ _CURSOR_KEY = CURSOR_KEY.encode()
 
 
 class CursorHistory(Struct):
-    """Versions by the path of a cursor, lives by the id of a cursor ledger, and sentences about unreadable parts.
+    """Versions by the path of a cursor, histories by the id of a cursor ledger, and sentences about unreadable parts.
 
     ``writes``: when entries of cursor ledgers were written.
     """
@@ -448,7 +449,7 @@ _NAME = re.compile(r"[0-9]+:[0-9]+|0x[0-9a-f]+|" + METADATA)
 
 
 class WantedState(Struct, frozen=True):
-    """The state to restore, ``at`` a time in ms or of a name (an entry of a cursor ledger, or a zxid).
+    """The state to restore: ``at`` a time in ms, or by name (an entry of a cursor ledger, or a zxid).
 
     ``past``: history beyond the imported metadata. ``force``: allow the broker's own cursors.
     """

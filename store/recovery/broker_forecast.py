@@ -90,7 +90,7 @@ class BrokerForecast(Answer, frozen=True):
     """The sums over all topics: ``trimmed`` and ``expired`` of topics that stay, ``inactive`` of topics that are
     deleted. ``percent`` of all bytes.
 
-    ``unread_cursors``: cursors whose own ledgers are not imported; they are taken to be at the beginning.
+    ``unread_cursors``: cursors whose own ledgers are not imported; they are assumed to be at the beginning.
     """
 
     defaults: BrokerDefaults

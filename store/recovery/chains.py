@@ -1,7 +1,7 @@
 """Groups of ledgers that belong to one topic, judged by their entries: two witnesses must agree, or ledgers stay apart.
 
-Cursor ledgers, compacted ledgers and delayed buckets hold positions of a single topic, so they say which ledgers belong together. Beyond
-that, a producer continues in the next ledger with the next sequence id. A producer's name or the broker's index alone would join wrongly:
+Cursor ledgers, compacted ledgers and delayed buckets hold positions of a single topic, so they say which ledgers belong together. Besides,
+a producer continues in the next ledger with the next sequence id. A producer's name or the broker's index alone would join wrongly:
 applications use one name on several topics, partitions of one producer share its name, and indexes of different topics coincide. The
 order within a topic is that of ledger ids (``ManagedLedgerImpl``, Pulsar 4.0.8).
 
@@ -150,7 +150,7 @@ def _groups(work: _LedgerSets, pointers: Iterable[LedgerEvidence]) -> Iterator[L
 
 
 class _LedgerSet(Struct):
-    """Ledgers of one topic by id, also those of them that have a broker's index and times; their kinds, and names in the metadata.
+    """Ledgers of one topic by id; those with a broker's index and times; their kinds, and their names in the metadata.
 
     ``contradiction``: how ledgers that the metadata lists together contradict each other, "" if they do not.
     """
@@ -336,9 +336,9 @@ def likely_cluster(evidence: Iterable[LedgerEvidence]) -> str:
 
 
 class _KnownProducers(Struct, frozen=True):
-    """Facts about producers: those whose ranges in one ledger lie within another's, and those that skip numbers.
+    """Facts about producers: those whose range in one ledger lies within another's, and those that skip numbers.
 
-    ``twins``: those that end two ledgers with one number at one index, as partitions that get equally many messages
+    ``twins``: those that end two ledgers with the same number at the same index, as partitions with equally many messages
     do.
     """
 
@@ -405,9 +405,9 @@ def _links(by_ledger: Mapping[int, LedgerEvidence], cluster: str) -> Iterator[tu
 
 
 def _nearby(by_ledger: Mapping[int, LedgerEvidence]) -> dict[tuple[int, int], str]:
-    """Return pairs of ledgers that are neighbours by the broker's index, with the evidence: a person may know whether they are.
+    """Return pairs of ledgers that the broker's index makes neighbours, with the evidence: a person may know whether they belong together.
 
-    The index continues from one ledger to the other, and no other ledger ends or begins there, or none of this producer nearer in time.
+    The index continues from one ledger to the other, and no other ledger ends or begins there, or none of this producer is nearer in time.
     Other topics have the same numbers, so this alone never joins ledgers.
     """
     ends: dict[tuple[int, Producer | None], list[tuple[int, int]]] = defaultdict(list)
@@ -435,9 +435,9 @@ def _nearby(by_ledger: Mapping[int, LedgerEvidence]) -> dict[tuple[int, int], st
 
 
 def _shared(runs: Mapping[Producer, list[tuple[ProducerRun, int]]]) -> Iterator[Producer]:
-    """Yield the producers whose numbers of one ledger come up in another one, or that wrote to two at one time.
+    """Yield the producers whose numbers in one ledger recur in another one, or that wrote to two ledgers at one time.
 
-    They are of another topic, or the producer began again: a topic has one ledger that is written (``ManagedLedgerImpl``, Pulsar 4.0.8).
+    The ledgers are of different topics, or the producer began again: a topic has one open ledger (``ManagedLedgerImpl``, Pulsar 4.0.8).
     """
     for producer, mine in runs.items():
         numbers = sorted((run.low, run.high) for run, _ in mine)

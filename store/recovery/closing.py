@@ -1,8 +1,8 @@
-"""Metadata for a ledger without any, made from its entries and the bookies that hold them: closed at its last readable entry.
+"""New metadata for a ledger that lost its own, from its entries and the bookies that have them: closed at its last readable entry.
 
 Upstream: ``LedgerRecoveryOp`` finds a ledger's end (from the largest LAC on, as far as entries follow), ``RoundRobinDistributionSchedule``
 puts entries on bookies (BookKeeper 4.17). ``close_ledger`` keeps the entries after a gap, and names for each entry the bookies that have
-it; ``make_ledger`` ends a ledger where a reader would stop, for a topic that continues after it, with the quorums of its other ledgers.
+it; ``make_ledger`` closes a ledger of a topic that continues where a reader would stop, with the quorums of the topic's other ledgers.
 """
 
 from __future__ import annotations
@@ -89,11 +89,11 @@ class EnsembleFit(Struct, frozen=True):
 
 
 def _ensembles(txn: Txn, ledger_id: int, held: Mapping[str, Array], last: int) -> tuple[int, tuple[Segment, ...]]:
-    """Return (write quorum, ensembles) of which every entry's bookies are those that hold it, and others where copies are missing.
+    """Return (write quorum, ensembles): each entry's bookies are those that have it, filled up with others if copies are missing.
 
-    Entries may have fewer copies than were asked for, since bookies are gone, and more: ``bookkeeper shell recover`` copies all of a
-    fragment to the bookie that replaces another, also what that one never had. So neither the greatest nor the usual number of copies is
-    the quorum, but the one that the fewest ensembles explain, of those the one that most entries have.
+    Entries may have fewer copies than the quorum, because bookies are gone, or more: ``bookkeeper shell recover`` copies a whole
+    fragment to the replacing bookie, also entries that the replaced one never had. So neither the greatest nor the usual number of
+    copies is the quorum, but the number that needs the fewest ensembles, and among those the number that most entries have.
     """
     few = _repeating(ledger_id, held, last)
     if few is not None:
@@ -334,7 +334,7 @@ def fit_ensembles(
 ) -> tuple[int, tuple[Segment, ...], int]:
     """Return (write quorum, ensembles, entries with fewer or other copies) so that clients find every entry on a bookie that has it.
 
-    An entry that no bookie has counts as one that all have: it may be looked for anywhere.
+    An entry that no bookie has counts as being on all of them: it does not matter where clients look for it.
     """
     import numpy as np
 

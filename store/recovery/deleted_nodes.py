@@ -1,8 +1,8 @@
 """Metadata nodes before their deletion, from ZooKeeper's snapshots and transaction logs, and the topics that they describe.
 
-Bounded: of each node its last value is kept and, where a time is asked for, the one it had then; of a topic every ledger it ever listed.
+Memory is bounded: each node keeps its last value and, if a time is given, its value then; each topic keeps every ledger it ever listed.
 Upstream: ``PersistentTopic.delete`` removes the schema, then the cursors, then trims every ledger, then the topic's node
-(``ManagedLedgerImpl.asyncDelete``, Pulsar 4.0.8); what went within a minute before the node belongs to its deletion.
+(``ManagedLedgerImpl.asyncDelete``, Pulsar 4.0.8); ledgers deleted within a minute before the node belong to its deletion.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _OTHERS = (f"{LEDGERS_ROOT}/idgen/", f"{LEDGERS_ROOT}/underreplication/")
 
 
 class Fate(Struct):
-    """A node's last value with the time it was written, when it was deleted (None: it was not), and its value as of the time asked.
+    """A node's last value with the time it was written, when it was deleted (None: it was not), and its value at the given time.
 
-    ``earlier``: the same of the node of this path that was deleted before this one was created.
+    ``earlier``: the same for the previous node of this path, which was deleted before this one was created.
     """
 
     value: bytes
@@ -48,7 +48,7 @@ class Listing(Struct, frozen=True):
 class Past(Struct):
     """Fates by path; ``listed``: for each topic every ledger that it ever listed, with its last entry of the list.
 
-    ``begins_ms``: when the history begins; ``gaps``: its gaps, in words; ``witnesses``: without a history, the
+    ``begins_ms``: when the history begins; ``gaps``: its gaps, in words; ``witnesses``: if there is no history, the
     evidence that ledgers belong to a topic.
     """
 
@@ -96,7 +96,7 @@ Keep = Callable[[str, bytes], bool]
 
 
 def read_past(servers: Sequence[ServerFiles], keep: Keep, at_ms: int | None = None) -> Past:
-    """Return the history of the nodes for which ``keep(path, value)`` is true, from the servers' files; ``at_ms``: the time asked for.
+    """Return the history of the nodes for which ``keep(path, value)`` is true, from the servers' files; ``at_ms``: the given time.
 
     Raises SourceNotFound, MetadataCorrupt.
     """
@@ -157,9 +157,9 @@ class PastTopic(Struct, frozen=True):
 
 
 def find_deletion(past: Past, name: TopicName) -> Fate | None:
-    """Return the node of a topic that was deleted last, None if none was.
+    """Return the node of a topic that was deleted last, None if it was never deleted.
 
-    Of a topic that was created again under its name it is the earlier node, as long as the topic does not list that one's ledgers again.
+    If the topic was created again, that is the earlier node, unless the new topic lists the ledgers of that node again.
     """
     fate = past.fates.get(name.path)
     if fate is None or fate.gone_ms is not None or fate.earlier is None:
@@ -168,7 +168,7 @@ def find_deletion(past: Past, name: TopicName) -> Fate | None:
 
 
 def read_deleted(reader: EntryReader, name: TopicName, past: Past, *, trimmed: bool = False) -> PastTopic:
-    """Return a topic as it was when it was last deleted, also if it was created again since; for another existing topic, the
+    """Return a topic as it was when it was last deleted, even if it was created again since; for any other existing topic, the
     ledgers that it no longer lists.
 
     ``trimmed``: for a deleted topic also the ledgers that were trimmed before or since. Raises TopicNotFound if the history

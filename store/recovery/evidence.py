@@ -1,10 +1,10 @@
-"""What the entries of ledgers say about their origin, for ledgers without metadata: one pass, on any engine, in bounded memory.
+"""The origin of ledgers without metadata, as their entries tell it: one pass, on any engine, in bounded memory.
 
 An executor returns sums for each batch of entries, which are combined here in entry order. Only the head of a large entry is read.
 Upstream, Pulsar 4.0.8: ``MessageMetadata``, ``BrokerEntryMetadata``; of entries that are no messages ``PositionInfo`` (cursors),
 ``SchemaStorageFormat.SchemaEntry``, ``RawMessageImpl`` (compacted), delayed-bucket snapshots, ``TransactionMetadataEntry``,
-``PendingAckMetadataEntry``. All of these but the compacted are bare protobuf without a mark, so an entry may fit several kinds: a ledger is
-of the kind that all of its entries fit.
+``PendingAckMetadataEntry``. All but compacted entries are bare protobuf without a mark, so an entry may fit several kinds: a ledger has
+the kind that fits all its entries.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Producer(Struct, frozen=True, gc=False, order=True):
 
 
 class ProducerRun(Struct, frozen=True, gc=False):
-    """The messages of one producer in one ledger, in order. ``jumps``: where a number does not follow the one before.
+    """The messages of one producer in one ledger, in order. ``jumps``: the places where a number does not follow the previous one.
 
     ``first``, ``last``: sequence ids of its first and its last message; ``low``, ``high``: the bounds of all.
     """
@@ -84,7 +84,7 @@ class LedgerEvidence(Struct, frozen=True, gc=False):
 
     ``index``: broker index before the first message, of the first entry, and of the last one. ``broker_ms``: broker
     time of the first and the last entry that has one; ``publish_ms``: earliest and latest. ``points``: ledger → lowest
-    and highest entry that positions name. ``topics``: the topics it claims to belong to. ``txns``: transactions, with
+    and highest entry of the positions in its entries. ``topics``: the topics it claims to belong to. ``txns``: transactions, with
     their recorded states. ``is_keyed``: some batch of its entries begins with a message whose key is the name of a topic.
     """
 
@@ -467,10 +467,10 @@ class _LedgerSums(Struct):
 
 
 def _joined(a: ProducerRun, b: ProducerRun) -> ProducerRun:
-    """Return what two batches have of a producer, ``b`` after ``a``.
+    """Return the runs of a producer in two batches joined, ``b`` after ``a``.
 
-    The same number again may be a further chunk of a message. A number that is missing because its entry is lost counts as a jump:
-    of a producer that jumps fewer ledgers are joined, and none wrongly.
+    A repeated number may be a further chunk of a message. A number that is missing because its entry is lost counts as a jump: then
+    fewer ledgers of that producer are joined, but none wrongly.
     """
     return ProducerRun(
         a.first,

@@ -4,8 +4,8 @@ Ledgers that no two witnesses join stay apart; groups without a name become topi
 ``+``). Once the ledgers have metadata, level A does the rest. Upstream: ``LedgerMetadataUtils``, ``BookKeeperAdmin.initNewCluster``
 (Pulsar 4.0.8).
 
-The operator names groups and subscriptions in a file (``names.csv``): one row a topic, and one a subscription below it. ``ledger`` says
-which one is meant: any ledger of a topic's group, or a cursor ledger. Rows with the same name are one topic, so naming also joins.
+The operator names groups and subscriptions in a file (``names.csv``): one row per topic, and below it one per subscription. ``ledger``
+identifies the row: any ledger of a topic's group, or a cursor ledger. Rows with the same name are one topic, so naming also joins.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class NamedLedgers(Struct, frozen=True):
 
 
 def find_ledgers(reader: EntryReader, given: GivenNames, cluster: str = "", *, probable: bool = False) -> NamedLedgers:
-    """Read every ledger without metadata; raises InvalidValue for a name of the operator's that is of no ledger.
+    """Read every ledger without metadata; raises InvalidValue if the operator named a ledger that does not exist.
 
     ``probable``: one witness joins ledgers.
     """
@@ -161,9 +161,9 @@ def _without(chains: Chains, left_apart: Container[int]) -> Chains:
 
 
 def plan_from_bookies(sources: from_ledgers.Sources, named: NamedLedgers) -> Plan:
-    """Plan all metadata of a cluster again; raises Refused, Unsupported, InvalidValue.
+    """Plan all metadata of a cluster; raises Refused, Unsupported, InvalidValue.
 
-    The evidence of ``named`` is forgotten on the way: beside that of millions of ledgers their plan would have no room.
+    The evidence in ``named`` is freed on the way, because memory has no room for both evidence and plan of millions of ledgers.
     """
     txn = sources.reader.txn
     cluster = sources.cluster or likely_cluster(named.evidence.values())
@@ -198,8 +198,8 @@ def plan_from_bookies(sources: from_ledgers.Sources, named: NamedLedgers) -> Pla
 class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
     """The metadata rebuilt so far.
 
-    ``missing``: ledger → entries before its end that no bookie has; ``behind``: entries after ends; ``joins``: by their first ledger,
-    numbered in their order.
+    ``missing``: ledger → entries before its end that no bookie has; ``behind``: entries after the ends; ``joins``: by their first
+    ledger, numbered in their order.
     """
 
     named: NamedLedgers
@@ -500,7 +500,7 @@ COLUMNS = {
 class NameRow(Struct, frozen=True):
     """A row of the file of names: its kind, the ledger that identifies the object, its name, and hints for finding the name.
 
-    ``probably_with``: rows of topics, by ``ledger``, that one witness alone would join: who gives them one name joins them.
+    ``probably_with``: topic rows, by ``ledger``, that only one witness would join; giving them one name joins them.
     """
 
     kind: str

@@ -1,7 +1,7 @@
 """Level A: ``/ledgers`` exists, and ``/managed-ledgers``, ``/schemas`` or ``/admin`` are rebuilt from the ledgers' custom metadata.
 
-Upstream: ``LedgerMetadataUtils`` writes what they say, ``ManagedLedgerImpl.initialize``, ``ManagedCursorImpl.recover`` and
-``BookkeeperSchemaStorage`` read what is written here (Pulsar 4.0.8). Existing nodes are not changed. An earlier state of the same
+Upstream: ``LedgerMetadataUtils`` writes the custom metadata; ``ManagedLedgerImpl.initialize``, ``ManagedCursorImpl.recover`` and
+``BookkeeperSchemaStorage`` read the rebuilt nodes (Pulsar 4.0.8). Existing nodes are not changed. An earlier state of the same
 metadata, if there is one, fills in facts that no ledger records.
 """
 
@@ -219,9 +219,9 @@ def newest_known(txn: Txn) -> int:
 
 
 class _Made(Remade):
-    """``survey``: what ledgers say about themselves. ``shown`` returns what the report says about a topic.
+    """``survey``: the ledgers' custom metadata. ``shown`` returns the report's part about a topic.
 
-    ``bare``: topics of which no subscription is known; ``defaults``: whether a namespace has a broker's default policies.
+    ``bare``: topics without a known subscription; ``defaults``: whether a namespace has a broker's default policies.
     """
 
     survey: LedgerSurvey = field(default_factory=LedgerSurvey)
@@ -239,7 +239,7 @@ def plan_from_ledgers(
 ) -> Plan:
     """Plan the missing nodes of topics, cursors, schemas, partitions, namespaces and tenants; raises Refused, MetadataCorrupt.
 
-    They are appended to ``steps``; ``shown`` returns what the report says about a topic.
+    They are appended to ``steps``; ``shown`` returns the report's part about a topic.
     """
     made = _Made(sources, survey=survey, steps=Packed(Step) if steps is None else steps, shown=shown)
     for name in sorted(survey.data):
@@ -405,9 +405,9 @@ def _cursors(sources: Sources, survey: LedgerSurvey, topic: Topic) -> list[_Curs
 def _holding_name(topic: Topic, names: set[str]) -> str | None:
     """Return the subscription that a topic needs besides the named cursors, or None if its data is kept without one.
 
-    Upstream, Pulsar 4.0.8: ``ManagedLedgerImpl.internalTrimLedgers`` takes all but the last ledger of a topic without
-    cursors once retention has passed, ``PersistentTopic.checkGC`` deletes a topic without subscriptions. Of the
-    broker's own topics it is the cursor that their readers make, at the beginning, as they do.
+    Upstream, Pulsar 4.0.8: ``ManagedLedgerImpl.internalTrimLedgers`` deletes all but the last ledger of a topic without
+    cursors once retention has passed, and ``PersistentTopic.checkGC`` deletes a topic without subscriptions. For the
+    broker's own topics it is the cursor that their readers create, at the beginning, as the readers do.
     """
     local = topic.name.base.local_name
     own = COMPACTION_CURSOR if topic.name.is_system else None
@@ -669,8 +669,8 @@ class MadeLocator(Struct):
 def made_locator(reader: EntryReader, ledger_ids: Sequence[int], before: bytes | None) -> MadeLocator | None:
     """Return the locator of the schema versions in these ledgers and of those known ``before``; None if there are none.
 
-    An entry lists the versions before it: a position that another entry lists is the one that counts. Of two entries
-    that no other lists, as two registrations at once leave them, the one in the first ledger counts.
+    An entry lists the versions before it: if a version has several entries, the one that another entry lists counts. If
+    none is listed, as after two registrations at once, the one in the first ledger counts.
     """
     places: dict[int, list[SchemaPlace]] = {}
     listed: dict[int, SchemaPlace] = {}

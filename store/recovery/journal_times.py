@@ -1,8 +1,8 @@
-"""When entries were written, by the journals and the entry logs of the bookies.
+"""When entries were written, according to the journals and the entry logs of the bookies.
 
 A journal has the entries of all ledgers in the order in which they arrived, and messages carry the time at which their broker
 received them (``broker_timestamp``). So an entry arrived after the broker had every message before it, and no later than the first
-message after it arrived. How long messages travel is visible in the journal itself: some later ones are older than earlier ones.
+message after it arrived. The journal itself shows how long messages travel: some later ones are older than earlier ones.
 
 Autorecovery writes old entries, which say nothing about when the entries before them arrived. So a message that is older than one before
 it, or than the bookie's first journal, which is named by its time (``Journal``, BookKeeper 4.17), does not bound the entries before it.
@@ -10,8 +10,8 @@ it, or than the bookie's first journal, which is named by its time (``Journal``,
 In an entry log, each flush appends its entries, sorted: an entry arrived before the messages of the next flush. Whether it arrived after
 those of the previous flush is not certain: garbage collection may have copied it there from a log that was deleted.
 
-These cases cannot be told, and make bounds wrong: an old message when the bookie had received few others, a copy of the entry itself when
-no journal has its first writing any more, a flush that ends while garbage collection writes to the same log, and brokers' clocks that
+These cases cannot be recognized, and make bounds wrong: an old message when the bookie had received few others; a copy of the entry itself
+when no journal has its first record any more; a flush that ends while garbage collection writes to the same log; brokers' clocks that
 differ.
 """
 
@@ -189,12 +189,12 @@ def logs_of(txn: Txn, ledgers: Collection[int]) -> dict[LogFile, frozenset[Ids]]
 
 
 class _Flushes:
-    """What the flushes to one directory say, read in the order of its logs; of several copies of an entry the first counts.
+    """The flushes to one directory, in the order of its logs; of several copies of an entry the first counts.
 
-    A bookie sorts the entries since the last flush by ledger and entry and writes them, so a flush begins where the order restarts. It
-    may continue in the next log.
+    A bookie writes the entries since the last flush sorted by ledger and entry, so a flush begins where the order restarts. It may
+    continue in the next log.
 
-    Messages newer than all before them are taken as new. If the log with the newest messages was deleted, garbage collection may have
+    Messages newer than all before them count as new. If the log with the newest messages was deleted, garbage collection may have
     copied them after a younger entry, and the log of a single ledger (``entryLogPerLedgerEnabled``) is written beside later ones. So an
     entry is bounded only if its own log had new messages before it, or in its flush.
     """

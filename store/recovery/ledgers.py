@@ -1,16 +1,16 @@
-"""``ledgers restore``: metadata of ledgers from the history, from their entries, or from the bookies that hold these.
+"""``ledgers restore``: metadata of ledgers from the history, from their entries, or from the bookies that have the entries.
 
-Deleted ones (``--deleted``) come back with their last metadata: a broker deletes a ledger's metadata (``BookKeeper.asyncDeleteLedger``), a
-bookie its entries when it collects garbage, which frees disk a whole entry log at a time: until then they lie there (BookKeeper 4.17).
+``--deleted`` restores the last metadata of deleted ledgers. A broker deletes only the metadata (``BookKeeper.asyncDeleteLedger``); a bookie
+frees entries in garbage collection, a whole entry log at a time, so until then they are still there (BookKeeper 4.17).
 
-Closed ones (``--extend``) may end before entries that were acknowledged, as a client that closes or recovers a ledger records it
-(bookkeeper#4812). That one was acknowledged is proven by a later entry, which carries it as last add confirmed, or by as many copies as the
-ack quorum; a broker writes what was not acknowledged to the next ledger again, with the same producer and sequence id
-(``ManagedLedgerImpl``, Pulsar 4.0.8).
+``--extend`` concerns closed ledgers whose recorded end is before acknowledged entries, as a client that closes or recovers a ledger may
+record it (bookkeeper#4812). An entry was acknowledged if a later one has it as last add confirmed, or if it has as many copies as the ack
+quorum; a broker writes unacknowledged entries again to the next ledger, with the same producer and sequence id (``ManagedLedgerImpl``,
+Pulsar 4.0.8).
 
-Those that name bookies without their entries (``--to-bookies``) name those that have them: a client asks the bookies of an entry's write
-set and no others (``PendingReadOp``); autorecovery and ``bookkeeper shell recover`` put other bookies into an ensemble in the same way,
-once they have copied its entries there (``LedgerFragmentReplicator``, BookKeeper 4.17).
+``--to-bookies`` concerns ledgers whose metadata names bookies without the entries, and names those that have them: a client asks only the
+bookies of an entry's write set (``PendingReadOp``). Autorecovery and ``bookkeeper shell recover`` change ensembles in the same way, once
+they have copied the entries (``LedgerFragmentReplicator``, BookKeeper 4.17).
 """
 
 from __future__ import annotations
@@ -361,7 +361,7 @@ def _key(reader: EntryReader, ledger_id: int, entry_id: int) -> tuple[str, int] 
 
 
 def plan_extend(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) -> Plan:
-    """Plan that ledgers end after the last entry that a producer got an acknowledgement for, and that topics list them so.
+    """Plan moving the end of ledgers after the last entry acknowledged to a producer, in their metadata and in topics' lists.
 
     Raises LedgerNotFound if no entry comes after an end, Refused if none of these entries was acknowledged.
     """
@@ -438,8 +438,8 @@ _FIRST_ENTRIES = 64
 
 
 def plan_repoint(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) -> Plan:
-    """Plan to name the imported bookies that have the entries in the ledgers' metadata, and to close ledgers that no broker can close:
-    at damaged entries only those that are named.
+    """Plan to name, in the ledgers' metadata, the imported bookies that have the entries, and to close ledgers that no broker can close;
+    at damaged entries, only ledgers given by id are closed.
 
     Raises LedgerNotFound, and Refused for a ledger that no other bookie would serve better.
     """
@@ -592,10 +592,10 @@ def name_bookies(
     imported: frozenset[str],
     gone: frozenset[str],
 ) -> tuple[int, tuple[Segment, ...]]:
-    """Return (write quorum, ensembles) with bookies that serve entries in the places of those that do not.
+    """Return (write quorum, ensembles) in which bookies that serve entries replace those that do not.
 
     ``served``: bookie → ids of the entries it serves (i64, ascending). A member of an ensemble keeps its place if it
-    serves an entry of the segment and no entry is left out thereby, or if it may run and is not imported. A place that
+    serves an entry of the segment and every entry still has a bookie, or if it may run and is not imported. A place that
     no bookie fills keeps the lost bookie, so that autorecovery sees the missing copies.
     """
     import numpy as np

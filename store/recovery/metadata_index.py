@@ -1,6 +1,6 @@
-"""The ledgers of a metadata store with their owners and the next id.
+"""The ledgers of a metadata store, with their owners, and the next ledger id.
 
-Upstream: a ledger exists when its node does, whatever is in it (``HierarchicalLedgerManager``, BookKeeper 4.17).
+Upstream: a ledger exists if its node does, whatever the node contains (``HierarchicalLedgerManager``, BookKeeper 4.17).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Topics and ledgers that the metadata does not list, deleted ones and younger ones, and their recovery.
+"""Topics and ledgers that the metadata does not list, because they were deleted or are younger, and their recovery.
 
-Two witnesses join two ledgers, or they stay apart (``store.recovery.chains``); what nothing names is a topic of ``lost-and-found/ledgers``,
-where no broker deletes anything. Every younger ledger gets metadata, since a bookie deletes the entries of one that has none
-(``ScanAndCompareGarbageCollector``, BookKeeper 4.17). A schema ledger is its topic's where its entries list versions of then, as
-``BookkeeperSchemaStorage`` writes them, or the topic's messages use its version (Pulsar 4.0.8).
+Two witnesses join two ledgers, otherwise they stay apart (``store.recovery.chains``); nameless groups become topics of
+``lost-and-found/ledgers``, where no broker deletes anything. Every younger ledger gets metadata, because a bookie deletes the entries of a
+ledger without any (``ScanAndCompareGarbageCollector``, BookKeeper 4.17). A schema ledger belongs to its topic if its entries list the
+versions before it, as ``BookkeeperSchemaStorage`` writes them, or if the topic's messages use its version (Pulsar 4.0.8).
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ from pulsar_admin.store.wording import Answer, counted, listed, plural
 
 
 class GoneTopic(Answer, frozen=True):
-    """A topic and the ledgers that it no longer lists. ``deleted_ms``: None where it was not deleted, or nothing says when.
+    """A topic and the ledgers that it no longer lists. ``deleted_ms``: None if it was not deleted, or the time is unknown.
 
-    ``recreated_ms``: when the topic that has its name now was created, None if none has. ``here``: of those ledgers, how many have entries
-    here and nothing references them; ``entries``: how many entries those have.
+    ``recreated_ms``: when the topic that now has its name was created, None without such a topic. ``here``: how many of those ledgers have
+    entries here and are unreferenced; ``entries``: how many entries these have.
     """
 
     topic: TopicName

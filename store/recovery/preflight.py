@@ -1,8 +1,8 @@
-"""What the first garbage collection destroys when bookies start on some metadata: given ones, or those of a store.
+"""What the first garbage collection destroys when bookies, given or those of a store, start on some metadata.
 
 Upstream ``ScanAndCompareGarbageCollector.gc`` and ``GarbageCollectorThread`` (BookKeeper 4.17.2, in Pulsar 4.0.8): a ledger of the index
-without a node goes; then each entry log without a ledger of the index left, whole; compaction reaches logs of which less than
-``minorCompactionThreshold`` is left every hour, less than ``majorCompactionThreshold`` every day. Nothing asks whether that is much.
+without a metadata node is deleted; then every entry log without a ledger of the index, as a whole. Compaction rewrites logs of which less
+than ``minorCompactionThreshold`` is live every hour, less than ``majorCompactionThreshold`` every day. No check limits how much is deleted.
 """
 
 from __future__ import annotations
@@ -101,11 +101,11 @@ class LogShare(Answer, frozen=True):
 class BookieForecast(Answer, frozen=True):
     """The first garbage collection of a bookie.
 
-    ``refuses``: why the bookie does not start as things are, "" if it does; the other fields are for a bookie that
+    ``refuses``: why the bookie does not start now, "" if it does; the other fields are for a bookie that
     starts. ``holds``: the ledgers of its index. ``loses``: the ledgers that it deletes, ``reasons`` the same per
     reason. ``at_once``: logs that are deleted whole, with ``bytes`` of files; ``minor``, ``major`` and ``kept``: logs
     that wait for minor compaction, for major compaction, or for neither, with the dead ``bytes`` in them. ``starts``:
-    whether it starts as things are; ``faults``: what the start meets.
+    whether it starts now; ``faults``: the faults that the start meets.
     """
 
     bookie: str
@@ -144,8 +144,8 @@ class LedgerIds(Answer, frozen=True):
 class Preflight(Answer, frozen=True):
     """The forecast over all bookies. ``percent``: of the bookie that loses most; ``topics`` up to a limit, of ``topic_count``.
 
-    ``zookeeper``: what a start of a server meets in these files, None where the metadata is not in ZooKeeper's files; ``rocksdb``: what
-    keeps a standalone from opening its own.
+    ``zookeeper``: the faults that a starting server meets in its files, None if the metadata is not in ZooKeeper's files; ``rocksdb``:
+    the faults that keep a standalone from opening its metadata.
     """
 
     metadata: str
@@ -507,9 +507,9 @@ _NO_STAT = NodeStat(0, 0, 0, 0, False)
 
 
 class ClusterParts(Struct, frozen=True):
-    """The facts of the metadata, and the bookies that would start on it; ``source``: where the metadata is, None for a store's or none.
+    """The facts of the metadata, and the bookies that would start on it; ``source``: the metadata's place, None for a store's or none.
 
-    ``blank``: how many bookies have empty disks; ``servers``: ZooKeeper's files, None where the metadata is elsewhere.
+    ``blank``: how many bookies have empty disks; ``servers``: ZooKeeper's files, None if the metadata is not there.
     """
 
     known: Known

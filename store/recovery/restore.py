@@ -1,8 +1,8 @@
 """Restoring deleted topics and namespaces, trimmed ledgers, and a topic as it was at an earlier time.
 
-A ledger is in one topic only: a broker that trims or deletes a topic deletes its ledgers. So what anything references is never given
-to a topic a second time: beside a topic, ledgers that nothing references any more come back themselves; from the first one that is still
-referenced on, entries are copied into ledgers of their own.
+A ledger is in one topic only: a broker that trims or deletes a topic deletes its ledgers. So a referenced ledger never
+becomes part of a second topic: unreferenced ledgers are restored themselves; from the first ledger that is still referenced on, entries
+are copied into new ledgers.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def target_of(name: TopicName, to: TopicName | None, *, in_place: bool) -> Topic
 
 
 def find_deleted(past: Past, names: Iterable[TopicName], namespaces: Iterable[NamespaceName]) -> list[TopicName]:
-    """Return the deleted topics that the names mean, partitions instead of a partitioned topic, and all deleted topics of the namespaces.
+    """Return the deleted topics with these names, partitions instead of a partitioned topic, and all deleted topics of the namespaces.
 
     Raises TopicNotFound, NamespaceNotFound.
     """
@@ -289,7 +289,7 @@ class TopicRestorer:
     def _take(self, ledger_id: int, claims: Mapping[str, bytes], last: int | None = None) -> RestorableLedger:
         """Return a ledger that nothing references, up to the entry ``last``, and plan its node.
 
-        Of one without entries nothing is taken, so something may reference it. Raises Refused, LedgerNotFound.
+        A ledger without entries is not needed, so it may be referenced. Raises Refused, LedgerNotFound.
         """
         fate = find_fate(self._past, ledger_id)
         returning = find_restorable(self._reader, ledger_id, fate, with_gaps=self._asked.with_gaps, last=last)
@@ -536,7 +536,7 @@ def read_topic_at(
 
 
 def _last_until(reader: EntryReader, ledger_id: int, at_ms: int) -> int | None:
-    """Return the last entry that a ledger had at ``at_ms`` by the broker's clock, else by the producers'; None if no entry has a time.
+    """Return the last entry that a ledger had at ``at_ms`` by the broker's clock, otherwise by the producers'; None if no entry has a time.
 
     Unreadable entries have no known time: like lost ones, they count if the entry before them does.
     """

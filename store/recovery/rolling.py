@@ -1,11 +1,11 @@
 """Level B: the metadata is older than the bookies, and is rolled forward over their newer ledgers.
 
-Ledgers that are younger than any listed join the topic whose messages go on in them, by two witnesses; those of no topic that was there
-go to lost-and-found topics, since bookies would delete what no metadata lists (``ScanAndCompareGarbageCollector``, BookKeeper 4.17).
+Ledgers that are younger than every listed one join the topic whose messages continue in them, by two witnesses. The others become
+lost-and-found topics, because bookies would delete unlisted ledgers (``ScanAndCompareGarbageCollector``, BookKeeper 4.17).
 
-A cursor ledger that nothing names begins where its subscription stood: ``ManagedCursorImpl.createNewMetadataLedger`` writes the position of
-the moment as its first entry (Pulsar 4.0.8). That its positions lie in ledgers of one topic is the first witness, that one subscription of
-it alone stood there the second.
+A cursor ledger that nothing references begins with its subscription's position at that moment, the first entry that
+``ManagedCursorImpl.createNewMetadataLedger`` writes (Pulsar 4.0.8). The first witness is that its positions are in ledgers of one topic,
+the second that only one subscription of that topic was there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Byte spans and columns as Arrow arrays, built from buffers: no object a value.
+"""Byte spans and columns as Arrow arrays, built from buffers, without an object per value.
 
 ``pyarrow.array``, ``pyarrow.scalar`` and ``to_numpy`` import pandas, a quarter of a second that nothing here needs.
 """

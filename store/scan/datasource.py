@@ -1,11 +1,11 @@
 """The ``pulsar_entries`` data source: the slices and operations of this package as partitions and columns of Spark.
 
-Executors read entry logs only, never LMDB: what a store knows, ledgers' topics and schemas, the driver reads once and sends along.
+Executors read only entry logs, never LMDB: the driver reads the ledgers' topics and schemas from the store once, and sends them along.
 Works with a classic session and with Spark Connect.
 
 ``spark.readStream.format("pulsar_entries")`` gives entry logs and journals that grow as a stream of micro-batches. Source:
 ``pyspark.sql.datasource.DataSourceStreamReader`` and ``pyspark.sql.streaming.python_streaming_source_runner`` of Spark 4.3. The
-driver's part runs in one Python process a query, ``read`` on the executors. What comes next is for ``store.scan.following`` to say.
+driver's part runs in one Python process per query, ``read`` on the executors. ``store.scan.following`` decides what comes next.
 """
 
 from __future__ import annotations

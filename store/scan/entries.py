@@ -1,7 +1,7 @@
 """Entries of a topic as columns: places from the location index, bytes read in large runs, headers decoded by the kernel.
 
-Nothing here makes an object an entry. Callers that need more than the kernel knows work on ``EntryBatch.data`` with the offsets of
-the batch (``store.kernels.messages``), and asks the ordinary readers about the few entries that are out of the ordinary.
+Nothing here creates an object per entry. Callers that need more than the kernel decodes work on ``EntryBatch.data`` with the offsets of
+the batch (``store.kernels.messages``), and leave the few unusual entries to the ordinary readers.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Scanning one file, an entry log or a journal, into batches of records, in bounded memory.
 
-A ``Slice`` is plain data that any process can run. The kernel reads what validates; where it stops, the reference readers of
-``store.codec`` explain the bytes and say where to go on. Offsets are absolute.
+A ``Slice`` is plain data that any process can run. The kernel reads valid records; where it stops, the reference readers of
+``store.codec`` explain the bytes and say where to continue. Offsets are absolute.
 
-Each time costs what was read in vain: n sizes that are wrong, each of which claims the rest of the file, are n times its bytes.
-What a scan reads in vain is at most VAIN_TIMES the bytes of its slice (a stop counts as STOP_BYTES) and one window; then the
-reference readers alone read on, a hundred times as slow, and linear whatever the bytes.
+Each stop wastes what the kernel read in vain: n wrong sizes that each claim the rest of the file cost n times its bytes. So a scan
+reads at most VAIN_TIMES the bytes of its slice in vain (a stop counts as STOP_BYTES), and one window; after that only the reference
+readers continue, a hundred times as slow, but in linear time whatever the bytes.
 """
 
 from __future__ import annotations
@@ -439,9 +439,9 @@ class FileScan(Struct):
         )
 
     def _until_wrong_size(self, batch: Records, window: FileWindow) -> Records:
-        """Drop the records from the first one on that is bad and has a good one inside, and go on from that.
+        """Drop the records from the first bad one on that has a good record inside, and continue at that.
 
-        Its size field is wrong, and led to where another record begins.
+        The bad record's size field is wrong, and happens to lead to the beginning of another record.
         """
         bad, noted = np.flatnonzero(batch["flags"] & BAD_DIGEST), 0
         unchecked = np.flatnonzero(np.isin(batch["digest_bytes"], _UNCHECKED))
@@ -701,8 +701,8 @@ _COUNTERS = struct.Struct(
 class FileBytes:
     """The bytes of a file, ``store.codec.buffer.Bytes``: each page is read once, when first used.
 
-    Our own memory instead of a mapping: a file that is cut meanwhile would kill a process that has it mapped. Pages
-    that were read stay, so the memory is PAGE_BYTES per page read and at most the file's size. Raises SourceChanged if
+    Uses memory of its own instead of a mapping, because truncating a mapped file kills the process. Pages that were
+    read stay, so the memory is PAGE_BYTES per page read and at most the file's size. Raises SourceChanged if
     the file has become shorter than ``file_bytes``.
     """
 
@@ -742,8 +742,8 @@ class WholeFile:
     def find_journal_entry(self, start: int, stop: int | None, is_unchecked: Callable[[int], bool]) -> int | None:
         """Return the first offset from ``start`` on, before ``stop``, of a good entry.
 
-        Its digest proves it; of a ledger for which nothing can, the entry counts if a record follows it, or its ledger counts just its
-        payload, and no proved one begins inside.
+        Its digest is right. If the ledger's digests cannot be checked, the entry counts if a record follows it, or its payload has the
+        size that the lengths in its ledger's entries give, and if no entry with a right digest begins inside it.
         """
         limit = len(self.data) if stop is None else min(stop + logscan.HEAD_BYTES - 1, len(self.data))
         followed, until = None, limit

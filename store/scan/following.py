@@ -4,13 +4,13 @@
 - A log is complete when its ledgers map is there (``DefaultEntryLogger`` writes it when it rotates), or when it was last written an
   hour before the newest log of its folder: a killed bookie never appends to it, and with a log per ledger an idle one is sealed after
   five minutes (``entrylogMapAccessExpiryTimeInSeconds``). A journal is complete when there is a later one.
-- Of any other file only what ends with a good record is read: a torn tail waits, and so do zeros before other bytes, since the
-  direct logger's blocks may be written in any order. Damage that a good record follows is passed over.
-- Entries of files that grow are looked up in what came lately (``Recent``); complete logs of a backlog are not read here,
-  unless entries arrived lately, or a log close after is incomplete or empty: only around a crash are entries repeated.
+- Any other file is read up to its last good record: a torn tail waits, and so do zeros before other bytes, since the direct
+  logger's blocks may be written in any order. Damage before a good record is skipped.
+- Entries of growing files are looked up among recent ones (``Recent``); complete logs of a backlog are not,
+  unless entries arrived recently, or one of the next logs is incomplete or empty: entries are repeated only around a crash.
 
-The offset is plain JSON: of each folder the ids of the files that were read to their end, as ranges (``0-4,6``), and of each other
-file that was begun the bytes of the last batch, a digest of its first bytes, and how it was read. Files that a batch read to their
+The offset is plain JSON: for each folder the ids of the files that were read to their end, as ranges (``0-4,6``); for each other
+file the bytes of the last batch, a digest of its first bytes, and how it was read. Files that a batch read to their
 end stay in its offset, so that the batch can be planned once more; the next one folds them.
 """
 
@@ -273,7 +273,7 @@ class Recent(Struct):
     def forget(self, mark: Mark) -> None:
         """Drop the ids that cannot be repeated now that lastMark is ``mark`` and every log record of that time was read.
 
-        An entry read from a log may still be written to the journal: not any more once lastMark has moved twice.
+        An entry that was read from a log may still be written to the journal, but no longer once lastMark has moved twice.
         """
         before = max((one.mark for one in self.given if one.mark < mark), default=mark)
         self.given = [one for one in self.given if mark <= one.behind or (one.folder and one.mark >= before)]
@@ -538,7 +538,7 @@ class Follower:
     def _marks(self, files: Sequence[FoundFile], before: Progress) -> dict[str, Mark]:
         """Return the lastMark of each bookie of these logs, the earlier one if it cannot be read now.
 
-        BookKeeper truncates the file and writes it anew (``Journal.LastLogMark.rollLog``); a bookie without the file
+        BookKeeper truncates the file and rewrites it (``Journal.LastLogMark.rollLog``); a bookie without the file
         is at the beginning.
         """
         folders = {one.folder: one for one in reversed(files) if one.kind == FileKind.ENTRY_LOG}

@@ -1,4 +1,4 @@
-"""Rows of 64-bit integers in bounded memory: summed by their leading columns, or put in order on disk when they are many.
+"""Rows of 64-bit integers in bounded memory: summed by their leading columns, or sorted, on disk if there are many.
 
 This is the one external sort: sorted runs, written to a temporary file column by column, and merged, or searched, as they are read.
 """

@@ -1,7 +1,7 @@
-"""Which ledgers lie in an entry log, of the last bytes of a sealed one alone; and which logs hold nothing that a scan asks for.
+"""The ledgers in an entry log, from the last bytes of a sealed one; and the logs without entries that a scan wants.
 
-A map is believed for leaving a log out where its ledgers fill the log to the byte: then nothing else lies in it. Times are believed
-of logs that the store has indexed as they are now, without damage. Journals, logs that are not sealed and those at URLs stay.
+A scan skips a log by its map only if the map's ledgers fill the log to the byte: then nothing else is in it. It skips a log by times
+only if the store has indexed the log as it is now, without damage. Journals, unsealed logs and logs at URLs are never skipped.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class FalseMap(NamedTuple):
 def compare_map(mapped: Mapping[int, int], records: Mapping[int, int], *, is_sound: bool) -> FalseMap | None:
     """Return how a map differs from the records of its log, ledger id → bytes each; None if it does not.
 
-    ``is_sound``: whether nothing but records lies before the map. Otherwise what it has beyond them may be damaged records.
+    ``is_sound``: whether there are only records before the map. Otherwise bytes that only the map has may be damaged records.
     """
     lacking = records.keys() - mapped.keys()
     differing = {
@@ -121,7 +121,7 @@ def read_map_bytes(path: Path | str, header: entrylog.EntryLogHeader) -> memoryv
 def read_ledger_sizes(path: Path) -> dict[int, int]:
     """Return ledger id → bytes of its records (size fields included) in an entry log.
 
-    A sealed log's ledgers map is believed; a log without a good map is scanned, and damaged records are not counted.
+    A sealed log's ledgers map gives the answer; a log without a good map is scanned, without counting damaged records.
     """
     sizes = read_ledgers_map(path)
     return scan_ledger_sizes(path)[0] if sizes is None else sizes

@@ -24,7 +24,7 @@ DETAILS_MAX = 1_000  # damaged entries named a ledger; the count goes on
 
 
 class LengthChain(Struct):
-    """What entries of a ledger that follow each other carry: each a length that is that of the one before it, and its own payload.
+    """A run of entries of a ledger whose lengths fit: each has the length of the one before it plus its own payload.
 
     ``first``: id, length and payload bytes of the first good one; ``last``: id and length of the last.
     """

@@ -1,9 +1,9 @@
-"""Messages of a topic as Arrow batches: entries taken apart by the kernel, the unusual ones by the ordinary reader; and which of them a
-search looks for.
+"""Messages of a topic as Arrow batches: entries split by the kernel, unusual ones by the ordinary reader; and the search among
+them.
 
 Columns are those of ``store.model.messages``, in upstream's spelling; JSON keys in base64 or hex are bytes here, and
-absent keys are null, false or 1. A ``Match`` is plain data that travels to executors: entries whose bytes cannot hold a
-match are left out before they are taken apart; messages are chosen by columns, values one by one.
+absent keys are null, false or 1. A ``Match`` is plain data that travels to executors: entries whose bytes cannot have a
+match are dropped before they are split; messages are selected by columns, values one by one.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What bulk work does with a slice: the same functions on every engine, yielding bounded Arrow batches.
+"""The operations of bulk work on a slice: the same functions on every engine, yielding bounded Arrow batches.
 
 - ``ReadEntries``, ``ReadMessages``: entries and messages of a slice of a file, without a store. Every entry stands for itself: batches
   are exploded, a chunk is a row of its own, messages of open and aborted transactions are rows too, markers and entries that are not
   messages are left out. So the rows do not depend on how files are cut.
-- ``ReadHeads``, ``ReadDelays`` and what else is a ``PlacesOperation``: entries of a topic. The places come from the index here, what an
-  executor gets is files and offsets: it never sees the store. It returns columns and, of each entry, the bytes up to the end of its
-  metadata; what it finds wrong, or could not read at all, is read again here and explained as ever.
+- ``ReadHeads``, ``ReadDelays`` and every other ``PlacesOperation``: entries of a topic. This process takes their places from the index;
+  an executor gets files and offsets, and never sees the store. It returns columns and each entry's bytes up to the end of its
+  metadata; entries that are wrong or unreadable there are read again here, and explained as usual.
 - ``topics_option``: which topic each ledger belongs to, and the topics' schemas, for scans that see no store.
 """
 

@@ -1,10 +1,10 @@
-"""What the entries of topics add up to: a row of each batch, and one row of rows that follow each other.
+"""Sums over the entries of topics: one function makes a row of a batch, another merges the rows of neighbouring batches.
 
-A reduction is these two functions, and the same two run in this process, in others, and on Spark, which merges rows where they
-are. All batches of all topics of a command are handed to the engine at once, as runs of bytes; here arrives a row of each topic.
+A reduction is these two functions. They run in this process, in others, or on Spark, which merges rows where they are. A command hands
+all batches of all topics to the engine at once, as runs of bytes, and receives one row per topic.
 
-Batches are numbered through all scans. A part is the row of batches that follow each other in one window of a scan, or of several
-whole windows: of a window what needs the order of its entries is found where its row is, so no more than a window is ever together.
+Batches are numbered through all scans. A part is the row of neighbouring batches in one window of a scan, or of several whole windows:
+sums that depend on the order of entries are computed within a window, where its row is, so no more than a window is held together.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _LEAST_PIECE_BYTES = 1 << 20
 
 
 class Reduction:
-    """What entries in topic order add up to, as a picklable value. ``merge`` is associative; of nothing it returns the row of no entries.
+    """Sums over entries in topic order, as a picklable value. ``merge`` is associative; for no rows it returns the row of no entries.
 
-    ``window_entries``: of so many entries together ``judge`` finds what needs their order; 0: nothing does. ``close`` shortens the
-    row of a whole scan to what the answer needs. Both change nothing in a row that they returned. ``NEEDS``: modules, beside those that
-    reading entries needs.
+    ``window_entries``: how many entries ``judge`` needs together, for sums that depend on their order; 0: there are none. ``close``
+    shortens the row of a whole scan to what the answer needs. Both change nothing in a row that they returned. ``NEEDS``: modules, beside
+    those that reading entries needs.
     """
 
     __slots__ = ()
@@ -231,9 +231,10 @@ class ReduceEntries(Struct, frozen=True):
 
 
 class Reductions:
-    """What the entries of each of several scans add up to; the reader's engine reads for all of them when the first is asked for.
+    """The sums of several scans; the reader's engine reads for all of them when the first one is requested.
 
-    ``again`` reads a batch that is not all proven to be what was imported; without it the scan does, which notes what it leaves out.
+    ``again`` reads a batch again if not all of it is proven to be as imported; without ``again``, the scan does, and notes what it
+    leaves out.
     """
 
     def __init__(

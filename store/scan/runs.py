@@ -1,9 +1,9 @@
-"""Records → runs: what the location and time index needs of them, and no more. Executors send runs, not records.
+"""Records → runs, which have just what the location and time index needs. Executors send runs, not records.
 
-A run is the records of one batch that lie in one location block (``store.db.blocks``), in ascending order: where each lies,
-and the sums and time bounds of all. Of a block of 1,024 entries that is about 8 KiB: an offset and a size each, a message count
-only where an entry does not hold exactly one, a slot only where entries are missing between, a kind only where entries with and
-without a broker time or a message header are mixed.
+A run has the records of one batch in one location block (``store.db.blocks``), in ascending order: the place of each, and the sums
+and time bounds of all. For a block of 1,024 entries it takes about 8 KiB: an offset and a size per entry; a message count only if an
+entry does not have exactly one message; a slot only if entries are missing in between; a kind only if entries with and without a broker
+time or a message header are mixed.
 """
 
 from __future__ import annotations

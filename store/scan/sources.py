@@ -1,8 +1,8 @@
-"""Which files a path means, a local one or a URL, and the bytes of a slice of one.
+"""The files that a local path or a URL means, and the bytes of a slice of one.
 
 A local file is a path, a directory of logs, or a glob of either. A URL is anything that ``pyarrow.fs.FileSystem.from_uri`` opens (s3,
-gs, hdfs, file): of an object, a prefix, or a glob of either. A query, such as ``?region=…&endpoint_override=…``, goes along.
-Globs are Hadoop's, which Spark's users write: ``{a,b}`` is one of several, ``[^a]`` is not one of these.
+gs, hdfs, file): of an object, a prefix, or a glob of either. A query, such as ``?region=…&endpoint_override=…``, is kept.
+Globs are Hadoop's, which Spark's users know: ``{a,b}`` is one of several, ``[^a]`` is not one of these.
 """
 
 from __future__ import annotations

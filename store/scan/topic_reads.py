@@ -1,12 +1,12 @@
-"""Topics as a consumer reads them, under the names of another tool: a read with the Spark connector's options is pieces of topics, which
-the driver plans of a store, and the messages of one, which executors read.
+"""Topics as a consumer reads them, under the names of another tool: for a read with the Spark connector's options,
+the driver plans pieces of topics from a store, and executors read their messages.
 
-A piece holds the places of its entries, which the driver took from a store's index; so every entry comes once, however many copies
-there are, and what no topic has does not come. A message of several chunks is in the piece of its last one, which looks back for
-the others. What a transaction wrote is there when its commit is: a piece of a topic that may have transactions is the whole topic.
+A piece has the places of its entries, which the driver took from the store's index. So every entry is read once, however many copies it
+has, and entries of no topic are not read. A message of several chunks is in the piece of its last one, which looks back for the others.
+Messages of a transaction are read if its commit is: if a topic may have transactions, one piece is the whole topic.
 
 Upstream: ``PulsarHelper`` and ``PulsarRelation`` of streamnative/pulsar-spark 3.4.1. Times are the broker's, as a seek by time knows
-them: broker time where an entry has one, else publish time. Where the connector waits without end, for a first message after the
+them: broker time if an entry has one, otherwise publish time. If the connector would wait forever, for a first message after the
 topic's end, this returns none.
 """
 
@@ -420,7 +420,7 @@ class _Paths:
 def _ranks(reader: EntryReader, topic: Topic, read: ConnectorRead) -> tuple[int, int]:
     """Return the ranks (half-open) of the entries between start and end, that of the end included.
 
-    As in the connector nothing lies between a start and an end that are the same entry.
+    As in the connector, the range is empty if start and end are the same entry.
     """
     entries = topic.number_of_entries
     start, end = read.start.of(topic.name), read.end.of(topic.name)

@@ -1,8 +1,8 @@
 """Values as typed columns: the Arrow type of a topic's newest schema, and values turned into what such a column takes; and messages
 under the names, types and meanings that the Spark connector gave their columns.
 
-A record is a struct, a map a map, an array a list; a union with null is what it holds besides; every other union, and a record
-inside itself, is JSON text. A time of day is text too (Spark before 4.1 has no type for it). AVRO values of older versions are
+A record is a struct, a map a map, an array a list; a union of null and one type is that type; every other union, and a
+recursive record, is JSON text. A time of day is text too (Spark before 4.1 has no type for it). AVRO values of older versions are
 resolved to the newest; JSON has no such rule: absent fields are null.
 
 The connector's (upstream: ``SchemaUtils`` and ``PulsarDeserializer`` of streamnative/pulsar-spark 3.4.1): columns of a value are the
@@ -638,7 +638,7 @@ _LONGEST_VARINT = 10
 def message_ids(batch: pa.RecordBatch, partition: int) -> pa.Array:
     """Return the ids of messages as ``MessageId.toByteArray`` of the Java client 4.0 has them: a serialized ``MessageIdData``.
 
-    A message that is no batch's has no batch index and batch size 0; one of chunks also names its first (``ChunkMessageIdImpl``).
+    A message outside a batch has no batch index and batch size 0; a chunked message also names its first chunk (``ChunkMessageIdImpl``).
     """
     ledgers, entries, indexes, sizes = (
         numbers_of(batch.column(name))[0].astype(np.int64) for name in (*_ID, "batchSize")
