@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 
-def last_time_of(directory: Path, until_ms: int = 1 << 62) -> int:
-    """Return the time of the last transaction in the logs of ``directory``, by ``until_ms``."""
-    latest = 0
+def transactions_of(directory: Path) -> Iterator[tuple[int, int]]:
+    """Yield zxid and time of each transaction in the logs of ``directory``."""
     for log in directory.glob("log.*"):
         data, offset = log.read_bytes(), 16
         while offset + 12 <= len(data):
             (length,) = struct.unpack_from(">i", data, offset + 8)
             if length <= 0 or data[offset + 12 + length : offset + 13 + length] != b"B":
                 break
-            _, _, _, time_ms = struct.unpack_from(">qiqq", data, offset + 12)
-            latest = max(latest, time_ms if time_ms <= until_ms else 0)
+            _, _, zxid, time_ms = struct.unpack_from(">qiqq", data, offset + 12)
+            yield zxid, time_ms
             offset += 13 + length
-    return latest
+
+
+def last_time_of(directory: Path, until_ms: int = 1 << 62) -> int:
+    """Return the time of the last transaction in the logs of ``directory``, by ``until_ms``."""
+    return max((time_ms for _, time_ms in transactions_of(directory) if time_ms <= until_ms), default=0)

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import tarfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from pulsar_admin.store.codec.entry import Entry
 from pulsar_admin.store.codec.ledgermetadata import closed_ledger, encode_ledger_metadata, ledger_path
 from pulsar_admin.store.db.blocks import Block
 from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.export_intent import put_exported_zxid
 from pulsar_admin.store.db.files import LogFile, iter_logs
 from pulsar_admin.store.db.storeinfo import read_store_info
 from pulsar_admin.store.errors import MissingComponent, SourceNotFound
@@ -31,6 +33,7 @@ from pulsar_admin.store.sources.given_bookies import find_bookie, parse_bookie
 from tests.conftest import Cli, CliResult
 from tests.encoders import encode_entry
 from tests.fake_zookeeper import FakeZooKeeper, Znode
+from tests.reading_zookeeper import transactions_of
 from tests.worlds import STATES, assert_unchanged, copy_tree, digest_of, world
 from tests.zookeeper_files import read_zookeeper_nodes
 
@@ -592,6 +595,11 @@ def test_logs_of_zookeeper_in_a_directory_of_their_own(
     assert cli("--store", path, "store", "import", "cluster", "--zookeeper", place).exit_code == 0
     assert content(path)["tree"] == whole("mutated")["tree"]
     assert cli("--store", path, "store", "refresh", "-o", "json").json["nodesUpdated"] == 0
+    newest = max(zxid for zxid, _ in transactions_of(tmp_path / "logs" / "version-2"))
+    for exported, code in ((newest, 0), (newest + 1, 3)):
+        with open_store(path, writable=True) as store:
+            store.write(partial(put_exported_zxid, zxid=exported))
+        assert cli("--store", path, "store", "refresh").exit_code == code
 
 
 # -- a running ensemble -----------------------------------------------------------------------------------------------

@@ -214,7 +214,7 @@ def test_nothing_writes_to_the_terminal_beside_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["x;touch forged $(id) 'y'", "a\nb\t\\'c", "caf\u00e9", "b\udcff", "", "\u202ex", "$'x'"]
+    "name", ["x;touch forged $(id) 'y'", "a\nb\t\\'c", "caf\u00e9", "b\udcff", "\udc80", "", "\u202ex", "$'x'"]
 )
 def test_a_shell_reads_the_name_again(name: str) -> None:
     """Whatever a shell would make of it, and though the letters that nobody sees are shown as what stands for them."""

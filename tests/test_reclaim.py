@@ -150,6 +150,8 @@ def test_a_copy_that_a_stopped_run_left_is_known_by_its_records(data: Path, cli:
     log = current / "5.log"
     shutil.copyfile(log, current / "77.log")  # whole, and no index names it
     (current / "78.log.compacting").write_bytes(log.read_bytes()[:9999])
+    (storage,) = cli(*words(data, "--dry-run", "-o", "json")).json["directories"]
+    assert storage["leftovers"] == ["78.log.compacting"]
     done = cli(*words(data, "--yes", "-o", "json"))
     assert done.exit_code == 0
     assert not (current / "77.log").exists()

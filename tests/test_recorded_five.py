@@ -265,6 +265,11 @@ def test_what_the_metadata_does_not_say_of_a_transaction_is_not_known(cli: Cli, 
         clear_damage(txn, METADATA_FILE_ID)
         txn.delete("tree", tree_key("/txn/id/3_0"))
         assert states() == ["COMMITTED", "ABORTED", "ABORTED"]
+        did = [node for node in iter_nodes(txn, "/txn/op/3_0-") if b'"WRITE"' in node.value]
+        for damaged, expected in ((did[:-1], "ABORTED"), (did, "unknown")):
+            put_nodes(txn, [node._replace(value=b"{") for node in damaged])
+            assert states() == ["COMMITTED", "ABORTED", expected]
+        put_nodes(txn, did)
         for value in (b'{"next":0}', b"{}", b"{"):
             change("/txn/tc-seq/1", value)
             assert states() == ["unknown", "ABORTED", "ABORTED"], value
