@@ -391,6 +391,8 @@ def test_a_ledger_without_metadata_or_entries_may_be_on_bookies_that_were_not_im
         assert answer.exit_code != 0
         assert "store add bookie bk0test=DIR,DIR" in answer.stderr
         assert "forget" not in answer.stderr
+    info = cli(*run, "ledgers", "info", ledger_id, "-o", "json")
+    assert (info.exit_code, info.json["state"], info.json["lost"]) == (1, "UNKNOWN", "no-ledger")
     refused = cli(*run, "ledgers", "forget", ledger_id, "-o", "json")
     assert (refused.exit_code, refused.error["code"]) == (3, "refused")
     assert "bk0test, bk1test, bk2test, which are not imported, may have entries of it" in refused.error["message"]

@@ -10,20 +10,21 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import find_log
 from pulsar_admin.store.db.owners import Owner, find_owners
 from pulsar_admin.store.errors import LedgerNotFound
-from pulsar_admin.store.model.broken import NO_LEDGER, find_missing
+from pulsar_admin.store.model.broken import find_missing
 from pulsar_admin.store.model.coverage import Coverage, OpenEnd, read_coverage, read_open_end
 from pulsar_admin.store.model.ledger_owners import all_owners
 from pulsar_admin.store.model.ledgers import is_in_tiered_storage, iter_blocks, missing_ranges, read_ledger
 from pulsar_admin.store.wording import Answer
 
-LOST, OFFLOADED = "LOST", "OFFLOADED"
+LOST, OFFLOADED, UNKNOWN = "LOST", "OFFLOADED", "UNKNOWN"
 
 
 class LedgerFacts(Answer, frozen=True):
     """Everything known about one ledger. ``metadata`` and ``sums`` (of the index) are None where there are none.
 
-    ``state``: that of a ``LedgerRow``, or ``LOST`` for a referenced ledger without an entry in any file, ``OFFLOADED`` where
-    its topic says that they are in tiered storage.
+    ``state``: that of a ``LedgerRow``, or of a referenced ledger without metadata and without an entry in any file: ``LOST``,
+    ``UNKNOWN`` where bookies that were not imported may have it, or only a shadow topic names it, whose broker lists its source's
+    ledgers; ``OFFLOADED`` where its topic says that it is in tiered storage.
     ``missing``: ids of entries that no file holds, as ranges with both ends included; ``lost``: what
     ``ledgers missing`` says of it; ``files``: those with its entries. ``coverage``: on how many bookies its entries are,
     None where nothing tells; ``open_end``: where a recovery would close it, None when it is closed.
@@ -53,7 +54,9 @@ def read_ledger_facts(txn: Txn, ledger_id: int) -> LedgerFacts:
         if not owners:
             raise
         is_away = is_in_tiered_storage(txn, ledger_id)
-        state, reason = (OFFLOADED, None) if is_away else (LOST, NO_LEDGER)
+        gone = None if is_away else find_missing(txn, ledger_id)
+        state = OFFLOADED if is_away else UNKNOWN if gone is None or gone.absent else LOST
+        reason = None if gone is None else gone.reason
         return LedgerFacts(ledger_id, state, -1, 0, 0, None, None, (), reason, (), None, None, owners)
     index: Owner | None = None
     if txn.count("delayed"):  # the index of delayed messages that it is a part of
