@@ -1,4 +1,4 @@
-"""The contents of a backlog by the headers of its entries: which are not a message by themselves, and which are delayed.
+"""The contents of a backlog by the headers of its entries: markers and chunks, which are not a message by themselves, and delayed entries.
 
 Markers of brokers (replicated subscriptions, transactions) are never delivered, and chunks are joined by consumers; a
 backlog may begin in the middle of a chunked message whose first chunk is acknowledged or deleted. Tried on Pulsar 4.0.8 and 4.2.4: the
@@ -27,7 +27,7 @@ from pulsar_admin.store.wording import Answer
 
 
 class NotDue(Answer, frozen=True):
-    """The entries of a backlog that wait for their time: how many, and when the first and the last of them are due.
+    """The entries of a backlog that are not due yet: how many, and when the first and the last of them are due.
 
     ``unread``: entries that could not be read.
     """
@@ -57,9 +57,9 @@ class CutMessage(Struct, frozen=True):
     """A message of ``total`` chunks of which some are acknowledged, ``acknowledged`` (counted from 0), and others are in a backlog: first
     the one at ``position``, ``chunk`` (counted from 0).
 
-    ``first``: where its first chunk is, None where it ``is_gone`` or was not found. ``whole_from``: the last place from which on this and
-    all messages beside it are whole, and nothing of the backlog is before it. ``left``: entries at the backlog's beginning that are of
-    messages whose first chunk is gone; 0 where others are before them.
+    ``first``: the position of its first chunk, None if that ``is_gone`` or was not found. ``whole_from``: the last place from which on
+    this message and those interleaved with it are complete, with no backlog before it. ``left``: entries at the backlog's beginning that
+    belong to messages whose first chunk is gone; 0 if other entries are before them.
     """
 
     position: Position
@@ -76,9 +76,9 @@ class CutMessage(Struct, frozen=True):
 def find_cut(
     reader: EntryReader, topic: Topic, pending: cursors.Intervals, contents: Contents | None = None
 ) -> CutMessage | None:
-    """Return the first chunked message of which the backlog ``pending`` of ``topic`` has a part; reads few entries where it cuts none.
+    """Return the first chunked message that the backlog ``pending`` of ``topic`` has only in part; reads few entries if there is none.
 
-    Without its ``contents`` it looks only at the ends of the pending ranges.
+    Without ``contents``, only the ends of the pending ranges are read.
     """
     chunks = _chunks_of(reader, topic)
     if contents is not None:
@@ -248,10 +248,10 @@ _LOOKS = 1_000
 
 
 class Contents(Struct, frozen=True):
-    """How many of ``entries`` are ``markers``, or ``parts``: chunks but the last one of their message. ``due``: delayed ones whose time
-    has come, ``not_due``: those that wait for it, whether or not delays are enabled. ``messages``: as the index counts them, each marker
-    and part as one; None where some entries could not be read. ``first_publish_ms``: when the first of them was published, None where
-    nobody looked. ``partial``: the rank of the first chunk of each of the first messages of which not all chunks are among them."""
+    """How many of ``entries`` are ``markers``, or ``parts``: chunks without the last one of their message. ``due``: delayed entries whose
+    time has come; ``not_due``: those whose time has not, whether or not delays are enabled. ``messages``: as the index counts them, each
+    marker and part as one; None if some entries could not be read. ``first_publish_ms``: publish time of the first entry, None if it was
+    not read. ``partial``: for the first messages that have chunks outside of the entries, the rank of their first chunk here."""
 
     entries: int
     messages: int | None
@@ -275,7 +275,7 @@ def may_be_markers(reader: EntryReader, topic: Topic, pending: cursors.Intervals
 def read_contents(reader: EntryReader, topic: Topic, intervals: cursors.Intervals, now_ms: int) -> Contents:
     """Count markers, chunks and messages due at ``now_ms`` among the entries of ``topic`` at the ranks ``intervals``.
 
-    Reads all headers of them.
+    Reads the headers of all of them.
 
     Upstream ``Markers.isServerOnlyMarker`` (4.0.8): a dispatcher acknowledges them for the consumer. Raises SourceChanged,
     EntryLogCorrupt.
@@ -336,9 +336,9 @@ def read_contents(reader: EntryReader, topic: Topic, intervals: cursors.Interval
 def read_each_contents(
     reader: EntryReader, wanted: Sequence[tuple[Topic, cursors.Intervals]], now_ms: int
 ) -> Sequence[Contents] | None:
-    """Return ``read_contents`` of each of ``wanted``, backlogs of which several may be of one topic, in a row.
+    """Return ``read_contents`` for each of ``wanted``; neighbouring backlogs may be of one topic.
 
-    All headers are read at once, each once: of many small backlogs in a tenth of the time. None where not all of them can be read.
+    All headers are read together, each once, which takes a tenth of the time for many small backlogs. None if any is unreadable.
     """
     import numpy as np
 
@@ -417,10 +417,10 @@ def _first_places(
 def extent_of_messages(
     reader: EntryReader, topic: Topic, intervals: cursors.Intervals, *, at_ends: bool = False
 ) -> cursors.Extent:
-    """Return how much lies in ``intervals``; of few entries markers are no messages, and the chunks of one message are one.
+    """Return the extent of ``intervals``; if the entries are few, markers do not count as messages, and a message's chunks count as one.
 
-    The index counts both as one each; its count stands for what cannot be read. ``at_ends``: and where of more than a few entries neither
-    the first nor the last is a marker or a chunk, which costs two entries; after very many backlogs the count is also taken as it is.
+    For many or unreadable entries the index's count is used, in which each marker and chunk is a message. With ``at_ends``, and after
+    many calls, it is also used for few entries if neither the first nor the last is a marker or a chunk, which reads two entries.
     """
     extent = cursors.extent_of(reader.txn, topic, intervals)
     if not 0 < extent.entries <= _FEW:

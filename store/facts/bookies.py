@@ -45,7 +45,8 @@ _NEEDED_FOR = {
 class LostLog(Struct, frozen=True):
     """An entry log of ``bookie`` that does not exist or is empty, and the entries that the index places there and no start replays.
 
-    ``ledgers``: theirs; ``elsewhere``: entries that clients get of another bookie; ``outside``: that a file has; ``nowhere``: neither;
+    ``ledgers``: those of the entries; ``elsewhere``: entries that another bookie serves; ``outside``: entries that only a file has;
+    ``nowhere``: all others;
     ``is_database``: whether the index is DbLedgerStorage's.
     """
 

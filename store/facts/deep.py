@@ -59,9 +59,9 @@ class DeepFacts(ClusterFacts):
         self._read = set[Path]()  # databases of which every block was read
 
     def iter_misled(self) -> Iterator[Misled]:
-        """Yield the bookies whose database of places leads astray; of those that are not at hand, or known for it, nothing is said.
+        """Yield the bookies whose index leads to wrong records, without those whose disks are missing or that are known for it.
 
-        Rows that lead to a log that is gone count where the entry is believed to be served, as an older log has it.
+        A row that leads to a missing log counts if the entry is assumed to be served, because an older log has it.
         """
         import numpy as np
 

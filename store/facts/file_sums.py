@@ -1,8 +1,8 @@
-"""The bytes that each file has of each ledger, by the location index and its own ledgers map, which ledgers are live, and totals.
+"""The bytes of each ledger in each file, by the location index and the file's ledgers map; which ledgers are live; and totals.
 
-One pass over all blocks of the index for all users, in bounded memory. Nearly all of the millions of blocks that a store may have are
-usual: the only one of its ledger, in one file, one message an entry, consistent with itself and the ledger's time row. numpy recognizes
-many of them at once, at a tenth of the cost of ``Block``, in agreement with ``store.rules.index``; blocks in doubt are not usual.
+One pass over all blocks of the index serves all callers, in bounded memory. Nearly all of the millions of blocks in a store are usual:
+the only one of their ledger, in one file, with one message per entry, consistent with themselves and the ledger's time row. numpy
+recognizes many of them at once, at a tenth of the cost of ``Block``, in agreement with ``store.rules.index``; doubtful blocks are not usual.
 
 A bookie deletes an entry log when no ledger in it has metadata any more (upstream ``GarbageCollectorThread``, BookKeeper 4.17).
 ``store.reports.usage`` has every file and every topic; the totals are sums, however many ledgers there are.
@@ -111,9 +111,9 @@ class _UsualBlocks:
     def _are_right(
         self, heads: npt.NDArray[Any], entries: Numbers, columns: bytes
     ) -> tuple[npt.NDArray[np.bool_], Numbers]:
-        """Return which blocks are right in themselves, and their bytes with the size fields.
+        """Return which blocks are consistent in themselves, and their bytes with the size fields.
 
-        ``columns``: the offsets and the size fields of one after the other.
+        ``columns``: the offsets and the size fields of the blocks, one after the other.
         """
         import numpy as np
 
@@ -277,9 +277,9 @@ class IndexPass:
         self._sums: _SumsOfFiles | None = None
 
     def iter_blocks(self) -> Iterator[tuple[bytes, blocks.Block | IndexCorrupt]]:
-        """Yield the key and the block of each row that is not passed by, or why it cannot be read, in the order of ledgers.
+        """Yield the key and the block of each row that is not skipped, or the reason why it cannot be read, in the order of ledgers.
 
-        A snapshot keeps what the blocks have in each file, where all could be read.
+        If all rows could be read, a snapshot keeps the blocks' bytes per file.
         """
         txn, altered = self._txn, list[bytes]()
         with suppress(StoreError):  # who asks for the sums is told
@@ -423,10 +423,10 @@ def read_file_sizes(
 
 
 def _read_own_sizes(store: Store, log: LogFile, records: int) -> dict[int, int] | None:
-    """Return the record bytes of each ledger in an entry log of which the location index has ``records``, and not all.
+    """Return the record bytes of each ledger in an entry log of which the location index has only some ``records``.
 
-    The index knows one place of an entry: a log of a bookie that holds more copies is told by its own ledgers map, or read where it has
-    none. None of a log that the index has whole, or that is gone, and of journals.
+    The index knows one place per entry: if a log has further copies, its own ledgers map gives the bytes; a log without a map is read.
+    None for a journal, a missing log, or one that the index covers completely.
     """
     path = log.locate(store.path)
     if log.kind != FileKind.ENTRY_LOG or records == log.records or not path.exists():
@@ -449,11 +449,11 @@ class StuckLog(Answer, frozen=True):
 
 
 class DiskTotals(Answer, frozen=True):
-    """The entry logs of the copy: record bytes that live, and those of ledgers that bookies free, every bookie's copy counted.
+    """The entry logs of the copy: live record bytes, and those of ledgers that bookies free, counting every bookie's copy.
 
-    ``freed_bytes``: logs in which nothing lives, which garbage collection deletes; ``stuck``: the logs with the most dead bytes
-    beside live ones, which only compaction frees, ``stuck_logs`` and ``stuck_bytes`` of them in all; ``missing_files``: catalogued
-    files that are gone, of which the index alone tells.
+    ``freed_bytes``: logs without live data, which garbage collection deletes; ``stuck``: the logs with the most dead bytes beside live
+    ones, which only compaction frees (``stuck_logs`` and ``stuck_bytes`` count all of them); ``missing_files``: catalogued files that
+    are missing, so that only the index knows them.
     """
 
     files: int = 0
@@ -471,10 +471,9 @@ class DiskTotals(Answer, frozen=True):
 def read_disk_totals(
     store: Store, txn: Txn, top: int, advance: Callable[[int], None] = lambda count: None
 ) -> DiskTotals:
-    """Return the sums of the location index over all entry logs, and the ``top`` logs that keep most dead bytes; raises IndexCorrupt.
+    """Return the sums of the location index over all entry logs, and the ``top`` logs that keep the most dead bytes; raises IndexCorrupt.
 
-    The index knows one place of an entry: a log of a bookie that holds more copies is counted by its own ledgers map, or read where it
-    has none. ``advance`` gets the ledgers counted.
+    Logs with further copies are counted as in ``_read_own_sizes``. ``advance`` gets the number of ledgers counted.
     """
     files = [*iter_logs(txn)]
     sums, unlisted = _sum_files(txn, advance), UnlistedLedgers(txn)

@@ -3,8 +3,8 @@ entry is read.
 
 Sources: ``LedgerMetadataIndex`` (every row of ``ledgers`` is a ledger), ``IndexPersistenceMgr`` (every ``.idx`` file is one),
 ``DefaultEntryLogger.getEntryLogMetadata`` (the map, or a walk over the records of a log without a map); BookKeeper 4.17.
-``ScanAndCompareGarbageCollector`` takes a deleted ledger out of a bookie's index at once, and its bytes go with their entry log, often much
-later. Until its journals are replayed, an index also lacks the latest writes.
+``ScanAndCompareGarbageCollector`` removes a deleted ledger from a bookie's index at once; its bytes are deleted with their entry log, often
+much later. Until the journals are replayed, an index also lacks the latest writes.
 """
 
 from __future__ import annotations
@@ -203,10 +203,10 @@ def read_indexed(info: StoreInfo) -> dict[str, Array | None]:
 
 
 def find_bookies_without_rows(indexed: Indexed, ledger_id: int, metadata: LedgerMetadata) -> list[str]:
-    """Return the bookies that were written entries of a closed ledger and whose index does not have it.
+    """Return the bookies that got entries of a closed ledger, but whose index does not have it.
 
-    A bookie of an ensemble that is larger than the write quorum may never have got one of few entries. Those whose
-    index is unknown are left out.
+    If the ensemble is larger than the write quorum and the entries are few, a bookie may have got none. Bookies with an unknown index
+    are left out.
     """
     stripes = [*stripes_of(metadata, metadata.last_entry_id)]
     bookies = []
@@ -226,9 +226,9 @@ NOT_INDEXED = "bookies' indexes lost all or a part of the ledger"
 
 
 def find_collected(txn: Txn, ledger_ids: Iterable[int]) -> list[int]:
-    """Return the ledgers with entries that nothing serves after a start: only bookies whose index lacks the ledger have these.
+    """Return the ledgers with entries that no bookie serves after a start: only bookies whose index lacks the ledger have them.
 
-    A ledger is left out where the index of such a bookie is unknown.
+    A ledger is left out if the index of such a bookie is unknown.
     """
     indexed, disks, collected = read_indexed(txn.store.info), coverage.read_disks(txn), list[int]()
     wanted = np.unique(np.fromiter(ledger_ids, np.int64))
@@ -258,8 +258,8 @@ def _at(ids: Array, ledger_id: int) -> slice:
 class MasterKeys(Struct, frozen=True):
     """``agree``: rows of bookies' indexes with the key of no password; ``locked``: ledgers with another one.
 
-    Pulsar gives none (``managedLedgerPassword``), others may (``MacDigestManager.genDigest("ledger", password)``). Indexes in ``.idx``
-    files are not asked.
+    Pulsar uses no password by default (``managedLedgerPassword``); other clients may (``MacDigestManager.genDigest("ledger", password)``).
+    Indexes in ``.idx`` files are not read.
     """
 
     agree: int

@@ -15,9 +15,9 @@ _WORD_BITS = 64
 
 
 class NextMessage(Struct, frozen=True):
-    """The first entry of a backlog. ``left_in_batch``: messages of its batch that are not acknowledged, None where all are left.
+    """The first entry of a backlog. ``left_in_batch``: unacknowledged messages of its batch, None if that is all of them.
 
-    ``deliver_at_ms``: 0 where it is not delayed.
+    ``deliver_at_ms``: 0 if it is not delayed.
     """
 
     position: Position

@@ -19,10 +19,10 @@ _CREATED_MAX = 10_000
 
 
 class Partitions(Struct, frozen=True):
-    """A name with partitions. ``record``: its metadata, None without; ``there``: the numbers of the partitions that are there.
+    """A name with partitions. ``record``: its metadata, None without any; ``there``: the numbers of the partitions that exist.
 
-    ``is_plain``: whether there is a topic of the name itself, without a number. ``entries`` and ``bytes``: of the partitions, None where
-    one cannot be read; ``damaged``: those whose list of ledgers is damaged; ``plain_entries``: of the topic itself.
+    ``is_plain``: whether a topic has the name itself, without a number. ``entries`` and ``bytes``: those of the partitions, None if one
+    cannot be read; ``damaged``: partitions whose list of ledgers is damaged; ``plain_entries``: those of the topic itself.
     """
 
     name: TopicName
@@ -63,10 +63,10 @@ class Partitions(Struct, frozen=True):
 
 
 def find_disagreeing(txn: Txn) -> tuple[Partitions, ...]:
-    """Return the names whose metadata and partitions do not agree, in name order; system topics are made when they are used.
+    """Return the names whose metadata and partitions disagree, in name order, without system topics, which are created on use.
 
-    Upstream ``PartitionedTopicResources`` and ``BrokerService.fetchPartitionedTopicMetadataAsync`` (4.0.8): metadata of no partitions is
-    that of a topic without.
+    Upstream ``PartitionedTopicResources`` and ``BrokerService.fetchPartitionedTopicMetadataAsync`` (4.0.8): metadata with 0 partitions
+    means a topic that is not partitioned.
     """
     numbers: dict[TopicName, list[int]] = {}
     for name in iter_topics(txn, containing=PARTITION_SUFFIX):

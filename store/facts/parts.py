@@ -99,7 +99,7 @@ def parts_of(txn: Txn, now_ms: int | None, counting: Counting | None = None) -> 
 def _ranges_of(txn: Txn, topics: int) -> list[list[tuple[NamespaceName, int, int]]]:
     """Return the topics of each part of ``topics`` by namespace and their places there in the order of names.
 
-    Each process lists them itself: those of many namespaces would fill the pipe, and both processes would wait for the other.
+    Each process lists them itself: the topics of many namespaces would fill the pipe, and both processes would wait for each other.
     """
     key = _ranges_of, topics
     if key not in txn.memo:

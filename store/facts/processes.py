@@ -1,6 +1,7 @@
 """Spreading work on many topics over processes.
 
-LMDB's environments cross no fork: each process opens the store anew, and answers only from the transaction that this process reads.
+LMDB environments do not survive a fork: each process opens the store again, and answers only from the transaction that this process
+reads.
 """
 
 from __future__ import annotations
@@ -72,16 +73,15 @@ class Spread(Generic[Part, Result]):
         with Spread(reader, work, parts, processes_that_pay(reader.txn, most)) as results:
             for result in results: ...
 
-    ``work`` is a function of a module (no lambda, no method): it gets a reader of the same snapshot, which keeps nothing of what this
-    one's ``txn.memo`` has and no keys, and a part. Parts and results are pickled: give each process several parts of a second or so,
-    and return sums rather than rows. The processes work from the beginning of the block on, while this one does what it wants, a few
-    parts ahead of what was asked for; each is given ``first`` parts at the beginning. Instead of waiting, this one does a part itself. They
-    end with the block, however it ends. Ctrl-C reaches this process alone. A part has to be small: while this process waits for room in the
-    pipe, it takes no answers.
+    ``work`` is a module-level function (no lambda, no method). It gets a reader of the same snapshot, without the contents of this one's
+    ``txn.memo`` and without keys, and a part. Parts and results are pickled: give each process several parts of a second or so, and return
+    sums rather than rows. The processes work from the beginning of the block on, a few parts ahead of the caller; each gets ``first`` parts
+    at the beginning. Instead of waiting, this process does a part itself. The processes end with the block, however it ends. Only this
+    process gets Ctrl-C. A part must be small: while this process waits for room in the pipe, it takes no answers.
 
-    A part is done here, when its turn comes, where no process does it: with ``processes`` 0, when one was killed or cannot be started,
-    when it finds another transaction than that of ``reader`` or another file (the program went to another directory, a store was put in
-    the place of this one), and when ``work`` raises a StoreError, which is then raised here.
+    This process does a part, when its turn comes, if no other does: with ``processes`` 0; if a process was killed or cannot be started; if
+    one finds another transaction than that of ``reader``, or another file (the program changed its directory, or the store was replaced);
+    and if ``work`` raises a StoreError, which is then raised here.
     """
 
     def __init__(

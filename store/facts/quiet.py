@@ -1,7 +1,7 @@
 """Quiet topics, which need no closer look: most topics of a large store are quiet, and recognizing one costs a tenth of its facts.
 
 Quiet is not a fact of its own: no rule of ``store.rules.topic_data`` or ``store.rules.topics`` holds for a quiet topic or one of its
-subscriptions, which a test verifies. A topic in doubt is not quiet, and its facts are asked.
+subscriptions, which a test verifies. A topic in doubt is not quiet, so its facts are read.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ LEDGER_BYTES_MAX = 1 << 32
 
 
 class Quiet(NamedTuple):
-    """A topic that needs no look, unless it ``has_backlog``, of a subscription, and entries of that may still be read.
+    """A topic that needs no look, unless a subscription ``has_backlog`` whose entries may still be read.
 
-    Whether its last ledger is open, and if so, the time of its last known write, 0 where none is known.
+    ``is_open``: whether its last ledger is; ``last_write_ms``: the time of the last known write to an open one, 0 if none is known.
     """
 
     is_open: bool

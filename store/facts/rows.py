@@ -11,7 +11,7 @@ _NAMED = 3
 
 
 class AlteredRows(Struct, frozen=True):
-    """Altered rows of one database: key or value are not as written. ``names``: the first ones; ``cure``: what to do.
+    """Altered rows of one database: key or value differ from what was written. ``names``: the first ones; ``cure``: what to do.
 
     ``derived``: whether they can be rebuilt from the files and the metadata.
     """

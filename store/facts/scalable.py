@@ -1,4 +1,4 @@
-"""Facts of scalable topics: what their records say, the segments that are there, and the cursors of each.
+"""Facts of scalable topics: their records, the segments that exist, and the cursors of each.
 
 Upstream (5.0.1): ``SegmentLayout``, ``ScalableTopicController``. A split or a merge creates the managed ledgers of the new segments and
 their cursors, terminates those of the old ones, and then writes the record, which is the moment that counts.
@@ -26,7 +26,7 @@ from pulsar_admin.store.names import TopicName
 class SegmentFacts(Struct, frozen=True):
     """A managed ledger of a scalable topic. ``said``: its entry in the record, None if no record lists it.
 
-    ``topic``: None where the managed ledger does not exist, or cannot be read; ``subscriptions``: the cursors that consumers read by.
+    ``topic``: None if the managed ledger does not exist or cannot be read; ``subscriptions``: the cursors of consumers.
     """
 
     name: TopicName

@@ -1,4 +1,4 @@
-"""Does it start? What keeps a stopped bookie or a ZooKeeper server from starting on its files, and what a start would do unasked.
+"""Whether a stopped bookie or ZooKeeper server starts on its files: faults that prevent it, and damage that a start would do.
 
 Upstream (BookKeeper 4.17, ZooKeeper 3.9): ``LegacyCookieValidation.checkCookies``, ``KeyValueStorageRocksDB`` (a missing database
 is created), ``Journal.replay``, ``FileInfo``; ``FileTxnSnapLog.restore``, ``FileSnap``, ``FileTxnLog``, ``BinaryInputArchive``.
@@ -107,7 +107,7 @@ def read_registered(txn: Txn) -> Registered:
 
 
 def find_layout_fact(layout: bytes | None) -> StartFact | None:
-    """Return what a start of any bookie meets in the ``LAYOUT`` of the metadata; None where that is Pulsar's, or is not there.
+    """Return the fault that any bookie's start meets in the metadata's ``LAYOUT``; None if that is Pulsar's, or missing.
 
     A bookie whose ``metadataServiceUri`` begins with ``metadata-store:`` does not read it.
     """
@@ -121,9 +121,9 @@ def find_layout_fact(layout: bytes | None) -> StartFact | None:
 def iter_bookie_facts(
     bookie: Bookie, registered: Registered | None, *, thorough: bool, read: Collection[Path] = ()
 ) -> Iterator[StartFact]:
-    """Yield what a start of a bookie meets on its disks, as far as they are at hand. ``registered``: None where there is no metadata.
+    """Yield the faults that a bookie's start meets on its disks, as far as they are here. ``registered``: None without metadata.
 
-    ``thorough``: databases are opened and read, but for those in ``read``, of which that is done, and the journals that a start replays.
+    ``thorough``: databases are opened and read, except those in ``read``, which already were, and so are the journals that a start replays.
     """
     if not any(path.is_dir() for path in bookie.directories):
         return
@@ -270,9 +270,9 @@ _EPOCH, _EPOCH_BYTES = re.compile(r"[+-]?[0-9]{1,18}"), 100
 
 
 def iter_server_facts(server: ServerFiles, *, thorough: bool) -> Iterator[StartFact]:
-    """Yield what a start of a ZooKeeper server meets in its files. ``thorough``: snapshots are read as a whole.
+    """Yield the faults that a ZooKeeper server's start meets in its files. ``thorough``: snapshots are read as a whole.
 
-    As ``FileTxnSnapLog.restore``: the newest snapshot that can be read, then every log from the one before it on.
+    As ``FileTxnSnapLog.restore`` reads: the newest snapshot that can be read, then every log from the one before it on.
     """
     logs = [*iter_log_files(server)]
     base, damaged = None, list[SnapshotFile]()
@@ -298,9 +298,9 @@ def iter_server_facts(server: ServerFiles, *, thorough: bool) -> Iterator[StartF
 
 
 def _why_epochs_refused(snapshots: Path, zxid: int) -> str:
-    """Return why a server of an ensemble ends its start at its epochs, "" if it does not; ``zxid``: its last transaction is not before.
+    """Return why a server of an ensemble refuses to start with its epochs, "" if it does not; ``zxid``: its last transaction is not before.
 
-    As ``QuorumPeer.loadDataBase``: it writes a file that is not there.
+    As ``QuorumPeer.loadDataBase``, which writes a missing file.
     """
     epochs: dict[str, int] = {}
     for name in ("currentEpoch", "acceptedEpoch"):

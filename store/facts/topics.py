@@ -1,4 +1,4 @@
-"""Facts of a topic, and of each of its subscriptions and other durable cursors, each gathered when it is first asked for.
+"""Facts of a topic, and of each of its subscriptions and other durable cursors, each gathered on first use.
 
 Upstream (4.0.8): ``ManagedCursorImpl.recover``, ``OpReadEntry``, ``PersistentTopic.checkMessageExpiry``, ``MLPendingAckStore``.
 """
@@ -68,10 +68,10 @@ if TYPE_CHECKING:
 
 
 class Clocks(Struct, frozen=True):
-    """One topic's clocks. ``ahead_ms`` and ``behind_ms``: how far publish times are off at most; 0: not more than the tolerance.
+    """One topic's clocks. ``ahead_ms`` and ``behind_ms``: the largest error of publish times; 0: within the tolerance.
 
-    ``future_now``: a publish time is after now. ``late_ledgers``: closed at a time that is yet to come, by the broker's clock.
-    ``is_stamped``: every entry has a broker's time, by which brokers search and expire, whatever producers say.
+    ``future_now``: a publish time is after now. ``late_ledgers``: ledgers closed in the future, by the broker's clock.
+    ``is_stamped``: every entry has a broker's time, by which brokers search and expire, whatever the producers' clocks.
     """
 
     TOLERANCE_MS: ClassVar[int] = 300_000
@@ -98,7 +98,7 @@ def is_on_time(ledger: WholeLedger, closed_ms: int, opened_ms: int, now_ms: int)
 
 
 def _read_clocks(txn: Txn, topic: Topic, now_ms: int) -> Clocks:
-    """Return what the time rows of ``topic`` say; a retry of a producer takes less than the tolerance.
+    """Return the clock errors that the time rows of ``topic`` show; a producer's retry takes less than the tolerance.
 
     An entry cannot have been published after its ledger was closed, nor before the previous ledger was (a broker closes a ledger
     before it opens the next).
@@ -133,7 +133,7 @@ def _read_clocks(txn: Txn, topic: Topic, now_ms: int) -> Clocks:
 class BacklogLoss(Struct, frozen=True):
     """The first entries of a backlog that no broker can read, in the ledger ``broken``: the run from ``first`` to ``last``.
 
-    ``end``: the rank after that run; ``entries``: all of the backlog that this ledger lost; ``entries_before``: of the backlog before it.
+    ``end``: the rank after that run; ``entries``: all lost entries of the backlog in this ledger; ``entries_before``: those before it.
     """
 
     broken: BrokenLedger
@@ -363,7 +363,7 @@ class SubscriptionFacts:
     def pending_acks(self) -> Mapping[TxnId, Position | None] | Unknown:
         """The open transactions with acknowledgements on the subscription, and the position of a cumulative one.
 
-        None of a log that no broker can replay: those that are open before the loss may have ended after it.
+        None for a log that no broker can replay: transactions that are open before the loss may have ended after it.
         """
         log, of, name = self.pending_ack_log, self.of, self.cursor.name
         if isinstance(log, Unknown):
@@ -474,7 +474,7 @@ _COMPACTION_THRESHOLD = next(policy for policy in POLICIES if policy.name == "co
 
 
 class ReadBudget(Struct):
-    """How many entries may still be read for facts that only entries have, so that a pass over all topics is no full scan.
+    """How many more entries may be read for facts that only entries have, so that a pass over all topics is not a full scan.
 
     ``unlimited``: every byte was asked for. ``topics_left_out``: topics whose backlogs were not read, or not completely.
     """
@@ -516,9 +516,9 @@ class ReadBudget(Struct):
 
 
 class TopicFacts:
-    """What one snapshot says of a topic at ``now_ms``. ``cursors``: those of its durable cursors that can be read; None: read when needed.
+    """The facts of a topic in one snapshot, at ``now_ms``. ``cursors``: its readable durable cursors; None: they are read when needed.
 
-    Each fact is read when it is first asked for, and raises what reading its rows raises.
+    Each fact is read on first use, which raises the errors of reading its rows.
     """
 
     def __init__(
@@ -790,9 +790,9 @@ class TopicFacts:
 
 
 def read_headers_together(subscriptions: Iterable[SubscriptionFacts], now_ms: int) -> None:
-    """Read the ``headers`` of those of ``subscriptions`` whose backlogs are short in one scan, at a tenth of what a scan of each costs.
+    """Read the ``headers`` of all ``subscriptions`` with short backlogs in one scan, at a tenth of the cost of a scan for each.
 
-    Where any of them cannot be read, none is: each is read when it is asked for.
+    If any of them cannot be read, none is: each is read on first use.
     """
     left, short = _TOGETHER, list[SubscriptionFacts]()
     with suppress(StoreError):

@@ -1,5 +1,5 @@
-"""Facts about transactions: which are open on a topic, and what their coordinators recorded; and the log of their acknowledgements on a
-subscription, which a broker replays before it opens the subscription.
+"""Facts about transactions: which are open on a topic, what their coordinators recorded, and a subscription's log of pending
+acknowledgements, which a broker replays before it opens the subscription.
 
 Upstream (4.0.8): ``TopicTransactionBuffer``, ``MLTransactionMetadataStore``, ``MLPendingAckStore``.
 """
@@ -59,11 +59,10 @@ def has_snapshot(reader: EntryReader, name: TopicName) -> bool:
 
 
 class PendingAckLog(Struct, frozen=True):
-    """The log of a subscription's pending acknowledgements. ``mark_delete``: where its cursor stands.
+    """The log of a subscription's pending acknowledgements. ``mark_delete``: the position of its cursor.
 
-    ``endless_until``: where the empty log ends, which a replay from there never gets to, (-1, -1) where it lists no ledger; None where it
-    gets to the end.
-    ``lost``: the ledgers of which the replay cannot read all.
+    ``endless_until``: the end of the empty log if a replay from there never reaches it, (-1, -1) if the log lists no ledger; None if the
+    replay reaches the end. ``lost``: the ledgers that the replay cannot read completely.
     """
 
     name: TopicName
@@ -88,7 +87,7 @@ class PendingAckLog(Struct, frozen=True):
 
 
 def read_pending_ack_log(reader: EntryReader, name: TopicName, subscription: str) -> PendingAckLog | None:
-    """Return the log of ``subscription`` of the topic ``name``; None where no transaction ever acknowledged on it.
+    """Return the log of ``subscription`` of the topic ``name``; None if no transaction ever acknowledged on it.
 
     Upstream ``MLPendingAckStore.PendingAckReplay`` (4.0.8) reads until it is at the log's last confirmed entry. Raises MetadataCorrupt.
     """
@@ -119,8 +118,8 @@ def never_replays(txn: Txn, topic: Topic, mark_delete: Position) -> bool:
     """Whether ``mark_delete``, the stored position of an empty log, is before where a broker takes the log to end.
 
     ``ManagedLedgerImpl.initLastConfirmedEntry`` and ``ManagedCursorImpl.recoveredCursor`` (4.0.8): the last confirmed entry of a log
-    without entries is (first ledger, -1), that of one without ledgers is in the ledger that the broker makes; a cursor at (ledger, -1) of
-    a ledger that is gone moves to the next one, at an entry it stays.
+    without entries is (first ledger, -1), and that of a log without ledgers is in the ledger that the broker creates. If the ledger of a
+    cursor is gone, a cursor at (ledger, -1) moves to the next ledger, but one at an entry stays.
     """
     if topic.number_of_entries or mark_delete.entry_id < 0:
         return False

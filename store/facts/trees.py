@@ -1,7 +1,7 @@
 """The trees of a metadata store: children of its root, those that Pulsar writes and those that it does not.
 
-A tree that is not known here may reference ledgers that nothing else does. Whoever destroys or rebuilds because nothing
-references a ledger asks ``check_accepted`` first.
+An unknown tree may reference ledgers that nothing else does. Code that destroys or rebuilds unreferenced ledgers calls
+``check_accepted`` first.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ WRITERS = {
 
 
 class UnknownTree(Answer, frozen=True):
-    """A child of the metadata's root that no Pulsar known here writes. ``nodes``: how many there are, itself included where it is one.
+    """A child of the metadata's root that no known Pulsar writes. ``nodes``: the number of its nodes, itself included if it is one.
 
-    ``writer``: who writes a tree of this name, in words.
+    ``writer``: the program that writes a tree of this name, in words.
     """
 
     path: str
@@ -141,10 +141,10 @@ def trees_text(trees: Iterable[UnknownTree]) -> str:
 
 
 def check_seen(txn: Txn, accepted: Collection[str]) -> None:
-    """Raise Refused unless the trees that are not known here, or could not be read, are among the paths ``accepted``.
+    """Raise Refused unless all trees that are unknown or could not be read are among the paths ``accepted``.
 
-    For what destroys or rebuilds because nothing references a ledger: unknown trees by their paths, those of other Pulsars that may use
-    the same BookKeeper, and "/" for a tree of which a part could not be read.
+    For changes that destroy or rebuild unreferenced ledgers. Unknown trees, and those of other Pulsars that may use the same BookKeeper,
+    have their paths; "/" accepts a tree of which a part could not be read.
     """
     reasons = [damage.reason for damage in iter_incompleteness(txn)]
     if reasons and not any(path.strip("/") == "" for path in accepted):
@@ -194,9 +194,9 @@ def lacks_ledgers(txn: Txn) -> bool:
 
 
 def check_ledgers_seen(txn: Txn, accepted: Collection[str]) -> None:
-    """Raise Refused as ``check_owners_seen``, and where the metadata is not the bookies', unless ``accepted`` has the path of ledgers.
+    """Raise Refused as ``check_owners_seen``, and if the metadata is not the bookies', unless ``accepted`` has the path of ledgers.
 
-    For what gives ledgers up because they have no metadata and no entries: BookKeeper's metadata may be elsewhere.
+    For changes that give up ledgers without metadata and entries: BookKeeper's metadata may be elsewhere.
     """
     check_owners_seen(txn, accepted)
     if LEDGERS in _rooted(accepted):
@@ -221,7 +221,7 @@ def _rooted(paths: Collection[str]) -> Collection[str]:
 def check_accepted(trees: Iterable[UnknownTree], accepted: Collection[str]) -> None:
     """Raise Refused unless each of the unknown ``trees`` is among the paths ``accepted``.
 
-    For what destroys or rebuilds because nothing references a ledger: what an unknown tree references is not known.
+    For changes that destroy or rebuild unreferenced ledgers: an unknown tree may reference them.
     """
     left = [tree for tree in trees if tree.path not in _rooted(accepted)]
     if left:

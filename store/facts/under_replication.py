@@ -23,8 +23,8 @@ _REPLICA = re.compile(r'^\s*replica:\s*"([^"]*)"', re.MULTILINE)
 
 
 class Mark(Struct, frozen=True):
-    """The mark of a ledger. ``bookies``: those that lack entries, by the mark; ``is_gone``: the ledger was deleted or never existed;
-    otherwise ``is_complete``: no entry lacks a copy.
+    """The mark of a ledger. ``bookies``: those that lack entries, according to the mark; ``is_gone``: the ledger was deleted or never
+    existed; otherwise ``is_complete``: no entry lacks a copy.
 
     If neither holds, entries lack copies, or that is unknown.
     """

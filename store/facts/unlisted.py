@@ -1,9 +1,9 @@
-"""What a missing metadata node of a ledger means.
+"""What a missing metadata node of a ledger means: deleted, lost, or newer than the metadata.
 
-Upstream ``LedgerIdGenerator`` (BookKeeper 4.17) counts up: ids from the next one on were never given by this metadata, so such a ledger
-was not deleted in it: the metadata is older than the bookies. A ledger with a smaller id counts as deleted only if something shows it: a
-change of this store, tiered storage, ZooKeeper's logs. RocksDB keeps no history: there a ledger was deleted by a broker, or lost with its
-node.
+Upstream ``LedgerIdGenerator`` (BookKeeper 4.17) counts up: this metadata never assigned ids from its next one on, so it did not delete a
+ledger with such an id; the metadata is older than the bookies. A ledger with a smaller id counts as deleted only if there is proof: a
+change of this store, tiered storage, ZooKeeper's logs. RocksDB keeps no history: there a ledger was deleted by a broker, or its node was
+lost.
 """
 
 from __future__ import annotations
@@ -152,9 +152,9 @@ class UnlistedLedgers:
 
 
 def iter_beyond_counter(txn: Txn, next_id: int) -> Iterator[int]:
-    """Yield the ids from ``next_id`` on that the imported metadata lists: it does not say which ids it gave from there on.
+    """Yield the ids from ``next_id`` on that the imported metadata lists although its counter has not reached them.
 
-    Its nodes were made anew one by one, without the counter that ZooKeeper keeps of each node's children (``Stat.cversion``).
+    Then its nodes were recreated one by one, without the counter that ZooKeeper keeps of each node's children (``Stat.cversion``).
     """
     start = ledger_path(next_id)
     directory = start.removeprefix(f"{LEDGERS_ROOT}/").partition("/")[0]
@@ -170,7 +170,7 @@ def iter_beyond_counter(txn: Txn, next_id: int) -> Iterator[int]:
 
 
 class HeldLedgers(Struct, frozen=True):
-    """Ledgers that have no node: how many, the smallest of their ids, the largest, and their imported entries and bytes.
+    """Ledgers without a node: how many, the smallest of their ids, the largest, and their imported entries and bytes.
 
     ``referenced``: those that a topic, cursor or schema still names.
     """
@@ -184,9 +184,9 @@ class HeldLedgers(Struct, frozen=True):
 
 
 class BeyondCounter(Struct, frozen=True):
-    """Ledgers that the metadata lists, but whose ids its counter has not reached: the id that it gives next, how many, the largest.
+    """Ledgers that the metadata lists, but whose ids its counter has not reached: its next id, how many, the largest.
 
-    ``held``: ledgers of such ids that it does not list, and of which bookies have entries.
+    ``held``: ledgers with such ids that are not listed, but have entries on bookies.
     """
 
     next_id: int

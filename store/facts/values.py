@@ -1,8 +1,8 @@
-"""Values of metadata nodes: usual ones, parts of others that this version does not know, and plain topics.
+"""Values of metadata nodes: usual ones; unknown parts of others; and plain topics.
 
 Nearly all of the millions of nodes that a store may have are topics, cursors and ledgers that can be read and have nothing of a newer
 version. Such a usual node is recognized at a fifth of the cost of its decoder, with which this agrees; a node in doubt is not usual. The
-nodes of a plain topic say all that there is to know of it, for rules and for counts.
+nodes of a plain topic have everything that rules and counts need.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ _NAMING = tuple(prefix.encode() for prefix in NAMING_PREFIXES)
 
 
 class Usual(NamedTuple):
-    """A usual node: what its value says. ``ledger_id``: its own, where it is a ledger's, else -1.
+    """A usual node and its value. ``ledger_id``: the ledger's, if it is a ledger's node, otherwise -1.
 
-    ``says_more``: its name or its properties say more than ``said`` does.
+    ``says_more``: its name or its properties have facts that ``said`` lacks.
     """
 
     said: UsualLedger | UsualLedgers | UsualCursor
@@ -60,9 +60,9 @@ class Usual(NamedTuple):
 
 
 def find_usual(key: bytes, row: bytes) -> Usual | None:
-    """Return the node with ``key`` and ``row`` of the tree if it has the name that leads to it, can be decoded, and says nothing unknown.
+    """Return the node with ``key`` and ``row`` of the tree if its name is well-formed, it can be decoded, and has no unknown parts.
 
-    Of a ledger only if it can be parsed: the sweep of ledgers decodes them.
+    A ledger's value is only parsed here: the sweep of ledgers decodes it.
     """
     match = _NODE.fullmatch(key) if len(key) <= _KEY_MAX_BYTES else None
     value = plain_value(row)
@@ -157,9 +157,9 @@ class SeenNodes:
 def iter_unusual(txn: Txn) -> Iterator[tuple[bytes, bytes]]:
     """Yield (key, row) of the nodes of the tree that are not usual, in order.
 
-    A snapshot remembers these nodes if they are few. From the same pass it remembers the ledgers that nodes name (for
-    ``find_references``), which ledgers exist and what their metadata says (for ``store.model.coverage.read_shortfalls``), and plain
-    topics unless other processes look at those.
+    A snapshot remembers these nodes if they are few. From the same pass it remembers the ledgers that nodes reference (for
+    ``find_references``), the existing ledgers with their metadata (for ``store.model.coverage.read_shortfalls``), and plain topics, unless
+    other processes look at those.
     """
     kept: list[bytes] | None = txn.memo.get(iter_unusual)
     if kept is not None:
@@ -186,9 +186,9 @@ TOPICS = NodesPart(b"/managed-ledgers/", b"/managed-ledgers0")
 
 
 def look_at_nodes(reader: EntryReader, processes: int, topics: Callable[[], SeenNodes] | None = None) -> None:
-    """Have the snapshot of ``reader`` keep what ``iter_unusual`` keeps; ``processes`` may be used for many nodes (0: one a core).
+    """Have the snapshot of ``reader`` keep what ``iter_unusual`` keeps; ``processes`` may be used for many nodes (0: one per core).
 
-    ``topics``: returns what another process sees of ``TOPICS`` meanwhile.
+    ``topics``: returns the values of ``TOPICS`` that another process collects meanwhile.
     """
     txn = reader.txn
     others = 0 if topics else others_that_pay(txn, processes)

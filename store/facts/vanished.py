@@ -1,8 +1,8 @@
-"""Topics that vanished: their node is gone, and ledgers that say they are theirs are still listed, or subscriptions of theirs.
+"""Topics that vanished: their node is gone, but ledgers whose metadata names them are still listed, or their subscriptions are.
 
 Upstream ``ManagedLedgerImpl.asyncDelete`` and ``ManagedLedgerFactoryImpl`` (Pulsar 4.0.8): a broker deletes a topic's ledgers first and its
-node last; subscriptions are deleted earlier still. So a ledger or cursor of a topic without a node was left by no such deletion, unless the
-topic did not list the ledger then: ZooKeeper's logs tell what it listed.
+node last; subscriptions are deleted earlier still. So no such deletion leaves a ledger or cursor of a topic without a node, unless the
+topic did not list the ledger any more: ZooKeeper's logs show what it listed.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ class BareNamespace(Struct, frozen=True):
 
 
 class DetachedView(Struct, frozen=True):
-    """A compacted ledger that its topic does not name any more, although it names no other one.
+    """A compacted ledger that its topic no longer names, although the topic names no other one.
 
-    ``unfit``: why a broker's readers would not get the whole view, were it named again; "" where they would. ``absent``: bookies that are
-    not imported and should have all of its entries that are missing.
+    ``unfit``: why a broker's readers would not get the whole view if the topic named it again; "" if they would. ``absent``: bookies that
+    are not imported and should have all its missing entries.
     """
 
     name: TopicName
@@ -89,13 +89,12 @@ class VanishedSchema(Struct, frozen=True):
 
 
 class Vanished(Struct, frozen=True):
-    """What is gone from the metadata while its ledgers are listed. ``schemas``: those of topics that are there. ``kept``: ledgers that may
-    be the only copy of something, those of cursors and schemas of such topics among them: nobody advises to delete them. ``foreign``:
-    those of ``kept`` whose owner is not in this metadata, and no log shows that it was deleted: it vanished, or is of another Pulsar.
-    ``owners``: the path of the node that each of these says to be of. ``disowned``: listed ledgers whose owner was deleted, as a log or a
-    change of this store shows, or did where its incident bundle was made.
-    ``off_list``: ledgers with messages of topics that list earlier ones and not these: brokers remove ledgers from the beginning of a list
-    alone."""
+    """Nodes that are gone from the metadata while their ledgers are listed. ``schemas``: lost schemas of existing topics. ``kept``: ledgers
+    that may be the only copy of something, including those of cursors and schemas of such topics: no finding advises to delete them.
+    ``foreign``: those of ``kept`` whose owner is not in this metadata, without a log that shows its deletion: it vanished, or belongs to
+    another Pulsar. ``owners``: the path of the node that each of these names as its owner. ``disowned``: listed ledgers whose owner was
+    deleted, as a log or a change shows, here or where the incident bundle was made. ``off_list``: ledgers with messages of topics that
+    list earlier ledgers, but not these: brokers remove ledgers only from the beginning of a list."""
 
     topics: tuple[VanishedTopic, ...] = ()
     views: tuple[DetachedView, ...] = ()

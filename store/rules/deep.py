@@ -159,7 +159,7 @@ def _check_lengths(facts: DeepFacts) -> Iterator[Finding]:
 def _check_index_files(facts: DeepFacts) -> Iterator[Finding]:
     """Compare the ``.idx`` files of the bookies that were imported with the entry logs that they lead to.
 
-    Where the files of a bookie are not there any more, nothing is said: the store has the entries.
+    Bookies whose files are no longer there are skipped: the store has the entries.
     """
     store = facts.store
     logs = [(log, log.locate(store.path)) for log in iter_logs(facts.reader.txn) if log.kind == FileKind.ENTRY_LOG]

@@ -22,10 +22,10 @@ class Severity(StrEnum):
 
 
 class Finding(Answer, frozen=True):
-    """A rule that holds: how bad it is here, where, what is at stake, what a broker will do, and the command that repairs it.
+    """A case in which a rule applies: severity, place, what is at stake, what a broker will do, and the command that repairs it.
 
-    ``evidence``: names and numbers by key, JSON values. ``at_stake_bytes`` and ``at_stake_messages``: what is or would be lost, or is
-    retained needlessly; 0 where it cannot be counted. ``page``: the section of the documentation. ``scope`` and ``repair``: those of the
+    ``evidence``: names and numbers by key, JSON values. ``at_stake_bytes`` and ``at_stake_messages``: data that is or would be lost, or
+    is retained needlessly; 0 if it cannot be counted. ``page``: the section of the documentation. ``scope`` and ``repair``: those of the
     ``Rule``; ``hint``: what to do, in words, the command at its end.
     """
 

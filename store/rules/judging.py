@@ -76,10 +76,10 @@ def judge_store(
     processes: int = 1,
     counting: Counting | None = None,
 ) -> Iterator[Finding]:
-    """Yield what holds of ``facts``, all but the deep rules; ``visit`` is called for each persistent topic.
+    """Yield the findings of all rules but the deep ones; ``visit`` is called for each persistent topic.
 
-    Without ``now_ms`` not what topics are judged for where nothing is damaged (scope "use"): ages and due messages are of a time.
-    ``processes`` may be used, this one among them; 0: one a core. Where others are used, ``counting`` is done on the way.
+    Without ``now_ms``, rules of topics with scope "use" are left out, because ages and due messages depend on the time. ``processes``
+    may be used, including this one (0: one per core). If others are used, ``counting`` runs in the meantime.
     """
     with facts.reader.txn.passing_altered():  # the rules tell of altered rows
         beside = Beside(facts, now_ms, processes, counting)
@@ -159,9 +159,9 @@ def _judge_use(topic: TopicFacts) -> Iterator[Finding]:
 
 
 def _with_uses(facts: ClusterFacts, found: Iterator[Finding]) -> Iterator[Finding]:
-    """Yield the findings, and those of the store as a whole where nothing is damaged.
+    """Yield the findings, then those of the rules about unclosed ledgers, leaks and disks.
 
-    Unreferenced ledgers are summed up by the kind that their metadata claims, unless the damage may hide a reference.
+    Unreferenced ledgers are summed up by the kind that their metadata claims, unless damage may hide a reference.
     """
     unreferenced: list[Finding] = []
     trusted = True

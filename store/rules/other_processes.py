@@ -1,6 +1,6 @@
-"""What other processes look at while rules are judged here, where there are many topics: which of these are quiet, the index, and pages.
+"""Work of other processes while this one judges the rules of many topics: finding quiet topics, and reading the index and the pages.
 
-Apart from ``store.rules.judging``, as each of them would import all rules: 0.1 s.
+Separate from ``store.rules.judging``, because importing all rules would cost each process 0.1 s.
 """
 
 from __future__ import annotations

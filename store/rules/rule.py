@@ -28,9 +28,9 @@ _REBUILD = "rebuild the index with: pulsar-admin store index --rebuild"
 
 
 class Evidence(Struct, frozen=True):
-    """Where a rule holds, the sentence that says so, and what shows it: names and numbers by key, JSON values.
+    """One place where a rule applies: the place, the sentence, and the evidence, names and numbers by key as JSON values.
 
-    ``values`` fill the places of the cause's command; ``bytes`` and ``messages``, ``entries`` or ``missing`` are at stake.
+    ``values`` fill the placeholders of the rule's command; ``bytes`` and ``messages``, ``entries`` or ``missing`` are at stake.
     ``hint``: what to do, if the store's state decides it; "" if the rule's own advice applies.
     ``severity``: if it differs from the rule's.
     """
@@ -54,11 +54,11 @@ class Rule(Struct, Generic[Facts], frozen=True):
     ``mend``: the command, with ``{keys}`` of the evidence in it. ``leads``: it may cause other findings, so it comes first.
     A rule for a single subscription (``topics why``) has only a title, and a command if that is always the same.
 
-    ``holds``: facts → evidence, one for each place. ``loss``: what is lost while the fault lasts, or by the cure; "" for nothing.
-    ``scope``: "store" for our own rows, "data" for what Pulsar left damaged or inconsistent, "use" where nothing is damaged (a clock, a
-    quota, an acknowledgement): ``store check`` tells the first two, ``doctor`` all. ``of_disks``: it looks at bookies' own files, which
-    an incident bundle has not. ``repair``: the derived databases that ``store index --rebuild`` derives anew ("index"), or "". ``needs``:
-    the name of a cheap fact of a topic, without which the rule cannot hold for it, so that most topics are not asked in detail.
+    ``holds``: facts → evidence, one for each place. ``loss``: what is lost while the fault lasts, or by the repair; "" for nothing.
+    ``scope``: "store" for our own rows, "data" for damaged or inconsistent data of Pulsar, "use" if nothing is damaged (a clock, a quota,
+    an acknowledgement): ``store check`` reports the first two, ``doctor`` all. ``of_disks``: the rule reads bookies' own files, which an
+    incident bundle does not have. ``repair``: "index" if ``store index --rebuild`` repairs it, otherwise "". ``needs``: the name of a
+    cheap fact of a topic without which the rule cannot apply, so that most topics are not examined in detail.
     """
 
     JSON_HIDDEN = (

@@ -1,6 +1,6 @@
-"""Rules of one subscription: why it does not move, and what bears on it, in the order in which a broker meets them.
+"""Rules of one subscription: why it does not move, and other facts about it, in the order in which a broker meets them.
 
-``topics why`` tells all of them. Where the doctor has a finding of the same, both ask one function here.
+``topics why`` shows all of them. If the doctor has a finding for the same fault, both call one function here.
 """
 
 from __future__ import annotations
