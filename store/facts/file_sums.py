@@ -2,7 +2,8 @@
 
 One pass over all blocks of the index serves all callers, in bounded memory. Nearly all of the millions of blocks in a store are usual:
 the only one of their ledger, in one file, with one message per entry, consistent with themselves and the ledger's time row. numpy
-recognizes many of them at once, at a tenth of the cost of ``Block``, in agreement with ``store.rules.index``; doubtful blocks are not usual.
+recognizes many of them at once, at a tenth of the cost of ``Block``, in agreement with ``store.rules.index``; doubtful blocks are
+not usual.
 
 A bookie deletes an entry log when no ledger in it has metadata any more (upstream ``GarbageCollectorThread``, BookKeeper 4.17).
 ``store.reports.usage`` has every file and every topic; the totals are sums, however many ledgers there are.
