@@ -253,6 +253,7 @@ def test_changes_behind_stopped_exports(
         key: value for key, value in rocksdb_rows(source / "metadata").items() if key in imported.keys() | wanted.keys()
     }
     assert {key: decode_value(found[key], "x")[1] for key in wanted} == wanted
+    assert {decode_value(found[key], "x")[0].version for key in wanted.keys() - imported.keys()} == {0}
     assert not [key for key in found if key in imported and key.startswith(b"/managed-ledgers/") and key not in wanted]
     assert cli("--store", store, "store", "check").exit_code == 0
 

@@ -140,3 +140,8 @@ def test_entry_logs_that_are_full_are_followed_by_the_next_number(
     assert int((after / "lastId").read_text(), 16) == newest + len(made)
     found = _entries(after, ledgers, limit_bytes)
     assert found == {row["ledgerId"]: list(range(row["entries"])) for row in report["ledgers"]}
+    first, again = (after / made[0]).read_bytes(), tmp_path / "again"
+    full_bytes = int.from_bytes(first[8:16], "big")  # where its records end
+    monkeypatch.setattr("pulsar_admin.store.transfer.ledger_export.LOG_LIMIT_BYTES", full_bytes)
+    assert cli("--store", store, "store", "export", "standalone", again).exit_code == 0
+    assert (again / "bookkeeper" / "current" / made[0]).read_bytes() == first

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import rocksdict
 
+from pulsar_admin import Refused, reclaim
 from tests.conftest import Cli
 from tests.locking import locked
 from tests.reclaiming import (
@@ -355,6 +356,8 @@ def refuses(cli: Cli, data: Path, *more: object) -> str:
 def test_empty_metadata_is_refused(data: Path, cli: Cli) -> None:
     delete_ledgers(data / "metadata", listed_ledgers(data / "metadata"))
     assert "lists no ledger at all" in refuses(cli, data)
+    with pytest.raises(Refused, match="lists no ledger at all"):
+        reclaim(str(data / "bookkeeper"), metadata=data / "metadata", dry_run=True)
     done = cli(*words(data, "--yes", "--force", "-o", "json"))
     assert done.exit_code == 0
     assert not [file for file in (data / CURRENT).glob("*.log") if file.stat().st_size]

@@ -15,7 +15,8 @@ from pulsar_admin.store.codec.managedledger import ManagedLedger, encode_managed
 from pulsar_admin.store.codec.scalable import decode_scalable_topic
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import find_node, iter_nodes
-from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, Unsupported
+from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, TopicNotFound, Unsupported
+from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import managed_ledger_of_path, parse_topic
 from pulsar_admin.store.proto import managed_ledger_pb2
 from tests.conftest import Cli
@@ -81,7 +82,12 @@ def test_what_is_no_segment_is_refused(end: str) -> None:
 def test_each_segment_has_what_the_broker_said(cli: Cli) -> None:
     rows = cli("--store", imported(WORLD, "clean"), "topics", "stats", TOPIC, "-o", "json").json
     layout, told = answered()["layout"]["segments"], answered()["subscriptions"]
-    assert [row["topic"] for row in rows] == [layout[str(number)]["name"] for number in range(5)]
+    names = [layout[str(number)]["name"] for number in range(5)]
+    assert [row["topic"] for row in rows] == names
+    with open_store(imported(WORLD, "clean")) as store, store.read() as txn:
+        with pytest.raises(TopicNotFound, match="has segments") as refused:
+            read_topic(txn, parse_topic(TOPIC))
+        assert refused.value.hint in {f"name a segment, for example {name}" for name in names}
     assert sum(row["storageSize"] for row in rows) == answered()["storageSize"]
     assert sum(row["backlogSize"] for row in rows) == answered()["backlogSize"]
     for number, row in enumerate(rows):

@@ -178,6 +178,11 @@ def test_records_that_double_are_looked_at_once(leaf: str, monkeypatch: pytest.M
 
 
 def test_more_columns_than_anybody_reads_are_refused() -> None:
+    flat = {"type": "record", "name": "R", "fields": [{"name": f"f{n}", "type": "boolean"} for n in range(65_536)]}
+    with pytest.raises(Unsupported, match="more than 65536 columns"):
+        TypedValues(ValueSchema("AVRO", json.dumps(flat).encode()))
+    del flat["fields"][-1]
+    assert TypedValues(ValueSchema("AVRO", json.dumps(flat).encode())).kind.num_fields == 65_535
     with pytest.raises(Unsupported, match="more than 65536 columns"):
         TypedValues(ValueSchema("AVRO", doubling(40, "boolean")))
 

@@ -20,7 +20,7 @@ from pulsar_admin.store.engine.slices import Cut
 from pulsar_admin.store.model.cursors import read_cursor
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import Topic, read_topic
-from pulsar_admin.store.names import LATEST, Position, parse_topic
+from pulsar_admin.store.names import EARLIEST, LATEST, Position, parse_topic
 from pulsar_admin.store.scan.unindexed import find_unindexed
 from pulsar_admin.store.search.broker import BrokerSearch
 from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER, BrokerSetup, told_version
@@ -128,7 +128,23 @@ def test_exact_where_the_live_broker_was_wrong(topic_name: str, wrong: int, aske
             assert proof.broker.agrees != broker_wrong
             assert bool(proof.broker.why) == broker_wrong
             differs += broker_wrong
+        for found, agrees in ((Position(topic.ids[0], 0), True), (Position(topic.ids[0], 1), False), (None, False)):
+            broker = explain(reader, topic, 0, "auto", found, BrokerSetup("4.2")).broker
+            assert (broker.position, broker.agrees, broker.why is None) == (EARLIEST, agrees, agrees)
     assert (differs, len(probes)) == (wrong, asked)
+
+
+def test_where_the_clients_clocks_differ_the_broker_asks_its_own() -> None:
+    recorded = oracle("small")["topics"]["acme/orders/parts-partition-0"]
+    said = Counter[tuple[bool, bool]]()
+    with open_store(imported("small", "clean")) as store, open_reader(store) as reader:
+        topic = read_topic(reader.txn, parse_topic("acme/orders/parts-partition-0"))
+        for time_ms, answer in _probes(recorded):
+            found, position = find_first_at_or_after(reader, topic, time_ms, "publish").position, Position(*answer)
+            differs = topic.is_entry(position) if found is None else found != position
+            why = explain(reader, topic, time_ms, "publish", found).broker.why or ""
+            said[differs, "the question was about the publish clock" in why] += 1
+    assert said.keys() == {(True, True), (False, False)}
 
 
 @pytest.mark.parametrize("name", WORLDS)

@@ -134,6 +134,14 @@ def test_keys_go_to_the_brokers_partitions() -> None:
     assert sorted(seen.values()) == [0, 0, 1, 1]
 
 
+@pytest.mark.parametrize(
+    ("text", "found"), [("", 0), ("hello", 99_162_322), ("\u65e5\u672c", 835_047), ("\U0001d11e", 1_772_394)]
+)
+def test_the_hash_of_a_text_is_that_of_its_utf_16_units(text: str, found: int) -> None:
+    """``String.hashCode`` of Java: the sum of s[i] * 31^(n-1-i)."""
+    assert java_hash(text) == found
+
+
 def test_the_builtin_schema_is_the_brokers() -> None:
     said = oracle("policies")["schema"]
     assert json.loads(builtin_schema()) == json.loads(said["data"])

@@ -289,6 +289,9 @@ def test_the_policies_of_several_topics_are_one_change(store: pa.Store) -> None:
     (in_force,) = store.topic_policies(PLAIN).values("message-ttl", applied=True)
     assert (in_force.value, in_force.source) == (0, "broker-default")
     assert store.topic_policies(PLAIN).answers("message-ttl", applied=True) == (0,)
+    store.apply(store.topic(PLAIN).set_policy("deduplication", True))
+    (in_force,) = store.topic_policies(PLAIN).values("deduplication", applied=True)
+    assert (in_force.value, in_force.source) == (True, "topic")
     store.apply(store.topic(PLAIN).set_policy("max-producers", 5))
     store.apply(store.topic_policies(PLAIN).remove_policies())
     assert store.topic(PLAIN).policy("max-producers") is None

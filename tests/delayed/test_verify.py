@@ -9,16 +9,19 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from pulsar_admin.store.codec.cursor import decode_cursor_info, encode_cursor_info
 from pulsar_admin.store.db.delayed_entries import DelayedRows, sorted_rows
 from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.delayed.backlog import DelayScan
 from pulsar_admin.store.delayed.build import Draft, apply_draft
 from pulsar_admin.store.delayed.runs import SortedRuns, open_runs
 from pulsar_admin.store.delayed.trackers import bitmap_bytes, queue_bytes
 from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli
 from tests.delayed.world import TOPIC, Message, build, held, index_of
-from tests.stores import copied, imported
+from tests.stores import copied, imported, put_node
 
 TICK_MS = 1000
 
@@ -165,3 +168,13 @@ def test_backlog_of_a_world(cli: Cli) -> None:
     assert [in_memory["rebuildEntries"], bitmaps["rebuildEntries"]] == [145, 145]
     assert buckets["rebuildEntries"] == 145 - 100 + 2
     assert in_memory["rebuildMs"] == 145 * 1000 // 50_000
+
+
+def test_a_bucket_whose_ledger_is_gone_hides_no_other(cli: Cli, path: Path, damages_stores: None) -> None:
+    whole = cli.json(path, f"delayed status {TOPIC} -s workers")[0]["trackers"]
+    where = parse_topic(TOPIC).cursor_path("workers")
+    with open_store(path) as store, store.read() as txn:
+        info = decode_cursor_info(read_node(txn, where).value, where)
+    gone = {"#pulsar.internal.delayed.bucket_1_2": "99999"}
+    put_node(path, where, encode_cursor_info(replace(info, cursor_properties=gone | info.cursor_properties)))
+    assert cli.json(path, f"delayed status {TOPIC} -s workers")[0]["trackers"] == whole

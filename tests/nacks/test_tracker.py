@@ -138,6 +138,7 @@ BAD_SINGLE: list[Callable[[NegativeAcksTracker], Any]] = [
     lambda t: t.add_many([1, 1], [1, 1], [5, 5, 5], now_ms=NOW),
     lambda t: t.add_many([1, 1], [1, 1, 1], 5, now_ms=NOW),
     lambda t: t.add_many([1, 1], [1, 1], [5, 5], now_ms=[NOW]),
+    lambda t: t.add_many([1, 1, 1], [1, 1, 1], [5, 5, 5], now_ms=[NOW, NOW]),
     lambda t: t.add_many([1.0, 1.5], [1, 1], 5, now_ms=NOW),
     lambda t: t.add_many([[1, 1], [1]], [1, 1], 5, now_ms=NOW),
     lambda t: t.add_many([[1, 1]], [[1, 1]], 5, now_ms=NOW),
