@@ -131,10 +131,12 @@ def iter_renamed(txn: Txn) -> Iterator[tuple[str, Cookie]]:
         steps = [step for step in change.steps if step.database == "tree" and step.key.startswith(prefix)]
         gone = [decode_node(step.key, step.before)[0] for step in steps if step.before and step.after is None]
         made = [decode_node(step.key, step.after)[0] for step in steps if step.before is None and step.after]
+        # A rename, or its undo: no other change deletes one cookie and creates another.
         if len(gone) == len(made) == 1:
             old, new = (path.removeprefix(f"{ledgermetadata.COOKIES}/") for path in (*gone, *made))
             ids[next((first for first, now in ids.items() if now == old), old)] = new
     for first, now in ids.items():
         node = find_node(txn, f"{ledgermetadata.COOKIES}/{now}")
+        # After an undo the bookie has its first id again.
         if node is not None and find_node(txn, f"{ledgermetadata.COOKIES}/{first}") is None:
             yield first, decode_cookie(node.value, node.path)

@@ -242,6 +242,7 @@ def forgotten_state(topic: Topic, after: Topic, state: CursorState, gone: Ids) -
     moved = replace(state, mark_delete=mark_delete, ranges=ranges, batch_deletes=batches)
     if moved == state:
         return state
+    # As in a broker, the mark-delete position takes in acknowledged ranges that now follow it without a gap.
     for lower, upper in sorted(ranges):
         if after.place(lower) > after.place(mark_delete):
             break

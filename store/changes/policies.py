@@ -126,7 +126,7 @@ def shown_policies(txn: Txn, namespace: NamespaceName) -> JsonObject:
     if policies.get("is_allow_auto_update_schema") is not None:
         return policies
     shown: JsonObject = {}
-    for key, value in policies.items():
+    for key, value in policies.items():  # keys are in the order of upstream's class Policies
         shown[key] = value
         if key == "schema_compatibility_strategy":
             shown["is_allow_auto_update_schema"] = True

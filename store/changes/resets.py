@@ -1034,7 +1034,7 @@ def _by_position(
         state = _with_batch(topic, state, start, unacknowledged)
     try:
         theirs = _broker_state(reader, topic, cursor, limit)
-    except errors.Refused:
+    except errors.Refused:  # a broker refuses positions after the last entry, and moves nothing
         theirs = cursor.state
     broker = _broker_expiry(reader, topic, state, theirs)
     return state, replace(basis, broker=broker), []

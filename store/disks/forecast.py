@@ -317,9 +317,9 @@ def _measured_growth(storage: Storage, alive: Array, groups: Sequence[Sequence[L
         *tables, manifest = live_records.measure_places(storage, rows)
     except (DiskFailed, DiskFull, NotWritable):
         return index_growth(storage, moved)
-    if more := moved - len(rows.log_ids):
+    if more := moved - len(rows.log_ids):  # only the first rows were measured: the others take as much each
         tables.append(max(tables) * more // len(rows.log_ids))
-    sizes = [*tables, *[manifest] * len(groups)]
+    sizes = [*tables, *[manifest] * len(groups)]  # the index is switched once per group, with a new manifest
     return sum(-(-size // _BLOCK_BYTES) * _BLOCK_BYTES for size in sizes)
 
 

@@ -431,6 +431,7 @@ def _note_ledger(lives: dict[int, LedgerLife], item: Version) -> None:
         if item.kind == "create":
             life = replace(life, made_ms=item.time_ms)
         elif life.ended_ms is None:
+            # An unreadable version leaves the end open: bounds become wider, not wrong.
             with suppress(errors.MetadataCorrupt, errors.Unsupported):
                 if decode_ledger_metadata(item.value, item.path).state is LedgerState.CLOSED:
                     life = replace(life, ended_ms=item.time_ms)

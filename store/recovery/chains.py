@@ -251,6 +251,7 @@ class _LedgerSets(Struct):
             pointed = self.found.get(ledger)
             if pointed is not None and pointed.kind in _DATA and low >= -1 and high <= pointed.last_entry:
                 there.append(ledger)
+        # A topic's ledgers are of one kind, so some of these positions mislead.
         if len({self.found[ledger].kind for ledger in there}) > 1:
             return
         for a, b in pairwise(there):

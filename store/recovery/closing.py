@@ -49,6 +49,7 @@ def close_ledger(reader: EntryReader, ledger_id: int, custom: Mapping[str, bytes
     txn = reader.txn
     ledger = read_ledger(txn, ledger_id)
     assert ledger.sums is not None
+    # The last add confirmed, from which a recovery finds the end, may be after every entry that is left.
     last = min(ledger.last_entry_id, ledger.sums.last_entry)
     write_quorum, segments = _ensembles(txn, ledger_id, read_bookies_of(txn, ledger_id), last)
     length, digest = _end_of(reader, ledger_id, last, ledger.sums.payload_bytes)

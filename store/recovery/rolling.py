@@ -364,6 +364,7 @@ def _newest_state(rolled: Rolled, world: _World, cursor: Cursor) -> CursorState:
     """Return a cursor's state from the ledger that its node names, or from a younger ledger whose own metadata names the cursor."""
     named = world.survey.cursors.get(cursor.topic, {}).get(cursor.name, ())
     for ledger_id in reversed(named):
+        # Ledger ids ascend, so a larger id is newer than the node. With -1 the node has the state, and nothing dates it.
         if ledger_id > cursor.info.cursors_ledger_id >= 0:
             state, _ = read_cursor_ledger(rolled.txn, rolled.sources.reader, ledger_id)
             if state is not None:

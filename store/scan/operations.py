@@ -200,6 +200,7 @@ def entry_column(name: str, records: Records) -> pa.Array:
         source, flag, wanted = _TIME_COLUMNS[name]
         values = records[source]
         there = records["flags"] & flag == wanted if flag else values != 0
+        # A time after the year 9999 has no datetime: it is null, as an absent one.
         there &= (values >= 0) & (values <= MAX_TIME_MS)
         return nullable(np.where(there, values, 0) * 1000, there).view(TIME)
     return column(records[name].astype(ENTRY_SCHEMA.field(name).type.to_pandas_dtype()))
