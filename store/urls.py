@@ -42,6 +42,13 @@ _CREDENTIALS = {
     "abfs": "add a SAS token to the URL (abfs://…?sv=…&sig=…; an account's key there is ignored), or set AZURE_TENANT_ID, "
     "AZURE_CLIENT_ID and AZURE_CLIENT_SECRET, or run: az login; &credential_kind=anonymous for a public container",
 }
+_PARAMETERS = {
+    "s3": "region, scheme, endpoint_override, tls_ca_file_path, tls_verify_certificates",
+    "gs": "scheme, endpoint_override, retry_limit_seconds, project_id",
+    "abfs": "blob_storage_authority, dfs_storage_authority, enable_tls (true, false), credential_kind (anonymous, environment), "
+    "tenant_id, client_id and client_secret, or those of a SAS token",
+}
+"""What a URL may have after its ``?``."""
 
 
 def is_url(path: str) -> bool:
@@ -85,7 +92,7 @@ def _explained(where: str, text: str) -> errors.StoreError:
     if any(name in text for name in ("libjvm", "libhdfs")):
         return errors.MissingComponent(f"{where} needs Hadoop's native client: {said}", hint=_HADOOP)
     if any(word in text for word in _NO_CREDENTIALS):
-        hint = _CREDENTIALS.get(scheme.replace("abfss", "abfs"), "check the credentials")
+        hint = _CREDENTIALS.get(_family(scheme), "check the credentials")
         return errors.MissingComponent(f"{where} cannot be opened without credentials: {said}", hint=hint)
     if _UNREACHED.search(text):
         hint = "check the address, and that its server runs"
@@ -105,9 +112,7 @@ def file_system_of(url: str) -> tuple[Any, str]:  # Any: pyarrow's FileSystem
     if scheme in _OF_HADOOP:
         return _hadoop(f"{scheme}://{host}/{mark}{query}"), f"/{path}"
     url = f"{scheme}://{host}{slash}{path.replace('%', '%25')}{mark}{query}"
-    if url.startswith(("gs://", "gcs://")) and "retry_limit_seconds=" not in url:
-        url += ("&" if "?" in url else "?") + f"retry_limit_seconds={_RETRY_S}"  # else it tries for 15 minutes
-    system, path = fs.FileSystem.from_uri(quote(url, safe=_URL_SIGNS))
+    system, path = _parsed(url)
     if scheme == "s3":
         # What Arrow makes of a URL tries 31 times, each until its timeout of 3 s where a server does not answer.
         _, (options,) = system.__reduce__()
@@ -115,12 +120,32 @@ def file_system_of(url: str) -> tuple[Any, str]:  # Any: pyarrow's FileSystem
     return system, path
 
 
+def _parsed(url: str) -> tuple[Any, str]:  # Any: pyarrow's FileSystem
+    """Return the file system and the path that Arrow reads in ``url``; raises InvalidValue for a URL that it does not understand."""
+    from pyarrow import ArrowInvalid, fs
+
+    complete = url
+    if _family(url.partition("://")[0]) == "gs" and "retry_limit_seconds=" not in url:
+        complete += ("&" if "?" in url else "?") + f"retry_limit_seconds={_RETRY_S}"  # else it tries for 15 minutes
+    try:
+        return fs.FileSystem.from_uri(quote(complete, safe=_URL_SIGNS))  # type: ignore[no-any-return]
+    except ArrowInvalid as error:
+        said = hide_secrets(str(error))
+        if "Unrecognized filesystem type" in said:
+            raise
+        known = _PARAMETERS.get(_family(url.partition("://")[0]))
+        hint = f"after its ? may be {known}" if known else "check how the URL is written"
+    raise errors.InvalidValue(f"{shown_path(url)}: {said}", hint=hint)  # without the cause, which has the URL in its text
+
+
+def _family(scheme: str) -> str:
+    return {"abfss": "abfs", "gcs": "gs"}.get(scheme, scheme)
+
+
 @lru_cache
 def _hadoop(url: str) -> Any:  # Any: pyarrow's FileSystem
     """Return a file system of Hadoop's, which this process keeps: once one is collected, the files that it opened are closed."""
-    from pyarrow import fs
-
-    return fs.FileSystem.from_uri(quote(url, safe=_URL_SIGNS))[0]
+    return _parsed(url)[0]
 
 
 def info_of(system: Any, path: str) -> Any:  # Any: pyarrow's FileSystem and FileInfo

@@ -11,6 +11,7 @@ import pytest
 
 from pulsar_admin.store import urls
 from pulsar_admin.store.errors import MissingComponent
+from tests.conftest import Cli
 
 
 @pytest.fixture
@@ -54,3 +55,26 @@ def test_memory_is_filled_as_far_as_an_object_goes(tmp_path: Path) -> None:
         assert (urls.read_into(opened, memoryview(data)[:4], 3), bytes(data)) == (4, b"3456.."), place
         assert (urls.read_into(opened, memoryview(data), 8), bytes(data)) == (2, b"8956.."), place
         urls.close_bytes(opened)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("abfs://box@host.dfs.core.windows.net/0.log?sig=a&tls=no", "URI: 'tls'"),
+        ("abfss://box@host/0.log?enable_tls=no", "not a valid boolean value: 'no'"),
+        ("s3://key:secret@bucket/0.log?zone=x", "URI: 'zone'"),
+        ("gs://bucket/0.log?retry_limit_seconds=x", "got 'x'"),
+        ("s3:///0.log", "Missing bucket name"),
+    ],
+)
+@pytest.mark.parametrize("words", [("logs", "verify"), ("store", "add", "offload")])
+def test_what_a_url_cannot_say_is_a_wrong_request(
+    words: tuple[str, ...], url: str, said: str, cli: Cli, demo_store: Path
+) -> None:
+    """No log is damaged: what is wrong, in which URL, and what it may have."""
+    answer = cli("--store", demo_store, *words, url, "-o", "json")
+    assert (answer.exit_code, answer.error["code"]) == (2, "invalid-value")
+    assert answer.error["message"].startswith(urls.shown_path(url) + ": ")
+    assert said in answer.error["message"]
+    assert "key:secret" not in answer.stderr
+    assert "endpoint_override" in answer.stderr or "credential_kind (anonymous, environment)" in answer.stderr

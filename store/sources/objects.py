@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 from pulsar_admin.store.codec.offload import INDEX_SUFFIX, parse_object_name
 from pulsar_admin.store.codec.sequencefile import parse_map_file_name
 from pulsar_admin.store.errors import EntryLogCorrupt, SourceNotFound, reason_of
+from pulsar_admin.store.urls import file_system_of, translated
 
 _MAP_DATA = "data"
 
@@ -60,25 +61,23 @@ class Bucket:
     """The objects of an object store, by URL."""
 
     def __init__(self, url: str) -> None:
-        from pyarrow import fs
-
-        with _translated(url):
-            self._system, self._root = fs.FileSystem.from_uri(url)
+        with translated(url):
+            self._system, self._root = file_system_of(url)
         self._url = url
 
     def paths(self) -> Iterator[str]:
         from pyarrow import fs
 
-        with _translated(self._url):
+        with translated(self._url):
             infos = self._system.get_file_info(fs.FileSelector(self._root, recursive=True))
         yield from (info.path for info in infos if info.type == fs.FileType.File)
 
     def size(self, path: str) -> int:
-        with _translated(path):
+        with translated(self._url):
             return int(self._system.get_file_info(path).size or 0)
 
     def read(self, path: str, offset: int, size_bytes: int) -> bytes:
-        with _translated(path), self._system.open_input_file(path) as file:
+        with translated(self._url), self._system.open_input_file(path) as file:
             return bytes(file.read_at(size_bytes, offset))
 
 
@@ -109,13 +108,10 @@ def find_offloaded(objects: Objects) -> dict[tuple[int, str], OffloadedLedger]:
 
 @contextmanager
 def _translated(where: str) -> Iterator[None]:
-    """Turn the errors of files and object stores into ours."""
+    """Turn the errors of a file into ours."""
     try:
         yield
     except FileNotFoundError as error:
-        raise SourceNotFound(f"{where} does not exist", hint="check the directory, or bucket and prefix") from error
-    except (OSError, ValueError, KeyError) as error:  # those of pyarrow are among them
-        said = " ".join(reason_of(error).split())[:300]
-        raise EntryLogCorrupt(
-            f"{where} cannot be read: {said}", hint="check address and credentials", where=where
-        ) from error
+        raise SourceNotFound(f"{where} does not exist", hint="check the directory") from error
+    except OSError as error:
+        raise EntryLogCorrupt(f"{where} cannot be read: {reason_of(error)}", where=where) from error
