@@ -135,7 +135,8 @@ def _parsed(url: str) -> tuple[Any, str]:  # Any: pyarrow's FileSystem
             raise
         known = _PARAMETERS.get(_family(url.partition("://")[0]))
         hint = f"after its ? may be {known}" if known else "check how the URL is written"
-    raise errors.InvalidValue(f"{shown_path(url)}: {said}", hint=hint)  # without the cause, which has the URL in its text
+        # Not with its cause, which has the URL in its text, with key and secret.
+        raise errors.InvalidValue(f"{hide_secrets(url)} cannot be read: {said}", hint=hint) from None
 
 
 def _family(scheme: str) -> str:
