@@ -12,17 +12,18 @@ import pytest
 from google.protobuf.unknown_fields import UnknownFieldSet
 from msgspec.structs import replace
 
+from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
 from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
 from pulsar_admin.store.codec.rocksvalue import decode_value
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import put_nodes, read_node
 from pulsar_admin.store.doctor.diagnosing import check_store
 from pulsar_admin.store.model.publish_times import BEGIN, END, stated_times
-from pulsar_admin.store.names import TopicName, parse_topic
+from pulsar_admin.store.names import Position, TopicName, parse_topic
 from pulsar_admin.store.proto.managed_ledger_pb2 import ManagedLedgerInfo
 from pulsar_admin.store.sources.rocksdb import read_values
 from tests.conftest import Cli
-from tests.stores import copied, imported
+from tests.stores import copied, imported, put_node
 from tests.synthetic import Made, MadeTopic, make_store
 from tests.worlds import assert_unchanged, oracle, world
 
@@ -99,6 +100,8 @@ def test_stated_times_are_all_there_is_of_a_lost_ledger(tmp_path: Path, cli: Cli
 
 def test_export_annotates_the_copy(tmp_path: Path, cli: Cli) -> None:
     store = copied("small", "clean", tmp_path)
+    first = parse_topic("acme/delayed/a")  # only its cursor is there, and most topics come after it
+    put_node(store, first.cursor_path("s"), encode_cursor_info(CursorInfo(-1, Position(0, -1))))
     with assert_unchanged(store / "meta" / "data.mdb"):
         words = ("store", "export", "standalone", tmp_path / "out", "--annotate", "-o", "json")
         report = cli("--store", store, *words).json

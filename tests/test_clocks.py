@@ -7,6 +7,7 @@ import random
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pulsar_admin.commands.topics.clocks import _labels
 from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import LimitExceeded
@@ -280,6 +282,22 @@ def test_commands(cli: Cli, demo_store: Path, tmp_path: Path) -> None:
     assert cli(*common, "timeline", "public/default/plain", "--png", png).exit_code == 3
     assert cli(*common, "timeline", "public/default/plain", "--png", tmp_path / "a.jpg").exit_code == 2
     assert cli(*common, "timeline", "public/default/plain", "--clock", "event").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("times", "width_ms", "shown"),
+    [
+        (("2026-11-20T23:00", "2026-11-20T23:30"), 1_800_000, ["23:00", "23:30"]),
+        (("2026-11-20T23:00:00", "2026-11-20T23:00:30"), 30_000, ["23:00:00", "23:00:30"]),
+        (("2026-11-20T23:00:00.000", "2026-11-20T23:00:00.500"), 500, ["23:00:00.000", "23:00:00.500"]),
+        (("2026-11-20T23:00", "2026-11-21T00:00"), 3_600_000, ["11-20 23:00", "11-21 00:00"]),
+        (("2026-12-31T23:00", "2027-01-01T00:00"), 3_600_000, ["2026-12-31 23:00", "2027-01-01 00:00"]),
+        (("2026-11-20", "2026-11-21"), 86_400_000, ["2026-11-20", "2026-11-21"]),
+    ],
+)
+def test_a_plot_says_as_much_of_times_as_differs(times: tuple[str, ...], width_ms: int, shown: list[str]) -> None:
+    moments = [datetime.fromisoformat(text).replace(tzinfo=UTC) for text in times]
+    assert _labels([int(moment.timestamp() * 1000) for moment in moments], width_ms) == shown
 
 
 def test_the_blame_goes_to_the_furthest_when_counts_are_equal() -> None:

@@ -595,6 +595,8 @@ def test_logs_of_zookeeper_in_a_directory_of_their_own(
     assert cli("--store", path, "store", "import", "cluster", "--zookeeper", place).exit_code == 0
     assert content(path)["tree"] == whole("mutated")["tree"]
     assert cli("--store", path, "store", "refresh", "-o", "json").json["nodesUpdated"] == 0
+    source = read_store_info(path).sources[0]
+    assert [source["path"], source["logs"]] == [f"{tmp_path}/{name}/version-2" for name in ("data", "logs")]
     newest = max(zxid for zxid, _ in transactions_of(tmp_path / "logs" / "version-2"))
     for exported, code in ((newest, 0), (newest + 1, 3)):
         with open_store(path, writable=True) as store:

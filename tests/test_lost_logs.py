@@ -196,6 +196,8 @@ def test_an_entry_log_of_the_only_bookie(name: str, state: str, log: int, tmp_pa
     context = row["context"]
     counts = [context[key] for key in ("entries", "elsewhere", "outside", "nowhere")]
     assert counts == [outside, 0, outside, 0]
+    affected = sorted(ledger_id for ledger_id, one in expected.items() if one[1])
+    assert (context["ledgers"], context["ledgerIds"]) == (len(affected), affected[:10])
     ledger_id = context["ledgerIds"][0]
     info = cli("--store", path, "ledgers", "info", ledger_id, "-o", "json")
     (copies,) = info.json["coverage"]["bookies"]

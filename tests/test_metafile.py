@@ -11,6 +11,7 @@ import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 
 import lmdb
@@ -267,6 +268,29 @@ def test_a_page_that_is_used_and_free_or_used_twice_is_noticed(tmp_path: Path) -
         struct.pack_into("<Q", data, at + 8, number)
         (tmp_path / "data.mdb").write_bytes(data)
         with pytest.raises(IndexCorrupt, match=text):
+            check_file(tmp_path)
+
+
+def test_each_field_of_a_leafs_header_is_checked(tmp_path: Path) -> None:
+    """Number, flags, and where its rows begin and end (``MDB_page`` of mdb.c), each wrong alone."""
+    with lmdb.open(str(tmp_path), max_dbs=1) as env, env.begin(write=True) as txn:
+        database = env.open_db(b"rows", txn=txn)
+        for number in range(100):
+            txn.put(b"%03d" % number, bytes(100), db=database)
+    whole = (tmp_path / "data.mdb").read_bytes()
+    check_file(tmp_path)
+    leaves = [
+        at
+        for at in range(2 * PAGE_BYTES, len(whole), PAGE_BYTES)
+        if struct.unpack_from("<QHH", whole, at) == (at // PAGE_BYTES, 0, 2)  # P_LEAF
+    ]
+    assert len(leaves) > 3
+    for at, (field, change) in product(leaves, ((0, 1), (10, 1), (12, 1), (12, 2), (12, -2), (14, 2), (14, -2))):
+        data = bytearray(whole)
+        (value,) = struct.unpack_from("<H", data, at + field)
+        struct.pack_into("<H", data, at + field, value + change)
+        (tmp_path / "data.mdb").write_bytes(data)
+        with pytest.raises(IndexCorrupt, match=f"page {at // PAGE_BYTES}"):
             check_file(tmp_path)
 
 

@@ -160,6 +160,22 @@ def test_a_copy_that_a_stopped_run_left_is_known_by_its_records(data: Path, cli:
     assert entries(current, alive) == before
 
 
+def test_a_map_without_the_ledgers_that_live_in_a_log_loses_none_of_their_entries(data: Path, cli: Cli) -> None:
+    current = data / CURRENT
+    alive = listed_ledgers(data / "metadata")
+    before = entries(current, alive)
+    name = next(log_id for entry, (log_id, _) in sorted(places(current).items()) if entry[0] in alive)
+    log = current / f"{name:x}.log"
+    raw = bytearray(log.read_bytes())
+    end = int.from_bytes(raw[8:16], "big")
+    deleted = (ledger_id for ledger_id in range(max(alive)) if ledger_id not in alive)
+    for row, ledger_id in zip(range(int.from_bytes(raw[16:20], "big")), deleted, strict=False):
+        raw[end + 24 + 16 * row : end + 32 + 16 * row] = ledger_id.to_bytes(8, "big")
+    log.write_bytes(raw)
+    assert cli(*words(data, "--yes", "--below", "99")).exit_code == 0
+    assert entries(current, alive) == before
+
+
 def test_the_only_good_copy_is_not_deleted(data: Path, cli: Cli) -> None:
     """Where the index names a record that is damaged, the log with the other copy stays, and both are named."""
     current = data / CURRENT

@@ -235,6 +235,10 @@ def test_python_has_the_same(tmp_path: Path) -> None:
         assert store.scalable_topics("acme/n", properties={"owner": "billing"}) == ("topic://acme/n/new",)
         store.apply(store.delete_scalable_topic("topic://acme/n/new"))
         assert len(store.scalable_topics("acme/n")) == 2
+        for segments in (0, 10_001):
+            with pytest.raises(InvalidValue):
+                store.create_scalable_topic("acme/n/new", segments=segments)
+        assert store.create_scalable_topic("acme/n/new", segments=10_000)
         store.apply(store.cursors("q1", TOPIC).clear())
         backlogs = [store.topic(f"segment{TOPIC[5:]}/{one}").stats().subscriptions["q1"] for one in SEGMENTS]
         assert [one.msg_backlog for one in backlogs] == [0] * 5

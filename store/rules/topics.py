@@ -563,12 +563,12 @@ def _ledger_huge(facts: TopicFacts) -> Iterator[Evidence]:
 def _ledger_list_large(facts: TopicFacts) -> Iterator[Evidence]:
     count = len(facts.topic.ledgers)
     size = facts.node_bytes if count >= TINY_LEDGERS else 0
-    if size > NODE_BYTES // 2:
+    if size * 2 >= NODE_BYTES:
         yield Evidence(
             facts.where,
             f"the list of its {count:,} ledgers has {size:,} bytes; ZooKeeper takes {NODE_BYTES:,}",
             {"topic": facts.where, "ledgers": count, "nodeBytes": size},
-            severity=Severity.CRITICAL if size > NODE_BYTES * 9 // 10 else None,
+            severity=Severity.CRITICAL if size * 10 >= NODE_BYTES * 9 else None,
         )
 
 

@@ -214,6 +214,12 @@ def test_windows_are_those_of_topics_read(
     assert [tuple(row.values()) for row in found.rows()] == [tuple(row[key] for key in keys) for row in shown]
 
 
+@pytest.mark.parametrize(("start", "end"), [("8:0:0", "8:0:0"), ("8:0:3", "8:0:6")])
+def test_the_columns_do_not_change_which_messages_of_a_batch_are_read(store: pa.Store, start: str, end: str) -> None:
+    found = store.topic("batched").messages(start=start, end=end, columns=["publish_time"])
+    assert found.to_arrow().num_rows == int(end[4:]) - int(start[4:]) + 1
+
+
 def test_a_partitioned_topic_is_its_partitions(store: pa.Store) -> None:
     topic = store.topic("acme/orders/parts")
     parts = topic.partitions()

@@ -22,6 +22,7 @@ from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_namespace, parse_topic
 from pulsar_admin.store.reports.overview import read_newest_ms
+from pulsar_admin.store.reports.stats import _earliest
 from tests.conftest import Cli
 from tests.stores import imported, put_node
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
@@ -49,6 +50,13 @@ def test_earliest_times(world: str, cli: Cli) -> None:
                 ledger_id, entry_id = map(int, internal[encoded]["readPosition"].split(":"))
                 assert earliest == publish[ledger_id, entry_id]
         assert ask(cli, store, "stats", topic)["earliestMsgPublishTimeInBacklogs"] == 0
+
+
+@pytest.mark.parametrize(
+    ("times", "earliest"), [((), 0), ((0, -1), 0), ((-1, -1), -1), ((0, 5), 5), ((7, -1, 5), 5), ((1,), 1)]
+)
+def test_an_unknown_time_of_a_partition_is_not_the_earliest(times: tuple[int, ...], earliest: int) -> None:
+    assert _earliest(times) == earliest
 
 
 def test_earliest_time_of_known_entries(cli: Cli, tmp_path: Path) -> None:

@@ -249,9 +249,13 @@ def test_a_list_of_ledgers_near_what_zookeeper_takes(
     assert not [one for one in new_in(store_path, before) if one.code == "ledger-list-large"]
     with open_store(store_path) as store, store.read() as txn:
         size = len(read_node(txn, PLAIN_PATH).value)
-    monkeypatch.setattr(topics, "NODE_BYTES", size * 2)
+    monkeypatch.setattr(topics, "NODE_BYTES", size * 2 + 1)
     assert not [one for one in told(store_path) if one.code == "ledger-list-large"]
-    for limit, severity in ((size * 2 - 2, Severity.WARNING), (size, Severity.CRITICAL)):
+    for limit, severity in (
+        (size * 2, Severity.WARNING),
+        (size * 10 // 9 + 1, Severity.WARNING),
+        (size * 10 // 9, Severity.CRITICAL),
+    ):
         monkeypatch.setattr(topics, "NODE_BYTES", limit)
         found = the_one([one for one in told(store_path) if one.code == "ledger-list-large"])
         assert (found.severity, found.evidence["nodeBytes"]) == (severity, size)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from pathlib import Path
 
 import pytest
 
 from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
-from pulsar_admin.store.codec.managedledger import LedgerInfo
-from pulsar_admin.store.history.differences import Difference, Side, _cursor_words, _part_words, known_position
+from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
+from pulsar_admin.store.history.differences import (
+    Difference,
+    Side,
+    _changed,
+    _cursor_words,
+    _part_words,
+    known_position,
+)
 from pulsar_admin.store.history.words import entries_between
 from pulsar_admin.store.names import Position
 from tests.conftest import Cli
@@ -83,6 +91,22 @@ def test_where_a_cursor_went(was: tuple[int, int], now: tuple[int, int], said: s
     side = Side(lambda path: None, known_position)
     moved = Difference("/managed-ledgers/a/b/persistent/t/s", before, after)
     assert _cursor_words(moved, [LedgerInfo(3, 11, 1), LedgerInfo(5, 4, 1)], (side, side)) == said
+
+
+def test_entries_of_a_ledger_that_one_side_lists_as_open_are_counted() -> None:
+    topic, cursor = "/managed-ledgers/a/b/persistent/t", "/managed-ledgers/a/b/persistent/t/s"
+    lists = [
+        encode_managed_ledger(
+            ManagedLedger(ledgers=tuple(LedgerInfo(3 + place, one) for place, one in enumerate(entries)))
+        )
+        for entries in ((10, 4, 0), (10, 0, 0))
+    ]
+    moved = (encode_cursor_info(CursorInfo(-1, Position(*one))) for one in ((3, 8), (5, -1)))
+    node = Difference(cursor, *moved)
+    for one, other in permutations(lists):
+        sides = Side({topic: one}.get, known_position), Side({topic: other}.get, known_position)
+        (said,) = _changed("topic", "a/b/t", [node], sides).subscriptions.values()
+        assert said == "mark-delete 3:8 → 5:-1, 5 entries on"
 
 
 @pytest.mark.parametrize("words", [(), ("one",), ("one", "./one"), ("one", "two", "--from", "0x1"), ("--to", "0x1")])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from pulsar_admin.store.changes.plan import ChangeKind
 from pulsar_admin.store.changes.resources import NodeChange, plan_nodes
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.model.resources import find_json, tenant_path
+from pulsar_admin.store.names import parse_namespace
 from tests.conftest import Cli
-from tests.stores import copied, imported
+from tests.stores import copied, imported, narrow_copy, put_node
 
 
 def test_amounts_of_a_quota_are_those_of_their_options(cli: Cli, tmp_path: Path) -> None:
@@ -43,3 +45,14 @@ def test_what_is_so_already_stops_nothing_that_follows() -> None:
             assert [part.resource for part in plan.parts] == [change.resource for change in given]
             assert plan.warnings == ("a warning",)
         assert plan_nodes(txn, ChangeKind("test", "test"), [same, nothing], 1).steps == ()
+
+
+def test_a_tenant_goes_with_no_replicated_namespace(cli: Cli, tmp_path: Path, damages_stores: None) -> None:
+    """``TenantsBase`` (4.0.8) deletes each namespace as ``NamespacesBase.internalDeleteNamespaceAsync`` does."""
+    path, name = narrow_copy(tmp_path), parse_namespace("public/default")
+    with open_store(path) as store, store.read() as txn:
+        policies = find_json(txn, name.policies_path) or {}
+    put_node(path, name.policies_path, json.dumps({**policies, "replication_clusters": ["standalone", "b"]}).encode())
+    for words in (("namespaces", "delete", name), ("tenants", "delete", "public")):
+        refused = cli("--store", path, *words, "--force", "-y")
+        assert (refused.exit_code, "still more than one replication clusters" in refused.stderr) == (3, True)
