@@ -1,6 +1,7 @@
 """The ledgers in an entry log, from the last bytes of a sealed one; and the logs without entries that a scan wants.
 
-A scan skips a log by its map only if the map's ledgers fill the log to the byte: then nothing else is in it. It skips a log by times
+A scan skips a log by its map only if the map's ledgers fill the log to the byte, then nothing else is in it, and if a store, where one is given,
+knows them all: a ledger id with a flipped bit hides a ledger, and most such ids are of none. It skips a log by times
 only if the store has indexed the log as it is now, without damage. Journals, unsealed logs and logs at URLs are never skipped.
 """
 
@@ -175,7 +176,7 @@ def wanted_files(files: Files, options: ScanOptions, store: str = "") -> list[tu
     """
     wanted = set(options.ledgers or options.topics) if options.ledgers or options.only_topics else None
     ranges = _ranges(options) if store else {}
-    if not ranges:
+    if not store or (wanted is None and not ranges):
         return [file for file in files if wanted is None or _may_hold(file[0], wanted, None)]
     with open_store(Path(store)) as opened, opened.read() as txn:
         times = _IndexedTimes(txn, Path(store), ranges)
@@ -193,7 +194,7 @@ def _ranges(options: ScanOptions) -> dict[str, Range]:
 
 def _may_hold(path: str, wanted: set[int] | None, times: _IndexedTimes | None) -> bool:
     ledgers = _ledgers_of(path)
-    if ledgers is None:
+    if ledgers is None or (times is not None and not times.know(ledgers)):
         return True
     if wanted is not None:
         ledgers &= wanted
@@ -227,6 +228,10 @@ class _IndexedTimes:
         self._ranges = ranges
         self._logs = {os.path.realpath(log.locate(root)): log for log in iter_logs(txn)}
         self._inside: dict[int, bool] = {}
+
+    def know(self, ledgers: set[int]) -> bool:
+        """Whether the store has entries of all ``ledgers``. A map that names another may name it for one of these: a flipped bit."""
+        return all(self._txn.get("times", ledger_key(ledger_id)) is not None for ledger_id in ledgers)
 
     def may_hold(self, path: str, ledgers: set[int]) -> bool:
         """Whether a log may hold an entry of these ledgers with such a time: known only of a log that is as it was indexed."""

@@ -103,3 +103,17 @@ def test_a_map_that_does_not_fill_its_log_is_not_believed(made: Path, tmp_path: 
         held[row + 8 : row + 16] = written.to_bytes(8, "big")
         log.write_bytes(held)
         assert len(wanted_files(source_files(str(log)), ScanOptions(ledgers=(999,)))) == kept
+
+
+def test_a_map_with_a_ledger_that_the_store_does_not_know_is_not_believed(made: Path, tmp_path: Path) -> None:
+    """One flipped bit of the id of ledger 1 or 2: the map still fills its log, and names another ledger."""
+    log = tmp_path / "0.log"
+    held = bytearray((made / "pulsar" / "bookkeeper" / "current" / "0.log").read_bytes())
+    row = int.from_bytes(held[8:16], "big") + 24  # ledger id, bytes
+    named, asked = int.from_bytes(held[row : row + 8], "big"), ScanOptions(ledgers=(999,))
+    for flipped, planned in ((0, 0), (1 << 20, 1)):
+        held[row : row + 8] = (named ^ flipped).to_bytes(8, "big")
+        log.write_bytes(held)
+        files = source_files(str(log))
+        assert len(wanted_files(files, asked, str(made / "store"))) == planned
+        assert wanted_files(files, ScanOptions(ledgers=(named,)), str(made / "store")) == files
