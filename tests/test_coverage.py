@@ -351,6 +351,17 @@ def test_two_of_three_see_every_entry(disks: Path, tmp_path: Path, cli: Cli, dam
     assert answer.stdout == sound.stdout
 
 
+def test_what_the_only_bookie_holds_is_what_its_files_have(one_of_three: Path) -> None:
+    """Also of ledgers whose first entry it never had."""
+    with open_store(one_of_three) as store, store.read() as txn:
+        disks, files = read_disks(txn), held_by(iter_logs(txn))
+        for bookie, ledger_id in files:
+            held = read_held(txn, ledger_id, disks)
+            assert held is not None
+            assert {*held[bookie].tolist()} == files[bookie, ledger_id]
+    assert any(0 not in entries for entries in files.values())
+
+
 def test_what_is_not_seen_is_not_called_lost(one_of_three: Path, cli: Cli) -> None:
     run = ("--store", one_of_three)
     missing = cli(*run, "ledgers", "missing", "-o", "json")
