@@ -668,9 +668,13 @@ def test_disks_at_urls(
     fetches: bool, whole: Any, disks: Path, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, words = tmp_path / "s", ["--fetch-to", tmp_path / "kept"] if fetches else []
-    for number in (1, 2, 3):
-        words += ["--bookie", ",".join(f"file://{disks}/bk{number}/{name}" for name in ("ledgers0", "journal0"))]
+    places = [
+        ",".join(f"file://{disks}/bk{number}/{name}" for name in ("ledgers0", "journal0")) for number in (1, 2, 3)
+    ]
+    for place in places[:2]:
+        words += ["--bookie", place]
     assert cli("--store", path, "store", "import", "cluster", *words).exit_code == 0
+    assert cli("--store", path, "store", "add", "bookie", places[2], *words[: 2 * fetches]).exit_code == 0
     assert cli("--store", path, "store", "add", "zookeeper", disks / "zk").exit_code == 0
     assert content(path) == whole("clean")
     assert cli("--store", path, "store", "check", "--deep").exit_code == 0

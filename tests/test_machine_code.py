@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pulsar_admin.store.engine.spark_session import pack_code
+from pulsar_admin.store.kernels.machine_code import _Turn
 from tests.worlds import copy_tree
 
 _LEFT_OUT = ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "PYTHONSAFEPATH")  # the last is what a test that started Spark leaves
@@ -102,6 +104,17 @@ def test_where_nothing_can_be_written_each_process_compiles_for_itself(tmp_path:
     archive = pack_code(tmp_path)
     assert _python(tmp_path, _SUM, XDG_CACHE_HOME="/dev/null", PYTHONPATH=str(archive)) == "0"
     assert not _written(tmp_path)
+
+
+def test_a_file_system_without_locks_is_used_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    turn = _Turn()
+    turn.depth = 1
+    assert not turn.take(str(tmp_path))
+    turn.leave()
 
 
 def test_what_a_crash_left_of_a_file_is_compiled_again(compiled: Path, tmp_path: Path) -> None:

@@ -218,7 +218,8 @@ def test_a_damaged_log_is_named_and_left(damage: str, data: Path, cli: Cli) -> N
     before = {entry: value for entry, value in good_entries(current, alive).items() if entry != lost}
     done = cli(*words(data, "--yes", "-o", "json"))
     assert done.exit_code == 1
-    assert [Path(row["log"]).name for row in done.json["passedOver"]] == [name]
+    (left,) = done.json["passedOver"]
+    assert (Path(left["log"]).name, f"{offset:#x}" in left["reason"]) == (name, True)
     assert name in done.stderr
     assert digest_of(log) == broken
     after = good_entries(current, alive)

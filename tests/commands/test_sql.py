@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -87,6 +88,8 @@ def test_what_a_condition_rules_out_is_not_read(cli: Cli) -> None:
     )
     assert none.json == [{"n": 0}]
     assert "messages: read 0 of " in none.stderr
+    every = cli("--store", store, "sql", "select count(key) from messages", "--verbose")
+    assert re.search(r"messages: read (\d+) of \1 ledgers, ([\d,]{5,}) of \2 bytes", every.stderr), every.stderr
 
 
 REFUSED = (

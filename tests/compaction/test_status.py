@@ -108,6 +108,8 @@ def test_leaked_ledgers(tmp_path: Path) -> None:
 
     with open_store(path, writable=True) as store:
         leak(store)
+        damaged = ledger_node(1, 3, 99, DigestType.CRC32, {})._replace(value=b"x")  # the first, which tells nothing
+        store.write(lambda txn: put_nodes(txn, [damaged]))
     found = _status(path)
     assert [(row.ledger_id, row.entries, row.size_bytes) for row in found.leaked] == [(90, 3, 99)]
     assert found.problems == ("ledger 90: a compacted ledger of this topic that nothing references",)
