@@ -16,7 +16,7 @@ from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.entry import decode_entry
 from pulsar_admin.store.codec.entrylog import decode_header, decode_ledgers_map
 from pulsar_admin.store.codec.logscan import iter_records
-from pulsar_admin.store.codec.rocksvalue import decode_counter
+from pulsar_admin.store.codec.rocksvalue import NodeStat, decode_counter
 from pulsar_admin.store.db.environment import Store, create_store, open_store
 from pulsar_admin.store.db.own_ledgers import (
     RESERVED_GAP,
@@ -26,6 +26,7 @@ from pulsar_admin.store.db.own_ledgers import (
     largest_ledger_id,
     sequence_after_export,
 )
+from pulsar_admin.store.db.tree import Node, put_nodes
 from pulsar_admin.store.doctor.diagnosing import check_store
 from pulsar_admin.store.errors import DiskFull, LimitExceeded, StalePlan
 from pulsar_admin.store.index.own_logs import LogWriter
@@ -83,6 +84,26 @@ def test_written_ledgers_read_back(tmp_path: Path) -> None:
             }
             assert largest_ledger_id(reader.txn) == ids[2]
         assert _strays(store) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "largest"),
+    [
+        (("00/0000/L0007", "21/4748/L3646", "LAYOUT"), 2147483646),
+        (("00/0000/L0007", "000/0000/0021/4748/L3648", "922/3372/0368/5477/L5807", "available/b:3181"), 2**63 - 1),
+        (("00/0000/L0007", "01/0000/idgen", "L0000000012", "underreplication/lostBookieRecoveryDelay"), 12),
+        (("!", "00-x", "00/0000/L0007", "INSTANCEID"), 7),
+    ],
+)
+def test_the_largest_id_is_in_the_last_directory_of_any_layout(
+    names: tuple[str, ...], largest: int, tmp_path: Path
+) -> None:
+    nodes = [Node(f"/ledgers/{name}", NodeStat(0, 0, NOW_MS, NOW_MS, False), b"") for name in names]
+    create_store(tmp_path / "s", now_ms=NOW_MS)
+    with open_store(tmp_path / "s", writable=True) as store:
+        store.write(lambda txn: put_nodes(txn, nodes))
+        with store.read() as txn:
+            assert largest_ledger_id(txn) == largest
 
 
 def test_log_is_what_bookkeeper_writes(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ bookies, each of which has all entries. The ledger is there as long as its metad
 from __future__ import annotations
 
 import json
+from itertools import takewhile
 
 from msgspec import Struct
 
@@ -24,6 +25,7 @@ from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_p
 from pulsar_admin.store.codec.rocksvalue import COUNTER_KEYS
 from pulsar_admin.store.db.blocks import ledger_of_key
 from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.tree import iter_children
 from pulsar_admin.store.errors import IndexCorrupt, StalePlan, reason_of
 
 RESERVED_GAP = 1 << 16
@@ -31,7 +33,7 @@ SEQUENCE_KEY = COUNTER_KEYS[1]
 _ROW = b"own-ledgers"
 _PLACED_ROW = b"placed-ledgers"
 # Directories of the hierarchical managers: ids below 2³¹ − 1 begin with two digits, longer ones with three.
-_ID_DIRECTORIES = (*(f"{number:02d}" for number in range(22)), *(f"{number:03d}" for number in range(923)))
+_ID_DIRECTORIES = {*(f"{number:02d}" for number in range(22)), *(f"{number:03d}" for number in range(923))}
 
 
 class OwnLedgers(Struct, frozen=True):
@@ -80,9 +82,10 @@ def largest_ledger_id(txn: Txn) -> int:
     for database in ("times", "owners"):
         last = txn.last(database)
         largest = max(largest, -1 if last is None else ledger_of_key(last[0]))
-    prefixes = (*(f"{LEDGERS_ROOT}/{name}/" for name in _ID_DIRECTORIES), f"{LEDGERS_ROOT}/L")
-    for prefix in prefixes:
-        node = txn.last("tree", prefix.encode())
+    # Not as far as flat names, "L…", of which there may be millions.
+    names = takewhile(lambda name: name < "L", iter_children(txn, LEDGERS_ROOT))
+    for prefix in (*(f"{name}/" for name in names if name in _ID_DIRECTORIES), "L"):
+        node = txn.last("tree", f"{LEDGERS_ROOT}/{prefix}".encode())
         ledger_id = None if node is None else ledger_id_of_path(node[0].decode("utf-8", "replace"))
         largest = max(largest, -1 if ledger_id is None else ledger_id)
     return largest
