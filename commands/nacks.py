@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
-from pulsar_admin.api.pending import Nacks
+from pulsar_admin.api.pending import KeptNacks, Nacks, NackSizes, nack_sizes
 from pulsar_admin.columns import Column, size_text
 from pulsar_admin.commands.topics.moving import read_lines, shown_path
 from pulsar_admin.context import App, Result, Table
@@ -48,7 +48,6 @@ from pulsar_admin.store.timespec import format_duration_ms
 from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
-    from pulsar_admin.api.pending import KeptNacks, NackSizes
     from pulsar_admin.store.db.nacks import KeptGroup
     from pulsar_admin.store.nacks.holes import TopicNacks
     from pulsar_admin.store.nacks.sizes import NackLoad, TrackerSizing
@@ -341,7 +340,6 @@ def plan(app: App, options: PlanRequest) -> Result:
 
 def _sizes(app: App, options: PlanRequest) -> NackSizes:
     # Imported here: numpy.
-    from pulsar_admin.api.pending import nack_sizes
 
     if options.topic is None and options.subscription is not None:
         raise click.UsageError("-s: name its topic with --topic", click.get_current_context())

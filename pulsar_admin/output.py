@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pulsar_admin.columns import GAP, Column, derived_columns, is_message_id, kind_of, render_cell
-from pulsar_admin.config import colors_text
+from pulsar_admin.config import Form, colors_text
 from pulsar_admin.errors import PipeClosed
 from pulsar_admin.jsonify import dump_json, to_json
 from pulsar_admin.store.errors import InvalidValue
@@ -27,7 +27,6 @@ from pulsar_admin.visible import TONES, clean_document, clean_lines, clean_text,
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pulsar_admin.config import Form
     from pulsar_admin.query import Query
     from pulsar_admin.table_layout import Layout, Rows
 

@@ -7,16 +7,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from enum import Enum
 from functools import cache
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
-
-if TYPE_CHECKING:
-    from datetime import tzinfo
 
 shown_zone: ContextVar[tzinfo | None] = ContextVar("shown_zone", default=None)
 """The zone of times in tables and sentences, as ``--tz`` asked for it; None: UTC."""

@@ -30,7 +30,7 @@ from pulsar_admin.store.errors import (
     Unsupported,
 )
 from pulsar_admin.store.model.publish_times import FORMS, Form
-from pulsar_admin.store.names import TopicName, shell_word
+from pulsar_admin.store.names import TopicName, shell_word, topic_of_path
 from pulsar_admin.store.wording import counted
 from pulsar_admin.typable import typable
 from pulsar_admin.visible import clean_text
@@ -107,7 +107,6 @@ def _exported(
     from collections import Counter
 
     from pulsar_admin.store.model.nodes import cursor_of_path
-    from pulsar_admin.store.names import topic_of_path
 
     actions: dict[str, Counter[str]] = {}
     for node in nodes:

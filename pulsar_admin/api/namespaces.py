@@ -27,6 +27,7 @@ from pulsar_admin.store.model import resources
 from pulsar_admin.store.model.resources import (
     BookieRack,
     BrokerIsolation,
+    Bundle,
     BundleQuota,
     Bundles,
     ClusterSettings,
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from pulsar_admin.store.db.environment import Txn
     from pulsar_admin.store.model.cursors import Cursor
     from pulsar_admin.store.model.reader import EntryReader
-    from pulsar_admin.store.model.resources import Bundle
 else:
     policy_changes = later("pulsar_admin.store.changes.policies")
     resource_changes = later("pulsar_admin.store.changes.resources")

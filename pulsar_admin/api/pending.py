@@ -23,19 +23,21 @@ from pulsar_admin.api.session import (
     whole_number,
 )
 from pulsar_admin.store.codec.transactions import TxnId
+from pulsar_admin.store.db.environment import Store as StoreFile
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.nacks import (
     DEFAULT_PRECISION_BITS,
     KeptGroup,
     KeptStats,
+    TrackerRow,
     iter_due,
     iter_trackers,
     read_stats,
 )
 from pulsar_admin.store.errors import InvalidValue, SubscriptionNotFound
-from pulsar_admin.store.model.cursors import is_consumed, iter_cursor_names, read_cursor
+from pulsar_admin.store.model.cursors import Cursor, is_consumed, iter_cursor_names, read_cursor
 from pulsar_admin.store.model.reader import EntryReader, open_reader
-from pulsar_admin.store.model.topics import Topic, expand_topic, find_pending_ack, read_topic
+from pulsar_admin.store.model.topics import Topic, expand_topic, find_pending_ack, iter_topics, read_topic
 from pulsar_admin.store.model.transactions import (
     coordinator_ids,
     log_topic,
@@ -52,14 +54,11 @@ from pulsar_admin.store.wording import Answer, counted
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pulsar_admin.store.db.environment import Store as StoreFile
-    from pulsar_admin.store.db.nacks import TrackerRow
     from pulsar_admin.store.delayed.build import BuildResult, Draft, WantedIndex
     from pulsar_admin.store.delayed.summary import DelayedSummary, Delivery
     from pulsar_admin.store.delayed.verify import Verified
     from pulsar_admin.store.delayed.waiting import Replayed, Waiting
     from pulsar_admin.store.engine.operation import Engine
-    from pulsar_admin.store.model.cursors import Cursor
     from pulsar_admin.store.nacks.holes import NackedEntries, TopicNacks
     from pulsar_admin.store.nacks.sizes import NackLoad, TrackerSizing
     from pulsar_admin.store.scan.integer_rows import RunFile
@@ -379,7 +378,6 @@ class KeptNacks(Planner):
         names = set(map(str, self._topics))
         if unknown := names - {row.topic for row in trackers}:
             # Imported here: who names no topic needs no metadata.
-            from pulsar_admin.store.model.topics import expand_topic
 
             parts = (expand_topic(txn, topic) for topic in self._topics if str(topic) in unknown)
             names.update(str(name) for own in parts for name in own)
@@ -390,8 +388,6 @@ class KeptNacks(Planner):
 
     def _check_subscription(self, txn: Txn, subscription: str) -> None:
         """Raise SubscriptionNotFound unless one of the topics has the subscription: nothing is kept for it."""
-        from pulsar_admin.store.model.cursors import iter_cursor_names
-        from pulsar_admin.store.model.topics import expand_topic, iter_topics
 
         own = (one for topic in self._topics for one in expand_topic(txn, topic))
         names = own if self._topics else iter_topics(txn)

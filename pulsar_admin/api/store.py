@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Unpack
 from msgspec.structs import replace
 
 from pulsar_admin.api.ledgers import Ledger, Recoveries, verdicts_of
-from pulsar_admin.api.messages import COLUMNS, Columns, Dumps, search_of
+from pulsar_admin.api.messages import COLUMNS, Columns, Dumps, Messages, WantedMessages, search_of
 from pulsar_admin.api.namespaces import Namespace, Resources
 from pulsar_admin.api.plan import Plan, check_planned_on, plan_of, read_plan_file, steps_of
 from pulsar_admin.api.session import (
@@ -39,6 +39,7 @@ from pulsar_admin.api.transfers import Transfers
 from pulsar_admin.broken import incomplete_text
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.later import later
+from pulsar_admin.store.db.environment import Store as StoreFile
 from pulsar_admin.store.db.environment import open_store as open_store_file
 from pulsar_admin.store.db.tree import Node, list_children, read_node
 from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, StoreError, StoreNotFound, check_choice
@@ -68,7 +69,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pulsar_admin.api.cursors import Cursors
-    from pulsar_admin.api.messages import Messages, WantedMessages
     from pulsar_admin.api.pending import KeptNacks, Transactions
     from pulsar_admin.api.reports import Change, ChangeReport
     from pulsar_admin.store.changes import plan as store_plans
@@ -76,7 +76,6 @@ if TYPE_CHECKING:
     from pulsar_admin.store.changes.plan import ChangeReport as Report
     from pulsar_admin.store.changes.resets import ResetRule
     from pulsar_admin.store.codec.encryption import PrivateKeys
-    from pulsar_admin.store.db.environment import Store as StoreFile
     from pulsar_admin.store.doctor.diagnosing import DoctorOptions
     from pulsar_admin.store.doctor.since import FindingComparison
     from pulsar_admin.store.doctor.why_bytes import WhyBytes

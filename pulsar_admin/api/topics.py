@@ -28,6 +28,7 @@ from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.errors import InvalidValue, NothingMatches, Refused, StoreError, reason_of
 from pulsar_admin.store.files import read_file
 from pulsar_admin.store.model.broken_beside import find_broken_beside
+from pulsar_admin.store.model.topics import Topic as TopicModel
 from pulsar_admin.store.model.topics import (
     check_partitioned,
     existing_partitions,
@@ -81,7 +82,6 @@ if TYPE_CHECKING:
     from pulsar_admin.store.model.compacted_view import CompactedView
     from pulsar_admin.store.model.messages import LastMessageId
     from pulsar_admin.store.model.reader import EntryReader
-    from pulsar_admin.store.model.topics import Topic as TopicModel
     from pulsar_admin.store.nacks.holes import TopicNacks
     from pulsar_admin.store.policies import values as policy_values
     from pulsar_admin.store.policies.in_force import PoliciesInForce

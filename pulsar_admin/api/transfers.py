@@ -28,7 +28,7 @@ from pulsar_admin.api.session import (
 )
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.later import later
-from pulsar_admin.store.db.storeinfo import check_new_store
+from pulsar_admin.store.db.storeinfo import REMOTE, check_new_store
 from pulsar_admin.store.errors import InvalidValue, check_choice
 from pulsar_admin.store.names import Profile, parse_topic
 from pulsar_admin.store.pace import PACE
@@ -420,7 +420,6 @@ class Transfers(Checked):
 
         Bookies at URLs are not listed, because that would write; a warning says so.
         """
-        from pulsar_admin.store.db.storeinfo import REMOTE
 
         with self._session.opened() as store:
             if (store.path / REMOTE).exists():
@@ -436,7 +435,6 @@ class Transfers(Checked):
         from the index; ``verify`` checks digests. ``problems`` counts cases that a person must look at. Raises NotWritable,
         Refused, SourceNotFound, SourceChanged, DiskFull.
         """
-        from pulsar_admin.store.db.storeinfo import REMOTE
         from pulsar_admin.store.transfer.cataloguing import survey_files
 
         with self._session.writing() as store:

@@ -31,7 +31,7 @@ from msgspec import field
 
 from pulsar_admin.store.codec.buffer import VARINT, Reader, compiled, encode_varint, number_of
 from pulsar_admin.store.codec.digest import DigestType
-from pulsar_admin.store.codec.protobuf import loses_unknown_fields, parse_protobuf, text_of, unknown_fields
+from pulsar_admin.store.codec.protobuf import loses_unknown_fields, parse_protobuf, parse_text, text_of, unknown_fields
 from pulsar_admin.store.errors import MetadataCorrupt, Unsupported
 from pulsar_admin.store.names import LONG_MAX
 from pulsar_admin.store.proto.bookkeeper_pb2 import LedgerMetadataFormat
@@ -380,8 +380,6 @@ def check_layout(layout: bytes, where: str) -> None:
 
 def _parse_message(version: int, rest: bytes, where: str) -> LedgerMetadataFormat:
     if version == 2:
-        from pulsar_admin.store.codec.protobuf import parse_text  # of few stores
-
         return parse_text(LedgerMetadataFormat, rest, where)
     packed: bytes | memoryview = rest[2:]
     if not (len(packed) > 127 and len(packed) == (rest[0] & 127 | rest[1] << 7) and rest[0] > 127 > rest[1]):

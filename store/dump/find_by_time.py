@@ -15,7 +15,7 @@ from pulsar_admin.store.errors import check_choice
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, is_whole, may_be_broken
 from pulsar_admin.store.names import Position
-from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER, BrokerSetup
+from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER, BrokerSetup, Probe
 from pulsar_admin.store.search.by_time import Found, find_by_event_time, find_first_at_or_after
 from pulsar_admin.store.wording import Answer, counted
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from pulsar_admin.store.db.environment import Txn
     from pulsar_admin.store.scan.unindexed import ScanFound
-    from pulsar_admin.store.search.broker_setup import Probe
     from pulsar_admin.store.search.doubts import Doubt
     from pulsar_admin.store.search.explain import BlockRead, BrokerAnswer, LedgerAnswer, LedgersLeftOut, Neighbour
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Iterable, Iterator
-from hashlib import file_digest, sha256
+from hashlib import file_digest, sha1, sha256
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import IO, Any
@@ -398,7 +398,6 @@ def _iter_json(objects: Iterable[tuple[str, Json]], where: str) -> Iterator[Entr
 
 
 def _json_row(row: Json, where: str) -> tuple[int, int, int, int, bytes]:
-    from hashlib import sha1
 
     try:
         payload = b64decode(row["payload"], validate=True)

@@ -24,7 +24,7 @@ from pulsar_admin.store.model.coverage import served_elsewhere, served_of
 from pulsar_admin.store.model.ledgers import iter_blocks, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.names import FileKind
-from pulsar_admin.store.sources.index_places import Logs, has_database
+from pulsar_admin.store.sources.index_places import Logs, has_database, read_misled, scanned_logs
 from pulsar_admin.store.sources.storage import LOCATIONS, storages_of
 
 if TYPE_CHECKING:
@@ -64,8 +64,6 @@ class DeepFacts(ClusterFacts):
         A row that leads to a missing log counts if the entry is assumed to be served, because an older log has it.
         """
         import numpy as np
-
-        from pulsar_admin.store.sources.index_places import read_misled, scanned_logs
 
         txn, astray = self.reader.txn, {} if self.proof is None else self.proof.astray
         listed, known = sorted_ledger_ids(txn), read_misled_bookies(txn)

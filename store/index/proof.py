@@ -16,7 +16,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from logging import getLogger
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +30,7 @@ from pulsar_admin.store.db.copies import are_copies_taken_over, has_copies
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import LogFile, iter_damage
 from pulsar_admin.store.engine.memory import cut_for
-from pulsar_admin.store.engine.operation import EXPECTED
+from pulsar_admin.store.engine.operation import EXPECTED, Engine
 from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.errors import MetadataCorrupt, StoreError
 from pulsar_admin.store.files import scratch_directory
@@ -44,9 +44,6 @@ from pulsar_admin.store.scan.files import FileScan
 from pulsar_admin.store.scan.runs import Runs, decode_runs, pack_runs
 from pulsar_admin.store.sources.index_places import cut_database, database_state, read_place_sums, sum_places
 from pulsar_admin.store.urls import is_url
-
-if TYPE_CHECKING:
-    from pulsar_admin.store.engine.operation import Engine
 
 _PARTS = 64  # ledgers are divided among at most this many tasks
 # File, beginning of the slice, number of the batch: in the order in which a scan here meets them.

@@ -18,7 +18,7 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import Damage, iter_damage
 from pulsar_admin.store.db.tree import find_node, path_of_key, plain_value, tree_key
 from pulsar_admin.store.errors import LedgerNotFound
-from pulsar_admin.store.names import INT_MAX
+from pulsar_admin.store.names import INT_MAX, parse_owner
 
 if TYPE_CHECKING:
     import numpy as np
@@ -274,7 +274,6 @@ def is_in_tiered_storage(txn: Txn, ledger_id: int) -> bool:
     """Whether the topic that lists a ledger says that it is offloaded: its entries are there, whatever bookies have."""
     from pulsar_admin.store.codec.managedledger import decode_managed_ledger
     from pulsar_admin.store.db.owners import OwnerKind, find_owners
-    from pulsar_admin.store.names import parse_owner
 
     for owner in find_owners(txn, ledger_id):
         node = find_node(txn, parse_owner(owner.topic).path) if owner.kind is OwnerKind.TOPIC else None

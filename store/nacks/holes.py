@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pulsar_admin.store.codec.cursor import CursorState
 from pulsar_admin.store.errors import EntryNotFound, InvalidValue
-from pulsar_admin.store.model.cursors import Intervals, iter_ledger_parts, normal_ranges, subtract
+from pulsar_admin.store.model.cursors import Cursor, Intervals, extent_of, iter_ledger_parts, normal_ranges, subtract
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import LONG_MAX, Position
 from pulsar_admin.store.wording import Answer
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from pulsar_admin.store.db.blocks import Block
     from pulsar_admin.store.db.environment import Txn
-    from pulsar_admin.store.model.cursors import Cursor
     from pulsar_admin.store.nacks.bitmaps import Int64s
 
 
@@ -124,7 +123,6 @@ class TopicNacks(Answer, frozen=True):
 
 def read_topic_nacks(txn: Txn, topic: Topic, cursor: Cursor | None) -> TopicNacks:
     """Return what a topic and the holes of a cursor say; raises InvalidValue for a topic without an indexed entry that has a time."""
-    from pulsar_admin.store.model.cursors import extent_of
 
     extent = extent_of(txn, topic, ((0, topic.number_of_entries),))
     holes = hole_intervals(topic, cursor.state) if cursor is not None else ()
