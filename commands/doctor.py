@@ -127,11 +127,10 @@ def doctor(
 
 def _changes(app: App, since: Path, fail_on: str, asked: dict[str, Any]) -> Result:  # Any: of Store.doctor
     """Return what changed ``since``."""
-    from pulsar_admin.api.store import compare_findings
     from pulsar_admin.store.doctor.since import ChangeSince
 
     _check_pages(app)
-    compared = compare_findings(app.session, since, **asked)
+    compared = app.api.compare_findings(since, **asked)
     failing = compared.found
     if fail_on == "new":
         failing = tuple(one for one in compared.changes if one.change in (ChangeSince.NEW, ChangeSince.WORSE))
@@ -226,10 +225,8 @@ def _put_on_page(app: App, found: Sequence[Any], file: Path) -> str:  # Any: Fin
 
 
 def _diagnoses(app: App, fail_on: str, asked: dict[str, Any]) -> Iterator[Any]:  # Any: of Store.doctor, Finding
-    from pulsar_admin.api.store import iter_doctor
-
     _check_pages(app)
-    for found in iter_doctor(app.session, **asked):
+    for found in app.api.doctor(**asked):
         app.problems(_fails(found, fail_on))
         yield found
 

@@ -25,7 +25,6 @@ from pulsar_admin.visible import clean_text
 
 if TYPE_CHECKING:
     from pulsar_admin.store.model.counts import DiskBytes
-    from pulsar_admin.store.model.ledger_owners import LedgerOwners
     from pulsar_admin.store.reports.summary import StoreSummary
 
 # -- info -------------------------------------------------------------------------------------------------------------
@@ -88,7 +87,7 @@ def _render_info(summary: StoreSummary) -> str:
         for file in summary.files
     ]
     lines += _other_lines(summary.other_ledgers)
-    return clean_text_lines(lines)
+    return "\n".join(clean_text(line) for line in lines)
 
 
 def _part(count: int, others: int, whose: str) -> str:
@@ -133,11 +132,6 @@ _OTHERS = 20
 def _aligned(count: int, noun: str, width: int) -> str:
     """Return a count whose digits and noun stand in columns, ``width`` in all."""
     return f"{count:>{width - len(noun) - 2},} {plural(count, noun):<{len(noun) + 1}}"
-
-
-def clean_text_lines(lines: list[str]) -> str:
-    """Return ``lines``, each cleaned of control characters, as one text."""
-    return "\n".join(clean_text(line) for line in lines)
 
 
 # -- ls ---------------------------------------------------------------------------------------------------------------
@@ -234,7 +228,10 @@ _OWNER_COLUMNS = (
     Column("KIND", lambda row: ", ".join(owner.kind for owner in row.owners) or "unreferenced"),
     Column("TOPIC", lambda row: ", ".join(dict.fromkeys(owner.topic for owner in row.owners))),
     Column("CURSOR", lambda row: ", ".join(owner.cursor for owner in row.owners if owner.cursor)),
-    Column("CLAIMS", lambda row: "" if row.owners else claims_text(row)),
+    Column(
+        "CLAIMS",
+        lambda row: "" if row.owners else ", ".join(f"{key}={value}" for key, value in to_json(row.claims).items()),
+    ),
 )
 
 
@@ -250,8 +247,3 @@ def owner(app: App, ledgers: tuple[int, ...]) -> Iterator[Shown]:
     """Show which topic, cursor, schema, compaction or delayed index each LEDGER belongs to."""
     with app.session.read():
         yield Result(rows=app.each(ledgers, lambda ledger_id: app.ledger(ledger_id).owners()), columns=_OWNER_COLUMNS)
-
-
-def claims_text(row: LedgerOwners) -> str:
-    """Return what the ledger's custom metadata claims as one line."""
-    return ", ".join(f"{key}={value}" for key, value in to_json(row.claims).items())

@@ -11,10 +11,10 @@ from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from itertools import accumulate, islice
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypedDict, TypeVar, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -73,6 +73,7 @@ if TYPE_CHECKING:
 
 
 Item = TypeVar("Item")
+Found = TypeVar("Found", covariant=True)
 BatchSource = Callable[[EntryReader, list[StoreError]], Generator[Item, None, None]]
 """What reads items of one snapshot, and notes what it could not read."""
 
@@ -717,31 +718,50 @@ def usual_times(session: Session, names: Iterable[TopicName], clock: str) -> tup
     return (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None
 
 
-def timelines_of(session: Session, names: Sequence[TopicName], options: TimelineOptions) -> Iterator[Timeline]:
-    """Yield how much of each topic arrived when; an engine reads all of them at once. Raises TopicNotFound, LimitExceeded."""
-    from pulsar_admin.store.reports.timeline import TimelineOfTopics, read_timeline
+class OfTopics(Protocol[Found]):
+    """What is asked of several topics at once, by their place among them."""
 
-    def find(name: TopicName) -> Timeline:
-        place = places.get(name)
-        timeline = read_timeline(reader, read_topic(reader.txn, name), options) if place is None else lines.find(place)
-        tell_unread(session, name, timeline.missing_entries, timeline.unreadable_entries)
-        return timeline
+    def find(self, index: int, /) -> Found:
+        """Return what it is of the topic with this index; raises what reading it raises."""
+
+
+def each_of_topics(
+    session: Session,
+    names: Sequence[TopicName],
+    ask: Callable[[EntryReader, Sequence[Topic]], OfTopics[Found]],
+    unread: Callable[[Found], tuple[int, int]],
+) -> Iterator[Found]:
+    """Yield what ``ask`` finds in each topic; an engine reads all of them at once.
+
+    ``unread``: how many of its entries are in no imported file, and how many are damaged. Raises TopicNotFound.
+    """
+    places: dict[TopicName, int] = {}
+    topics: list[Topic] = []
+
+    def find(name: TopicName) -> Found:
+        found = every.find(places[name]) if name in places else ask(reader, [read_topic(reader.txn, name)]).find(0)
+        missing, damaged = unread(found)
+        if missing:  # no problem of the data
+            session.warn([f"{name}: {counted(missing, 'entry is', 'entries are')} in no imported file"])
+        if damaged:
+            session.partial([f"{name}: {counted(damaged, 'entry is', 'entries are')} damaged and skipped"])
+        return found
 
     with session.scan() as reader:
-        places, topics = read_many(reader, names)
-        lines = TimelineOfTopics(reader, topics, options)
+        for name in names if reader.engine is not None else ():
+            with suppress(StoreError):  # told when it is asked for
+                topics.append(read_topic(reader.txn, name))
+                places[name] = len(places)
+        every = ask(reader, topics)
         yield from session.each(names, find)
 
 
-def read_many(reader: EntryReader, names: Sequence[TopicName]) -> tuple[dict[TopicName, int], list[Topic]]:
-    """Return the topics that an engine can read all at once, and the place of each; those that cannot be read say so later."""
-    places: dict[TopicName, int] = {}
-    topics: list[Topic] = []
-    for name in names if reader.engine is not None else ():
-        with suppress(StoreError):
-            topics.append(read_topic(reader.txn, name))
-            places[name] = len(places)
-    return places, topics
+def timelines_of(session: Session, names: Sequence[TopicName], options: TimelineOptions) -> Iterator[Timeline]:
+    """Yield how much of each topic arrived when; raises TopicNotFound, LimitExceeded."""
+    from pulsar_admin.store.reports.timeline import TimelineOfTopics
+
+    ask = partial(TimelineOfTopics, options=options)
+    return each_of_topics(session, names, ask, attrgetter("missing_entries", "unreadable_entries"))
 
 
 def timeline_table(
@@ -763,14 +783,6 @@ def timeline_table(
         pa.array((row[index] for row in timeline.buckets), pa.int64()) for index in range(4)
     )
     return pa.table({"start": timestamps(times), "entries": entries, "messages": messages, "bytes": size_bytes})
-
-
-def tell_unread(session: Session, name: TopicName, missing: int, damaged: int) -> None:
-    """Say which entries of a topic an answer lacks; those in no imported file are no problem of the data."""
-    if missing:
-        session.warn([f"{name}: {counted(missing, 'entry is', 'entries are')} in no imported file"])
-    if damaged:
-        session.partial([f"{name}: {counted(damaged, 'entry is', 'entries are')} damaged and skipped"])
 
 
 class Columns(Checked):

@@ -324,7 +324,23 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
 
         For a cursor also ``truth``, its actual position. Raises PathNotFound, MetadataCorrupt.
         """
-        return decoded_node(self._session, path)
+        from pulsar_admin.store.model.nodes import decode_structure
+
+        with self._session.reader() as reader:
+            node = read_node(reader.txn, path)
+            structure, value = decode_structure(node.path, node.value)
+            document = {
+                "path": node.path,
+                "version": node.stat.version,
+                "created": node.stat.created_ms,
+                "modified": node.stat.modified_ms,
+                "bytes": len(node.value),
+                "structure": structure,
+                "value": _readable(value),
+            }
+            if structure == "ManagedCursorInfo":
+                document["truth"] = _truth(self._session, reader, node)
+            return document
 
     # -- the whole store ----------------------------------------------------------------------------------------------
 
@@ -414,7 +430,9 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         ``deep`` reads every byte; ``each`` limits the findings per code, the rest are summed up; ``codes`` and
         ``severities`` filter. Raises InvalidValue.
         """
-        return tuple(iter_doctor(self._session, deep=deep, each=each, codes=codes, severities=severities))
+        options = _options(deep, each, codes, severities)
+        with _looking(self._session, "doctor", deep=deep) as looking:
+            return tuple(_diagnose(self._session, options, *looking))
 
     def compare_findings(
         self,
@@ -431,7 +449,32 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         ``since`` is another store, at its own time, or a file that ``doctor -o json`` wrote. Other options as
         ``doctor``. Raises InvalidValue, StoreNotFound, IndexCorrupt.
         """
-        return compare_findings(self._session, since, deep=deep, each=each, codes=codes, severities=severities)
+        from pulsar_admin.store.doctor.since import LISTED, compare, read_saved
+        from pulsar_admin.store.facts.starts import read_registered
+
+        asked, path = _options(deep, each, codes, severities), Path(since)
+        listed = replace(asked, each=max(asked.each, LISTED), severities=())
+        hint = "name an earlier copy of this store, or a file that doctor -o json wrote"
+        if path.resolve() == self._session.path.resolve():
+            raise InvalidValue(f"{path} is this store itself", hint=hint)
+        if path.is_dir() and not (path / "store.json").exists():
+            raise StoreNotFound(f"{path} is not a store (no store.json there)", hint=hint, path=str(path))
+        with _looking(self._session, "doctor", deep=deep) as looking:
+            reader, engine, _ = looking
+            if path.is_dir():
+                before, cluster = _findings_of(path, self._session, listed, engine)
+                own = read_registered(reader.txn).instance_id
+                if cluster and own and cluster != own:
+                    self._session.warn(
+                        [
+                            f"{path} belongs to another cluster ({cluster}; this store: {own}): nothing that is new or gone shows a change"
+                        ]
+                    )
+            else:
+                before = [one for one in read_saved(path) if not asked.codes or one.code in asked.codes]
+            now = _diagnose(self._session, listed, *looking)
+            is_empty = not reader.txn.store.info.sources
+            return compare(before, now, each=asked.each, deep=deep, is_empty=is_empty, severities=asked.severities)
 
     def compare_index(self, *, verify: bool = True) -> RebuildResult:
         """Rebuild the location and time index from the files in memory and count the rows that differ
@@ -734,47 +777,6 @@ def iter_check(session: Session, *, deep: bool) -> Iterator[Finding]:
         yield from check_store(reader.txn.store, deep=deep, advance=advance, engine=engine, reader=reader)
 
 
-def iter_doctor(
-    session: Session, *, deep: bool, each: int, codes: Sequence[str], severities: Sequence[str]
-) -> Iterator[Finding]:
-    """Yield what ``Store.doctor`` returns."""
-    options = _options(deep, each, codes, severities)
-    with _looking(session, "doctor", deep=deep) as looking:
-        yield from _diagnose(session, options, *looking)
-
-
-def compare_findings(
-    session: Session, since: Path | str, *, deep: bool, each: int, codes: Sequence[str], severities: Sequence[str]
-) -> FindingComparison:
-    """Return what ``Store.compare_findings`` returns."""
-    from pulsar_admin.store.doctor.since import LISTED, compare, read_saved
-    from pulsar_admin.store.facts.starts import read_registered
-
-    asked, path = _options(deep, each, codes, severities), Path(since)
-    listed = replace(asked, each=max(asked.each, LISTED), severities=())
-    hint = "name an earlier copy of this store, or a file that doctor -o json wrote"
-    if path.resolve() == session.path.resolve():
-        raise InvalidValue(f"{path} is this store itself", hint=hint)
-    if path.is_dir() and not (path / "store.json").exists():
-        raise StoreNotFound(f"{path} is not a store (no store.json there)", hint=hint, path=str(path))
-    with _looking(session, "doctor", deep=deep) as looking:
-        reader, engine, _ = looking
-        if path.is_dir():
-            before, cluster = _findings_of(path, session, listed, engine)
-            own = read_registered(reader.txn).instance_id
-            if cluster and own and cluster != own:
-                session.warn(
-                    [
-                        f"{path} belongs to another cluster ({cluster}; this store: {own}): nothing that is new or gone shows a change"
-                    ]
-                )
-        else:
-            before = [one for one in read_saved(path) if not asked.codes or one.code in asked.codes]
-        now = _diagnose(session, listed, *looking)
-        is_empty = not reader.txn.store.info.sources
-        return compare(before, now, each=asked.each, deep=deep, is_empty=is_empty, severities=asked.severities)
-
-
 def _findings_of(
     path: Path, session: Session, options: DoctorOptions, engine: Engine | None
 ) -> tuple[list[Finding], str]:
@@ -837,27 +839,6 @@ def _diagnose(
         reader=reader,
         processes=session.processes,
     )
-
-
-def decoded_node(session: Session, path: str) -> dict[str, Any]:  # Any: JSON
-    """Return what ``Store.decoded`` returns."""
-    from pulsar_admin.store.model.nodes import decode_structure
-
-    with session.reader() as reader:
-        node = read_node(reader.txn, path)
-        structure, value = decode_structure(node.path, node.value)
-        document = {
-            "path": node.path,
-            "version": node.stat.version,
-            "created": node.stat.created_ms,
-            "modified": node.stat.modified_ms,
-            "bytes": len(node.value),
-            "structure": structure,
-            "value": _readable(value),
-        }
-        if structure == "ManagedCursorInfo":
-            document["truth"] = _truth(session, reader, node)
-        return document
 
 
 def readable_node(path: str, value: bytes | None) -> dict[str, Any] | None:  # Any: JSON

@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
@@ -1113,20 +1115,11 @@ def find_by_time(session: Session, name: TopicName, question: TimeQuestion, *, e
 def skews_of(
     session: Session, names: Sequence[TopicName], tolerance: Duration, clock: Literal["publish", "broker"]
 ) -> Iterator[TopicSkew]:
-    """Yield whose clock is wrong in each topic, see ``Topic.skew``; an engine reads all of them at once."""
-    from pulsar_admin.api.messages import read_many, tell_unread
+    """Yield whose clock is wrong in each topic, see ``Topic.skew``."""
+    from pulsar_admin.api.messages import each_of_topics
     from pulsar_admin.store.db.clocks import check_clock
-    from pulsar_admin.store.search.skew import SkewOfTopics, SkewOptions, read_skew
+    from pulsar_admin.store.search.skew import SkewOfTopics, SkewOptions
 
     options = SkewOptions(check_clock(clock), duration_ms(tolerance), session.now_ms)
-
-    def find(name: TopicName) -> TopicSkew:
-        place = places.get(name)
-        skew_of_topic = read_skew(reader, read_topic(reader.txn, name), options) if place is None else skew.find(place)
-        tell_unread(session, name, skew_of_topic.missing, skew_of_topic.unreadable)
-        return skew_of_topic
-
-    with session.scan() as reader:
-        places, topics = read_many(reader, names)
-        skew = SkewOfTopics(reader, topics, options)
-        yield from session.each(names, find)
+    ask = partial(SkewOfTopics, options=options)
+    return each_of_topics(session, names, ask, attrgetter("missing", "unreadable"))

@@ -164,11 +164,6 @@ def shifted_state(topic: Topic, cursor: Cursor, entries: int) -> CursorState:
     return CursorState(mark_delete, properties=_kept_properties(cursor))
 
 
-def state_of_other(cursor: Cursor, other: Cursor) -> CursorState:
-    """Return the state in which ``cursor`` has the position and acknowledged ranges of ``other``."""
-    return replace(other.state, properties=_kept_properties(cursor))
-
-
 def _kept_properties(cursor: Cursor) -> Mapping[str, int]:
     """Return the LongProperties that a cursor keeps through a reset."""
     return cursor.state.properties if cursor.name == COMPACTION_CURSOR else {}
@@ -504,7 +499,7 @@ def _target_move(
             return CursorMove(topic, cursor, shifted_state(topic, cursor, entries))
         case ToSubscription(name):
             other = read_cursor(reader.txn, reader, topic, name)
-            return CursorMove(topic, cursor, state_of_other(cursor, other))
+            return CursorMove(topic, cursor, replace(other.state, properties=_kept_properties(cursor)))
         case ToTime():
             return _time_move(reader, topic, cursor, target, request)
 

@@ -56,11 +56,6 @@ _DICTIONARIES = [
 _DICTIONARIES += ["encrypted", "nullValue", "chunks", "transaction", "messages", "ledgerTimestamp", "ledgerId"]
 
 
-def named_schema(schema: pa.Schema, topic: str) -> pa.Schema:
-    """Return a schema as the files have it: they name their topic."""
-    return schema.with_metadata({"topic": topic, "dump": str(DUMP_FORMAT)})
-
-
 def open_parquet(path: Path, schema: pa.Schema, *, compressed: bool = True) -> Any:  # Any: pyarrow has no types
     """Open a file to which Arrow writes itself: on its way through Python's file every page would be copied."""
     return pq.ParquetWriter(
@@ -161,7 +156,7 @@ class _Open:
         self._form = form
         self._large = large
         self._written = written
-        self._schema = named_schema(schema, topic)
+        self._schema = schema.with_metadata({"topic": topic, "dump": str(DUMP_FORMAT)})
         self._file = self._stack.enter_context(create_file(path, mode=PRIVATE_FILE))
         self._parquet: Any = None  # Any: pyarrow has no types
         if form == "parquet" and not large:
