@@ -13,11 +13,7 @@ from pulsar_admin.api.session import (
     Time,
     check_keywords,
     checked,
-    given_flag,
-    given_number,
     given_path,
-    given_places,
-    given_texts,
     moment_of,
     session_of,
     wanted_of,
@@ -90,7 +86,7 @@ def history(
 
     problems: list[str] = []
     span = Span(*(None if one is None else moment_of(one) for one in (since, until)))
-    servers = find_servers((), given_places("zookeeper", zookeeper), wanted_of(chroot, None).chroot)
+    servers = find_servers((), map(str, zookeeper), wanted_of(chroot, None).chroot)
     for item in iter_history(session_of(), servers, parse_question(what), span):
         if not isinstance(item, Event):
             problems.append(item.text)
@@ -133,7 +129,7 @@ def diff(
     last = None if until is None else moment_of(until)
     return diff_of(
         session_of(),
-        find_servers((), given_places("zookeeper", zookeeper), wanted_of(chroot, None).chroot),
+        find_servers((), map(str, zookeeper), wanted_of(chroot, None).chroot),
         moment_of(since),
         last,
         passing=passing,
@@ -223,9 +219,8 @@ def reclaim_plan(
     from pulsar_admin.store.recovery.preflight import read_source
     from pulsar_admin.store.sources.given_bookies import find_bookie
 
-    below, scratch = given_number("below_percent", options.get("below_percent", 50)), _scratch(options)
-    force = given_flag("force", options.get("force", False))
-    accepted = given_texts("accept_unknown_tree", options.get("accept_unknown_tree", ()))
+    below, scratch = options.get("below_percent", 50), _scratch(options)
+    force, accepted = options.get("force", False), tuple(options.get("accept_unknown_tree", ()))
     if not 0 <= below <= 100:
         raise InvalidValue(f"below_percent {below:g} is not from 0 to 100", value=below)
     bookie = given_bookie(bookie)
@@ -255,7 +250,7 @@ def reclaimed(session: Session, plan: ReclaimPlan, options: ReclaimOptions) -> R
 
 def _scratch(options: ReclaimOptions) -> Path | None:
     scratch = options.get("scratch")
-    return None if scratch is None else given_path("scratch", scratch)
+    return None if scratch is None else Path(scratch)
 
 
 @checked

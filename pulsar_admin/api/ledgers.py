@@ -16,7 +16,6 @@ from pulsar_admin.api.session import (
     Time,
     checked,
     given_object,
-    given_path,
     given_places,
     session_of,
     wanted_of,
@@ -339,7 +338,7 @@ def forecast_of(session: Session, parts: ClusterParts, brokers: bool, broker_con
     from pulsar_admin.store.model.reader import open_reader
     from pulsar_admin.store.recovery.broker_forecast import BrokerDefaults, read_broker_conf, read_broker_forecast
 
-    defaults = BrokerDefaults() if broker_conf is None else read_broker_conf(given_path("broker_conf", broker_conf))
+    defaults = BrokerDefaults() if broker_conf is None else read_broker_conf(Path(broker_conf))
     with ExitStack() as stack:
         if parts.source is None:
             reader = stack.enter_context(session.reader())

@@ -22,17 +22,13 @@ from msgspec.structs import replace
 from pulsar_admin.api.session import (
     Checked,
     Clock,
+    Count,
     Place,
     Session,
     Time,
     check_keywords,
     checked,
-    given_mapping,
-    given_properties,
-    given_spark,
     given_text,
-    given_texts,
-    whole_number,
 )
 from pulsar_admin.jsonify import dump_json
 from pulsar_admin.store.db.clocks import check_clock
@@ -40,7 +36,7 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.dump.messages import EntryMessage, MatchingMessages, TopicMessages, ViewMessages
 from pulsar_admin.store.dump.options import DumpOptions
-from pulsar_admin.store.errors import InvalidValue, Refused, StoreError, check_choice
+from pulsar_admin.store.errors import InvalidValue, Refused, StoreError
 from pulsar_admin.store.model.cursors import Intervals, iter_backlog, pending_intervals, read_cursor
 from pulsar_admin.store.model.messages import (
     EVENT,
@@ -558,8 +554,8 @@ def messages_of(session: Session, names: Choose, query: MessageQuery, where: str
 
 
 def chosen_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the columns, by default the usual ones; raises InvalidValue for a text, which is a sequence too."""
-    return COLUMNS if columns is None else given_texts("columns", columns)
+    """Return the columns, by default the usual ones."""
+    return COLUMNS if columns is None else tuple(columns)
 
 
 Most = int | None
@@ -579,7 +575,7 @@ class WantedMessages(TypedDict, total=False):
     key_prefix: str | None
     properties: Mapping[str, str | None]
     producer: str | None
-    sequence_id: int | None
+    sequence_id: Count | None
     texts: Collection[str]
     regex: str | None
     ignore_case: bool
@@ -616,20 +612,17 @@ def _match(wanted: WantedMessages) -> Match:
     for name in ("keys", "properties", "texts", "json_paths"):
         if name in wanted and not wanted[name]:
             raise InvalidValue(f"{name} is empty: leave it out to take every message, or there is nothing to look for")
-    properties = given_mapping("properties", wanted.get("properties", {}))
-    given_properties("properties", {name: one for name, one in properties.items() if one is not None})
-    given_texts("properties", tuple(properties))
     return Match(
-        keys=given_texts("keys", wanted.get("keys", ())),
+        keys=tuple(wanted.get("keys", ())),
         key_prefix=wanted.get("key_prefix"),
-        properties=tuple(properties.items()),
+        properties=tuple(wanted.get("properties", {}).items()),
         producer=wanted.get("producer"),
-        sequence_id=None if (number := wanted.get("sequence_id")) is None else whole_number("sequence_id", number, 0),
-        texts=given_texts("texts", wanted.get("texts", ())),
+        sequence_id=wanted.get("sequence_id"),
+        texts=tuple(wanted.get("texts", ())),
         regex=wanted.get("regex"),
         ignore_case=wanted.get("ignore_case", False),
         in_value=wanted.get("in_value", False),
-        paths=tuple(map(parse_path_test, given_texts("json_paths", wanted.get("json_paths", ())))),
+        paths=tuple(map(parse_path_test, wanted.get("json_paths", ()))),
     ).check()
 
 
@@ -865,7 +858,6 @@ def register(spark: SparkSession) -> None:
     from pulsar_admin.store.engine.workers import prepare_workers
     from pulsar_admin.store.scan import datasource
 
-    given_spark("spark", spark)
     if is_stopped(spark):
         raise Refused("the Spark session is stopped", hint="start another: SparkSession.builder.getOrCreate()")
     prepare_workers(spark)
@@ -1014,17 +1006,13 @@ class Dumps(Checked):
 
 def _options(session: Session, wanted: DumpWanted) -> DumpOptions:
     check_keywords(wanted, DumpWanted)
-    level, profile, redact = wanted.get("level", "messages"), wanted.get("columns"), wanted.get("redact", False)
-    check_choice("level", level, Level)
-    if profile is not None:
-        check_choice("columns", profile, Profile)
     bounds = wanted.get("since"), wanted.get("until"), wanted.get("start"), wanted.get("end")
     return DumpOptions(
-        level,
+        wanted.get("level", "messages"),
         session.window(*bounds, clock=check_clock(wanted.get("clock", "auto"))),
         wanted.get("payload", False),
         wanted.get("value", False),
         stripped=wanted.get("stripped", False),
-        redact=redact,
-        profile=profile,
+        redact=wanted.get("redact", False),
+        profile=wanted.get("columns"),
     )

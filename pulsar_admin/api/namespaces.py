@@ -13,8 +13,6 @@ from pulsar_admin.api.session import (
     given_items,
     given_mapping,
     given_number,
-    given_path,
-    given_properties,
     given_text,
     given_texts,
     whole_number,
@@ -326,9 +324,7 @@ class Cluster(Planner):
 
         The cluster need not exist. Raises InvalidValue.
         """
-        given = given_properties(
-            "urls", {key: url for key, url in given_mapping("urls", urls).items() if url is not None}
-        )
+        given = {key: url for key, url in urls.items() if url is not None}
         known = [key for key in resources.CLUSTER_URL.defaults if key != "empty"]
         if unknown := [key for key in given if key not in known]:
             raise InvalidValue(f"a migration has no {', '.join(unknown)}", hint=f"there are {', '.join(known)}")
@@ -435,7 +431,7 @@ class Cluster(Planner):
 
 def given_settings(settings: Json, file: Path | str | None) -> dict[str, Any]:  # Any: JSON values
     """Return a cluster's settings merged over those in a file (JSON or lines of ``key: value``); raises InvalidValue."""
-    given = {} if file is None else resource_changes.read_cluster_file(given_path("file", file))
+    given = {} if file is None else resource_changes.read_cluster_file(Path(file))
     for key, value in given_mapping("settings", settings).items():
         if key not in resources.CLUSTER.defaults:
             raise InvalidValue(

@@ -11,6 +11,7 @@ from pulsar_admin.api.plan import Named, Plan, Planner, plan_of
 from pulsar_admin.api.session import (
     Checked,
     Delay,
+    JavaInt,
     Place,
     Session,
     Time,
@@ -20,7 +21,6 @@ from pulsar_admin.api.session import (
     given_object,
     given_text,
     position_of,
-    whole_number,
 )
 from pulsar_admin.store.codec.transactions import TxnId
 from pulsar_admin.store.db.environment import Store as StoreFile
@@ -46,7 +46,7 @@ from pulsar_admin.store.model.transactions import (
     read_transaction,
 )
 from pulsar_admin.store.nacks.buckets import due_time, iter_position_rows
-from pulsar_admin.store.names import INT_MAX, INT_MIN, LONG_MAX, Position, TopicName, TopicSelection
+from pulsar_admin.store.names import LONG_MAX, Position, TopicName, TopicSelection
 from pulsar_admin.store.reports import transactions
 from pulsar_admin.store.timespec import moment
 from pulsar_admin.store.wording import Answer, counted
@@ -579,11 +579,11 @@ class Transactions(Planner):
         with self._session.reader() as reader:
             return transactions.slow_transactions(reader, _coordinators(reader, coordinator), timeout_ms)
 
-    def scale(self, coordinators: int) -> Plan:
+    def scale(self, coordinators: JavaInt) -> Plan:
         """Plan increasing the number of transaction coordinators; raises InvalidValue, Refused."""
         from pulsar_admin.store.changes.topics import plan_coordinators
 
-        return self._planned(plan_coordinators, whole_number("coordinators", coordinators, INT_MIN, INT_MAX))
+        return self._planned(plan_coordinators, coordinators)
 
 
 class TopicTransactions(Named):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
-from functools import wraps
+from functools import partial, wraps
 from inspect import CO_VARARGS
 from math import isfinite
 from operator import index
@@ -46,6 +46,7 @@ from pulsar_admin.store.model.topics import Topic, read_topic, select_topics
 from pulsar_admin.store.names import (
     EARLIEST,
     INT_MAX,
+    INT_MIN,
     LATEST,
     LONG_MAX,
     Position,
@@ -78,6 +79,12 @@ Duration = timedelta | str
 Delay = Duration | int
 """How long: a length of time, or milliseconds as an int."""
 LedgerId = int
+Count = int
+"""0 or more."""
+Rate = int
+"""Bytes a second."""
+JavaInt = int
+"""A number that upstream takes."""
 Clock = Literal["auto", "publish", "broker", "event"]
 """Which time of a message counts: the broker's where the entry carries one, else the publish time (auto); or always one of them."""
 
@@ -137,6 +144,13 @@ def given_properties(what: str, values: Mapping[str, str]) -> dict[str, str]:
     return {given_text("property", key): given_text(f"property {key}", one) for key, one in given.items()}
 
 
+def _optional_properties(what: str, values: Mapping[str, str | None]) -> Mapping[str, str | None]:
+    """Return a mapping from text to text or None; raises InvalidValue for anything else."""
+    given = given_mapping(what, values)
+    given_properties(what, {name: "" if one is None else one for name, one in given.items()})
+    return given
+
+
 def given_path(what: str, value: Path | str) -> Path:
     """Return a path or its text as a path; raises InvalidValue for anything else."""
     try:
@@ -153,11 +167,6 @@ def given_flag(what: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise InvalidValue(f"{what} {value!r} is not True or False", value=value)
     return value
-
-
-def given_rate(max_rate: int | None) -> int | None:
-    """Return a rate in bytes a second, None: unlimited; raises InvalidValue."""
-    return None if max_rate is None else whole_number("max_rate", max_rate, 1)
 
 
 def whole_number(what: str, value: object, least: int | None = None, most: int | None = None) -> int:
@@ -232,12 +241,18 @@ _KINDS: Mapping[str, Callable[[str, Any], Any]] = {  # Any: what callers give
     "bool": given_flag,
     "int": whole_number,
     "LedgerId": lambda what, value: whole_number("ledger", value, 0, LONG_MAX),
+    "Count": partial(whole_number, least=0),
+    "Rate": partial(whole_number, least=1),
+    "JavaInt": partial(whole_number, least=INT_MIN, most=INT_MAX),
     "float": given_number,
     "Path | str": _same_path,
     "Sequence[str]": given_texts,
     "Collection[str]": given_texts,
     "Iterable[str | GivenBookie]": given_items,
+    "Iterable[Path | str]": given_places,
+    "Sequence[Path | str]": given_places,
     "Mapping[str, str]": given_properties,
+    "Mapping[str, str | None]": _optional_properties,
     "SparkSession": given_spark,
 }
 """Checks of parameters by annotation; they also refuse None unless the annotation allows it."""
@@ -349,21 +364,12 @@ class PartialData(UserWarning):
     """
 
 
-def check_engine(jobs: int, spark: SparkSession | None) -> None:
-    """Raise InvalidValue unless ``jobs`` is a number of processes (0: one a core), and 1 beside a Spark session."""
-    if whole_number("jobs", jobs) < 0 or (spark is not None and jobs != 1):
-        raise InvalidValue(f"jobs={jobs}: give 0 (one process a core) or more, and not with spark")
-    if spark is not None:
-        given_spark("spark", spark)
-
-
 @contextmanager
 def open_engine(jobs: int, spark: SparkSession | None, problems: list[StoreError]) -> Iterator[Engine | None]:
     """Open the engine that scans entries: Spark's executors, ``jobs`` processes (0: one per core), or None for this process.
 
-    Unreadable data is listed in ``problems`` at the end, each with a warning. Raises InvalidValue, MissingComponent.
+    Unreadable data is listed in ``problems`` at the end, each with a warning. Raises MissingComponent.
     """
-    check_engine(jobs, spark)
     with ExitStack() as stack:
         engine: Engine | None = None
         if spark is not None:
@@ -475,7 +481,8 @@ class Program:
     """
 
     def __init__(self, store: StoreFile | None, now: Time | None, jobs: int, spark: SparkSession | None) -> None:
-        check_engine(jobs, spark)
+        if whole_number("jobs", jobs) < 0 or (spark is not None and jobs != 1):
+            raise InvalidValue(f"jobs={jobs}: give 0 (one process a core) or more, and not with spark")
         self._store = store
         self._jobs = jobs
         self._spark = spark

@@ -19,17 +19,17 @@ from pulsar_admin.api.namespaces import Namespace, Resources
 from pulsar_admin.api.plan import Plan, check_planned_on, plan_of, read_plan_file, steps_of
 from pulsar_admin.api.session import (
     Clock,
+    Count,
     Duration,
+    JavaInt,
     LedgerId,
+    Rate,
     Session,
     Time,
-    check_engine,
     checked,
     given_items,
     given_object,
     given_path,
-    given_places,
-    given_rate,
     session_of,
     warn_partial,
     whole_number,
@@ -54,8 +54,6 @@ from pulsar_admin.store.model.topics import (
     select_topics,
 )
 from pulsar_admin.store.names import (
-    INT_MAX,
-    INT_MIN,
     TopicSelection,
     parse_namespace,
     parse_scalable,
@@ -119,12 +117,11 @@ def open_store(
     Refused. Raises StoreNotFound, Refused (an unfinished import), StoreBusy (writable, while another process writes, or
     open in this process already), IndexCorrupt, InvalidValue, Unsupported (of a later version), MissingComponent.
     """
-    check_engine(jobs, spark)
     keys: PrivateKeys | None = None
     if private_keys:
         from pulsar_admin.store.codec.encryption import read_private_keys
 
-        keys = read_private_keys(map(Path, given_places("private_keys", private_keys)))
+        keys = read_private_keys(map(Path, private_keys))
     opened = open_store_file(Path(path), writable=writable, unindexed=True)
     try:
         session = session_of(opened, now, jobs=jobs, spark=spark, keys=keys)
@@ -351,7 +348,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         with self._session.opened() as store, self._session.reader() as reader:
             return read_summary(store, reader)
 
-    def overview(self, *, top: int = 5, check: bool | None = None) -> Overview:
+    def overview(self, *, top: Count = 5, check: bool | None = None) -> Overview:
         """Return the whole store in numbers: age of the copy, namespaces, the ``top`` topics and backlogs, what
         occupies disks.
 
@@ -360,14 +357,13 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         """
         from pulsar_admin.store.doctor.overview import read_checked_overview
 
-        asked = whole_number("top", top, 0)
         with self._session.opened() as store, self._session.progress(None, "topics and ledgers", "overview") as advance:
             return read_checked_overview(
-                store, self._session.now, asked, check=check, advance=advance, processes=self._session.processes
+                store, self._session.now, top, check=check, advance=advance, processes=self._session.processes
             )
 
     def metrics(
-        self, *, top: int = 1000, pattern: str | None = None, delayed: bool = False, check: bool | None = None
+        self, *, top: Count = 1000, pattern: str | None = None, delayed: bool = False, check: bool | None = None
     ) -> tuple[Metric, ...]:
         """Return the gauges of ``pulsar-admin metrics``, with name, help and samples. ``check`` is that of
         ``overview``.
@@ -378,7 +374,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         from pulsar_admin.store.doctor.overview import read_checked_metrics
         from pulsar_admin.store.reports.metrics import Chosen
 
-        chosen = Chosen(whole_number("top", top, 0), pattern, delayed)
+        chosen = Chosen(top, pattern, delayed)
         label = "topics, ledgers and rows", "metrics"
         if pattern is not None:
             self._session.ask(check_pattern, pattern)
@@ -398,7 +394,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         with self._session.opened() as store, self._session.read() as txn:
             return read_usage(store, txn)
 
-    def why_bytes(self, *topics: str, top: int | None = None) -> WhyBytes:
+    def why_bytes(self, *topics: str, top: Count | None = None) -> WhyBytes:
         """Return why bytes are retained, of all files or of topics: ``totals`` by reason, and ``held``, the ``top``
         largest (None: all).
 
@@ -407,18 +403,17 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         """
         from pulsar_admin.store.doctor.why_bytes import why_bytes
 
-        most = None if top is None else whole_number("top", top, 0)
         with self._session.opened() as store, self._session.reader() as reader:
             names = [one for topic in topics for one in expand_topic(reader.txn, parse_topic(topic))]
-            return why_bytes(store, reader, self._session.now_ms, names if topics else None, most)
+            return why_bytes(store, reader, self._session.now_ms, names if topics else None, top)
 
-    def check(self, *, deep: bool = False, max_rate: int | None = None) -> tuple[Finding, ...]:
+    def check(self, *, deep: bool = False, max_rate: Rate | None = None) -> tuple[Finding, ...]:
         """Return problems (``is_problem``) and notes about files, index, audit log, and metadata against ledgers.
 
         ``deep`` reads every byte, at most ``max_rate`` of them per second, in this process only. Nothing is repaired.
         Raises InvalidValue.
         """
-        with PACE.limited(given_rate(max_rate)):
+        with PACE.limited(max_rate):
             return tuple(iter_check(self._session, deep=deep))
 
     def doctor(
@@ -599,16 +594,14 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         with self._session.opened() as store, self._session.read() as txn:
             return plan_of(plan_copy(store, request), txn)
 
-    def create_namespace(self, name: str, *, clusters: Sequence[str] = (), bundles: int = 0) -> Plan:
+    def create_namespace(self, name: str, *, clusters: Sequence[str] = (), bundles: JavaInt = 0) -> Plan:
         """Plan creating a namespace, by default of the store's cluster, with this number of bundles (0: four).
 
         Raises TenantNotFound, AlreadyExists, InvalidValue, Refused (a cluster that the tenant may not use).
         """
         from pulsar_admin.store.changes.resources import plan_create_namespace
 
-        return self._planned_rows(
-            plan_create_namespace, parse_namespace(name), clusters, whole_number("bundles", bundles, INT_MIN, INT_MAX)
-        )
+        return self._planned_rows(plan_create_namespace, parse_namespace(name), clusters, bundles)
 
     def delete_namespace(self, name: str, *, force: bool = False) -> Plan:
         """Plan deleting a namespace, with ``force`` also its topics; raises NamespaceNotFound, Refused."""
@@ -618,15 +611,13 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         return self._planned(lambda reader, now_ms: plan_delete_namespace(reader, namespace, now_ms, force=force))
 
     def create_topic(
-        self, name: str, *, partitions: int | None = None, properties: Mapping[str, str] | None = None
+        self, name: str, *, partitions: JavaInt | None = None, properties: Mapping[str, str] | None = None
     ) -> Plan:
         """Plan creating a topic, with ``partitions`` a partitioned one; it has no ledger until a broker loads it.
 
         Raises AlreadyExists, NamespaceNotFound, InvalidValue.
         """
         topic, given = parse_topic(name), properties or {}
-        if partitions is not None:
-            whole_number("partitions", partitions, INT_MIN, INT_MAX)
         return self._planned_rows(topic_changes.plan_topic, topic, partitions, given)
 
     def scalable_topics(self, namespace: str, *, properties: Mapping[str, str] | None = None) -> tuple[str, ...]:
@@ -638,7 +629,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         return self._session.ask(list_scalable, parse_namespace(namespace), properties or {})
 
     def create_scalable_topic(
-        self, name: str, *, segments: int = 1, properties: Mapping[str, str] | None = None
+        self, name: str, *, segments: JavaInt = 1, properties: Mapping[str, str] | None = None
     ) -> Plan:
         """Plan creating a scalable topic (Pulsar 5.0); its segments have no ledgers until a broker loads them.
 
@@ -646,8 +637,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         """
         from pulsar_admin.store.changes.scalable import plan_create_scalable
 
-        count = whole_number("segments", segments, INT_MIN, INT_MAX)
-        return self._planned_rows(plan_create_scalable, parse_scalable(name), count, properties or {})
+        return self._planned_rows(plan_create_scalable, parse_scalable(name), segments, properties or {})
 
     def delete_scalable_topic(self, name: str, *, force: bool = False) -> Plan:
         """Plan deleting a scalable topic with its segments, subscriptions, ledgers and schema, with ``force`` also unreadable ones.

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from pulsar_admin.api.plan import Plan, Planner, plan_of
 from pulsar_admin.api.session import (
     Clock,
+    Count,
     Duration,
+    JavaInt,
     LedgerId,
     Place,
     Session,
@@ -43,8 +45,6 @@ from pulsar_admin.store.model.topics import (
 )
 from pulsar_admin.store.names import (
     EARLIEST,
-    INT_MAX,
-    INT_MIN,
     LATEST,
     LONG_MAX,
     PERSISTENT,
@@ -386,7 +386,7 @@ class Topic(PolicyPlans):
         question = TimeQuestion(wanted_ms, clock, rule, broker, batch_index)
         return find_by_time(self._session, self._name, question, explain=explain)
 
-    def find_by_index(self, index: int) -> IndexFound:
+    def find_by_index(self, index: Count) -> IndexFound:
         """Return the entry that covers a message index, which brokers with AppendIndexMetadataInterceptor count
         from 0 (PIP-70).
 
@@ -395,9 +395,8 @@ class Topic(PolicyPlans):
         """
         from pulsar_admin.store.search.by_index import find_by_index
 
-        number = whole_number("index", index, 0)
         with self._session.scan() as reader:
-            entry = find_by_index(reader, read_topic(reader.txn, self._name), number)
+            entry = find_by_index(reader, read_topic(reader.txn, self._name), index)
             self._session.warn_of_broken(reader.txn, [self._name])
         return entry
 
@@ -767,14 +766,12 @@ class Topic(PolicyPlans):
             lambda reader, now_ms: deleting.plan_truncate(reader, expand_topic(reader.txn, self._name), now_ms)
         )
 
-    def set_partitions(self, partitions: int) -> Plan:
+    def set_partitions(self, partitions: JavaInt) -> Plan:
         """Plan increasing the number of partitions; new ones get the first one's subscriptions, at their end.
 
         Keys map to other partitions from then on. Raises InvalidValue, Refused (fewer, or not partitioned).
         """
-        return self._planned(
-            topic_changes.plan_partitions, self._name, whole_number("partitions", partitions, INT_MIN, INT_MAX)
-        )
+        return self._planned(topic_changes.plan_partitions, self._name, partitions)
 
     def create_missed_partitions(self) -> Plan:
         """Plan creating the partitions of a partitioned topic that do not exist; also raises TopicNotFound for any other topic."""

@@ -13,18 +13,17 @@ from msgspec.structs import asdict, replace
 
 from pulsar_admin.api.session import (
     Checked,
+    Count,
+    Rate,
     Session,
     Time,
     checked,
     given_items,
     given_object,
-    given_path,
-    given_rate,
     given_texts,
     moment_of,
     session_of,
     wanted_of,
-    whole_number,
 )
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.later import later
@@ -87,7 +86,7 @@ def import_standalone(
     index: bool = True,
     chroot: str | None = None,
     ledgers_root: str | None = None,
-    max_rate: int | None = None,
+    max_rate: Rate | None = None,
 ) -> ImportResult:
     """Import a standalone Pulsar's data directory into a new store; the source is only read, even while Pulsar
     runs.
@@ -103,7 +102,7 @@ def import_standalone(
     session = session_of(now=now, jobs=jobs, spark=spark)
     layout = read_standalone_layout(Path(source), wanted_of(chroot, ledgers_root))
     place = Path(path)
-    with PACE.limited(given_rate(max_rate)):
+    with PACE.limited(max_rate):
         return import_parts(session, layout, place, mode=mode, verify=verify, index=index, at=at)
 
 
@@ -123,7 +122,7 @@ def import_cluster(
     client: Path | str | None = None,
     chroot: str | None = None,
     ledgers_root: str | None = None,
-    max_rate: int | None = None,
+    max_rate: Rate | None = None,
 ) -> ImportResult:
     """Import the available parts of a cluster into a new store; ``Store.add_parts`` adds others later.
 
@@ -138,7 +137,7 @@ def import_cluster(
     """
     place, session = Path(path), session_of(now=now, jobs=jobs, spark=spark)
     layout = layout_of(metadata, bookies, client, wanted_of(chroot, ledgers_root))
-    with PACE.limited(given_rate(max_rate)):
+    with PACE.limited(max_rate):
         return import_parts(session, layout, place, mode=mode, verify=verify, index=index, at=at)
 
 
@@ -180,7 +179,6 @@ def import_parts(
     from pulsar_admin.store.db.files import FileMode
     from pulsar_admin.store.sources.roots import roots_text
 
-    check_choice("mode", mode, Mode)
     layout = layout_then(session, layout, at)
     size_bytes = importing.layout_bytes(layout) if index else 0
     with (
@@ -245,8 +243,8 @@ def source_of(
     wanted = wanted or Wanted()
     hints = dict.fromkeys(bookie.metadata_root for bookie in bookies if bookie.metadata_root)
     return clusters.open_metadata(
-        str(given_path("metadata", metadata)),
-        None if client is None else given_path("client", client),
+        str(metadata),
+        None if client is None else Path(client),
         Wanted(wanted.chroot, wanted.ledgers, (*hints,)),
     )
 
@@ -546,7 +544,12 @@ class Transfers(Checked):
             return run(store)
 
     def export_zookeeper(
-        self, address: str, *, client: Path | str | None = None, jute_maxbuffer: int = 1_048_575, dry_run: bool = False
+        self,
+        address: str,
+        *,
+        client: Path | str | None = None,
+        jute_maxbuffer: Count = 1_048_575,
+        dry_run: bool = False,
     ) -> EnsembleExportReport:
         """Write the store's changes into the live ensemble at ``HOST:PORT,…/CHROOT`` as one transaction;
         ``dry_run`` only plans it.
@@ -559,7 +562,6 @@ class Transfers(Checked):
         from pulsar_admin.store.transfer.ensemble_export import plan_ensemble_export, run_ensemble_export
 
         place, login = (parse_address(address), read_client(None if client is None else Path(client)))
-        whole_number("jute_maxbuffer", jute_maxbuffer, 0)
         with self._session.opened() as store:
             plan = plan_ensemble_export(store, place, login, jute_maxbuffer)
         if not plan.nodes:
@@ -700,8 +702,6 @@ class Transfers(Checked):
 
         chosen = given_texts("only", only)
         place = str(directory)
-        if columns is not None:
-            check_choice("columns", columns, Profile)
         with self._session.reporting() as problems, self._session.reader(unindexed=True) as reader:
             tables = choose_tables(chosen, messages=messages, state=reader.txn.store.info.state)
             for what, is_given in (("columns are", columns is not None), ("payload is", payload)):
