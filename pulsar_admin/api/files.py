@@ -86,7 +86,7 @@ def history(
 
     problems: list[str] = []
     span = Span(*(None if one is None else moment_of(one) for one in (since, until)))
-    servers = find_servers((), map(str, zookeeper), wanted_of(chroot, None).chroot)
+    servers = find_servers((), tuple(map(str, zookeeper)), wanted_of(chroot, None).chroot)
     for item in iter_history(session_of(), servers, parse_question(what), span):
         if not isinstance(item, Event):
             problems.append(item.text)
@@ -129,7 +129,7 @@ def diff(
     last = None if until is None else moment_of(until)
     return diff_of(
         session_of(),
-        find_servers((), map(str, zookeeper), wanted_of(chroot, None).chroot),
+        find_servers((), tuple(map(str, zookeeper)), wanted_of(chroot, None).chroot),
         moment_of(since),
         last,
         passing=passing,
