@@ -13,37 +13,7 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "store log",
         "store history",
         "store diff",
-        "topics list",
-        "topics list-partitioned-topics",
-        "topics info-internal",
-        "topics get-*",
-        "bookies *",
-        "brokers *",
-        "clusters *",
-        "ns-isolation-policy *",
-        "resource-quotas *",
-        "resourcegroups *",
-        "tenants *",
-        "namespaces list",
-        "namespaces list-cluster",
-        "namespaces topics",
-        "namespaces policies",
-        "namespaces get-*",
-        "topicPolicies get-*",
-        "namespaces bundles",
-        "namespaces permissions",
-        "namespaces subscription-permission",
-        "namespaces create",
-        "namespaces split-bundle",
-        "namespaces clear-properties",
-        "namespaces delete",
-        "topics permissions",
-        "topics grant-permission",
-        "topics revoke-permission",
-        "namespaces grant-*",
-        "namespaces revoke-*",
-        "namespaces delete-*",
-        "namespaces update-migration-state",
+        "topics get-message-id-by-index",
         "nacks due",
         "nacks stats",
         "logs list",
@@ -98,6 +68,7 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "store init",
         "store undo",
         "store annotate",
+        "bookies rename",
         "ledgers forget",
         "ledgers unmark",
         "store add zookeeper",
@@ -106,18 +77,8 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "topics undelete",
         "topics restore",
         "ledgers delete",
-        "topics set-*",
-        "topics remove-*",
         "namespaces enable-delayed-message",
         "namespaces disable-delayed-message",
-        "namespaces set-*",
-        "namespaces remove-*",
-        "namespaces clear-offload-deletion-lag",
-        "topics enable-deduplication",
-        "topics disable-deduplication",
-        "topicPolicies set-*",
-        "topicPolicies remove-*",
-        "topicPolicies delete",
     ),
     "a single writer copies what it reads into new files": (
         "topics copy",
@@ -136,8 +97,7 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
 }
 """Why a command takes no ``--spark``; every other one does its bulk work on it, the same bytes as here.
 
-``group verb-*`` means the policies of that group, and what else of it has no row of its own. Commands of upstream need
-none: what reads or writes messages has one.
+Commands of upstream that answer from metadata, or change it, need no row.
 """
 
 _BULK = ("topics analyze-backlog", "topics subscriptions")
@@ -146,9 +106,8 @@ _BULK = ("topics analyze-backlog", "topics subscriptions")
 
 def reason_without_spark(name: str) -> str | None:
     """Return why a command takes no ``--spark``; None for one that is not in the table."""
-    exact = (reason for reason, names in WITHOUT_SPARK.items() if name in names)
-    family = (reason for reason, names in WITHOUT_SPARK.items() for part in names if fnmatchcase(name, part))
-    return next(exact, None) or next(family, None) or _reason_of_upstreams(name)
+    listed = (reason for reason, names in WITHOUT_SPARK.items() if any(fnmatchcase(name, part) for part in names))
+    return next(listed, None) or _reason_of_upstreams(name)
 
 
 def _reason_of_upstreams(name: str) -> str | None:
