@@ -21,7 +21,7 @@ from pulsar_admin.store.facts.trees import trees_text
 from pulsar_admin.store.model.counts import subscriptions_text, topics_text
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.reports.overview import TOP, Backlog, CopySource, Overview
-from pulsar_admin.store.wording import counted
+from pulsar_admin.store.wording import counted, plural
 from pulsar_admin.typable import typable
 
 _WIDTH, _HEIGHT = 80, 40
@@ -183,7 +183,8 @@ def _disks(found: Overview, screen: Screen) -> list[str]:
         lines.append(f"  and {', '.join(rest)}: {size_text(sizes.total)} in all")
     if disk.dead_bytes:
         freed = f"Reclaimable now: {size_text(disk.freed_bytes)} ({counted(disk.freed_logs, 'log')}). "
-        stay, hold = ("dead", "with") if screen.tight else ("of deleted data stay", "that also hold")
+        stay = "dead" if screen.tight else "of deleted data stay"
+        hold = "with" if screen.tight else f"that also {plural(disk.stuck_logs, 'holds', 'hold')}"
         kept = f"{size_text(disk.stuck_bytes)} {stay} in {counted(disk.stuck_logs, 'log')} {hold} live ledgers."
         lines += _folded("  " + (freed if disk.freed_logs else "") + kept, screen)
     parts = [
@@ -229,7 +230,7 @@ def _findings(found: Overview, screen: Screen) -> list[str]:
         for one in found.findings[: screen.rows]
     ]
     rest = len(found.findings) - len(listed)
-    return [f"FINDINGS  {sums}", *listed, *([f"  … and {counted(rest, 'code')} more"] if rest else [])]
+    return [f"FINDINGS  {sums}", *listed, *([f"  … and {counted(rest, 'more code')}"] if rest else [])]
 
 
 def next_questions(found: Overview) -> Iterator[str]:

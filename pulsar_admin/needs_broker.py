@@ -18,8 +18,8 @@ class Need(NamedTuple):
 NEEDS: tuple[Need, ...] = (
     Need(
         ("topics unload", "persistent unload", "namespaces unload"),
-        "it makes a running broker close topics, and no broker has those of a store open",
-        "to add what brokers wrote since the import: pulsar-admin store refresh",
+        "it makes a running broker close its topics, and no broker has a store's topics open",
+        "to add data that brokers wrote since the import: pulsar-admin store refresh",
     ),
     Need(
         ("topics lookup", "topics partitioned-lookup", "persistent lookup", "non-persistent lookup"),
@@ -69,7 +69,7 @@ NEEDS: tuple[Need, ...] = (
             "ns-isolation-policy brokers",
         ),
         "it queries or controls a running broker",
-        "the source of a store: pulsar-admin store info",
+        "to see a store's source: pulsar-admin store info",
     ),
     Need(
         ("broker-stats *",),
@@ -80,7 +80,7 @@ NEEDS: tuple[Need, ...] = (
     Need(
         ("functions *", "functions-worker *", "sinks *", "sources *"),
         "running workers keep, run and count functions, sinks and sources",
-        "the topics that workers keep them in: pulsar-admin topics list public/functions",
+        "to list the topics in which workers keep them: pulsar-admin topics list public/functions",
     ),
     Need(
         ("scalable-topics merge-segments", "scalable-topics migrate", "scalable-topics split-segment"),

@@ -137,7 +137,7 @@ def explain(app: App, selection: TopicSelection, key: str, rule: Rule) -> Iterat
     for name, history in histories:
         _tell(app, name, history)
     if histories and not rows and app.exit_code == 0:  # else it may be in what could not be read
-        hint = f"look for keys that begin alike: pulsar-admin topics search {shell_word(names[0])} --key-prefix PREFIX"
+        hint = f"to search by the beginning of a key: pulsar-admin topics search {shell_word(names[0])} --key-prefix PREFIX"
         raise NothingMatches(f"no message has the key {key!r}", hint=hint)
 
 

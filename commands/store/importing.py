@@ -252,7 +252,7 @@ def index(app: App, rebuild: bool, no_checksums: bool) -> Result:
 
 
 def _render_index(result: RebuildResult) -> str:
-    index = "as the files have it" if not result.changed_rows else "rebuilt" if not result.dry_run else "differs"
+    index = "matches the files" if not result.changed_rows else "rebuilt" if not result.dry_run else "differs"
     rows = [
         ("store", result.store),
         ("files", f"{result.files:,} ({result.bytes:,} bytes)"),

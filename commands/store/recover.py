@@ -181,17 +181,17 @@ def _reason_lines(found: Preflight) -> list[str]:
             copies, size = sum(share.ledgers for share in shares), sum(share.bytes for share in shares)
             lines.append(f"{counted(copies, 'copy of a ledger', 'copies of ledgers')}, {size_text(size)}: {text}")
     if not lines and found.bookies:
-        lines = ["nothing goes"]
+        lines = ["nothing is deleted"]
     return lines
 
 
 def _log_lines(found: Preflight) -> list[str]:
     lines = []
     for name, text in (
-        ("at_once", "entry logs that go at once, whole"),
+        ("at_once", "entry logs that are deleted at once"),
         ("minor", "entry logs that wait for minor compaction (every hour)"),
         ("major", "entry logs that wait for major compaction (every day)"),
-        ("kept", "entry logs that are more than half alive, which no compaction reaches"),
+        ("kept", "entry logs that are at least half live, so compaction skips them"),
     ):
         rows = [getattr(one, name) for one in found.bookies]
         count, size = sum(row.logs for row in rows), sum(row.bytes for row in rows)
@@ -206,7 +206,7 @@ def _topic_lines(found: Preflight) -> list[str]:
     shown = found.topics[:_TOPICS_SHOWN]
     lines = [
         "",
-        f"the metadata names what goes in {counted(found.topic_count, 'topic or cursor', 'topics or cursors')}:",
+        f"deleted ledgers, by {counted(found.topic_count, 'topic or cursor', 'topics or cursors')} in the metadata:",
     ]
     lines += [f"  {row.topic}: {counted(row.ledgers, 'ledger')}, {size_text(row.bytes)}" for row in shown]
     return lines + (["  …"] if found.topic_count > len(shown) else [])

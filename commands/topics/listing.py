@@ -332,7 +332,7 @@ def _screen(found: Sequence[TopicDescription], now_ms: int, in_words: bool) -> I
 
 
 def _facts(one: TopicDescription, now_ms: int, in_words: bool) -> Iterator[tuple[str, str]]:
-    yield "state", f"{one.state}, made {render_cell(one.created_ms, 'time')}, last entry {one.last_confirmed}"
+    yield "state", f"{one.state}, created {render_cell(one.created_ms, 'time')}, last entry {one.last_confirmed}"
     amounts = f"{counted(one.entries, 'entry')}, {counted_messages(one.messages, one.uncounted_entries)}, {size_text(one.size_bytes)}"
     yield "size", f"{amounts} in {counted(len(one.ledgers), 'ledger')}"
     if one.last_publish_ms is not None:

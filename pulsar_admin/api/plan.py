@@ -233,7 +233,7 @@ KINDS: tuple[tuple[type, Callable[[Any], Any], Callable[[Any], Any]], ...] = (  
     (timedelta, lambda value: value // timedelta(microseconds=1), lambda inner: timedelta(microseconds=inner)),
 )
 """What JSON has no kind for: how it is written, and read back."""
-_HINT = "make one with --plan FILE on any command that changes something"
+_HINT = "create one with --plan FILE on any command that changes something"
 
 
 class Named(Checked):

@@ -168,19 +168,19 @@ def _cleared(reader: EntryReader, topic: Topic, cursor: Cursor) -> CursorMove:
 
 def _dropped_view(reader: EntryReader, topic: Topic, ledger_id: int) -> str:
     """Say what readers of the compacted view lose."""
-    text = f"the compacted view is dropped, as by a broker: its ledger {ledger_id} stays in BookKeeper without any reference"
+    text = f"the compacted view is dropped, as a broker does: its ledger {ledger_id} stays in BookKeeper without any reference"
     try:
         view = find_compacted_view(reader, topic)
         dropped = (
             None if view is None else find_dropped_keys(reader, topic, view, topic.ranks[max(len(topic.ids) - 1, 0)])
         )
     except StoreError as error:
-        return f"{text}; which keys it holds cannot be read: {error.message}"
+        return f"{text}; its keys cannot be read: {error.message}"
     if dropped is None:
-        return f"{text}; see which keys it holds before with: pulsar-admin compaction read {shell_word(topic.name)}"
+        return f"{text}; see its keys first with: pulsar-admin compaction read {shell_word(topic.name)}"
     keys = [
         f"{counted(len(lost), 'key')} ({listed(map(repr, lost), _KEYS)}) {plural(len(lost), 'is', 'are')} {where}"
-        for lost, where in ((dropped.of_view, "in that ledger alone"), (dropped.gone, "no longer in any ledger"))
+        for lost, where in ((dropped.of_view, "only in that ledger"), (dropped.gone, "no longer in any ledger"))
         if lost
     ]
     return "; ".join((text, *keys))

@@ -45,8 +45,8 @@ from pulsar_admin.store.wording import Answer, json_keys, optional_fields
 _DELAYED_INDEX = b"index\0"  # rows that builds write: they can be rebuilt from the entries, so no audit log has them
 _COMPACTION = "/__compaction"
 PLAN_FORMAT = 3
-_HINT = "make one with --plan FILE on any command that changes something"
-_AGAIN = "make a new plan and review it"
+_HINT = "create one with --plan FILE on any command that changes something"
+_AGAIN = "create a new plan and review it"
 
 
 class ChangeKind(Struct, frozen=True):
@@ -133,7 +133,7 @@ def check_state(store: Store, txn_id: int, state: str) -> None:
         check_transaction(txn_id, txn.id)
         # The same number of transactions proves nothing: every fresh import has the same.
         if state_of(txn) != state:
-            raise StalePlan("the plan was made on another store", hint="make the plan again on this store")
+            raise StalePlan("the plan was made on another store", hint="plan again on this store")
 
 
 def state_of(txn: Txn) -> str:
@@ -162,7 +162,7 @@ def _check_current(txn: Txn, plan: Plan, found: int) -> None:
         if (written[row] if row in written else txn.get(*row)) != step.before:
             raise StalePlan(
                 f"the plan was made on another store: {step.database} {step.key.decode('utf-8', 'replace')} differs",
-                hint="make the plan again on this store",
+                hint="plan again on this store",
             )
         written[row] = step.after
 

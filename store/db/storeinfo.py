@@ -53,7 +53,7 @@ def read_store_info(path: Path) -> StoreInfo:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise errors.StoreNotFound(
             f"{path} is not a store (no store.json there)",
-            hint="make one with: pulsar-admin store import standalone DIR; or name another with --store",
+            hint="create one with: pulsar-admin store import standalone DIR; or name another with --store",
             path=str(path),
         ) from error
     except OSError as error:

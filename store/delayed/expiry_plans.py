@@ -214,7 +214,7 @@ def _read_ttls(reader: EntryReader, topics: Iterable[Topic]) -> dict[Topic, Mess
     if not any(ttl is not None and ttl.seconds > 0 for ttl in ttls.values()):
         raise errors.NothingMatches(
             f"no TTL applies for {next(iter(ttls)).name}" if len(ttls) == 1 else "no TTL applies for any of the topics",
-            hint="give the age with -t, for example -t 3d; a broker's own default (ttlDurationDefaultInSeconds) is in no store",
+            hint="give the age with -t, for example -t 3d; no store has a broker's own default (ttlDurationDefaultInSeconds)",
         )
     return ttls
 

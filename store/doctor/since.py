@@ -27,7 +27,7 @@ LISTED = 1_000
 """Findings of a code that are compared one by one, at least."""
 _NEEDED, _TEXTS = ("code", "where", "message"), ("broker", "mend", "page")
 """What every version wrote, and what another one may not write."""
-_HINT = "make the file with: pulsar-admin doctor -o json"
+_HINT = "create the file with: pulsar-admin doctor -o json"
 _LEDGER_IDS = re.compile(r"ledgers? \d[\d, ]*(…)?")
 
 

@@ -119,7 +119,7 @@ def _check_any(found: list[LoadedTopic]) -> None:
     if not any(topic.entries for topic in found):
         raise InvalidValue(
             "the dump holds no entries",
-            hint="make one with: pulsar-admin topics dump TOPIC --level entries --directory DIR",
+            hint="create one with: pulsar-admin topics dump TOPIC --level entries --directory DIR",
         )
 
 

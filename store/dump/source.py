@@ -141,7 +141,7 @@ class EntryDump(Struct, frozen=True):
         elif not self.path.is_file():
             raise NotFound(
                 f"no dump {self.path}",
-                hint="make one with: pulsar-admin topics dump TOPIC --directory DIR",
+                hint="create one with: pulsar-admin topics dump TOPIC --directory DIR",
                 path=str(self.path),
             )
         elif self.path.suffix == ".parquet":
@@ -180,7 +180,7 @@ def _complete_files(path: Path) -> dict[Path, int]:
     if not complete and not manifest.exists():
         raise NotFound(
             f"{path} holds no dump",
-            hint="make one with: pulsar-admin topics dump TOPIC --directory DIR",
+            hint="create one with: pulsar-admin topics dump TOPIC --directory DIR",
             path=str(path),
         )
     if not manifest.is_file():
@@ -295,7 +295,7 @@ def _check_columns(names: Iterable[str], where: str) -> None:
     if missing:
         raise InvalidValue(
             f"{where} is not a dump of entries: it has no column {missing[0]}",
-            hint="make one with: pulsar-admin topics dump TOPIC --level entries --directory DIR",
+            hint="create one with: pulsar-admin topics dump TOPIC --level entries --directory DIR",
             path=where,
         )
 
@@ -311,7 +311,7 @@ def _check_types(schema: pa.Schema, where: str) -> None:
         if field.name in _COLUMNS and not known:
             raise InvalidValue(
                 f"{where} is not a dump of entries: its column {field.name} is of type {field.type}",
-                hint="make one with: pulsar-admin topics dump TOPIC --level entries --directory DIR",
+                hint="create one with: pulsar-admin topics dump TOPIC --level entries --directory DIR",
                 path=where,
             )
 

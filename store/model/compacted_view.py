@@ -108,7 +108,7 @@ def stranger_text(txn: Txn, topic: TopicName, ledger_id: int) -> str:
     if owner is not None and owner != str(topic).encode():
         return f"the compacted ledger of {owner.decode('utf-8', 'replace')}"
     if component is not None and component != COMPACTED_COMPONENT:
-        return f"a ledger of {component.decode('utf-8', 'replace')}"
+        return f"a ledger with component={component.decode('utf-8', 'replace')}"
     return ""
 
 

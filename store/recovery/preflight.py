@@ -62,7 +62,7 @@ REASONS = {
     EMPTY: "the metadata lists no ledger at all",
     OTHER: "the metadata belongs to another instance",
     NEWER: "the metadata is older: it never assigned their ids",
-    UNLISTED: "not in the metadata: deleted on purpose, or lost",
+    UNLISTED: "not in the metadata (deleted on purpose, or lost)",
     UNTOLD: "the metadata does not list them, and does not say which ids it assigned: deleted, lost, or newer",
     NO_INDEX: "the bookie's index does not exist: it creates an empty one",
     NOT_INDEXED: (
@@ -70,7 +70,7 @@ REASONS = {
         "their logs"
     ),
 }
-"""Why ledgers go."""
+"""Why ledgers are deleted."""
 _TOPICS_MAX = 1_000
 _MINOR, _MAJOR = 0.2, 0.5
 """``minorCompactionThreshold`` and ``majorCompactionThreshold``, as Pulsar's ``bookkeeper.conf`` sets them."""

@@ -308,7 +308,7 @@ def _ack_holes(facts: SubscriptionFacts) -> Iterator[Evidence]:
     yield Evidence(
         facts.where,
         f"Stuck at {oldest}{_said(facts)}: it is unacknowledged, but {later} {plural(behind, 'is', 'are')} acknowledged. "
-        f"{counted(len(holes), 'hole')} of {_entries(left)} in all: {listed(spans, _HOLES)}.",
+        f"{counted(len(holes), 'hole')} with {_entries(left)} in all: {listed(spans, _HOLES)}.",
         {
             "holes": len(holes),
             "holeEntries": left,

@@ -1,8 +1,8 @@
 """The ledgers in an entry log, from the last bytes of a sealed one; and the logs without entries that a scan wants.
 
-A scan skips a log by its map only if the map's ledgers fill the log to the byte, then nothing else is in it, and if a store, where one
-is given, knows them all: a ledger id with a flipped bit hides a ledger, and most such ids are of none. It skips a log by times only if
-the store has indexed the log as it is now, without damage. Journals, unsealed logs and logs at URLs are never skipped.
+A scan skips a log by its map only if the map's ledgers fill the log to the byte, so that nothing else is in it, and if the store, if one
+is given, knows them all: a flipped bit in a ledger id hides that ledger, and rarely gives the id of another one. It skips a log by times
+only if the store has indexed the log as it is now, without damage. Journals, unsealed logs and logs at URLs are never skipped.
 """
 
 from __future__ import annotations

@@ -410,7 +410,7 @@ def read_connector_options(
     if not values["store"]:
         raise InvalidValue(
             "topics are read through a store",
-            hint=f"make one with `pulsar-admin store import standalone DIR`, and give option store, or the session's {CONF}store",
+            hint=f"create one with `pulsar-admin store import standalone DIR`, and give option store, or the session's {CONF}store",
         )
     kind, text = _topics(values)
     _check_times(values["startingTime"], values["endingTime"])

@@ -540,7 +540,7 @@ class ExportedTables:
         if manifest is None:
             raise SourceNotFound(
                 f"{folder.place} has no tables",
-                hint="make them with: pulsar-admin --store STORE store export tables DIR",
+                hint="create them with: pulsar-admin --store STORE store export tables DIR",
             )
         if cluster is not None and cluster not in manifest.clusters:
             there = ", ".join(manifest.clusters)

@@ -110,7 +110,7 @@ def find_tables(place: str, cluster: str | None) -> FoundTables:
     if not clusters:
         raise SourceNotFound(
             f"{place} has no tables ({NAME} names none)",
-            hint="make them with: pulsar-admin --store STORE store export tables DIR",
+            hint="create them with: pulsar-admin --store STORE store export tables DIR",
             path=place,
         )
     names = ", ".join(sorted(clusters))

@@ -382,7 +382,7 @@ class Answer:
 
 _WHAT_IS_A_TABLE = (
     'a topic is a table, in double quotes: "public/default/orders"; show tables lists the others; '
-    "of exported tables there are topics and messages after `store export tables DIR --messages`"
+    "exported tables have topics and messages if `--messages` was given"
 )
 _HOW_TO_PIVOT = "PIVOT names its columns: select * from (pivot TABLE on COLUMN in ('a', 'b') using count(*))"
 _WHAT_IS_ALLOWED = "write a SELECT, or WITH, FROM, VALUES, DESCRIBE, SUMMARIZE, SHOW TABLES, EXPLAIN"

@@ -344,7 +344,7 @@ def import_bundle(path: Path, store_path: Path, now_ms: int) -> tuple[BundleResu
             or not isinstance(header.get("sources"), list)
         ):
             raise errors.MetadataCorrupt(
-                f"{path} is not an incident bundle", hint="make one with: pulsar-admin store bundle FILE"
+                f"{path} is not an incident bundle", hint="create one with: pulsar-admin store bundle FILE"
             )
         if header.get("version") != VERSION:
             raise errors.Unsupported(

@@ -158,7 +158,7 @@ def test_truncate_drops_the_compacted_view_as_a_broker_does(tmp_path: Path, cli:
     dry = cli.on(store, f"topics truncate {T} --dry-run -o json")
     (text,) = [text for part in dry.json for text in part.get("warnings", ())]
     assert "its ledger 42 stays in BookKeeper without any reference" in text
-    assert "3 keys ('k0', 'k1' and 'k2') are in that ledger alone" in text
+    assert "3 keys ('k0', 'k1' and 'k2') are only in that ledger" in text
     assert "4 keys ('k3', 'k4', 'k5' and 'k6') are no longer in any ledger" in text
     (own,) = [part for part in dry.json if part.get("subscription") == "__compaction"]
     assert (own["before"]["compactedLedger"], own["after"]["compactedLedger"]) == (42, None)

@@ -103,7 +103,7 @@ def test_plans_of_other_versions_are_refused(form: int, cli: Cli, store: Path) -
     refused = _apply(cli, store, file, {"planFormat": form, "command": "topics skip", "transaction": 8, "steps": []})
     assert refused.exit_code == 2
     assert refused.error["message"] == f"{file} is a plan of format {form}, this version applies format 3"
-    assert refused.error["hint"] == "make a new plan and review it"
+    assert refused.error["hint"] == "create a new plan and review it"
     assert _apply(cli, store, file, fields).exit_code == 0
 
 
