@@ -402,7 +402,7 @@ def _modes(path: Path) -> set[tuple[bool, int]]:
 
 
 @deep_but_for(
-    (1, 3, 4),
+    (0, 3, 4),
     ("what", "mode", "directory", "file"),
     [
         ("", 0o755, 0o755, 0o644),

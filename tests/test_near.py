@@ -27,6 +27,7 @@ from tests.stores import imported
         ("topics peek-messages public/default/plain -s hafl", ["half"]),
         ("topics stats-internal public/default/nothing-of-that-kind", []),
         ("ledgers info 1755", ["175", "155"]),
+        ("ledgers info 517", ["157", "117", "57"]),
     ],
 )
 def test_an_error_names_what_was_meant(cli: Cli, demo_store: Path, words: str, near: list[str]) -> None:

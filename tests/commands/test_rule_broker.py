@@ -336,3 +336,6 @@ def test_clock_broker_says_which_entries_have_no_broker_time(cli: Cli, tmp_path:
             in cli("--store", store, "topics", *command, "--clock", "broker").stderr
         )
         assert "broker time" not in cli("--store", store, "topics", *command).stderr
+    stamped = make_store(tmp_path / "stamped", {MADE: MadeTopic([[Made(1_000, 1_000)]])})
+    found = cli("--store", stamped, "topics", "find-by-time", MADE, "--time", "@1", "--clock", "broker")
+    assert (found.exit_code, "broker time" in found.stderr) == (0, False)

@@ -221,6 +221,14 @@ def test_rectangles_fill_the_box_by_size(sizes: list[float]) -> None:
         assert across < 1e-6 or along < 1e-6
 
 
+def test_rectangles_are_those_of_the_paper() -> None:
+    """Bruls, Huizing and van Wijk, Squarified Treemaps: areas of 6, 6, 4, 3, 2, 2 and 1 in a box of 6 by 4."""
+    boxes = squarify([6, 6, 4, 3, 2, 2, 1], Box(0, 0, 6, 4))
+    wanted = [(3, 2), (3, 2), (12 / 7, 7 / 3), (9 / 7, 7 / 3), (6 / 5, 5 / 3), (6 / 5, 5 / 3), (3 / 5, 5 / 3)]
+    assert [box.width for box in boxes] == pytest.approx([width for width, _ in wanted])
+    assert [box.height for box in boxes] == pytest.approx([height for _, height in wanted])
+
+
 def test_small_topics_are_put_together_and_no_byte_is_left_out() -> None:
     shares = [
         Share(f"tenant-{number % 9}", f"space-{number % 90}", f"topic-{number}", number * 7, number)

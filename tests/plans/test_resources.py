@@ -22,6 +22,12 @@ def test_amounts_of_a_quota_are_those_of_their_options(cli: Cli, tmp_path: Path)
     assert cli.on(store, "resource-quotas get").json == {**amounts, "dynamic": False}
 
 
+def test_a_namespace_that_is_not_there_gets_no_bookies(cli: Cli, tmp_path: Path) -> None:
+    path = copied("small", "clean", tmp_path)
+    for namespace, code in (("acme/none", 5), ("acme/iot", 0)):
+        assert cli("--store", path, "namespaces", "set-bookie-affinity-group", namespace, "-pg", "a").exit_code == code
+
+
 def test_what_is_so_already_stops_nothing_that_follows() -> None:
     """A change without a step, wherever it stands among others, is a part of the report alone."""
     with open_store(imported("small", "clean")) as opened, opened.read() as txn:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli
-from tests.stores import imported
+from tests.stores import copied, imported, put_node
 from tests.worlds import oracle, world
 
 DAY_MS = 86_400_000
@@ -65,6 +66,15 @@ def test_settings_of_brokers(cli: Cli, tmp_path: Path, setting: str, goes: bool)
     assert bool(rows) == goes
     if "Seconds" in setting:
         assert {row["afterSeconds"] for row in rows} == {7}
+
+
+def test_a_topic_that_cannot_be_read_hides_no_other(cli: Cli, tmp_path: Path, damages_stores: None) -> None:
+    path, name = copied("small", "clean", tmp_path), parse_topic("acme/iot/skewed")
+    before = brokers(cli, "--store", path, "--now", "2030-01-01T00:00:00Z", "store", "preflight", "--brokers")["rows"]
+    put_node(path, name.path, b"\xff\xff")
+    found = cli("-o", "json", "--store", path, "--now", "2030-01-01T00:00:00Z", "store", "preflight", "--brokers")
+    assert f"{name}: " in found.stderr + found.stdout
+    assert found.json["brokers"]["rows"] == [row for row in before if row["topic"] != str(name)]
 
 
 def test_an_age_limit(cli: Cli) -> None:
