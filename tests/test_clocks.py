@@ -300,6 +300,13 @@ def test_a_plot_says_as_much_of_times_as_differs(times: tuple[str, ...], width_m
     assert _labels([int(moment.timestamp() * 1000) for moment in moments], width_ms) == shown
 
 
+def test_an_entry_that_is_no_message_counts_as_one(tmp_path: Path) -> None:
+    path = make_store(tmp_path / "s", {"a/b/c": MadeTopic([[Made(START_MS), Made(START_MS, raw=b"x")]])})
+    with open_store(path) as store, open_reader(store) as reader:
+        found = read_skew(reader, read_topic(reader.txn, parse_topic("a/b/c")), SkewOptions())
+    assert (found.entries, found.messages, found.without_time) == (2, 2, 1)
+
+
 def test_the_blame_goes_to_the_furthest_when_counts_are_equal() -> None:
     rows = [ProducerSkew("a", 1, 1, 1, -5, -5, -5, 0, 0, 1, 0), ProducerSkew("b", 1, 1, 1, 9, 9, 9, 0, 0, 0, 1)]
     assert sorted(rows, key=lambda row: -row.furthest_ms)[0].producer == "b"

@@ -10,11 +10,13 @@ import pytest
 
 from pulsar_admin.store.codec.bookie import decode_cookie
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.disks.clone import CloneRequest, plan_clone
 from pulsar_admin.store.sources.cluster import make_layout, open_metadata
 from pulsar_admin.store.sources.given_bookies import parse_bookie
 from pulsar_admin.store.transfer.imports import ImportOptions, import_layout
 from tests.conftest import Cli
-from tests.stores import NOW_MS
+from tests.stores import NOW_MS, copied, put_node
 from tests.worlds import asked_topics, digest_of, world
 
 KEYS = ("ledgerId", "entryId", "batchIndex", "publishTime")
@@ -113,6 +115,15 @@ def test_what_cannot_be_cloned_is_refused(store: Path, tmp_path: Path, cli: Cli)
         assert done.exit_code not in (0, 70)
         assert text in done.stderr
         assert not (tmp_path / "data").exists()
+
+
+def test_a_ledger_that_nobody_understands_keeps_no_other_from_a_clone(tmp_path: Path, damages_stores: None) -> None:
+    path, request = copied("small", "clean", tmp_path), CloneRequest(tmp_path / "clone")
+    with open_store(path) as store:
+        first, *others = plan_clone(store, request).ledgers
+    put_node(path, ledger_path(first.ledger_id), b"damaged")
+    with open_store(path) as store:
+        assert [*plan_clone(store, request).ledgers] == others
 
 
 def test_other_clusters_are_not_reached(store: Path, tmp_path: Path, cli: Cli) -> None:

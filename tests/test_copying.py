@@ -44,6 +44,7 @@ def test_all_topics_of_a_recorded_world(cli: Cli, empty: Path) -> None:
     with assert_unchanged(source / "meta" / "data.mdb"):
         done = cli("--store", empty, "topics", "copy", *answers, "--from", source, "-o", "jsonl")
     assert done.exit_code == 0, done.stderr
+    assert "has a schema here" not in done.stdout + done.stderr
     holes = 0
     for name, found in answers.items():
         theirs = found["internal_stats_after"]

@@ -42,7 +42,7 @@ from pulsar_admin.store.transfer.imports import ImportOptions, import_layout
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.locking import locked
-from tests.stores import NOW_MS, rocksdb_rows
+from tests.stores import NOW_MS, apply_values, rocksdb_rows
 from tests.synthetic import ledger_node
 from tests.worlds import copy_tree, digest_of, world
 
@@ -397,6 +397,15 @@ def test_a_database_that_was_being_made_goes_before_what_says_so(
     monkeypatch.undo()
     assert removed.index(mark) > max(map(removed.index, ("A", "CURRENT", "zzz")))
     assert not any(tmp_path.iterdir())
+
+
+def test_a_row_that_is_none_hides_no_row_after_it(bookie: Path, store: Path, cli: Cli) -> None:
+    words = ("--store", store, "store", "salvage", bookie, "--dry-run", "-o", "json")
+    right = cli(*words).json["directories"][0]["locations"]["right"]
+    apply_values(bookie / "current" / "locations", {b"\0": b"\0"})
+    locations = cli(*words).json["directories"][0]["locations"]
+    assert (locations["right"], right > 100) == (right, True)
+    assert "1 row of an unknown format" in locations["problem"]
 
 
 def test_a_damaged_record_is_replaced_by_another_bookies(bookie: Path, salvage: Callable[..., Any]) -> None:

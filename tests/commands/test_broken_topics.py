@@ -132,6 +132,8 @@ def test_ledgers_info_and_missing_agree(tmp_path: Path, cli: Cli, damages_stores
         answer = cli.on(path, f"ledgers info {ledger_id} -o json")
         assert answer.json["lost"] == missing.get(ledger_id)
         assert answer.exit_code == (ledger_id in missing)
+        counts = [answer.json[key] for key in ("lastEntryId", "entries", "size")]
+        assert (counts == [-1, 0, 0]) == (ledger_id == 18)
     everything = cli.json(imported("small", "clean"), "ledgers list")
     ids = [str(row["ledgerId"]) for row in everything]
     sound = cli("--store", imported("small", "clean"), "ledgers", "info", *ids, "-o", "json")

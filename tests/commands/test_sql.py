@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli
 from tests.deep import deep_but_for
-from tests.stores import imported
+from tests.stores import copied, imported, put_node
 
 AVRO = '"public/default/avro"'
 
@@ -90,6 +91,15 @@ def test_what_a_condition_rules_out_is_not_read(cli: Cli) -> None:
     assert "messages: read 0 of " in none.stderr
     every = cli("--store", store, "sql", "select count(key) from messages", "--verbose")
     assert re.search(r"messages: read (\d+) of \1 ledgers, ([\d,]{5,}) of \2 bytes", every.stderr), every.stderr
+
+
+def test_a_schema_that_cannot_be_read_hides_no_other(cli: Cli, tmp_path: Path, damages_stores: None) -> None:
+    path, words = copied("small", "clean", tmp_path), ("sql", "select topic from schemas order by all", "-o", "json")
+    first, *others = dict.fromkeys(row["topic"] for row in cli("--store", path, *words).json)
+    put_node(path, parse_topic(first).schema_path, b"\xff")
+    found = cli("--store", path, *words)
+    assert (found.exit_code, [*dict.fromkeys(row["topic"] for row in found.json)]) == (1, others)
+    assert others
 
 
 REFUSED = (

@@ -23,7 +23,7 @@ from pulsar_admin.store.names import parse_topic
 from pulsar_admin.store.recovery import closing
 from pulsar_admin.store.recovery.chains import LOST_AND_FOUND
 from pulsar_admin.store.recovery.closing import close_ledger, fit_ensembles
-from pulsar_admin.store.recovery.rolling import _is_told_of
+from pulsar_admin.store.recovery.rolling import _is_told_of, _rolled_topic
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.plans.test_restoring import holders_of
@@ -252,3 +252,13 @@ def test_ensembles_end_where_an_entry_is_nowhere_or_on_a_rare_bookie(
         members = [one.members for one in segments if one.first_entry_id <= entry][-1]
         asked = {members[(entry + step) % len(members)] for step in range(write_quorum)}
         assert any(entry in held[bookie] for bookie in asked), entry
+
+
+def test_a_topic_keeps_the_ledgers_around_those_that_were_deleted() -> None:
+    nothing: Any = None  # it is asked for younger ledgers only
+    with open_store(imported("small", "clean")) as store, store.read() as txn:
+        topic = read_topic(txn, parse_topic("public/default/plain"))
+    for number in range(len(topic.ids)):
+        after = _rolled_topic(nothing, nothing, topic, {topic.ids[number]}, [])
+        assert [*after.ids] == [*topic.ids[:number], *topic.ids[number + 1 :]]
+        assert after.managed.properties == topic.managed.properties

@@ -244,6 +244,7 @@ def test_no_ttl_expires_the_brokers_own_cursors(cursor: str, tmp_path: Path) -> 
     assert "ttl-overdue" not in codes
     assert ("compaction" in codes) == (cursor == "__compaction")
     assert ("deduplication" in codes) == (cursor == "pulsar.dedup")
+    assert not [reason for reason in ask(path, cursor).reasons if "no broker moves it" in reason.sentence]
     assert "backlog" not in codes  # no consumer waits
 
 
@@ -252,7 +253,7 @@ def test_the_cursor_of_deduplication_that_is_off_is_to_be_removed(tmp_path: Path
     path = plant(tmp_path / "s", Planted(cursor="pulsar.dedup", policies={"deduplicationEnabled": False}))
     (told,) = cli("--store", path, "doctor", "--code", "dedup-cursor-left", "-o", "json").json
     reason = ask(path, "pulsar.dedup").reasons[0]
-    assert reason.code == "deduplication"
+    assert (reason.code, "no broker moves it, as deduplication is off" in reason.sentence) == ("deduplication", True)
     assert f"{reason.command}".split()[-5:] == told["mend"].split()[-5:]
     assert "drops a backlog of" in cli(*reason.command.split()[1:], "--store", path, "--dry-run").stdout
     moved = cli("--store", path, "topics", "clear-backlog", TOPIC, "-s", "pulsar.dedup", "--force", "--dry-run").stdout
