@@ -90,6 +90,17 @@ def test_new_bytes_are_durable_before_the_name_moves(tmp_path: Path, monkeypatch
     assert calls == ["fsync", "replace", "fsync"]
 
 
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_new_file_is_durable_and_so_is_its_name(
+    durable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.readlink(f"/proc/self/fd/{descriptor}")))
+    with atomic.create_file(tmp_path / "new", durable=durable) as file:
+        file.write(b"x")
+    assert synced == [f"{tmp_path}/new", str(tmp_path)] * durable
+
+
 def test_create_file_never_overwrites(tmp_path: Path) -> None:
     path = tmp_path / "out"
     with atomic.create_file(path) as file:
