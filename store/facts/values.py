@@ -265,27 +265,36 @@ class PlainNodes(NamedTuple):
 
 
 class _PlainNodesByPath(dict[str, PlainNodes]):
-    """By path, in a snapshot of which several passes ask: a KB each of 2 ledgers and 2 cursors."""
+    """By path, in a snapshot of which several passes ask: a KB each of 2 ledgers and 2 cursors. A topic is added before its cursors."""
 
     def add(self, path: str, usual: Usual | None) -> None:
-        """Add what a node says, all in order: a topic's comes before its cursors'. A node that is not plain makes its topic not plain."""
-        said = None if usual is None else usual.said
-        if isinstance(said, UsualLedgers) and said.plain is not None:
-            if said.plain and len(path) <= _PATH_MAX:
-                self[path] = PlainNodes(said.plain, [])
-            return
-        topic_path, _, name = path.rpartition("/")
-        topic = self.get(topic_path)
-        is_plain = usual is not None and (not usual.says_more or _is_plain(name))
-        if is_plain and isinstance(said, UsualCursor) and said.plain is not None and topic is not None:
-            topic.cursors.append((name, said.plain))
+        """Add a node of ``TOPICS``, whichever it is; None for one that is not usual."""
+        parts, said = path.split("/", _TOPIC_PARTS), None if usual is None else usual.said
+        if len(parts) < _TOPIC_PARTS + 1:
+            self.add_topic(path, said.plain if isinstance(said, UsualLedgers) else None)
         else:
-            self.pop("/".join(path.split("/", _TOPIC_PARTS)[:_TOPIC_PARTS]), None)
+            cursor = said.plain if isinstance(said, UsualCursor) else None
+            self.add_cursor("/".join(parts[:_TOPIC_PARTS]), parts[_TOPIC_PARTS], cursor)
 
+    def add_topic(self, path: str, ledgers: Sequence[PlainLedger] | None) -> None:
+        """Add the topic with the managed ledger at ``path``, without cursors, unless its list has more to say (None), or nothing."""
+        if ledgers and len(path) <= _PATH_MAX:
+            self[path] = PlainNodes(ledgers, [])
 
-def _is_plain(component: str) -> bool:
-    """Whether the last part of a cursor's path is a name as it is, and not compaction's."""
-    return component.isascii() and _ENCODING.isdisjoint(component) and component != COMPACTION_CURSOR
+    def add_cursor(self, topic_path: str, component: str, cursor: PlainCursor | None) -> None:
+        """Add a cursor by the last part of its path; one that has more to say takes its topic out: None, compaction's, an encoded name."""
+        topic = self.get(topic_path)
+        if topic is None:
+            return
+        if (
+            cursor is not None
+            and component.isascii()
+            and _ENCODING.isdisjoint(component)
+            and component != COMPACTION_CURSOR
+        ):
+            topic.cursors.append((component, cursor))
+        else:
+            del self[topic_path]
 
 
 def find_plain_nodes(txn: Txn, path: str) -> PlainNodes | None:
@@ -303,18 +312,15 @@ def find_plain_nodes(txn: Txn, path: str) -> PlainNodes | None:
 
 
 def _read_plain_nodes(txn: Txn, path: str) -> PlainNodes | None:
+    found = _PlainNodesByPath()
     node = None if len(path) > _PATH_MAX else txn.view("tree", tree_key(path))
-    ledgers = None if node is None else find_plain_ledgers(plain_value(node))
-    if not ledgers:
-        return None
-    cursors = []
+    found.add_topic(path, None if node is None else find_plain_ledgers(plain_value(node)))
     prefix = tree_key(f"{path}/")
-    for key, row in txn.items("tree", prefix):
-        plain, component = find_plain_cursor(plain_value(row)), key[len(prefix) :].decode(errors="replace")
-        if plain is None or not _is_plain(component):
-            return None
-        cursors.append((component, plain))
-    return PlainNodes(ledgers, cursors)
+    for key, row in txn.items("tree", prefix) if found else ():
+        found.add_cursor(path, key[len(prefix) :].decode(errors="replace"), find_plain_cursor(plain_value(row)))
+        if not found:
+            break
+    return found.get(path)
 
 
 def read_ahead(txn: Txn, names: Iterator[TopicName]) -> Iterator[TopicName]:
@@ -336,7 +342,7 @@ def read_ahead(txn: Txn, names: Iterator[TopicName]) -> Iterator[TopicName]:
 
 def _read_plain_nodes_between(txn: Txn, first: str, last: str) -> dict[str, PlainNodes]:
     """Return by path what the nodes of plain topics say, from the path ``first`` to before ``last`` of the same namespace; not of all."""
-    root, found, left_bytes = first.rpartition("/")[0] + "/", dict[str, PlainNodes](), _AHEAD_BYTES
+    root, found, left_bytes = first.rpartition("/")[0] + "/", _PlainNodesByPath(), _AHEAD_BYTES
     size, end = len(root), tree_key(last)
     for key, row in txn.items("tree", tree_key(root), tree_key(first)):
         path = key.decode(errors="replace")
@@ -347,15 +353,9 @@ def _read_plain_nodes_between(txn: Txn, first: str, last: str) -> dict[str, Plai
             break
         topic, slash, cursor = path[size:].partition("/")
         if not slash:
-            ledgers = find_plain_ledgers(plain_value(row)) if len(path) <= _PATH_MAX else None
-            if ledgers:
-                found[path] = PlainNodes(ledgers, [])
-        elif (nodes := found.get(root + topic)) is not None:
-            plain = find_plain_cursor(plain_value(row))
-            if plain is not None and _is_plain(cursor):
-                nodes.cursors.append((cursor, plain))
-            else:
-                del found[root + topic]
+            found.add_topic(path, find_plain_ledgers(plain_value(row)))
+        elif root + topic in found:
+            found.add_cursor(root + topic, cursor, find_plain_cursor(plain_value(row)))
     return found
 
 
