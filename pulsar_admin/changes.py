@@ -42,13 +42,16 @@ _TIMES = {"nextDeadline", "deleted"}
 _IDS = {"compactedLedger"}
 
 
-def render_change(report: plan.ChangeReport, plan_file: Path | None = None) -> str:
-    """Return a change's report as text; ``plan_file`` is the file that a plan was written to."""
-    return "".join(iter_texts(report, plan_file)).removesuffix("\n")
+def render_change(report: plan.ChangeReport) -> str:
+    """Return a change's report as text."""
+    return "".join(iter_texts(report)).removesuffix("\n")
 
 
 def iter_texts(report: plan.ChangeReport, plan_file: Path | None = None) -> Iterator[str]:
-    """Yield the lines of ``render_change``, those of one part together: there may be millions of parts."""
+    """Yield the lines of ``render_change``, those of one part together: there may be millions of parts.
+
+    ``plan_file``: the file that a plan was written to.
+    """
     yield f"{title_of(report, plan_file)}\n"
     is_alone = len(report.parts) == 1
     for part in report.parts:

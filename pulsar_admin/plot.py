@@ -30,26 +30,25 @@ class Chart(Struct, frozen=True):
     series: Mapping[str, Sequence[float]]
     unit: str = ""
     bars: bool = False
-    note: str = ""
 
 
-def bar_chart(chart: Chart, *, width: int | None = None, height: int = HEIGHT) -> str:
-    """Return a chart's first series as bars of text, ``width`` columns wide (default: the terminal's, at most 120)."""
-    plot = _new_plot(chart, width, height)
+def bar_chart(chart: Chart, *, height: int = HEIGHT) -> str:
+    """Return a chart's first series as bars of text, as wide as the terminal, at most 120 columns."""
+    plot = _new_plot(chart, height)
     values = next(iter(chart.series.values()))
     columns = list(range(len(chart.labels)))
-    plot.bar(columns, list(values), marker="sd", width=0.8 if len(columns) * 3 < _width(width) else 1)
-    return _finish(plot, chart, width)
+    plot.bar(columns, list(values), marker="sd", width=0.8 if len(columns) * 3 < _width() else 1)
+    return _finish(plot, chart)
 
 
-def line_chart(chart: Chart, *, width: int | None = None, height: int = HEIGHT) -> str:
+def line_chart(chart: Chart) -> str:
     """Return a chart's series as lines of text; several series get a legend."""
-    plot = _new_plot(chart, width, height)
+    plot = _new_plot(chart, HEIGHT)
     markers = ("braille", "dot", "x", "*", "o", "+")
     for number, (name, values) in enumerate(chart.series.items()):
         label = name if len(chart.series) > 1 else None
         plot.plot(list(range(len(values))), list(values), marker=markers[number % len(markers)], label=label)
-    return _finish(plot, chart, width)
+    return _finish(plot, chart)
 
 
 def save_chart(path: Path, charts: Sequence[Chart], heading: str = "") -> None:
@@ -104,27 +103,27 @@ def _thousands() -> Any:  # Any: matplotlib's formatter
     return FuncFormatter(lambda value, _: f"{value:,.0f}" if abs(value) >= 10 else f"{value:g}")
 
 
-def _new_plot(chart: Chart, width: int | None, height: int) -> Any:  # Any: plotext has no types
+def _new_plot(chart: Chart, height: int) -> Any:  # Any: plotext has no types
     require_plot()
     import plotext
 
     plotext.clear_figure()
     plotext.theme("clear")
-    plotext.plotsize(_width(width), height)
+    plotext.plotsize(_width(), height)
     plotext.title(chart.title)
     return plotext
 
 
-def _finish(plot: Any, chart: Chart, width: int | None) -> str:  # Any: plotext has no types
+def _finish(plot: Any, chart: Chart) -> str:  # Any: plotext has no types
     longest = max(map(len, chart.labels), default=1) + _TICK_GAP
-    ticks = _ticks(len(chart.labels), min(_TICKS, max(2, (_width(width) - _AXIS_COLUMNS) // longest)))
+    ticks = _ticks(len(chart.labels), min(_TICKS, max(2, (_width() - _AXIS_COLUMNS) // longest)))
     plot.xticks(ticks, [""] * len(ticks))
     _set_value_ticks(plot, chart)
     text = plot.uncolorize(plot.build())
     plot.clear_figure()
     lines = [line.rstrip() for line in text.rstrip().split("\n")]
     lines.append(_tick_labels(lines[-1], [chart.labels[tick] for tick in ticks]))
-    return "\n".join([*lines, chart.note] if chart.note else lines)
+    return "\n".join(lines)
 
 
 def _tick_labels(axis: str, labels: Sequence[str]) -> str:
@@ -163,5 +162,5 @@ def _ticks(count: int, most: int) -> list[int]:
     return list(range(0, count, step))
 
 
-def _width(width: int | None) -> int:
-    return min(shutil.get_terminal_size((80, 24)).columns, WIDTH_MAX) if width is None else width
+def _width() -> int:
+    return min(shutil.get_terminal_size((80, 24)).columns, WIDTH_MAX)

@@ -71,7 +71,7 @@ def decode_entry(
         )
     name = f"{where}: entry {ledger_id}:{entry_id}"
     if digest_type is None:
-        digest_type = _matching_digest_type(view, password)
+        digest_type = find_digest_type(view, password)
         if digest_type is None:
             raise _digest_error(view, _INFERRED[0], name, password)
     elif verify:
@@ -85,7 +85,8 @@ def decode_entry(
 
 def find_digest_type(body: bytes | memoryview, password: bytes = b"") -> DigestType | None:
     """Return the first of CRC32C, CRC32 and HMAC whose digest the body carries, or None."""
-    return _matching_digest_type(memoryview(body), password)
+    view = memoryview(body)
+    return next((kind for kind in _INFERRED if _digest_matches(view, kind, password)), None)
 
 
 def _check_size(view: memoryview, wanted: int, where: str) -> None:
@@ -93,13 +94,6 @@ def _check_size(view: memoryview, wanted: int, where: str) -> None:
         raise EntryCorrupt(
             f"{where}: wanted {wanted} bytes, got {len(view)}", where=where, expected=wanted, found=len(view)
         )
-
-
-def _matching_digest_type(view: memoryview, password: bytes) -> DigestType | None:
-    for kind in _INFERRED:
-        if _digest_matches(view, kind, password):
-            return kind
-    return None
 
 
 def _digest_matches(view: memoryview, kind: DigestType, password: bytes) -> bool:

@@ -49,13 +49,10 @@ class LogCompactor:
     Use in ``with``: the new logs are deleted if the block raises.
     """
 
-    def __init__(
-        self, directory: Path, first_id: int, like: os.stat_result, limit_bytes: int = entrylog.LOG_LIMIT_BYTES
-    ) -> None:
+    def __init__(self, directory: Path, first_id: int, like: os.stat_result) -> None:
         self._directory = directory
         self._next_id = first_id
         self._like = like
-        self._limit_bytes = limit_bytes
         self._stack: ExitStack | None = None
         self._file: BinaryIO
         self._position = 0
@@ -79,7 +76,7 @@ class LogCompactor:
                     self._digest = blake2b(digest_size=16)
                     self._unfinished = unfinished
                 written = int(ends[done - 1]) if done else 0
-                fits = int(np.searchsorted(ends, written + self._limit_bytes - self._position, "right"))
+                fits = int(np.searchsorted(ends, written + entrylog.LOG_LIMIT_BYTES - self._position, "right"))
                 # Not even the next record fits. Into an empty log it goes anyway: it may be larger than the limit of a log.
                 if fits == done and self._position > entrylog.HEADER_BYTES:
                     self._seal()

@@ -84,7 +84,7 @@ def is_cursor(value: bytes, path: str) -> bool:
     return True
 
 
-def _iter_other_nodes(txn: Txn, namespace: names.NamespaceName | None = None) -> Iterator[tuple[str, bytes]]:
+def _iter_other_nodes(txn: Txn, namespace: names.NamespaceName | None) -> Iterator[tuple[str, bytes]]:
     """Yield (path, value) of the nodes of domains other than ``persistent``, of ``namespace`` or of all; one seek where there are none."""
     spaces = _namespace_roots(txn) if namespace is None else (f"{names.MANAGED_LEDGERS}/{namespace}",)
     for space in spaces:
@@ -113,9 +113,9 @@ def iter_other_ledgers(txn: Txn, namespace: names.NamespaceName | None = None) -
             yield node.ledger
 
 
-def iter_segments(txn: Txn, namespace: names.NamespaceName | None = None) -> Iterator[names.TopicName]:
+def iter_segments(txn: Txn) -> Iterator[names.TopicName]:
     """Yield the segments of scalable topics that have a managed ledger, by path."""
-    return (name for name in iter_other_ledgers(txn, namespace) if name.domain == names.SEGMENT)
+    return (name for name in iter_other_ledgers(txn) if name.domain == names.SEGMENT)
 
 
 def other_path(txn: Txn, base: names.TopicName) -> str:

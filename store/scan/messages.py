@@ -114,13 +114,12 @@ class MessageColumns:
     def __init__(
         self,
         reader: MessageReader,
-        payload: bool = False,
         names: Collection[str] = (),
         unwrap: Callable[[EntryBatch], EntryBatch] = lambda entries: entries,
         keep: Keep | None = None,
     ) -> None:
-        self.reader, self.payload, self.names, self.unwrap, self.keep = reader, payload, names, unwrap, keep
-        self.schema = schema_of(names) if names else message_schema(payload=payload)
+        self.reader, self.names, self.unwrap, self.keep = reader, names, unwrap, keep
+        self.schema = schema_of(names) if names else message_schema(payload=False)
 
     def convert(self, entries: EntryBatch) -> Iterator[pa.RecordBatch]:
         """Yield the messages of entries in order."""
