@@ -14,7 +14,7 @@ from pulsar_admin.store.errors import StoreError
 from tests.conftest import Cli
 from tests.stores import lived_bookie
 from tests.test_lost_logs import _findings, _import, _mend
-from tests.worlds import scratch_copy
+from tests.worlds import scratch_copy, world
 
 _HEAD = 24  # of a batch of a map
 _ROW = 16
@@ -113,12 +113,21 @@ def _is_unfinished(log: Path) -> bool:
     return log.stat().st_size > HEADER_BYTES and struct.unpack_from(">qi", log.read_bytes(), 8) == (0, 0)
 
 
-@pytest.mark.parametrize("place", [0, 4, 12, 20])
-def test_what_garbage_collection_does_not_believe_is_not_told(place: int, tmp_path: Path, cli: Cli) -> None:
-    """The size, the ledger −1, the entry −2 and the count of a batch: where one is wrong a bookie reads the records."""
+def test_what_garbage_collection_does_not_believe_is_not_told(tmp_path: Path, cli: Cli) -> None:
     source = scratch_copy("lived", "clean", tmp_path)
-    _flip(source / _LOGS[0], _map_of(source / _LOGS[0])[0] + place + 3, 1)
+    _flip(source / _LOGS[0], _map_of(source / _LOGS[0])[0] + 12 + 3, 1)
     assert _told(_import_lived(source, tmp_path / "s", cli), cli) == []
+
+
+@pytest.mark.parametrize("place", [4, 12, 20])
+def test_garbage_collection_reads_the_records_where_a_batch_begins_otherwise(place: int) -> None:
+    """By another ledger than −1, entry than −2 or count."""
+    log = world("lived") / "clean" / _LOGS[0]
+    data = bytearray(log.read_bytes())
+    header = decode_header(data, "")
+    assert decode_trusted_map(data, header) == _map_of(log)[1]
+    data[_map_of(log)[0] + place + 3] ^= 2
+    assert decode_trusted_map(data, header) is None
 
 
 @pytest.mark.parametrize(

@@ -46,12 +46,30 @@ def _python(folder: Path, code: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
+def _on_a_terminal(folder: Path) -> tuple[str, bytes]:
+    """Run the program of FOLDER with errors on a terminal, and return what it prints on both."""
+    environment = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
+    environment["XDG_CACHE_HOME"] = str(folder / "caches")
+    leader, follower = os.openpty()
+    command = [sys.executable, "program.py"]
+    done = subprocess.run(
+        command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=follower, text=True, check=True
+    )
+    os.close(follower)
+    written = b""
+    with suppress(OSError):  # EIO: all was read
+        while part := os.read(leader, 4096):
+            written += part
+    os.close(leader)
+    return done.stdout, written
+
+
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a first process left what it compiled: for tests that copy it."""
+def first_use(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, bytes]:
+    """A folder in which a process compiled what was compiled nowhere, for tests that copy its ``caches``, and what that printed."""
     folder = tmp_path_factory.mktemp("compiled")
-    assert _python(folder, _SUM, XDG_CACHE_HOME=str(folder / "caches")) == "0"
-    return folder / "caches"
+    (folder / "program.py").write_text(_SUM + _OF_A_USER)
+    return folder, *_on_a_terminal(folder)
 
 
 def _written(folder: Path) -> set[str]:
@@ -60,34 +78,23 @@ def _written(folder: Path) -> set[str]:
 
 
 def test_one_folder_of_ours_has_what_was_compiled_and_a_user_s_own_code_stays_where_numba_puts_it(
-    tmp_path: Path,
+    first_use: tuple[Path, str, bytes],
 ) -> None:
     """A first use on a terminal says why it takes long, once."""
-    (tmp_path / "program.py").write_text(_SUM + _OF_A_USER)
-    environment = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
-    environment["XDG_CACHE_HOME"] = str(tmp_path / "caches")
-    for hits in (0, 1):
-        leader, follower = os.openpty()
-        command = [sys.executable, "program.py"]
-        done = subprocess.run(
-            command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=follower, text=True, check=True
-        )
-        os.close(follower)
-        written = b""
-        with suppress(OSError):  # EIO: all was read
-            while part := os.read(leader, 4096):
-                written += part
-        os.close(leader)
+    folder, *first = first_use
+    for hits, (stdout, written) in enumerate((first, _on_a_terminal(folder))):
         assert written.count(b"first use: compiling for this machine, once") == 1 - hits
-        assert done.stdout == f"{hits}\n"
-    ours, theirs = sorted(_written(tmp_path), key=lambda name: not name.startswith("caches"))
+        assert stdout == f"{hits}\n"
+    ours, theirs = sorted(_written(folder), key=lambda name: not name.startswith("caches"))
     assert theirs == "__pycache__"
     assert Path(ours).parent == Path("caches/pulsar-admin-toolkit")
 
 
-def test_an_archive_of_the_same_code_finds_what_was_compiled(compiled: Path, tmp_path: Path) -> None:
+def test_an_archive_of_the_same_code_finds_what_was_compiled(
+    first_use: tuple[Path, str, bytes], tmp_path: Path
+) -> None:
     """Each job of Spark has a folder of its own."""
-    copy_tree(compiled, tmp_path / "caches")
+    copy_tree(first_use[0] / "caches", tmp_path / "caches")
     archive = pack_code(tmp_path)
     assert _python(tmp_path, _SUM, XDG_CACHE_HOME=str(tmp_path / "caches"), PYTHONPATH=str(archive)) == "1"
     assert len(_written(tmp_path)) == 1
@@ -117,8 +124,8 @@ def test_a_file_system_without_locks_is_used_without(tmp_path: Path, monkeypatch
     turn.leave()
 
 
-def test_what_a_crash_left_of_a_file_is_compiled_again(compiled: Path, tmp_path: Path) -> None:
-    copy_tree(compiled, tmp_path / "caches")
+def test_what_a_crash_left_of_a_file_is_compiled_again(first_use: tuple[Path, str, bytes], tmp_path: Path) -> None:
+    copy_tree(first_use[0] / "caches", tmp_path / "caches")
     for kind, kept in (("nbc", 0.0), ("nbi", 0.5)):
         for file in tmp_path.rglob(f"*.{kind}"):
             os.truncate(file, int(file.stat().st_size * kept))

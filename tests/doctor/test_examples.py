@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 import json
 from functools import cache
+from importlib.machinery import SourceFileLoader
+from types import CodeType
+from typing import Any
 
 import pytest
 
 from pulsar_admin.store.rules.finding import Severity
 from pulsar_admin.store.rules.table import RULES_BY_CODE
 from tests.doctor.recording import EXAMPLES
-from tests.test_architecture import MODULES, tree_of
+from tests.test_architecture import MODULES, ROOT
 
 LEAST = 7
 """Letters of a text that is taken for a part of a sentence."""
@@ -25,9 +27,20 @@ def examples() -> dict[str, dict[str, str]]:
 
 @cache
 def said() -> tuple[str, ...]:
-    """The texts in the sources of ``store``, the longest first."""
-    nodes = (node for module in MODULES if module.startswith("store/") for node in ast.walk(tree_of(module)))
-    found = {node.value.strip() for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    """The texts in the sources of ``store``, the longest first; compiled, as Python keeps them, they need not be parsed."""
+    found = set[str]()
+    left: list[Any] = [
+        SourceFileLoader(module, str(ROOT / module)).get_code(module)
+        for module in MODULES
+        if module.startswith("store/")
+    ]
+    for constant in left:
+        if isinstance(constant, CodeType):
+            left.extend(constant.co_consts)
+        elif isinstance(constant, tuple | frozenset):
+            left.extend(constant)
+        elif isinstance(constant, str):
+            found.add(constant.strip())
     return tuple(sorted((text for text in found if len(text) >= LEAST), key=lambda text: (-len(text), text)))
 
 
