@@ -19,7 +19,7 @@ from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_topic
 from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry
 from tests.conftest import Cli
-from tests.stores import lose_nodes
+from tests.stores import lose_nodes, put_node
 from tests.synthetic import Made, MadeCompacted, MadeTopic, ledger_node, make_store
 
 TOPIC = "public/default/t"
@@ -165,6 +165,15 @@ def test_the_cursor_stands_where_the_ledger_ends(
     assert cli.json(store, f"compaction status {TOPIC}")["problems"] == []
     again = cli.on(store, f"compaction attach {TOPIC} 77")
     assert (again.exit_code, again.stdout.splitlines()[0].partition(":")[0]) == (0, "no change")
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_one_of_a_topic_that_cannot_be_read_is_told_of_as_unfit(cli: Cli, tmp_path: Path) -> None:
+    store, name = detached(tmp_path), parse_topic(TOPIC)
+    put_node(store, name.path, b"\xff\xff")
+    found = {row["code"]: row for row in cli.rows(store, "doctor")}
+    assert "compacted-view-detached" not in found
+    assert f"{name.path}: no ManagedLedgerInfo" in found["compacted-view-unfit"]["message"]
 
 
 @pytest.mark.usefixtures("damages_stores")
