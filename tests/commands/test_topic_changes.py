@@ -210,3 +210,15 @@ def test_properties_are_unicode(cli: Cli, store: Path) -> None:
     assert (refused.exit_code, "is not Unicode" in refused.stderr) == (2, True)
     assert cli.on(store, f"topics update-properties {PLAIN} -p владелец=счёт").exit_code == 0
     assert cli.json(store, f"topics get-properties {PLAIN}")["владелец"] == "счёт"
+
+
+def test_a_cursor_that_cannot_be_read_hides_no_backlog_of_another(
+    cli: Cli, tmp_path: Path, damages_stores: None
+) -> None:
+    path, words = copied("small", "clean", tmp_path), ("topics", "delete", PLAIN, "--force", "--dry-run", "-o", "json")
+    whole = cli("--store", path, *words).json["before"]
+    first = whole["subscriptions"][0]
+    put_node(path, parse_topic(PLAIN).cursor_path(first), b"\xff")
+    told = cli("--store", path, *words).json["before"]
+    assert (told["subscriptions"], told["ledgers"]) == (whole["subscriptions"], whole["ledgers"])
+    assert told["backlogMessages"] == {name: one for name, one in whole["backlogMessages"].items() if name != first}
