@@ -67,3 +67,11 @@ def test_the_other_topics_answer(cli: Cli, broken: Path, words: str) -> None:
     assert alone.exit_code in (0, 5)
     assert (together.exit_code, alone.stdout == "") == (1, together.stdout == "")
     assert f"{UNREADABLE.path}: no ManagedLedgerInfo" in together.stdout + together.stderr
+
+
+def test_the_cursors_of_the_other_topics_move(cli: Cli, broken: Path) -> None:
+    words = ("namespaces", "clear-backlog", "public/default", "--dry-run", "-o", "json")
+    together = cli("--store", broken, *words)
+    assert together.exit_code == 1
+    assert {row["topic"] for row in together.json} == {str(READABLE)}
+    assert f"{UNREADABLE.path}: no ManagedLedgerInfo" in together.stderr
