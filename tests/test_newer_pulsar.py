@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from pulsar_admin.store.codec.claims import BUCKET_TOPIC, COMPACTED_TOPIC
 from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import Node, find_node, iter_nodes, put_nodes
+from pulsar_admin.store.model.ledger_owners import claimed_paths
+from pulsar_admin.store.model.nodes import iter_other_ledgers
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.recovery.metadata_index import read_known
@@ -271,3 +274,15 @@ def test_a_schema_that_a_scalable_topic_has_stays(cli: Cli, tmp_path: Path) -> N
             assert find_node(txn, f"/managed-ledgers/acme/n/persistent/{name}") is None
     shared = cli("--store", store, "schemas", "delete", "acme/n/scal", "--force", "-y")
     assert (shared.exit_code, "/topics/acme/n/scal" in shared.stderr) == (3, True)
+
+
+def test_a_value_that_nobody_understands_hides_no_other_managed_ledger(tmp_path: Path) -> None:
+    path, root = narrow_copy(tmp_path), "/managed-ledgers/public/default/queue"
+    plant(path, {f"{root}/a": b"\xff", f"{root}/b": managed(900)})
+    with open_store(path) as store, store.read() as txn:
+        assert [name.local_name for name in iter_other_ledgers(txn)] == ["b"]
+
+
+def test_a_claim_that_is_no_name_hides_no_other() -> None:
+    claims = {COMPACTED_TOPIC: b"://", BUCKET_TOPIC: b"a/b/persistent/t"}
+    assert [*claimed_paths(claims)] == ["/managed-ledgers/a/b/persistent/t"]
