@@ -20,7 +20,8 @@ Rules, in this order, at each position:
 1. A *framed* record has 32 <= size <= min(256 MiB, bytes left), ledger and entry >= 0, lastAddConfirmed >= -1 and
    length >= 0. It is believed, unless its digest does not prove it and a record that is proved starts inside it,
    or, where what follows is not a record or the lengths in its ledger's entries count fewer bytes, a good one (rule 4) starts
-   there: then its size field is wrong, and its bytes are unreadable up to there.
+   there: then its size field is wrong, and its bytes are unreadable up to there. Where they count just its bytes, for a digest
+   of known size, its size field is right.
 2. Ledger -1 records are stepped over by their size, which a map's count must confirm, and filler that is zeros.
 3. Bytes 0xF0 are the direct logger's padding up to the next byte that differs.
 4. Zeros up to the end were never written. Zeros before other bytes are lost pages: the record after them starts at
@@ -135,9 +136,14 @@ def _iter_records(data: Bytes, pos: int, limit: int, proofs: Proofs) -> Iterator
         record = _frame(data, pos, limit)
         # Rule 1: what nothing proves is no record where a good one begins inside it.
         if held is not None and held.ledger_id >= 0 and not _is_proved(held, proofs, in_turn=True):
-            if proofs.is_too_long(held.offset + _SIZE_BYTES, held.end) or record is None:
+            body, good = held.offset + _SIZE_BYTES, None
+            # A size that is wrong by the difference of two digests would be right for the other one.
+            is_counted = len(proofs.digest_sizes(held.ledger_id)) == 1 and proofs.is_counted(body, held.end)
+            is_too_long = proofs.is_too_long(body, held.end)
+            proofs.note(body)
+            if is_too_long or (record is None and not is_counted):
                 good = find_good(data, held.offset + 1, held.end, proofs, limit)
-            else:  # by chance its size may lead to another record's beginning
+            elif not is_counted:  # by chance its size may lead to another record's beginning
                 good = find_proved(data, held.offset + 1, held.end, proofs)
             if good is not None:
                 yield Gap(held.offset, good - held.offset, GapReason.UNREADABLE)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 import zlib
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache, partial
 
 from pulsar_admin.store.codec.buffer import Bytes, written_end
@@ -45,6 +45,8 @@ class Proofs:
         self._hmac_bytes_left = [HMAC_TIMES * len(data)] * 2
         self.lengths: dict[int, tuple[int, int]] = {}
         """Ledger → the id of the entry that was read last, and the payload bytes up to its end."""
+        self.digest_sizes: Callable[[int], Collection[int]] = lambda ledger_id: DIGEST_SIZE.values()
+        """Returns how many bytes the digests of a ledger may have."""
         self.written_end: Callable[[int], int] = cache(partial(written_end, data, 0))
         """Returns the position after the last byte before a limit that is not zero."""
 
@@ -76,12 +78,11 @@ class Proofs:
                 self.lengths[ledger_id] = entry_id, length
 
     def is_too_long(self, start: int, end: int) -> bool:
-        """Whether the entry body from ``start`` to ``end`` has more bytes than its ledger counts for it, and note what it counts."""
+        """Whether the entry body from ``start`` to ``end`` has more bytes than its ledger counts for it."""
         ledger_id, entry_id, _, length = _COUNTERS.unpack(self._data[start : start + ENTRY_HEADER_BYTES])
         last_id, before = self.lengths.get(ledger_id, (-1, 0))
-        self.lengths[ledger_id] = entry_id, length
         counted = length - (before if entry_id > last_id else 0)
-        return bool(end - start - ENTRY_HEADER_BYTES - DIGEST_SIZE[DigestType.HMAC] > counted)
+        return bool(end - start - ENTRY_HEADER_BYTES - max(self.digest_sizes(ledger_id)) > counted)
 
     def is_counted(self, start: int, end: int) -> bool:
         """Whether the entry body from ``start`` to ``end`` has just the payload that its ledger counts for it after the entry before it:
@@ -89,7 +90,7 @@ class Proofs:
         ledger_id, entry_id, _, length = _COUNTERS.unpack(self._data[start : start + ENTRY_HEADER_BYTES])
         last_id, before = self.lengths.get(ledger_id, (-1, 0))
         payload = end - start - ENTRY_HEADER_BYTES - (length - before)
-        return entry_id == last_id + 1 and payload in DIGEST_SIZE.values()
+        return entry_id == last_id + 1 and payload in self.digest_sizes(ledger_id)
 
 
 class _Sums:

@@ -244,7 +244,7 @@ def prove(txn: Txn, logs: Sequence[LogFile], databases: Sequence[Database], engi
         for log in blank
         if log.kind == FileKind.ENTRY_LOG and Path(log.path).parent in numbers
     }
-    operation = DigestRows(ledger_digests(txn), True, blank, leading)
+    operation = DigestRows(ledger_digests(txn), True, logs=blank, databases=leading)
     ranges = [one for number, database in enumerate(databases) for one in _ranges_of(number, database.path)]
     cut, pieces = cut_for(engine.memory_bytes), list[FileRange]()
     for log in blank:

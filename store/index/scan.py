@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -39,6 +39,8 @@ class ScanFile(Struct, Generic[Part], frozen=True):
     LEAVES_CACHE: ClassVar[bool] = False
     digests: LedgerDigests
     verify: bool
+    lengths: Mapping[int, tuple[int, int]] = {}
+    """``FileScan.lengths`` before the slice."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -56,12 +58,14 @@ class ScanFile(Struct, Generic[Part], frozen=True):
         """Yield the rows."""
         part = Slice(piece.path, piece.kind, piece.start, piece.end, piece.seek)
         if not is_url(piece.path):
-            scan = FileScan(part, self.digests, self.verify, leaves_cache=self.LEAVES_CACHE)
+            scan = FileScan(part, self.digests, self.verify, leaves_cache=self.LEAVES_CACHE, lengths=dict(self.lengths))
             yield from self._rows(scan, piece)
         else:
             with open_source(piece) as source:
                 while True:
-                    scan = FileScan(replace(part, path=source.path), self.digests, self.verify)
+                    scan = FileScan(
+                        replace(part, path=source.path), self.digests, self.verify, lengths=dict(self.lengths)
+                    )
                     rows = [*self._rows(scan, piece)]
                     if source.end >= source.size_bytes or not scan.reaches(source.end):
                         break
@@ -79,6 +83,8 @@ class ScanFile(Struct, Generic[Part], frozen=True):
             "torn": scan.torn,
             "records": scan.records,
             "tail_records": scan.tail_records,
+            "lengths": [(ledger_id, *counted) for ledger_id, counted in scan.lengths.items()],
+            "unknown": [(ledger_id, *first) for ledger_id, first in scan.unknown.items()],
         }
         yield packed_row(self.schema, *(b"" for _ in self.COLUMNS), json.dumps(state).encode())
 
@@ -144,6 +150,7 @@ class EngineScan(Struct, Generic[Part]):
     tail_records: int = 0
     _early: dict[FileRange, pa.Table] = field(default_factory=dict)
     _due: int = 0
+    _lengths: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def plan(self, cut: Cut) -> list[FileRange]:
         """Cut the file into slices; raises SourceChanged when it is gone.
@@ -188,16 +195,29 @@ class EngineScan(Struct, Generic[Part]):
             self._due += 1
             yield due, parts
 
+    def _lacks_lengths(self, state: dict[str, Any]) -> bool:  # Any: JSON
+        """Whether a slice may be read otherwise by what the entries before it count: at damage, and where a ledger's first is too long."""
+        if not self._lengths:
+            return False
+        return any(ledger_id < 0 for _, _, _, ledger_id, _ in state["problems"]) or any(
+            surplus + before > 0
+            for ledger_id, entry_id, surplus in state["unknown"]
+            for last_id, before in [self._lengths.get(ledger_id, (entry_id, 0))]
+            if entry_id > last_id
+        )
+
     def _join(self, piece: FileRange, table: pa.Table) -> list[Part]:
         """Return the parts of the next slice; one that begins elsewhere than the last ended is scanned again, here."""
         is_first = piece.start == self.slice.start
         if not is_first and self.next_offset >= piece.end:
             return []  # inside the last record
         state = _state_of(table)
-        if not is_first and state["first_offset"] != self.next_offset:
+        if not is_first and (state["first_offset"] != self.next_offset or self._lacks_lengths(state)):
             whole = replace(piece, start=self.next_offset, seek=False)
-            table = pa.Table.from_batches(self.operation.run(whole), schema=self.operation.schema)
+            operation = replace(self.operation, lengths=self._lengths)
+            table = pa.Table.from_batches(operation.run(whole), schema=operation.schema)
             state = _state_of(table)
+        self._lengths |= {ledger_id: (entry_id, length) for ledger_id, entry_id, length in state["lengths"]}
         self.problems += [Problem(*row) for row in state["problems"]]
         self.records += state["records"]
         # A slice without a good record moves nothing, unless all before it was good.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, overload
 
@@ -47,6 +47,7 @@ _DAMAGE = {
     logscan.GapReason.UNREADABLE: "unreadable bytes",
     logscan.GapReason.ZEROS: "lost pages: zeros before more records",
 }
+_ALL_SIZES = tuple(DIGEST_SIZE.values())
 _UNCHECKED = (DIGEST_SIZE[DigestType.DUMMY], DIGEST_SIZE[DigestType.HMAC])
 ENTRY_ID_LIMIT = 1 << 31  # a flipped bit in an id that nothing verifies must not size an index row
 
@@ -132,12 +133,15 @@ class FileScan(Struct):
     tail_problems: int = 0
     vain_bytes: int = 0  # read and left again, see VAIN_TIMES
     window: FileWindow | None = None  # where the bytes of the batch lie that was yielded last
+    _ends_counted: bool = False  # its ledger counts just the payload of the last record of a batch
     _whole: WholeFile | None = None
     _ends: bool = False  # no record follows in a journal
     _looked_back: int = -1  # from there, which is done once, so that a scan moves on
-    _lengths: dict[int, tuple[int, int]] = field(
-        default_factory=dict
-    )  # see ``Proofs.lengths``: of what nothing else proves
+    lengths: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """See ``Proofs.lengths``: of what nothing else proves; may begin with those of what lies before the slice."""
+    unknown: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Ledger → the id of its first entry, and the bytes that it has more than all payloads up to it, where ``lengths`` did not tell those
+    before it."""
 
     def batches(self) -> Iterator[Records]:
         """Yield arrays of records in file order; each is overwritten by the next, so copy rows that you keep.
@@ -199,6 +203,7 @@ class FileScan(Struct):
             before = FileScan(part, self.ledgers, self.verify)
             for _ in before.batches():
                 pass
+            self.lengths = before.lengths
             if before.records or not back:
                 self.is_inside = before.next_offset >= stop
                 return min(before.next_offset, stop)
@@ -215,7 +220,7 @@ class FileScan(Struct):
     def _whole_of(self, file: Any, size: int) -> WholeFile:
         if self._whole is None:
             self._whole = WholeFile(file, size)
-            self._whole.proofs.lengths = self._lengths
+            self._whole.proofs.lengths, self._whole.proofs.digest_sizes = self.lengths, self._digest_sizes
         return self._whole
 
     def _good_until(self, offset: int) -> None:
@@ -231,6 +236,10 @@ class FileScan(Struct):
             window.move_to(self.next_offset)
             start = self.next_offset
             count, at, why = self._run_kernel(window, rows)
+            is_least = why == kernel.FULL and count == 1
+            if why in (kernel.MORE, kernel.FULL) and count and not is_least and rows[count - 1]["flags"] & UNVERIFIED:
+                # It is read again with what follows it, which may show that its size is wrong.
+                count, at = count - 1, int(rows[count - 1]["offset"])
             batch = rows[:count]
             batch["offset"] += window.base
             self.next_offset = window.base + at
@@ -308,9 +317,11 @@ class FileScan(Struct):
             inside: int | None = None
             for item in self._sound_items(whole):
                 if held is not None:
-                    end = held.offset + 4 + held.size
-                    if not self._is_unchecked(held.ledger_id) or whole.proofs.is_too_long(held.offset + 4, end):
-                        inside = self._find_journal_entry(whole, held.offset, held.offset + 4 + held.size)
+                    body, end = held.offset + 4, held.offset + 4 + held.size
+                    is_long = not self._is_unchecked(held.ledger_id) or whole.proofs.is_too_long(body, end)
+                    whole.proofs.note(body)
+                    if is_long:
+                        inside = self._find_journal_entry(whole, held.offset, end)
                     if inside is not None:
                         break
                     yield held.offset, held.size
@@ -318,9 +329,12 @@ class FileScan(Struct):
                 if isinstance(item, journal.JournalEntry) and held is None:
                     yield item.offset, item.size
             if held is not None and inside is None and self._is_unchecked(held.ledger_id):
-                inside = self._find_journal_entry(whole, held.offset, held.offset + 4 + held.size)
+                body, end = held.offset + 4, held.offset + 4 + held.size
+                is_counted = whole.proofs.is_counted(body, end)
+                whole.proofs.note(body)
+                if not is_counted:
+                    inside = self._find_journal_entry(whole, held.offset, end)
                 if inside is None:
-                    whole.proofs.note(held.offset + 4)
                     yield held.offset, held.size
                     held = None
             if held is not None and inside is not None:
@@ -365,9 +379,13 @@ class FileScan(Struct):
 
     def _is_unchecked(self, ledger_id: int) -> bool:
         """Whether nothing can check the digests of a ledger: it has none, or its password is not known."""
+        return len(sizes := self._digest_sizes(ledger_id)) == 1 and sizes[0] in _UNCHECKED
+
+    def _digest_sizes(self, ledger_id: int) -> Sequence[int]:
+        """Return how many bytes the digests of a ledger may have."""
         known, kinds = self.ledgers
         at = int(np.searchsorted(known, ledger_id))
-        return at < len(known) and bool(known[at] == ledger_id) and kinds[at] in _UNCHECKED
+        return (int(kinds[at]),) if at < len(known) and known[at] == ledger_id else _ALL_SIZES
 
     def _count(self, batch: Records, start: int, end: int) -> None:
         """Count a batch that was read from ``start`` to ``end``, and move ``resume_offset`` after its last good record."""
@@ -388,10 +406,10 @@ class FileScan(Struct):
             self._good_until(end)
 
     def _note_lengths(self, rows: Records) -> None:
-        if len(rows):
-            last = rows[len(rows) - 1 - np.unique(rows["ledger_id"][::-1], return_index=True)[1]]
-            counted = zip(last["entry_id"].tolist(), last["length"].tolist(), strict=True)
-            self._lengths.update(zip(last["ledger_id"].tolist(), counted, strict=True))
+        order, firsts = _by_ledger(rows)
+        last = rows[np.append(order[firsts[1:] - 1], order[-1:])]
+        counted = zip(last["entry_id"].tolist(), last["length"].tolist(), strict=True)
+        self.lengths.update(zip(last["ledger_id"].tolist(), counted, strict=True))
 
     def _without_impossible(self, batch: Records) -> Records:
         """Return a batch without entry ids that no ledger reaches: an index row reserves a place for every 1,024 ids."""
@@ -426,7 +444,9 @@ class FileScan(Struct):
             return False
         if self.slice.kind == FileKind.JOURNAL:
             return bool(batch[-1]["flags"] & BAD_DIGEST) or (
-                self._is_unchecked(int(batch[-1]["ledger_id"])) and self._find_inside(batch[-1], window) is not None
+                not self._ends_counted
+                and self._is_unchecked(int(batch[-1]["ledger_id"]))
+                and self._find_inside(batch[-1], window) is not None
             )
         if self.next_offset >= window.file_bytes:
             return False
@@ -443,13 +463,18 @@ class FileScan(Struct):
 
         The bad record's size field is wrong, and happens to lead to the beginning of another record.
         """
-        bad, noted = np.flatnonzero(batch["flags"] & BAD_DIGEST), 0
-        unchecked = np.flatnonzero(np.isin(batch["digest_bytes"], _UNCHECKED))
-        for index in np.union1d(bad, _longer_than_counted(batch, unchecked, self._lengths)).tolist():
-            last, offset = int(np.searchsorted(unchecked, index, "right")), int(batch[index]["offset"])
-            self._note_lengths(batch[unchecked[noted:last]])
-            noted = last
-            inside = self._find_inside(batch[index], window)
+        is_bad = ~has_good_digest(batch)
+        unproved = np.flatnonzero(is_bad | np.isin(batch["digest_bytes"], _UNCHECKED))
+        is_long, is_counted = _compare_with_counted(batch[unproved], self.lengths, self.unknown)
+        self._ends_counted = bool(
+            len(unproved) and unproved[-1] == len(batch) - 1 and is_counted[-1] and not is_bad[-1]
+        )
+        noted = 0
+        for place in np.flatnonzero(is_bad[unproved] | is_long).tolist():
+            index, offset = int(unproved[place]), int(batch[unproved[place]]["offset"])
+            self._note_lengths(batch[unproved[noted : place + 1]])
+            noted = place + 1
+            inside = self._find_inside(batch[index], window, is_long=bool(is_long[place]))
             if inside is not None:
                 self.problems = [problem for problem in self.problems if problem.offset < offset]
                 self._note(_gap(offset, inside))
@@ -457,16 +482,21 @@ class FileScan(Struct):
                 self.next_offset = inside
                 until: Records = batch[:index]
                 return until
-        self._note_lengths(batch[unchecked[noted:]])
+        self._note_lengths(batch[unproved[noted:]])
         return batch
 
-    def _find_inside(self, row: Any, window: FileWindow) -> int | None:  # Any: a row of Records
-        """Return where a good record begins inside one that nothing proves, and whose size field is wrong then; None: nowhere."""
+    def _find_inside(
+        self, row: Any, window: FileWindow, *, is_long: bool = False
+    ) -> int | None:  # Any: a row of Records
+        """Return where a good record begins inside one that nothing proves, and whose size field is wrong then; None: nowhere.
+
+        ``is_long``: it has more bytes than its ledger counts for it.
+        """
         start, end = int(row["offset"]), int(row["offset"]) + 4 + int(row["size"])
         whole = self._whole_of(window.file, window.file_bytes)
         if self.slice.kind == FileKind.JOURNAL:
             return self._find_journal_entry(whole, start, end)
-        find = logscan.find_proved if row["flags"] & BAD_DIGEST else logscan.find_good
+        find = logscan.find_proved if row["flags"] & BAD_DIGEST and not is_long else logscan.find_good
         return find(whole.data, start + 1, end, whole.proofs)
 
     def _find_journal_entry(self, whole: WholeFile, start: int, stop: int | None = None) -> int | None:
@@ -486,6 +516,8 @@ class FileScan(Struct):
         offset = int(batch[-1]["offset"])
         if batch[-1]["flags"] & BAD_DIGEST:
             self.problems.pop()
+        elif self._ends_counted:
+            return batch
         elif self.slice.kind == FileKind.JOURNAL:
             if not self._is_unchecked(int(batch[-1]["ledger_id"])) or self._find_inside(batch[-1], window) is None:
                 return batch
@@ -568,20 +600,38 @@ class FileScan(Struct):
             )
 
 
-def _longer_than_counted(batch: Records, places: Array, lengths: Mapping[int, tuple[int, int]]) -> Array:
-    """Return those of the places in a batch, of records whose digest nothing can check, that ``Proofs.is_too_long``; ``lengths``: of the
-    entries before them."""
-    rows = batch[places]
-    order = np.lexsort((rows["entry_id"], rows["ledger_id"]))
-    rows, places = rows[order], places[order]
-    follows = (rows["ledger_id"][1:] == rows["ledger_id"][:-1]) & (rows["entry_id"][1:] > rows["entry_id"][:-1])
-    counted = rows["length"].copy()
-    counted[1:][follows] -= rows["length"][:-1][follows]
-    for first in np.unique(rows["ledger_id"], return_index=True)[1].tolist():
-        last_id, before = lengths.get(int(rows["ledger_id"][first]), (-1, 0))
-        counted[first] -= before if rows["entry_id"][first] > last_id else 0
-    longer: Array = np.sort(places[rows["size"] - ENTRY_HEADER_BYTES - DIGEST_SIZE[DigestType.HMAC] > counted])
-    return longer
+def _by_ledger(rows: Records) -> tuple[Array, Array]:
+    """Return an order of records in which those of a ledger stand together, as they lie in the file, and where each ledger begins in it."""
+    ledgers = rows["ledger_id"].copy()
+    order = np.arange(len(rows))
+    if (ledgers[1:] < ledgers[:-1]).any():
+        order = np.argsort(ledgers, kind="stable")
+        ledgers = ledgers[order]
+    return order, np.append(0, np.flatnonzero(ledgers[1:] != ledgers[:-1]) + 1)[: len(rows)]
+
+
+def _compare_with_counted(
+    rows: Records, lengths: Mapping[int, tuple[int, int]], unknown: dict[int, tuple[int, int]]
+) -> tuple[Array, Array]:
+    """Return which records are too long, and which have just the payload that their ledgers count, as ``Proofs`` has it.
+
+    ``lengths``: of the entries before them; what these do not tell is added to ``unknown``.
+    """
+    order, firsts = _by_ledger(rows)
+    ids, counted, digests = (rows[name][order] for name in ("entry_id", "length", "digest_bytes"))
+    last_ids, before = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+    last_ids[1:], before[1:] = ids[:-1], counted[:-1]
+    surplus = rows["size"][order] - ENTRY_HEADER_BYTES - counted
+    for first, ledger_id in zip(firsts.tolist(), rows["ledger_id"][order[firsts]].tolist(), strict=True):
+        last_ids[first], before[first] = lengths.get(ledger_id, (-1, 0))
+        if ledger_id not in lengths:
+            unknown.setdefault(ledger_id, (int(ids[first]), int(surplus[first] - digests[first])))
+    surplus[ids > last_ids] += before[ids > last_ids]
+    is_long, is_counted = np.empty(len(rows), bool), np.empty(len(rows), bool)
+    # A digest that is wrong may be of any type.
+    is_long[order] = surplus > np.where(has_good_digest(rows)[order], digests, max(_ALL_SIZES))
+    is_counted[order] = (ids == last_ids + 1) & (surplus == digests)
+    return is_long, is_counted
 
 
 def _gap(start: int, end: int) -> logscan.Gap:

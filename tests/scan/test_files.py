@@ -368,6 +368,65 @@ def test_between_two_wrong_sizes_an_entry_is_found_by_what_its_ledger_counts(
             assert {(3 + number % 2, number // 2) for number in range(20) if number not in hit} <= found, (first, bit)
 
 
+@pytest.mark.parametrize("digest", [DigestType.DUMMY, DigestType.HMAC])
+@pytest.mark.parametrize("kind", ["entry-log", "journal"])
+def test_a_wrong_size_hides_no_entry_where_a_batch_ends(
+    kind: Kind, digest: DigestType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the size is wrong by less than a digest has, and where a window of the file ends."""
+    path = tmp_path / ("0.log" if kind == "entry-log" else "0.txn")
+    payloads = [b"x" * 100] * 20
+    records = [entry_record(3, n, digest, payload, 100 * (n + 1), b"secret") for n, payload in enumerate(payloads)]
+    data = write_log(path, *records).read_bytes()
+    if kind == "journal":
+        data = journal.encode_header(6) + b"".join(records) + bytes(600)
+    at = data.index(records[4])
+    for records_of_batch, window_bytes in ((5, 1 << 16), (100, at + len(records[4]) + 50)):
+        monkeypatch.setattr(files, "BATCH_RECORDS", records_of_batch)
+        monkeypatch.setattr(files, "WINDOW_BYTES", window_bytes)
+        for more in (1, 2, 16, 100):
+            size = len(records[4]) - 4 + more
+            path.write_bytes(data[:at] + size.to_bytes(4, "big") + data[at + 4 :])
+            scan = FileScan(Slice(str(path), kind, 0, len(data)), LedgerDigests.of({3: DIGEST_SIZE[digest]}))
+            found = [int(row["entry_id"]) for batch in scan.batches() for row in batch]
+            assert found == [*range(4), *range(5, 20)], (records_of_batch, more)
+
+
+@pytest.mark.usefixtures("read_how")
+def test_a_wrong_size_that_reaches_into_the_zeros_of_a_journal_hides_no_entry(tmp_path: Path) -> None:
+    payloads = [b"x" * 100 + b"\0"] * 4
+    records = [entry_record(3, n, DigestType.DUMMY, payload, 101 * (n + 1)) for n, payload in enumerate(payloads)]
+    padding = struct.pack(">ii", journal.PADDING_MARK, 40) + bytes(40)
+    data = journal.encode_header(6) + b"".join([*records[:3], padding, records[3]]) + bytes(600)
+    at = data.index(records[2])
+    size = len(data) - 600 - at - 4 + 200
+    path = tmp_path / "0.txn"
+    path.write_bytes(data[:at] + size.to_bytes(4, "big") + data[at + 4 :])
+    scan = FileScan(Slice(str(path), "journal", 0, len(data)), LedgerDigests.of({3: 0}))
+    assert [int(row["entry_id"]) for batch in scan.batches() for row in batch] == [0, 1, 3]
+    assert [problem.offset for problem in scan.problems] == [at]
+
+
+@pytest.mark.usefixtures("read_how")
+@pytest.mark.parametrize("kind", ["entry-log", "journal"])
+def test_no_head_in_a_payload_is_an_entry_where_the_ledger_counts_the_payload(kind: Kind, tmp_path: Path) -> None:
+    """Behind an entry whose payload holds a head that another one follows lies damage."""
+    inside = entry_record(3, 40, DigestType.DUMMY, b"y" * 20, 20)
+    payloads = [b"x" * 50, b"x" * 30 + inside, b"x" * 50, b"x" * 50]
+    lengths = [sum(map(len, payloads[: number + 1])) for number in range(4)]
+    records = [entry_record(3, n, DigestType.DUMMY, payloads[n], lengths[n]) for n in range(4)]
+    path = tmp_path / ("0.log" if kind == "entry-log" else "0.txn")
+    fence = struct.pack(">iqq", 16, 3, journal.FENCE_ENTRY_ID)
+    if kind == "entry-log":
+        data = write_log(path, *records[:2], b"\xf0" * 30, *records[2:]).read_bytes()
+    else:
+        data = journal.encode_header(6) + b"".join([*records[:2], fence, *records[2:]]) + bytes(600)
+    at = data.index(records[2])
+    path.write_bytes(data[:at] + bytes([0x7F]) + data[at + 1 :])
+    scan = FileScan(Slice(str(path), kind, 0, len(data)), LedgerDigests.of({3: 0}))
+    assert [int(row["entry_id"]) for batch in scan.batches() for row in batch] == [0, 1, 3]
+
+
 @pytest.mark.usefixtures("read_how")
 @pytest.mark.parametrize("kind", ["entry-log", "journal"])
 def test_payloads_that_look_like_heads_hide_no_entry_that_hmac_proves(kind: Kind, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from pulsar_admin.store.codec.digest import DigestType
+from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType
 from pulsar_admin.store.codec.entry import Entry
 from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.index.scan import EngineScan, ScanRecords
@@ -97,3 +97,41 @@ def test_slices_have_each_good_entry_once(seed: int, nested: int, damages: int, 
                 (int(row["offset"]), int(row["ledger_id"]), int(row["entry_id"])) for part in good for row in part
             ]
     assert joined == places
+
+
+@pytest.mark.parametrize("digest", [DigestType.DUMMY, DigestType.HMAC])
+def test_an_entry_between_two_damaged_ones_is_found_by_what_its_ledger_counts_before_the_slice(
+    digest: DigestType, tmp_path: Path
+) -> None:
+    """Ledgers take turns, so that the entry before it lies in the slice before."""
+    path, ledgers, known = (
+        tmp_path / "0.log",
+        range(3, 7),
+        LedgerDigests.of(dict.fromkeys(range(3, 7), DIGEST_SIZE[digest])),
+    )
+    payloads = [b"x" * (100 + 7 * entry_id) for entry_id in range(12)]
+    log, places = bytearray(LOG_HEADER), list[Place]()
+    for entry_id, payload in enumerate(payloads):
+        for ledger_id in ledgers:
+            places.append((len(log), ledger_id, entry_id))
+            length = sum(map(len, payloads[: entry_id + 1]))
+            body = encode_entry(Entry(ledger_id, entry_id, -1, length, digest, memoryview(payload)), b"secret")
+            log += struct.pack(">i", len(body)) + body
+    for first in range(4, 12):
+        hit, data = (places[first], places[first + 2]), bytearray(log)
+        for at, _, _ in hit:
+            data[at + 2] ^= 0x10
+        path.write_bytes(data)
+        cut = places[first - 1][0]
+        edges = pairwise([0, cut, len(data)])
+        pieces = [FileRange(str(path), FileKind.ENTRY_LOG, 0, start, end, start > 0) for start, end in edges]
+        operation = ScanRecords(known, True)
+        scan = EngineScan(Slice(str(path), FileKind.ENTRY_LOG, 0, len(data)), 0, operation, pieces)
+        joined = [
+            (int(row["offset"]), int(row["ledger_id"]), int(row["entry_id"]))
+            for piece in reversed(pieces)
+            for _, parts in scan.take(piece, pa.Table.from_batches(operation.run(piece), schema=operation.schema))
+            for part in parts
+            for row in part
+        ]
+        assert joined == [place for place in places if place not in hit], first
