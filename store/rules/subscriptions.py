@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 from pulsar_admin.store.facts import Unknown, known
 from pulsar_admin.store.facts.topics import SubscriptionFacts
 from pulsar_admin.store.model.broken import NO_METADATA
-from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, REPLICATOR_PREFIX, CursorSource, is_own
+from pulsar_admin.store.model.cursors import (
+    COMPACTION_CURSOR,
+    DEDUP_CURSOR,
+    REPLICATOR_PREFIX,
+    CursorSource,
+    is_consumed,
+    is_own,
+)
 from pulsar_admin.store.names import Position, shell_word
 from pulsar_admin.store.rules.backlogs import CHUNK_RULES, MARKER_RULES
 from pulsar_admin.store.rules.finding import Severity
@@ -408,6 +415,11 @@ def _ttl_values(facts: SubscriptionFacts, ttl: MessageTtl) -> dict[str, object]:
     return {"ttl": ttl.seconds, "source": ttl.source, "overdueEntries": entries}
 
 
+def _expires_alone(facts: SubscriptionFacts) -> dict[str, object]:
+    """Return as evidence that no command expires a replicator's messages, as brokers do; {} for other cursors."""
+    return {} if is_consumed(facts.cursor.name) else {MEND: ""}
+
+
 def _not_loaded(facts: SubscriptionFacts) -> Iterator[Evidence]:
     """Upstream 4.0.8: ``BrokerService.getManagedLedgerConfig`` fails, and loading the topic with it."""
     policies, namespace = facts.of.policies, facts.of.topic.name.namespace
@@ -457,7 +469,7 @@ def _ttl_none(facts: SubscriptionFacts) -> Iterator[Evidence]:
         yield Evidence(
             facts.where,
             f"No TTL applies{set_to}, so nothing expires (unless broker.conf sets `ttlDurationDefaultInSeconds`).",
-            {"ttl": 0, "source": source},
+            {"ttl": 0, "source": source, **_expires_alone(facts)},
         )
 
 
@@ -496,7 +508,12 @@ def _ttl_overdue(facts: SubscriptionFacts) -> Iterator[Evidence]:
         facts.where,
         f"{_named(ttl)} is over for {_entries(extent.entries)} ({messages}), through {overdue.through}. A "
         "broker drops them when it has the topic loaded, within messageExpiryCheckIntervalInMinutes (5).",
-        {**_ttl_values(facts, ttl), "messages": extent.messages, "through": str(overdue.through)},
+        {
+            **_ttl_values(facts, ttl),
+            "messages": extent.messages,
+            "through": str(overdue.through),
+            **_expires_alone(facts),
+        },
     )
 
 
@@ -511,7 +528,9 @@ def _ttl_later(facts: SubscriptionFacts) -> Iterator[Evidence]:
         facts.where,
         f"{_named(ttl)} reaches {first.position}, the oldest unacknowledged entry, at {shown_with_age(expires_ms, now_ms)}.",
         {**_ttl_values(facts, ttl), "expires": expires_ms},
-        f"pulsar-admin topics expire-messages {_words(facts)} --forecast {format_age_ms(2 * ttl.seconds * 1000)}",
+        f"pulsar-admin topics expire-messages {_words(facts)} --forecast {format_age_ms(2 * ttl.seconds * 1000)}"
+        if is_consumed(facts.cursor.name)
+        else "",
     )
 
 

@@ -266,6 +266,17 @@ def test_a_replicator_waits_for_its_cluster(tmp_path: Path) -> None:
     assert ask(path, "pulsar.repl.west").reasons[0].code == "replicator"
 
 
+@pytest.mark.parametrize(("ttl", "code"), [(0, "ttl-none"), (3600, "ttl-overdue"), (36_000, "ttl-later")])
+def test_no_command_is_printed_that_refuses_to_expire_for_a_replicator(
+    ttl: int, code: str, cli: Cli, tmp_path: Path
+) -> None:
+    """A broker expires its messages as those of subscriptions (``PersistentTopic.checkMessageExpiry``)."""
+    path = plant(tmp_path / "s", Planted(cursor="pulsar.repl.west", policies={"message_ttl_in_seconds": ttl}))
+    reasons = {reason.code: reason for reason in ask(path, "pulsar.repl.west").reasons}
+    assert not reasons[code].command
+    assert "expire-messages" not in cli("--store", path, "topics", "why", TOPIC, "-s", "pulsar.repl.west").stdout
+
+
 @pytest.mark.parametrize(
     ("limit", "mark", "reached"),
     # Ledgers were closed ten hours before now; a broker takes the last ledger for young.
