@@ -46,7 +46,7 @@ from pulsar_admin.store.sources.journals import read_replayed_entries
 from pulsar_admin.store.sources.nodes import MetadataDirectory, Source
 from pulsar_admin.store.sources.rocksdb import is_rocksdb
 from pulsar_admin.store.sources.rocksopen import database_directory
-from pulsar_admin.store.sources.zookeeper import Notes, ServerFiles, ZooKeeperStream
+from pulsar_admin.store.sources.zookeeper import Notes, ServerFiles, ZooKeeperStream, read_again
 from pulsar_admin.store.wording import Answer, counted
 
 EMPTY, OTHER, NEWER, UNLISTED, UNTOLD, NO_INDEX, NOT_INDEXED = (
@@ -199,7 +199,10 @@ def read_preflight(known: Known, bookies: Sequence[Bookie], servers: Sequence[Se
         known.problems,
         zookeeper=None
         if servers is None
-        else tuple(fault_of(one) for server in servers for one in iter_server_facts(server, thorough=True)),
+        else read_again(
+            lambda: tuple(fault_of(one) for server in servers for one in iter_server_facts(server, thorough=True)),
+            Path(known.name),
+        ),
         rocksdb=tuple(
             fault_of(StartFact(Start.ROCKSDB, Path("metadata store"), None, {"why": why})) for why in known.rocksdb
         ),
@@ -501,8 +504,9 @@ def _is_other_instance(known: Known, bookie: Bookie) -> bool:
 
 _LOST_AND_FOUND = "lost+found"
 _BATCH = 50_000
-_DAMAGED = (MetadataCorrupt, LimitExceeded)
-"""What the newest snapshot raises while it is streamed; then older ones and the logs are also read, which takes more memory."""
+_DAMAGED = (MetadataCorrupt, LimitExceeded, FileNotFoundError)
+"""What the newest snapshot raises while it is streamed, or a file that a running server purges; then older ones and the logs are
+also read, which takes more memory."""
 _NO_STAT = NodeStat(0, 0, 0, 0, False)
 
 

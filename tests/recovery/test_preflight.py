@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import struct
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 import rocksdict
@@ -25,6 +26,7 @@ from pulsar_admin.store.sources.rocksdb import create_database
 from tests.conftest import Cli
 from tests.cures.curing import put_values
 from tests.growing import record
+from tests.stores import lived_bookie
 from tests.worlds import scratch_copy, world
 from tests.zookeeper_files import read_zookeeper_nodes
 
@@ -319,6 +321,33 @@ def test_what_brokers_delete_is_told_on_a_damaged_newest_snapshot(cli: Cli, tmp_
 
 COOKIE = Cookie(4, "b:3181", ("/journal",), ("/ledgers",), "instance-1")
 _OF_NONE = replace(COOKIE, instance_id=None)
+
+
+@pytest.mark.parametrize(
+    "where", ["pulsar_admin.store.sources.zookeeper.iter_lost_ends", "pulsar_admin.store.facts.starts._log_facts"]
+)
+@pytest.mark.parametrize("gone", ["oldest snapshot", "oldest log"])
+def test_files_that_a_running_zookeeper_purges_meanwhile_are_not_missed(
+    where: str, gone: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They go after they were listed; the answer is that of the files that stay."""
+    root, zookeeper = world("lived") / "clean", tmp_path / "zookeeper"
+    shutil.copytree(root / "zookeeper", zookeeper)
+    kind = "snapshot" if gone == "oldest snapshot" else "log"
+    oldest = min((zookeeper / "version-2").glob(f"{kind}.*"), key=lambda file: int(file.suffix[1:], 16))
+    look = resolve_name(where)
+
+    def purge(*arguments: object) -> object:
+        oldest.unlink(missing_ok=True)
+        return look(*arguments)
+
+    monkeypatch.setattr(where, purge)
+    words = [word for folder in sorted(root.glob("bookie*")) for word in ("--bookie", lived_bookie(folder))]
+    found = cli("store", "preflight", "--zookeeper", zookeeper, *words, "-o", "json")
+    assert not oldest.exists()
+    monkeypatch.undo()
+    expected = cli("store", "preflight", "--zookeeper", zookeeper, *words, "-o", "json")
+    assert (found.exit_code, found.stdout) == (expected.exit_code, expected.stdout)
 
 
 def a_bookie(tmp_path: Path, *cookies: Cookie | None) -> Bookie:
