@@ -62,7 +62,7 @@ def list_ledgers(app: App, word: str | None) -> Result:
     """List every ledger of the metadata and of the entry logs.
 
     States of entries without metadata: DELETED, not garbage-collected yet; GONE, deleted by a broker, or lost: nothing
-    shows which; NEWER, the metadata is older than the ledger and never gave its id; UNLISTED, nothing shows whether it
+    shows which; NEWER, the metadata is older than the ledger and never assigned its id; UNLISTED, nothing shows whether it
     was deleted. INDEX: part of a delayed message index, unknown to brokers. UNREADABLE: its metadata is damaged. MISSING
     counts the entries before the ledger's end that are in no file.
     """
@@ -224,7 +224,7 @@ def orphans(app: App) -> Result:
     ones name an owner that this metadata does not have, without a sign of its deletion: it may be lost, or belong to
     another Pulsar on the same BookKeeper. `deleted` ones have only entries that a bookie has not garbage-collected yet;
     so have `gone` ones, but it is unknown whether a broker deleted them or their metadata was lost. `newer` ones have
-    ids that this metadata never gave: it is older than the bookies. Whether `unlisted` ones were deleted is unknown: the
+    ids that this metadata never assigned: it is older than the bookies. Whether `unlisted` ones were deleted is unknown: the
     metadata is incomplete, or does not say which ids it gave. `leaked-index` ones were written by
     this store alone: for a delayed message index that was rebuilt, or by a change that was undone.
     """

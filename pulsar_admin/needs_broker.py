@@ -85,7 +85,7 @@ NEEDS: tuple[Need, ...] = (
     Need(
         ("scalable-topics merge-segments", "scalable-topics migrate", "scalable-topics split-segment"),
         "a controller seals segments and creates others together with the brokers of all of them",
-        "the segments as they are: pulsar-admin scalable-topics get-metadata TOPIC",
+        "to see the segments: pulsar-admin scalable-topics get-metadata TOPIC",
         "a running broker of Pulsar 5.0",
     ),
     Need(

@@ -327,5 +327,7 @@ def conflict_warnings(policies: Policies) -> tuple[str, ...]:
         )
     for kind, quota in policies.backlog_quotas.items():
         if quota.policy == EVICTION:
-            texts.append(f"the backlog quota {kind} has the policy {EVICTION}: it drops delayed messages as any others")
+            texts.append(
+                f"the backlog quota {kind} has the policy {EVICTION}: it drops delayed messages like any others"
+            )
     return tuple(texts)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _UNREADABLE = (errors.SourceChanged, errors.EntryLogCorrupt, errors.NotWritable)
 LOOKED_AT_MAX = 1_000_000
 """Entries that are looked at where no policy speaks of delays: a second's work; beyond, the user is told."""
-_EVICTS = "{}: the backlog quota {} evicts delayed messages as any others"
+_EVICTS = "{}: the backlog quota {} evicts delayed messages like any others"
 
 
 def with_not_due(reader: EntryReader, move: CursorMove, now_ms: int, ttl_ms: int | None) -> CursorMove:

@@ -189,7 +189,7 @@ class ClusterFacts:
 
     @cached_property
     def next_ledger_id(self) -> int | Unknown:
-        """The ledger id that the metadata would give next: ids from there on it never gave."""
+        """The ledger id that the metadata would assign next; it never assigned ids from there on."""
         return UnlistedLedgers(self.reader.txn).next_ledger_id
 
     @property
@@ -204,7 +204,7 @@ class ClusterFacts:
 
     @cached_property
     def newer_ledgers(self) -> HeldLedgers | None:
-        """The ledgers that bookies hold, or topics name, and whose ids the metadata never gave."""
+        """The ledgers that bookies hold, or topics name, and whose ids the metadata never assigned."""
         return find_newer(self.reader.txn)
 
     @cached_property

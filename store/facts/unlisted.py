@@ -205,7 +205,7 @@ def find_beyond_counter(txn: Txn) -> BeyondCounter | None:
 
 
 def find_newer(txn: Txn) -> HeldLedgers | None:
-    """Return the ledgers without a node, held or named, whose ids the metadata never gave; raises IndexCorrupt."""
+    """Return the ledgers without a node, held or named, whose ids the metadata never assigned; raises IndexCorrupt."""
     unlisted = UnlistedLedgers(txn)
     first = unlisted.next_ledger_id
     if isinstance(first, Unknown):

@@ -506,7 +506,7 @@ def _ttl_overdue(facts: SubscriptionFacts) -> Iterator[Evidence]:
     messages = counted_messages(extent.messages, extent.uncounted_entries)
     yield Evidence(
         facts.where,
-        f"{_named(ttl)} is over for {_entries(extent.entries)} ({messages}), through {overdue.through}. A "
+        f"{_named(ttl)} has passed for {_entries(extent.entries)} ({messages}), through {overdue.through}. A "
         "broker drops them when it has the topic loaded, within messageExpiryCheckIntervalInMinutes (5).",
         {
             **_ttl_values(facts, ttl),
