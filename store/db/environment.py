@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ from pulsar_admin.store.db import locks, storeinfo
 from pulsar_admin.store.db.backups import back_up, damaged_store
 from pulsar_admin.store.db.file import DATA_FILE, CommitRecord, is_as_committed, read_commit
 from pulsar_admin.store.db.rows import DIGEST_BYTES, NAME_ENDING, WHOLE, altered_row, crc32c, sealed
-from pulsar_admin.store.errors import DiskFailed, DiskFull, IndexCorrupt, NotWritable, StoreBusy, StoreError
+from pulsar_admin.store.errors import DiskFailed, DiskFull, IndexCorrupt, NotWritable, StoreBusy, StoreError, reason_of
 
 DATABASES = (
     "tree",
@@ -132,6 +133,14 @@ class Txn:
     def get(self, database: str, key: bytes) -> bytes | None:
         value = self.view(database, key)
         return None if value is None else bytes(value)
+
+    def read_state(self, key: bytes, what: str, parse: Callable[[Any], _T]) -> _T | None:  # Any: JSON
+        """Return what ``parse`` makes of the JSON of a row of ``state``, None without it; raises IndexCorrupt, which names ``what``."""
+        row = self.get("state", key)
+        try:
+            return None if row is None else parse(json.loads(row))
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+            raise damaged_store(self.store.path, f"the row of {what} is damaged: {reason_of(error)}") from error
 
     def view(self, database: str, key: bytes) -> memoryview | None:
         """Return the value, which may be large, in one copy."""

@@ -26,7 +26,7 @@ from pulsar_admin.store.codec.rocksvalue import COUNTER_KEYS
 from pulsar_admin.store.db.blocks import ledger_of_key
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import iter_children
-from pulsar_admin.store.errors import IndexCorrupt, StalePlan, reason_of
+from pulsar_admin.store.errors import StalePlan
 
 RESERVED_GAP = 1 << 16
 SEQUENCE_KEY = COUNTER_KEYS[1]
@@ -45,14 +45,7 @@ class OwnLedgers(Struct, frozen=True):
 
 def find_own_ledgers(txn: Txn) -> OwnLedgers | None:
     """Return the ids given so far, None when this store never wrote a ledger; raises IndexCorrupt."""
-    row = txn.get("state", _ROW)
-    if row is None:
-        return None
-    try:
-        fields = json.loads(row)
-        return OwnLedgers(int(fields["first"]), int(fields["next"]))
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise IndexCorrupt(f"the row of own ledger ids is damaged: {reason_of(error)}") from error
+    return txn.read_state(_ROW, "own ledger ids", lambda row: OwnLedgers(int(row["first"]), int(row["next"])))
 
 
 def put_own_ledgers(txn: Txn, own: OwnLedgers) -> None:
@@ -62,12 +55,8 @@ def put_own_ledgers(txn: Txn, own: OwnLedgers) -> None:
 
 def find_placed(txn: Txn) -> dict[int, tuple[str, ...]]:
     """Return the bookies that each ledger was put on; raises IndexCorrupt."""
-    row = txn.get("state", _PLACED_ROW)
-    try:
-        placed = json.loads(row or b"{}")
-        return {int(ledger_id): tuple(map(str, members)) for ledger_id, members in placed.items()}
-    except (ValueError, AttributeError, TypeError, RecursionError) as error:
-        raise IndexCorrupt(f"the row of ledgers put on bookies is damaged: {reason_of(error)}") from error
+    what = "ledgers put on bookies"
+    return txn.read_state(_PLACED_ROW, what, lambda row: {int(key): tuple(map(str, row[key])) for key in row}) or {}
 
 
 def put_placed(txn: Txn, placed: dict[int, tuple[str, ...]]) -> None:

@@ -25,7 +25,6 @@ import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from pulsar_admin.store.db.backups import damaged_store
 from pulsar_admin.store.db.blocks import ledger_key
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import IndexCorrupt, reason_of
@@ -43,16 +42,13 @@ _INDEXES = b"index-states"
 _MISLED = b"misled-bookies"
 _KEY = struct.Struct(">qI")
 _FILE_BYTES = 4
-_DAMAGED = (ValueError, IndexError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 def read_journal_marks(txn: Txn) -> dict[str, tuple[int, int]] | None:
     """Return the marks as of the last import, addition or refresh; None of a store that an older version made. Raises IndexCorrupt."""
-    row = txn.get("state", _MARKS)
-    try:
-        return None if row is None else {path: (int(mark[0]), int(mark[1])) for path, mark in json.loads(row).items()}
-    except _DAMAGED as error:
-        raise damaged_store(txn.store.path, f"the row of journal marks is damaged: {reason_of(error)}") from error
+    return txn.read_state(
+        _MARKS, "journal marks", lambda row: {path: (int(mark[0]), int(mark[1])) for path, mark in row.items()}
+    )
 
 
 def put_journal_marks(txn: Txn, marks: Marks) -> None:
@@ -65,11 +61,9 @@ def read_index_states(txn: Txn) -> dict[str, str] | None:
 
     Raises IndexCorrupt.
     """
-    row = txn.get("state", _INDEXES)
-    try:
-        return None if row is None else {bookie: str(digest) for bookie, digest in json.loads(row).items()}
-    except _DAMAGED as error:
-        raise damaged_store(txn.store.path, f"the row of bookies' indexes is damaged: {reason_of(error)}") from error
+    return txn.read_state(
+        _INDEXES, "bookies' indexes", lambda row: {bookie: str(digest) for bookie, digest in row.items()}
+    )
 
 
 def put_index_states(txn: Txn, states: Mapping[str, str]) -> None:
@@ -78,9 +72,8 @@ def put_index_states(txn: Txn, states: Mapping[str, str]) -> None:
 
 
 def read_misled_bookies(txn: Txn) -> frozenset[str]:
-    """Return the bookies whose index was seen to point to something else than the entry's record."""
-    row = txn.get("state", _MISLED)
-    return frozenset() if row is None else frozenset(json.loads(bytes(row)))
+    """Return the bookies whose index was seen to point to something else than the entry's record; raises IndexCorrupt."""
+    return txn.read_state(_MISLED, "misled bookies", frozenset) or frozenset()
 
 
 def put_misled_bookies(txn: Txn, bookies: Iterable[str]) -> None:

@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -40,7 +40,6 @@ from pulsar_admin.store.codec.ledgermetadata import (
     ledger_path,
 )
 from pulsar_admin.store.db.audit_log import Step
-from pulsar_admin.store.db.backups import damaged_store
 from pulsar_admin.store.db.blocks import HAS_AUTO, TIMES_BYTES, TIMES_VERSION, decode_sums, ledger_key
 from pulsar_admin.store.db.bookies import Bookie, iter_imported_bookies
 from pulsar_admin.store.db.copies import has_copies, iter_copies
@@ -57,7 +56,7 @@ from pulsar_admin.store.db.unserved import (
     iter_rows,
     iter_unserved,
 )
-from pulsar_admin.store.errors import StoreError, reason_of
+from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model.ledgers import (
     NOT_STAMPED,
     Ledger,
@@ -213,15 +212,12 @@ def _split_bookies(txn: Txn) -> tuple[tuple[str, ...], tuple[str, ...], tuple[st
 
 def _read_bookies_row(txn: Txn) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...] | None] | None:
     """Return (imported, absent, unknown) as the row says, None without one; raises IndexCorrupt."""
-    row = txn.get("state", _BOOKIES_ROW)
-    if row is None:
-        return None
-    try:
-        fields = json.loads(row)
-        unknown = fields.get("unknown")
-        return _ids(fields["imported"]), _ids(fields["absent"]), None if unknown is None else _ids(unknown)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise damaged_store(txn.store.path, f"the row of bookies is damaged: {reason_of(error)}") from error
+
+    def parse(row: Any) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...] | None]:  # Any: JSON
+        unknown = row.get("unknown")
+        return _ids(row["imported"]), _ids(row["absent"]), None if unknown is None else _ids(unknown)
+
+    return txn.read_state(_BOOKIES_ROW, "bookies", parse)
 
 
 def renamed_row(txn: Txn, old: str, new: str) -> Step | None:
