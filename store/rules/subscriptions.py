@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pulsar_admin.store.facts import Unknown, known
-from pulsar_admin.store.facts.topics import SubscriptionFacts
+from pulsar_admin.store.facts.topics import SubscriptionFacts, TopicFacts
 from pulsar_admin.store.model.broken import NO_METADATA
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
@@ -548,13 +548,15 @@ def _ttl_drops_delayed(facts: SubscriptionFacts) -> Iterator[Evidence]:
 # -- quotas -----------------------------------------------------------------------------------------------------------
 
 
-def quota_effect(state: QuotaState) -> str:
-    """Return what a broker does where the quota is reached (upstream 4.0.8: ``BacklogQuotaManager``).
+def quota_effect(state: QuotaState, topic: TopicFacts) -> str:
+    """Return what a broker does where a quota of ``topic`` is reached (upstream 4.0.8: ``BacklogQuotaManager``).
 
     Eviction moves whatever cursor is the slowest, and stores it without its properties: the sequence ids of producers with
     deduplication's, the compacted ledger with compaction's.
     """
     slowest, policy = state.slowest, state.quota.policy
+    if slowest == DEDUP_CURSOR and topic.is_deduplicated is False:
+        return f"a broker deletes {slowest} when it loads the topic, as deduplication is off"
     if not state.evicts:
         if slowest == DEDUP_CURSOR:
             return f"a broker moves {slowest} with a snapshot, and refuses new producers until then"
@@ -573,7 +575,7 @@ def _quota(facts: SubscriptionFacts, *, is_reached: bool) -> Iterator[Evidence]:
         if state.is_reached != is_reached:
             continue
         policy = state.quota.policy
-        does = quota_effect(state)
+        does = quota_effect(state, facts.of)
         verdict = f"is reached, so {does}" if is_reached else f"is not reached; at the limit {does}"
         figures: Mapping[str, object]
         if state.is_size:

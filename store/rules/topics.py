@@ -312,7 +312,7 @@ def _over_quota(facts: TopicFacts) -> Iterator[Evidence]:
         is_deduplication = state.slowest == DEDUP_CURSOR
         yield Evidence(
             f"{facts.topic.name} {state.slowest}",
-            f"{over}: {quota_effect(state)} ({quota.policy}, {state.source})",
+            f"{over}: {quota_effect(state, facts)} ({quota.policy}, {state.source})",
             {
                 "topic": facts.where,
                 "subscription": state.slowest,
@@ -324,8 +324,8 @@ def _over_quota(facts: TopicFacts) -> Iterator[Evidence]:
                 "limitSeconds": quota.limit_time_seconds,
                 "bytes": size - quota.limit_size_bytes if state.closed_ms is None else size,
             },
-            "No subscription holds this backlog: the next snapshot moves the cursor. A quota must be larger than what is "
-            "written between two snapshots."
+            "No subscription holds this backlog. If deduplication is on, the next snapshot moves the cursor, and a quota must be "
+            "larger than what is written between two snapshots."
             if is_deduplication
             else "",
             Severity.NOTE if is_deduplication else None,

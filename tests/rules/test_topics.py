@@ -119,6 +119,7 @@ def test_events_of_policies_that_nobody_can_read(
         ("s", "consumer_backlog_eviction", "drops the oldest messages of the slowest subscription", "warning"),
         ("pulsar.dedup", "producer_request_hold", "with a snapshot, and refuses new producers until then", "note"),
         ("pulsar.dedup", "consumer_backlog_eviction", "no message is lost", "note"),
+        ("pulsar.dedup", "off", "deletes pulsar.dedup when it loads the topic", "note"),
         ("__compaction", "consumer_backlog_eviction", "drops the compacted view", "warning"),
         ("__compaction", "producer_exception", "producers get an error", "warning"),
         ("pulsar.repl.west", "consumer_backlog_eviction", "that cluster west has not received", "warning"),
@@ -129,7 +130,9 @@ def test_what_a_reached_quota_does_depends_on_whose_cursor_is_the_slowest(
 ) -> None:
     """``BacklogQuotaManager.advanceSlowestSystemCursor`` and ``dropBacklogForSizeLimit`` (4.0.8)."""
     quota = {"destination_storage": {"limitSize": 1, "limitTime": -1, "policy": policy}}
-    planted = Planted(cursor=cursor, policies={"backlog_quota_map": quota, "deduplicationEnabled": True})
+    if is_off := policy == "off":
+        quota["destination_storage"]["policy"] = "producer_exception"
+    planted = Planted(cursor=cursor, policies={"backlog_quota_map": quota, "deduplicationEnabled": not is_off})
     store = plant(tmp_path / "s", planted)
     [found] = cli("--store", store, "doctor", "--code", "backlog-over-quota", "-o", "json").json
     assert (found["severity"], found["where"]) == (severity, f"persistent://{TOPIC} {cursor}")
