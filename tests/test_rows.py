@@ -25,7 +25,7 @@ from pulsar_admin.store.db.file import CommitRecord
 from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.db.rows import DERIVED
 from pulsar_admin.store.db.storeinfo import check_pages
-from pulsar_admin.store.db.unserved import read_index_states, read_journal_marks
+from pulsar_admin.store.db.unserved import read_index_states, read_journal_marks, read_misled_bookies
 from pulsar_admin.store.errors import IndexCorrupt, StoreError
 from pulsar_admin.store.model.copy_age import find_as_of
 from pulsar_admin.store.model.coverage import find_absent_bookies, find_unknown_bookies
@@ -628,13 +628,20 @@ def test_a_kill_leaves_the_old_rows_or_the_new_ones(when: str, old: Path) -> Non
 
 
 @pytest.mark.usefixtures("damages_stores")
-@pytest.mark.parametrize("key", [b"bookies", b"index-states", b"journal-marks", b"as-of"])
+@pytest.mark.parametrize("key", [b"bookies", b"index-states", b"journal-marks", b"misled-bookies", b"as-of"])
 def test_a_row_of_the_state_that_is_no_such_row_is_told(key: bytes, tmp_path: Path, cli: Cli) -> None:
     """As a bit makes it that turns where rows have no digests: what is read of it, or that it is damaged; never an end of the program."""
     path = narrow_copy(tmp_path)
     with open_store(path) as opened, opened.read() as txn:
-        whole = txn.get("state", key) or b""
-    readers = (find_absent_bookies, find_unknown_bookies, read_journal_marks, read_index_states, find_as_of)
+        whole = txn.get("state", key) or b'["bookie-1:3181"]'
+    readers = (
+        find_absent_bookies,
+        find_unknown_bookies,
+        read_journal_marks,
+        read_index_states,
+        read_misled_bookies,
+        find_as_of,
+    )
     draw, told = Random(7), 0
     cases = [b"", b"[]", b"{}", b"null", b'{"imported": 1, "absent": []}', b'{"a": 1}', b'{"a": [1]}']
     cases += [whole[:-1], whole[1:]]
