@@ -10,8 +10,9 @@ from pulsar_admin.store.errors import EntryCorrupt, EntryLogCorrupt, MetadataCor
 from pulsar_admin.store.facts import Unknown, known
 from pulsar_admin.store.facts.topics import SubscriptionFacts, TopicFacts
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, Intervals
+from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import Evidence, Rules
+from pulsar_admin.store.rules.rule import MEND, Evidence, Rules
 from pulsar_admin.store.rules.subscriptions import future_dated, quota_effect, stores_most_ranges
 from pulsar_admin.store.timespec import format_duration_ms, shown_time
 from pulsar_admin.store.wording import counted, plural
@@ -309,7 +310,6 @@ def _over_quota(facts: TopicFacts) -> Iterator[Evidence]:
         else:
             age, limit = format_duration_ms(state.used), format_duration_ms(state.limit)
             over = f"its oldest ledger with a backlog was closed {age} ago, {limit} allowed"
-        is_deduplication = state.slowest == DEDUP_CURSOR
         yield Evidence(
             f"{facts.topic.name} {state.slowest}",
             f"{over}: {quota_effect(state, facts)} ({quota.policy}, {state.source})",
@@ -323,13 +323,20 @@ def _over_quota(facts: TopicFacts) -> Iterator[Evidence]:
                 "limitBytes": quota.limit_size_bytes,
                 "limitSeconds": quota.limit_time_seconds,
                 "bytes": size - quota.limit_size_bytes if state.closed_ms is None else size,
+                **({MEND: f"pulsar-admin compaction run {shell_word(facts.where)}"} if state.slowest == COMPACTION_CURSOR else {}),
             },
-            "No subscription holds this backlog. If deduplication is on, the next snapshot moves the cursor, and a quota must be "
-            "larger than what is written between two snapshots."
-            if is_deduplication
-            else "",
-            Severity.NOTE if is_deduplication else None,
+            _QUOTA_HINTS.get(state.slowest, ""),
+            Severity.NOTE if state.slowest == DEDUP_CURSOR else None,
         )
+
+
+_QUOTA_HINTS = {
+    DEDUP_CURSOR: "No subscription holds this backlog. If deduplication is on, the next snapshot moves the cursor, and a quota must be "
+    "larger than what is written between two snapshots.",
+    COMPACTION_CURSOR: "No subscription holds this backlog: compaction moves the cursor. Compact the topic, or raise the quota "
+    "(`topics set-backlog-quota`).",
+}
+"""What to do where no subscription's cursor is the slowest."""
 
 
 @TOPIC_RULES.row(
