@@ -323,7 +323,11 @@ def _over_quota(facts: TopicFacts) -> Iterator[Evidence]:
                 "limitBytes": quota.limit_size_bytes,
                 "limitSeconds": quota.limit_time_seconds,
                 "bytes": size - quota.limit_size_bytes if state.closed_ms is None else size,
-                **({MEND: f"pulsar-admin compaction run {shell_word(facts.where)}"} if state.slowest == COMPACTION_CURSOR else {}),
+                **(
+                    {MEND: f"pulsar-admin compaction run {shell_word(facts.where)}"}
+                    if state.slowest == COMPACTION_CURSOR
+                    else {}
+                ),
             },
             _QUOTA_HINTS.get(state.slowest, ""),
             Severity.NOTE if state.slowest == DEDUP_CURSOR else None,

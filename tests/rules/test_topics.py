@@ -138,10 +138,10 @@ def test_what_a_reached_quota_does_depends_on_whose_cursor_is_the_slowest(
     assert (found["severity"], found["where"]) == (severity, f"persistent://{TOPIC} {cursor}")
     assert does in found["message"]
     assert any(does in reason.sentence for reason in ask(store, cursor).reasons if reason.code == "quota-reached")
-    words = found["mend"].split()[3:]
-    assert (words[0] == "compaction") == (cursor == "__compaction")
+    program, *words = found["mend"].split()
+    assert ("compaction" in words) == (cursor == "__compaction")
     if cursor == "__compaction":
-        assert cli("--store", store, *words, "-y").exit_code == 0
+        assert (program, cli("--store", store, *words, "-y").exit_code) == ("pulsar-admin", 0)
         assert cli("--store", store, "doctor", "--code", "backlog-over-quota", "-o", "json").json == []
 
 
