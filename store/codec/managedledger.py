@@ -78,7 +78,8 @@ def decode_managed_ledger(value: bytes, where: str, *, as_stored: bool = False) 
     """Return a decoded ManagedLedgerInfo; an empty value is a topic without ledgers.
 
     A broker that offloads stores the ledgers in the order of a HashMap (``transformLedgerInfo``) and reads them into a
-    sorted map: so does this function, unless ``as_stored``. Raises MetadataCorrupt, and as ``unwrap``.
+    sorted map, so that of two with the same id the last one counts: so does this function, unless ``as_stored``. Raises
+    MetadataCorrupt, and as ``unwrap``.
     """
     return _from_message(_parse(value, where)[0], where, as_stored=as_stored)
 
@@ -232,8 +233,10 @@ def _from_message(
     if message.HasField("terminatedPosition"):
         terminated = Position(message.terminatedPosition.ledgerId, message.terminatedPosition.entryId)
     ledgers = [_ledger(info, where) for info in message.ledgerInfo]
+    if not as_stored:
+        ledgers = sorted({ledger.ledger_id: ledger for ledger in ledgers}.values(), key=attrgetter("ledger_id"))
     return ManagedLedger(
-        tuple(ledgers if as_stored else sorted(ledgers, key=attrgetter("ledger_id"))),
+        tuple(ledgers),
         terminated,
         properties_of(message.properties, where, MetadataCorrupt),
     )

@@ -134,3 +134,10 @@ def test_ledgers_in_the_order_of_a_hash_map() -> None:
     assert decode_managed_ledger(value, "/path", as_stored=True) == stored
     assert [info.ledger_id for info in decode_managed_ledger(value, "/path").ledgers] == [7, 8, 9, 21]
     assert encode_managed_ledger(decode_managed_ledger(value, "/path"), value) == value
+
+
+def test_a_ledger_that_is_listed_twice_is_one() -> None:
+    """``ManagedLedgerImpl.initialize`` (4.0.8) puts the ledgers into a map, one after the other."""
+    first, second, last = LedgerInfo(8, 3, 30, 1), LedgerInfo(9, 4, 40, 1), LedgerInfo(8, 5, 50, 2)
+    value = encode_managed_ledger(ManagedLedger((first, second, last)))
+    assert decode_managed_ledger(value, "/path").ledgers == (last, second)
