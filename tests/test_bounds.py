@@ -346,7 +346,7 @@ def test_a_compacted_view_that_cannot_be_read_is_dropped_all_the_same(monkeypatc
     monkeypatch.setattr(deleting, "find_compacted_view", unreadable)
     nothing: Any = None
     text = deleting._dropped_view(nothing, nothing, 7)
-    assert text.endswith("; which keys it holds cannot be read: entry 7:0 is damaged")
+    assert text.endswith("; its keys cannot be read: entry 7:0 is damaged")
 
 
 def test_where_nothing_was_found_no_list_begins() -> None:

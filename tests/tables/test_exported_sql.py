@@ -88,7 +88,7 @@ def test_other_files_are_not_read(folder: Path, cli: Cli, tmp_path: Path) -> Non
 def test_what_is_not_there_is_named(folder: Path, cli: Cli, tmp_path: Path) -> None:
     assert "there are east, west" in cli("--tables", folder, "--cluster", "north", "sql", "select 1").stderr
     assert "has no tables" in cli("--tables", tmp_path, "sql", "select 1").stderr
-    assert "after `store export tables DIR --messages`" in cli("--tables", folder, "sql", "from nothing").stderr
+    assert "if `--messages` was given" in cli("--tables", folder, "sql", "from nothing").stderr
     (folder / "messages-west.parquet").rename(folder / "gone")
     try:
         found = cli("--tables", folder, "sql", "select count(*) from messages")
