@@ -7,7 +7,7 @@ from functools import cache
 
 HIDDEN = "***"
 
-_NAMES = r"[\w.-]*(?:token|passw(?:or)?d|passphrase|secret|credential|authorization|(?:access|account|api)[._-]?key|signature)[\w.-]*"
+_NAMES = r"(?!credential_kind\b)[\w.-]*(?:token|passw(?:or)?d|passphrase|secret|credential|authorization|(?:access|account|api)[._-]?key|signature)[\w.-]*"
 
 
 @cache

@@ -47,6 +47,8 @@ def test_a_url_is_shown_without_secrets(url: str) -> None:
         ),
         ("https://me.host/box/0.log?sv=1&sig=ge%2Fheim%3D&se=2", "https://me.host/box/0.log?sv=1&sig=***&se=2"),
         ("sig=geheim", "sig=***"),
+        ("abfs://b/x?credential_kind=anonymous&a", "abfs://b/x?credential_kind=anonymous&a"),
+        ("credential_kinder=geheim", "credential_kinder=***"),
         ("(sv=1;sig=geheim", "(sv=1;sig=***"),
         ("design=1 of 2", "design=1 of 2"),
         ('config password="ge heim" is set', "config password=*** is set"),
