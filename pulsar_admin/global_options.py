@@ -263,6 +263,9 @@ class TakesGlobals(click.Command):
             except click.NoSuchOption as error:
                 check_left(ctx, error.option_name, f"{_path_of(ctx)} {error.option_name}")
                 raise
+        except click.BadOptionUsage as error:  # click's parser does not say whose option lacks a value
+            error.ctx = error.ctx or ctx
+            raise
         finally:
             ctx.meta.pop(_PARSED, None)
 

@@ -324,6 +324,7 @@ def test_version(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
         (["--store", "S3://key:secret@b/x", "sample", "parse"], "S3://b/x is a URL, and a path of this machine"),
         (["sample", "each", "a", "--spark", "--spark-conf", "novalue"], "key=value"),
         (["sample", "parse", "--nonsense"], "--nonsense"),
+        (["sample", "parse", "-m"], "hint: see: pulsar-admin sample parse --help"),
         (["sample", "names"], "NAMESPACE"),
         (["sample", "rows"], "--all-topics"),
         (["sample", "rows", "a", "--pattern", "*"], "--pattern"),
