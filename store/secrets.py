@@ -7,7 +7,8 @@ from functools import cache
 
 HIDDEN = "***"
 
-_NAMES = r"(?!credential_kind\b)[\w.-]*(?:token|passw(?:or)?d|passphrase|secret|credential|authorization|(?:access|account|api)[._-]?key|signature)[\w.-]*"
+_WORDS = r"token|passw(?:or)?d|passphrase|secret|credential|authorization|(?:access|account|api)[._-]?key|signature"
+_NAMES = rf"(?!credential_kind\b)[\w.-]*(?:{_WORDS})[\w.-]*"
 
 
 @cache
