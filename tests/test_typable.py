@@ -336,12 +336,16 @@ def test_a_cure_is_looked_at_first() -> None:
 
 
 def test_why_prints_the_look_and_the_cure(store: Path, cli: Cli) -> None:
-    """Seen: ``$ … expire-messages … --dry-run`` alone."""
-    expire = f"pulsar-admin --store {shell_word(store)} topics expire-messages persistent://{PLAIN} -s half -t 3d"
-    why = cli("--store", store, "topics", "why", PLAIN, "-s", "half")
+    """Seen: ``$ … expire-messages … --dry-run`` alone, and ``-t 3d`` where nothing was so old: exit code 5."""
+    later = ("--store", store, "--now", "2026-12-24T00:00:00Z")
+    given = f"--store {shell_word(store)} --now 2026-12-24T00:00:00Z"
+    expire = f"pulsar-admin {given} topics expire-messages persistent://{PLAIN} -s half -t 3d"
+    why = cli(*later, "topics", "why", PLAIN, "-s", "half")
     assert f"  look first: {expire} --dry-run\n  $ {expire}\n" in why.stdout
-    reasons = cli("--store", store, "topics", "why", PLAIN, "-s", "half", "-o", "json").json["reasons"]
+    reasons = cli(*later, "topics", "why", PLAIN, "-s", "half", "-o", "json").json["reasons"]
     assert expire in [reason["command"] for reason in reasons]
+    assert cli(*later, "topics", "expire-messages", PLAIN, "-s", "half", "-t", "3d", "--dry-run").exit_code == 0
+    assert "expire-messages" not in cli("--store", store, "topics", "why", PLAIN, "-s", "half").stdout
 
 
 def test_no_cure_in_the_sources_is_a_dry_run_alone() -> None:

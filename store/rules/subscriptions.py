@@ -469,8 +469,14 @@ def _ttl_none(facts: SubscriptionFacts) -> Iterator[Evidence]:
         yield Evidence(
             facts.where,
             f"No TTL applies{set_to}, so nothing expires (unless broker.conf sets `ttlDurationDefaultInSeconds`).",
-            {"ttl": 0, "source": source, **_expires_alone(facts)},
+            {"ttl": 0, "source": source, **({MEND: ""} if _is_young(facts) else _expires_alone(facts))},
         )
+
+
+def _is_young(facts: SubscriptionFacts) -> bool:
+    """Whether no message has the age that the command of ``ttl-none`` names."""
+    first = known(facts.next_message)
+    return first is not None and facts.of.now_ms - first.born_ms < 3 * 24 * 3_600_000
 
 
 def future_dated(facts: SubscriptionFacts) -> FutureDated | None:
