@@ -91,13 +91,17 @@ def decode_ledger_ids(value: bytes, where: str, *, on_bookies: bool = False) -> 
     """
     message, _ = _parse(value, where)
     properties_of(message.properties, where, MetadataCorrupt)
-    infos = list(message.ledgerInfo)
-    for info in infos:
+    infos = {info.ledgerId: info for info in message.ledgerInfo}
+    for info in message.ledgerInfo:
         if len(info.properties):
             properties_of(info.properties, where, MetadataCorrupt)
-    if on_bookies:
-        infos = [info for info in infos if not (info.offloadContext.complete and info.offloadContext.bookkeeperDeleted)]
-    return [info.ledgerId for info in infos]
+    if not on_bookies:
+        return list(infos)
+    return [
+        key
+        for key, info in infos.items()
+        if not (info.offloadContext.complete and info.offloadContext.bookkeeperDeleted)
+    ]
 
 
 PlainLedger = tuple[int, int, int, int]
@@ -130,7 +134,7 @@ def find_usual_ledgers(value: bytes) -> UsualLedgers | None:
             _from_message(message, "")
     except StoreError:
         return None
-    return UsualLedgers([info.ledgerId for info in infos], None)
+    return UsualLedgers(list({info.ledgerId: None for info in infos}), None)
 
 
 def find_plain_ledgers(value: bytes) -> list[PlainLedger] | None:

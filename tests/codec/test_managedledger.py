@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from pulsar_admin.store.codec.managedledger import (
     LedgerInfo,
     ManagedLedger,
+    decode_ledger_ids,
     decode_managed_ledger,
     encode_managed_ledger,
 )
@@ -141,3 +142,4 @@ def test_a_ledger_that_is_listed_twice_is_one() -> None:
     first, second, last = LedgerInfo(8, 3, 30, 1), LedgerInfo(9, 4, 40, 1), LedgerInfo(8, 5, 50, 2)
     value = encode_managed_ledger(ManagedLedger((first, second, last)))
     assert decode_managed_ledger(value, "/path").ledgers == (last, second)
+    assert decode_ledger_ids(value, "/path") == [8, 9]
