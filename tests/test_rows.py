@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -23,6 +24,7 @@ from pulsar_admin.store.db import environment
 from pulsar_admin.store.db.environment import DATABASES, Store, Txn, _take_part, open_store
 from pulsar_admin.store.db.file import CommitRecord
 from pulsar_admin.store.db.files import iter_logs
+from pulsar_admin.store.db.own_ledgers import find_placed
 from pulsar_admin.store.db.rows import DERIVED
 from pulsar_admin.store.db.storeinfo import check_pages
 from pulsar_admin.store.db.unserved import read_index_states, read_journal_marks, read_misled_bookies
@@ -661,6 +663,30 @@ def test_a_row_of_the_state_that_is_no_such_row_is_told(key: bytes, tmp_path: Pa
         opened.write(lambda txn: txn.put("state", key, b'{"imported": 1}'))
     for words in ("store check", "doctor", "overview", "store refresh", "topics list public/default"):
         assert cli("--store", path, *words.split()).exit_code in (0, 1, 6)
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_a_catalogue_row_without_one_of_its_counts_is_damaged(tmp_path: Path) -> None:
+    """Not a log of 0 records, or one that was never torn."""
+    path = narrow_copy(tmp_path)
+    with open_store(path) as opened, opened.read() as txn:
+        [(key, row), *_] = txn.items("logs")
+        fields = json.loads(bytes(row))
+    for name in ("next_offset", "records", "problems", "torn", "sealed"):
+        lacking = json.dumps({one: fields[one] for one in fields if one != name}).encode()
+        with open_store(path, writable=True) as opened:
+            opened.write(lambda txn, key=key, lacking=lacking: txn.put("logs", key, lacking))  # type: ignore[misc]
+        with open_store(path) as opened, opened.read() as txn, pytest.raises(IndexCorrupt, match=name):
+            list(iter_logs(txn))
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_a_list_in_place_of_placed_ledgers_is_damaged(tmp_path: Path) -> None:
+    path = narrow_copy(tmp_path)
+    with open_store(path, writable=True) as opened:
+        opened.write(lambda txn: txn.put("state", b"placed-ledgers", b"[]"))
+    with open_store(path) as opened, opened.read() as txn, pytest.raises(IndexCorrupt, match="ledgers put on bookies"):
+        find_placed(txn)
 
 
 @pytest.mark.usefixtures("damages_stores")

@@ -58,11 +58,11 @@ class LogFile(Struct, frozen=True):
     size_bytes: int
     mtime_ns: int
     fingerprint: str  # of the first bytes behind the header, up to ``next_offset``
-    next_offset: int = 0  # behind the last good record: where a scan of the grown file goes on
-    records: int = 0
-    problems: int = 0
-    torn: bool = False
-    sealed: bool = False
+    next_offset: int  # behind the last good record: where a scan of the grown file goes on
+    records: int
+    problems: int
+    torn: bool
+    sealed: bool
     tail_records: int = 0  # of ``records`` and ``problems``, those at or behind ``next_offset``
     tail_problems: int = 0
     unfinished: bool = False  # a scan was stopped: it goes on at ``next_offset``

@@ -56,7 +56,10 @@ def put_own_ledgers(txn: Txn, own: OwnLedgers) -> None:
 def find_placed(txn: Txn) -> dict[int, tuple[str, ...]]:
     """Return the bookies that each ledger was put on; raises IndexCorrupt."""
     what = "ledgers put on bookies"
-    return txn.read_state(_PLACED_ROW, what, lambda row: {int(key): tuple(map(str, row[key])) for key in row}) or {}
+    return (
+        txn.read_state(_PLACED_ROW, what, lambda row: {int(key): tuple(map(str, ids)) for key, ids in row.items()})
+        or {}
+    )
 
 
 def put_placed(txn: Txn, placed: dict[int, tuple[str, ...]]) -> None:

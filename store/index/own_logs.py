@@ -210,6 +210,10 @@ def _describe(path: Path, store_path: Path, file_id: int) -> LogFile:
         size_bytes=status.st_size,
         mtime_ns=status.st_mtime_ns,
         fingerprint=mark,
+        next_offset=0,
+        records=0,
+        problems=0,
+        torn=False,
         sealed=True,
     )
 
