@@ -194,11 +194,12 @@ def _ranges(options: ScanOptions) -> dict[str, Range]:
 
 def _may_hold(path: str, wanted: set[int] | None, times: _IndexedTimes | None) -> bool:
     ledgers = _ledgers_of(path)
-    if ledgers is None or (times is not None and not times.know(ledgers)):
+    if ledgers is None:
         return True
-    if wanted is not None:
-        ledgers &= wanted
-    return bool(ledgers) and (times is None or times.may_hold(path, ledgers))
+    asked = ledgers if wanted is None else ledgers & wanted
+    if asked and (times is None or times.may_hold(path, asked)):
+        return True
+    return times is not None and not times.know(ledgers)
 
 
 def _ledgers_of(path: str) -> set[int] | None:
