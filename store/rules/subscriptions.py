@@ -461,22 +461,22 @@ def _ttl_never(facts: SubscriptionFacts) -> Iterator[Evidence]:
         )
 
 
-_EXPIRED_AGE_DAYS = 3
-"""The age that the command of ``ttl-none`` names."""
-
-
 def _ttl_none(facts: SubscriptionFacts) -> Iterator[Evidence]:
     policies = facts.of.policies
     if facts.pending and facts.may_expire and facts.ttl is None and not isinstance(policies, Unknown):
         source = None if policies.message_ttl is None else policies.message_ttl.source
         set_to = "" if source is None else f" (it is 0, by the {source})"
-        first = known(facts.next_message)
-        is_young = first is not None and facts.of.now_ms - first.born_ms < _EXPIRED_AGE_DAYS * 24 * 3_600_000
         yield Evidence(
             facts.where,
             f"No TTL applies{set_to}, so nothing expires (unless broker.conf sets `ttlDurationDefaultInSeconds`).",
-            {"ttl": 0, "source": source, **({MEND: ""} if is_young else _expires_alone(facts))},
+            {"ttl": 0, "source": source, **({MEND: ""} if _is_young(facts) else _expires_alone(facts))},
         )
+
+
+def _is_young(facts: SubscriptionFacts) -> bool:
+    """Whether no message has the age that the command of ``ttl-none`` names."""
+    first = known(facts.next_message)
+    return first is not None and facts.of.now_ms - first.born_ms < 3 * 24 * 3_600_000
 
 
 def future_dated(facts: SubscriptionFacts) -> FutureDated | None:
@@ -758,7 +758,7 @@ SUBSCRIPTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
     _row("ttl-later", _NOTE, "the TTL reaches the oldest entry later", _ttl_later),
     _row(
         "ttl-none", _NOTE, "no TTL applies", _ttl_none,
-        f"pulsar-admin topics expire-messages {{topic}} -s {{subscription}} -t {_EXPIRED_AGE_DAYS}d",
+        "pulsar-admin topics expire-messages {topic} -s {subscription} -t 3d",
     ),
     _row("ttl-never", _NOTE, "brokers never expire messages of this cursor, or of this topic", _ttl_never),
     _row("ttl-drops-delayed", _WARNING, "the TTL drops delayed messages before they are due", _ttl_drops_delayed, _STATUS),
