@@ -17,7 +17,9 @@ SLOWLY = """
 import sys
 if any(word in " ".join(sys.orig_argv) for word in ("pulsar-admin", "forkserver", "pyspark")):
     import os, time
+    import pulsar_admin.progress as progress
     import pulsar_admin.store.engine.operation as packed
+    progress._LINE_INTERVAL_S = 0
     pack = packed.pack_slice
     def pack_slowly(*arguments):
         try:
@@ -27,7 +29,7 @@ if any(word in " ".join(sys.orig_argv) for word in ("pulsar-admin", "forkserver"
         return pack(*arguments)
     packed.pack_slice = pack_slowly
 """
-"""Of all processes that import this one packs a slice at once, the others wait, so that there is a middle."""
+"""Of all processes that import this one packs a slice at once and shows it, the others wait, so that there is a middle."""
 
 
 def _session_of(pid: int) -> list[str]:
