@@ -14,7 +14,6 @@ import json
 import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from hashlib import sha256
 from typing import Any
 
 from msgspec import Struct, convert, to_builtins
@@ -187,8 +186,12 @@ def _link_of(number: int, row: bytes | memoryview) -> object:
 
 
 def _record_digest(key: bytes, row: bytes | memoryview) -> bytes:
+    from hashlib import sha256  # 2 ms, and most commands import this module for its Step alone
+
     return sha256(key + row).digest()
 
 
 def _sealed(digests: list[bytes]) -> str:
+    from hashlib import sha256
+
     return sha256(b"".join(digests)).hexdigest()
