@@ -25,6 +25,7 @@ _HEAVY = {
     "pulsar_admin.table_layout",
     "asyncio",
     "logging",
+    "_hashlib",
     "dataclasses",  # costs as much as ten modules of ours
 }
 _PROTOBUF_IN_PYTHON = {
