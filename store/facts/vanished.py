@@ -39,7 +39,7 @@ from pulsar_admin.store.model.topics import (
     partition_count,
     read_topic,
 )
-from pulsar_admin.store.names import NamespaceName, TopicName
+from pulsar_admin.store.names import LATEST, NamespaceName, Position, TopicName
 from pulsar_admin.store.sources.roots import stored_roots
 
 _MEMO = "vanished-topics"
@@ -94,7 +94,8 @@ class Vanished(Struct, frozen=True):
     ``foreign``: those of ``kept`` whose owner is not in this metadata, without a log that shows its deletion: it vanished, or belongs to
     another Pulsar. ``owners``: the path of the node that each of these names as its owner. ``disowned``: listed ledgers whose owner was
     deleted, as a log or a change shows, here or where the incident bundle was made. ``off_list``: ledgers with messages of topics that
-    list earlier ledgers, but not these: brokers remove ledgers only from the beginning of a list."""
+    list earlier ledgers, or have cursors at earlier positions, but do not list these: brokers remove ledgers only from the beginning of a
+    list, and only those before all cursors."""
 
     topics: tuple[VanishedTopic, ...] = ()
     views: tuple[DetachedView, ...] = ()
@@ -196,19 +197,27 @@ def _find(reader: EntryReader) -> Vanished:
     )
     kept = {one.ledger_id for one in orphans if one.name in names} | {view.ledger_id for view in views}
     kept.update(owners, *bare.values())
-    off_list = frozenset(
-        one.ledger_id for one in orphans if one.is_of_messages and one.entries and _is_off_list(txn, one)
-    )
+    ends = {
+        Position(one.ledger_id, one.entries - 1): one.name
+        for one in orphans
+        if one.name and one.is_of_messages and one.entries
+    }
+    floors = {name: _floor(reader, name) for name in set(ends.values())}
+    off_list = frozenset(end.ledger_id for end, name in ends.items() if end > floors[name])
     return Vanished(tuple(topics), views, schemas, frozenset(kept), frozenset(owners), owners, disowned, off_list)
 
 
-def _is_off_list(txn: Txn, one: _LedgerOfGoneNode) -> bool:
-    """Whether the topic of a ledger that it does not list is there and lists an earlier one."""
-    try:
-        ids = [] if one.name is None else read_topic(txn, one.name).ids
-    except StoreError:
-        return False
-    return bool(ids) and ids[0] < one.ledger_id
+def _floor(reader: EntryReader, name: TopicName) -> Position:
+    """Return the position after which an existing topic lists all its messages: its first ledger's, or an earlier one of a cursor."""
+    floors = [LATEST]
+    with suppress(StoreError):  # one that cannot be read tells nothing
+        topic = read_topic(reader.txn, name)
+        floors += [Position(ledger_id, -1) for ledger_id in topic.ids[:1]]
+        for cursor_name in iter_cursor_names(reader.txn, name):
+            with suppress(StoreError):
+                cursor = read_cursor(reader.txn, reader, topic, cursor_name)
+                floors.append(cursor.ahead or cursor.mark_delete)
+    return min(floor for floor in floors if floor.ledger_id >= 0)
 
 
 def _iter_orphans(reader: EntryReader) -> Iterable[_LedgerOfGoneNode]:
