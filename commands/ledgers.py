@@ -280,7 +280,12 @@ def _next_steps(found: Iterable[Missing]) -> Iterator[tuple[str, str]]:
                 "nothing here changes what a newer version wrote",
             )
         yield {
-            "no-metadata": ("no-metadata: rebuild the metadata", row.cure),
+            "no-metadata": (
+                f"no-metadata: import the disks of {', '.join(row.absent)}, which may have more of it, then rebuild the metadata"
+                if row.absent
+                else "no-metadata: rebuild the metadata",
+                row.cure,
+            ),
             "not-imported": (f"not-imported: {disks}", row.cure),
             "no-ledger": (f"no-ledger: import the disks of {', '.join(row.absent)}, which may have it", row.cure)
             if row.cure

@@ -410,6 +410,30 @@ def test_a_ledger_without_metadata_or_entries_may_be_on_bookies_that_were_not_im
     assert cli(*run, "ledgers", "forget", ledger_id, "--force").exit_code in (0, 1)
 
 
+@pytest.mark.usefixtures("damages_stores")
+def test_a_ledger_is_not_restored_without_what_bookies_that_were_not_imported_may_have(
+    tmp_path: Path, cli: Cli
+) -> None:
+    """bk2test has the first two of three entries of these: a list, a compacted view, a cursor; and fewer copies than there are."""
+    run, clean = ("--store", tmp_path / "s"), world(CLUSTER) / "clean"
+    words = ("--zookeeper", clean / "zookeeper", "--bookie", clean / "bookkeeper2")
+    assert cli(*run, "store", "import", "cluster", *words).exit_code == 0
+    lost = {
+        65: "ledger-without-metadata",
+        76: "compacted-ledger-without-metadata",
+        99: "cursor-ledger-without-metadata",
+    }
+    lose_nodes(tmp_path / "s", *map(ledger_path, lost))
+    rows = {row["evidence"].get("ledgerId"): row for row in cli(*run, "doctor", "-o", "jsonl").json_lines}
+    bring = "pulsar-admin store add bookie bk0test=DIR,DIR"
+    assert {one: (rows[one]["code"], rows[one]["mend"]) for one in lost} == {one: (lost[one], bring) for one in lost}
+    assert {row["cure"] for row in cli(*run, "ledgers", "missing", *lost, "-o", "jsonl").json_lines} == {bring}
+    for ledger_id in lost:
+        for verb in ("restore", "forget"):
+            refused = cli(*run, "ledgers", verb, ledger_id, "-o", "json")
+            assert (refused.exit_code, bring in refused.error["hint"]) == (3, True)
+
+
 def test_a_cursor_whose_ledger_is_not_seen_is_not_called_lost(tmp_path: Path, cli: Cli) -> None:
     run = ("--store", tmp_path / "s")
     zookeeper = world(CLUSTER) / "clean" / "zookeeper"

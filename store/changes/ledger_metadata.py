@@ -29,7 +29,7 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.references import BUCKET_PREFIX
 from pulsar_admin.store.model.topics import TopicLedger, read_topic
 from pulsar_admin.store.names import TopicName, parse_owner, shell_word
-from pulsar_admin.store.wording import counted
+from pulsar_admin.store.wording import counted, plural
 
 if TYPE_CHECKING:
     from pulsar_admin.store.aliases import Array
@@ -110,10 +110,20 @@ def restored_metadata(reader: EntryReader, ledger_id: int, owner: Owner) -> ledg
     """Return the metadata that a ledger of ``owner`` had when it was closed; raises Refused, LedgerNotFound."""
     txn = reader.txn
     name = parse_owner(owner.topic)
-    end = _find_end(reader, ledger_id, _listed(txn, name, ledger_id) if owner.kind is OwnerKind.TOPIC else None)
+    listed = _listed(txn, name, ledger_id) if owner.kind is OwnerKind.TOPIC else None
+    end = _find_end(reader, ledger_id, listed)
     held = read_bookies_of(txn, ledger_id)
     sibling = _find_sibling(txn, ledger_id, owner)
     write_quorum, segments = find_ensembles(ledger_id, held, end.last_entry_id, sibling)
+    absent = find_absent_bookies(txn)
+    # Fewer copies than its quorum look like a smaller quorum, and what only the others have at the end looks like nothing.
+    if absent is not None and (listed is None or sibling is None or write_quorum < sibling.write_quorum):
+        raise Refused(
+            f"{', '.join(absent.absent)}, which {plural(len(absent.absent), 'is', 'are')} not imported, may have more entries of "
+            f"ledger {ledger_id}, or copies of these",
+            hint=absent.hint(),
+            ledgerId=ledger_id,
+        )
     digest_type, custom = reader.read(ledger_id, 0).digest_type, _claims(reader, name, owner, ledger_id)
     ack_quorum = ack_quorum_like(sibling, write_quorum)
     return ledgermetadata.closed_over(
@@ -151,9 +161,8 @@ def _listed(txn: Txn, name: TopicName, ledger_id: int) -> TopicLedger | None:
 
 def _find_end(reader: EntryReader, ledger_id: int, listed: TopicLedger | None) -> _End:
     """Return the ledger's end by its entries and by the topic's list, where listed; raises Refused unless all entries are present."""
-    times = find_times(reader.txn, ledger_id)
+    times, absent = find_times(reader.txn, ledger_id), find_absent_bookies(reader.txn)
     if times is None:
-        absent = find_absent_bookies(reader.txn)
         raise LedgerNotFound(
             f"no file has an entry of ledger {ledger_id}: there is nothing to restore it from",
             hint=f"remove it with: pulsar-admin ledgers forget {ledger_id}" if absent is None else absent.hint(),
@@ -165,7 +174,9 @@ def _find_end(reader: EntryReader, ledger_id: int, listed: TopicLedger | None) -
         raise Refused(
             f"entries {gap[0]} to {gap[1]} of ledger {ledger_id} are in no file: the ledger would be incomplete"
             + ("" if listed is None else f", {counted(listed.entries, 'entry')} by its topic's list"),
-            hint=f"import the other bookies: pulsar-admin store add bookie ID=DIR,DIR; or: pulsar-admin ledgers forget {ledger_id}",
+            hint=f"import the other bookies: pulsar-admin store add bookie ID=DIR,DIR; or: pulsar-admin ledgers forget {ledger_id}"
+            if absent is None
+            else absent.hint(),
             ledgerId=ledger_id,
         )
     length = reader.read(ledger_id, last).length if last >= 0 else 0

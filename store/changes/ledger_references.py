@@ -36,7 +36,7 @@ from pulsar_admin.store.facts.trees import check_ledgers_seen, check_owners_seen
 from pulsar_admin.store.facts.under_replication import iter_emptied, iter_marks
 from pulsar_admin.store.facts.unlisted import find_newer
 from pulsar_admin.store.facts.vanished import find_vanished
-from pulsar_admin.store.model.broken import NO_LEDGER, find_missing
+from pulsar_admin.store.model.broken import GONE, find_missing
 from pulsar_admin.store.model.coverage import absent_of
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
@@ -160,7 +160,7 @@ def _check(txn: Txn, ledger_id: int, *, force: bool) -> tuple[Owner, ...]:
             ledgerId=ledger_id,
         )
     if not force and missing is not None and missing.absent:
-        state = "has no metadata" if missing.reason == NO_LEDGER else "was never closed"
+        state = "was never closed" if missing.reason == GONE else "has no metadata"
         raise errors.Refused(
             f"ledger {ledger_id} {state}, and {', '.join(missing.absent)}, which {plural(len(missing.absent), 'is', 'are')} not"
             " imported, may have entries of it",

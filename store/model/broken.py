@@ -59,7 +59,7 @@ class Missing(Answer, frozen=True):
     "elsewhere": bookies have them that its ensemble does not name; "not-imported": only bookies may have them that were not imported.
     ``ranges``: entry ids, both ends included; ``unseen_entries``: how many of them ``bookies`` should have, which are not imported;
     ``outside``: those that files have nevertheless; ``cure``: the command that brings them back. ``absent``: bookies, not imported,
-    that may have more of one with "gone-bookies", or all of one with "no-ledger".
+    that may have more of one with "gone-bookies" or "no-metadata", or all of one with "no-ledger".
     """
 
     ledger_id: int
@@ -119,12 +119,13 @@ def _find_missing(txn: Txn, ledger_id: int, owners: tuple[Owner, ...], *, is_lis
         return None
     except MetadataCorrupt:
         return Missing(ledger_id, NO_METADATA, 0, (), owners)
-    if ledger is None:
+    if ledger is None or ledger.metadata is None:
+        if not owners and not is_listed:
+            return None
         away = coverage.find_absent_bookies(txn)
-        loss = Missing(ledger_id, NO_LEDGER, 0, (), owners, absent=() if away is None else away.absent)
-        return replace(loss, cure=_cure(txn, loss) if loss.absent else "") if owners or is_listed else None
-    if ledger.metadata is None:
-        return Missing(ledger_id, NO_METADATA, 0, (), owners) if owners or is_listed else None
+        reason, absent = NO_LEDGER if ledger is None else NO_METADATA, () if away is None else away.absent
+        loss = Missing(ledger_id, reason, 0, (), owners, absent=absent)
+        return replace(loss, cure=_cure(txn, loss) if absent else "")
     ranges, silent = missing_ranges(txn, ledger), _silent(txn, ledger)
     outside = coverage.find_outside(txn, ledger, closed=not silent)
     if not ranges and outside is None and not silent:

@@ -94,9 +94,7 @@ _FATES = {
     LEDGERS_DELETED.code: "; they were deleted, and their entries wait for garbage collection",
     LEDGERS_GONE.code: " whose metadata is gone: a broker deleted them, or it was lost",
 }
-_OFF_LIST = (
-    " with messages that no reader gets: topics that have earlier ledgers, or subscriptions before these, do not list them"
-)
+_OFF_LIST = " with messages that no reader gets: topics that have earlier ledgers, or subscriptions before these, do not list them"
 _LEAKS = {
     "compacted-ledger": LEAKED_COMPACTED_LEDGERS,
     "delayed-index-bucket": LEAKED_BUCKETS,

@@ -10,7 +10,7 @@ from pulsar_admin.store.codec.ledgermetadata import LedgerState, ledger_path
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.facts.topics import TopicFacts
-from pulsar_admin.store.model.broken import find_broken_ledger, find_missing
+from pulsar_admin.store.model.broken import GONE, find_broken_ledger, find_missing
 from pulsar_admin.store.model.coverage import absent_of, count_unseen
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, Cursor, CursorSource
 from pulsar_admin.store.model.ledgers import Ledger, find_ledger, find_times, find_whole, missing_ranges
@@ -204,10 +204,11 @@ def _judge_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator[Findi
         ledger = find_ledger(txn, listed.ledger_id)
     except errors.StoreError:
         return  # the sweeps over nodes and ledgers tell
-    if ledger is None and (broken := find_broken_ledger(txn, topic, listed)) is not None and broken.cure:
+    lacks_metadata = ledger is None or ledger.metadata is None
+    if lacks_metadata and (broken := find_broken_ledger(txn, topic, listed)) is not None and broken.cure:
         yield LEDGER_WITHOUT_METADATA.at(
             where,
-            "the topic lists this ledger, but BookKeeper has no metadata for it, and its entries may be on bookies that are not imported; "
+            "the topic lists this ledger, but BookKeeper has no metadata for it, and bookies that are not imported may have its entries; "
             f"{broken.broker()}",
             f"import their disks: {broken.cure}",
             **_size(listed),
@@ -298,7 +299,17 @@ def judge_missing(txn: Txn, ledger: Ledger, where: str) -> Iterator[Finding]:
 def _judge_cursor(txn: Txn, topic: Topic, cursor: Cursor, where: str) -> Iterator[Finding]:
     if cursor.name == COMPACTION_CURSOR:
         yield from _judge_compacted(txn, cursor, where)
-    if cursor.recoverable is not None:
+    missing = find_missing(txn, cursor.info.cursors_ledger_id) if cursor.source is CursorSource.FALLBACK else None
+    if missing is not None and missing.absent and missing.reason != GONE:
+        yield CURSOR_LEDGER_WITHOUT_METADATA.at(
+            where,
+            f"BookKeeper's metadata of its ledger {missing.ledger_id} is gone: a broker starts it at {cursor.mark_delete}; bookies that "
+            "are not imported may have its newest position",
+            f"import their disks: {missing.cure}",
+            **_whose(cursor),
+            **{MEND: missing.cure},
+        )
+    elif cursor.recoverable is not None:
         yield CURSOR_LEDGER_WITHOUT_METADATA.at(
             where,
             f"BookKeeper's metadata of its ledger {cursor.info.cursors_ledger_id} is gone: a broker starts it at {cursor.mark_delete}; "
@@ -354,14 +365,16 @@ def _judge_compacted(txn: Txn, cursor: Cursor, where: str) -> Iterator[Finding]:
         if times
         else "none of its entries was imported"
     )
-    missing = None if times else find_missing(txn, ledger_id)
-    forget = f"pulsar-admin ledgers forget {ledger_id}"
+    missing = find_missing(txn, ledger_id)
+    bring = "" if missing is None else missing.cure
+    forget = "" if times else f"pulsar-admin ledgers forget {ledger_id}"
     yield COMPACTED_LEDGER_WITHOUT_METADATA.at(
         where,
         f"BookKeeper's metadata of the compacted ledger {ledger_id} is gone: a broker cannot open it; {there}",
-        "restore the ledger, or compact the topic here; until then compacted reads hang or fail",
+        f"{f'import the bookies: {bring}' if bring else 'restore the ledger'}, or compact the topic here; until then compacted reads hang "
+        "or fail",
         ledgerId=ledger_id,
-        **({} if times else {MEND: forget if missing is None else missing.cure or forget}),
+        **({MEND: bring or forget} if bring or forget else {}),
     )
 
 
