@@ -193,12 +193,14 @@ def read_topic_stats(
             last = topic.last_confirmed
             payload = reader.read(last.ledger_id, last.entry_id).payload
             last_publish_ms = decode_message_entry(payload, f"entry {last}").metadata.publish_time
+    backlog_bytes = 0 if slowest is None else backlog_size_bytes(topic, slowest)
+    earliest = _earliest_time(reader, topic, slowest) if options.earliest_time and slowest and backlog_bytes else 0
     return TopicStats(
         storage_size=topic.total_size_bytes,
-        backlog_size=backlog_size_bytes(topic, slowest) if slowest is not None else 0,
+        backlog_size=backlog_bytes,
         backlog_quota_limit_size=sizes.quota.limit_size_bytes if sizes else -1,
         backlog_quota_limit_time=ages.quota.limit_time_seconds if ages else -1,
-        earliest_msg_publish_time_in_backlogs=_earliest_time(reader, topic, slowest) if options.earliest_time else 0,
+        earliest_msg_publish_time_in_backlogs=earliest,
         offloaded_storage_size=sum(ledger.size_bytes for ledger in topic.ledgers if ledger.info.offloaded),
         subscriptions=subscriptions,
         deduplication_status="Enabled" if DEDUP_CURSOR in cursors else "Disabled",
@@ -236,10 +238,8 @@ def _subscription_stats(reader: EntryReader, topic: Topic, cursor: Cursor, optio
     )
 
 
-def _earliest_time(reader: EntryReader, topic: Topic, mark_delete: Position | None) -> int:
-    """Return the broker's time of the entry after ``mark_delete``: 0 without a cursor, −1 when that is the end or unreadable."""
-    if mark_delete is None:
-        return 0
+def _earliest_time(reader: EntryReader, topic: Topic, mark_delete: Position) -> int:
+    """Return the broker's time of the entry after ``mark_delete``, −1 when that is the end or unreadable."""
     position = topic.next_valid(mark_delete)
     if not topic.is_entry(position):
         return -1

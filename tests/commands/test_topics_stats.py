@@ -69,11 +69,13 @@ def test_earliest_time_of_known_entries(cli: Cli, tmp_path: Path) -> None:
             "end": CursorInfo(-1, Position(11, 0)),
         },
     )
-    store = make_store(tmp_path / "store", {"public/default/t": topic})
+    read = MadeTopic([[Made(START_MS)]], cursors={"end": CursorInfo(-1, Position(12, 0))})
+    store = make_store(tmp_path / "store", {"public/default/t": topic, "public/default/read": read})
     found = ask(cli, store, "stats", "public/default/t", "-etb")
     times = {name: row["earliestMsgPublishTimeInBacklog"] for name, row in found["subscriptions"].items()}
     assert times == {"begin": START_MS + 1, "second": START_MS + 40, "third": START_MS + 30, "end": -1}
     assert found["earliestMsgPublishTimeInBacklogs"] == START_MS + 1
+    assert ask(cli, store, "stats", "public/default/read", "-etb")["earliestMsgPublishTimeInBacklogs"] == 0
 
 
 @pytest.mark.parametrize("world", WORLD_NAMES)
