@@ -7,6 +7,7 @@ import base64
 import json
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Iterator
 from functools import cache
@@ -17,6 +18,7 @@ import pytest
 import pulsar_admin as pa
 from pulsar_admin.cli import run
 from pulsar_admin.cures import cure_lines
+from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.rules.table import RULES_BY_CODE
 from pulsar_admin.store.sources.ensemble import Client
@@ -45,6 +47,7 @@ _VALUES = {
     "-n": "1",
     "-f": "schema.json",
     "--at": "-1m",
+    "--now": "2026-11-21T10:00:00Z",
     "--time": "1795252992639",
     "--code": "ledgers-gone",
     "--only": "topics",
@@ -56,6 +59,7 @@ _VALUES = {
     "--pattern": "public/*",
     "--key-prefix": "a",
     "transactions -m": "0",
+    "transactions -r": "16",
 }
 _BY_GROUP = {
     "ledgers": "9",
@@ -335,17 +339,20 @@ def test_a_cure_is_looked_at_first() -> None:
     assert cure_lines(forecast) == [f"look: {forecast}"]
 
 
-def test_why_prints_the_look_and_the_cure(store: Path, cli: Cli) -> None:
-    """Seen: ``$ … expire-messages … --dry-run`` alone, and ``-t 3d`` where nothing was so old: exit code 5."""
-    later = ("--store", store, "--now", "2026-12-24T00:00:00Z")
-    given = f"--store {shell_word(store)} --now 2026-12-24T00:00:00Z"
-    expire = f"pulsar-admin {given} topics expire-messages persistent://{PLAIN} -s half -t 3d"
-    why = cli(*later, "topics", "why", PLAIN, "-s", "half")
-    assert f"  look first: {expire} --dry-run\n  $ {expire}\n" in why.stdout
-    reasons = cli(*later, "topics", "why", PLAIN, "-s", "half", "-o", "json").json["reasons"]
-    assert expire in [reason["command"] for reason in reasons]
-    assert cli(*later, "topics", "expire-messages", PLAIN, "-s", "half", "-t", "3d", "--dry-run").exit_code == 0
+def test_why_prints_the_look_and_the_cure(tmp_path: Path, cli: Cli) -> None:
+    """Seen: ``$ … expire-messages … --dry-run`` alone, ``-t 3d`` where nothing was so old, and the question which time is now."""
+    store, now, now_ms = copied("small", "clean", tmp_path), "2026-11-25T00:00:00.000Z", 1_795_564_800_000
     assert "expire-messages" not in cli("--store", store, "topics", "why", PLAIN, "-s", "half").stdout
+    with open_store(store, writable=True) as opened:
+        opened.write(lambda txn: txn.put("state", b"as-of", f"{now_ms} metadata".encode()))
+    expire = f"pulsar-admin --store {shell_word(store)} topics expire-messages persistent://{PLAIN} -s half -t 3d --now {now}"
+    why = ("--store", store, "topics", "why", PLAIN, "-s", "half")
+    assert f"  look first: {expire} --dry-run\n  $ {expire}\n" in cli(*why).stdout
+    for command in (expire, expire.replace("-t 3d", "--ttl")):
+        commands = [reason["command"] for reason in cli(*why, "-o", "json").json["reasons"]]
+        assert command in commands
+        assert cli(*shlex.split(command)[1:], "--dry-run").exit_code == 0
+        assert cli("--store", store, "namespaces", "set-message-ttl", "public/default", "-ttl", "3600").exit_code == 0
 
 
 def test_no_cure_in_the_sources_is_a_dry_run_alone() -> None:

@@ -26,7 +26,7 @@ from pulsar_admin.store.rules.finding import Severity
 from pulsar_admin.store.rules.rule import MEND, Evidence, Rule
 from pulsar_admin.store.rules.transactions import TRANSACTION_RULES
 from pulsar_admin.store.rules.words import forced_reset
-from pulsar_admin.store.timespec import format_age_ms, shown_time, shown_with_age
+from pulsar_admin.store.timespec import format_age_ms, format_time_ms, shown_time, shown_with_age
 from pulsar_admin.store.wording import counted, counted_messages, listed, plural
 
 if TYPE_CHECKING:
@@ -415,9 +415,9 @@ def _ttl_values(facts: SubscriptionFacts, ttl: MessageTtl) -> dict[str, object]:
     return {"ttl": ttl.seconds, "source": ttl.source, "overdueEntries": entries}
 
 
-def _expires_alone(facts: SubscriptionFacts) -> dict[str, object]:
-    """Return as evidence that no command expires a replicator's messages, as brokers do; {} for other cursors."""
-    return {} if is_consumed(facts.cursor.name) else {MEND: ""}
+def _expiry(facts: SubscriptionFacts) -> dict[str, object]:
+    """Return as evidence the time from which a printed expiry counts back; no command expires a replicator's messages, as brokers do."""
+    return {"now": format_time_ms(facts.of.now_ms)} if is_consumed(facts.cursor.name) else {MEND: ""}
 
 
 def _not_loaded(facts: SubscriptionFacts) -> Iterator[Evidence]:
@@ -469,7 +469,7 @@ def _ttl_none(facts: SubscriptionFacts) -> Iterator[Evidence]:
         yield Evidence(
             facts.where,
             f"No TTL applies{set_to}, so nothing expires (unless broker.conf sets `ttlDurationDefaultInSeconds`).",
-            {"ttl": 0, "source": source, **({MEND: ""} if _is_young(facts) else _expires_alone(facts))},
+            {"ttl": 0, "source": source, **({MEND: ""} if _is_young(facts) else _expiry(facts))},
         )
 
 
@@ -518,7 +518,7 @@ def _ttl_overdue(facts: SubscriptionFacts) -> Iterator[Evidence]:
             **_ttl_values(facts, ttl),
             "messages": extent.messages,
             "through": str(overdue.through),
-            **_expires_alone(facts),
+            **_expiry(facts),
         },
     )
 
@@ -753,12 +753,12 @@ SUBSCRIPTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
     ),
     _row(
         "ttl-overdue", _NOTE, "the TTL has passed; a broker drops entries only of topics that it has loaded", _ttl_overdue,
-        "pulsar-admin topics expire-messages {topic} -s {subscription} --ttl",
+        "pulsar-admin topics expire-messages {topic} -s {subscription} --ttl --now {now}",
     ),
     _row("ttl-later", _NOTE, "the TTL reaches the oldest entry later", _ttl_later),
     _row(
         "ttl-none", _NOTE, "no TTL applies", _ttl_none,
-        "pulsar-admin topics expire-messages {topic} -s {subscription} -t 3d",
+        "pulsar-admin topics expire-messages {topic} -s {subscription} -t 3d --now {now}",
     ),
     _row("ttl-never", _NOTE, "brokers never expire messages of this cursor, or of this topic", _ttl_never),
     _row("ttl-drops-delayed", _WARNING, "the TTL drops delayed messages before they are due", _ttl_drops_delayed, _STATUS),
