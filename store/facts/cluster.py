@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.facts.scalable import ScalableFacts
     from pulsar_admin.store.facts.starts import StartFact
     from pulsar_admin.store.facts.topics import ReadBudget, TopicFacts
+    from pulsar_admin.store.facts.transactions import UnassignedCoordinators
     from pulsar_admin.store.facts.unclosed import Unclosed
     from pulsar_admin.store.facts.under_replication import Mark
     from pulsar_admin.store.facts.values import UnknownValues
@@ -315,6 +316,13 @@ class ClusterFacts:
         from pulsar_admin.store.facts.partitions import find_disagreeing
 
         return find_disagreeing(self.reader.txn)
+
+    @cached_property
+    def unassigned_coordinators(self) -> UnassignedCoordinators | None:
+        """The transaction coordinators that have a log and that no client asks for."""
+        from pulsar_admin.store.facts.transactions import find_unassigned
+
+        return find_unassigned(self.reader, is_standalone=self.has_rocksdb)
 
     @cached_property
     def unknown_trees(self) -> tuple[UnknownTree, ...]:

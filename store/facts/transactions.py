@@ -12,16 +12,32 @@ from msgspec import Struct
 
 from pulsar_admin.store.codec.transactions import TxnId
 from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.files import iter_metadata_damage
 from pulsar_admin.store.db.ledger_ids import find_next_ledger_id
 from pulsar_admin.store.db.tree import find_node, iter_children
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model.broken import NO_LEDGER, NO_METADATA, BrokenLedger, find_broken
 from pulsar_admin.store.model.cursors import PENDING_ACK_CURSOR, read_cursor
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import Topic, find_pending_ack, find_pending_ack_logs, may_be_broken, read_topic
-from pulsar_admin.store.model.transactions import OpenTransaction, coordinator_ids, read_coordinator
+from pulsar_admin.store.model.topics import (
+    Topic,
+    find_pending_ack,
+    find_pending_ack_logs,
+    may_be_broken,
+    read_partitioned,
+    read_topic,
+)
+from pulsar_admin.store.model.transactions import (
+    ASSIGN,
+    OpenTransaction,
+    coordinator_ids,
+    log_topic,
+    read_coordinator,
+)
 from pulsar_admin.store.names import SEGMENT, Position, TopicName, pending_ack_names
 
+_POLICIES = "/admin/policies"
+"""Brokers may keep this in another metadata store (``configurationMetadataStoreUrl``), and the number of coordinators with it."""
 _SNAPSHOTS = ("__transaction_buffer_snapshot", "__transaction_buffer_snapshot_indexes")
 
 
@@ -32,6 +48,39 @@ def read_coordinated(reader: EntryReader) -> dict[TxnId, OpenTransaction]:
         with suppress(StoreError):
             known |= read_coordinator(reader, number).open
     return known
+
+
+class UnassignedCoordinators(Struct, frozen=True):
+    """Coordinators that have a log, and that the number of coordinators does not count.
+
+    ``recorded``: that number, 0 if nothing records it; ``open``: their open transactions, None if a log cannot be read.
+    """
+
+    numbers: tuple[int, ...]
+    recorded: int
+    open: int | None
+
+
+def find_unassigned(reader: EntryReader, *, is_standalone: bool) -> UnassignedCoordinators | None:
+    """Return the coordinators that no client asks for, if there are any; None if their number may be in metadata that is not here.
+
+    ``TransactionCoordinatorClientImpl`` (4.0.8) asks for as many as ``ASSIGN`` has partitions, and brokers load a log when they are asked.
+    Where nothing is recorded, a standalone Pulsar (``PulsarStandalone``) starts with one. Raises MetadataCorrupt.
+    """
+    txn = reader.txn
+    is_recorded = find_node(txn, ASSIGN.partitioned_path) is not None
+    if not is_recorded and (next(iter_children(txn, _POLICIES), None) is None or any(iter_metadata_damage(txn))):
+        return None
+    recorded = read_partitioned(txn, ASSIGN).partitions
+    first = recorded if is_recorded or not is_standalone else 1
+    numbers = [one for one in coordinator_ids(txn) if one >= first and find_node(txn, log_topic(one).path) is not None]
+    if not numbers:
+        return None
+    try:
+        opened: int | None = sum(len(read_coordinator(reader, one).open) for one in numbers)
+    except StoreError:
+        opened = None
+    return UnassignedCoordinators(tuple(numbers), recorded, opened)
 
 
 def has_snapshot(reader: EntryReader, name: TopicName) -> bool:

@@ -9,6 +9,7 @@ from pulsar_admin.store.db.locks import is_written_now
 from pulsar_admin.store.facts import known
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.managed_ledgers import summed
+from pulsar_admin.store.model.transactions import ASSIGN
 from pulsar_admin.store.rules.finding import Severity
 from pulsar_admin.store.rules.rule import MEND, Evidence, Rules
 from pulsar_admin.store.wording import counted, listed, plural
@@ -126,6 +127,38 @@ def _shared(facts: ClusterFacts) -> Iterator[Evidence]:
             f"{plural(len(others), 'another Pulsar', 'other Pulsars')} of the same ZooKeeper may use this BookKeeper:"
             f" {counted(ledgers, 'ledger')} that nothing here references may be {plural(len(others), 'its', 'theirs')}",
             {"paths": others, "ledgers": ledgers},
+        )
+
+
+@CLUSTER_RULES.row(
+    "transaction-coordinators-unassigned",
+    Severity.WARNING,
+    "Transaction coordinators have logs, but no client asks for them",
+    "The partitioned topic `pulsar/system/transaction_coordinator_assign`, whose partitions count the coordinators, is gone or "
+    "counts fewer than there are logs. Critical if transactions are open in them.",
+    "Does not load their logs, so their transactions never end: consumers get no message from the first one of an open transaction on. "
+    "Without the topic, no client can use transactions.",
+    "pulsar-admin transactions scale-transactionCoordinators -r {coordinators}",
+    "Set the number so that it counts every log.",
+)
+def _unassigned(facts: ClusterFacts) -> Iterator[Evidence]:
+    found = facts.unassigned_coordinators
+    # Coordinators that are not counted and have nothing to end hurt nobody.
+    if found is not None and (not found.recorded or found.open != 0):
+        counts = counted(found.recorded, "coordinator") if found.recorded else "no coordinators"
+        which = f"{plural(len(found.numbers), 'coordinator', 'coordinators')} {listed(found.numbers, 5)}"
+        have, them = plural(len(found.numbers), "has a log", "have logs"), plural(len(found.numbers), "it", "them")
+        open_ = "" if found.open is None else f" with {counted(found.open, 'open transaction')}"
+        yield Evidence(
+            str(ASSIGN),
+            f"the metadata counts {counts}, but {which} {have}{open_}: no broker loads {them}",
+            {
+                "recorded": found.recorded,
+                "numbers": list(found.numbers),
+                "open": found.open,
+                "coordinators": found.numbers[-1] + 1,
+            },
+            severity=Severity.CRITICAL if found.open else None,
         )
 
 

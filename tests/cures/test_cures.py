@@ -521,6 +521,7 @@ ELSEWHERE: dict[str, str] = {
     "pending-ack-replay-endless": "tests.cures.test_transactions::test_a_log_whose_replay_never_ends",
     "pending-ack-ledger-lost": "tests.cures.test_transactions::test_a_ledger_of_a_log_without_metadata",
     "pending-ack-entries-lost": "tests.cures.test_transactions::test_entries_of_a_log_that_are_in_no_file",
+    "transaction-coordinators-unassigned": "tests.cures.test_transactions::test_coordinators_that_no_client_asks_for",
     "chunk-cut": "tests.cures.test_backlogs::test_a_cursor_inside_a_chunked_message",
     "chunk-remainder": "tests.cures.test_backlogs::test_the_rest_of_a_message_whose_beginning_is_trimmed",
     "dedup-cursor-left": "tests.cures.test_cursors::test_a_cursor_of_deduplication_that_is_off",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,8 +20,9 @@ from pulsar_admin.store.model.cursors import PENDING_ACK_CURSOR
 from pulsar_admin.store.model.ledgers import find_metadata
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.model.transactions import ASSIGN, log_topic
 from pulsar_admin.store.names import Position, parse_topic
-from pulsar_admin.store.proto.transaction_pb2 import PendingAckMetadataEntry
+from pulsar_admin.store.proto.transaction_pb2 import PendingAckMetadataEntry, TransactionMetadataEntry
 from tests.conftest import Cli
 from tests.cures.curing import check_cured, check_told, diagnoses, put_values, run_printed, told
 from tests.stores import copied, lose_nodes
@@ -195,3 +197,38 @@ def test_entries_of_a_log_that_are_in_no_file(whole_cli: Cli, tmp_path: Path) ->
     assert (row["severity"], row["evidence"]["ledgerIds"], row["evidence"]["entries"]) == ("critical", [11], 3)
     run_printed(whole_cli, row["mend"])
     assert told(diagnoses(whole_cli, store)) == told(before)
+
+
+def log_entry(operation: int, least: int) -> Made:
+    entry = TransactionMetadataEntry(metadata_op=operation, txnid_most_bits=1, txnid_least_bits=least, new_status=2)
+    return Made(CREATED_MS, raw=entry.SerializeToString())
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize("ended", [(0,), (0, 1)])
+@pytest.mark.parametrize("count", [None, 0, 1, 2])
+def test_coordinators_that_no_client_asks_for(
+    count: int | None, ended: Sequence[int], whole_cli: Cli, tmp_path: Path
+) -> None:
+    """A log without an open transaction matters where nothing counts the coordinators; metadata kept elsewhere says nothing."""
+    entries = [*(log_entry(0, least) for least in range(2)), *(log_entry(3, least) for least in ended)]
+    store = make_store(tmp_path / "s", {str(log_topic(number)): MadeTopic([entries * number]) for number in range(2)})
+    values = {} if count is None else {ASSIGN.partitioned_path: json.dumps({"partitions": count}).encode()}
+    put_values(store, values)
+    code = ("--code", "transaction-coordinators-unassigned")
+    if count is None:
+        assert diagnoses(whole_cli, store, *code) == []
+    put_values(store, values | {"/admin/policies/public/default": b"{}"})
+    rows = diagnoses(whole_cli, store, *code)
+    severity = "critical" if len(ended) == 1 else "warning"
+    is_told = count != 2 and (not count or severity == "critical")
+    assert [row["severity"] for row in rows] == [severity] * is_told
+    for row in rows:
+        assert row["evidence"]["numbers"] == ([1] if count else [0, 1])
+        check_cured(whole_cli, store, row, told(diagnoses(whole_cli, store)) - told(rows), [ASSIGN.partitioned_path])
+
+
+def test_a_standalone_starts_with_one_coordinator(whole_cli: Cli, tmp_path: Path) -> None:
+    store = copied("small", "clean", tmp_path)
+    lose_nodes(store, ASSIGN.partitioned_path)
+    assert diagnoses(whole_cli, store, "--code", "transaction-coordinators-unassigned") == []

@@ -22,6 +22,7 @@ from pulsar_admin.store.codec.cursor import CursorInfo, decode_cursor_info, enco
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.codec.managedledger import ManagedLedger, decode_managed_ledger, encode_managed_ledger
 from pulsar_admin.store.model.cursors import PENDING_ACK_CURSOR
+from pulsar_admin.store.model.transactions import ASSIGN
 from pulsar_admin.store.names import Position, TopicName
 from tests.cures.test_marks import mark_path
 from tests.live.broker import BASE_SETTINGS, BrokerError, Daemon, wait_until
@@ -33,6 +34,7 @@ from tests.live.planted import (
     OPERATION_SECONDS,
     SUBSCRIPTION,
     Fault,
+    Json,
     Planted,
     key_of,
     receive,
@@ -471,13 +473,16 @@ class Transacted(Filled):
 
     def fill(self, broker: Cluster, client: pulsar.Client) -> None:
         super().fill(broker, client)
+        self.transact(broker)
+        broker.put(f"persistent/{self.topic}/unload")
+        assert receive(client, self.topic) == texts(ENTRIES)[self.done :]
+
+    def transact(self, broker: Cluster) -> None:
         run_perf(
             broker,
             *("transaction", "-u", broker.service_url, "-au", broker.web_url, "-ntxn", self.done, "-ss", SUBSCRIPTION),
             *("--topics-c", f"persistent://{self.topic}", "--topics-p", f"persistent://{self.topic}-out"),
         )
-        broker.put(f"persistent/{self.topic}/unload")
-        assert receive(client, self.topic) == texts(ENTRIES)[self.done :]
 
     def listed(self, keeper: KazooClient) -> ManagedLedger:
         return decode_managed_ledger(keeper.get(self.log.path)[0], self.log.path)
@@ -524,6 +529,23 @@ class PendingAckLogWithoutLedgers(PendingAckReplayEndless):
         (empty,) = self.listed(keeper).ledgers
         keeper.set(self.log.path, encode_managed_ledger(ManagedLedger()))
         keeper.delete(ledger_path(empty.ledger_id))
+
+
+class CoordinatorsUnassigned(Transacted):
+    code = "transaction-coordinators-unassigned"
+
+    def is_of(self, row: Json) -> bool:
+        return bool(row["code"] == self.code)
+
+    def plant(self, keeper: KazooClient) -> None:
+        keeper.delete(ASSIGN.partitioned_path)
+
+    def fails(self, broker: Cluster, client: pulsar.Client) -> None:
+        with pytest.raises(AssertionError, match="the transaction coordinator has not initialized"):
+            self.transact(broker)
+
+    def serves(self, broker: Cluster, client: pulsar.Client) -> None:
+        self.transact(broker)
 
 
 class EntryLogMissing(Filled):
@@ -667,7 +689,7 @@ if os.environ.get("ALL"):
         "topics": (SETTINGS, (*SAMPLE, *OTHERS)),
         "transactions": (
             SETTINGS | TRANSACTIONS,
-            (PendingAckLedgerLost, PendingAckReplayEndless, PendingAckLogWithoutLedgers),
+            (PendingAckLedgerLost, PendingAckReplayEndless, PendingAckLogWithoutLedgers, CoordinatorsUnassigned),
         ),
         "entry log": (SETTINGS, (EntryLogMissing,)),
         "metadata": (SETTINGS, (MetadataOlder,)),
