@@ -37,7 +37,7 @@ from tests.cures.curing import diagnoses, run_printed
 from tests.deep import deep_but_for
 from tests.encoders import encode_entry
 from tests.reference_index import bodies
-from tests.stores import copied, imported, lose_nodes
+from tests.stores import copied, imported, lose_nodes, put_back
 from tests.test_placement import upstream_write_set
 from tests.worlds import CLUSTER, copy_tree, oracle, world
 
@@ -432,6 +432,9 @@ def test_a_ledger_is_not_restored_without_what_bookies_that_were_not_imported_ma
         for verb in ("restore", "forget"):
             refused = cli(*run, "ledgers", verb, ledger_id, "-o", "json")
             assert (refused.exit_code, bring in refused.error["hint"]) == (3, True)
+    put_back(tmp_path / "s", clean / "zookeeper", 0x1E0)
+    first = cli(*run, "store", "recover", "--dry-run", "-o", "jsonl").json_lines[0]
+    assert (first["after"]["level"], bring in first["warnings"][0]) == ("B", True)
 
 
 def test_a_cursor_whose_ledger_is_not_seen_is_not_called_lost(tmp_path: Path, cli: Cli) -> None:

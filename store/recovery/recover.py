@@ -21,6 +21,7 @@ from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.indexes import NOT_INDEXED
 from pulsar_admin.store.facts.trees import check_seen
 from pulsar_admin.store.facts.unlisted import UnlistedLedgers
+from pulsar_admin.store.model.coverage import AbsentBookies, find_absent_bookies
 from pulsar_admin.store.model.ledgers import iter_indexed_ids, sorted_ledger_ids
 from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import TopicName, parse_topic
@@ -138,7 +139,7 @@ def plan_recovery(
                 f"the metadata lists {counted(condition.listed, 'ledger')}: this is not a copy of bookies alone",
                 hint="use level B, which keeps the listed ledgers, or a store imported from the bookies alone",
             )
-        return _summed(_from_bookies(sources, names, probable=probable), "C", condition, survey)
+        return _summed(_from_bookies(sources, names, probable=probable), "C", condition, survey, None)
     if wanted == "A":
         plan = plan_from_ledgers(sources, survey)
         survey.passed_over.update(_undecodable_topics(txn))
@@ -146,7 +147,9 @@ def plan_recovery(
         plan = plan_rolling(sources, survey)
     if wanted == level == "A":
         condition = replace(condition, leftovers=())  # they are also created again
-    return _summed(plan, wanted, condition, survey) if plan.steps else _nothing(txn, condition, survey, wanted)
+    if not plan.steps:
+        return _nothing(txn, condition, survey, wanted)
+    return _summed(plan, wanted, condition, survey, find_absent_bookies(txn))
 
 
 def plan_renaming(sources: Sources, names: Path, *, probable: bool = False) -> Plan:
@@ -328,7 +331,9 @@ def _named(names: Sequence[object]) -> str:
     return ", ".join(map(str, names[:_NAMED])) + (" …" if len(names) > _NAMED else "")
 
 
-def _summed(plan: Plan, level: str, condition: MetadataCondition, survey: LedgerSurvey) -> Plan:
+def _summed(
+    plan: Plan, level: str, condition: MetadataCondition, survey: LedgerSurvey, absent: AbsentBookies | None
+) -> Plan:
     """Return the plan with a first part that counts the others, and with the next steps."""
     counts = Counter[str]()
     for part in plan.parts:
@@ -340,7 +345,12 @@ def _summed(plan: Plan, level: str, condition: MetadataCondition, survey: Ledger
     assert isinstance(plan.parts, Packed)  # not copied: of millions of ledgers it is the most of a plan
     plan.parts.put_first(ChangePart(resource=_METADATA, after={**after, **made, **left}))
     again = (_AGAIN.format(counted(len(condition.younger), "ledger")),) if level == "A" and condition.younger else ()
-    return replace(plan, warnings=(*plan.warnings, *_left_out(condition, survey, level), *again, NEXT))
+    unseen = (
+        ()
+        if absent is None
+        else (f"{absent.text()}: the rebuilt metadata ends ledgers before them. First {absent.hint()}",)
+    )
+    return replace(plan, warnings=(*unseen, *plan.warnings, *_left_out(condition, survey, level), *again, NEXT))
 
 
 def _sums(part: ChangePart) -> dict[str, int]:
