@@ -471,7 +471,7 @@ def plan_delete_orphans(
         raise errors.Refused(
             f"{plural(len(kept), 'ledger')} {listed(sorted(kept))} may be the only copy of a topic's data: its node "
             "or schema was lost without a deletion, or belongs to another Pulsar on this BookKeeper, or the topic "
-            "lost its compacted view, or has earlier ledgers or subscriptions but does not list this one",
+            "lost its compacted view, or should list it and does not",
             hint="see: pulsar-admin doctor; --force deletes them anyway",
             ledgerIds=sorted(kept),
         )

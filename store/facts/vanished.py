@@ -94,8 +94,8 @@ class Vanished(Struct, frozen=True):
     ``foreign``: those of ``kept`` whose owner is not in this metadata, without a log that shows its deletion: it vanished, or belongs to
     another Pulsar. ``owners``: the path of the node that each of these names as its owner. ``disowned``: listed ledgers whose owner was
     deleted, as a log or a change shows, here or where the incident bundle was made. ``off_list``: ledgers with messages of topics that
-    list earlier ledgers, or have cursors at earlier positions, but do not list these: brokers remove ledgers only from the beginning of a
-    list, and only those before all cursors."""
+    do not list these, but list none, or earlier ledgers, or have cursors at earlier positions: brokers remove ledgers only from the
+    beginning of a list, only those before all cursors, and never all."""
 
     topics: tuple[VanishedTopic, ...] = ()
     views: tuple[DetachedView, ...] = ()
@@ -208,11 +208,14 @@ def _find(reader: EntryReader) -> Vanished:
 
 
 def _floor(reader: EntryReader, name: TopicName) -> Position:
-    """Return the position after which an existing topic lists all its messages: its first ledger's, or an earlier one of a cursor."""
+    """Return the position after which an existing topic lists all its messages: its first ledger's, or an earlier one of a cursor.
+
+    The list of one that a broker has loaded is never empty.
+    """
     floors = [LATEST]
     with suppress(StoreError):  # one that cannot be read tells nothing
         topic = read_topic(reader.txn, name)
-        floors += [Position(ledger_id, -1) for ledger_id in topic.ids[:1]]
+        floors.append(Position(topic.ids[0] if topic.ids else 0, -1))
         for cursor_name in iter_cursor_names(reader.txn, name):
             with suppress(StoreError):
                 cursor = read_cursor(reader.txn, reader, topic, cursor_name)

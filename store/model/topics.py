@@ -216,11 +216,13 @@ def _not_found(txn: Txn, name: TopicName) -> TopicNotFound:
     """Return the error for an unknown topic, which names its partitions that lost their metadata."""
     there = list_partitions(txn, name) if name.domain == PERSISTENT and name.partition_index < 0 else []
     if there:
-        numbers, most = [one.partition_index for one in there], there[-1].partition_index
+        numbers = [one.partition_index for one in there]
+        create = f"create the metadata again: pulsar-admin topics create-partitioned-topic {shell_word(name)} -p {len(numbers)}"
         return TopicNotFound(
             f"no topic {name}: only its {plural(len(there), 'partition')} {listed(numbers, _SHOWN)} "
             f"{plural(len(there), 'exists', 'exist')}, without metadata of a partitioned topic",
-            hint=f"create the metadata again: pulsar-admin topics create-partitioned-topic {shell_word(name)} -p {most + 1}",
+            # One that is not there may be lost: it must not be created empty.
+            hint=create if numbers[-1] < len(numbers) else "for the meaning and the repair run: pulsar-admin doctor",
             topic=str(name),
             partitions=numbers,
         )

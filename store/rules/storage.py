@@ -70,9 +70,9 @@ LEAKED_TOPIC_LEDGERS = _leak(
     "leaked-topic-ledgers",
     "Ledgers of topics that no topic lists",
     "A broker died between creating and listing the ledger, a deletion was interrupted, or the topic's list "
-    "was lost: see `store recover`. A warning where the topic lists earlier ledgers, or has a subscription at an earlier position: "
-    "brokers remove ledgers only from the beginning of a list, and only those that no subscription needs, so its list is an older one, or "
-    "was changed by hand. `ledgers delete` then refuses.",
+    "was lost: see `store recover`. A warning where the topic lists no ledger, or earlier ones, or has a subscription at an earlier "
+    "position: brokers remove ledgers only from the beginning of a list, only those that no subscription needs, and never all. So the "
+    "list is an older one, or was changed by hand. `ledgers delete` then refuses.",
 )
 LEAKED_LEDGERS = _leak(
     "leaked-ledgers",
@@ -94,7 +94,7 @@ _FATES = {
     LEDGERS_DELETED.code: "; they were deleted, and their entries wait for garbage collection",
     LEDGERS_GONE.code: " whose metadata is gone: a broker deleted them, or it was lost",
 }
-_OFF_LIST = " with messages that no reader gets: topics that have earlier ledgers, or subscriptions before these, do not list them"
+_OFF_LIST = " with messages that no reader gets, because topics that should list them do not"
 _LEAKS = {
     "compacted-ledger": LEAKED_COMPACTED_LEDGERS,
     "delayed-index-bucket": LEAKED_BUCKETS,

@@ -125,6 +125,10 @@ def test_a_partition_that_was_lost_is_not_created_empty(is_recorded: bool, whole
     lost, row = rows["topic-vanished"], rows[code]
     assert "of partition 2 ledgers or subscriptions remain" in row["message"]
     assert row["mend"].endswith("doctor --code topic-vanished")
+    if not is_recorded:
+        lose_nodes(store, name.partition(0).path)
+        asked = whole_cli("--store", store, "-o", "json", "topics", "get-partitioned-topic-metadata", str(name))
+        assert "create" not in asked.error["hint"]  # partition 0 empty
     run_printed(whole_cli, lost["mend"])
     for left in diagnoses(whole_cli, store):
         if left["where"] == str(name):  # the metadata, by the command that is printed now
@@ -198,7 +202,10 @@ def test_refusals_name_the_partitions(cli: Cli, tmp_path: Path) -> None:
         refused = cli("--store", store, "-o", "json", "topics", words, NAME)
         assert refused.exit_code == 5
         assert "only its partitions 0 and 2 exist" in refused.error["message"]
-        assert refused.error["hint"].endswith(f"pulsar-admin topics create-partitioned-topic {NAME} -p 3")
+        assert refused.error["hint"].endswith("pulsar-admin doctor")  # partition 1 may be lost
+    lose_nodes(store, NAME.partition(2).path)
+    refused = cli("--store", store, "-o", "json", "topics", "stats", NAME)
+    assert refused.error["hint"].endswith(f"pulsar-admin topics create-partitioned-topic {NAME} -p 1")
     store = made(tmp_path / "deleted", FAULTS["half deleted"])
     refused = cli("--store", store, "-o", "json", "topics", "create-partitioned-topic", NAME, "-p", 2)
     assert (refused.exit_code, refused.error["code"]) == (3, "already-exists")

@@ -391,3 +391,5 @@ def test_a_ledger_that_readers_still_need_and_a_list_lacks_is_not_to_be_deleted(
     assert cli("--store", store, "ledgers", "delete", dropped, "--dry-run").exit_code == 3
     assert cli("--store", store, "ledgers", "delete", dropped, "--dry-run", "--force").exit_code == 0
     assert cli("--store", store, "ledgers", "delete", first, "--dry-run").exit_code == 0
+    put_values(store, {path: encode_managed_ledger(replace(managed, ledgers=()))})
+    assert told()["warning"][:2] == [first, managed.ledgers[1].ledger_id]
