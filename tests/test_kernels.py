@@ -6,6 +6,7 @@ What compares the two is ``tests.both_ways``: a kernel that is called here runs 
 from __future__ import annotations
 
 import random
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from pulsar_admin.store.kernels.columns import BATCH, RECORD
 from pulsar_admin.store.kernels.compiled import LITTLE_ROWS, Meter, signed
 from pulsar_admin.store.kernels.evidence import SENT, read_sent
 from pulsar_admin.store.kernels.producers import longest_forward_run, number_spans, producer_spans, sequence_ids
-from pulsar_admin.store.kernels.records import read_bodies, read_payloads, scan_journal, scan_log, write_records
+from pulsar_admin.store.kernels.records import _is_zero, read_bodies, read_payloads, scan_journal, scan_log, write_records
 from pulsar_admin.store.kernels.sha1 import sha1_spans
 from pulsar_admin.store.proto import pulsar_api_pb2 as pb
 from tests.both_ways import run_both_ways
@@ -192,6 +193,15 @@ def test_numbers_wrap_alike() -> None:
     assert sent["last_sequence_id"].min() < 0
     assert rows["publish_ms"].min() < 0
     assert [signed(value, 8) for value in (127, 128, 255, 256, -129)] == [127, -128, -1, 0, 127]
+
+
+def test_zeros_are_looked_for_up_to_the_end_and_no_further() -> None:
+    for at, (start, end) in product(range(5), combinations(range(6), 2)):
+        data = np.zeros(6, np.uint8)
+        data[at] = 1
+        assert [bool(form(data, start, end)) for form in (_is_zero.plain, _is_zero.compiled)] == [
+            not start <= at < end
+        ] * 2
 
 
 def test_clocks() -> None:

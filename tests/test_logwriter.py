@@ -9,6 +9,7 @@ from typing import NoReturn
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from pulsar_admin.store.changes.log_writer import LedgerSpec, WrittenLedgers, apply_written, write_ledgers
 from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, apply_plan, plan_undo
@@ -26,16 +27,18 @@ from pulsar_admin.store.db.own_ledgers import (
     largest_ledger_id,
     sequence_after_export,
 )
-from pulsar_admin.store.db.tree import Node, put_nodes
+from pulsar_admin.store.db.owners import find_owners
+from pulsar_admin.store.db.tree import Node, put_nodes, read_node
 from pulsar_admin.store.doctor.diagnosing import check_store
-from pulsar_admin.store.errors import DiskFull, LimitExceeded, StalePlan
+from pulsar_admin.store.errors import DiskFull, LimitExceeded, Refused, StalePlan
 from pulsar_admin.store.index.own_logs import LogWriter
-from pulsar_admin.store.model.ledgers import iter_ledger_ids, read_ledger
+from pulsar_admin.store.model.ledgers import find_metadata, iter_ledger_ids, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.scan.payloads import PayloadColumns
 from pulsar_admin.store.sources.rocksdb import read_values
 from tests.conftest import Cli
-from tests.stores import NOW_MS, copied
+from tests.stores import NOW_MS, copied, lose_nodes, put_node
+from tests.test_check import PLAIN, _stranger_in_list
 from tests.worlds import world
 
 PAYLOADS = [bytes([number]) * (number * 7) for number in range(200)]
@@ -178,6 +181,22 @@ def test_nothing_is_left_when_a_payload_fails(tmp_path: Path) -> None:
         with pytest.raises(StalePlan), write_ledgers(store, one) as written:
             apply_written(written, Plan(ChangeKind("test", "test"), 10**6, (), (ChangePart(),)), NOW_MS)
         assert list((tmp_path / "s" / "entries").iterdir()) == []
+
+
+def test_an_id_is_taken_by_a_ledger_by_a_reference_and_by_one_written_with_it(tmp_path: Path) -> None:
+    path = copied("small", "clean", tmp_path)
+    with open_store(path) as store, store.read() as txn:
+        value = read_node(txn, PLAIN).value
+    put_node(path, PLAIN, _stranger_in_list(value))  # a reference to a ledger that is not there
+    lose_nodes(path, "/managed-ledgers/acme/orders/")  # whose ledgers nothing references then
+    spec = LedgerSpec({"component": b"managed-ledger"})
+    with open_store(path, writable=True) as store:
+        with store.read() as txn:
+            alone = [one for one in sorted_ledger_ids(txn) if find_metadata(txn, one) and not find_owners(txn, one)]
+        for ids in ([alone[0]], [1_000_000], [7_000_000, 7_000_000]):
+            with pytest.raises(Refused, match=f"ledger {ids[0]} is in this store already"):
+                write_ledgers(store, [(replace(spec, ledger_id=one), [b"x"]) for one in ids])
+        assert [*(path / "entries").iterdir()] == []
 
 
 _WRITING = (

@@ -179,7 +179,7 @@ def _made(
 ) -> list[MadeLedger]:
     custom = topic_claims(name_of(group, names))
     made = []
-    sibling = find_metadata(work.txn, newest) if newest >= 0 else None
+    sibling = find_metadata(work.txn, newest)
     for ledger_id in group.ledger_ids:
         if ledger_id > newest:
             try:

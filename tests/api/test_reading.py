@@ -212,6 +212,7 @@ def test_windows_are_those_of_topics_read(
     found = store.topic("batched").messages(columns=["ledger_id", "entry_id", "batch_index"], **arguments)
     keys = ("ledgerId", "entryId", "batchIndex")
     assert [tuple(row.values()) for row in found.rows()] == [tuple(row[key] for key in keys) for row in shown]
+    assert len(store.topic("batched").messages(columns=["key"], **arguments).to_arrow()) == len(shown)
 
 
 @pytest.mark.parametrize(("start", "end"), [("8:0:0", "8:0:0"), ("8:0:3", "8:0:6")])

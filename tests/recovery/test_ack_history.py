@@ -31,7 +31,7 @@ from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.files import FileMode, LogFile
 from pulsar_admin.store.db.storeinfo import read_store_info
 from pulsar_admin.store.db.tree import Node, put_nodes, read_node
-from pulsar_admin.store.errors import EntryCorrupt
+from pulsar_admin.store.errors import EntryCorrupt, NothingMatches, Refused
 from pulsar_admin.store.model.cursors import range_text, read_cursor
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import Topic, TopicLedger, read_topic
@@ -49,6 +49,7 @@ from pulsar_admin.store.recovery.ack_history import (
     iter_ack_states,
     pending_of,
     plan_as_of,
+    state_in_force,
     state_of,
 )
 from pulsar_admin.store.recovery.deleted_nodes import Past
@@ -397,6 +398,24 @@ def test_versions_of_the_metadata_bracket_the_ledgers_they_name(make: Any) -> No
         ("0x5", 9_500, 9_500),
     ]
     assert found[-1].state is None
+    with opened(store, TOPIC) as (reader, topic):
+        cursor = read_cursor(reader.txn, reader, topic, "sub")
+        for at, expected in (  # a state may be in force from its earliest time on, and is from its latest on
+            (99, "sub: the earliest known state, 0x1, is not before"),
+            (100, "0x1"),
+            (999, "0x1"),
+            (1_000, "sub may have been at 2 states, 0x1 to 11:0"),
+            (4_999, "sub may have been at 2 states, 0x1 to 11:0"),
+            (5_000, "sub may have been at 3 states, 11:0 to 11:2"),
+            (9_000, "0x4"),
+            (9_499, "0x4"),
+            (9_500, "0x5"),
+        ):
+            try:
+                answer = state_in_force(iter(found), topic, cursor, T + at, "refuse").name
+            except (NothingMatches, Refused) as error:
+                answer = error.message.removeprefix(f"persistent://{TOPIC}: ")
+            assert answer.startswith(expected), at
 
 
 def test_a_producers_clock_that_contradicts_the_metadata_proves_nothing(make: Any) -> None:

@@ -6,14 +6,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
+from pyroaring import BitMap64
 
 from pulsar_admin.store.codec.rocksvalue import NodeStat
+from pulsar_admin.store.db.copies import add_copies
 from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.files import iter_logs, put_log
 from pulsar_admin.store.db.ledger_ids import put_next_ledger_id
 from pulsar_admin.store.db.tree import Node, put_nodes
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.recovery.chains import LedgerGroup
+from pulsar_admin.store.recovery.from_ledgers import Sources
+from pulsar_admin.store.recovery.missing_topics import plan_lost_and_found
 from tests.conftest import Cli
 from tests.deep import deep_but_for
-from tests.stores import copied, lose_nodes, put_back
+from tests.stores import copied, imported, lose_nodes, put_back
 from tests.worlds import CLUSTER, STATES, world
 
 Json = Any  # a JSON value
@@ -81,6 +89,39 @@ def test_nodes_that_cannot_be_decoded_are_passed_over_and_listed_at_level_b(
     assert set(after["passedOver"]) == spoiled
     assert all(path in said for path in spoiled)
     assert 0 < after["topics"] <= before["topics"] + 3  # what went on with it lies in lost-and-found
+
+
+def test_ledgers_of_an_unknown_bookie_are_passed_over_one_by_one(cli: Cli, tmp_path: Path) -> None:
+    """The first of a topic's younger ledgers, of a new topic's and of the others has an entry on disks without a cookie."""
+    store = copied(CLUSTER, "crashed", tmp_path)
+    put_back(store, world(CLUSTER) / "crashed" / "zookeeper", 0x35D)
+
+    def given() -> tuple[set[int], list[str]]:
+        first, *rows = cli("--store", store, "store", "recover", "--dry-run", "-o", "jsonl").json_lines
+        alone = {int(row["resource"].split()[1]) for row in rows if row.get("resource", "").startswith("ledger ")}
+        return alone.union(*(row["after"].get("ledgers", ()) for row in rows)), first["warnings"]
+
+    before, _ = given()
+    passed_over = {261, 262, 178}
+
+    def write(txn: Txn) -> None:
+        strange = replace(max(iter_logs(txn), key=lambda log: log.file_id), bookie="")
+        put_log(txn, replace(strange, file_id=strange.file_id + 1))
+        add_copies(txn, [(one, strange.file_id + 1, BitMap64([0])) for one in passed_over])
+
+    with open_store(store, writable=True) as opened:
+        opened.write(write)
+    after, warnings = given()
+    assert (passed_over <= before, after) == (True, before - passed_over)
+    told = [text.split(":")[0].split()[-1] for text in warnings if text.startswith("it is unknown which bookie")]
+    assert sorted(map(int, told)) == sorted(passed_over)
+
+
+def test_lost_and_found_gets_what_is_younger_than_the_newest_known() -> None:
+    with open_store(imported(CLUSTER, "crashed")) as store, open_reader(store) as reader:
+        group = LedgerGroup("messages", (262, 266, 267))
+        for newest, expected in ((261, [262, 266, 267]), (262, [266, 267]), (266, [267]), (267, [])):
+            assert plan_lost_and_found(Sources(reader, 0), [group], newest, {}).ledger_ids == expected
 
 
 def test_detected_level_a_says_which_topics_it_leaves_out(cli: Cli, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType
 from pulsar_admin.store.codec.entry import Entry, find_digest_type
 from pulsar_admin.store.codec.entrylog import EntryLogHeader, encode_header, encode_ledgers_map
 from pulsar_admin.store.codec.logscan import Record, iter_records
-from pulsar_admin.store.errors import SourceChanged
+from pulsar_admin.store.errors import EntryLogCorrupt, SourceChanged
 from pulsar_admin.store.kernels.columns import BAD_DIGEST, UNFRAMED, UNVERIFIED
 from pulsar_admin.store.scan import files
 from pulsar_admin.store.scan.files import FileScan, FileWindow, LedgerDigests, Slice
@@ -609,10 +609,9 @@ def test_an_entry_turned_into_a_meta_record_is_counted(tmp_path: Path) -> None:
 
 
 def test_a_vanished_and_a_shrinking_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pulsar_admin.store.errors import SourceChanged
-
-    with pytest.raises(SourceChanged, match="is gone"):
-        list(FileScan(Slice(str(tmp_path / "no"), "entry-log", 0, 9), NOTHING_KNOWN).batches())
+    for name, error, said in (("no", SourceChanged, "is gone"), (".", EntryLogCorrupt, "cannot be read")):
+        with pytest.raises(error, match=said):
+            list(FileScan(Slice(str(tmp_path / name), "entry-log", 0, 9), NOTHING_KNOWN).batches())
     path = write_log(tmp_path / "0.log", *(entry_record(1, i, payload=bytes(3000)) for i in range(20)))
     monkeypatch.setattr(files, "WINDOW_BYTES", 8192)
     monkeypatch.setattr(files, "BATCH_RECORDS", 2)

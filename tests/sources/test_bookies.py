@@ -12,10 +12,13 @@ from pulsar_admin.store.codec.entrylog import CURRENT_VERSION, EntryLogHeader, e
 from pulsar_admin.store.codec.journal import LATEST_VERSION
 from pulsar_admin.store.codec.journal import encode_header as encode_journal_header
 from pulsar_admin.store.db.bookies import Bookie, decode_bookie, encode_bookie
+from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import InvalidValue, Refused
 from pulsar_admin.store.sources.bookieconf import read_bookie_conf
-from pulsar_admin.store.sources.bookies import files_of, group_directories
+from pulsar_admin.store.sources.bookies import files_of, find_strangers, group_directories
 from pulsar_admin.store.sources.given_bookies import GivenBookie, find_bookie, parse_bookie
+from tests.stores import copied, lose_nodes, put_node
+from tests.worlds import CLUSTER, world
 
 COOKIE = '4\nbookieHost: "{}"\njournalDir: "/j"\nledgerDirs: "2\\t/l0\\t/l1"\n'
 
@@ -51,6 +54,18 @@ def test_files_of_a_bookie_come_in_the_order_they_were_written(tmp_path: Path) -
     journals = [_directory(tmp_path / name, "bk1", file) for name, file in (("j0", "b.txn"), ("j1", "a.txn"))]
     files = [str(file.path.relative_to(tmp_path)) for file in files_of([Bookie("bk1", (one, other), tuple(journals))])]
     assert files == ["l0/0.log", "l1/1.log", "l0/2.log", "l1/2.log", "l1/3.log", "l0/a.log", "j1/a.txn", "j0/b.txn"]
+
+
+def test_a_bookie_that_ensembles_name_is_not_foreign(tmp_path: Path, damages_stores: None) -> None:
+    """Whatever node comes before their ledgers: one of no ledger, one that cannot be decoded."""
+    store = copied(CLUSTER, "clean", tmp_path)
+    lose_nodes(store, "/ledgers/cookies/bk1test")
+    for path in ("/ledgers/-", "/ledgers/00/0000/L0000"):
+        put_node(store, path, b"\xff")
+    bookies = group_directories(world(CLUSTER) / "clean" / f"bookkeeper{number}" / "current" for number in (0, 1))
+    with open_store(store) as opened, opened.read() as txn:
+        found = find_strangers(txn, bookies)
+    assert [(one.bookie.bookie_id, one.is_foreign) for one in found] == [("bk1test", False)]
 
 
 def test_rows_of_store_json(tmp_path: Path) -> None:

@@ -180,8 +180,9 @@ def test_of_several_one_is_chosen(plain: Content, tmp_path: Path, cli: Cli) -> N
         store = tmp_path / f"s{number}"
         assert cli("--store", store, *words[2:], "--chroot", chroot).exit_code == 0
         assert tree(store).keys() >= plain.keys()
-    nowhere = cli(*words, "--chroot", "/nowhere")
-    assert (nowhere.exit_code, "/prod" in nowhere.stderr) == (5, True)
+    for option in ("--chroot", "--ledgers-root"):
+        nowhere = cli(*words, option, "/nowhere")
+        assert (nowhere.exit_code, "no cluster at /nowhere: it has /, /prod" in nowhere.stderr) == (5, True)
     assert cli(*words, "--chroot", "no path").exit_code == 2
 
 
