@@ -17,7 +17,14 @@ from pulsar_admin.store.kernels.columns import BATCH, RECORD
 from pulsar_admin.store.kernels.compiled import LITTLE_ROWS, Meter, signed
 from pulsar_admin.store.kernels.evidence import SENT, read_sent
 from pulsar_admin.store.kernels.producers import longest_forward_run, number_spans, producer_spans, sequence_ids
-from pulsar_admin.store.kernels.records import _is_zero, read_bodies, read_payloads, scan_journal, scan_log, write_records
+from pulsar_admin.store.kernels.records import (
+    _is_zero,
+    read_bodies,
+    read_payloads,
+    scan_journal,
+    scan_log,
+    write_records,
+)
 from pulsar_admin.store.kernels.sha1 import sha1_spans
 from pulsar_admin.store.proto import pulsar_api_pb2 as pb
 from tests.both_ways import run_both_ways

@@ -223,8 +223,8 @@ def _unpacked(*columns: Any) -> Places:
 
 
 def split_places(places: Places, batch_bytes: int) -> Iterator[Places]:
-    """Cut one block's places so that each part's entries have at most ``batch_bytes``, except for one larger entry: a
-    block may hold gigabytes."""
+    """Cut one block's places so that each part's entries have at most twice ``batch_bytes``, except for one larger entry:
+    a block may hold gigabytes."""
     total = np.cumsum(places.sizes, dtype=np.int64)
     if int(total[-1]) <= 2 * batch_bytes:
         yield places

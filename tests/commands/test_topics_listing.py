@@ -307,3 +307,4 @@ def test_an_unreadable_cursor_is_told_and_the_rest_is_shown(cli: Cli, tmp_path: 
     assert "half" in result.stderr
     assert "never" in result.stdout
     assert "\nhalf" not in result.stdout
+    assert "the last" not in result.stdout  # all its ledgers are shown

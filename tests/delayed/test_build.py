@@ -18,6 +18,7 @@ from pulsar_admin.store.db.delayed_rules import IndexRules, encode_rules, rules_
 from pulsar_admin.store.db.environment import Store, open_store
 from pulsar_admin.store.delayed import build as building
 from pulsar_admin.store.delayed.build import PartitionSource
+from pulsar_admin.store.delayed.waiting import is_current
 from pulsar_admin.store.errors import IndexCorrupt, Unsupported
 from pulsar_admin.store.model.cursors import read_cursor
 from pulsar_admin.store.model.reader import open_reader
@@ -78,6 +79,23 @@ def test_acknowledged_messages_leave(store: Store) -> None:
     skip(store, "audit", 10_000)
     assert build(store, "audit").messages == 0
     assert index_of(store, "audit").partitions == ()
+
+
+def test_an_index_is_current_for_the_backlog_that_it_was_built_of_alone(store: Store) -> None:
+    """Not where more is acknowledged, and not where some of it is again to be delivered."""
+
+    def answer() -> bool:
+        with open_reader(store) as reader:
+            topic = read_topic(reader.txn, parse_topic(TOPIC))
+            return is_current(topic, read_cursor(reader.txn, reader, topic, "audit"), index_of(store, "audit"))
+
+    skip(store, "audit", 90)
+    build(store, "audit")
+    answers = [answer()]
+    for move in (skip, go_back, go_back):
+        move(store, "audit", 5)
+        answers.append(answer())
+    assert answers == [True, False, True, False]
 
 
 def skip(store: Store, subscription: str, entries: int) -> None:

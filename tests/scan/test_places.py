@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import chain, permutations, product
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 from pulsar_admin.store.db.blocks import Block
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.scan.operations import _run_round
-from pulsar_admin.store.scan.places import Places, is_small_part
+from pulsar_admin.store.scan.places import Places, is_small_part, split_places
 from tests.stores import imported
 
 
@@ -45,3 +45,13 @@ def test_rows_come_in_the_order_of_their_places(order: tuple[int, ...]) -> None:
     ]
     wanted = [(number, None if at in (2, 4) else {"rows": number}) for at in range(5) for number in (at, 10 + at)]
     assert [*_run_round(engine, operation, pieces)] == wanted
+
+
+@pytest.mark.parametrize("length", range(1, 6))
+def test_parts_have_twice_the_bytes_at_most_or_one_entry(length: int) -> None:
+    """Every row of entries of these sizes: the parts are the whole, and what fits is not cut."""
+    for sizes in product((1, 9, 10, 11, 19, 20, 21), repeat=length):
+        column = np.array(sizes, np.uint32)
+        parts = [part.sizes.tolist() for part in split_places(Places(*[column] * 6), 10)]
+        assert ([*chain(*parts)], len(parts) == 1) == ([*sizes], sum(sizes) <= 20 or length == 1)
+        assert all(part and (len(part) == 1 or sum(part) <= 20) for part in parts), sizes
