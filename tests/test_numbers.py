@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import Node, iter_nodes, put_nodes
 from pulsar_admin.store.facts import values
@@ -14,8 +15,10 @@ from pulsar_admin.store.facts.numbers import PlainTopics, numbers_of
 from pulsar_admin.store.facts.topics import TopicFacts
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import iter_topics, read_topic
+from pulsar_admin.store.names import Position, parse_topic
 from tests.rules.test_quiet import damage_drawn
-from tests.stores import NOW_MS, copied, imported
+from tests.stores import NOW_MS, copied, imported, put_node
+from tests.synthetic import Made, MadeTopic, make_store
 from tests.worlds import STATES
 
 _LONG_AGO_MS = 1_600_000_000_000
@@ -86,3 +89,20 @@ def test_numbers_beside_damaged_rows(seed: int, tmp_path: Path) -> None:
     store = copied("small", "clean", tmp_path)
     damage_drawn(store, random.Random(seed))
     assert _compare(store) > 10
+
+
+_EDGES = [Position(ledger_id, entry_id) for ledger_id in (9, 10, 11, 12, 13) for entry_id in (-1, 0, 9, 10)]
+
+
+@pytest.mark.parametrize("counts", [(10, 10, 10), (10, 10, 0), (0, 0, 0)])
+def test_numbers_at_every_edge_of_a_ledger(counts: tuple[int, ...], tmp_path: Path) -> None:
+    """Cursors before, in and after the ledgers 10, 11 and 12, with and without a range that begins or ends at such an edge."""
+    ledgers = [[Made(_LONG_AGO_MS)] * count for count in counts]
+    store = make_store(tmp_path / "s", {"public/default/t": MadeTopic(ledgers)})
+    path, found = parse_topic("public/default/t").cursor_path("s"), 0
+    for mark in _EDGES:
+        ranges = [((edge, Position(edge.ledger_id, edge.entry_id + 2)),) for edge in _EDGES if mark < edge]
+        for ranged in ((), *ranges):
+            put_node(store, path, encode_cursor_info(CursorInfo(-1, mark, ranged)))
+            found += _compare(store)
+    assert found > 100

@@ -142,17 +142,11 @@ class PlainTopics:
         if not closed_ms:
             entries, size_bytes = read_open_size(self._txn, ledger_id)
             ledgers[-1] = ledger_id, entries, size_bytes, closed_ms
-        ids, ranks, sizes, end = [], [0], [], (ledgers[0][0], -1)
+        ids, ranks, sizes = [], [0], []
         for ledger_id, entries, size_bytes, _ in ledgers:
             ids.append(ledger_id)
             ranks.append(ranks[-1] + entries)
             sizes.append(size_bytes)
-            if entries:
-                end = ledger_id, entries - 1
-            elif end[1] < 0:
-                end = ledger_id, -1
-        if any(plain.position > end for _, plain in cursors):
-            return None
         total, backlogs, places = ranks[-1], [], {}
         for cursor, plain in cursors:
             places[cursor] = done = rank_of(ids, ranks, plain.position[0], plain.position[1] + 1)
