@@ -85,15 +85,20 @@ def message_bytes(made: Made, sequence_id: int = 0) -> bytes:
     return encode_message_entry(metadata, payload, broker=broker)
 
 
-def make_store(path: Path, topics: Mapping[str, MadeTopic], states: Mapping[int, CursorState] | None = None) -> Path:
-    """Make a store at PATH; ledger ids count up from 10 in the order of TOPICS. Entries are interleaved in one log.
+def make_store(
+    path: Path,
+    topics: Mapping[str, MadeTopic],
+    states: Mapping[int, CursorState | bytes] | None = None,
+    first: int = 10,
+) -> Path:
+    """Make a store at PATH; ledger ids count up from FIRST in the order of TOPICS. Entries are interleaved in one log.
 
-    STATES: cursor ledgers by id, each of one entry.
+    STATES: cursor ledgers by id, each of one entry; as bytes that of any other ledger.
     """
     create_store(path, now_ms=CREATED_MS)
     rows: list[tuple[int, int, bytes]] = []
     nodes: list[Node] = []
-    ledger_id = 10
+    ledger_id = first
     for name, topic in topics.items():
         infos = []
         for index, entries in enumerate(topic.ledgers):
@@ -123,7 +128,7 @@ def make_store(path: Path, topics: Mapping[str, MadeTopic], states: Mapping[int,
         if topic.compacted is not None:
             _add_compacted(parsed, topic.compacted, rows, nodes)
     for cursor_ledger, state in (states or {}).items():
-        payload = encode_position_info(state)
+        payload = state if isinstance(state, bytes) else encode_position_info(state)
         entry = Entry(cursor_ledger, 0, -1, len(payload), DigestType.CRC32C, memoryview(payload))
         rows.append((0, cursor_ledger, encode_entry(entry)))
         nodes.append(ledger_node(cursor_ledger, 1, len(payload)))

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from datetime import UTC, datetime
+from itertools import chain, combinations, product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from pyarrow import fs
 
 from pulsar_admin.api.session import time_ms_of
 from pulsar_admin.store.changes.subscriptions import own_ledgers
 from pulsar_admin.store.codec import entrylog
-from pulsar_admin.store.codec.cursor import CursorInfo, Position, encode_cursor_info
+from pulsar_admin.store.codec.cursor import CursorInfo, CursorState, Position, encode_cursor_info, find_plain_cursor
+from pulsar_admin.store.codec.ledgermetadata import LedgerState, decode_ledger_metadata, encode_ledger_metadata
 from pulsar_admin.store.codec.message import decode_message_entry
+from pulsar_admin.store.codec.policies import PartitionedTopic
+from pulsar_admin.store.codec.schema import (
+    TYPE_NUMBERS,
+    IndexEntry,
+    SchemaEntry,
+    SchemaLocator,
+    encode_schema_entry,
+    encode_schema_locator,
+)
 from pulsar_admin.store.compaction.last_id import check_indexes
 from pulsar_admin.store.db.rows import name_of_row
 from pulsar_admin.store.disks.live_records import LocationsIndex
@@ -31,11 +44,12 @@ from pulsar_admin.store.errors import (
     SliceFailed,
     SourceNotFound,
 )
+from pulsar_admin.store.facts.partitions import Partitions
 from pulsar_admin.store.kernels.columns import RECORD
 from pulsar_admin.store.kernels.producers import number_spans
 from pulsar_admin.store.model.references import read_namings
 from pulsar_admin.store.model.resources import parse_bundle
-from pulsar_admin.store.names import EVENTS, NamespaceName
+from pulsar_admin.store.names import EVENTS, NamespaceName, parse_topic
 from pulsar_admin.store.recovery.metadata_index import LedgerNames
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.judging import weight
@@ -47,9 +61,11 @@ from pulsar_admin.store.sources.ensemble import Client, LiveEnsemble, parse_addr
 from pulsar_admin.store.tables.entries import senders
 from pulsar_admin.store.tables.folder import Folder
 from pulsar_admin.store.timespec import MAX_TIME_MS, moment
+from tests.compaction.entries import Batch, Slot, compacted, entry
 from tests.conftest import Cli
 from tests.fake_zookeeper import FakeZooKeeper
-from tests.stores import imported
+from tests.stores import imported, put_node
+from tests.synthetic import CREATED_MS, Made, MadeCompacted, MadeTopic, ledger_node, make_store
 
 
 def test_the_first_and_the_last_moment_of_the_calendar() -> None:
@@ -72,6 +88,9 @@ def test_ledger_0_is_a_ledger() -> None:
         return SimpleNamespace(info=info, state=SimpleNamespace(properties={}))
 
     assert (own_ledgers(cursor(0)), own_ledgers(cursor(-1))) == ((0,), ())
+    for properties in ({}, {"p": 1}):  # as a cursor nearly always is, and with more
+        infos = [CursorInfo(one, Position(1, 2), properties=properties) for one in (0, -1)]
+        assert [find_plain_cursor(encode_cursor_info(info)) is None for info in infos] == [True, False]
     for name in ("plain", "with%2Fslash"):  # of names as they nearly always are, and of others
         path = f"/managed-ledgers/a/b/persistent/{name}/s"
         named = [one.ledger_ids for one in read_namings(path, encode_cursor_info(CursorInfo(0, Position(1, 2))))]
@@ -373,3 +392,70 @@ def test_where_nothing_was_found_no_list_begins() -> None:
 )
 def test_rows_are_named_by_what_their_keys_say(database: str, key: bytes, name: str) -> None:
     assert name_of_row(database, key) == name
+
+
+def test_partitions_at_each_number() -> None:
+    """Every set of four partitions, beside metadata that counts more, as many, and fewer."""
+    name = parse_topic("a/b/c")
+    for count, there in product(range(5), chain.from_iterable(combinations(range(4), size) for size in range(5))):
+        found = Partitions(name, PartitionedTopic(count), there, is_plain=False)
+        missing = sorted(set(range(count)) - set(there))
+        assert (found.missing, [*found.first_missing(9)]) == (len(missing), missing)
+        assert found.beyond == tuple(sorted(set(there) - set(range(count))))
+    for partition, number, too_many in (
+        (10_000, 0, False),
+        (10_001, 0, True),
+        (None, 10_000, False),
+        (None, 10_001, True),
+    ):
+        there = () if partition is None else (partition,)
+        assert Partitions(name, PartitionedTopic(number), there, is_plain=False).counts_too_many is too_many
+
+
+_FAR = 113  # takes one byte in protobuf, as 0 does
+_QUESTIONS = """store check; doctor; overview; store usage; store usage --why; store usage --by log; ledgers list; ledgers verify; \
+ledgers info {ledger}; ledgers entries {ledger}; store owner {ledger}; compaction status a/b/c; compaction read a/b/c; \
+compaction verify a/b/c; compaction run a/b/c --from-start --dry-run; topics describe a/b/c; topics stats a/b/c; \
+topics stats-internal a/b/c; topics info-internal a/b/c; topics subscriptions a/b/c --table; topics read a/b/c -n 9; \
+topics why a/b/c -s s; topics why a/b/c -s t; topics why a/b/c --disk; topics analyze-backlog a/b/c -s s; \
+topics get-message-by-id a/b/c -l {data} -e 0; topics find-by-time a/b/c --time @1700000000000; topics last-message-id a/b/c; \
+topics subscription-history a/b/c -s s; topics peek-messages a/b/c -s s -n 3; topics unsubscribe a/b/c -s s --dry-run; \
+topics reset-cursor a/b/c -s s -m {data}:3 --dry-run; topics delete a/b/c --force --dry-run; topics trim-topic a/b/c --dry-run; \
+schemas get a/b/c; schemas metadata a/b/c; schemas delete a/b/c --dry-run; bookkeeper readlog 0"""
+
+
+def _told(path: Path, cli: Cli, role: str, first: int) -> str:
+    """What is told of a topic with a cursor ledger and a compacted one; the ledgers of ROLE count from FIRST, the others are larger."""
+    at = {"data": 120, "cursor": 125, "compacted": 126, "schema": 127} | {role: first}
+    payloads = [entry(Batch([Slot(key, b"v")], alone=True), number) for number, key in enumerate("ab")]
+    horizon = Position(at["data"], 1)
+    topic = MadeTopic(
+        [[Made(CREATED_MS, raw=payload) for payload in payloads * 2]] * 3,
+        cursors={"s": CursorInfo(at["cursor"]), "t": CursorInfo(-1, Position(at["data"], 2))},
+        compacted=MadeCompacted(
+            at["compacted"], [compacted(at["data"], number, one) for number, one in enumerate(payloads)], horizon
+        ),
+    )
+    mark = Position(at["data"], 0)
+    state = CursorState(mark, ranges=((Position(at["data"], 1), Position(at["data"], 2)),))
+    schema = encode_schema_entry(SchemaEntry("c", "me", TYPE_NUMBERS["STRING"], b"", CREATED_MS, deleted=False))
+    make_store(path, {"a/b/c": topic}, {at["cursor"]: state, at["schema"]: schema}, first=at["data"])
+    version = IndexEntry(0, Position(at["schema"], 0), bytes(32))
+    put_node(path, "/schemas/a/b/c", encode_schema_locator(SchemaLocator(version, (version,))))
+    node = ledger_node(at["cursor"], 0, 0)
+    metadata = decode_ledger_metadata(node.value, node.path)
+    put_node(path, node.path, encode_ledger_metadata(replace(metadata, state=LedgerState.OPEN, last_entry_id=-1)))
+    told = ""
+    for line in _QUESTIONS.format(**at, ledger=at[role]).split("; "):
+        done = cli.on(path, f"{line} -o json --now @1700000100000")
+        assert done.exit_code in (0, 1), line
+        told += f"\n$ {line}\n{done.exit_code}\n{done.stdout}{done.stderr}".replace(str(path), "")
+    for number in range(3) if first else ():
+        pattern = rf"\b(L0*)?{first + number}\b"
+        told = re.sub(pattern, lambda found, to=number: f"L{to:04}" if found[1] else str(to), told)
+    return told
+
+
+@pytest.mark.parametrize("role", ["data", "cursor", "compacted", "schema"])
+def test_the_first_ledger_of_a_cluster_is_one_as_any(role: str, cli: Cli, tmp_path: Path) -> None:
+    assert _told(tmp_path / "zero", cli, role, 0) == _told(tmp_path / "far", cli, role, _FAR)

@@ -22,7 +22,7 @@ from tests.deep import deep_but_for
 from tests.reference_index import reference_index
 from tests.stores import NOW_MS, imported
 from tests.test_cli_output import on_terminal
-from tests.why.test_disk import kept, retention
+from tests.why.test_disk import kept, place, retention
 from tests.worlds import WORLD_NAMES, asked_topics, oracle, scratch_copy, world
 
 ALL = 10_000
@@ -97,15 +97,25 @@ def test_disks_are_as_their_logs_say(name: str) -> None:
 
 @pytest.mark.parametrize("name", WORLD_NAMES)
 def test_every_byte_of_a_topic_is_held_once(name: str) -> None:
-    found = whole(name)
+    found, compared = whole(name), 0
     assert sum(found.held.values()) == found.bytes == sum(row.bytes for row in found.namespaces)
     for row in found.blockers:
         assert bool(row.subscription) == (row.reason == "cursor")
-    (plain,) = (row for row in found.blockers if row.topic.endswith("default/plain") and row.reason == "cursor")
-    stats = asked_topics(name)["public/default/plain"]["stats"]
-    stuck = [one for one, row in stats["subscriptions"].items() if row["msgBacklog"] == stats_entries(name)]
-    assert plain.subscription == min(stuck)
-    assert plain.others >= len(stuck) - 1 > 0
+        if row.reason == "cursor" and (told := asked_topics(name).get(row.topic.removeprefix("persistent://"))):
+            stats = told["internal_stats"]
+            marks = {cursor: place(one["markDeletePosition"]) for cursor, one in stats["cursors"].items()}
+            ends = [(one["ledgerId"], one["entries"] - 1) for one in stats["ledgers"][:-1]]
+            first = next(end for end in ends if any(mark < end for mark in marks.values()))
+            assert row.others == sum(mark < first for mark in marks.values()) - 1
+            assert row.subscription == min(marks, key=lambda cursor: (marks[cursor], cursor))
+            compared += 1
+    assert compared > 8
+
+
+@pytest.mark.parametrize(("entry", "others"), [(8, 1), (9, 0)])
+def test_who_has_all_of_a_ledger_does_not_need_it(entry: int, others: int, tmp_path: Path) -> None:
+    found = overview_of(kept(tmp_path / "s", {"slow": (10, 4), "other": (10, entry), "fast": (12, 9)}))
+    assert [(row.subscription, row.others) for row in found.blockers if row.reason == "cursor"] == [("slow", others)]
 
 
 def test_of_policies_that_cannot_be_read_retention_is_unknown(tmp_path: Path, cli: Cli) -> None:
@@ -120,12 +130,6 @@ def test_of_policies_that_cannot_be_read_retention_is_unknown(tmp_path: Path, cl
     assert "unknown retention (unreadable policies)" in text
     assert "unknown retention, 2 ledgers" in text
     assert 'kept_bytes{reason="retention-unknown"}' in cli("--store", damaged, "metrics").stdout
-
-
-def stats_entries(name: str) -> int:
-    """Return how many entries the broker says that the topic ``plain`` has."""
-    entries: int = asked_topics(name)["public/default/plain"]["internal_stats"]["numberOfEntries"]
-    return entries
 
 
 def test_a_list_is_the_beginning_of_the_whole_list() -> None:

@@ -7,22 +7,33 @@ import struct
 from base64 import b64decode
 from collections.abc import Callable, Iterator
 from decimal import Context, Decimal
+from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from pulsar_admin.store.codec import avro
 from pulsar_admin.store.codec.avro import avro_decoder
+from pulsar_admin.store.codec.schema import encode_schema_locator
 from pulsar_admin.store.codec.value import ValueSchema, decoder_of, json_text, plain, split_pair
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import EntryCorrupt, Unsupported
 from pulsar_admin.store.model.messages import MessageReader
 from pulsar_admin.store.model.reader import open_reader
-from pulsar_admin.store.model.schemas import Encoded, PlainValues, TopicSchemas, ValueReader, encoded, read_schemas
+from pulsar_admin.store.model.schemas import (
+    Encoded,
+    PlainValues,
+    TopicSchemas,
+    ValueReader,
+    encoded,
+    find_locator,
+    read_schemas,
+)
 from pulsar_admin.store.model.topics import read_topic
-from pulsar_admin.store.names import EARLIEST, parse_topic
+from pulsar_admin.store.names import EARLIEST, Position, parse_topic
 from pulsar_admin.store.scan.typed_values import TypedValues
 from tests.shapes import PREFIX, TOPICS, schemas, sent, store
-from tests.stores import imported
+from tests.stores import copied, imported, put_node
 from tests.worlds import oracle
 
 NOT_DECODED = {
@@ -81,6 +92,19 @@ def test_values_of_another_producer(topic: str) -> None:
             found[position.ledger_id, position.entry_id, position.batch_index] = values.read(encoded(message)).value
     assert len(expected) > 10
     assert found == expected
+
+
+def test_a_version_that_is_lost_hides_no_later_one(tmp_path: Path, damages_stores: None) -> None:
+    path, name = copied("shapes", "clean", tmp_path), parse_topic(f"{PREFIX}orders-avro")
+    with open_store(path) as opened, opened.read() as txn:
+        locator = find_locator(txn, name)
+    assert locator is not None
+    first, *others = locator.index
+    lost = replace(locator, index=(replace(first, position=Position(9_999, 0)), *others))
+    put_node(path, name.schema_path, encode_schema_locator(lost))
+    with open_store(path) as opened, open_reader(opened) as reader:
+        found = read_schemas(reader, name)
+    assert (list(found.versions), list(found.problems)) == ([1, 2], [0])
 
 
 def test_a_json_value_is_the_text_that_was_sent() -> None:

@@ -39,7 +39,7 @@ def _records(log: bytes) -> list[Record]:
 
 
 def _framed(entry_id: int, payload: bytes, kind: DigestType = DigestType.CRC32C) -> bytes:
-    body = encode_entry(Entry(5, entry_id, entry_id - 1, 10**6, kind, memoryview(payload)))
+    body = encode_entry(Entry(0, entry_id, entry_id - 1, 10**6, kind, memoryview(payload)))
     return struct.pack(">i", len(body)) + body
 
 
@@ -103,13 +103,13 @@ def test_records_behind_zeros_keep_their_place(zeros: int, payload_bytes: int, k
     # BookKeeper's default scan goes byte by byte and misreads a size of 256 or more behind zeros.
     record = _framed(0, bytes(payload_bytes // 2) + b"\x07" * (payload_bytes - payload_bytes // 2), kind)
     log = LOG_HEADER + bytes(zeros) + record
-    assert _scan(log) == [Gap(1024, zeros, GapReason.ZEROS), (1024 + zeros, len(record) - 4, 5, 0)]
+    assert _scan(log) == [Gap(1024, zeros, GapReason.ZEROS), (1024 + zeros, len(record) - 4, 0, 0)]
 
 
 def test_seven_zeros_and_a_size_of_336() -> None:
     record = _framed(0, b"p" * 300)
     assert record[:4] == bytes.fromhex("00000150")
-    assert _records(LOG_HEADER + bytes(7) + record + RECORDS)[0] == (1031, 336, 5, 0)
+    assert _records(LOG_HEADER + bytes(7) + record + RECORDS)[0] == (1031, 336, 0, 0)
 
 
 def test_a_size_that_ends_in_the_padding_byte() -> None:
@@ -136,9 +136,9 @@ def test_a_record_that_carries_an_entry_log_is_not_mistaken_for_records() -> Non
     outer = _framed(0, SEALED_LOG)
     log = LOG_HEADER + outer + b"\xff" * 50 + _framed(1, b"x")
     assert _scan(log) == [
-        (1024, len(outer) - 4, 5, 0),
+        (1024, len(outer) - 4, 0, 0),
         Gap(1024 + len(outer), 50, GapReason.UNREADABLE),
-        (1024 + len(outer) + 50, 37, 5, 1),
+        (1024 + len(outer) + 50, 37, 0, 1),
     ]
 
 
@@ -183,7 +183,7 @@ def test_records_between_damage_are_all_found(plan: list[tuple[str, int, DigestT
     for entry_id, (piece, size, kind) in enumerate(plan):
         if kind is not None:
             record = _framed(entry_id, source.randbytes(size), kind)
-            expected.append((len(log), len(record) - 4, 5, entry_id))
+            expected.append((len(log), len(record) - 4, 0, entry_id))
             log += record
         elif piece == "garbage":
             log += bytes([source.choice([1, 0x7F, 0x80, 0xFF])]) + source.randbytes(size)
