@@ -35,8 +35,8 @@ _UNITS = {
     "tickTime": "ms",
     "tickDuration": "ms",
     "timePartitionGranularity": "ms",
-    "limit": "bytes",
-    "limitSize": "bytes",
+    "limit": "byte",
+    "limitSize": "byte",
 }
 _TIMES = {"nextDeadline", "deleted"}
 _IDS = {"compactedLedger"}
@@ -298,4 +298,6 @@ def _shown(key: str, value: object) -> str:
     if name in _IDS:
         return str(value)
     unit = _UNITS.get(name, "")
-    return f"{value:,} {unit}" if unit and value >= 0 else f"{value:,}"
+    if not unit or value < 0:
+        return f"{value:,}"
+    return counted(value, unit, "" if unit == "byte" else unit)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pulsar_admin.store.wording import counted, listed, plural
+from tests.conftest import Cli
+from tests.stores import imported
 
 
 @pytest.mark.parametrize(
@@ -35,3 +37,9 @@ def test_plural_is_the_word_alone() -> None:
 )
 def test_listed(items: list[int], text: str) -> None:
     assert listed(items, 3) == text
+
+
+def test_a_change_to_one_byte(cli: Cli) -> None:
+    words = ("set-backlog-quota", "public/default", "-l", "1", "-p", "producer_exception", "--dry-run")
+    shown = cli("--store", imported("small", "clean"), "namespaces", *words)
+    assert "limitSize: none -> 1 byte\n" in shown.stdout + shown.stderr

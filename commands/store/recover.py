@@ -30,11 +30,11 @@ _TOPICS_SHOWN = 10
 _BOOKIES = (
     Column("BOOKIE", lambda row: row.bookie),
     Column("LEDGERS", lambda row: row.holds.ledgers, "number", sums=True),
-    Column("GO", lambda row: row.loses.ledgers, "number", tone=alarm, sums=True),
+    Column("DELETED", lambda row: row.loses.ledgers, "number", tone=alarm, sums=True),
     Column("ENTRIES", lambda row: row.loses.entries, "number", drop=1, sums=True),
     Column("BYTES", lambda row: row.loses.bytes, "bytes", tone=alarm, sums=True),
     Column("PERCENT", lambda row: f"{row.percent:.1f}"),
-    Column("LOGS AT ONCE", lambda row: row.at_once.logs, "number", drop=2),
+    Column("LOGS DELETED", lambda row: row.at_once.logs, "number", drop=2),
 )
 _LEDGERS = (
     Column("BOOKIE", lambda row: row.bookie),
@@ -62,7 +62,7 @@ def _percent(text: str) -> object:
         "pulsar-admin store preflight --zookeeper /backup/zookeeper --bookie /disks/bk1/ledgers0,/disks/bk1/journal0",
         "pulsar-admin store preflight --no-metadata --bookie-conf conf/bookkeeper.conf",
     ],
-    output="What goes: of each bookie ledgers, entries, bytes, why, and which entry logs; topics; ids that would be given twice. Exit code "
+    output="What is deleted: each bookie's ledgers, entries, bytes, why, which logs; topics; ids that would be given twice. Exit code "
     "3 when a bookie loses more than --max-loss.",
     errors=[
         errors.InvalidValue,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.facts import Unknown, known
 from pulsar_admin.store.facts.topics import SubscriptionFacts, TopicFacts
 from pulsar_admin.store.model.broken import NO_METADATA
@@ -20,6 +21,7 @@ from pulsar_admin.store.model.cursors import (
     is_consumed,
     is_own,
 )
+from pulsar_admin.store.model.resources import cluster_path
 from pulsar_admin.store.names import Position, shell_word
 from pulsar_admin.store.rules.backlogs import CHUNK_RULES, MARKER_RULES
 from pulsar_admin.store.rules.finding import Severity
@@ -185,11 +187,12 @@ def _replicator(facts: SubscriptionFacts) -> Iterator[Evidence]:
     name, left = facts.cursor.name, facts.pending_entries
     if name.startswith(REPLICATOR_PREFIX) and left:
         cluster = name.removeprefix(REPLICATOR_PREFIX)
+        is_known = find_node(facts.of.reader.txn, cluster_path(cluster)) is not None
         yield Evidence(
             facts.where,
             f"{name} is the cursor of replication to {cluster}: it moves when that cluster takes messages; {_entries(left)} "
             f"{plural(left, 'waits', 'wait')}.",
-            {"cluster": cluster, "entries": left},
+            {"cluster": cluster, "entries": left, **({} if is_known else {MEND: "pulsar-admin clusters list"})},
         )
 
 

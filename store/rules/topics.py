@@ -306,7 +306,7 @@ def _over_quota(facts: TopicFacts) -> Iterator[Evidence]:
             continue
         size, quota = facts.backlog_size_bytes(state.slowest), state.quota
         if state.closed_ms is None:
-            over = f"{state.used:,} bytes of backlog, {state.limit:,} allowed"
+            over = f"{counted(state.used, 'byte')} of backlog, {state.limit:,} allowed"
         else:
             age, limit = format_duration_ms(state.used), format_duration_ms(state.limit)
             over = f"its oldest ledger with a backlog was closed {age} ago, {limit} allowed"

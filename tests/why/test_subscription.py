@@ -13,6 +13,7 @@ from pulsar_admin.store.proto.transaction_pb2 import PendingAckMetadataEntry
 from pulsar_admin.store.rules.holders import HOLDERS
 from pulsar_admin.store.rules.subscriptions import STOPPING_RULES, SUBSCRIPTION_RULES
 from tests.conftest import Cli
+from tests.cures.curing import put_values
 from tests.stores import imported, lose_nodes
 from tests.synthetic import CREATED_MS, Made
 from tests.why.planted import ABORT, COMMIT, NOW_MS, SUB, TOPIC, Message, Planted, ask, opened, plant
@@ -263,7 +264,10 @@ def test_the_cursor_of_deduplication_that_is_off_is_to_be_removed(tmp_path: Path
 
 def test_a_replicator_waits_for_its_cluster(tmp_path: Path) -> None:
     path = plant(tmp_path / "s", Planted(cursor="pulsar.repl.west"))
-    assert ask(path, "pulsar.repl.west").reasons[0].code == "replicator"
+    reason = ask(path, "pulsar.repl.west").reasons[0]
+    assert (reason.code, reason.command) == ("replicator", "pulsar-admin clusters list")
+    put_values(path, {"/admin/clusters/west": b"{}"})
+    assert ask(path, "pulsar.repl.west").reasons[0].command == "pulsar-admin clusters get west"
 
 
 @pytest.mark.parametrize(("ttl", "code"), [(0, "ttl-none"), (3600, "ttl-overdue"), (36_000, "ttl-later")])
