@@ -219,6 +219,8 @@ class MessageReader:
         parts = self._chunks.get(metadata.uuid)
         if parts is None and not self.options.whole:
             return None
+        if parts is not None and metadata.chunk_id < len(parts):
+            return None  # sent again by its producer: consumers drop it (``ConsumerImpl.processMessageChunk``)
         if parts is None or len(parts) != metadata.chunk_id:
             self._chunks.pop(metadata.uuid, None)
             raise EntryCorrupt(

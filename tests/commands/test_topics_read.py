@@ -17,8 +17,13 @@ from pulsar_admin.jsonify import to_json
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.engine.local import LocalEngine
 from pulsar_admin.store.model.ledgers import find_place
+from pulsar_admin.store.model.messages import MessageReader
 from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import EARLIEST, Position, parse_topic
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from tests import shapes
+from tests.compaction.entries import framed
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.stores import imported
@@ -148,6 +153,29 @@ def test_transactions(cli: Cli, demo_store: Path) -> None:
     first = committed[0]
     position = f"{first['ledgerId']}:{first['entryId']}"
     assert rows(cli, demo_store, topic, "--from", position, "--to", position)[0] == first
+
+
+@pytest.mark.parametrize(
+    ("sent", "first", "errors"),
+    [
+        *[("a0 a1 a2", 0, 0), ("a0 b0 a1 b1 a2", 0, 0), ("a0 a1 a1 a2", 0, 0), ("a0 a1 a0 a1 a2", 2, 0)],
+        *[("a0 a1 a1 a0 a1 a2", 3, 0), ("a0 a2", None, 1), ("a1 a2", None, 2), ("a0 a2 a1", None, 2)],
+    ],
+)
+def test_chunks_lost_and_sent_again(sent: str, first: int | None, errors: int, tmp_path: Path) -> None:
+    """Consumers drop what a producer sent twice, and begin anew at a first chunk (``ConsumerImpl.processMessageChunk``)."""
+    made = []
+    for uuid, number in sent.split():
+        chunk = MessageMetadata(producer_name="p", sequence_id=0, publish_time=START_MS, uuid=uuid)
+        chunk.num_chunks_from_msg, chunk.total_chunk_msg_size, chunk.chunk_id = 3, 6, int(number)
+        made.append(Made(START_MS, raw=framed(chunk, f"{uuid}{number}".encode())))
+    store = make_store(tmp_path / "store", {T: MadeTopic([made])})
+    with open_store(store) as opened, open_reader(opened) as reader:
+        messages = MessageReader(reader)
+        found = [*messages.iter_messages(read_topic(reader.txn, parse_topic(T)).iter_positions(EARLIEST))]
+    whole = [] if first is None else [(b"a0a1a2", 3, Position(10, first))]
+    assert [(bytes(one.payload), one.chunks, one.first_chunk) for one in found] == whole
+    assert len(messages.errors) == errors
 
 
 def test_chunks(cli: Cli, demo_store: Path) -> None:
