@@ -12,7 +12,7 @@ import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import product
+from itertools import cycle, product
 from pathlib import Path
 from random import Random
 
@@ -704,3 +704,40 @@ def test_every_bit_of_a_row_counts(tmp_path: Path) -> None:
 
 def _turned(value: bytes, place: int, bit: int) -> bytes:
     return value[:place] + bytes([value[place] ^ 1 << bit]) + value[place + 1 :]
+
+
+def test_a_view_with_other_rows_answers_as_a_store_that_has_them(tmp_path: Path, damages_stores: None) -> None:
+    path = narrow_copy(tmp_path)
+
+    def ask(txn: Txn, keys: list[bytes]) -> list[object]:
+        found: list[object] = [
+            txn.some("tree", keys),
+            [txn.get("tree", key) for key in keys],
+            txn.get("state", keys[0]),
+        ]
+        for database in ("tree", "state", "entries"):
+            found += [txn.count(database), txn.last(database), [*txn.items(database)]]
+        for key in keys:
+            for prefix in (key[: end + 1] for end in range(len(key)) if key[end] == b"/"[0]):
+                found += [[*txn.items("tree", prefix, key)], txn.last("tree", prefix)]
+                found += [[*txn.parts("tree", prefix, start, limit)] for start in (prefix, key) for limit in (400, 30)]
+        return found
+
+    with open_store(path, writable=True) as store:
+        with store.read() as txn:
+            keys = [*txn.keys("tree", b"/")][::7]
+            endings = cycle((b"-1", b"/a", b"/a/b", b"", b"0"))
+            rows: dict[bytes, bytes | None] = {key + next(endings): b"new" for key in keys}
+            rows |= dict.fromkeys([*keys[5::4], keys[-1]])
+            keys = sorted({*keys, *rows})
+            viewed = ask(txn.with_rows("tree", rows), keys)
+
+        def change(txn: Txn) -> list[object]:
+            for key, value in rows.items():
+                if value is None:
+                    txn.delete("tree", key)
+                else:
+                    txn.put("tree", key, value)
+            return ask(txn, keys)
+
+        assert viewed == store.write(change)

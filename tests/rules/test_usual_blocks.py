@@ -40,7 +40,10 @@ def _judged(store: Path, many_rows: int, monkeypatch: pytest.MonkeyPatch) -> tup
 
 def _sums(store: Store, txn: Txn) -> list[str]:
     sums = []
-    for ask in (lambda: read_disk_totals(store, txn, 9), lambda: journal_only(txn)):
+    for ask in (
+        lambda: journal_only(txn),
+        lambda: read_disk_totals(store, txn, 9),
+    ):  # which keeps what the other one asks for
         try:
             sums.append(repr(ask()))
         except StoreError as error:
