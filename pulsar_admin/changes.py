@@ -264,6 +264,8 @@ def _sides(part: plan.ChangePart) -> Iterator[str]:
                 yield from (f"  {clean_text(_item(item))}" for item in value)
             elif value and value != "[]":
                 yield f"{clean_text(key)}: {_shown(key, value)}"
+            elif value is None and key.startswith("backlogMessages."):
+                yield f"{clean_text(key)}: unknown"
         return
     before, after = (dict(_leaves(hide_secrets_in(side))) for side in (part.before, part.after))
     for key in {**before, **after}:

@@ -666,6 +666,16 @@ def test_a_row_of_the_state_that_is_no_such_row_is_told(key: bytes, tmp_path: Pa
 
 
 @pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize("row", [b"{}", b'{"bookie-1:3181": 1}', b'"bookie-1"'])
+def test_misled_bookies_are_a_list(row: bytes, tmp_path: Path) -> None:
+    path = narrow_copy(tmp_path)
+    with open_store(path, writable=True) as opened:
+        opened.write(lambda txn: txn.put("state", b"misled-bookies", row))
+    with open_store(path) as opened, opened.read() as txn, pytest.raises(IndexCorrupt, match="misled bookies"):
+        read_misled_bookies(txn)
+
+
+@pytest.mark.usefixtures("damages_stores")
 def test_a_catalogue_row_without_one_of_its_counts_is_damaged(tmp_path: Path) -> None:
     """Not a log of 0 records, or one that was never torn."""
     path = narrow_copy(tmp_path)

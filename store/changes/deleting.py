@@ -379,13 +379,16 @@ def _deleted(
     ledgers = list(topic.ids)
     backlogs: dict[str, int | None] = {}
     for cursor in cursors:
+        is_shown = not is_own(cursor) and not name.is_system
         try:
             deleted = read_cursor(txn, reader, topic, cursor)
-        except (Corrupt, Unsupported):
-            continue  # what it names is unknown and stays; `ledgers orphans` lists it
+        except (Corrupt, Unsupported):  # what it names is unknown and stays; `ledgers orphans` lists it
+            if is_shown:
+                backlogs[cursor] = None
+            continue
         ledgers += own_ledgers(deleted)
         pending = pending_intervals(topic, deleted.state)
-        if pending and not is_own(cursor) and not name.is_system:
+        if pending and is_shown:
             left = extent_of_messages(reader, topic, pending, at_ends=True)
             backlogs[cursor] = None if left.uncounted_entries else left.messages
     part = DeletedPart(

@@ -73,7 +73,8 @@ def put_index_states(txn: Txn, states: Mapping[str, str]) -> None:
 
 def read_misled_bookies(txn: Txn) -> frozenset[str]:
     """Return the bookies whose index was seen to point to something else than the entry's record; raises IndexCorrupt."""
-    return txn.read_state(_MISLED, "misled bookies", frozenset) or frozenset()
+    # list.copy copies nothing but a list: an object, or a text, is no such row.
+    return txn.read_state(_MISLED, "misled bookies", lambda row: frozenset(list.copy(row))) or frozenset()
 
 
 def put_misled_bookies(txn: Txn, bookies: Iterable[str]) -> None:

@@ -221,4 +221,5 @@ def test_a_cursor_that_cannot_be_read_hides_no_backlog_of_another(
     put_node(path, parse_topic(PLAIN).cursor_path(first), b"\xff")
     told = cli("--store", path, *words).json["before"]
     assert (told["subscriptions"], told["ledgers"]) == (whole["subscriptions"], whole["ledgers"])
-    assert told["backlogMessages"] == {name: one for name, one in whole["backlogMessages"].items() if name != first}
+    assert told["backlogMessages"] == {**whole["backlogMessages"], first: None}
+    assert f"  backlogMessages.{first}: unknown\n" in cli("--store", path, *words[:-2]).stdout
