@@ -110,9 +110,9 @@ def shell_word(name: object) -> str:
     text = str(name)
     if text and text.isascii() and all(letter.isalnum() or letter in "_@%+=:,./-" for letter in text):
         return text
-    if (
-        not text.isprintable()
-    ):  # a text that is shown has no such letters: bash, zsh and ksh make them of what stands for them
+    if not text.isprintable():
+        # A text that is shown has no such letters: bash, zsh, ksh and POSIX.1-2024 make them of what stands for them. For an older sh, such
+        # as dash, it is one word that names nothing.
         return f"$'{''.join(map(_ansi_c, text))}'"
     import shlex  # 1 ms, and hardly any name needs it
 
@@ -120,14 +120,12 @@ def shell_word(name: object) -> str:
 
 
 def _ansi_c(letter: str) -> str:
-    """Return ``letter`` as it stands between ``$'`` and ``'``."""
-    if letter in "\\'":
-        return f"\\{letter}"
-    if letter.isprintable():
+    """Return ``letter`` as it stands between ``$'`` and ``'``: never as a quote, which ends the word in an sh without ``$'``."""
+    if letter.isprintable() and letter not in "\\'":
         return letter
     is_byte = "\udc80" <= letter <= "\udcff"  # of a path that is no UTF-8
     return "".join(
-        f"\\x{byte:02x}" for byte in letter.encode("utf-8", "surrogateescape" if is_byte else "surrogatepass")
+        f"\\{byte:03o}" for byte in letter.encode("utf-8", "surrogateescape" if is_byte else "surrogatepass")
     )
 
 

@@ -214,7 +214,18 @@ def test_nothing_writes_to_the_terminal_beside_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["x;touch forged $(id) 'y'", "a\nb\t\\'c", "caf\u00e9", "b\udcff", "\udc80", "", "\u202ex", "$'x'"]
+    "name",
+    [
+        "x;touch forged $(id) 'y'",
+        "a\nb\t\\'c",
+        "x'\n;exit 7;#",
+        "caf\u00e9",
+        "b\udcff",
+        "\udc80",
+        "",
+        "\u202ex",
+        "$'x'",
+    ],
 )
 def test_a_shell_reads_the_name_again(name: str) -> None:
     """Whatever a shell would make of it, and though the letters that nobody sees are shown as what stands for them."""
@@ -224,6 +235,8 @@ def test_a_shell_reads_the_name_again(name: str) -> None:
         ["bash", "-c", f"printf %s {word}"], env={"LC_ALL": "C.UTF-8"}, capture_output=True, check=True
     )
     assert read.stdout == os.fsencode(name)
+    counted = subprocess.run(["sh", "-c", f"set -- {word}; printf %s $#"], capture_output=True, check=True)
+    assert counted.stdout == b"1"  # dash reads other letters, but no second command
 
 
 _NUMBERS = ("ledger_id", "ledger_path(ledger_id)", "entry_id", "number", "change", "time_ms", "txn.most", "txn.least")
@@ -235,6 +248,7 @@ _OUR_WORDS = {  # ours, or a number: none is a name from data
     ("store/model/cursors.py", "of_topics"),
     ("store/changes/compaction.py", "named"),
     ("store/model/topics.py", "most + 1"),
+    ("store/model/topics.py", "len(numbers)"),
     ("store/rules/subscriptions.py", "_words(facts)"),
     ("store/rules/subscriptions.py", "format_age_ms(2 * ttl.seconds * 1000)"),
     ("store/rules/subscriptions.py", "facts.of.topic.at_rank(loss.end)"),
