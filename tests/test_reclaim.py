@@ -5,12 +5,14 @@ from __future__ import annotations
 import shutil
 from collections import defaultdict
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import rocksdict
 
 from pulsar_admin import Refused, reclaim
+from pulsar_admin.store.codec import entrylog
 from tests.conftest import Cli
 from tests.locking import locked
 from tests.reclaiming import (
@@ -226,6 +228,31 @@ def test_a_damaged_log_is_named_and_left(damage: str, data: Path, cli: Cli) -> N
     assert {entry: value for entry, value in after.items() if entry != lost} == before
     changed = sum(action in ("delete", "compact") for action in told.values())
     assert done.json["compactedLogs"] + done.json["deletedLogs"] == changed - 1
+
+
+def test_damaged_logs_alone_are_not_rewritten(data: Path, cli: Cli) -> None:
+    current, told = data / CURRENT, actions(data, cli)
+    damaged = {int(name.partition(".")[0], 16): name for name, action in told.items() if action == "compact"}
+    for log_id, offset in places(current).values():
+        if log_id in damaged:
+            flip(current / damaged[log_id], offset + 100)
+    done = cli(*words(data, "--yes", "-o", "json"))
+    assert (done.exit_code, done.json["newLogs"], done.json["movedEntries"]) == (1, 0, 0)
+    assert {Path(row["log"]).name for row in done.json["passedOver"]} == {*damaged.values()}
+
+
+def test_logs_are_filled_up_to_their_limit(data: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    current, alive, limit = data / CURRENT, listed_ledgers(data / "metadata"), 1024 + 5_000
+    before, old = entries(current, alive), {*current.glob("*.log")}
+    monkeypatch.setattr(entrylog, "LOG_LIMIT_BYTES", limit)
+    done = cli(*words(data, "--yes", "-o", "json")).json
+    sizes = [
+        [size for ledger_id, _, size in records(log) if ledger_id >= 0]
+        for log in sorted({*current.glob("*.log")} - old, key=lambda log: int(log.stem, 16))
+    ]
+    assert (len(sizes), sum(map(len, sizes))) == (done["newLogs"], done["movedEntries"])
+    assert all(1024 + sum(log) <= limit < 1024 + sum(log) + following[0] for log, following in pairwise(sizes))
+    assert entries(current, alive) == before
 
 
 def good_entries(current: Path, alive: set[int]) -> dict[tuple[int, int], str]:

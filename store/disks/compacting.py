@@ -77,11 +77,9 @@ class LogCompactor:
                     self._unfinished = unfinished
                 written = int(ends[done - 1]) if done else 0
                 fits = int(np.searchsorted(ends, written + entrylog.LOG_LIMIT_BYTES - self._position, "right"))
-                # Not even the next record fits. Into an empty log it goes anyway: it may be larger than the limit of a log.
-                if fits == done and self._position > entrylog.HEADER_BYTES:
+                if fits == done:  # an empty log holds every record
                     self._seal()
                     continue
-                fits = max(fits, done + 1)
                 self._append(source, live, slice(done, fits))
                 done = fits
 

@@ -333,8 +333,6 @@ class _Reclaim:
     def _compact(self, group: Sequence[LogForecast]) -> None:
         """Copy the live records of a group of logs into new logs, point the index to these, and delete the old logs."""
         lives = self._read(group)
-        if not lives:
-            return
         # New logs are durable before the index names them, and old logs go last: killed at any step, every live entry is
         # where the index points.
         made = self._write([live for live in lives if len(live.sizes)])
