@@ -75,3 +75,20 @@ def test_the_cursors_of_the_other_topics_move(cli: Cli, broken: Path) -> None:
     assert together.exit_code == 1
     assert {row["topic"] for row in together.json} == {str(READABLE)}
     assert f"{UNREADABLE.path}: no ManagedLedgerInfo" in together.stderr
+
+
+def test_the_other_topics_answer_beside_damaged_blocks(cli: Cli, tmp_path: Path, damages_stores: None) -> None:
+    path = narrow_copy(tmp_path)
+
+    def cut(txn: Txn) -> None:
+        for ledger_id in read_topic(txn, UNREADABLE).ids:
+            for key, row in [*txn.items("entries", ledger_id.to_bytes(8, "big"))]:
+                txn.put("entries", key, row[:-1])
+
+    with open_store(path, writable=True) as store:
+        store.write(cut)
+    reads = ["last-message-id", "examine-messages", "find-by-index --index 1", "skew", "timeline", "timeline -o json"]
+    for words in (*reads, f"find-by-time -d {TIME}"):
+        together = cli("--store", path, "topics", *words.split(), "--all-topics")
+        assert (together.exit_code, str(READABLE) in together.stdout) == (1, True), words
+        assert "is damaged" in together.stderr

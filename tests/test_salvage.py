@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,7 +35,7 @@ from pulsar_admin.store.disks.journals import JournalSurvey, survey_journals
 from pulsar_admin.store.disks.logs import Entries
 from pulsar_admin.store.disks.rows import BookieLedgers, OldLedgers, Witnesses, make_rows, read_listed
 from pulsar_admin.store.disks.salvage import _rows_of_others, apply_salvage, plan_salvage
-from pulsar_admin.store.errors import SourceBusy, StalePlan
+from pulsar_admin.store.errors import SourceBusy, StalePlan, StoreError
 from pulsar_admin.store.model.ledgers import iter_ledger_ids
 from pulsar_admin.store.sources import log_files
 from pulsar_admin.store.sources.cluster import make_layout, open_metadata
@@ -320,6 +323,19 @@ def test_an_exchange_of_two_renames_that_is_stopped_between_them_loses_no_fence(
     assert cli(*words).stdout.splitlines()[-1] == "nothing is wrong, nothing was written"
     assert rocksdb_rows(ledgers) == rows
     assert [path.name for path in ledgers.parent.iterdir() if "salvag" in path.name] == ["ledgers-before-salvage"]
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EACCES, errno.EIO])
+def test_only_a_file_system_without_exchange_is_done_without(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: SimpleNamespace(renameat2=lambda *_: -1))
+    monkeypatch.setattr(ctypes, "get_errno", lambda: number)
+    if number in (errno.EACCES, errno.EIO):
+        with pytest.raises(StoreError):
+            switching._exchange(tmp_path, tmp_path / "other")
+    else:
+        assert not switching._exchange(tmp_path, tmp_path / "other")
 
 
 def test_a_salvage_stopped_behind_its_log_leaves_no_id_to_give_again(

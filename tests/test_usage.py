@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.codec.logscan import Record, iter_records
 from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.reports.usage import GONE, read_usage
 from tests.conftest import Cli
@@ -32,15 +33,21 @@ def test_bytes_of_every_log_and_of_deleted_ledgers(name: str, state: str) -> Non
     with open_store(imported(name, state)) as store, store.read() as txn:
         usage = read_usage(store, txn)
         alive = {ledger_id: find_node(txn, ledger_path(ledger_id)) is not None for ledger_id, _ in place}
+        owners = {ledger_id: (*(one.topic for one in find_owners(txn, ledger_id)), "")[0] for ledger_id, _ in place}
     live, dead = Counter[str](), Counter[str]()
+    lives: dict[str, Counter[int]] = defaultdict(Counter)
     for ledger_id, log_name, size in records:
         (live if alive[ledger_id] else dead)[log_name] += size
+        if alive[ledger_id]:
+            lives[log_name][ledger_id] += size
     for file in usage.files:
         if file.kind == "entry-log":
             log_name = file.path.rpartition("/")[2]
             assert (file.live_bytes, file.dead_bytes) == (live[log_name], dead[log_name])
             assert file.freed == (not live[log_name])
             assert file.live_bytes + file.dead_bytes + file.other_bytes == file.size_bytes
+            largest = dict.fromkeys(owners[ledger_id] for ledger_id, _ in lives[log_name].most_common())
+            assert file.kept_for == tuple(largest)[:3]
     deleted = next(row for row in usage.owners if row.owner == GONE)
     assert deleted.disk_bytes == dead.total()
     assert deleted.bytes == sum(size for (ledger_id, _), (_, size) in place.items() if not alive[ledger_id])

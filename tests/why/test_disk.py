@@ -70,6 +70,9 @@ def test_every_byte_of_a_recorded_store(name: str) -> None:
     assert found.bytes == files
     assert sum(row.bytes for row in found.held) == sum(row.bytes for row in found.totals) == found.bytes
     assert sum(row.percent for row in found.totals) == pytest.approx(100, abs=0.1)
+    for row in found.held:
+        if row.reason.code in ("dead-log", "dead-in-log"):
+            assert (row.reason.evidence["path"], row.reason.evidence["deadLedgers"]) == (row.path, row.ledgers)
     sizes, answers = record_bytes(name, "mutated"), oracle(name)
     compared = 0
     for topic, told in answers["topics"].items():
