@@ -237,6 +237,8 @@ def next_questions(found: Overview) -> Iterator[str]:
     """Yield commands that go on from ``found``, the most urgent first."""
     if found.findings is None or any(one.severity != "note" for one in found.findings) or found.unreadable:
         yield "pulsar-admin doctor"
+    if found.copies and all(copy.kind == "bookie" for copy in found.copies):  # no metadata: it may be lost
+        yield "pulsar-admin store recover --dry-run"
     for row in found.backlogs[:1]:
         yield f"pulsar-admin topics why {shell_word(_short(row.topic))} -s {shell_word(row.subscription)}"
     for blocker in found.blockers[:1]:

@@ -223,3 +223,11 @@ def test_topics_and_namespaces_list_without_arguments_list_all(cli: Cli) -> None
         listed = cli("--store", store, "topics", "list", *system).stdout
         assert listed == "".join(cli("--store", store, "topics", "list", one, *system).stdout for one in namespaces)
     assert cli("--store", store, "topics", "list", "-b", "0x00000000_0xffffffff").exit_code == 2
+
+
+def test_bookies_alone_lead_to_the_recovery_of_their_metadata(cli: Cli, tmp_path: Path) -> None:
+    store, bookie = tmp_path / "alone", world("small") / "clean" / "bookkeeper" / "current"
+    done = cli("--store", store, "store", "import", "cluster", "--bookie", bookie)
+    assert "store recover --dry-run" in done.stderr
+    lines = cli("--store", store, "overview").stdout.partition("ASK NEXT\n")[2].splitlines()
+    assert lines[0].endswith(" store recover --dry-run")

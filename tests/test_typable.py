@@ -357,7 +357,11 @@ def test_why_prints_the_look_and_the_cure(tmp_path: Path, cli: Cli) -> None:
 
 def test_no_cure_in_the_sources_is_a_dry_run_alone() -> None:
     """But for what is only a look: what a deleted ledger would bring back, and a file of names."""
-    looks = {"ledgers restore --deleted {} --dry-run", "store recover --level C --dry-run --names FILE"}
+    looks = {
+        "ledgers restore --deleted {} --dry-run",
+        "store recover --dry-run",
+        "store recover --level C --dry-run --names FILE",
+    }
     found = {command.removeprefix("pulsar-admin ") for command in commands_of_the_sources() if "--dry-run" in command}
     assert found <= looks | {"topics undelete TOPIC --dry-run", "topics undelete {} --dry-run"}
 

@@ -290,8 +290,9 @@ class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
         nameless = sum(name.namespace == LOST_AND_FOUND and not group.topic for name, group in self.groups.items())
         if nameless:
             yield (
-                f"nothing names {counted(nameless, 'group')} of ledgers: they are topics of {LOST_AND_FOUND}. Name them in a file and run"
-                " it again: --names FILE; or afterwards, before the export: pulsar-admin store recover --rename FILE"
+                f"nothing names {counted(nameless, 'group')} of ledgers: they are topics of {LOST_AND_FOUND}. To name them, edit the"
+                " column name of the file that --names FILE writes, and run the same command again; or afterwards, before the"
+                " export: pulsar-admin store recover --rename FILE"
             )
         probable = sum(one.refused == ONE_WITNESS for one in self.named.chains.refused)
         if probable:

@@ -386,6 +386,6 @@ _SUMS = ("lostAndFound", "entries", "missing", "leftApart")
 _EXPORTED = "a snapshot that was exported before this has the earlier names: export it again, as no store keeps a list of exports"
 _AGAIN = "{} of entries are newer than every listed one: run the same command again after this one, for level B"
 NEXT = (
-    "look at it with: pulsar-admin store check; then give it to ZooKeeper, which must not run: pulsar-admin store export"
-    " zookeeper-snapshot DIR, where brokers and bookies start last"
+    "look at it with: pulsar-admin store check; then, while ZooKeeper is stopped: pulsar-admin store export"
+    " zookeeper-snapshot DIR; start ZooKeeper first, then bookies and brokers"
 )

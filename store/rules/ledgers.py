@@ -290,7 +290,8 @@ def _foreign(facts: ClusterFacts) -> Iterator[Evidence]:
     "may be lost, newer than the metadata, or deleted.",
     "Bookies free what the metadata of a running cluster does not list.",
     "pulsar-admin ledgers orphans",
-    "Provide the complete metadata, then run `store refresh`. Until then start no bookie on this metadata.",
+    "Provide the complete metadata, then run `store refresh`; if it is lost, `store recover --dry-run` shows what can be "
+    "rebuilt. Until then start no bookie on this metadata.",
     loss="the entries of the ledgers, once a bookie starts on this metadata",
 )
 def _unlisted(facts: ClusterFacts) -> Iterator[Evidence]:

@@ -269,7 +269,10 @@ def way_back(layout: Layout) -> str:
     """Return how changes are written back to this kind of source, "" if one export does that."""
     metadata = layout.metadata
     if metadata is None:
-        return "no metadata is imported: nothing can be changed or written back before `store add zookeeper`"
+        return (
+            "no metadata is imported, so nothing can be changed or written back: add it with `store add zookeeper`, or, if "
+            "it is lost, see what `store recover --dry-run` rebuilds"
+        )
     kind = metadata.row()["kind"]
     if kind != "rocksdb":
         return (
