@@ -530,7 +530,7 @@ class Namespace(PolicyPlans):
 
         with self._session.read() as txn:
             check_namespace(txn, self._name)
-            return namespace_value(txn, self._name, policy_named(name))
+            return namespace_value(txn, self._name, policy_named(name, self._group))
 
     # -- plans of cursors ---------------------------------------------------------------------------------------------
 

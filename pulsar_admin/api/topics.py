@@ -120,12 +120,18 @@ class PolicyPlans(Planner, ABC):
         """Return the plan of a policy job."""
 
     def set_policy(self, name: str, value: Any) -> Plan:  # Any: JSON
-        """Plan setting a policy to JSON as upstream stores it; raises InvalidValue for what upstream refuses."""
-        return self._plan_policy(policy_changes.PolicyJob(f"{self._group} set-{name}", policy_named(name), value))
+        """Plan setting a policy to JSON as upstream stores it, None: removing it; raises InvalidValue for what upstream refuses."""
+        return self._plan_policy(policy_changes.PolicyJob(f"{self._group} set-{name}", self._settable(name), value))
 
     def remove_policy(self, name: str) -> Plan:
         """Plan removing the policy ``name``: the namespace's or the broker's applies again. Raises InvalidValue."""
-        return self._plan_policy(policy_changes.PolicyJob(f"{self._group} remove-{name}", policy_named(name)))
+        return self._plan_policy(policy_changes.PolicyJob(f"{self._group} remove-{name}", self._settable(name)))
+
+    def _settable(self, name: str) -> Policy:
+        policy = policy_named(name, self._group)
+        if policy.name == "backlog-quota":  # one of each kind
+            raise InvalidValue(f"{name}: which kind?", hint="call set_backlog_quota() or remove_backlog_quota()")
+        return policy
 
     def set_message_ttl(self, ttl: Duration | None) -> Plan:
         """Plan setting how long messages live, in whole seconds, 0: unlimited; or with None removing that. Raises InvalidValue."""
@@ -225,13 +231,17 @@ def _check_options(command: str, options: Options) -> None:
             )
 
 
-def policy_named(name: str) -> Policy:
-    """Return a policy; raises InvalidValue for an unknown name."""
-    from pulsar_admin.store.policies.table import policies_by_name
+def policy_named(name: str, group: str | None = None) -> Policy:
+    """Return a policy, of ``group`` if that is given; raises InvalidValue for an unknown name."""
+    from pulsar_admin.store.policies.table import POLICIES, policies_by_name
+
+    def is_known(policy: Policy) -> bool:
+        return group is None or (policy.namespace if group == "namespaces" else policy.topic) is not None
 
     policy = policies_by_name().get(given_text("policy", name))
-    if policy is None:
-        raise InvalidValue(f"no policy is called {name}", value=name)
+    if policy is None or not is_known(policy):
+        names = ", ".join(one.name for one in POLICIES if is_known(one))
+        raise InvalidValue(f"no policy of {group or 'topics'} is called {name}", hint=f"there are {names}", value=name)
     return policy
 
 
@@ -680,7 +690,7 @@ class Topic(PolicyPlans):
 
     def policy(self, name: str) -> Any:  # Any: JSON
         """Return the topic's own policy (``max-producers``, named as in commands), None: unset. Raises InvalidValue."""
-        return self._session.ask(policy_values.own_value, self._name, policy_named(name), {})
+        return self._session.ask(policy_values.own_value, self._name, policy_named(name, self._group), {})
 
     # -- cursors ------------------------------------------------------------------------------------------------------
 

@@ -41,13 +41,17 @@ Change = Callable[[Policies], Policies]
 class PolicyJob(Struct, frozen=True):
     """Setting a policy, or removing it if ``value`` is None.
 
-    ``command`` is upstream's; ``options`` select an item of the policy.
+    ``command`` is upstream's; ``options`` select an item of the policy. Raises InvalidValue for JSON of another kind.
     """
 
     command: str
     policy: Policy
     value: Any = None
     options: Options = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.value is not None:
+            self.policy.check_kind(self.value)
 
     @property
     def group(self) -> str:

@@ -46,6 +46,15 @@ OFFLOAD: Json = {
     "managedLedgerOffloadReadBufferSizeInBytes": None,
 }
 """``OffloadPoliciesImpl`` that sets nothing, in the order in which Jackson writes its fields; None is left out."""
+KINDS = {
+    key: dict
+    if key.endswith("Configurations")
+    else int
+    if key.endswith(("Threads", "Rounds", "InBytes", "InSeconds", "InMillis"))
+    else str
+    for key in OFFLOAD
+} | dict.fromkeys(("s3Driver", "gcsDriver", "fileSystemDriver"), bool)
+"""The types of its fields, and of the getters that Jackson writes with them."""
 NO_OFFLOAD = {key: value for key, value in OFFLOAD.items() if value is not None}
 
 

@@ -34,8 +34,18 @@ STRATEGIES = (
     "FORWARD_TRANSITIVE",
     "FULL_TRANSITIVE",
 )
-_DELETE_MODES = ("delete_when_no_subscriptions", "delete_when_subscriptions_caught_up")
-_SUBSCRIPTION_TYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
+UPDATE_STRATEGIES = (
+    "Full",
+    "Backward",
+    "Forward",
+    "AutoUpdateDisabled",
+    "AlwaysCompatible",
+    "BackwardTransitive",
+    "ForwardTransitive",
+    "FullTransitive",
+)
+DELETE_MODES = ("delete_when_no_subscriptions", "delete_when_subscriptions_caught_up")
+SUBSCRIPTION_TYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
 _ENSEMBLE_MAX = 5  # managedLedgerMaxEnsembleSize of a broker that sets nothing
 _MESSAGE_MAX_BYTES = 5 << 20  # maxMessageSize of a broker that sets nothing
 
@@ -159,8 +169,8 @@ def inactive(group: str, options: Options) -> Json:
     on, off = "enable_delete_while_inactive", "disable_delete_while_inactive"
     deletes = _one_of(options, on, off, "enable-delete-while-inactive or disable-delete-while-inactive")
     mode = options["delete_mode"]
-    if mode not in _DELETE_MODES:
-        raise InvalidValue(f"delete mode can only be set to {' or '.join(_DELETE_MODES)}")
+    if mode not in DELETE_MODES:
+        raise InvalidValue(f"delete mode can only be set to {' or '.join(DELETE_MODES)}")
     age = seconds_of(options["max_inactive_duration"])
     return {"inactiveTopicDeleteMode": mode, "maxInactiveDurationSeconds": age, "deleteWhileInactive": deletes}
 
@@ -215,10 +225,8 @@ def auth_mode(group: str, options: Options) -> str:
 def subscription_types(group: str, options: Options) -> list[str]:
     """Return the types that may subscribe; raises InvalidValue."""
     for name in options["types"]:
-        if name not in _SUBSCRIPTION_TYPES:
-            raise InvalidValue(
-                f"Illegal subscription type {name}. Possible values: [{', '.join(_SUBSCRIPTION_TYPES)}]."
-            )
+        if name not in SUBSCRIPTION_TYPES:
+            raise InvalidValue(f"Illegal subscription type {name}. Possible values: [{', '.join(SUBSCRIPTION_TYPES)}].")
     return in_hash_order(dict.fromkeys(options["types"])) if group == NAMESPACES else list(options["types"])
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from math import isfinite
 from typing import Any
 
 from msgspec import Struct
 
+from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.policies import offload, rules
 from pulsar_admin.store.policies.places import Entry, Inner, Member, OfSubscription, Parts, PerCluster, Place
 from pulsar_admin.store.policies.rules import Check, Make, choice, fields, least
@@ -22,7 +24,8 @@ class Policy(Struct, frozen=True):
     or "whether …"; ``pulsar_admin.lookup`` makes the commands' summaries of it.
 
     ``default``: what a broker that sets nothing does. ``unset``: what upstream shows of a namespace, and ``own_unset`` of a
-    topic, that sets nothing. ``lists``: the group in which upstream prints an element a line.
+    topic, that sets nothing. ``lists``: the group in which upstream prints an element a line. ``like``: the JSON that
+    upstream stores, by example, if ``default`` and ``unset`` are none: a tuple is a choice, a type is optional.
     """
 
     names: str
@@ -36,11 +39,27 @@ class Policy(Struct, frozen=True):
     own_unset: Any = None
     answer: Callable[[Any], Any] | None = None
     lists: str = ""
+    like: Any = None
 
     @property
     def name(self) -> str:
         """The first of its names."""
         return self.names.split()[0]
+
+    def check_kind(self, value: Any) -> None:
+        """Raise InvalidValue for JSON that a broker would not read as this policy: one such value makes all policies unreadable."""
+        like = next((one for one in (self.like, self.default, self.unset) if one is not None), None)
+        if like is not None and not _fits(value, like):
+            example = (
+                f"one of {', '.join(map(repr, like))}"
+                if isinstance(like, tuple)
+                else f"JSON such as {_example(like)!r}"
+            )
+            raise InvalidValue(
+                f"{self.name}: {value!r} is not what upstream stores",
+                hint=f"give {example}",
+                value=value,
+            )
 
     def shown(self, value: Any) -> Any:
         """Return ``value`` as upstream prints it: members in the order of its class, without those that are null."""
@@ -50,6 +69,36 @@ class Policy(Struct, frozen=True):
             return value
         order = [key for shape in _SHAPES if value.keys() <= {*shape} for key in shape] or list(value)
         return {key: value[key] for key in order if value.get(key) is not None}
+
+
+def _fits(value: Any, like: Any) -> bool:
+    if isinstance(like, dict):
+        needed = {name for name, one in like.items() if not isinstance(one, type)}
+        given = value.keys() if isinstance(value, dict) else None
+        return (
+            given is not None
+            and needed <= given <= like.keys()
+            and all(_fits(value[name], like[name]) for name in given)
+        )
+    if isinstance(like, list):
+        return isinstance(value, list) and all(_fits(one, like[0] if like else "") for one in value)
+    if isinstance(like, tuple):
+        return isinstance(value, str | None) and value in like
+    if isinstance(like, type):
+        return value is None or type(value) is like
+    if isinstance(like, float):
+        return type(value) in (int, float) and isfinite(value)
+    return type(value) is type(like) and (type(value) is not int or abs(value) < 1 << 63)
+
+
+def _example(like: Any) -> Any:
+    if isinstance(like, dict):
+        return {name: _example(one) for name, one in like.items() if not isinstance(one, type)} or {
+            name: one() for name, one in like.items()
+        }
+    if isinstance(like, list):
+        return [_example(one) for one in like]
+    return like[0] if isinstance(like, tuple) else like
 
 
 _RATE = ("dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte", "relativeToPublishRate", "ratePeriodInSecond")
@@ -119,6 +168,7 @@ POLICIES: tuple[Policy, ...] = (
         rules.check_quota,
         default=dict.fromkeys(rules.QUOTA_TYPES, rules.BROKER_QUOTA),
         answer=rules.quotas_answer,
+        like=rules.BROKER_QUOTA | {"policy": rules.QUOTA_POLICIES},
     ),
     Policy(
         "delayed-delivery",
@@ -143,6 +193,7 @@ POLICIES: tuple[Policy, ...] = (
         Member("deduplicationEnabled"),
         Member("deduplicationEnabled"),
         rules.flag,
+        like=True,
     ),
     Policy(
         "deduplication-snapshot-interval",
@@ -176,7 +227,14 @@ POLICIES: tuple[Policy, ...] = (
         _dispatch,
         default=_NO_DISPATCH,
     ),
-    Policy("publish-rate", "publish rate", PerCluster("publishMaxMessageRate"), Member("publishRate"), _publish),
+    Policy(
+        "publish-rate",
+        "publish rate",
+        PerCluster("publishMaxMessageRate"),
+        Member("publishRate"),
+        _publish,
+        like=dict.fromkeys(_SHAPES[3], 0),
+    ),
     Policy(
         "subscribe-rate",
         "subscribe rate",
@@ -192,6 +250,7 @@ POLICIES: tuple[Policy, ...] = (
         Member("inactiveTopicPolicies"),
         rules.inactive,
         default=_INACTIVE,
+        like=_INACTIVE | {"inactiveTopicDeleteMode": rules.DELETE_MODES},
     ),
     Policy(
         "max-producers max-producers-per-topic maxProducers",
@@ -259,6 +318,7 @@ POLICIES: tuple[Policy, ...] = (
         Member("maxMessageSize"),
         rules.number,
         rules.check_message_size,
+        like=0,
     ),
     Policy(
         "persistence",
@@ -267,6 +327,8 @@ POLICIES: tuple[Policy, ...] = (
         Member("persistence"),
         rules.persistence,
         rules.check_persistence,
+        like=dict.fromkeys(_SHAPES[6][:3], 1)
+        | {"managedLedgerMaxMarkDeleteRate": 0.0, "managedLedgerStorageClassName": str},
     ),
     Policy(
         "offload-policies",
@@ -276,6 +338,7 @@ POLICIES: tuple[Policy, ...] = (
         offload.offload,
         offload.check_offload,
         answer=offload.offload_answer,
+        like=offload.KINDS,
     ),
     Policy(
         "offload-deletion-lag",
@@ -283,6 +346,7 @@ POLICIES: tuple[Policy, ...] = (
         Inner(_OFFLOADS, _NO_OFFLOAD, ("managedLedgerOffloadDeletionLagInMillis",)),
         make=offload.offload_lag,
         answer=offload.lag_answer,
+        like={"managedLedgerOffloadDeletionLagInMillis": int},
     ),
     Policy(
         "offload-threshold",
@@ -290,6 +354,7 @@ POLICIES: tuple[Policy, ...] = (
         Inner(_OFFLOADS, _NO_OFFLOAD, _THRESHOLDS),
         make=offload.offload_threshold,
         answer=offload.threshold_answer,
+        like=dict.fromkeys(_THRESHOLDS, int),
     ),
     Policy(
         "replication-clusters clusters",
@@ -308,6 +373,7 @@ POLICIES: tuple[Policy, ...] = (
         Member("subscriptionTypesEnabled", []),
         rules.subscription_types,
         unset=[],
+        like=[rules.SUBSCRIPTION_TYPES],
     ),
     Policy(
         "auto-subscription-creation",
@@ -322,6 +388,11 @@ POLICIES: tuple[Policy, ...] = (
         "whether topics are created automatically",
         Member("autoTopicCreationOverride"),
         make=rules.topic_creation,
+        like={
+            "allowAutoTopicCreation": True,
+            "topicType": ("non-partitioned", "partitioned", None),
+            "defaultNumPartitions": int,
+        },
     ),
     Policy(
         "dispatcher-pause-on-ack-state-persistent",
@@ -349,6 +420,7 @@ POLICIES: tuple[Policy, ...] = (
         _strategy,
         default="FULL",
         unset="UNDEFINED",
+        like=rules.STRATEGIES,
     ),
     Policy(
         "schema-autoupdate-strategy",
@@ -356,6 +428,7 @@ POLICIES: tuple[Policy, ...] = (
         Member("schema_auto_update_compatibility_strategy"),
         make=rules.update_strategy,
         answer=lambda value: None if value is None else value.upper(),
+        like=rules.UPDATE_STRATEGIES,
     ),
     Policy(
         "is-allow-auto-update-schema",
@@ -380,6 +453,7 @@ POLICIES: tuple[Policy, ...] = (
         Member("subscription_auth_mode"),
         make=rules.auth_mode,
         unset="None",
+        like=("None", "Prefix"),
         answer='"{}"'.format,
     ),
     Policy(
@@ -401,6 +475,7 @@ POLICIES: tuple[Policy, ...] = (
         "topic properties that metrics may have as labels",
         Member("allowed_topic_property_keys_for_metrics"),
         make=lambda group, options: list(options["keys"]),
+        like=[""],
     ),
     Policy("resource-group", "resource group", Member("resource_group_name"), check=rules.check_group, unset=""),
     Policy(
@@ -411,6 +486,7 @@ POLICIES: tuple[Policy, ...] = (
         lambda group, options: options["topics"].split(","),
         rules.check_shadows,
         own_unset=[],
+        like=[""],
         lists=rules.TOPICS,
     ),
 )

@@ -14,7 +14,7 @@ import numpy
 import pytest
 
 import pulsar_admin as pa
-from pulsar_admin.store.policies.table import policies_by_name
+from pulsar_admin.store.policies.table import POLICIES, policies_by_name
 from pulsar_admin.upstream_list import name_of, upstream_commands
 from tests.conftest import Cli
 from tests.stores import NOW_MS, copied, imported
@@ -47,6 +47,12 @@ LENGTH = (None, 5, True, 1.5, b"5m", object(), ["5m"], "soon")
 SPARK = (5, "local[2]", True, object(), ["x"])
 THING = (None, 5, "text", object(), ["x"])
 TIME = ("text", object(), ["x"], 1.5, b"5m")
+POLICY = (object(), "1h", [None], {"a": 1}, float("nan"), 10**30)
+
+
+def set_policy(name: str, store: pa.Store, value: Any) -> pa.Plan:
+    return store.topic(PLAIN).set_policy(name, value)
+
 
 WRONG: dict[str, tuple[object, ...]] = {
     "bool": (None, 0, 1, "no", "", [], object()),
@@ -126,6 +132,9 @@ BEYOND: list[tuple[tuple[object, ...], Call]] = [
     (("none",), lambda store, value: store.topic(PLAIN).plan_policy("topics set", value, {})),
     (("acme/orders/x",), lambda store, value: store.namespace("public/default").bundle_range(value)),
     (NUMBER[:-1], lambda store, value: store.topic(PLAIN).set_policy("max-producers", value)),
+    *((POLICY, partial(set_policy, policy.name)) for policy in POLICIES if policy.topic is not None),
+    (("auto-topic-creation", "backlog-quota"), lambda store, value: store.topic(PLAIN).remove_policy(value)),
+    (("max-message-size",), lambda store, value: store.namespace("acme/iot").policy(value)),
     (NUMBER[:-1], lambda store, value: store.create_resource_group("g", publish_bytes=value)),
     ((5,), lambda store, value: store.update_resource_group("g", publish=value)),
     ((5,), lambda store, value: pa.reclaim("b", metadata=store, belo=value)),  # type: ignore[call-overload]
