@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.names import MessagePosition, NamespaceName, Position, TopicName, parse_topic
 from pulsar_admin.store.wording import camel_case, json_keys, optional_fields
 from pulsar_admin.typable import OWN_TEXT, is_carrying, own_text
@@ -36,9 +37,18 @@ def position_json(position: Position, partition_index: int = -1) -> dict[str, in
     return value
 
 
+def _no_answer(kind: type) -> InvalidValue:
+    return InvalidValue(
+        f"a {kind.__name__} is not an answer",
+        hint="give what its methods return: plan.preview(), messages.json_rows() …",
+    )
+
+
 @functools.cache
 def _fields(cls: type[Struct]) -> tuple[tuple[str, str, str], ...]:
     """Return the name, the key and, for a field that may be left out, the name of the field that is None then."""
+    if cls.__module__ == "pulsar_admin.api.plan":
+        raise _no_answer(cls)
     shown_with = {name: name for name in optional_fields(cls)} | getattr(cls, "JSON_WITH", {})
     return tuple((name, key, shown_with.get(name, "")) for name, key in json_keys(cls).items())
 
@@ -83,6 +93,8 @@ def to_json(value: object) -> Any:  # Any: a JSON value
         return {camel_case(name): to_json(own_text(value, name)) for name in value._fields}
     if isinstance(value, Set):
         return [to_json(item) for item in sorted(value)]
+    if type(value).__module__.startswith("pulsar_admin.api."):
+        raise _no_answer(type(value))
     if hasattr(value, "__iter__"):
         return [to_json(item) for item in value]
     return str(value)

@@ -216,7 +216,7 @@ def is_allowed_name(text: str) -> bool:
 
 def _text(name: object, what: str = "name") -> str:
     if not isinstance(name, str):  # from Python: a list would become the name "['a']"
-        raise InvalidValue(f"{what} {name!r} is not a text", value=name)
+        raise InvalidValue(f"{what} {name!r} is not a str", value=name)
     return name
 
 

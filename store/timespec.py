@@ -230,10 +230,10 @@ def parse_time_or_ago(text: str, *, now_ms: int, tz: tzinfo | None = None) -> in
     if not (re.fullmatch(rf"[0-9]+|[0-9][0-9a-z]*|{_AGE}", word, re.ASCII) or not word):
         return parse_time(text, now_ms=now_ms, tz=tz)
     time_ms = now_ms - parse_duration_ms(text)
-    if time_ms < 0 and re.fullmatch(r"\d{13}", word):
+    if re.fullmatch(r"\d{10,13}", word):  # 32 years or more: meant as a point in time
         raise InvalidValue(
-            f"{text!r} seconds ago is before 1970: a bare number means seconds here",
-            hint=f"write @{word} for a point in time in epoch milliseconds",
+            f"{text!r} seconds ago is before any message: a bare number means seconds here",
+            hint=f"write @{word} for a point in time in epoch {'milliseconds' if len(word) == 13 else 'seconds'}",
             value=text,
         )
     return FromNow(_in_range(time_ms, text))

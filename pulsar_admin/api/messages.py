@@ -411,7 +411,7 @@ class Messages(Batches):
         def opened(name: TopicName) -> TopicMessages:
             return query.open(reader, name, options, left, problems)
 
-        names = [*self._names(reader.txn)]
+        names = [*dict.fromkeys(self._names(reader.txn))]
         merged = in_one_order(reader.txn, names, problems) if query.is_merged else [(None, [name]) for name in names]
 
         def opened_groups() -> Iterator[_Together]:

@@ -440,7 +440,7 @@ class Nacks(KeptNacks):
         lines: Iterable[str],
         delay: Delay,
         *,
-        source: str = "the lines",
+        source: str = "lines",
         precision_bits: int | None = None,
         force: bool = False,
     ) -> Plan:

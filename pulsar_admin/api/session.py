@@ -92,7 +92,7 @@ Clock = Literal["auto", "publish", "broker", "event"]
 def given_text(what: str, value: object) -> str:
     """Return a text; raises InvalidValue for anything else."""
     if not isinstance(value, str):
-        raise InvalidValue(f"{what} {value!r} is not a text", value=value)
+        raise InvalidValue(f"{what} {value!r} is not a str", value=value)
     try:
         value.encode()
     except UnicodeEncodeError as error:
@@ -118,8 +118,9 @@ def wanted_of(chroot: str | None, ledgers_root: str | None) -> Wanted:
 def given_items(what: str, values: Iterable[Kind]) -> Iterable[Kind]:
     """Return items; raises InvalidValue if they cannot be iterated over, and for one text or mapping."""
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
-        wrong = "is a text" if isinstance(values, str) else "is not a list"
-        raise InvalidValue(f"{what} {values!r} {wrong}", hint=f"write a list: {what}=[{values!r}]", value=values)
+        wrong = "is a str" if isinstance(values, str) else "is not a list"
+        hint = "" if values is None else f"write a list: {what}=[{values!r}]"
+        raise InvalidValue(f"{what} {values!r} {wrong}", hint=hint, value=values)
     return values
 
 

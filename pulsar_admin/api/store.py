@@ -681,7 +681,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         lines: Iterable[str | Mapping[str, object]],
         subscription: str | None = None,
         *,
-        source: str = "the lines",
+        source: str = "lines",
         rule: ResetRule = "exact",
         clock: Clock = "auto",
         broker_version: BrokerVersion | None = None,

@@ -607,7 +607,7 @@ def iter_reset_rows(
             ) from error
         yield row
     if row is None:
-        raise errors.InvalidValue(f"{name} holds no change", hint="one JSON object a line")
+        raise errors.InvalidValue(f"no change in {name}", hint="one JSON object a line")
 
 
 def _row(found: Any, where: str, subscription: str | None, parse_time: Callable[[str], int]) -> ResetRow:  # Any: JSON

@@ -591,7 +591,7 @@ def check_times(start_ms: int | None, end_ms: int | None) -> None:
     """Raise InvalidValue when what begins at ``start_ms`` ends before it begins; None: it has no such bound."""
     if start_ms is not None and end_ms is not None and start_ms > end_ms:
         times = f"{shown_time(start_ms)} to {shown_time(end_ms)}"
-        raise InvalidValue(f"the window of time ends before it begins: {times}", hint="swap start and end")
+        raise InvalidValue(f"the window of time ends before it begins: {times}", hint="swap the two times")
 
 
 class Window(Struct, frozen=True):
@@ -611,7 +611,7 @@ class Window(Struct, frozen=True):
         """Return the window itself; raises InvalidValue if it ends before it begins: start and end are the wrong way round."""
         check_times(self.start_ms, self.end_ms)
         if self.last < self.first != LATEST:
-            raise InvalidValue(f"{self.last} is before {self.first}", hint="swap start and end")
+            raise InvalidValue(f"{self.last} is before {self.first}", hint="swap the two positions")
         return self
 
     @property

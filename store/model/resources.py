@@ -236,15 +236,16 @@ def list_tenants(txn: Txn) -> list[str]:
 
 def list_namespaces(txn: Txn, tenant: str) -> list[NamespaceName]:
     """Return the namespaces of ``tenant``, in order; raises TenantNotFound with upstream's words where there is no such tenant."""
-    names = list(iter_namespaces(txn, tenant)) if tenant else []  # below no name are all tenants
-    if not names and find_node(txn, tenant_path(tenant)) is None:
+    is_name = "/" not in tenant  # otherwise it would be the path of a namespace
+    names = list(iter_namespaces(txn, tenant)) if tenant and is_name else []  # below no name are all tenants
+    if not names and not (is_name and find_node(txn, tenant_path(tenant))):
         raise TenantNotFound("Tenant not found", hint=_TENANTS, tenant=tenant)
     return names
 
 
 def read_tenant(txn: Txn, tenant: str) -> JsonObject:
     """Return a tenant as stored; raises TenantNotFound, MetadataCorrupt."""
-    stored = find_json(txn, tenant_path(tenant))
+    stored = None if "/" in tenant else find_json(txn, tenant_path(tenant))
     if stored is None:
         raise TenantNotFound("Tenant does not exist", hint=_TENANTS, tenant=tenant)
     return stored

@@ -408,8 +408,16 @@ InvalidValue | first=5 is after last=2 | [*store.ledger(9).entries(first=5, last
 InvalidValue | negative | store.topic("plain").find(timedelta(hours=-3))
 InvalidValue | negative | half.expire(before=timedelta(seconds=-5))
 InvalidValue | half.forecast("1h", ttl="0s")
-InvalidValue | the lines holds no change | store.reset_cursors([])
-InvalidValue | the lines line 1 | store.reset_cursors(["[]"])
+InvalidValue | is not an answer | pa.to_json(store)
+InvalidValue | is not an answer | pa.to_json(half)
+InvalidValue | is not an answer | pa.to_json([half.skip(1)])
+InvalidValue | is not an answer | pa.to_json(store.topic("plain").messages())
+TenantNotFound | store.namespaces("acme/orders")
+TenantNotFound | store.namespaces("acme/")
+TenantNotFound | store.tenant("acme/orders")
+InvalidValue | means seconds | store.topic("plain").find("1795252993")
+InvalidValue | no change in lines | store.reset_cursors([])
+InvalidValue | lines line 1 | store.reset_cursors(["[]"])
 SubscriptionNotFound | store.cursors("half", "plain", "acme/iot/skewed").skip(1)
 InvalidValue | store.cursors("half", "plain", pattern="acme/*")
 InvalidValue | half.reset()
@@ -456,6 +464,7 @@ def test_what_is_not_there_or_means_nothing_raises(demo_store: Path, row: str) -
     with pa.open_store(demo_store, now=NOW_MS) as store:
         names = {
             "ALL": ALL,
+            "pa": pa,
             "NOW_MS": NOW_MS,
             "store": store,
             "half": store.topic("plain").cursor("half"),

@@ -405,4 +405,4 @@ def test_bad_input(cli: Cli, made: Path, arguments: tuple[str, ...], code: int, 
 def test_an_empty_file(cli: Cli, made: Path, tmp_path: Path) -> None:
     result = cli("--store", made, "topics", "reset-cursor", "--from-file", _file(tmp_path, ""), "-o", "json")
     assert (result.exit_code, result.error["code"]) == (2, "invalid-value")
-    assert "holds no change" in result.error["message"]
+    assert "no change in" in result.error["message"]

@@ -118,7 +118,7 @@ def test_a_schema_that_is_wrong(read: Source) -> None:
         ({"path": ""}, "pulsar_entries: no entry logs are named; write .load("),
         (
             {"startTime": "2026-11-22", "endTime": "2026-11-21"},
-            "the window of time ends before it begins: 2026-11-22T00:00:00.000Z to 2026-11-21T00:00:00.000Z; swap start and end",
+            "the window of time ends before it begins: 2026-11-22T00:00:00.000Z to 2026-11-21T00:00:00.000Z; swap the two times",
         ),
         ({"columns": "size,size"}, "column size is named twice; name it once"),
         ({"maxBytesPerTrigger": "0"}, "option maxBytesPerTrigger: '0' is no size from 1 on"),
