@@ -202,6 +202,28 @@ def test_numbers_wrap_alike() -> None:
     assert [signed(value, 8) for value in (127, 128, 255, 256, -129)] == [127, -128, -1, 0, 127]
 
 
+def test_keys_are_one_where_both_hashes_are() -> None:
+    """Few hashes, so that most keys share one: against a dict, in a table that grows whenever it is half full."""
+    drawn = random.Random(5)
+    given = [tuple(map(drawn.randrange, (9, 9, 400))) for _ in range(300)]
+    latest: dict[tuple[int, int], int] = {}
+    for *key, value in given:
+        latest[key[0], key[1]] = max(value, latest.get((key[0], key[1]), 0))
+    tables = [tuple(np.full(2**bits, 2**64 - 1, np.uint64) for _ in range(3)) for bits in range(2, 9)]
+    keys, progress = tuple(np.array(column, np.uint64) for column in zip(*given, strict=True)), np.zeros(2, np.int64)
+    while not slots.merge_keys(keys, progress, tables[0]):
+        assert (progress[1] + 1) * 2 > len(tables[0][2])
+        slots.move_keys(*tables[:2])
+        del tables[0]
+    rows = [*zip(*(column.tolist() for column in tables[0]), strict=True)]
+    assert sorted(row for row in rows if row[2] != 2**64 - 1) == sorted((*key, value) for key, value in latest.items())
+    bits = np.zeros(25, np.uint8)
+    kept = {value >> 1 for value in latest.values() if not value & 1}
+    nulls = sum(value & 1 for value in latest.values())
+    assert (len(latest), slots.mark_last(tables[0][2], bits)) == (progress[1], (len(latest) - nulls, nulls))
+    assert {at for at in range(200) if bits[at >> 3] >> (at & 7) & 1} == kept
+
+
 def test_zeros_are_looked_for_up_to_the_end_and_no_further() -> None:
     for at, (start, end) in product(range(5), combinations(range(6), 2)):
         data = np.zeros(6, np.uint8)

@@ -17,6 +17,7 @@ import pytest
 from pulsar_admin.store.facts import starts as facts_of_starts
 from pulsar_admin.store.facts.starts import iter_server_facts
 from pulsar_admin.store.rules.judging import StartFault, fault_of
+from pulsar_admin.store.sources.journals import Frame, find_stop
 from pulsar_admin.store.sources.zookeeper import ServerFiles
 from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.conftest import Cli
@@ -110,6 +111,48 @@ def test_indexes_and_journals_of_bookies(
     assert f" @ {max(offset, 512):#x}: a record of -251 bytes" in told["bookie-journal-damaged"]["message"]
     assert cli("--store", store, *shlex.split(told["bookie-journal-damaged"]["mend"])[1:], "--yes").exit_code == 0
     assert starts(cli, store)["bk2test"] == (True, [])
+
+
+_ADD, _KEY = struct.pack(">qqq", 7, 0, -1) + b"x", struct.pack(">qqi", 7, -0x1000, 2) + b"ab"
+
+
+def framed(*bodies: bytes) -> bytes:
+    return b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
+
+
+@pytest.mark.parametrize(
+    ("end", "length", "said"),
+    [
+        (b"", 0, ""),
+        (bytes(9), 0, ""),
+        *((framed(_ADD)[:size], 0, "") for size in range(1, 4 + len(_ADD))),
+        (b"\xff\xff\xff\0" + struct.pack(">i", 5) + bytes(5), 13, ""),
+        (b"\xff\xff\xff\0" + struct.pack(">i", 5) + bytes(4), 0, ""),
+        (b"\xff\xff\xff\0" + bytes(3), 0, ""),
+        (b"\xff\xff\xff\0" + bytes(4), 8, ""),
+        (b"\xff\xff\xff\0" + bytes(4) + framed(_ADD), 8 + 4 + len(_ADD), ""),
+        (b"\xff\xff\xff\0" + struct.pack(">i", -5) + framed(_ADD), 0, "padding of -5 bytes"),
+        (struct.pack(">i", -1) + framed(_ADD), 0, "a record of -1 bytes"),
+        (framed(_ADD[:15], _ADD), 0, "a record of 15 bytes"),
+        (framed(_ADD[:16], _ADD), 0, "an entry of 16 bytes"),
+        (framed(_ADD[:23], _ADD), 0, "an entry of 23 bytes"),
+        (framed(_ADD[:24], _ADD), 4 + 24 + 4 + len(_ADD), ""),
+        (framed(_KEY), 4 + len(_KEY), ""),
+        (framed(_KEY[:19]), 0, "-1 bytes in record -0x1000"),
+        (framed(_KEY[:-1]), 0, "2 bytes in record -0x1000"),
+        (framed(_KEY[:-1] + b"c"), 0, "another master key of ledger 7"),
+        (framed(struct.pack(">qq", 7, -0x2000)), 20, ""),
+        (framed(struct.pack(">qqi", 7, -0x8000, 16) + bytes(16)), 40, ""),
+        (framed(struct.pack(">qqi", 7, -0x8000, 15) + bytes(15)), 0, "an explicit LAC of 15 bytes"),
+        (framed(struct.pack(">qq", 7, -0x3000)), 20, ""),
+    ],
+)
+def test_where_a_replay_ends_and_why_it_fails_there(end: bytes, length: int, said: str) -> None:
+    """Behind a ledger's key and an entry, as ``Journal.replay`` and ``BookieImpl.readJournal`` read them (4.17)."""
+    before = framed(_KEY, _ADD)
+    frames: list[Frame] = []
+    assert find_stop(before + end, 0, 6, {}, frames.append) == (len(before) + length, said)
+    assert frames[1] == (4 + len(_KEY), len(_ADD))
 
 
 def test_an_index_that_opens_and_cannot_be_read_whole(

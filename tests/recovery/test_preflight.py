@@ -10,10 +10,12 @@ from pkgutil import resolve_name
 import pytest
 import rocksdict
 from msgspec.structs import replace
+from pyroaring import BitMap64
 
 from pulsar_admin.store.codec.bookie import Cookie, encode_cookie
 from pulsar_admin.store.codec.dbledger import LedgerData, encode_ledgers_row
 from pulsar_admin.store.codec.entrylog import EntryLogHeader, encode_header, encode_ledgers_map
+from pulsar_admin.store.codec.journal import encode_header as encode_journal_header
 from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path, ledger_path
 from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.errors import Unsupported
@@ -22,6 +24,7 @@ from pulsar_admin.store.recovery.metadata_index import read_known
 from pulsar_admin.store.recovery.preflight import LedgerShare, LogShare, read_preflight
 from pulsar_admin.store.rules.judging import fault_of
 from pulsar_admin.store.rules.starts import refusal_text
+from pulsar_admin.store.sources.journals import iter_replayed_ledgers, read_replayed_entries
 from pulsar_admin.store.sources.rocksdb import create_database
 from tests.conftest import Cli
 from tests.cures.curing import put_values
@@ -387,6 +390,18 @@ def test_a_bookie_starts_with_the_cookie_that_is_registered_and_no_other(
     text = "" if found is None else refusal_text(COOKIE.bookie_id, found)
     assert bool(text) == bool(said)
     assert said.format(root=tmp_path) in text
+
+
+def test_a_journal_that_cannot_be_read_hides_none_after_it(tmp_path: Path) -> None:
+    bookie = a_bookie(tmp_path, None, None)
+    (folder,) = bookie.journal_dirs
+    (folder / "1.txn").write_bytes(b"BKLG" + struct.pack(">i", 99))
+    key = struct.pack(">qqi", 7, -0x1000, 1) + b"k"
+    (folder / "2.txn").write_bytes(encode_journal_header(6) + len(key).to_bytes(4, "big") + key + record((7, 5)))
+    problems: list[str] = []
+    assert [*iter_replayed_ledgers(bookie, problems)] == [7]
+    assert read_replayed_entries(bookie, [7, 8], problems) == {7: BitMap64([5]), 8: BitMap64()}
+    assert [text.split(" cannot be read")[0] for text in problems] == [str(folder / "1.txn")] * 2
 
 
 def write_log(path: Path, kept: int, dead: int) -> None:

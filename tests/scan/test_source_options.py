@@ -50,6 +50,7 @@ def test_a_text_becomes_a_value(name: str, text: str, value: Any) -> None:
         ("level", "message", "option level: 'message' is none of entries, messages", ""),
         ("ledgers", "3;4", "option ledgers: '3;4' is no list of ledger ids", "3,17"),
         ("paths", "/a", "option paths: '/a' is no JSON list of texts", '["/a/current"'),
+        ("paths", '["/a", 1]', "option paths: '[\"/a\", 1]' is no JSON list of texts", '["/a/current"'),
         ("startTime", "yesterday-ish", "option startTime: ", ""),
     ],
 )
