@@ -78,6 +78,13 @@ def test_a_time_in_the_middle(cli: Cli, store: Path) -> None:
     assert (found["ledgerId"], found["entryId"]) == tuple(first[:2])
 
 
+def test_the_proof_of_a_time_counts_what_is_not_imported(cli: Cli, store: Path) -> None:
+    words = ["topics", "find-by-time", "acme/fs/small", "--time", "2026-01-01T00:00:00Z", "--explain"]
+    answer = cli("--store", store, *words, "-o", "json")
+    shown = [(row["ledgerId"], row["entries"], row["unseen"]) for row in answer.json["ledgers"]]
+    assert (answer.exit_code, shown) == (1, [(3, 400, 400), (4, 400, 400), (5, 200, 200), (19, 0, 0)])
+
+
 def test_what_is_there_is_not_read_again(cli: Cli, store: Path) -> None:
     place = world("offloaded") / "objects"
     preview = cli("--store", store, "store", "add", "offload", place, "--dry-run", "-o", "json").json
