@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from fnmatch import fnmatchcase
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -566,6 +567,36 @@ def test_ctrl_c_where_no_exception_can_be_raised_comes_again() -> None:
 
 
 # -- one option, one zone, one interrupt ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "alternatives", "said"),
+    [
+        ("bookkeeper listbookies", "-readwrite|-readonly|-a", "One and only one of -readwrite"),
+        (
+            "topics reset-cursor -s half",
+            "public/default/plain|--all-topics|--pattern *|--from-file rows",
+            "name topics, or",
+        ),
+        (
+            "topics reset-cursor public/default/plain -s half",
+            "-t 3h|--shift-by 1|--to-subscription never|--as-of 1:1",
+            "only one of --time",
+        ),
+        ("topics stats", "public/default/plain|--all-topics|--pattern *", "name topics, or"),
+        ("ledgers restore", "--deleted|--extend|--to-bookies", "or one of --deleted"),
+        ("nacks add public/default/plain -s half --delay 60s", "8:1|--from-file rows|--holes", "name positions, or"),
+        ("store preflight", "--zookeeper zk|--metadata metadata|--no-metadata", "name one of --zookeeper"),
+    ],
+)
+def test_of_several_alternatives_no_two_are_taken(
+    cli: Cli, demo_store: Path, command: str, alternatives: str, said: str
+) -> None:
+    given = alternatives.split("|")
+    for count in range(2, len(given) + 1):
+        for chosen in combinations(given, count):
+            result = cli("--store", demo_store, *command.split(), *(word for one in chosen for word in one.split()))
+            assert (result.exit_code, said in result.stderr) == (2, True), (chosen, result.stderr)
 
 
 def test_two_names_of_one_option_are_not_both_taken(cli: Cli, demo_store: Path) -> None:

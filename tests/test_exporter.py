@@ -61,7 +61,9 @@ def test_links_are_not_followed(points_at: str, source: Path, store: Path, tmp_p
             assert (answer.exit_code, answer.error["code"]) == (3, "refused")
             assert "bookkeeper/link is a symbolic link" in answer.error["message"]
     assert not [file for file in tmp_path.iterdir() if "out" in file.name]
+    assert not (store / "backups").exists()
     assert cli(*export(store, source, "--in-place")).exit_code == 0
+    assert len([*(store / "backups").iterdir()]) == 1
 
 
 def test_no_copy_into_itself(source: Path, store: Path, cli: Cli) -> None:

@@ -212,6 +212,13 @@ def test_bad_indexes(tmp_path: Path, case: str) -> None:
         _of(tmp_path, Batch([SEED[0], SEED[1]], count=4, indexes=indexes))
 
 
+@pytest.mark.parametrize(("cut", "said"), [(None, "its framing says"), (-1, "its framing says"), (20, "its framing")])
+def test_an_entry_has_the_length_that_its_framing_says(tmp_path: Path, cut: int | None, said: str) -> None:
+    whole = compacted(10, 0, entry(Batch(SEED)))
+    with pytest.raises(EntryCorrupt, match=f"entry 77:0.* bytes, {said}"):
+        _last(_made(tmp_path / "s", [whole + b"x" if cut is None else whole[:cut]]))
+
+
 @pytest.mark.parametrize("count", [2, 3, 5, 100])
 def test_count_disagrees_with_the_payload(tmp_path: Path, count: int) -> None:
     with pytest.raises(EntryCorrupt, match=f"a batch of {count} messages holds 4"):

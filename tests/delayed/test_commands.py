@@ -270,7 +270,11 @@ def _twice(found: dict[str, str]) -> dict[str, str]:
         (lambda found: dict.fromkeys(found, "987654321"), {"bucket-ledger-gone", "bucket-ledger-leaked"}, 0),
         (lambda found: {}, {"bucket-ledger-leaked"}, 0),
         (lambda found: {"#a": "5", "#pulsar.internal.delayed.bucket_0_1": "x", **found}, {"bucket-ledger-gone"}, 100),
-        (_twice, {"double", "buckets-overlap", "in-no-bucket"}, 100),
+        (
+            lambda found: {"#pulsar.internal.delayed.bucket_0_1": "987654321", **_twice(found)},
+            {"bucket-ledger-gone", "double", "buckets-overlap", "in-no-bucket"},
+            100,
+        ),
     ],
 )
 def test_verify_names_what_is_wrong_with_buckets(
