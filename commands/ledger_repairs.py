@@ -57,7 +57,7 @@ def forget(app: App, ledgers: tuple[int, ...], force: bool, accept_unknown_tree:
     changes=True,
     examples=[],
     elsewhere=["pulsar-admin ledgers restore 9", "pulsar-admin ledgers restore --deleted --dry-run -o json"],
-    output="The change: the new metadata of each ledger, with its end, quorums, ensembles and custom metadata.",
+    output="The change: the new metadata of each ledger, with its end, quorums, ensembles and custom metadata; the ledgers of its topic.",
     errors=[LedgerNotFound, Refused, StalePlan, SourceNotFound],
 )
 @click.argument("ledgers", type=_LEDGER_ID, nargs=-1)
@@ -87,7 +87,8 @@ def restore(
     """Rebuild the lost metadata of ledgers from their entries, the bookies that hold them, and what references them.
 
     All entries must be available; the ensemble must place each entry on the bookies that have it, by round robin; and
-    the end must match the topic's list. If two sources disagree, the ledger is refused. With --deleted, a ledger gets
+    the end must match the topic's list. If two sources disagree, the ledger is refused. A closed ledger that has its metadata, and whose
+    topic should list it and does not, is put back into the list. With --deleted, a ledger gets
     the last metadata in ZooKeeper's snapshots and logs, closed before the first lost entry. No topic lists it, but
     bookies keep its entries again; `topics undelete` puts it back into a topic. A closed ledger may end before entries
     whose producer got an acknowledgement (bookkeeper#4812). --extend moves the end past those that a later entry or

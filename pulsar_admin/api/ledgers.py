@@ -232,7 +232,7 @@ class Recoveries(Planner):
 
     def restore_ledgers(self, *ledgers: LedgerId) -> Plan:
         """Plan rebuilding the lost metadata of ledgers from their entries, the bookies that hold them, and their
-        references.
+        references, or putting those that have metadata back into the list of their topic, where it lacks them.
 
         Raises LedgerNotFound, Refused.
         """

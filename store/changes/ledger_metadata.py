@@ -7,11 +7,15 @@ is refused: entries must lie as round robin over an ensemble places them, and en
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain, islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, assert_never
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from pulsar_admin.store.changes.log_writer import put_managed_ledger
 from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, put_value_step
 from pulsar_admin.store.codec import ledgermetadata
 from pulsar_admin.store.codec.claims import APPLICATION, bucket_claims, cursor_claims, schema_claims, topic_claims
@@ -21,15 +25,16 @@ from pulsar_admin.store.db.owners import Owner, OwnerKind, find_owners, iter_own
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import LedgerNotFound, Refused, StoreError, Unsupported
 from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
+from pulsar_admin.store.facts.vanished import find_place_in_list, find_vanished
 from pulsar_admin.store.model.coverage import find_absent_bookies, read_disks, read_held
-from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, read_cursor
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, is_subscription, iter_cursor_names, read_cursor
 from pulsar_admin.store.model.ledger_owners import custom_text, read_owners
 from pulsar_admin.store.model.ledgers import find_times, iter_gaps
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.references import BUCKET_PREFIX
 from pulsar_admin.store.model.topics import TopicLedger, read_topic
 from pulsar_admin.store.names import TopicName, parse_owner, shell_word
-from pulsar_admin.store.wording import counted, plural
+from pulsar_admin.store.wording import counted, listed, plural
 
 if TYPE_CHECKING:
     from pulsar_admin.store.aliases import Array
@@ -47,23 +52,60 @@ class _End(Struct, frozen=True):
 
 
 def plan_restore(reader: EntryReader, ledger_ids: Iterable[int], now_ms: int) -> Plan:
-    """Plan creating metadata of closed ledgers for referenced ledgers whose entries are in the store.
+    """Plan creating metadata of closed ledgers for referenced ledgers whose entries are in the store, and putting those with metadata back
+    into the list of their topic, where it lacks them.
 
-    Raises LedgerNotFound, and Refused for a ledger that has metadata, that is unreferenced, or whose copies disagree.
+    Raises LedgerNotFound, and Refused for a ledger that has metadata and its place in the list, that is unreferenced, or whose copies
+    disagree.
     """
     steps: list[Step] = []
     parts: list[ChangePart] = []
+    off_list: dict[TopicName, list[int]] = {}
     for ledger_id in dict.fromkeys(ledger_ids):
+        path = ledgermetadata.ledger_path(ledger_id)
+        if find_node(reader.txn, path) is not None and ledger_id in find_vanished(reader).off_list:
+            off_list.setdefault(find_place_in_list(reader.txn, ledger_id)[0].name, []).append(ledger_id)
+            continue
         owner = _check(reader.txn, ledger_id)
         metadata = restored_metadata(reader, ledger_id, owner)
-        path = ledgermetadata.ledger_path(ledger_id)
         steps.append(put_value_step(reader.txn, path, ledgermetadata.encode_ledger_metadata(metadata), now_ms))
         parts.append(_part(ledger_id, owner, metadata))
     warning = (
         "a bookie that ran after the metadata was lost may have collected these entries as garbage: after the export, "
         "try to read them there: bookkeeper shell readledger -l LEDGER -b BOOKIE"
     )
-    return Plan(RESTORE_LEDGERS, reader.txn.id, tuple(steps), tuple(parts), warnings=(warning,))
+    warnings = (warning,) if steps else ()
+    for ids in off_list.values():
+        step, part = _listed_again(reader, ids, now_ms)
+        steps.append(step)
+        parts.append(part)
+    return Plan(RESTORE_LEDGERS, reader.txn.id, tuple(steps), tuple(parts), warnings=warnings)
+
+
+def _listed_again(reader: EntryReader, ledger_ids: Iterable[int], now_ms: int) -> tuple[Step, ChangePart]:
+    """Return the step that puts ledgers back into the list of their topic, and its report."""
+    txn = reader.txn
+    places = [find_place_in_list(txn, ledger_id) for ledger_id in ledger_ids]
+    topic, infos = places[0][0], [info for _, info in places]
+    after = replace(topic.managed, ledgers=tuple(sorted([*topic.managed.ledgers, *infos], key=attrgetter("ledger_id"))))
+    first, past = min(info.ledger_id for info in infos), list[str]()
+    for name in filter(is_subscription, sorted(iter_cursor_names(txn, topic.name))):
+        with suppress(StoreError):  # where one that cannot be read stands is unknown
+            past += [name] * (read_cursor(txn, reader, topic, name).mark_delete.ledger_id >= first)
+    part = ChangePart(
+        topic=str(topic.name),
+        before={"ledgers": topic.ids, "entries": topic.number_of_entries},
+        after={
+            "ledgers": [info.ledger_id for info in after.ledgers],
+            "entries": topic.number_of_entries + sum(info.entries for info in infos),
+        },
+        warnings=(
+            f"{listed(past, 5)} {plural(len(past), 'is', 'are')} past entry {first}:0: what is before a subscription's position counts as "
+            "consumed, unless topics reset-cursor moves it back",
+        )
+        * bool(past),
+    )
+    return put_managed_ledger(txn, topic.name, after, now_ms), part
 
 
 def _check(txn: Txn, ledger_id: int) -> Owner:

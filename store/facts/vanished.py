@@ -15,12 +15,12 @@ from msgspec import Struct, field
 
 from pulsar_admin.store.codec import claims
 from pulsar_admin.store.codec.ledgermetadata import LedgerState, ledger_path
-from pulsar_admin.store.codec.managedledger import decode_ledger_ids
+from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_ledger_ids
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_metadata_damage
 from pulsar_admin.store.db.ledger_ids import find_deleted
 from pulsar_admin.store.db.owners import OwnerKind, find_owners, has_owners
-from pulsar_admin.store.db.tree import find_node, tree_key
+from pulsar_admin.store.db.tree import find_node, read_node, tree_key
 from pulsar_admin.store.errors import MetadataCorrupt, Refused, SourceNotFound, StoreError
 from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.history.servers import find_servers
@@ -28,10 +28,11 @@ from pulsar_admin.store.history.versions import Version, iter_versions
 from pulsar_admin.store.model.broken import NOT_SEEN, find_missing
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, iter_cursor_names, read_cursor
 from pulsar_admin.store.model.ledger_owners import claimed_paths, loose_of
-from pulsar_admin.store.model.ledgers import find_ledger, sorted_ledger_ids
+from pulsar_admin.store.model.ledgers import find_ledger, find_metadata, sorted_ledger_ids
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import (
     COMPACTED_LEDGER,
+    Topic,
     iter_headless,
     iter_namespaces,
     iter_topics,
@@ -221,6 +222,32 @@ def _floor(reader: EntryReader, name: TopicName) -> Position:
                 cursor = read_cursor(reader.txn, reader, topic, cursor_name)
                 floors.append(cursor.ahead or cursor.mark_delete)
     return min(floor for floor in floors if floor.ledger_id >= 0)
+
+
+def find_place_in_list(txn: Txn, ledger_id: int) -> tuple[Topic, LedgerInfo]:
+    """Return the topic whose list should name a ledger of ``Vanished.off_list``, and how it would name it.
+
+    Raises Refused where a broker could not read the topic with it, or where its end is unknown; MetadataCorrupt.
+    """
+    metadata, node = find_metadata(txn, ledger_id), read_node(txn, ledger_path(ledger_id))
+    name = None if metadata is None else claims.claimed_topic(metadata.custom)
+    assert metadata is not None
+    assert name is not None
+    topic = read_topic(txn, name)
+    terminated, missing = topic.managed.terminated, find_missing(txn, ledger_id)
+    why, hint = "", ""
+    if metadata.state is not LedgerState.CLOSED:
+        why = "it is not closed, so nobody knows where it ends"
+    elif missing is not None:
+        why, hint = "entries of it are missing", f"see: pulsar-admin ledgers missing {ledger_id}"
+    elif terminated is not None and terminated.ledger_id < ledger_id:
+        why = f"the topic is terminated at {terminated}"
+    elif topic.ids and topic.ids[-1] < ledger_id and topic.ledgers[-1].is_open:
+        why = f"the list does not say where the ledger before it, {topic.ids[-1]}, ends"
+    if why:
+        raise Refused(f"{name} cannot list ledger {ledger_id}: {why}", hint=hint, ledgerId=ledger_id)
+    # A time of 0 means that the ledger is open.
+    return topic, LedgerInfo(ledger_id, metadata.last_entry_id + 1, metadata.length, max(node.stat.modified_ms, 1))
 
 
 def _iter_orphans(reader: EntryReader) -> Iterable[_LedgerOfGoneNode]:

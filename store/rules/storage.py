@@ -6,11 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
+from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.orphans import LEAKED_INDEX as MADE_ANEW
 from pulsar_admin.store.facts.starts import FULL
 from pulsar_admin.store.facts.unclosed import NAMED
 from pulsar_admin.store.facts.unlisted import Unlisted
+from pulsar_admin.store.facts.vanished import find_place_in_list
 from pulsar_admin.store.rules.copies import LEDGERS_DELETED, LEDGERS_GONE
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.rule import Evidence, Rule, Rules, Sweep
@@ -72,7 +76,12 @@ LEAKED_TOPIC_LEDGERS = _leak(
     "A broker died between creating and listing the ledger, a deletion was interrupted, or the topic's list "
     "was lost: see `store recover`. A warning where the topic lists no ledger, or earlier ones, or has a subscription at an earlier "
     "position: brokers remove ledgers only from the beginning of a list, only those that no subscription needs, and never all. So the "
-    "list is an older one, or was changed by hand. `ledgers delete` then refuses.",
+    "list is an older one, or was changed by hand. `ledgers delete` then refuses, and `ledgers restore` puts them back into the list.",
+)
+_LISTED_AGAIN = replace(
+    LEAKED_TOPIC_LEDGERS,
+    mend="pulsar-admin ledgers restore {ledgerIds}",
+    how="Put them back into the lists of their topics",
 )
 LEAKED_LEDGERS = _leak(
     "leaked-ledgers",
@@ -174,11 +183,20 @@ def _journal_only(facts: ClusterFacts) -> Iterator[Evidence]:
         )
 
 
+def _is_listable(facts: ClusterFacts, ledger_id: int) -> bool:
+    """Whether ``ledgers restore`` puts a ledger back into its topic's list."""
+    try:
+        find_place_in_list(facts.reader.txn, ledger_id)
+    except StoreError:
+        return False
+    return True
+
+
 def _leaked(facts: ClusterFacts) -> Iterator[Finding]:
     """Sum up the unreferenced ledgers by the kind that they claim."""
-    sums: dict[tuple[str, bool], list[int]] = {}
-    examples: dict[tuple[str, bool], list[int]] = {}
-    rules: dict[tuple[str, bool], Rule[Any]] = {}
+    sums: dict[tuple[str, bool, bool], list[int]] = {}
+    examples: dict[tuple[str, bool, bool], list[int]] = {}
+    rules: dict[tuple[str, bool, bool], Rule[Any]] = {}
     for orphan in facts.leaked:
         component = orphan.claims.get("component", "")
         if orphan.reason in _GONE:
@@ -189,7 +207,9 @@ def _leaked(facts: ClusterFacts) -> Iterator[Finding]:
             rule = LEAKED_CURSOR_LEDGERS if "pulsar/cursor" in orphan.claims else LEAKED_TOPIC_LEDGERS
         else:
             rule = _LEAKS.get(component, LEAKED_LEDGERS)
-        code = rule.code, orphan.ledger_id in facts.vanished.off_list
+        is_off_list = orphan.ledger_id in facts.vanished.off_list
+        code = rule.code, is_off_list, is_off_list and _is_listable(facts, orphan.ledger_id)
+        rule = _LISTED_AGAIN if code[2] else rule
         rules[code] = rule
         total = sums.setdefault(code, [0, 0, 0])
         for index, more in enumerate((1, orphan.entries, orphan.size_bytes)):

@@ -137,6 +137,22 @@ class LastLedgerWithoutMetadata(Filled):
         assert receive(client, self.topic) == texts(ENTRIES // PER_LEDGER * PER_LEDGER)
 
 
+class LedgerOffList(Filled):
+    code = "leaked-topic-ledgers"
+
+    def plant(self, keeper: KazooClient) -> None:
+        path = self.topic_name.path
+        managed = decode_managed_ledger(keeper.get(path)[0], path)
+        left = tuple(info for info in managed.ledgers if info.ledger_id != self.sent[PER_LEDGER].ledger_id)
+        keeper.set(path, encode_managed_ledger(ManagedLedger(left, managed.terminated, managed.properties)))
+
+    def is_of(self, row: Json) -> bool:
+        return row["code"] == self.code and row["severity"] == "warning"
+
+    def fails(self, broker: Cluster, client: pulsar.Client) -> None:
+        assert receive(client, self.topic) == [*texts(PER_LEDGER), *texts(ENTRIES)[2 * PER_LEDGER :]]
+
+
 class Acknowledged(Filled):
     """Every second message is acknowledged: so many ranges are in a cursor ledger alone."""
 
@@ -668,6 +684,7 @@ class MarksStale(Filled):
 SAMPLE = (CursorUnreadable, LedgerWithoutMetadata, ChunkCut, PartitionsWithoutMetadata, CompactedViewDetached)
 OTHERS = (
     LastLedgerWithoutMetadata,
+    LedgerOffList,
     CursorLedgerWithoutMetadata,
     CursorLedgerLost,
     CursorAhead,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +10,15 @@ import pytest
 from msgspec.structs import replace
 
 from pulsar_admin.store.codec.claims import topic_claims
-from pulsar_admin.store.codec.ledgermetadata import encode_ledger_metadata, ledger_path
+from pulsar_admin.store.codec.ledgermetadata import LedgerState, encode_ledger_metadata, ledger_path
 from pulsar_admin.store.codec.managedledger import decode_managed_ledger, encode_managed_ledger
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import find_node, put_nodes, read_node
 from pulsar_admin.store.model.ledgers import find_metadata
-from pulsar_admin.store.names import parse_topic
+from pulsar_admin.store.names import Position, parse_topic
 from tests.conftest import Cli
-from tests.cures.curing import put_values
+from tests.cures import curing
+from tests.cures.curing import put_values, told
 from tests.deep import deep_but_for
 from tests.stores import apply_values, copied, imported, lose_nodes
 from tests.worlds import CLUSTER, copy_tree, world
@@ -39,6 +40,11 @@ def without_nodes(tmp_path: Path, *names: str) -> Path:
         keys = [key for name in names for key in txn.keys("tree", path_of(name).encode())]
     apply_values(source / "metadata", dict.fromkeys(keys))
     return source
+
+
+def value_of(store: Path, path: str) -> bytes:
+    with open_store(store) as opened, opened.read() as txn:
+        return read_node(txn, path).value
 
 
 def diagnoses(cli: Cli, store: Path) -> list[Json]:
@@ -393,3 +399,55 @@ def test_a_ledger_that_readers_still_need_and_a_list_lacks_is_not_to_be_deleted(
     assert cli("--store", store, "ledgers", "delete", first, "--dry-run").exit_code == 0
     put_values(store, {path: encode_managed_ledger(replace(managed, ledgers=()))})
     assert told()["warning"][:2] == [first, managed.ledgers[1].ledger_id]
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize("places", [(0,), (3,), (2, 3), (11,), (9, 11)])
+def test_ledgers_are_put_back_into_the_list_of_their_topic(
+    places: Sequence[int], whole_cli: Cli, tmp_path: Path
+) -> None:
+    """As they were, whatever their place; the ledger before the last one that is left has its size in the list."""
+    store, path = copied("small", "clean", tmp_path), parse_topic("public/default/plain").path
+    before, value = told(diagnoses(whole_cli, store)), value_of(store, path)
+    managed = decode_managed_ledger(value, path)
+    gone = [managed.ledgers[place].ledger_id for place in places]
+    left = tuple(info for info in managed.ledgers if info.ledger_id not in gone)
+    put_values(store, {path: encode_managed_ledger(replace(managed, ledgers=left))})
+    (row,) = told_of(whole_cli, store, "leaked-topic-ledgers")
+    assert row["severity"] == "warning"
+    assert row["mend"].endswith(f" ledgers restore {' '.join(map(str, gone))}")
+    curing.check_cured(whole_cli, store, row, before, [path])
+    again = decode_managed_ledger(value_of(store, path), path)
+    for was, now in zip(managed.ledgers, again.ledgers, strict=True):
+        assert now._replace(timestamp_ms=was.timestamp_ms) == was
+        assert abs((now.timestamp_ms or 0) - (was.timestamp_ms or 0)) < 1000
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize(
+    "why", ["it is not closed", "entries of it are missing", "terminated at", "does not say where"]
+)
+def test_a_ledger_whose_place_is_unknown_is_not_put_back(why: str, cli: Cli, tmp_path: Path) -> None:
+    store, path = copied("small", "clean", tmp_path), parse_topic("public/default/plain").path
+    managed = decode_managed_ledger(value_of(store, path), path)
+    dropped, left = managed.ledgers[3].ledger_id, (*managed.ledgers[:3], *managed.ledgers[4:])
+    with open_store(store) as opened, opened.read() as txn:
+        metadata = find_metadata(txn, dropped)
+    assert metadata is not None
+    values = {}
+    if why == "it is not closed":
+        metadata = replace(metadata, state=LedgerState.OPEN, last_entry_id=-1, length=0)
+    elif why == "entries of it are missing":
+        metadata = replace(metadata, last_entry_id=metadata.last_entry_id + 1)
+    elif why == "terminated at":
+        managed = replace(managed, terminated=Position(managed.ledgers[2].ledger_id, 24))
+    else:
+        left = (*managed.ledgers[:2], managed.ledgers[2]._replace(entries=0, size_bytes=0, timestamp_ms=0))
+    values = {
+        path: encode_managed_ledger(replace(managed, ledgers=left)),
+        ledger_path(dropped): encode_ledger_metadata(metadata),
+    }
+    put_values(store, values)
+    refused = cli("--store", store, "ledgers", "restore", dropped)
+    assert (refused.exit_code, why in refused.stderr) == (3, True), refused.stderr
+    assert "ledgers restore" not in str([row["mend"] for row in told_of(cli, store, "leaked-topic-ledgers")])
