@@ -9,7 +9,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pulsar_admin.api.messages import MessageQuery, messages_of
+from pulsar_admin.api.messages import messages_of
 from pulsar_admin.columns import Column, alarm
 from pulsar_admin.commands.topics import printout
 from pulsar_admin.commands.topics.answers import answer_each, selected
@@ -18,6 +18,7 @@ from pulsar_admin.jsonify import partition_json
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import TIME_POINT, TopicSelection, command, gather, topics_argument
 from pulsar_admin.store.compaction.reading import FoundInView, views_bytes
+from pulsar_admin.store.dump.messages import MessageQuery
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, TopicNotFound
 from pulsar_admin.store.names import parse_topic, shell_word
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from itertools import chain, count, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pulsar_admin.api.messages import MessageQuery, Messages, messages_of
+from pulsar_admin.api.messages import Messages, messages_of
 from pulsar_admin.columns import Column
 from pulsar_admin.commands.topics.answers import answer, choose, size_of
 from pulsar_admin.commands.topics.printout import (
@@ -42,15 +42,12 @@ from pulsar_admin.options import (
     topics_argument,
 )
 from pulsar_admin.store import errors
+from pulsar_admin.store.dump.messages import MessageQuery
 from pulsar_admin.store.model.messages import find_topic_of, nth_position, redacted
 from pulsar_admin.store.model.schemas import PathTest, parse_path_test
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position
 from pulsar_admin.visible import clean_text
-
-if TYPE_CHECKING:
-    pass
-
 
 _ID_COLUMNS = (
     Column("LEDGER", "ledgerId", "id"),

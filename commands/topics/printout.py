@@ -12,11 +12,12 @@ from typing import Protocol
 import click
 from msgspec import Struct
 
-from pulsar_admin.api.messages import COLUMNS, Messages
+from pulsar_admin.api.messages import Messages
 from pulsar_admin.columns import Column, time_text, words_of
 from pulsar_admin.context import App, Result
 from pulsar_admin.jsonify import dump_json
 from pulsar_admin.options import together
+from pulsar_admin.store.dump.messages import COLUMNS
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model.messages import Decoded, Message, MessageRow, marker_name, redacted
 from pulsar_admin.store.model.reader import EntryReader

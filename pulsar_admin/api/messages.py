@@ -5,19 +5,14 @@ Imports pyarrow and pyspark only when columns are requested.
 
 from __future__ import annotations
 
-from base64 import b64decode
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from functools import partial
-from itertools import accumulate, islice
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypedDict, TypeVar, Unpack
-
-from msgspec import Struct
-from msgspec.structs import replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, Unpack
 
 from pulsar_admin.api.session import (
     Checked,
@@ -34,34 +29,23 @@ from pulsar_admin.jsonify import dump_json
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_logs
-from pulsar_admin.store.dump.messages import EntryMessage, MatchingMessages, TopicMessages, ViewMessages
+from pulsar_admin.store.dump.messages import COLUMNS, MessageQuery, SelectedMessages, Shown
 from pulsar_admin.store.dump.options import DumpOptions
 from pulsar_admin.store.errors import InvalidValue, Refused, StoreError
-from pulsar_admin.store.model.cursors import Intervals, iter_backlog, pending_intervals, read_cursor
 from pulsar_admin.store.model.messages import (
-    EVENT,
-    Decoded,
-    Message,
-    MessageReader,
     MessageRow,
-    ReadOptions,
-    Window,
-    as_admin_shows,
 )
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.scalable import in_one_order, iter_by_time
-from pulsar_admin.store.model.schemas import parse_path_test, read_schemas
+from pulsar_admin.store.model.schemas import parse_path_test
 from pulsar_admin.store.model.topics import Topic, read_topic
-from pulsar_admin.store.names import EARLIEST, LONG_MAX, Position, Profile, TopicName, parse_topics
-from pulsar_admin.store.timespec import moment
-from pulsar_admin.store.wording import bracketed, camel_case, counted, line_of, listed, schema_html
+from pulsar_admin.store.names import Profile, TopicName, parse_topics
+from pulsar_admin.store.wording import bracketed, counted, line_of, listed, schema_html
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from pulsar_admin.store.codec.scalable import ScalableTopic
     from pulsar_admin.store.dump.job import DumpReport, DumpSize
     from pulsar_admin.store.reports.timeline import Timeline, TimelineOptions
     from pulsar_admin.store.scan.messages import Match
@@ -136,121 +120,8 @@ class Batches(Checked):
             self.problems = tuple(problems)
 
 
-def first_rows(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
-    """Yield the first ``limit`` rows; nothing after them is read."""
-    left = limit
-    if not left:
-        return
-    for batch in batches:
-        yield batch.slice(0, left)
-        left -= min(left, len(batch))
-        if not left:
-            return
-
-
-_VALUES = {"value", "value_error"}
-ON_DEMAND = ("topic", "payload", "marker_type", "schema_version", "value", "value_error")
-"""Columns that only callers that name them pay for."""
-COLUMNS = tuple(name for name in MessageRow.__struct_fields__ if name not in ON_DEMAND)
-"""The columns of messages if none are named."""
-
-
-class MessageQuery(Struct, frozen=True):
-    """A selection of messages and columns. ``limit`` counts over all topics, or with ``each`` per topic.
-
-    ``subscription`` selects its backlog only. ``match`` is the search; each match comes with the ``before`` messages
-    before it and the ``after`` messages after it. ``compacted`` reads compacted views, only ``keys`` if given.
-    ``entry`` is the first message of one entry of each topic. ``lenient``: values that cannot be decoded are no problem.
-    """
-
-    window: Window = Window()
-    columns: tuple[str, ...] = COLUMNS
-    subscription: str | None = None
-    limit: int | None = None
-    each: bool = False
-    uncommitted: bool = False
-    markers: bool = False
-    match: Match | None = None
-    before: int = 0
-    after: int = 0
-    compacted: bool = False
-    keys: tuple[str, ...] = ()
-    entry: Callable[[Topic], Position] | None = None
-    lenient: bool = False
-
-    def check(self) -> None:
-        """Raise InvalidValue for an unknown column or clock, and for a limit that is not a number of messages."""
-        if self.limit is not None and (type(self.limit) is not int or not 0 <= self.limit <= LONG_MAX):
-            raise InvalidValue(f"limit {self.limit!r}: expected 0 or more messages, None for all")
-        for what, value in (("subscription", self.subscription), ("key", self.window.key)):
-            if value is not None:
-                given_text(what, value)
-        unknown = sorted({*self.columns} - {*COLUMNS, *ON_DEMAND})
-        if unknown or not self.columns:
-            there = f"there are {[*COLUMNS, *ON_DEMAND]}"
-            raise InvalidValue(f"no column {unknown}" if unknown else "no columns", hint=there)
-        if self.window.clock != EVENT:
-            check_clock(self.window.clock)
-
-    @property
-    def is_merged(self) -> bool:
-        """Whether messages of several segments come in the order of one topic: not with those around them, nor of compacted views."""
-        return not (self.before or self.after or self.compacted)
-
-    @property
-    def options(self) -> DumpOptions:
-        """The options for reading entries."""
-        value = not _VALUES.isdisjoint(self.columns)
-        needed = {camel_case(name) for name in self.columns if name != "topic"}
-        needed |= {"key"} if self.window.key is not None or self.keys or not needed else set()
-        needed |= {"encrypted"} if self.match is not None else set()
-        if self.window.clock == EVENT:
-            needed.add("eventTime")
-        if self.subscription is not None or max(self.window.first.batch_index, self.window.last.batch_index) >= 0:
-            needed |= {"ledgerId", "entryId", "batchIndex"}
-        return DumpOptions(
-            window=self.window,
-            payload="payload" in self.columns,
-            value=value or (self.match is not None and self.match.needs_value),
-            committed=not self.uncommitted,
-            markers=self.markers or "marker_type" in self.columns,
-            only=() if value else tuple(sorted(needed)),
-            match=self.match,
-            lenient=self.lenient,
-        )
-
-    def open(
-        self, reader: EntryReader, name: TopicName, options: DumpOptions, limit: int | None, problems: list[StoreError]
-    ) -> TopicMessages:
-        """Return a topic's messages; raises TopicNotFound, SubscriptionNotFound."""
-        topic = read_topic(reader.txn, name)
-        if self.entry is not None:
-            return EntryMessage(reader, topic, options, self.entry(topic), problems)
-        if self.compacted:
-            return ViewMessages(reader, topic, options, self.keys, limit, problems)
-        if self.subscription is not None:
-            return BacklogMessages(reader, topic, options, self.subscription, limit, problems)
-        if self.match is not None:
-            context = {"before": self.before, "after": self.after}
-            return MatchingMessages(reader, topic, options, limit, problems, **context)
-        return TopicMessages(reader, topic, options, limit, problems)
-
-
-_MERGED_BYTES, _BATCH_BYTES_LEAST, _MERGED_ROWS = 32 << 20, 256 << 10, 1 << 13
-Shown = tuple[TopicName, Message, "Decoded | None"]
 Choose = Callable[[Txn], Iterable[TopicName]]
 """Names topics of a snapshot."""
-
-
-class _Together(NamedTuple):
-    """Topics whose messages come in one order: segments of ``scalable``; None: one topic."""
-
-    scalable: ScalableTopic | None
-    topics: list[TopicMessages]
-
-
-def _publish_ms(row: MessageRow) -> int:
-    return row.publish_time
 
 
 class MessageRecord:
@@ -325,7 +196,7 @@ class Messages(Batches):
     """
 
     def __init__(self, session: Session, names: Choose, query: MessageQuery, where: str = "") -> None:
-        super().__init__(session, self._read_schema, self._batches)
+        super().__init__(session, self._read_schema, lambda *how: self._selected(*how).batches())
         self._names = names
         self._query = query
         self._where = where
@@ -341,20 +212,7 @@ class Messages(Batches):
 
         A few messages without values are read without pyarrow.
         """
-
-        def rows(reader: EntryReader, problems: list[StoreError]) -> Generator[dict[str, Any], None, None]:
-            typed = self._typed(reader)
-            schema = None
-            for group in self._groups(reader, problems, typed=typed is not None):
-                if _VALUES.isdisjoint(self._query.columns) and all(one.is_few() for one in group.topics):
-                    for row in self._in_order(group, TopicMessages.rows, _publish_ms):
-                        yield {name: _cell(row, name) for name in self._query.columns}
-                    continue
-                schema = schema or _schema_of(self._query.columns, typed)
-                for batch in self._batches_of(group, schema):
-                    yield from batch.to_pylist(maps_as_pydicts="lossy")
-
-        return self._read(rows)
+        return self._read_by(SelectedMessages.rows)
 
     def records(self) -> Iterator[MessageRecord]:
         """Yield what ``rows`` does as objects with an attribute for each column."""
@@ -367,188 +225,34 @@ class Messages(Batches):
         Of the columns only ``payload``, ``value`` and ``marker_type`` matter, and are None unless requested. A few
         messages are read without pyarrow.
         """
-
-        def rows(reader: EntryReader, problems: list[StoreError]) -> Generator[MessageRow, None, None]:
-            for group in self._groups(reader, problems, whole=True):
-                yield from self._in_order(group, lambda one: one.rows(), _publish_ms)
-
-        return self._read(rows)
+        return self._read_by(SelectedMessages.json_rows)
 
     def json_lines(self) -> Iterator[str]:
         """Yield what ``json_rows`` does as JSON lines, in pieces of text that hold many lines, or a part of a long one."""
-
-        def text(reader: EntryReader, problems: list[StoreError]) -> Generator[str, None, None]:
-            line_of = partial(dump_json, pretty=False)
-            for group in self._groups(reader, problems, whole=True):
-                if group.scalable is None:
-                    yield from group.topics[0].text(line_of)
-                else:
-                    rows = self._in_order(group, lambda one: one.rows(), _publish_ms)
-                    yield from (f"{line_of(row)}\n" for row in rows)
-
-        return self._read(text)
+        return self._read_by(lambda selected: selected.json_lines(partial(dump_json, pretty=False)))
 
     def as_admin_shows(self) -> Iterator[Shown]:
         """Yield them one by one, with topic and value, as upstream's admin client shows them: see ``store.model.messages``."""
+        return self._read_by(SelectedMessages.as_admin_shows)
 
-        def each(one: TopicMessages, reader: EntryReader) -> Iterator[Shown]:
-            for message, decoded in one.decoded():
-                yield one.topic.name, as_admin_shows(reader, message), decoded
+    def _read_by(self, form: Callable[[SelectedMessages], Generator[Item, None, None]]) -> Iterator[Item]:
+        return self._read(lambda reader, problems: form(self._selected(reader, problems)))
 
-        def shown(reader: EntryReader, problems: list[StoreError]) -> Generator[Shown, None, None]:
-            for group in self._groups(reader, problems):
-                yield from self._in_order(group, lambda one: each(one, reader), lambda found: found[1].publish_ms)
-
-        return self._read(shown)
-
-    def _groups(
-        self, reader: EntryReader, problems: list[StoreError], *, whole: bool = False, typed: bool = False
-    ) -> Iterator[_Together]:
-        """Yield the topics to read, those together whose messages come in one order, while the limit has room."""
-        query, options, left = self._query, replace(self._query.options, typed=typed), self._query.limit
-        options = replace(options, only=()) if whole else options
-
-        def opened(name: TopicName) -> TopicMessages:
-            return query.open(reader, name, options, left, problems)
-
+    def _selected(self, reader: EntryReader, problems: list[StoreError]) -> SelectedMessages:
         names = [*dict.fromkeys(self._names(reader.txn))]
-        merged = in_one_order(reader.txn, names, problems) if query.is_merged else [(None, [name]) for name in names]
-
-        def opened_groups() -> Iterator[_Together]:
-            for scalable, together in merged:
-                if left == 0 and not query.each:
-                    return
-                topics = [*self._session.each(together, opened, alone=len(names) == 1)]
-                if not topics:
-                    continue
-                if scalable is not None:  # a batch of each is held at once
-                    most = max(_MERGED_BYTES // len(topics), _BATCH_BYTES_LEAST)
-                    for one in topics:
-                        only = (*one.options.only, "publishTime") if one.options.only else ()
-                        one.options = replace(one.options, batch_bytes=most, only=tuple(sorted({*only})))
-                yield _Together(scalable, topics)
-
-        is_whole = query.limit is None and query.subscription is None and query.entry is None and not query.compacted
-        is_spread = (is_whole or query.match is not None) and reader.engine is not None
-        for group in _read_as_one(reader, opened_groups()) if is_spread else opened_groups():
-            if left == 0 and not query.each:
-                return
-            for one in group.topics if is_spread else ():
-                one.limit = left
-            yield group
-            left = left if left is None or query.each else max(left - sum(one.count for one in group.topics), 0)
-
-    def _in_order(
-        self, group: _Together, each: Callable[[TopicMessages], Iterator[Item]], time_of: Callable[[Item], int]
-    ) -> Iterator[Item]:
-        """Yield what ``each`` makes of the topics of a group in their one order."""
-        if group.scalable is None:
-            return each(group.topics[0])
-        streams = {one.topic.name: each(one) for one in group.topics}
-        limit = None if self._query.each else group.topics[0].limit  # that of all of them
-        return islice(iter_by_time(group.scalable, streams, time_of), limit)
-
-    def _batches(self, reader: EntryReader, problems: list[StoreError]) -> Generator[pa.RecordBatch, None, None]:
-        typed = self._typed(reader)
-        schema = _schema_of(self._query.columns, typed)
-        for group in self._groups(reader, problems, typed=typed is not None):
-            yield from self._batches_of(group, schema)
-
-    def _batches_of(self, group: _Together, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        if group.scalable is None:
-            (one,) = group.topics
-            yield from (_shown(batch, one.topic.name, schema) for batch in one.batches() if len(batch))
-            return
-        import pyarrow as pa
-
-        def places(one: TopicMessages) -> Iterator[tuple[int, pa.RecordBatch, int]]:
-            for batch in one.batches():
-                shown = _shown(batch, one.topic.name, schema)
-                yield from ((time or 0, shown, place) for place, time in enumerate(batch["publishTime"].to_pylist()))
-
-        merged = self._in_order(group, places, itemgetter(0))
-        while chunk := [*islice(merged, _MERGED_ROWS)]:
-            batches = {id(batch): batch for _, batch, _ in chunk}
-            starts = dict(zip(batches, accumulate(map(len, batches.values()), initial=0), strict=False))
-            table = pa.Table.from_batches(batches.values(), schema)
-            yield from (
-                table.take([starts[id(batch)] + place for _, batch, place in chunk]).combine_chunks().to_batches()
-            )
+        each = partial(self._session.each, alone=len(names) == 1)
+        return SelectedMessages(self._query, reader, names, each, problems)
 
     def _read_schema(self) -> pa.Schema:
         with self._session.reader() as reader:
-            return _schema_of(self._query.columns, self._typed(reader))
-
-    def _typed(self, reader: EntryReader) -> pa.DataType | None:
-        """Return the type of values, that of the schema that all topics share; None: they are JSON text."""
-        if "value" not in self._query.columns:
-            return None
-        from pulsar_admin.store.scan.typed_values import VersionedValues
-
-        paths = {name.schema_path: name for name in self._names(reader.txn)}  # partitions share one
-        try:
-            every = [read_schemas(reader, name) for name in paths.values()]
-        except StoreError:  # told by who reads the topic's messages
-            return None
-        return VersionedValues(every[0]).kind if every and all(schemas == every[0] for schemas in every) else None
-
-
-def _read_as_one(reader: EntryReader, groups: Iterable[_Together]) -> Iterator[_Together]:
-    """Yield the groups; the reader's engine reads their topics as one, but few messages and those that come in one order."""
-    from pulsar_admin.store.dump.job import read_as_one
-
-    def windows(group: _Together) -> list[tuple[Topic, DumpOptions]]:
-        (one, *others) = group.topics
-        if others or one.is_few():
-            return []
-        return [(one.topic, replace(one.options, window=one.options.window.by_entry))]
-
-    for group, as_one in read_as_one(reader, groups, windows):
-        for one in group.topics:
-            one.options = replace(one.options, as_one=as_one)
-        yield group
-
-
-class BacklogMessages(TopicMessages):
-    """The backlog of a subscription in a topic; raises SubscriptionNotFound."""
-
-    def __init__(
-        self,
-        reader: EntryReader,
-        topic: Topic,
-        options: DumpOptions,
-        subscription: str,
-        limit: int | None,
-        problems: list[StoreError],
-    ) -> None:
-        super().__init__(reader, topic, options, limit, problems)
-        self.state = read_cursor(reader.txn, reader, topic, subscription).state
-
-    def is_few(self) -> bool:
-        from pulsar_admin.store.search.window import SMALL_MESSAGES
-
-        return self.limit is not None and self.limit <= SMALL_MESSAGES and self.options.window == Window()
-
-    def each(self) -> Iterator[Message]:
-        wanted = ReadOptions(self.options.committed, self.options.markers, whole=False)
-        start = self.topic.next_valid(self.state.mark_delete)
-        messages = MessageReader(self.reader, wanted, lambda: self.topic.iter_positions(start), self.problems)
-        return messages.iter_messages(iter_backlog(self.topic, self.state))
-
-    def columns(self) -> Generator[pa.RecordBatch, None, None]:
-        from pulsar_admin.store.dump.reading import iter_columns
-
-        options, intervals = self.options, pending_intervals(self.topic, self.state)
-        if options.window.first == EARLIEST:
-            first = self.topic.next_valid(self.state.mark_delete)
-            options = replace(options, window=replace(options.window, first=first))
-        with closing(iter_columns(self.reader, self.topic, options, None, self.problems)) as batches:
-            left = (_waiting(batch, self.topic, intervals) for batch in batches)
-            yield from left if self.limit is None else first_rows(left, self.limit)
+            return self._selected(reader, []).schema()
 
 
 def messages_of(session: Session, names: Choose, query: MessageQuery, where: str = "topics") -> Messages:
     """Return the messages of topics, which a ``repr`` calls ``where``, one topic after the other; raises InvalidValue."""
+    for what, value in (("subscription", query.subscription), ("key", query.window.key)):
+        if value is not None:
+            given_text(what, value)
     query.check()
     return Messages(session, names, query, where)
 
@@ -624,72 +328,6 @@ def _match(wanted: WantedMessages) -> Match:
         in_value=wanted.get("in_value", False),
         paths=tuple(map(parse_path_test, wanted.get("json_paths", ()))),
     ).check()
-
-
-_TIMES = {"publish_time", "broker_time", "event_time", "deliver_at_time"}
-_TEXTS = {"topic", "producer", "value", "value_error"}
-
-
-def _cell(row: MessageRow, name: str) -> Any:  # Any: each column's own type
-    """Return a column's value in a row, as ``_shown`` has it."""
-    value = getattr(row, name)
-    if name in _TIMES:
-        return moment(value) if value is not None and value > 0 else None
-    if name in ("payload", "ordering_key") and value is not None:
-        return b64decode(value)
-    if name == "sha1":
-        return bytes.fromhex(value)
-    if value is None:
-        return _SAID_BY_ABSENCE.get(name)
-    return value
-
-
-_SAID_BY_ABSENCE = {"encrypted": False, "null_value": False, "chunks": 1}
-
-
-def _schema_of(columns: Sequence[str], value: pa.DataType | None) -> pa.Schema:
-    """Return the schema of columns; ``value`` is the type of values, None: JSON text."""
-    import pyarrow as pa
-
-    return pa.schema([(name, value if name == "value" and value is not None else _type_of(name)) for name in columns])
-
-
-def _type_of(name: str) -> pa.DataType:
-    import pyarrow as pa
-
-    from pulsar_admin.store.scan import messages
-    from pulsar_admin.store.scan.schemas import TIME
-
-    if name in _TIMES:
-        return TIME
-    return pa.string() if name in _TEXTS else messages.schema_of((camel_case(name),)).types[0]
-
-
-def _shown(batch: pa.RecordBatch, topic: TopicName, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch of a topic's messages with the columns of ``schema``."""
-    import pyarrow as pa
-
-    from pulsar_admin.store.scan.typed_values import timestamps
-
-    columns = []
-    for field in schema:
-        if field.name == "topic":
-            columns.append(pa.repeat(pa.scalar(str(topic), field.type), len(batch)))
-            continue
-        column = batch.column(camel_case(field.name))
-        columns.append(timestamps(column) if field.name in _TIMES else column.cast(field.type))
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _waiting(batch: pa.RecordBatch, topic: Topic, intervals: Intervals) -> pa.RecordBatch:
-    """Return the rows of a batch whose entries lie in ``intervals`` of ranks."""
-    import pyarrow as pa
-
-    from pulsar_admin.store.db.delayed_entries import DelayedRows
-    from pulsar_admin.store.delayed.backlog import is_within
-
-    ledgers, entries = (batch.column(name).to_numpy() for name in ("ledgerId", "entryId"))
-    return batch.filter(pa.array(is_within(topic, DelayedRows(entries, ledgers, entries), intervals)))
 
 
 def usual_times(session: Session, names: Iterable[TopicName], clock: str) -> tuple[int, int] | None:

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Unpack
 from msgspec.structs import replace
 
 from pulsar_admin.api.ledgers import Ledger, Recoveries, verdicts_of
-from pulsar_admin.api.messages import COLUMNS, Columns, Dumps, Messages, WantedMessages, search_of
+from pulsar_admin.api.messages import Columns, Dumps, Messages, WantedMessages, search_of
 from pulsar_admin.api.namespaces import Namespace, Resources
 from pulsar_admin.api.plan import Plan, check_planned_on, plan_of, read_plan_file, steps_of
 from pulsar_admin.api.session import (
@@ -42,6 +42,7 @@ from pulsar_admin.later import later
 from pulsar_admin.store.db.environment import Store as StoreFile
 from pulsar_admin.store.db.environment import open_store as open_store_file
 from pulsar_admin.store.db.tree import Node, list_children, read_node
+from pulsar_admin.store.dump.messages import COLUMNS
 from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, StoreError, StoreNotFound, check_choice
 from pulsar_admin.store.model.topics import (
     check_namespace,

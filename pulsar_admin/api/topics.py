@@ -479,7 +479,8 @@ class Topic(PolicyPlans):
         decoded. ``subscription`` selects its backlog only. ``uncommitted`` includes messages of open and aborted
         transactions; ``markers`` a broker's own entries. Raises InvalidValue, and when read SubscriptionNotFound.
         """
-        from pulsar_admin.api.messages import MessageQuery, chosen_columns, messages_of
+        from pulsar_admin.api.messages import chosen_columns, messages_of
+        from pulsar_admin.store.dump.messages import MessageQuery
 
         window = self._session.window(since, until, start, end, clock=clock, key=key)
         query = MessageQuery(
@@ -1031,7 +1032,8 @@ class Compaction(Planner):
 
         Only those with ``keys``, at most ``limit``; ``columns`` as ``Topic.messages``. Raises InvalidValue.
         """
-        from pulsar_admin.api.messages import MessageQuery, chosen_columns, messages_of
+        from pulsar_admin.api.messages import chosen_columns, messages_of
+        from pulsar_admin.store.dump.messages import MessageQuery
 
         chosen = () if keys is None else keys
         limit = limit if keys is None or chosen else 0

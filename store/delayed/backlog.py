@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
 from pulsar_admin.store.codec.message import decode_message_entry, deliver_at_ms
 from pulsar_admin.store.codec.rocksvalue import NodeStat
@@ -123,14 +122,3 @@ def intervals_of(topic: Topic, parts: Iterable[Part]) -> Intervals:
         for ledger_id, first, last in parts
         if topic.ledger(ledger_id) is not None
     )
-
-
-def is_within(topic: Topic, rows: DelayedRows, intervals: Intervals) -> Array:
-    """Return a mask of the rows whose entries are in intervals of ranks of a topic."""
-    ids = np.array([*topic.ids, -1], np.int64)
-    places = np.searchsorted(ids[:-1], rows.ledger_ids)
-    listed = ids[np.minimum(places, len(ids) - 1)] == rows.ledger_ids
-    ranks = np.array(topic.ranks, np.int64)[np.minimum(places, len(topic.ranks) - 1)] + rows.entry_ids
-    edges = np.array(intervals, np.int64).reshape(-1)
-    inside: Array = listed & (np.searchsorted(edges, ranks, side="right") % 2 == 1)
-    return inside

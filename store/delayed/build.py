@@ -26,7 +26,7 @@ from pulsar_admin.store.db.delayed import Index, Partition, encode_index, find_i
 from pulsar_admin.store.db.delayed_entries import DelayedRows, decode_entry_rows, iter_encoded, join_rows
 from pulsar_admin.store.db.delayed_rules import DEFAULT_RULES, IndexRules
 from pulsar_admin.store.db.environment import Store, Txn
-from pulsar_admin.store.delayed.backlog import DelayScan, intervals_of, is_within, read_delayed
+from pulsar_admin.store.delayed.backlog import DelayScan, intervals_of, read_delayed
 from pulsar_admin.store.delayed.runs import SortedRuns, open_runs
 from pulsar_admin.store.errors import Corrupt, IndexCorrupt, NotFound, StalePlan
 from pulsar_admin.store.model.cursors import Cursor, Intervals, parts_of, pending_intervals, read_cursor, subtract
@@ -34,6 +34,7 @@ from pulsar_admin.store.model.ledgers import find_times, iter_entry_ids
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import LONG_MAX, LONG_MIN, NamespaceName, Position, TopicName, shell_word
+from pulsar_admin.store.scan.entries import is_within
 from pulsar_admin.store.scan.integer_rows import RunFile
 from pulsar_admin.store.wording import Answer
 

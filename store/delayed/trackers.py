@@ -25,7 +25,6 @@ from pulsar_admin.store.codec.delayedbucket import (
 from pulsar_admin.store.codec.strict_values import parse_integer
 from pulsar_admin.store.db.delayed_entries import DelayedRows, join_rows, sorted_rows
 from pulsar_admin.store.db.owners import find_owners
-from pulsar_admin.store.delayed.backlog import is_within
 from pulsar_admin.store.delayed.waiting import Waiting
 from pulsar_admin.store.errors import EntryCorrupt, StoreError
 from pulsar_admin.store.model.cursors import Cursor, extent_of, pending_intervals
@@ -34,6 +33,7 @@ from pulsar_admin.store.model.ledgers import find_metadata, find_times, iter_led
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import LONG_MAX, LONG_MIN, TopicName
+from pulsar_admin.store.scan.entries import is_within
 from pulsar_admin.store.wording import Answer
 
 

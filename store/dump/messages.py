@@ -1,4 +1,5 @@
-"""The messages of a topic in its order, and those that a search finds, with those around them.
+"""The messages of topics in their order, as a query selects them: all, a backlog, a compacted view, or those that a search finds with
+those around them; and as rows and columns.
 
 Few of them are read one by one, without the libraries that read columns. The matches of a search come from a scan by columns, their
 neighbours are read one by one.
@@ -6,21 +7,46 @@ neighbours are read one by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from base64 import b64decode
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from itertools import accumulate, islice
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.dump.options import DumpOptions
-from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.model.messages import Decoded, Message, MessageRow, ReadOptions, message_row, read_message
+from pulsar_admin.store.errors import InvalidValue, StoreError
+from pulsar_admin.store.model.cursors import iter_backlog, read_cursor
+from pulsar_admin.store.model.messages import (
+    EVENT,
+    Decoded,
+    Message,
+    MessageReader,
+    MessageRow,
+    ReadOptions,
+    Window,
+    as_admin_shows,
+    message_row,
+    read_message,
+)
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import Topic
-from pulsar_admin.store.names import Position
+from pulsar_admin.store.model.scalable import in_one_order, iter_by_time
+from pulsar_admin.store.model.schemas import read_schemas
+from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.names import LONG_MAX, Position, TopicName
+from pulsar_admin.store.timespec import moment
+from pulsar_admin.store.wording import camel_case
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from pulsar_admin.store.codec.scalable import ScalableTopic
+    from pulsar_admin.store.scan.messages import Match
+
+Item = TypeVar("Item")
 
 
 class TopicMessages:
@@ -97,18 +123,11 @@ class TopicMessages:
 class ViewMessages(TopicMessages):
     """The messages of a topic's compacted view, those with one of ``keys`` (none: all); raises MetadataCorrupt, EntryCorrupt."""
 
-    def __init__(
-        self,
-        reader: EntryReader,
-        topic: Topic,
-        options: DumpOptions,
-        keys: Collection[str],
-        limit: int | None,
-        problems: list[StoreError],
-    ) -> None:
+    def __init__(self, *asked: Any, keys: Collection[str]) -> None:  # Any: as of any messages of a topic
         from pulsar_admin.store.model.compacted_view import open_view
 
-        super().__init__(reader, topic, replace(options, view=open_view(reader, topic, problems)), limit, problems)
+        super().__init__(*asked)
+        self.options = replace(self.options, view=open_view(self.reader, self.topic, self.problems))
         self.keys = keys
 
     def is_few(self) -> bool:
@@ -130,14 +149,36 @@ class ViewMessages(TopicMessages):
         return iter_view_columns(self.reader, self.topic, self.options, self.keys, self.limit, self.problems)
 
 
+class BacklogMessages(TopicMessages):
+    """The backlog of a subscription in a topic; raises SubscriptionNotFound."""
+
+    def __init__(self, *asked: Any, subscription: str) -> None:  # Any: as of any messages of a topic
+        super().__init__(*asked)
+        self.state = read_cursor(self.reader.txn, self.reader, self.topic, subscription).state
+
+    def is_few(self) -> bool:
+        from pulsar_admin.store.search.window import SMALL_MESSAGES
+
+        return self.limit is not None and self.limit <= SMALL_MESSAGES and self.options.window == Window()
+
+    def each(self) -> Iterator[Message]:
+        wanted = ReadOptions(self.options.committed, self.options.markers, whole=False)
+        start = self.topic.next_valid(self.state.mark_delete)
+        messages = MessageReader(self.reader, wanted, lambda: self.topic.iter_positions(start), self.problems)
+        return messages.iter_messages(iter_backlog(self.topic, self.state))
+
+    def columns(self) -> Generator[pa.RecordBatch, None, None]:
+        from pulsar_admin.store.dump.reading import iter_backlog_columns
+
+        return iter_backlog_columns(self.reader, self.topic, self.options, self.state, self.limit, self.problems)
+
+
 class EntryMessage(TopicMessages):
     """The first message of the entry at a position; raises the entry's error, or NothingMatches if compaction removed every message."""
 
-    def __init__(
-        self, reader: EntryReader, topic: Topic, options: DumpOptions, position: Position, problems: list[StoreError]
-    ) -> None:
-        super().__init__(reader, topic, options, None, problems)
-        self.message = read_message(reader, position)
+    def __init__(self, *asked: Any, position: Position) -> None:  # Any: as of any messages of a topic
+        super().__init__(*asked)
+        self.message = read_message(self.reader, position)
 
     def is_few(self) -> bool:
         return True
@@ -221,8 +262,6 @@ class _Neighbours:
 
     def _between(self, start: Position | None, first: Position, stop: Position | None) -> Iterator[Message]:
         """Yield the messages from the entry ``first`` on, after ``start`` and before ``stop``."""
-        from pulsar_admin.store.model.messages import MessageReader
-
         options = ReadOptions(self._options.committed, whole=False)
         reader = MessageReader(self._reader, options, lambda: self._topic.iter_positions(first), self._problems)
         for message in reader.iter_messages(self._topic.iter_positions(first)):
@@ -235,3 +274,319 @@ class _Neighbours:
         decoded = None if self._decode is None else self._decode(message)
         row = message_row(self._topic.name, message, payload=self._options.payload, decoded=decoded)
         return FoundRow(**asdict(row), context=True)
+
+
+# -- queries ----------------------------------------------------------------------------------------------------------
+
+
+_VALUES = {"value", "value_error"}
+ON_DEMAND = ("topic", "payload", "marker_type", "schema_version", "value", "value_error")
+"""Columns that only callers that name them pay for."""
+COLUMNS = tuple(name for name in MessageRow.__struct_fields__ if name not in ON_DEMAND)
+"""The columns of messages if none are named."""
+
+
+class MessageQuery(Struct, frozen=True):
+    """A selection of messages and columns. ``limit`` counts over all topics, or with ``each`` per topic.
+
+    ``subscription`` selects its backlog only. ``match`` is the search; each match comes with the ``before`` messages
+    before it and the ``after`` messages after it. ``compacted`` reads compacted views, only ``keys`` if given.
+    ``entry`` is the first message of one entry of each topic. ``lenient``: values that cannot be decoded are no problem.
+    """
+
+    window: Window = Window()
+    columns: tuple[str, ...] = COLUMNS
+    subscription: str | None = None
+    limit: int | None = None
+    each: bool = False
+    uncommitted: bool = False
+    markers: bool = False
+    match: Match | None = None
+    before: int = 0
+    after: int = 0
+    compacted: bool = False
+    keys: tuple[str, ...] = ()
+    entry: Callable[[Topic], Position] | None = None
+    lenient: bool = False
+
+    def check(self) -> None:
+        """Raise InvalidValue for an unknown column or clock, and for a limit that is not a number of messages."""
+        if self.limit is not None and (type(self.limit) is not int or not 0 <= self.limit <= LONG_MAX):
+            raise InvalidValue(f"limit {self.limit!r}: expected 0 or more messages, None for all")
+        unknown = sorted({*self.columns} - {*COLUMNS, *ON_DEMAND})
+        if unknown or not self.columns:
+            there = f"there are {[*COLUMNS, *ON_DEMAND]}"
+            raise InvalidValue(f"no column {unknown}" if unknown else "no columns", hint=there)
+        if self.window.clock != EVENT:
+            check_clock(self.window.clock)
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether messages of several segments come in the order of one topic: not with those around them, nor of compacted views."""
+        return not (self.before or self.after or self.compacted)
+
+    @property
+    def options(self) -> DumpOptions:
+        """The options for reading entries."""
+        value = not _VALUES.isdisjoint(self.columns)
+        needed = {camel_case(name) for name in self.columns if name != "topic"}
+        needed |= {"key"} if self.window.key is not None or self.keys or not needed else set()
+        needed |= {"encrypted"} if self.match is not None else set()
+        if self.window.clock == EVENT:
+            needed.add("eventTime")
+        if self.subscription is not None or max(self.window.first.batch_index, self.window.last.batch_index) >= 0:
+            needed |= {"ledgerId", "entryId", "batchIndex"}
+        return DumpOptions(
+            window=self.window,
+            payload="payload" in self.columns,
+            value=value or (self.match is not None and self.match.needs_value),
+            committed=not self.uncommitted,
+            markers=self.markers or "marker_type" in self.columns,
+            only=() if value else tuple(sorted(needed)),
+            match=self.match,
+            lenient=self.lenient,
+        )
+
+    def open(
+        self, reader: EntryReader, name: TopicName, *how: Any
+    ) -> TopicMessages:  # Any: as of any messages of a topic
+        """Return a topic's messages, by options, limit and problems; raises TopicNotFound, SubscriptionNotFound."""
+        asked = reader, read_topic(reader.txn, name), *how
+        if self.entry is not None:
+            return EntryMessage(*asked, position=self.entry(asked[1]))
+        if self.compacted:
+            return ViewMessages(*asked, keys=self.keys)
+        if self.subscription is not None:
+            return BacklogMessages(*asked, subscription=self.subscription)
+        if self.match is not None:
+            return MatchingMessages(*asked, before=self.before, after=self.after)
+        return TopicMessages(*asked)
+
+
+_MERGED_BYTES, _BATCH_BYTES_LEAST, _MERGED_ROWS = 32 << 20, 256 << 10, 1 << 13
+Shown = tuple[TopicName, Message, "Decoded | None"]
+
+
+class _Together(NamedTuple):
+    """Topics whose messages come in one order: segments of ``scalable``; None: one topic."""
+
+    scalable: ScalableTopic | None
+    topics: list[TopicMessages]
+
+
+def _publish_ms(row: MessageRow) -> int:
+    return row.publish_time
+
+
+class SelectedMessages(NamedTuple):
+    """The messages of a query in topics of one snapshot, in the order of topics; what cannot be read is added to ``problems``.
+
+    ``each`` opens one topic after the other, as ``map`` does: one of several that fails may be reported and left out.
+    """
+
+    query: MessageQuery
+    reader: EntryReader
+    names: Sequence[TopicName]
+    each: Callable[..., Iterator[TopicMessages]]
+    problems: list[StoreError]
+
+    def rows(self) -> Generator[dict[str, Any], None, None]:  # Any: each column's own type
+        """Yield rows as dictionaries: times as datetimes in UTC (None if absent), bytes as bytes, values by their schema.
+
+        A few messages without values are read without pyarrow.
+        """
+        typed = self._typed()
+        schema = None
+        for group in self._groups(typed=typed is not None):
+            if _VALUES.isdisjoint(self.query.columns) and all(one.is_few() for one in group.topics):
+                for row in self._in_order(group, TopicMessages.rows, _publish_ms):
+                    yield {name: _cell(row, name) for name in self.query.columns}
+                continue
+            schema = schema or _schema_of(self.query.columns, typed)
+            for batch in self._batches_of(group, schema):
+                yield from batch.to_pylist(maps_as_pydicts="lossy")
+
+    def json_rows(self) -> Generator[MessageRow, None, None]:
+        """Yield objects with the fields of the JSON."""
+        for group in self._groups(whole=True):
+            yield from self._in_order(group, lambda one: one.rows(), _publish_ms)
+
+    def json_lines(self, line_of: Callable[[MessageRow], str]) -> Generator[str, None, None]:
+        """Yield what ``json_rows`` does as JSON lines, see ``TopicMessages.text``."""
+        for group in self._groups(whole=True):
+            if group.scalable is None:
+                yield from group.topics[0].text(line_of)
+            else:
+                yield from (f"{line_of(row)}\n" for row in self._in_order(group, lambda one: one.rows(), _publish_ms))
+
+    def as_admin_shows(self) -> Generator[Shown, None, None]:
+        """Yield them one by one, with topic and value, as upstream's admin client shows them: see ``store.model.messages``."""
+
+        def each(one: TopicMessages) -> Iterator[Shown]:
+            for message, decoded in one.decoded():
+                yield one.topic.name, as_admin_shows(self.reader, message), decoded
+
+        for group in self._groups():
+            yield from self._in_order(group, each, lambda found: found[1].publish_ms)
+
+    def batches(self) -> Generator[pa.RecordBatch, None, None]:
+        """Yield them as batches of the query's columns."""
+        typed = self._typed()
+        schema = _schema_of(self.query.columns, typed)
+        for group in self._groups(typed=typed is not None):
+            yield from self._batches_of(group, schema)
+
+    def schema(self) -> pa.Schema:
+        """Return the schema of the batches."""
+        return _schema_of(self.query.columns, self._typed())
+
+    def _groups(self, *, whole: bool = False, typed: bool = False) -> Iterator[_Together]:
+        """Yield the topics to read, those together whose messages come in one order, while the limit has room."""
+        query, reader, problems, left = self.query, self.reader, self.problems, self.query.limit
+        options = replace(query.options, typed=typed)
+        options = replace(options, only=()) if whole else options
+
+        def opened(name: TopicName) -> TopicMessages:
+            return query.open(reader, name, options, left, problems)
+
+        names = self.names
+        merged = in_one_order(reader.txn, names, problems) if query.is_merged else [(None, [name]) for name in names]
+
+        def opened_groups() -> Iterator[_Together]:
+            for scalable, together in merged:
+                if left == 0 and not query.each:
+                    return
+                topics = [*self.each(together, opened, alone=len(names) == 1)]
+                if not topics:
+                    continue
+                if scalable is not None:  # a batch of each is held at once
+                    most = max(_MERGED_BYTES // len(topics), _BATCH_BYTES_LEAST)
+                    for one in topics:
+                        only = (*one.options.only, "publishTime") if one.options.only else ()
+                        one.options = replace(one.options, batch_bytes=most, only=tuple(sorted({*only})))
+                yield _Together(scalable, topics)
+
+        is_whole = query.limit is None and query.subscription is None and query.entry is None and not query.compacted
+        is_spread = (is_whole or query.match is not None) and reader.engine is not None
+        for group in _read_as_one(reader, opened_groups()) if is_spread else opened_groups():
+            if left == 0 and not query.each:
+                return
+            for one in group.topics if is_spread else ():
+                one.limit = left
+            yield group
+            left = left if left is None or query.each else max(left - sum(one.count for one in group.topics), 0)
+
+    def _in_order(
+        self, group: _Together, each: Callable[[TopicMessages], Iterator[Item]], time_of: Callable[[Item], int]
+    ) -> Iterator[Item]:
+        """Yield what ``each`` makes of the topics of a group in their one order."""
+        if group.scalable is None:
+            return each(group.topics[0])
+        streams = {one.topic.name: each(one) for one in group.topics}
+        limit = None if self.query.each else group.topics[0].limit  # that of all of them
+        return islice(iter_by_time(group.scalable, streams, time_of), limit)
+
+    def _batches_of(self, group: _Together, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        if group.scalable is None:
+            (one,) = group.topics
+            yield from (_shown(batch, one.topic.name, schema) for batch in one.batches() if len(batch))
+            return
+        import pyarrow as pa
+
+        def places(one: TopicMessages) -> Iterator[tuple[int, pa.RecordBatch, int]]:
+            for batch in one.batches():
+                shown = _shown(batch, one.topic.name, schema)
+                yield from ((time or 0, shown, place) for place, time in enumerate(batch["publishTime"].to_pylist()))
+
+        merged = self._in_order(group, places, itemgetter(0))
+        while chunk := [*islice(merged, _MERGED_ROWS)]:
+            batches = {id(batch): batch for _, batch, _ in chunk}
+            starts = dict(zip(batches, accumulate(map(len, batches.values()), initial=0), strict=False))
+            table = pa.Table.from_batches(batches.values(), schema)
+            yield from (
+                table.take([starts[id(batch)] + place for _, batch, place in chunk]).combine_chunks().to_batches()
+            )
+
+    def _typed(self) -> pa.DataType | None:
+        """Return the type of values, that of the schema that all topics share; None: they are JSON text."""
+        if "value" not in self.query.columns:
+            return None
+        from pulsar_admin.store.scan.typed_values import VersionedValues
+
+        paths = {name.schema_path: name for name in self.names}  # partitions share one
+        try:
+            every = [read_schemas(self.reader, name) for name in paths.values()]
+        except StoreError:  # told by who reads the topic's messages
+            return None
+        return VersionedValues(every[0]).kind if every and all(schemas == every[0] for schemas in every) else None
+
+
+def _read_as_one(reader: EntryReader, groups: Iterable[_Together]) -> Iterator[_Together]:
+    """Yield the groups; the reader's engine reads their topics as one, but few messages and those that come in one order."""
+    from pulsar_admin.store.dump.job import read_as_one
+
+    def windows(group: _Together) -> list[tuple[Topic, DumpOptions]]:
+        (one, *others) = group.topics
+        if others or one.is_few():
+            return []
+        return [(one.topic, replace(one.options, window=one.options.window.by_entry))]
+
+    for group, as_one in read_as_one(reader, groups, windows):
+        for one in group.topics:
+            one.options = replace(one.options, as_one=as_one)
+        yield group
+
+
+_TIMES = {"publish_time", "broker_time", "event_time", "deliver_at_time"}
+_TEXTS = {"topic", "producer", "value", "value_error"}
+
+
+def _cell(row: MessageRow, name: str) -> Any:  # Any: each column's own type
+    """Return a column's value in a row, as ``_shown`` has it."""
+    value = getattr(row, name)
+    if name in _TIMES:
+        return moment(value) if value is not None and value > 0 else None
+    if name in ("payload", "ordering_key") and value is not None:
+        return b64decode(value)
+    if name == "sha1":
+        return bytes.fromhex(value)
+    if value is None:
+        return _SAID_BY_ABSENCE.get(name)
+    return value
+
+
+_SAID_BY_ABSENCE = {"encrypted": False, "null_value": False, "chunks": 1}
+
+
+def _schema_of(columns: Sequence[str], value: pa.DataType | None) -> pa.Schema:
+    """Return the schema of columns; ``value`` is the type of values, None: JSON text."""
+    import pyarrow as pa
+
+    return pa.schema([(name, value if name == "value" and value is not None else _type_of(name)) for name in columns])
+
+
+def _type_of(name: str) -> pa.DataType:
+    import pyarrow as pa
+
+    from pulsar_admin.store.scan import messages
+    from pulsar_admin.store.scan.schemas import TIME
+
+    if name in _TIMES:
+        return TIME
+    return pa.string() if name in _TEXTS else messages.schema_of((camel_case(name),)).types[0]
+
+
+def _shown(batch: pa.RecordBatch, topic: TopicName, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch of a topic's messages with the columns of ``schema``."""
+    import pyarrow as pa
+
+    from pulsar_admin.store.scan.typed_values import timestamps
+
+    columns = []
+    for field in schema:
+        if field.name == "topic":
+            columns.append(pa.repeat(pa.scalar(str(topic), field.type), len(batch)))
+            continue
+        column = batch.column(camel_case(field.name))
+        columns.append(timestamps(column) if field.name in _TIMES else column.cast(field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

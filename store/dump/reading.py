@@ -12,16 +12,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
 
+from pulsar_admin.store.codec.cursor import CursorState
 from pulsar_admin.store.compaction.reading import behind_view, last_of_view
+from pulsar_admin.store.db.delayed_entries import DelayedRows
 from pulsar_admin.store.dump.job import Dumped, iter_window_rows
 from pulsar_admin.store.dump.options import DumpOptions
 from pulsar_admin.store.dump.tables import json_columns
 from pulsar_admin.store.errors import EncryptedPayload, EntryCorrupt, StoreError
+from pulsar_admin.store.model.cursors import pending_intervals
 from pulsar_admin.store.model.messages import EVENT, MessageRow, Window
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import EARLIEST, Position, TopicName
 from pulsar_admin.store.scan.arrow import numbers_of, strings
+from pulsar_admin.store.scan.entries import is_within
 from pulsar_admin.store.scan.messages import UNDECIDED, message_schema
 from pulsar_admin.store.search.by_time import Found, count_damaged
 from pulsar_admin.store.wording import counted
@@ -69,6 +73,27 @@ def iter_matches(
         if undecoded:
             what = counted(undecoded, "value")
             problems.append(EntryCorrupt(f"{topic.name}: {what} cannot be decoded and may match"))
+
+
+def iter_backlog_columns(
+    reader: EntryReader,
+    topic: Topic,
+    options: DumpOptions,
+    state: CursorState,
+    limit: int | None,
+    problems: list[StoreError],
+) -> Generator[pa.RecordBatch, None, None]:
+    """Yield the first ``limit`` messages of the options' window in the backlog that ``state`` leaves, as ``iter_columns``."""
+    intervals, window = pending_intervals(topic, state), options.window
+    if window.first == EARLIEST:
+        window = replace(window, first=topic.next_valid(state.mark_delete))
+
+    def choose(batch: pa.RecordBatch) -> pa.RecordBatch:
+        batch = _chosen(batch, options.window)
+        ledgers, entries = (batch.column(name).to_numpy() for name in ("ledgerId", "entryId"))
+        return batch.filter(pa.array(is_within(topic, DelayedRows(entries, ledgers, entries), intervals)))
+
+    yield from _limited(reader, topic, replace(options, window=window.by_entry), choose, limit, problems)
 
 
 def iter_view_columns(

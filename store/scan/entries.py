@@ -15,10 +15,11 @@ from msgspec import Struct, field
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.db.blocks import Block
 from pulsar_admin.store.db.clocks import Clock, block_max, block_min, check_clock
+from pulsar_admin.store.db.delayed_entries import DelayedRows
 from pulsar_admin.store.errors import EntryCorrupt, EntryLogCorrupt, InvalidValue
 from pulsar_admin.store.kernels.columns import HAS_BROKER_TIME, UNFRAMED
 from pulsar_admin.store.kernels.compiled import METER
-from pulsar_admin.store.model.cursors import iter_ledger_parts
+from pulsar_admin.store.model.cursors import Intervals, iter_ledger_parts
 from pulsar_admin.store.model.ledgers import iter_blocks, iter_blocks_of
 from pulsar_admin.store.model.messages import Window
 from pulsar_admin.store.model.reader import EntryReader
@@ -169,6 +170,17 @@ def window_ranks(topic: Topic, window: Window) -> tuple[int, int]:
     first = topic.last_confirmed if window.first == LATEST else window.first
     end = topic.place(window.last)
     return min(topic.rank(first), end), end
+
+
+def is_within(topic: Topic, rows: DelayedRows, intervals: Intervals) -> Array:
+    """Return a mask of the rows whose entries are in intervals of ranks of a topic."""
+    ids = np.array([*topic.ids, -1], np.int64)
+    places = np.searchsorted(ids[:-1], rows.ledger_ids)
+    listed = ids[np.minimum(places, len(ids) - 1)] == rows.ledger_ids
+    ranks = np.array(topic.ranks, np.int64)[np.minimum(places, len(topic.ranks) - 1)] + rows.entry_ids
+    edges = np.array(intervals, np.int64).reshape(-1)
+    inside: Array = listed & (np.searchsorted(edges, ranks, side="right") % 2 == 1)
+    return inside
 
 
 class WindowScan:

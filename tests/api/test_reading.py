@@ -20,9 +20,9 @@ import pyarrow
 import pytest
 
 import pulsar_admin as pa
-from pulsar_admin.api.messages import COLUMNS
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.store.codec.value import ValueSchema
+from pulsar_admin.store.dump.messages import COLUMNS
 from pulsar_admin.store.model.schemas import Encoded, TopicSchemas, ValueReader
 from pulsar_admin.store.names import LONG_MAX
 from pulsar_admin.store.scan.typed_values import VersionedValues
