@@ -63,33 +63,14 @@ KEEP, BY_KEY = "keep", "by-key"
     is_flag=True,
     help="Leave out entries that cannot be read; older messages of their keys may reappear.",
 )
-def run(
-    app: App,
-    selection: TopicSelection,
-    retain_null_key: bool,
-    form: str,
-    rule: str,
-    encrypted: str,
-    from_start: bool,
-    skip_damaged: bool,
-) -> None:
+def run(app: App, selection: TopicSelection, encrypted: str, **job: Any) -> None:  # Any: of CompactionJob
     """Compact topics: keep the latest message of every key in a new compacted ledger.
 
     Null values delete their keys. Batches that are encrypted or cannot be decoded are kept whole; markers and messages
     of aborted transactions are dropped. Brokers and clients of 4.0 and 4.2 read the default format;
     docs/howto/compaction.md compares the three formats.
     """
-    compact_topics(
-        app,
-        selection,
-        "compaction run",
-        form=form,
-        rule=rule,
-        retain_null_key=retain_null_key,
-        by_key=encrypted == BY_KEY,
-        from_start=from_start,
-        skip_damaged=skip_damaged,
-    )
+    compact_topics(app, selection, "compaction run", by_key=encrypted == BY_KEY, **job)
 
 
 @command(

@@ -20,7 +20,6 @@ from pulsar_admin.typable import typable
 from pulsar_admin.visible import clean_document
 
 if TYPE_CHECKING:
-    from pulsar_admin.api.ledgers import RecoveryLevel
     from pulsar_admin.store.recovery.broker_forecast import BrokerForecast
     from pulsar_admin.store.recovery.preflight import ClusterParts, Preflight
 
@@ -290,16 +289,7 @@ _LEVELS = ("A", "B", "C")
     help="At level C, also join ledgers with a single witness; otherwise they are listed as `apart`.",
 )
 @accept_option
-def recover(
-    app: App,
-    level: RecoveryLevel | None,
-    cluster: str | None,
-    earlier: Path | None,
-    names: Path | None,
-    rename: Path | None,
-    probable: bool,
-    accept_unknown_tree: tuple[str, ...],
-) -> None:
+def recover(app: App, earlier: Path | None, **options: Any) -> None:  # Any: of Store.recover
     """Rebuild lost metadata from what bookies and ledgers still record.
 
     A: ledgers are listed (/ledgers), but their topics, schemas or policies are gone. B: the metadata is older than the
@@ -309,13 +299,5 @@ def recover(
     from pulsar_admin import open_store
 
     with nullcontext() if earlier is None else open_store(earlier) as before:
-        plan = app.api.recover(
-            level=level,
-            cluster=cluster,
-            earlier=before,
-            names=names,
-            rename=rename,
-            probable=probable,
-            accept_unknown_tree=accept_unknown_tree,
-        )
+        plan = app.api.recover(earlier=before, **options)
     app.change(plan)

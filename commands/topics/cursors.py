@@ -119,19 +119,13 @@ def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 @click.option("-r", "--replicated", is_flag=True, help="Clusters share its position.")
 @click.option("-p", "--property", "properties", multiple=True, callback=_pairs, metavar="KEY=VALUE", help="Repeat it.")
 def create_subscription(
-    app: App,
-    selection: TopicSelection,
-    subscription: str,
-    start: Position,
-    replicated: bool,
-    properties: dict[str, str],
-) -> None:
+    app: App, selection: TopicSelection, subscription: str, **made: Any
+) -> None:  # Any: of Cursors.create
     """Create a subscription at a position.
 
     For a partitioned topic it is created on all partitions, for several topics on all or none.
     """
-    made = app.cursors(selection, subscription)
-    app.change(made.create(start=start, replicated=replicated, properties=properties))
+    app.change(app.cursors(selection, subscription).create(**made))
 
 
 @command(

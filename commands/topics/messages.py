@@ -39,6 +39,7 @@ from pulsar_admin.options import (
     command,
     gather,
     subscription_option,
+    together,
     topics_argument,
 )
 from pulsar_admin.store import errors
@@ -121,14 +122,12 @@ def get_message_by_id(
     app.report(messages.problems)
 
 
-def _query(
-    app: App, options: MessageOptions | PeekOptions, **wanted: Any
-) -> MessageQuery:  # Any: fields of MessageQuery
+def _query(app: App, options: MessageOptions, **wanted: Any) -> MessageQuery:  # Any: fields of MessageQuery
     columns = message_columns(payload=True, value=options.value or is_read(app, options))
     return MessageQuery(columns=columns, each=True, lenient=not options.value, **wanted)
 
 
-def _printing(app: App, options: MessageOptions | PeekOptions, **what: bool) -> Printing:
+def _printing(app: App, options: MessageOptions, **what: bool) -> Printing:
     reads = is_read(app, options) and not options.value
     return Printing(iso=app.settings.tz is not None, redact=options.redact, reads=reads, **what)
 
@@ -208,15 +207,12 @@ def _shown(found: Messages, style: _Style, *, one: bool = False) -> Generator[Sh
 _COMMITTED = "READ_COMMITTED"
 
 
-class PeekOptions(Struct, frozen=True):
+class PeekOptions(MessageOptions, frozen=True):
     """How many, and what beside committed messages."""
 
     count: int
     markers: bool
     isolation: str
-    value: bool
-    redact: bool
-    private_keys: tuple[Path, ...]
 
 
 @command(
@@ -267,20 +263,36 @@ def peek_messages(app: App, selection: TopicSelection, subscription: str, option
     app.report(messages.problems)
 
 
-class ReadRequest(Struct, frozen=True):
-    """Which part of the topic, and what of its messages."""
+_uncommitted = click.option("--uncommitted", is_flag=True, help="Also messages of open and aborted transactions.")
+_window = together(
+    click.option("--from", "first", type=POSITION, help="From this position on; latest is the last entry."),
+    click.option("--to", "last", type=POSITION, help="Through this position."),
+    click.option("--start-time", "start_ms", type=TIME, help="Messages at or after this time."),
+    click.option("--end-time", "end_ms", type=TIME, help="Messages before this time."),
+)
+
+
+class WindowOptions(MessageOptions, frozen=True):
+    """Which part of topics, and what of its messages."""
 
     first: Position | None
     last: Position | None
     start_ms: int | None
     end_ms: int | None
-    key: str | None
     limit: int | None
     payload: bool
-    value: bool
-    redact: bool
-    private_keys: tuple[Path, ...]
     uncommitted: bool
+
+    @property
+    def bounds(self) -> tuple[int | None, int | None, Position | None, Position | None]:
+        """The times and positions between which the part lies."""
+        return self.start_ms, self.end_ms, self.first, self.last
+
+
+class ReadRequest(WindowOptions, frozen=True):
+    """A part of a topic, and whether with markers."""
+
+    key: str | None
     markers: bool
 
 
@@ -300,15 +312,12 @@ class ReadRequest(Struct, frozen=True):
     errors=[errors.TopicNotFound, errors.InvalidValue],
 )
 @topics_argument
-@click.option("--from", "first", type=POSITION, help="From this position on; latest is the last entry.")
-@click.option("--to", "last", type=POSITION, help="Through this position.")
-@click.option("--start-time", "start_ms", type=TIME, help="Messages at or after this time.")
-@click.option("--end-time", "end_ms", type=TIME, help="Messages before this time.")
+@_window
 @click.option("--key", help="Messages with this key.")
 @click.option("-n", "--limit", type=whole(), help="At most this many messages per topic.")
 @click.option("--payload", is_flag=True, help="Also payloads, in base64.")
 @content_options
-@click.option("--uncommitted", is_flag=True, help="Also messages of open and aborted transactions.")
+@_uncommitted
 @click.option("--markers", is_flag=True, help="Also markers, the broker's own entries.")
 @gather(ReadRequest)
 def read(app: App, selection: TopicSelection, options: ReadRequest) -> Iterator[Shown]:
@@ -318,8 +327,7 @@ def read(app: App, selection: TopicSelection, options: ReadRequest) -> Iterator[
     chooses the clock: auto (broker time if the entry has one, otherwise publish time), publish, broker, or event.
     Encrypted payloads are shown as stored, or with --private-key as the consumer with that key reads them.
     """
-    bounds = options.start_ms, options.end_ms, options.first, options.last
-    window = app.session.window(*bounds, clock=app.settings.clock, key=options.key)
+    window = app.session.window(*options.bounds, clock=app.settings.clock, key=options.key)
     query = MessageQuery(
         window, limit=options.limit, each=True, uncommitted=options.uncommitted, lenient=not options.value
     )
@@ -347,8 +355,8 @@ _PATH = ParsedType("path", parse_path_test, "PATH[=VALUE]")
 _PROPERTY = ParsedType("property", _property, "NAME[=VALUE]")
 
 
-class SearchRequest(Struct, frozen=True):
-    """A search: criteria, topics, and the columns to show."""
+class SearchRequest(WindowOptions, frozen=True):
+    """A search: criteria, and the messages to show around each match."""
 
     keys: tuple[str, ...]
     key_prefix: str | None
@@ -359,19 +367,9 @@ class SearchRequest(Struct, frozen=True):
     regex: str | None
     ignore_case: bool
     paths: tuple[PathTest, ...]
-    first: Position | None
-    last: Position | None
-    start_ms: int | None
-    end_ms: int | None
-    limit: int | None
     before: int | None
     after: int | None
     around: int | None
-    payload: bool
-    value: bool
-    redact: bool
-    private_keys: tuple[Path, ...]
-    uncommitted: bool
 
 
 _MARK = Column("", lambda row: "" if row.context else "*")
@@ -406,17 +404,14 @@ _MARK = Column("", lambda row: "" if row.context else "*")
 @click.option(
     "--json-path", "paths", type=_PATH, multiple=True, help="Values that satisfy this test, for example $.order.id=42."
 )
-@click.option("--from", "first", type=POSITION, help="From this position on; latest is the last entry.")
-@click.option("--to", "last", type=POSITION, help="Through this position.")
-@click.option("--start-time", "start_ms", type=TIME, help="Messages at or after this time.")
-@click.option("--end-time", "end_ms", type=TIME, help="Messages before this time.")
+@_window
 @click.option("-n", "--limit", type=whole(1), help="Stop after this many messages, over all topics.")
 @click.option("-B", "--before", type=whole(0, 10_000), help="Also this many messages before each.")
 @click.option("-A", "--after", type=whole(0, 10_000), help="Also this many messages after each.")
 @click.option("-C", "--context", "around", type=whole(0, 10_000), help="Also this many messages on either side.")
 @click.option("--payload", is_flag=True, help="Also payloads, in base64.")
 @content_options
-@click.option("--uncommitted", is_flag=True, help="Also messages of open and aborted transactions.")
+@_uncommitted
 @gather(SearchRequest)
 def search(app: App, selection: TopicSelection, options: SearchRequest) -> Iterator[Shown]:
     """Search the messages of topics: by key, property, producer, time, payload or value.
@@ -466,8 +461,7 @@ def _search_query(app: App, options: SearchRequest) -> MessageQuery:
         in_value=options.value,
         paths=options.paths,
     ).check()
-    bounds = options.start_ms, options.end_ms, options.first, options.last
-    window = app.session.window(*bounds, clock=app.settings.clock)
+    window = app.session.window(*options.bounds, clock=app.settings.clock)
     before, after = (options.around if side is None else side for side in (options.before, options.after))
     query = MessageQuery(window, limit=options.limit, uncommitted=options.uncommitted, match=match)
     return replace(query, before=before or 0, after=after or 0)
