@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pulsar_admin.columns import Column, size_text
 from pulsar_admin.context import App, Result
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import command
+from pulsar_admin.options import choice_option, command
 from pulsar_admin.store.errors import AlreadyExists, InvalidValue, StoreNotFound
 from pulsar_admin.store.wording import counted
 from pulsar_admin.typable import typable
@@ -77,11 +77,10 @@ _SEVERITIES = click.Choice(["critical", "warning", "note"])
     metavar="STORE|FILE",
     help="Only what changed since STORE, an earlier copy, or FILE, which doctor -o json wrote.",
 )
-@click.option(
+@choice_option(
     "--fail-on",
-    type=click.Choice(["critical", "warning", "new"]),
+    words=["critical", "warning", "new"],
     default="warning",
-    show_default=True,
     help="What exits with 1: a critical, also a warning, or only one of these that is new or worse (needs --since).",
 )
 @click.option(

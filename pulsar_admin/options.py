@@ -439,6 +439,12 @@ def topics_argument(function: Function) -> Function:
     return decorated  # type: ignore[no-any-return]
 
 
+def choice_option(*names: str, words: Sequence[str], default: str | None = None, **more: Any) -> Callable[[Any], Any]:
+    """Return an option for one of ``words``: the first, unless another is the ``default``."""
+    # Any: of click.option
+    return click.option(*names, type=click.Choice(words), default=default or words[0], show_default=True, **more)
+
+
 def together(*decorators: Callable[[Any], Any]) -> Callable[[Function], Function]:  # Any: click's
     """Return one decorator that adds these options of several commands, in the order of their help."""
     return lambda function: functools.reduce(lambda inner, decorate: decorate(inner), reversed(decorators), function)

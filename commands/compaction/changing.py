@@ -9,8 +9,8 @@ import click
 from pulsar_admin.commands.topics.answers import selected
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import TOPIC, TopicSelection, command, topics_argument
-from pulsar_admin.store.compaction.forms import FORMATS, INDEXED, RULE_4_2, RULES
+from pulsar_admin.options import TOPIC, TopicSelection, choice_option, command, topics_argument
+from pulsar_admin.store.compaction.forms import FORMATS, RULES
 from pulsar_admin.store.errors import EntryCorrupt, LedgerNotFound, MetadataCorrupt, Refused, StalePlan, TopicNotFound
 from pulsar_admin.store.names import TopicName
 
@@ -31,28 +31,22 @@ KEEP, BY_KEY = "keep", "by-key"
 )
 @topics_argument
 @click.option("--retain-null-key", is_flag=True, help="Keep messages without a key; the default drops them.")
-@click.option(
+@choice_option(
     "--format",
     "form",
-    type=click.Choice(FORMATS),
-    default=INDEXED,
-    show_default=True,
+    words=FORMATS,
     help="Format of batches. indexed: as Pulsar 4.2, with the kept indexes in the metadata and placeholders for"
     " the rest. legacy: as 4.0, placeholders only. reduced: indexes only, which clients of 4.0 cannot "
     "read.",
 )
-@click.option(
+@choice_option(
     "--rule",
-    type=click.Choice(RULES),
-    default=RULE_4_2,
-    show_default=True,
+    words=RULES,
     help="Null values outside batches. 4.2: flagged as null, or empty. 4.0: with an uncompressed size of 0.",
 )
-@click.option(
+@choice_option(
     "--encrypted",
-    type=click.Choice([KEEP, BY_KEY]),
-    default=KEEP,
-    show_default=True,
+    words=[KEEP, BY_KEY],
     help="Encrypted batches: keep them all, or treat each as one message with the entry's key, as 4.0.8 does.",
 )
 @click.option(

@@ -11,7 +11,7 @@ from pulsar_admin.columns import Column
 from pulsar_admin.commands.topics.answers import one_or_rows, selected
 from pulsar_admin.context import App, Result, Shown
 from pulsar_admin.jsonify import partition_json, to_json
-from pulsar_admin.options import TopicSelection, command, topics_argument
+from pulsar_admin.options import TopicSelection, choice_option, command, topics_argument
 from pulsar_admin.store.compaction.forms import RULE_4_0, RULE_4_2, CompactionFinding
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, TopicNotFound
 from pulsar_admin.store.model.topics import topics_bytes
@@ -112,12 +112,8 @@ _MESSAGE_COLUMNS = (
 )
 @topics_argument
 @click.option("--key", required=True, help="The key.")
-@click.option(
-    "--rule",
-    type=click.Choice([RULE_4_2, RULE_4_0]),
-    default=RULE_4_2,
-    show_default=True,
-    help="What counts as a null value outside batches, as in `compaction run`.",
+@choice_option(
+    "--rule", words=[RULE_4_2, RULE_4_0], help="What counts as a null value outside batches, as in `compaction run`."
 )
 def explain(app: App, selection: TopicSelection, key: str, rule: Rule) -> Iterator[Shown]:
     """Show every message of a key, whether compaction keeps it, and why.

@@ -16,7 +16,7 @@ from pulsar_admin.commands.topics.answers import answer_each, selected
 from pulsar_admin.context import FEW_MESSAGES, App, Result, Shown
 from pulsar_admin.jsonify import partition_json
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import TIME_POINT, TopicSelection, command, gather, topics_argument
+from pulsar_admin.options import TIME_POINT, TopicSelection, choice_option, command, gather, topics_argument
 from pulsar_admin.store.compaction.reading import FoundInView, views_bytes
 from pulsar_admin.store.dump.messages import MessageQuery
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, TopicNotFound
@@ -139,11 +139,9 @@ _FOUND_COLUMNS = (
 )
 @topics_argument
 @click.option("-d", "--time", "--datetime", "time_ms", type=TIME_POINT, required=True, help="The point in time.")
-@click.option(
+@choice_option(
     "--rule",
-    type=click.Choice([EXACT, BROKER]),
-    default=EXACT,
-    show_default=True,
+    words=[EXACT, BROKER],
     help="first-at-or-after: exact. broker: bisection, which assumes that clocks do not run backwards.",
 )
 def find_by_time(app: App, selection: TopicSelection, time_ms: int, rule: ViewRule) -> Result:

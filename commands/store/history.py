@@ -12,7 +12,7 @@ import click
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App, Result, Shown
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import TopicSelection, command, redact_properties_option, topics_argument
+from pulsar_admin.options import TopicSelection, choice_option, command, redact_properties_option, topics_argument
 from pulsar_admin.store import errors
 from pulsar_admin.store.model.publish_times import FORMS, Form
 from pulsar_admin.typable import typable
@@ -123,11 +123,9 @@ def undo(app: App, change: int | None) -> Iterator[Shown]:
     errors=[errors.TopicNotFound, errors.MetadataCorrupt, errors.IndexCorrupt, errors.StalePlan],
 )
 @topics_argument
-@click.option(
+@choice_option(
     "--form",
-    type=click.Choice(FORMS),
-    default=FORMS[0],
-    show_default=True,
+    words=FORMS,
     help="Where: properties of the ledger, which brokers keep; fields 6 and 7 of LedgerInfo, as PIP-345 proposed them.",
 )
 def annotate(app: App, selection: TopicSelection, form: Form) -> None:

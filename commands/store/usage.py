@@ -12,7 +12,7 @@ import click
 from pulsar_admin.columns import Column, caution
 from pulsar_admin.commands.topics.why import disk_result, note_unseen_disks
 from pulsar_admin.context import App, Result, Table
-from pulsar_admin.options import command
+from pulsar_admin.options import choice_option, command
 from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, StoreNotFound
 
 if TYPE_CHECKING:
@@ -57,9 +57,7 @@ _BY_DISK = (
     errors=[StoreNotFound, IndexCorrupt],
     uses=["now", "spark"],
 )
-@click.option(
-    "--by", type=click.Choice(["topic", "log", "disk"]), default="topic", show_default=True, help="What each row shows."
-)
+@choice_option("--by", words=["topic", "log", "disk"], help="What each row shows.")
 @click.option("--why", is_flag=True, help="Why the bytes stay: totals by reason, and what holds how much.")
 def usage(app: App, by: str, why: bool) -> Result:
     """Show what uses the disk, how much is dead, and how much garbage collection would free.

@@ -19,6 +19,7 @@ from pulsar_admin.options import (
     POSITION,
     TIME_OR_AGO,
     TopicSelection,
+    choice_option,
     command,
     subscription_option,
     together,
@@ -187,23 +188,19 @@ _HOW = ("rule", "clock", "broker_version", "max_clock_skew", "force")
 @click.option(
     "--as-of", metavar="TIME|STATE", help="To its position at that time, or in STATE of subscription-history."
 )
-@click.option(
+@choice_option(
     "--if-unsure",
-    type=click.Choice(["refuse", "redeliver", "skip", "oldest", "newest"]),
+    words=["refuse", "redeliver", "skip", "oldest", "newest"],
     metavar="[refuse|redeliver|skip]",
-    default="refuse",
-    show_default=True,
     help="If --as-of may mean several states: redeliver what any of these had left, or skip what any had acknowledged.",
 )
 @zookeeper_option
 @click.option(
     "-e", "--exclude-reset-position", "exclude", is_flag=True, help="Start after the position instead of at it."
 )
-@click.option(
+@choice_option(
     "--rule",
-    type=click.Choice([EXACT, BROKER]),
-    default=EXACT,
-    show_default=True,
+    words=[EXACT, BROKER],
     help="exact: the first entry at or after the time; a position must exist. broker: what a live broker does.",
 )
 @BROKER_VERSION
@@ -271,11 +268,9 @@ _TIME = click.option(
 )
 _HOW_TO_EXPIRE = together(
     click.option("--ttl", "by_ttl", is_flag=True, help="Expire by the TTL in force: topic policy, then namespace."),
-    click.option(
+    choice_option(
         "--rule",
-        type=click.Choice([ALL_BEFORE, BROKER]),
-        default=ALL_BEFORE,
-        show_default=True,
+        words=[ALL_BEFORE, BROKER],
         help="all-before: drops nothing newer than the limit. broker: what a live broker does.",
     ),
     BROKER_VERSION,

@@ -21,6 +21,7 @@ from pulsar_admin.options import (
     TOPIC,
     ColumnsOf,
     TopicSelection,
+    choice_option,
     command,
     gather,
     topics_argument,
@@ -63,11 +64,9 @@ class DumpRequest(Struct, frozen=True):
     uses=["clock", "dry_run", "spark"],
 )
 @topics_argument
-@click.option(
+@choice_option(
     "--level",
-    type=click.Choice(["messages", "entries"]),
-    default="messages",
-    show_default=True,
+    words=["messages", "entries"],
     help="messages: as a consumer sees them. entries: exact bytes, for `topics load`.",
 )
 @click.option("--payload", is_flag=True, help="Also payloads of messages; entries always have theirs.")
@@ -77,14 +76,7 @@ class DumpRequest(Struct, frozen=True):
 @click.option("--start-time", "start_ms", type=TIME, help="Messages or entries at or after this time.")
 @click.option("--end-time", "end_ms", type=TIME, help="Messages or entries before this time.")
 @click.option("--directory", type=click.Path(path_type=Path), help="Write files into this new directory.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["parquet", "jsonl"]),
-    default="parquet",
-    show_default=True,
-    help="Format of the files in --directory.",
-)
+@choice_option("--format", "form", words=["parquet", "jsonl"], help="Format of the files in --directory.")
 @click.option(
     "--interceptors",
     type=click.Choice(["none"]),

@@ -14,7 +14,7 @@ from pulsar_admin.columns import Column, time_text
 from pulsar_admin.commands.topics.answers import bulk_on, one_or_rows, selected, size_of
 from pulsar_admin.commands.topics.broker import BROKER_VERSION
 from pulsar_admin.context import FEW_MESSAGES, App, Result
-from pulsar_admin.options import TIME_POINT, TopicSelection, command, topics_argument
+from pulsar_admin.options import TIME_POINT, TopicSelection, choice_option, command, topics_argument
 from pulsar_admin.store.dump.find_by_time import BEFORE, BROKER, EVENT, FIRST, FindRule, FoundEntry, TimeQuestion
 from pulsar_admin.store.errors import NothingMatches, TopicNotFound
 from pulsar_admin.store.names import MessagePosition, TopicName
@@ -51,11 +51,9 @@ COLUMNS = (
 )
 @topics_argument
 @click.option("-d", "--time", "--datetime", "time_ms", type=TIME_POINT, required=True, help="The point in time.")
-@click.option(
+@choice_option(
     "--rule",
-    type=click.Choice([FIRST, BEFORE, BROKER]),
-    default=FIRST,
-    show_default=True,
+    words=[FIRST, BEFORE, BROKER],
     help="first-at-or-after: exact. all-before: the last entry before the time that has no newer entry before it. "
     "broker: the answer of a live broker, by its own clock.",
 )

@@ -36,6 +36,7 @@ from pulsar_admin.options import (
     TIME,
     ParsedType,
     TopicSelection,
+    choice_option,
     command,
     gather,
     subscription_option,
@@ -145,14 +146,8 @@ def _printing(app: App, options: MessageOptions, **what: bool) -> Printing:
     errors=[errors.TopicNotFound, errors.NothingMatches, errors.EntryNotFound, errors.EntryCorrupt],
 )
 @topics_argument
-@click.option(
-    "-i",
-    "--initialPosition",
-    "origin",
-    type=click.Choice(["latest", "earliest"]),
-    default="latest",
-    show_default=True,
-    help="The end of the topic to count from.",
+@choice_option(
+    "-i", "--initialPosition", "origin", words=["latest", "earliest"], help="The end of the topic to count from."
 )
 @click.option("-m", "--messagePosition", "number", type=INTEGER, default=1, help="Which one, counted in entries [1].")
 @content_options
@@ -229,13 +224,11 @@ class PeekOptions(MessageOptions, frozen=True):
 @subscription_option
 @click.option("-n", "--count", type=whole(1), default=1, help="How many messages [1].")
 @click.option("-ssm", "--show-server-marker", "markers", is_flag=True, help="Also markers of the broker.")
-@click.option(
+@choice_option(
     "-til",
     "--transaction-isolation-level",
     "isolation",
-    type=click.Choice([_COMMITTED, "READ_UNCOMMITTED"]),
-    default=_COMMITTED,
-    show_default=True,
+    words=[_COMMITTED, "READ_UNCOMMITTED"],
     help="READ_UNCOMMITTED: also messages of open and aborted transactions.",
 )
 @content_options
