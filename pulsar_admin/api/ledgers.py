@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -215,11 +216,8 @@ class Recoveries(Planner):
         ``accept_unknown_tree`` is that of ``recover``. Raises LedgerNotFound, and Refused for an unreferenced ledger
         or, without ``force``, a complete one.
         """
-        return self._planned(
-            lambda reader, now_ms: ledger_references.plan_forget(
-                reader, ledgers, now_ms, force=force, accepted=accept_unknown_tree
-            )
-        )
+        plan = partial(ledger_references.plan_forget, force=force, accepted=accept_unknown_tree)
+        return self._planned(plan, ledgers)
 
     def unmark_ledgers(self, *ledgers: LedgerId, force: bool = False) -> Plan:
         """Plan removing under-replication marks from ledgers, without any named from all that are deleted or
@@ -274,11 +272,8 @@ class Recoveries(Planner):
         ``accept_unknown_tree`` is that of ``recover``. Raises LedgerNotFound, and Refused for a ledger that is
         referenced or, without ``force``, may be.
         """
-        return self._planned(
-            lambda reader, _: ledger_references.plan_delete_orphans(
-                reader, ledgers, force=force, accepted=accept_unknown_tree
-            )
-        )
+        plan = partial(ledger_references.plan_delete_orphans, force=force, accepted=accept_unknown_tree)
+        return self._planned(lambda reader, _: plan(reader, ledgers))
 
 
 @checked

@@ -722,7 +722,7 @@ class Namespace(PolicyPlans):
         """Return the group whose members brokers keep apart, None: it is in none."""
         with self._session.read() as txn:
             group: str | None = resources.find_local_policies(txn, self._name).get("namespaceAntiAffinityGroup")
-            return group
+        return group
 
     def set_anti_affinity_group(self, group: str) -> Plan:
         """Plan setting the namespace's anti-affinity group."""
@@ -745,18 +745,15 @@ class Namespace(PolicyPlans):
         given = {
             key: given_text("group", one) for key, one in groups.items() if one is not None or key.endswith("Primary")
         }
-        return self._plan_bookies(resource_changes.SET_BOOKIE_AFFINITY, given)
+        return self._plan_local(resource_changes.SET_BOOKIE_AFFINITY, "bookieAffinityGroup", given, error=_NOT_FOUND)
 
     def delete_bookie_affinity_group(self) -> Plan:
         """Plan that all bookies may keep its data."""
-        return self._plan_bookies(resource_changes.DELETE_BOOKIE_AFFINITY, None)
+        return self._plan_local(resource_changes.DELETE_BOOKIE_AFFINITY, "bookieAffinityGroup", None, error=_NOT_FOUND)
 
     def set_migrated(self, migrated: bool) -> Plan:
         """Plan setting whether the namespace is migrated to the target of its cluster."""
         return self._plan_local(resource_changes.UPDATE_MIGRATION, "migrated", migrated)
-
-    def _plan_bookies(self, kind: ChangeKind, groups: Json | None) -> Plan:
-        return self._plan_local(kind, "bookieAffinityGroup", groups, error=_NOT_FOUND)
 
     def _plan_local(self, kind: ChangeKind, key: str, value: object, *, error: str | None = None) -> Plan:
         """Plan setting a key of the local policies; without policies the namespace raises with the text ``error``."""

@@ -547,8 +547,7 @@ class Transactions(Planner):
 
     def coordinators(self) -> Mapping[str, str]:
         """Return by the coordinators' numbers the URL of their cluster: which broker has one, a store does not know."""
-        with self._session.read() as txn:
-            return transactions.coordinators(txn)
+        return self._session.ask(transactions.coordinators)
 
     def stats(self, coordinator: int | None = None) -> Mapping[str, transactions.CoordinatorStats]:
         """Return each coordinator's log, or one's, by coordinator number: open transactions, newest number."""
@@ -595,8 +594,7 @@ class TopicTransactions(Named):
 
     def stats(self) -> transactions.BufferStats:
         """Return how far committed messages reach, how many transactions are open, and how many were aborted."""
-        with self._session.reader() as reader:
-            return transactions.buffer_stats(reader, self._name)
+        return self._session.ask_entries(transactions.buffer_stats, self._name)
 
     def transaction(self, most: int, least: int) -> transactions.InBuffer:
         """Return an open transaction's start (None: it is not open here), and whether it was aborted, by coordinator (``most``) and number

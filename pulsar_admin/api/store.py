@@ -310,8 +310,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
 
     def nodes(self, path: str = "/") -> tuple[str, ...]:
         """Return the names directly below a path, as in Pulsar's metadata store; raises PathNotFound."""
-        with self._session.read() as txn:
-            return list_children(txn, path)
+        return self._session.ask(list_children, path)
 
     def node(self, path: str) -> Node:
         """Return a metadata node: ``value``, its exact bytes, and ``stat``; raises PathNotFound."""

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from pulsar_admin.api.plan import Plan, Planner, plan_of
 from pulsar_admin.api.session import (
@@ -20,6 +20,7 @@ from pulsar_admin.api.session import (
     Place,
     Session,
     Time,
+    check_keywords,
     duration_ms,
     given_path,
     given_properties,
@@ -767,15 +768,14 @@ class Topic(PolicyPlans):
 
     def trim(self) -> Plan:
         """Plan deleting the ledgers, but the last, that every subscription has consumed and retention does not keep."""
-        return self._planned(
-            lambda reader, now_ms: deleting.plan_trim(reader, expand_topic(reader.txn, self._name), now_ms)
-        )
+        return self._planned_parts(deleting.plan_trim)
 
     def truncate(self) -> Plan:
         """Plan moving every subscription to the end, and deleting all ledgers but the last, whatever retention keeps."""
-        return self._planned(
-            lambda reader, now_ms: deleting.plan_truncate(reader, expand_topic(reader.txn, self._name), now_ms)
-        )
+        return self._planned_parts(deleting.plan_truncate)
+
+    def _planned_parts(self, plan: Callable[[EntryReader, Sequence[TopicName], int], StorePlan]) -> Plan:
+        return self._planned(lambda reader, now_ms: plan(reader, expand_topic(reader.txn, self._name), now_ms))
 
     def set_partitions(self, partitions: JavaInt) -> Plan:
         """Plan increasing the number of partitions; new ones get the first one's subscriptions, at their end.
@@ -826,9 +826,7 @@ class Topic(PolicyPlans):
 
         Raises MetadataCorrupt, and Refused if a topic of a newer Pulsar has the same schema.
         """
-        return self._planned_rows(
-            lambda txn, now_ms: schema_changes.plan_delete_schema(txn, self._name, force=force, now_ms=now_ms)
-        )
+        return self._planned_rows(partial(schema_changes.plan_delete_schema, force=force), self._name)
 
     # -- properties and permissions -----------------------------------------------------------------------------------
 
@@ -1002,15 +1000,9 @@ class Compaction(Planner):
         from its first entry, ``skip_damaged`` leaves out unreadable entries. Raises InvalidValue; previewed or applied
         TopicNotFound, MetadataCorrupt, EntryCorrupt, and applied DiskFull.
         """
-        return Compactions(self._session, (self._name,)).plan(
-            "compaction run",
-            form=form,
-            rule=rule,
-            retain_null_key=retain_null_key,
-            by_key=encrypted == "by-key",
-            from_start=from_start,
-            skip_damaged=skip_damaged,
-        )
+        flags: CompactionOptions = {"from_start": from_start, "skip_damaged": skip_damaged}
+        flags |= {"form": form, "rule": rule, "retain_null_key": retain_null_key, "by_key": encrypted == "by-key"}
+        return Compactions(self._session, (self._name,)).plan("compaction run", **flags)
 
     def upgrade(self) -> Plan:
         """Plan rewriting the compacted ledger as Pulsar 4.2 writes it, nothing dropped; raises as ``run``."""
@@ -1041,6 +1033,18 @@ class Compaction(Planner):
         return messages_of(self._session, lambda txn: [self._name], wanted, str(self._name))
 
 
+class CompactionOptions(TypedDict, total=False):
+    """Keywords of ``Compactions.plan``, which ``CompactionJob`` describes."""
+
+    form: Form
+    rule: Rule
+    retain_null_key: bool
+    by_key: bool
+    from_start: bool
+    skip_damaged: bool
+    everything: bool
+
+
 class Compactions(Planner):
     """Compactions of topics, one change each."""
 
@@ -1048,26 +1052,14 @@ class Compactions(Planner):
         self._session = session
         self._names = tuple(names)
 
-    def plan(
-        self,
-        command: str,
-        *,
-        form: Form = "indexed",
-        rule: Rule = "4.2",
-        retain_null_key: bool = False,
-        by_key: bool = False,
-        from_start: bool = False,
-        skip_damaged: bool = False,
-        everything: bool = False,
-    ) -> Plan:
+    def plan(self, command: str, **job: Unpack[CompactionOptions]) -> Plan:
         """Plan a compaction command: see ``CompactionJob``. Raises InvalidValue."""
         from pulsar_admin.store.changes.compaction import kind_of
         from pulsar_admin.store.changes.plan import WritingPlan
         from pulsar_admin.store.compaction.forms import CompactionJob
 
-        flags = {"retain_null_key": retain_null_key, "by_key": by_key, "from_start": from_start}
-        flags |= {"skip_damaged": skip_damaged, "everything": everything}
-        session, names, job = self._session, self._names, CompactionJob(command, form, rule, **flags)
+        check_keywords(job, CompactionOptions)
+        session, names, asked = self._session, self._names, CompactionJob(command, **job)
 
         def compact(store: StoreFile, *, previews: bool) -> tuple[ChangeReport, ...]:
             from pulsar_admin.store.changes.compaction import Compactor
@@ -1077,15 +1069,17 @@ class Compactions(Planner):
 
             with session.engine([], size_bytes) as engine:
                 compactor = Compactor(store, engine, session.clock_ms, session.memory_bytes, warn, session.progress)
-                return tuple(session.each(names, lambda name: compactor.compact(name, job, previews=previews)))
+                return tuple(session.each(names, lambda name: compactor.compact(name, asked, previews=previews)))
 
         def shown() -> tuple[ChangeReport, ...]:
             with session.opened() as store:
                 return compact(store, previews=True)
 
         with session.read() as txn:
-            size_bytes = 0 if job.everything else topics_bytes(txn, names)
-            return plan_of(WritingPlan(kind_of(job), txn.id, shown, lambda store: compact(store, previews=False)), txn)
+            size_bytes = 0 if asked.everything else topics_bytes(txn, names)
+            return plan_of(
+                WritingPlan(kind_of(asked), txn.id, shown, lambda store: compact(store, previews=False)), txn
+            )
 
 
 def _find_in(reader: EntryReader, topic: TopicModel, view: CompactedView, time_ms: int, rule: ViewRule) -> FoundInView:
