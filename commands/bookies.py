@@ -20,13 +20,13 @@ _HELPS = {
 _SETS: Any = {"changes": True, "helps": _HELPS}  # Any: keywords of click
 
 
-@mirrored("bookies list-bookies", examples=["pulsar-admin bookies list-bookies"], errors=[errors.StoreNotFound])
+@mirrored("bookies list-bookies", "", errors=[errors.StoreNotFound])
 def list_bookies(app: App) -> Shown:
     """List the bookies that have a cookie, whether they run or not."""
     return Printed({"bookies": [{"bookieId": bookie} for bookie in app.resources.bookies()]})
 
 
-@mirrored("bookies racks-placement", examples=["pulsar-admin bookies racks-placement"], errors=[errors.MetadataCorrupt])
+@mirrored("bookies racks-placement", "", errors=[errors.MetadataCorrupt])
 def racks_placement(app: App) -> Shown:
     """Show the racks of all bookies by group."""
     return Printed(app.resources.bookie_racks())
@@ -34,9 +34,8 @@ def racks_placement(app: App) -> Shown:
 
 @mirrored(
     "bookies get-bookie-rack",
+    elsewhere=["-b bookie-1:3181"],
     helps=_HELPS,
-    examples=[],
-    elsewhere=["pulsar-admin bookies get-bookie-rack -b bookie-1:3181"],
     errors=[errors.ResourceNotFound, errors.MetadataCorrupt],
 )
 def get_bookie_rack(app: App, bookie: str) -> Shown:
@@ -44,24 +43,13 @@ def get_bookie_rack(app: App, bookie: str) -> Shown:
     return Printed(app.resources.bookie_rack(bookie))
 
 
-@mirrored(
-    "bookies set-bookie-rack",
-    examples=["pulsar-admin bookies set-bookie-rack -b bookie-1:3181 -r /rack-1 --dry-run"],
-    errors=[errors.InvalidValue],
-    **_SETS,
-)
+@mirrored("bookies set-bookie-rack", "-b bookie-1:3181 -r /rack-1 --dry-run", errors=[errors.InvalidValue], **_SETS)
 def set_bookie_rack(app: App, bookie: str, rack: str, group: str, hostname: str | None) -> None:
     """Put a bookie into a rack."""
     app.change(app.resources.set_bookie_rack(bookie, rack, group=group, hostname=hostname))
 
 
-@mirrored(
-    "bookies delete-bookie-rack",
-    examples=[],
-    elsewhere=["pulsar-admin bookies delete-bookie-rack -b bookie-1:3181"],
-    errors=[errors.ResourceNotFound],
-    **_SETS,
-)
+@mirrored("bookies delete-bookie-rack", elsewhere=["-b bookie-1:3181"], errors=[errors.ResourceNotFound], **_SETS)
 def delete_bookie_rack(app: App, bookie: str) -> None:
     """Take a bookie out of its rack."""
     app.change(app.resources.delete_bookie_rack(bookie))
@@ -70,7 +58,6 @@ def delete_bookie_rack(app: App, bookie: str) -> None:
 @command(
     "rename",
     changes=True,
-    examples=[],
     elsewhere=[
         "pulsar-admin bookies rename 10.0.3.17:3181 bookie-1.bookie.pulsar.svc.cluster.local:3181 --dry-run",
         "pulsar-admin bookies rename bk1:3181 bk9:3181",

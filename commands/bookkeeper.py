@@ -28,7 +28,8 @@ def _ledger_id(value: int | None) -> int:
 
 @mirrored(
     "bookkeeper listledgers",
-    examples=["pulsar-admin bookkeeper listledgers", "pulsar-admin bookkeeper listledgers -m"],
+    "",
+    "-m",
     helps={"meta": "Also the metadata.", "bookieid": "Only ledgers that this bookie is to have entries of."},
     output=_FORMATTED,
     errors=[errors.StoreNotFound, errors.MetadataCorrupt],
@@ -41,7 +42,7 @@ def listledgers(app: App, meta: bool, bookieid: str | None) -> Iterator[Shown]:
 
 @mirrored(
     "bookkeeper ledgermetadata",
-    examples=["pulsar-admin bookkeeper ledgermetadata -ledgerid 9"],
+    "-ledgerid 9",
     helps={
         "ledgerid": "The ledger.",
         "dumptofile": "Write the stored metadata to this file, which must not exist.",
@@ -68,7 +69,7 @@ def ledgermetadata(
 
 @mirrored(
     "bookkeeper ledger",
-    examples=["pulsar-admin bookkeeper ledger 9"],
+    "9",
     helps={"meta": "Prints nothing more, as upstream's does of DbLedgerStorage."},
     output="A line for each entry in an entry log: the log's number, and where in it the entry begins.",
     errors=[errors.StoreNotFound, errors.InvalidValue],
@@ -83,7 +84,7 @@ def ledger(app: App, ledger_id: str, meta: bool) -> Iterator[Shown]:
 
 @mirrored(
     "bookkeeper readledger",
-    examples=["pulsar-admin bookkeeper readledger -l 9 -fe 0 -le 2"],
+    "-l 9 -fe 0 -le 2",
     helps={
         "msg": "Also the entries, as text.",
         "ledgerid": "The ledger.",
@@ -108,7 +109,8 @@ def readledger(
 
 @mirrored(
     "bookkeeper readlog",
-    examples=["pulsar-admin bookkeeper readlog 0 -l 9 -e 3", "pulsar-admin bookkeeper readlog 1.log -sp 1024 -ep 2048"],
+    "0 -l 9 -e 3",
+    "1.log -sp 1024 -ep 2048",
     helps={
         "msg": "Also the bytes after the header, digest and all, as text.",
         "ledgerid": "Only this ledger.",
@@ -137,7 +139,7 @@ def readlog(
 
 @mirrored(
     "bookkeeper readlogmetadata",
-    examples=["pulsar-admin bookkeeper readlogmetadata 0"],
+    "0",
     output=f"{_FORMATTED} Ledgers are sorted, which upstream's are not.",
     errors=[errors.SourceNotFound],
 )
@@ -153,7 +155,7 @@ def readlogmetadata(app: App, log: str) -> Iterator[Shown]:
 
 @mirrored(
     "bookkeeper readjournal",
-    examples=["pulsar-admin bookkeeper readjournal 1a1fd6a8c5d.txn"],
+    "1a1fd6a8c5d.txn",
     helps={
         "dir": "Of no effect: a journal of several bookies is named by its path.",
         "msg": "Also the bytes, as text.",
@@ -173,7 +175,7 @@ def readjournal(app: App, journal: str, msg: bool, **_ignored: object) -> Iterat
 
 @mirrored(
     "bookkeeper activeledgers",
-    examples=["pulsar-admin bookkeeper activeledgers -l 0"],
+    "-l 0",
     helps={"log_id": "The entry log's number.", "timeout": "Of no effect."},
     output=_FORMATTED,
     errors=[errors.SourceNotFound, errors.InvalidValue],
@@ -187,12 +189,7 @@ def activeledgers(app: App, log_id: int | None, timeout: int | None) -> Iterator
         yield _printed(shell.active_lines(txn, app.store, file))
 
 
-@mirrored(
-    "bookkeeper lastmark",
-    examples=["pulsar-admin bookkeeper lastmark"],
-    output=_FORMATTED,
-    errors=[errors.SourceNotFound, errors.MetadataCorrupt],
-)
+@mirrored("bookkeeper lastmark", "", output=_FORMATTED, errors=[errors.SourceNotFound, errors.MetadataCorrupt])
 def lastmark(app: App) -> Shown:
     """Show the journal position up to which a bookie's entry logs are complete."""
     return _printed(shell.last_mark_lines(app.store))
@@ -200,8 +197,7 @@ def lastmark(app: App) -> Shown:
 
 @mirrored(
     "bookkeeper listfilesondisc",
-    examples=[],
-    elsewhere=["pulsar-admin bookkeeper listfilesondisc -log -txn"],
+    elsewhere=["-log -txn"],
     helps={"journal": "Journals.", "entrylog": "Entry logs, and RocksDB's logs.", "index": "Index files."},
     output=f"{_FORMATTED} Files are sorted by path.",
     errors=[errors.SourceNotFound],
@@ -213,7 +209,7 @@ def listfilesondisc(app: App, journal: bool, entrylog: bool, index: bool) -> Sho
 
 @mirrored(
     "bookkeeper listbookies",
-    examples=["pulsar-admin bookkeeper listbookies -a"],
+    "-a",
     helps={
         "hostnames": "No effect: hostnames are always shown.",
         "readwrite": "Those that ran and took entries when the metadata was copied.",
@@ -233,12 +229,7 @@ def listbookies(app: App, hostnames: bool, readwrite: bool, readonly: bool, all:
         yield _printed(shell.bookie_lines(txn, readwrite, readonly, all))
 
 
-@mirrored(
-    "bookkeeper cookie_get",
-    examples=["pulsar-admin bookkeeper cookie_get 127.0.0.1:34299"],
-    output="The cookie as it is stored.",
-    errors=[errors.NotFound],
-)
+@mirrored("bookkeeper cookie_get", "127.0.0.1:34299", output="The cookie as it is stored.", errors=[errors.NotFound])
 def cookie_get(app: App, bookie_id: str) -> Iterator[Shown]:
     """Show the cookie of a bookie."""
     with app.session.read() as txn:
@@ -247,7 +238,7 @@ def cookie_get(app: App, bookie_id: str) -> Iterator[Shown]:
 
 @mirrored(
     "bookkeeper listunderreplicated",
-    examples=["pulsar-admin bookkeeper listunderreplicated"],
+    "",
     helps={
         "missingreplica": "Only ledgers that miss this bookie's replica.",
         "excludingmissingreplica": "Only ledgers that do not miss this bookie's.",
@@ -274,7 +265,7 @@ def listunderreplicated(
 
 @mirrored(
     "bookkeeper whatisinstanceid",
-    examples=["pulsar-admin bookkeeper whatisinstanceid"],
+    "",
     output="The id of the cluster, and the source of the store instead of the metadata service.",
     errors=[errors.StoreNotFound],
 )
@@ -286,7 +277,7 @@ def whatisinstanceid(app: App) -> Iterator[Shown]:
 
 @mirrored(
     "bookkeeper clusterinfo",
-    examples=["pulsar-admin bookkeeper clusterinfo"],
+    "",
     output="One object: bookies with a cookie, those that were registered when the metadata was copied; no auditor.",
     errors=[errors.StoreNotFound],
 )

@@ -62,13 +62,7 @@ def _names(text: str | None) -> list[str]:
     return java_split(text) if text and text.strip() else []
 
 
-@mirrored(
-    "clusters list",
-    helps=_HELPS,
-    examples=["pulsar-admin clusters list"],
-    output="Names, one a line.",
-    errors=[errors.StoreNotFound],
-)
+@mirrored("clusters list", "", helps=_HELPS, output="Names, one a line.", errors=[errors.StoreNotFound])
 def list_all(app: App, current: bool) -> Shown:
     """List the clusters."""
     with app.session.read():
@@ -76,7 +70,7 @@ def list_all(app: App, current: bool) -> Shown:
     return Printed([f"{name}(*)" if current and name == own else name for name in names])
 
 
-@mirrored("clusters get", examples=["pulsar-admin clusters get standalone"], **_READS)
+@mirrored("clusters get", "standalone", **_READS)
 def get(app: App, cluster: str) -> Shown:
     """Show the URLs and settings of a cluster."""
     return Printed(app.resources.cluster(cluster).settings())
@@ -84,9 +78,9 @@ def get(app: App, cluster: str) -> Shown:
 
 @mirrored(
     "clusters create",
+    "west --url http://west:8080 --broker-url pulsar://west:6650 --dry-run",
     changes=True,
     helps=_HELPS,
-    examples=["pulsar-admin clusters create west --url http://west:8080 --broker-url pulsar://west:6650 --dry-run"],
     errors=[errors.InvalidValue, errors.AlreadyExists],
 )
 def create(app: App, cluster: str, cluster_config_file: str | None, **options: object) -> None:
@@ -96,9 +90,9 @@ def create(app: App, cluster: str, cluster_config_file: str | None, **options: o
 
 @mirrored(
     "clusters update",
+    "standalone --url http://new:8080 --dry-run",
     changes=True,
     helps=_HELPS,
-    examples=["pulsar-admin clusters update standalone --url http://new:8080 --dry-run"],
     errors=[errors.ResourceNotFound, errors.InvalidValue],
 )
 def update(app: App, cluster: str, cluster_config_file: str | None, **options: object) -> None:
@@ -108,9 +102,9 @@ def update(app: App, cluster: str, cluster_config_file: str | None, **options: o
 
 @mirrored(
     "clusters delete",
+    "standalone --dry-run",
     changes=True,
     helps=_HELPS,
-    examples=["pulsar-admin clusters delete standalone --dry-run"],
     errors=[errors.ResourceNotFound, errors.Refused],
 )
 def delete(app: App, cluster: str, all: bool) -> None:
@@ -121,9 +115,7 @@ def delete(app: App, cluster: str, all: bool) -> None:
 # -- peers and migration ----------------------------------------------------------------------------------------------
 
 
-@mirrored(
-    "clusters get-peer-clusters", examples=[], elsewhere=["pulsar-admin clusters get-peer-clusters west"], **_READS
-)
+@mirrored("clusters get-peer-clusters", elsewhere=["west"], **_READS)
 def get_peer_clusters(app: App, cluster: str) -> Shown:
     """Show a cluster's peers; null if it has none."""
     return Printed(app.resources.cluster(cluster).peers(), is_set=True)
@@ -131,9 +123,9 @@ def get_peer_clusters(app: App, cluster: str) -> Shown:
 
 @mirrored(
     "clusters update-peer-clusters",
+    'standalone --peer-clusters "" --dry-run',
     changes=True,
     helps=_HELPS,
-    examples=['pulsar-admin clusters update-peer-clusters standalone --peer-clusters "" --dry-run'],
     errors=[errors.ResourceNotFound, errors.Refused],
 )
 def update_peer_clusters(app: App, cluster: str, peer_clusters: str) -> None:
@@ -141,12 +133,7 @@ def update_peer_clusters(app: App, cluster: str, peer_clusters: str) -> None:
     app.change(app.resources.cluster(cluster).set_peers(_names(peer_clusters)))
 
 
-@mirrored(
-    "clusters get-cluster-migration",
-    examples=[],
-    elsewhere=["pulsar-admin clusters get-cluster-migration west"],
-    **_READS,
-)
+@mirrored("clusters get-cluster-migration", elsewhere=["west"], **_READS)
 def get_cluster_migration(app: App, cluster: str) -> Shown:
     """Show whether a cluster is migrated, and to where."""
     return Printed(app.resources.cluster(cluster).migration())
@@ -154,9 +141,9 @@ def get_cluster_migration(app: App, cluster: str) -> Shown:
 
 @mirrored(
     "clusters update-cluster-migration",
+    "standalone --migrated --broker-url pulsar://b --dry-run",
     changes=True,
     helps=_HELPS,
-    examples=["pulsar-admin clusters update-cluster-migration standalone --migrated --broker-url pulsar://b --dry-run"],
     errors=[errors.InvalidValue],
 )
 def update_cluster_migration(app: App, cluster: str, migrated: bool, **options: str | None) -> None:
@@ -168,25 +155,14 @@ def update_cluster_migration(app: App, cluster: str, migrated: bool, **options: 
 # -- failure domains --------------------------------------------------------------------------------------------------
 
 
-@mirrored(
-    "clusters list-failure-domains",
-    examples=[],
-    elsewhere=["pulsar-admin clusters list-failure-domains standalone"],
-    **_READS,
-)
+@mirrored("clusters list-failure-domains", elsewhere=["standalone"], **_READS)
 def list_failure_domains(app: App, cluster: str) -> Shown:
     """List the failure domains of a cluster with their brokers."""
     domains = app.resources.cluster(cluster).failure_domains()
     return Printed(domains, as_map=lambda found: f"FailureDomainImpl(brokers={java_text(to_json(found.brokers))})")
 
 
-@mirrored(
-    "clusters get-failure-domain",
-    helps=_HELPS,
-    examples=[],
-    elsewhere=["pulsar-admin clusters get-failure-domain standalone --domain-name rack-1"],
-    **_READS,
-)
+@mirrored("clusters get-failure-domain", elsewhere=["standalone --domain-name rack-1"], helps=_HELPS, **_READS)
 def get_failure_domain(app: App, cluster: str, domain_name: str) -> Shown:
     """Show the brokers of a failure domain."""
     return Printed(app.resources.cluster(cluster).failure_domain(domain_name))
@@ -197,29 +173,24 @@ _DOMAIN: Any = {
     "helps": _HELPS,
     "errors": [errors.ResourceNotFound, errors.Refused],
 }  # Any: keywords of click
-_EXAMPLE = "pulsar-admin clusters {} standalone --domain-name rack-1 --broker-list broker-1:8080 --dry-run"
+_EXAMPLE = "standalone --domain-name rack-1 --broker-list broker-1:8080 --dry-run"
 
 
-@mirrored("clusters create-failure-domain", examples=[_EXAMPLE.format("create-failure-domain")], **_DOMAIN)
+@mirrored("clusters create-failure-domain", _EXAMPLE, **_DOMAIN)
 def create_failure_domain(app: App, cluster: str, domain_name: str, broker_list: str | None) -> None:
     """Create a failure domain of a cluster, or replace its brokers."""
     found = app.resources.cluster(cluster)
     app.change(found.create_failure_domain(domain_name, _names(broker_list)))
 
 
-@mirrored("clusters update-failure-domain", examples=[_EXAMPLE.format("update-failure-domain")], **_DOMAIN)
+@mirrored("clusters update-failure-domain", _EXAMPLE, **_DOMAIN)
 def update_failure_domain(app: App, cluster: str, domain_name: str, broker_list: str | None) -> None:
     """Replace the brokers of a failure domain; it is created if it does not exist."""
     found = app.resources.cluster(cluster)
     app.change(found.update_failure_domain(domain_name, _names(broker_list)))
 
 
-@mirrored(
-    "clusters delete-failure-domain",
-    examples=[],
-    elsewhere=["pulsar-admin clusters delete-failure-domain standalone --domain-name rack-1"],
-    **_DOMAIN,
-)
+@mirrored("clusters delete-failure-domain", elsewhere=["standalone --domain-name rack-1"], **_DOMAIN)
 def delete_failure_domain(app: App, cluster: str, domain_name: str) -> None:
     """Delete a failure domain of a cluster."""
     app.change(app.resources.cluster(cluster).delete_failure_domain(domain_name))

@@ -19,11 +19,11 @@ _HELPS = {
     "unload_scope": "Which namespaces brokers unload for it.",
     "broker": "The broker, HOST:PORT.",
 }
-_READS: Any = {"examples": [], "errors": [ResourceNotFound, MetadataCorrupt]}  # Any: keywords of click
+_READS: Any = {"errors": [ResourceNotFound, MetadataCorrupt]}  # Any: keywords of click
 _SETS: Any = {"changes": True, "helps": _HELPS}
 
 
-@mirrored("ns-isolation-policy list", elsewhere=["pulsar-admin ns-isolation-policy list standalone"], **_READS)
+@mirrored("ns-isolation-policy list", elsewhere=["standalone"], **_READS)
 def list_all(app: App, cluster: str) -> Shown:
     """List the isolation policies of a cluster."""
     return Printed(
@@ -31,18 +31,13 @@ def list_all(app: App, cluster: str) -> Shown:
     )
 
 
-@mirrored("ns-isolation-policy get", elsewhere=["pulsar-admin ns-isolation-policy get standalone payments"], **_READS)
+@mirrored("ns-isolation-policy get", elsewhere=["standalone payments"], **_READS)
 def get(app: App, cluster: str, name: str) -> Shown:
     """Show an isolation policy."""
     return Printed(app.resources.cluster(cluster).isolation_policy(name))
 
 
-@mirrored(
-    "ns-isolation-policy broker",
-    helps=_HELPS,
-    elsewhere=["pulsar-admin ns-isolation-policy broker standalone --broker broker-1:8080"],
-    **_READS,
-)
+@mirrored("ns-isolation-policy broker", elsewhere=["standalone --broker broker-1:8080"], helps=_HELPS, **_READS)
 def broker(app: App, cluster: str, broker: str) -> Shown:
     """Show the isolation policies that apply to a broker."""
     return Printed(app.resources.cluster(cluster).broker_isolation(broker))
@@ -50,10 +45,8 @@ def broker(app: App, cluster: str, broker: str) -> Shown:
 
 @mirrored(
     "ns-isolation-policy set",
-    examples=[
-        "pulsar-admin ns-isolation-policy set standalone payments --namespaces acme/secure --primary broker-1.*"
-        " --auto-failover-policy-type min_available --auto-failover-policy-params min_limit=1,usage_threshold=80 --dry-run"
-    ],
+    "standalone payments --namespaces acme/secure --primary broker-1.* --auto-failover-policy-type min_available"
+    " --auto-failover-policy-params min_limit=1,usage_threshold=80 --dry-run",
     errors=[ResourceNotFound, InvalidValue],
     **_SETS,
 )
@@ -77,12 +70,7 @@ def set_policy(
     app.change(plan)
 
 
-@mirrored(
-    "ns-isolation-policy delete",
-    examples=["pulsar-admin ns-isolation-policy delete standalone payments --dry-run"],
-    errors=[ResourceNotFound],
-    **_SETS,
-)
+@mirrored("ns-isolation-policy delete", "standalone payments --dry-run", errors=[ResourceNotFound], **_SETS)
 def delete(app: App, cluster: str, name: str) -> None:
     """Delete an isolation policy."""
     app.change(app.resources.cluster(cluster).delete_isolation_policy(name))

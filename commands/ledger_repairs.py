@@ -55,7 +55,6 @@ def forget(app: App, ledgers: tuple[int, ...], force: bool, accept_unknown_tree:
 @command(
     "restore",
     changes=True,
-    examples=[],
     elsewhere=["pulsar-admin ledgers restore 9", "pulsar-admin ledgers restore --deleted --dry-run -o json"],
     output="The change: the new metadata of each ledger, with its end, quorums, ensembles and custom metadata; the ledgers of its topic.",
     errors=[LedgerNotFound, Refused, StalePlan, SourceNotFound],

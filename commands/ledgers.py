@@ -242,7 +242,6 @@ _MISSING_COLUMNS = (
 
 @command(
     "missing",
-    examples=[],
     elsewhere=["pulsar-admin ledgers missing", "pulsar-admin ledgers missing 9 -o json"],
     output="One row per ledger that is incomplete: no ledger, no metadata, or missing entries. Exit code 1 if "
     "there is any.",
@@ -314,7 +313,6 @@ _UNDERREPLICATED_COLUMNS = (
 
 @command(
     "underreplicated",
-    examples=[],
     elsewhere=["pulsar-admin ledgers underreplicated", "pulsar-admin ledgers underreplicated -o json"],
     output="One row per ledger whose entries are, or may be, on too few bookies, the worst first. Exit code 1 "
     "if there is any.",

@@ -28,29 +28,18 @@ _HELPS = {
     "memory": "Expected memory in MB.",
     "dynamic": "A broker may recalculate it.",
 }
-_EXAMPLE = "pulsar-admin resourcegroups {} batch --msg-publish-rate 1000 --dry-run"
+_EXAMPLE = "batch --msg-publish-rate 1000 --dry-run"
 _GROUP: Any = {"changes": True, "helps": _HELPS}  # Any: keywords of click
 _QUOTA: Any = {"helps": _HELPS, "errors": [errors.NamespaceNotFound, errors.InvalidValue, errors.MetadataCorrupt]}
 
 
-@mirrored(
-    "resourcegroups list",
-    examples=[],
-    elsewhere=["pulsar-admin resourcegroups list"],
-    output="Names, one a line.",
-    errors=[errors.StoreNotFound],
-)
+@mirrored("resourcegroups list", elsewhere=[""], output="Names, one a line.", errors=[errors.StoreNotFound])
 def list_all(app: App) -> Shown:
     """List the resource groups."""
     return Printed(app.resources.resource_groups())
 
 
-@mirrored(
-    "resourcegroups get",
-    examples=[],
-    elsewhere=["pulsar-admin resourcegroups get batch"],
-    errors=[errors.ResourceNotFound, errors.MetadataCorrupt],
-)
+@mirrored("resourcegroups get", elsewhere=["batch"], errors=[errors.ResourceNotFound, errors.MetadataCorrupt])
 def get(app: App, name: str) -> Shown:
     """Show the rates of a resource group."""
     return Printed(app.resources.resource_group(name))
@@ -60,25 +49,19 @@ def _rates(given: dict[str, int | None]) -> dict[str, int | None]:
     return {_RATES[key]: value for key, value in given.items()}
 
 
-@mirrored("resourcegroups create", examples=[_EXAMPLE.format("create")], errors=[errors.MetadataCorrupt], **_GROUP)
+@mirrored("resourcegroups create", _EXAMPLE, errors=[errors.MetadataCorrupt], **_GROUP)
 def create(app: App, name: str, **rates: int | None) -> None:
     """Create a resource group, or change the given rates of an existing one."""
     app.change(app.resources.create_resource_group(name, **_rates(rates)))
 
 
-@mirrored("resourcegroups update", examples=[_EXAMPLE.format("update")], errors=[errors.MetadataCorrupt], **_GROUP)
+@mirrored("resourcegroups update", _EXAMPLE, errors=[errors.MetadataCorrupt], **_GROUP)
 def update(app: App, name: str, **rates: int | None) -> None:
     """Change rates of a resource group; it is created if it does not exist."""
     app.change(app.resources.update_resource_group(name, **_rates(rates)))
 
 
-@mirrored(
-    "resourcegroups delete",
-    examples=[],
-    elsewhere=["pulsar-admin resourcegroups delete batch"],
-    errors=[errors.ResourceNotFound, errors.Refused],
-    **_GROUP,
-)
+@mirrored("resourcegroups delete", elsewhere=["batch"], errors=[errors.ResourceNotFound, errors.Refused], **_GROUP)
 def delete(app: App, name: str) -> None:
     """Delete a resource group that no namespace is in."""
     app.change(app.resources.delete_resource_group(name))
@@ -87,18 +70,13 @@ def delete(app: App, name: str) -> None:
 # -- quotas of bundles ------------------------------------------------------------------------------------------------
 
 
-@mirrored("resource-quotas get", examples=["pulsar-admin resource-quotas get"], **_QUOTA)
+@mirrored("resource-quotas get", "", **_QUOTA)
 def get_quota(app: App, namespace: str | None, bundle: str | None) -> Shown:
     """Show the quota in force for a bundle, or the default one."""
     return Printed(app.resources.bundle_quota(namespace, bundle))
 
 
-@mirrored(
-    "resource-quotas set",
-    changes=True,
-    examples=["pulsar-admin resource-quotas set -mi 10 -mo 20 -bi 1000 -bo 2000 -mem 100 --dry-run"],
-    **_QUOTA,
-)
+@mirrored("resource-quotas set", "-mi 10 -mo 20 -bi 1000 -bo 2000 -mem 100 --dry-run", changes=True, **_QUOTA)
 def set_quota(app: App, namespace: str | None, bundle: str | None, dynamic: bool, **amounts: int) -> None:
     """Set the quota of a bundle, or the default one."""
     messages, bandwidth = ((amounts[f"{name}_in"], amounts[f"{name}_out"]) for name in ("msg_rate", "bandwidth"))
@@ -110,11 +88,8 @@ def set_quota(app: App, namespace: str | None, bundle: str | None, dynamic: bool
 
 @mirrored(
     "resource-quotas reset-namespace-bundle-quota",
+    elsewhere=["-n acme/iot -b 0x00000000_0xffffffff --dry-run"],
     changes=True,
-    examples=[],
-    elsewhere=[
-        "pulsar-admin resource-quotas reset-namespace-bundle-quota -n acme/iot -b 0x00000000_0xffffffff --dry-run"
-    ],
     **_QUOTA,
 )
 def reset_namespace_bundle_quota(app: App, namespace: str, bundle: str) -> None:

@@ -38,7 +38,7 @@ def _declared(
     def decorate(function: Callable[..., Any]) -> Command:
         made = mirrored(
             f"managed-ledger {name}",
-            examples=[f"pulsar-admin managed-ledger {name} {example}"],
+            example,
             helps=_HELPS,
             output="The message in protobuf's text format, as upstream's script prints it.",
             errors=errors,

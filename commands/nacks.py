@@ -160,7 +160,6 @@ STATS_COLUMNS = (
     "due",
     changes=True,
     uses=["now", "wait"],
-    examples=[],
     elsewhere=[
         "pulsar-admin nacks due",
         "pulsar-admin nacks due public/default/plain -s holes --pop --wait 30s -o jsonl",
@@ -218,7 +217,6 @@ def _due(groups: Iterable[KeptGroup], change: int | None = None) -> Result:
 @command(
     "stats",
     uses=["now", "wait"],
-    examples=[],
     elsewhere=["pulsar-admin nacks stats", "pulsar-admin nacks stats public/default/plain -s holes -o json"],
     output="One row per subscription: precision, entries waiting and due, ledgers, buckets, bitmaps, bytes, first and last deadline.",
     errors=[TopicNotFound, IndexCorrupt],

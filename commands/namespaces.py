@@ -226,9 +226,9 @@ _PERMISSION: Any = {
 
 @mirrored(
     "namespaces create",
+    "acme/new --bundles 8 --dry-run",
     changes=True,
     helps=_HELPS,
-    examples=["pulsar-admin namespaces create acme/new --bundles 8 --dry-run"],
     errors=[errors.NamespaceNotFound, errors.AlreadyExists, errors.Refused, errors.InvalidValue],
 )
 def create(app: App, namespace: NamespaceName, clusters: tuple[str, ...], bundles: int) -> None:
@@ -238,8 +238,7 @@ def create(app: App, namespace: NamespaceName, clusters: tuple[str, ...], bundle
 
 @mirrored(
     "namespaces list-cluster",
-    examples=[],
-    elsewhere=["pulsar-admin namespaces list-cluster acme/standalone"],
+    elsewhere=["acme/standalone"],
     output="Names, one a line.",
     errors=[errors.InvalidValue, errors.ResourceNotFound],
     hidden=True,
@@ -254,9 +253,9 @@ def list_cluster(app: App, params: str) -> Shown:
 
 @mirrored(
     "namespaces delete",
+    "acme/iot --force --dry-run",
     changes=True,
     helps=_HELPS,
-    examples=["pulsar-admin namespaces delete acme/iot --force --dry-run"],
     errors=[errors.NamespaceNotFound, errors.Refused],
 )
 def delete(app: App, namespace: NamespaceName, force: bool) -> None:
@@ -267,7 +266,7 @@ def delete(app: App, namespace: NamespaceName, force: bool) -> None:
     app.change(app.api.delete_namespace(str(namespace), force=force))
 
 
-@mirrored("namespaces bundles", examples=["pulsar-admin namespaces bundles acme/iot"], **_READS)
+@mirrored("namespaces bundles", "acme/iot", **_READS)
 def show_bundles(app: App, namespace: NamespaceName) -> Shown:
     """Show the bounds of a namespace's bundles."""
     return Printed(app.namespace(namespace).bundles())
@@ -275,9 +274,9 @@ def show_bundles(app: App, namespace: NamespaceName) -> Shown:
 
 @mirrored(
     "namespaces split-bundle",
+    "acme/iot --bundle-type LARGEST --dry-run",
     changes=True,
     helps=_HELPS,
-    examples=["pulsar-admin namespaces split-bundle acme/iot --bundle-type LARGEST --dry-run"],
     errors=[errors.NamespaceNotFound, errors.InvalidValue, errors.NeedsBroker],
 )
 def split_bundle(
@@ -308,11 +307,7 @@ def _numbers(texts: tuple[str, ...]) -> Iterator[int]:
         ) from error
 
 
-@mirrored(
-    "namespaces get-topic-positions",
-    examples=["pulsar-admin namespaces get-topic-positions acme/iot --bundle 0x00000000_0xffffffff"],
-    **_READS,
-)
+@mirrored("namespaces get-topic-positions", "acme/iot --bundle 0x00000000_0xffffffff", **_READS)
 def get_topic_positions(app: App, namespace: NamespaceName, bundle: str | None, topic_list: tuple[str, ...]) -> Shown:
     """Show the hashes of the persistent topics in a bundle."""
     if bundle is None:
@@ -323,28 +318,19 @@ def get_topic_positions(app: App, namespace: NamespaceName, bundle: str | None, 
 # -- properties -------------------------------------------------------------------------------------------------------
 
 
-@mirrored("namespaces get-properties", examples=["pulsar-admin namespaces get-properties acme/iot"], **_READS)
+@mirrored("namespaces get-properties", "acme/iot", **_READS)
 def get_properties(app: App, namespace: NamespaceName) -> Shown:
     """Show the properties of a namespace."""
     return Printed(app.namespace(namespace).properties())
 
 
-@mirrored(
-    "namespaces get-property",
-    examples=[],
-    elsewhere=["pulsar-admin namespaces get-property acme/iot -k owner"],
-    **_READS,
-)
+@mirrored("namespaces get-property", elsewhere=["acme/iot -k owner"], **_READS)
 def get_property(app: App, namespace: NamespaceName, key: str) -> Shown:
     """Show a property of a namespace, null if it does not exist."""
     return Printed(app.namespace(namespace).properties().get(key))
 
 
-@mirrored(
-    "namespaces set-property",
-    examples=["pulsar-admin namespaces set-property acme/iot -k owner -v ops --dry-run"],
-    **_SETS,
-)
+@mirrored("namespaces set-property", "acme/iot -k owner -v ops --dry-run", **_SETS)
 def set_property(app: App, namespace: NamespaceName, key: str, value: str) -> None:
     """Set a property of a namespace."""
     if not key or not value:
@@ -352,11 +338,7 @@ def set_property(app: App, namespace: NamespaceName, key: str, value: str) -> No
     app.change(app.namespace(namespace).set_property(key, value))
 
 
-@mirrored(
-    "namespaces set-properties",
-    examples=["pulsar-admin namespaces set-properties acme/iot -p owner=ops --dry-run"],
-    **_SETS,
-)
+@mirrored("namespaces set-properties", "acme/iot -p owner=ops --dry-run", **_SETS)
 def set_properties(app: App, namespace: NamespaceName, properties: tuple[str, ...]) -> None:
     """Set properties of a namespace and keep the others."""
     app.change(app.namespace(namespace).set_properties(properties_of(properties)))
@@ -364,8 +346,7 @@ def set_properties(app: App, namespace: NamespaceName, properties: tuple[str, ..
 
 @mirrored(
     "namespaces remove-property",
-    examples=[],
-    elsewhere=["pulsar-admin namespaces remove-property acme/iot -k owner"],
+    elsewhere=["acme/iot -k owner"],
     **{**_SETS, "output": "The value that it had, or null."},
 )
 def remove_property(app: App, namespace: NamespaceName, key: str) -> Shown:
@@ -375,9 +356,7 @@ def remove_property(app: App, namespace: NamespaceName, key: str) -> Shown:
     return Printed(value, of_change=True)
 
 
-@mirrored(
-    "namespaces clear-properties", examples=["pulsar-admin namespaces clear-properties acme/iot --dry-run"], **_SETS
-)
+@mirrored("namespaces clear-properties", "acme/iot --dry-run", **_SETS)
 def clear_properties(app: App, namespace: NamespaceName) -> None:
     """Remove all properties of a namespace."""
     app.change(app.namespace(namespace).clear_properties())
@@ -386,48 +365,31 @@ def clear_properties(app: App, namespace: NamespaceName) -> None:
 # -- permissions ------------------------------------------------------------------------------------------------------
 
 
-@mirrored("namespaces permissions", examples=[], elsewhere=["pulsar-admin namespaces permissions acme/iot"], **_READS)
+@mirrored("namespaces permissions", elsewhere=["acme/iot"], **_READS)
 def permissions(app: App, namespace: NamespaceName) -> Shown:
     """Show the permissions of roles on a namespace."""
     return Printed(app.namespace(namespace).permissions(), as_map=java_text)
 
 
-@mirrored(
-    "namespaces grant-permission",
-    examples=["pulsar-admin namespaces grant-permission acme/iot --role app --actions produce,consume --dry-run"],
-    **_PERMISSION,
-)
+@mirrored("namespaces grant-permission", "acme/iot --role app --actions produce,consume --dry-run", **_PERMISSION)
 def grant_permission(app: App, namespace: NamespaceName, role: str, actions: tuple[str, ...]) -> None:
     """Grant a role permissions on a namespace, replacing those it had."""
     app.change(app.namespace(namespace).grant_permission(role, actions))
 
 
-@mirrored(
-    "namespaces revoke-permission",
-    examples=["pulsar-admin namespaces revoke-permission acme/iot --role app --dry-run"],
-    **_PERMISSION,
-)
+@mirrored("namespaces revoke-permission", "acme/iot --role app --dry-run", **_PERMISSION)
 def revoke_permission(app: App, namespace: NamespaceName, role: str) -> None:
     """Revoke a role's permissions on a namespace."""
     app.change(app.namespace(namespace).revoke_permission(role))
 
 
-@mirrored(
-    "namespaces subscription-permission",
-    examples=[],
-    elsewhere=["pulsar-admin namespaces subscription-permission acme/iot"],
-    **_READS,
-)
+@mirrored("namespaces subscription-permission", elsewhere=["acme/iot"], **_READS)
 def subscription_permission(app: App, namespace: NamespaceName) -> Shown:
     """Show the roles of each subscription that is restricted to some roles."""
     return Printed(app.namespace(namespace).subscription_permissions(), as_map=java_text)
 
 
-@mirrored(
-    "namespaces grant-subscription-permission",
-    examples=["pulsar-admin namespaces grant-subscription-permission acme/iot -s workers --roles app --dry-run"],
-    **_PERMISSION,
-)
+@mirrored("namespaces grant-subscription-permission", "acme/iot -s workers --roles app --dry-run", **_PERMISSION)
 def grant_subscription_permission(
     app: App, namespace: NamespaceName, subscription: str, roles: tuple[str, ...]
 ) -> None:
@@ -435,12 +397,7 @@ def grant_subscription_permission(
     app.change(app.namespace(namespace).grant_subscription_permission(subscription, roles))
 
 
-@mirrored(
-    "namespaces revoke-subscription-permission",
-    examples=[],
-    elsewhere=["pulsar-admin namespaces revoke-subscription-permission acme/iot -s workers --role app"],
-    **_PERMISSION,
-)
+@mirrored("namespaces revoke-subscription-permission", elsewhere=["acme/iot -s workers --role app"], **_PERMISSION)
 def revoke_subscription_permission(app: App, namespace: NamespaceName, subscription: str, role: str) -> None:
     """Revoke a role's access to a subscription; without roles, all may use it."""
     app.change(app.namespace(namespace).revoke_subscription_permission(subscription, role))
@@ -449,12 +406,7 @@ def revoke_subscription_permission(app: App, namespace: NamespaceName, subscript
 # -- clusters ---------------------------------------------------------------------------------------------------------
 
 
-@mirrored(
-    "namespaces get-allowed-clusters",
-    examples=[],
-    elsewhere=["pulsar-admin namespaces get-allowed-clusters acme/iot"],
-    **_READS,
-)
+@mirrored("namespaces get-allowed-clusters", elsewhere=["acme/iot"], **_READS)
 def get_allowed_clusters(app: App, namespace: NamespaceName) -> Shown:
     """List the clusters that a namespace may replicate to; an empty list means those of its tenant."""
     return Printed(app.namespace(namespace).allowed_clusters())
@@ -462,7 +414,7 @@ def get_allowed_clusters(app: App, namespace: NamespaceName) -> Shown:
 
 @mirrored(
     "namespaces set-allowed-clusters",
-    examples=["pulsar-admin namespaces set-allowed-clusters acme/iot --clusters standalone --dry-run"],
+    "acme/iot --clusters standalone --dry-run",
     **{**_SETS, "errors": [errors.NamespaceNotFound, errors.Refused]},
 )
 def set_allowed_clusters(app: App, namespace: NamespaceName, clusters: str) -> None:
@@ -473,31 +425,19 @@ def set_allowed_clusters(app: App, namespace: NamespaceName, clusters: str) -> N
 # -- what one cluster alone knows -------------------------------------------------------------------------------------
 
 
-@mirrored(
-    "namespaces get-anti-affinity-group",
-    examples=["pulsar-admin namespaces get-anti-affinity-group acme/iot"],
-    **_READS,
-)
+@mirrored("namespaces get-anti-affinity-group", "acme/iot", **_READS)
 def get_anti_affinity_group(app: App, namespace: NamespaceName) -> Shown:
     """Show a namespace's anti-affinity group; an empty line if not set."""
     return Printed(app.namespace(namespace).anti_affinity_group() or "")
 
 
-@mirrored(
-    "namespaces set-anti-affinity-group",
-    examples=["pulsar-admin namespaces set-anti-affinity-group acme/iot --group heavy --dry-run"],
-    **_SETS,
-)
+@mirrored("namespaces set-anti-affinity-group", "acme/iot --group heavy --dry-run", **_SETS)
 def set_anti_affinity_group(app: App, namespace: NamespaceName, group: str) -> None:
     """Put a namespace into a group whose members brokers keep apart."""
     app.change(app.namespace(namespace).set_anti_affinity_group(group))
 
 
-@mirrored(
-    "namespaces delete-anti-affinity-group",
-    examples=["pulsar-admin namespaces delete-anti-affinity-group acme/iot --dry-run"],
-    **_SETS,
-)
+@mirrored("namespaces delete-anti-affinity-group", "acme/iot --dry-run", **_SETS)
 def delete_anti_affinity_group(app: App, namespace: NamespaceName) -> None:
     """Take a namespace out of its anti-affinity group."""
     app.change(app.namespace(namespace).delete_anti_affinity_group())
@@ -505,8 +445,7 @@ def delete_anti_affinity_group(app: App, namespace: NamespaceName) -> None:
 
 @mirrored(
     "namespaces get-anti-affinity-namespaces",
-    examples=[],
-    elsewhere=["pulsar-admin namespaces get-anti-affinity-namespaces --tenant acme --cluster standalone --group heavy"],
+    elsewhere=["--tenant acme --cluster standalone --group heavy"],
     **{**_READS, "errors": [errors.ResourceNotFound, errors.InvalidValue]},
 )
 def get_anti_affinity_namespaces(app: App, tenant: str | None, cluster: str, group: str) -> Shown:
@@ -521,22 +460,13 @@ def get_anti_affinity_namespaces(app: App, tenant: str | None, cluster: str, gro
         )  # as a broker answers (4.0.8): it lists the nodes below the tenant and does not look for the tenant itself
 
 
-@mirrored(
-    "namespaces get-bookie-affinity-group",
-    examples=[],
-    elsewhere=["pulsar-admin namespaces get-bookie-affinity-group acme/iot"],
-    **_READS,
-)
+@mirrored("namespaces get-bookie-affinity-group", elsewhere=["acme/iot"], **_READS)
 def get_bookie_affinity_group(app: App, namespace: NamespaceName) -> Shown:
     """Show the bookie groups that store a namespace's data, null if all do."""
     return Printed(app.namespace(namespace).bookie_affinity_group())
 
 
-@mirrored(
-    "namespaces set-bookie-affinity-group",
-    examples=["pulsar-admin namespaces set-bookie-affinity-group acme/iot --primary-group fast --dry-run"],
-    **_SETS,
-)
+@mirrored("namespaces set-bookie-affinity-group", "acme/iot --primary-group fast --dry-run", **_SETS)
 def set_bookie_affinity_group(
     app: App, namespace: NamespaceName, primary_group: str, secondary_group: str | None
 ) -> None:
@@ -544,21 +474,13 @@ def set_bookie_affinity_group(
     app.change(app.namespace(namespace).set_bookie_affinity_group(primary_group, secondary_group))
 
 
-@mirrored(
-    "namespaces delete-bookie-affinity-group",
-    examples=["pulsar-admin namespaces delete-bookie-affinity-group acme/iot --dry-run"],
-    **_SETS,
-)
+@mirrored("namespaces delete-bookie-affinity-group", "acme/iot --dry-run", **_SETS)
 def delete_bookie_affinity_group(app: App, namespace: NamespaceName) -> None:
     """Let all bookies store a namespace's data."""
     app.change(app.namespace(namespace).delete_bookie_affinity_group())
 
 
-@mirrored(
-    "namespaces update-migration-state",
-    examples=["pulsar-admin namespaces update-migration-state acme/iot --migrated --dry-run"],
-    **_SETS,
-)
+@mirrored("namespaces update-migration-state", "acme/iot --migrated --dry-run", **_SETS)
 def update_migration_state(app: App, namespace: NamespaceName, migrated: bool) -> None:
     """Set whether a namespace is migrated to the target of its cluster."""
     app.change(app.namespace(namespace).set_migrated(migrated))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from pulsar_admin.context import App, Lines, Printed, Shown
 from pulsar_admin.store import errors
@@ -21,13 +20,9 @@ _READS = [
 ]
 
 
-def _elsewhere(words: str) -> dict[str, Any]:  # Any: keywords of ``mirrored``
-    return {"examples": (), "elsewhere": [f"pulsar-admin packages {words}"]}
-
-
 @mirrored(
     "packages list",
-    **_elsewhere("list acme/orders --type function"),
+    elsewhere=["acme/orders --type function"],
     output="Names, one a line.",
     errors=[errors.InvalidValue],
     helps={"type_": "function, sink or source."},
@@ -47,7 +42,7 @@ def list_packages(app: App, namespace: NamespaceName, type_: str) -> Shown:
 
 @mirrored(
     "packages list-versions",
-    **_elsewhere(f"list-versions {_PACKAGE}"),
+    elsewhere=[_PACKAGE],
     output="Versions, one a line.",
     errors=[errors.InvalidValue],
 )
@@ -60,7 +55,7 @@ def list_versions(app: App, package_name: str) -> Shown:
 
 @mirrored(
     "packages get-metadata",
-    **_elsewhere(f"get-metadata {_PACKAGE}@1.2"),
+    elsewhere=[f"{_PACKAGE}@1.2"],
     output="`description`, `contact`, `createTime`, `modificationTime` and `properties`, as far as it has them.",
     errors=_READS,
 )
@@ -75,7 +70,7 @@ def get_metadata(app: App, package_name: str) -> Shown:
 
 @mirrored(
     "packages download",
-    **_elsewhere(f"download {_PACKAGE}@1.2 --path enrich.nar"),
+    elsewhere=[f"{_PACKAGE}@1.2 --path enrich.nar"],
     output="The output of a live `pulsar-admin`.",
     errors=[*_READS, errors.AlreadyExists],
     helps={"path": "The file to write, which does not exist yet."},

@@ -107,7 +107,7 @@ def _changing(path: str, policy: Policy) -> Command:
 
 @mirrored(
     "topicPolicies delete",
-    examples=["pulsar-admin topicPolicies delete public/default/plain --dry-run"],
+    "public/default/plain --dry-run",
     several=True,
     changes=True,
     uses=["interceptors", "broker_conf"],
@@ -141,7 +141,7 @@ def _mirrored(path: str, function: Callable[..., Shown | None], policy: Policy) 
         more["errors"] = [*more["errors"], errors.StalePlan]
     if not reads and of_topics:
         more |= {"uses": ["interceptors", "broker_conf"], "errors": [*more["errors"], errors.Refused]}
-    return mirrored(path, examples=(), elsewhere=[_example(path)], helps=_HELPS, several=of_topics, **more)(function)
+    return mirrored(path, elsewhere=[_example(path)], helps=_HELPS, several=of_topics, **more)(function)
 
 
 def _example(path: str) -> str:
@@ -157,4 +157,4 @@ def _example(path: str) -> str:
             words.append("--" + key.replace("_", "-"))
     if name == "set-backlog-quota":
         words += ["-l", "10G"]
-    return " ".join(["pulsar-admin", path, *words, *([] if name.startswith("get-") else ["--dry-run"])])
+    return " ".join([*words, *([] if name.startswith("get-") else ["--dry-run"])])

@@ -26,8 +26,7 @@ def _declared(
     path: str, example: str, **more: Any
 ) -> Callable[[Callable[..., Any]], Command]:  # Any: as ``mirrored`` takes them
     """Declare a command whose example needs a store of Pulsar 5.0, which the demo store is not."""
-    words = f"{path} {example}"
-    return mirrored(path, examples=(), elsewhere=[" ".join(("pulsar-admin", words))], texts=("topic",), **more)
+    return mirrored(path, elsewhere=[example], texts=("topic",), **more)
 
 
 _changing = partial(_declared, changes=True, output=_SAID)

@@ -24,11 +24,9 @@ _FILE = {"filename": 'A file such as {"type": "AVRO", "schema": "{\\"type\\": â€
 
 @mirrored(
     "schemas get",
-    examples=[
-        "pulsar-admin schemas get public/default/avro",
-        "pulsar-admin schemas get public/default/avro -v 0",
-        "pulsar-admin schemas get public/default/avro --all-version",
-    ],
+    "public/default/avro",
+    "public/default/avro -v 0",
+    "public/default/avro --all-version",
     output="`version` and `schemaInfo`, with -v the content of `schemaInfo`; with --all-version every version, "
     "definitions in base64 and as text.",
     errors=[errors.NothingMatches, errors.InvalidValue, errors.MetadataCorrupt, errors.EntryCorrupt],
@@ -105,7 +103,7 @@ def _info(topic: TopicName, found: SchemaVersion) -> dict[str, Any]:  # Any: JSO
 
 @mirrored(
     "schemas metadata",
-    examples=["pulsar-admin schemas metadata public/default/avro"],
+    "public/default/avro",
     output="`info` and `index`: where the newest version lies, and every version; `null` without a schema.",
     errors=[errors.MetadataCorrupt],
 )
@@ -123,9 +121,8 @@ def _place(item: IndexEntry) -> dict[str, int]:
 
 @mirrored(
     "schemas upload",
+    elsewhere=["acme/orders/eu -f order.json"],
     changes=True,
-    examples=(),
-    elsewhere=["pulsar-admin schemas upload acme/orders/eu -f order.json"],
     output=_NOTHING,
     errors=[errors.InvalidValue, errors.NamespaceNotFound, errors.Refused, errors.StalePlan],
     helps=_FILE,
@@ -140,8 +137,7 @@ def upload(app: App, topic: TopicName, filename: str) -> None:
 
 @mirrored(
     "schemas compatibility",
-    examples=(),
-    elsewhere=["pulsar-admin schemas compatibility acme/orders/eu -f order.json"],
+    elsewhere=["acme/orders/eu -f order.json"],
     output="Nothing if it is compatible, as pulsar-admin; otherwise an error.",
     errors=[errors.InvalidValue, errors.Refused],
     helps=_FILE,
@@ -153,8 +149,8 @@ def compatibility(app: App, topic: TopicName, filename: str) -> None:
 
 @mirrored(
     "schemas delete",
+    "public/default/avro",
     changes=True,
-    examples=["pulsar-admin schemas delete public/default/avro"],
     output=_NOTHING,
     errors=[errors.MetadataCorrupt, errors.Refused, errors.StalePlan],
     helps={"force": "Delete all versions, with their ledgers; otherwise a version that marks the deletion is added."},

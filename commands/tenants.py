@@ -13,9 +13,7 @@ _HELPS = {
 }
 
 
-@mirrored(
-    "tenants list", examples=["pulsar-admin tenants list"], output="Names, one a line.", errors=[errors.StoreNotFound]
-)
+@mirrored("tenants list", "", output="Names, one a line.", errors=[errors.StoreNotFound])
 def list_all(app: App) -> Shown:
     """List the tenants."""
     return Printed(app.resources.tenants())
@@ -23,7 +21,7 @@ def list_all(app: App) -> Shown:
 
 @mirrored(
     "tenants get",
-    examples=["pulsar-admin tenants get acme"],
+    "acme",
     output="The roles that administer it, and the clusters that it may use.",
     errors=[errors.NamespaceNotFound, errors.MetadataCorrupt],
 )
@@ -34,9 +32,9 @@ def get(app: App, tenant: str) -> Shown:
 
 @mirrored(
     "tenants create",
+    "shop --admin-roles shop-admin --allowed-clusters standalone --dry-run",
     changes=True,
     helps=_HELPS,
-    examples=["pulsar-admin tenants create shop --admin-roles shop-admin --allowed-clusters standalone --dry-run"],
     errors=[errors.InvalidValue, errors.Refused, errors.AlreadyExists],
 )
 def create(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters: tuple[str, ...]) -> None:
@@ -46,9 +44,9 @@ def create(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters
 
 @mirrored(
     "tenants update",
+    "acme --admin-roles acme-admin,ops --dry-run",
     changes=True,
     helps=_HELPS,
-    examples=["pulsar-admin tenants update acme --admin-roles acme-admin,ops --dry-run"],
     errors=[errors.NamespaceNotFound, errors.InvalidValue, errors.Refused],
 )
 def update(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters: tuple[str, ...]) -> None:
@@ -58,10 +56,9 @@ def update(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters
 
 @mirrored(
     "tenants delete",
+    elsewhere=["shop --dry-run"],
     changes=True,
     helps=_HELPS,
-    examples=[],
-    elsewhere=["pulsar-admin tenants delete shop --dry-run"],
     errors=[errors.NamespaceNotFound, errors.Refused],
 )
 def delete(app: App, tenant: str, force: bool) -> None:

@@ -41,7 +41,7 @@ def _of_cursor(app: App, topic: str, subscription: str) -> CursorTransactions:
 
 @mirrored(
     "transactions coordinators-list",
-    examples=["pulsar-admin transactions coordinators-list"],
+    "",
     output="`0    pulsar://…`, one a line; the URL is that of the cluster: which broker has a coordinator, a store does not know.",
     errors=[errors.NotFound],
 )
@@ -52,7 +52,7 @@ def coordinators_list(app: App) -> Shown:
 
 @mirrored(
     "transactions coordinator-stats",
-    examples=["pulsar-admin transactions coordinator-stats -c 0"],
+    "-c 0",
     output="State, newest number, low water mark and how many are open; without -c a line a coordinator.",
     errors=[errors.NotFound, errors.EntryCorrupt],
     helps=_ID,
@@ -68,7 +68,7 @@ def coordinator_stats(app: App, coordinator_id: int | None) -> Shown:
 
 @mirrored(
     "transactions coordinator-internal-stats",
-    examples=["pulsar-admin transactions coordinator-internal-stats -c 0"],
+    "-c 0",
     output="The ledgers and cursors of the coordinator's log.",
     errors=[errors.NotFound],
     helps={"coordinator_id": "The coordinator's number.", **_METADATA},
@@ -81,8 +81,7 @@ def coordinator_internal_stats(app: App, coordinator_id: int, metadata: bool) ->
 
 @mirrored(
     "transactions transaction-metadata",
-    examples=(),
-    elsewhere=["pulsar-admin transactions transaction-metadata -m 0 -l 17"],
+    elsewhere=["-m 0 -l 17"],
     output="When it was opened, its timeout, the topics it wrote to and the subscriptions it acknowledged on.",
     errors=[errors.NotFound, errors.EntryCorrupt],
     helps=_TXN,
@@ -94,8 +93,7 @@ def transaction_metadata(app: App, most_sig_bits: int, least_sig_bits: int) -> S
 
 @mirrored(
     "transactions slow-transactions",
-    examples=(),
-    elsewhere=["pulsar-admin transactions slow-transactions -t 1s"],
+    elsewhere=["-t 1s"],
     output="One line per open transaction whose timeout is longer than --time.",
     errors=[errors.NotFound, errors.EntryCorrupt],
     helps={**_ID, "time": "Transactions with a longer timeout."},
@@ -111,7 +109,7 @@ def slow_transactions(app: App, coordinator_id: int | None, time: int) -> Shown:
 
 @mirrored(
     "transactions transaction-buffer-stats",
-    examples=["pulsar-admin transactions transaction-buffer-stats -t public/default/plain"],
+    "-t public/default/plain",
     output="How far committed messages reach, how many transactions are open and were aborted; every entry is read.",
     errors=[errors.TopicNotFound, errors.NotSeen],
     helps={**_TOPIC, **_LOW, "segment_stats": "Accepted and ignored: only snapshots of one message are shown."},
@@ -123,7 +121,7 @@ def transaction_buffer_stats(app: App, topic: str, low_water_mark: bool, segment
 
 @mirrored(
     "transactions transaction-in-buffer-stats",
-    examples=["pulsar-admin transactions transaction-in-buffer-stats -t public/default/plain -m 0 -l 1"],
+    "-t public/default/plain -m 0 -l 1",
     output="`startPosition` of an open one, and whether it was aborted.",
     errors=[errors.TopicNotFound, errors.NotSeen],
     helps={**_TOPIC, **_TXN},
@@ -135,7 +133,7 @@ def transaction_in_buffer_stats(app: App, topic: str, most_sig_bits: int, least_
 
 @mirrored(
     "transactions pending-ack-stats",
-    examples=["pulsar-admin transactions pending-ack-stats -t public/default/plain -s half"],
+    "-t public/default/plain -s half",
     output="How many transactions hold acknowledgements, and the log's `state` (None without any).",
     errors=[errors.TopicNotFound, errors.SubscriptionNotFound, errors.EntryCorrupt],
     helps={**_SUB, **_LOW},
@@ -147,8 +145,7 @@ def pending_ack_stats(app: App, topic: str, sub_name: str, low_water_mark: bool)
 
 @mirrored(
     "transactions transaction-in-pending-ack-stats",
-    examples=(),
-    elsewhere=["pulsar-admin transactions transaction-in-pending-ack-stats -t public/default/plain -s half -m 0 -l 1"],
+    elsewhere=["-t public/default/plain -s half -m 0 -l 1"],
     output="`cumulativeAckPosition` if it acknowledged cumulatively.",
     errors=[errors.TopicNotFound, errors.SubscriptionNotFound, errors.EntryCorrupt],
     helps={**_SUB, **_TXN},
@@ -162,8 +159,7 @@ def transaction_in_pending_ack_stats(
 
 @mirrored(
     "transactions pending-ack-internal-stats",
-    examples=(),
-    elsewhere=["pulsar-admin transactions pending-ack-internal-stats -t acme/orders/paid -s billing"],
+    elsewhere=["-t acme/orders/paid -s billing"],
     output="The ledgers and cursors of the log of a subscription's pending acknowledgements.",
     errors=[errors.TopicNotFound, errors.SubscriptionNotFound],
     helps={**_SUB, **_METADATA},
@@ -176,7 +172,7 @@ def pending_ack_internal_stats(app: App, topic: str, subscription_name: str, met
 
 @mirrored(
     "transactions buffer-snapshot-internal-stats",
-    examples=["pulsar-admin transactions buffer-snapshot-internal-stats -t public/default/plain"],
+    "-t public/default/plain",
     output="The ledgers and cursors of the namespace's topic of snapshots.",
     errors=[errors.TopicNotFound],
     helps={**_TOPIC, **_METADATA},
@@ -189,8 +185,8 @@ def buffer_snapshot_internal_stats(app: App, topic: str, metadata: bool) -> Show
 
 @mirrored(
     "transactions scale-transactionCoordinators",
+    "-r 16",
     changes=True,
-    examples=["pulsar-admin transactions scale-transactionCoordinators -r 16"],
     output="Nothing, like pulsar-admin; the change and its undo command are on stderr.",
     errors=[errors.InvalidValue, errors.Refused, errors.StalePlan],
     helps={"replicas": "How many coordinators there are to be; more than now."},

@@ -373,7 +373,7 @@ def _write_text(formatter: click.HelpFormatter, title: str, text: str) -> None:
 def command(
     name: str,
     *,
-    examples: Sequence[str],
+    examples: Sequence[str] = (),
     changes: bool = False,
     uses: Sequence[str] = (),
     mirrors: bool = False,

@@ -52,8 +52,8 @@ _HELPS = {
 
 def mirrored(
     path: str,
-    *,
-    examples: Sequence[str],
+    *examples: str,
+    elsewhere: Sequence[str] = (),
     helps: Mapping[str, str] | None = None,
     texts: Sequence[str] = (),
     several: bool = False,
@@ -61,6 +61,7 @@ def mirrored(
 ) -> Callable[[Callable[..., Any]], options.Command]:
     """Declare upstream's command ``path`` (``topics create``) with upstream's options and parameters.
 
+    ``examples`` and ``elsewhere`` (see ``command``) are the words that follow the command.
     The function gets the App, then by keyword each parameter (``topic: TopicName``, ``namespace: NamespaceName``,
     ``cluster``, ``tenant`` …) and each option under its ``name_of``: flags as bool, times in milliseconds and sizes in
     bytes (a default of -1 is -1), lists as tuples of text, maps as dicts, missing options without a default as None or
@@ -77,7 +78,8 @@ def mirrored(
             declared = _option(option, said)(declared)
         for parameter in reversed(row.get("parameters", ())):
             declared = options.topics_argument(declared) if several else _parameter(parameter, texts)(declared)
-        made = options.command(path.rpartition(" ")[2], examples=examples, **more)(declared)
+        runs, others = ([f"pulsar-admin {path} {words}".rstrip() for words in lines] for lines in (examples, elsewhere))
+        made = options.command(path.rpartition(" ")[2], examples=runs, elsewhere=others, **more)(declared)
         made.mirrors = True
         return made
 
@@ -100,7 +102,7 @@ def refusing(path: str, need: Need) -> options.Command:
         declared = _option({**kept, "type": "List"}, {})(declared)
     declared = click.argument("parameters", nargs=-1)(declared)
     text = f"Needs {need.needed}: {need.reason}."
-    return options.command(path.rpartition(" ")[2], examples=(), help=text, errors=[NeedsBroker])(declared)
+    return options.command(path.rpartition(" ")[2], help=text, errors=[NeedsBroker])(declared)
 
 
 def refusing_command(path: str, name: str) -> options.Command | None:

@@ -85,7 +85,6 @@ def upgrade(app: App, selection: TopicSelection) -> None:
 @command(
     "attach",
     changes=True,
-    examples=[],
     elsewhere=["pulsar-admin compaction attach acme/orders/compacted 91 --dry-run"],
     output="The change: the position of the __compaction cursor and its compacted ledger, before and after.",
     errors=[TopicNotFound, LedgerNotFound, MetadataCorrupt, EntryCorrupt, Refused, StalePlan],

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     "salvage",
     changes=True,
     no_plan="a salvage is not kept as a plan",
-    examples=[],
     elsewhere=[
         "pulsar-admin store salvage bk1:3181=/data/ledgers0,/data/ledgers1,/data/journal --dry-run",
         "pulsar-admin store salvage --bookie-conf bookkeeper.conf --yes",
@@ -147,7 +146,6 @@ _LOGS = (
     "reclaim",
     changes=True,
     no_plan="it deletes files, and a plan cannot keep those",
-    examples=[],
     elsewhere=[
         "pulsar-admin store reclaim --bookie-conf bookkeeper.conf --zookeeper zk1:2181 --dry-run",
         "pulsar-admin store reclaim /disks/bk1/ledgers0,/disks/bk1/journal0 --scratch /mnt/other --yes",

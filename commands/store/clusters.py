@@ -121,7 +121,6 @@ metadata_options = together(
 
 @command(
     "cluster",
-    examples=[],
     elsewhere=[
         "pulsar-admin --store new-store store import cluster --zookeeper /copy/zookeeper --bookie bk1=/copy/bk1/ledgers0,/copy/bk1/journal0"
         " --bookie bk2=/copy/bk2/ledgers0,/copy/bk2/journal0",
@@ -176,7 +175,6 @@ def cluster(
 
 @command(
     "bookie",
-    examples=[],
     elsewhere=[
         "pulsar-admin store add bookie bk3=/copy/bk3/ledgers0,/copy/bk3/ledgers1,/copy/bk3/journal0",
         "pulsar-admin store add bookie --bookie-conf bk3.conf --root /copy/bk3",
@@ -208,7 +206,6 @@ def add_bookie(
 
 @command(
     "zookeeper",
-    examples=[],
     elsewhere=["pulsar-admin store add zookeeper /copy/zookeeper", "pulsar-admin store add zookeeper zk1:2181/pulsar"],
     output="Metadata nodes, entries, damaged places. Exit code 1 when anything needs a look.",
     errors=_ERRORS,
@@ -229,7 +226,6 @@ def add_zookeeper(app: App, place: str, client: Path | None, chroot: str | None,
     "bookie",
     changes=True,
     no_plan="an export is not kept as a plan",
-    examples=[],
     elsewhere=[
         "pulsar-admin store export bookie bk1=/bk1/ledgers0,/bk1/ledgers1 bk2=/bk2/ledgers0,/bk2/ledgers1 --dry-run",
         "pulsar-admin store export bookie --bookie-conf bk1.conf --bookie-conf bk2.conf",
@@ -312,7 +308,6 @@ def _add(
 
 @command(
     "offload",
-    examples=[],
     elsewhere=[
         "pulsar-admin store add offload /copy/bucket",
         "pulsar-admin store add offload s3://bucket/prefix?region=us-east-1",

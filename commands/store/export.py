@@ -132,7 +132,6 @@ def _counted(actions: Counter[str]) -> str:
     "zookeeper",
     changes=True,
     no_plan="an export is not kept as a plan",
-    examples=[],
     elsewhere=[
         "pulsar-admin store export zookeeper zk1:2181,zk2:2181/pulsar --dry-run",
         "pulsar-admin store export zookeeper zk1:2281 --zookeeper-client client.toml --yes",
@@ -255,7 +254,6 @@ def bundle(app: App, file: Path, names_file: Path | None) -> Result:
 
 @command(
     "bundle",
-    examples=[],
     elsewhere=["pulsar-admin --store incident store import bundle incident.bundle"],
     output="The contents of the bundle, and whether store check has the same findings as where the bundle was made.",
     errors=[SourceNotFound, AlreadyExists, MetadataCorrupt, Unsupported, DiskFull, NotWritable],

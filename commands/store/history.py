@@ -36,7 +36,6 @@ _LAST = 10
 
 @command(
     "log",
-    examples=[],
     elsewhere=["pulsar-admin store log", "pulsar-admin store log 17 --steps -o json"],
     output="One row per change, oldest first: when, by which command, what it did to which topics (as text the "
     "first three), and what undid it.",
@@ -91,7 +90,6 @@ def _entries(row: dict[str, Any]) -> int | None:  # Any: JSON
 @command(
     "undo",
     changes=True,
-    examples=[],
     elsewhere=["pulsar-admin store undo 17", "pulsar-admin store undo 17 --dry-run"],
     output="The undoing change: the state before and after it. It can itself be undone.",
     errors=[errors.ChangeNotFound, errors.UndoConflict, errors.StalePlan, errors.StoreBusy, errors.InvalidValue],
@@ -141,7 +139,6 @@ def annotate(app: App, selection: TopicSelection, form: Form) -> None:
     "apply",
     changes=True,
     no_plan="PLAN is already a plan",
-    examples=[],
     elsewhere=["pulsar-admin apply reset.plan", "pulsar-admin apply reset.plan --dry-run"],
     output="The same as the command that made the plan.",
     errors=[errors.InvalidValue, errors.StalePlan, errors.StoreBusy],

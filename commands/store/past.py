@@ -52,7 +52,6 @@ Json = dict[str, Any]  # Any: JSON values
 
 @command(
     "history",
-    examples=[],
     elsewhere=[
         "pulsar-admin store history public/default/orders --since -2h",
         "pulsar-admin store history --zookeeper /copy/zk1 --zookeeper /copy/zk2 -o jsonl",
@@ -165,7 +164,6 @@ _DIFF_COLUMNS = (
 
 @command(
     "diff",
-    examples=[],
     elsewhere=[
         "pulsar-admin store diff before after",
         "pulsar-admin store diff --from 2024-05-01T09:00:00Z --to 2024-05-01T10:00:00Z",

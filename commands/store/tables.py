@@ -79,7 +79,6 @@ def export(app: App, directory: str, messages: bool, only: str, iceberg: bool, *
 
 @command(
     "tables",
-    examples=[],
     elsewhere=["pulsar-admin --store eu-1 store import tables s3://fleet/tables --cluster eu-1"],
     output="What was loaded: nodes, ledgers, entries, and the files that hold the entries.",
     errors=[

@@ -161,7 +161,6 @@ def _render(done: Any) -> str:  # Any: DumpReport, without its import
 @command(
     "copy",
     changes=True,
-    examples=[],
     elsewhere=[
         "pulsar-admin topics copy public/default/orders --from yesterday-store --dry-run",
         "pulsar-admin topics copy public/default/orders --from yesterday-store --to public/default/orders-yesterday",
@@ -191,7 +190,6 @@ def copy(app: App, topics: tuple[TopicName, ...], source: Path, to: TopicName | 
 @command(
     "load",
     changes=True,
-    examples=[],
     elsewhere=[
         "pulsar-admin topics load entries.jsonl --topic public/default/copy --dry-run",
         "pulsar-admin topics load dumped --interceptors timestamp,index",

@@ -47,8 +47,8 @@ def parse_pairs(pairs: Sequence[str]) -> dict[str, str]:
 
 @mirrored(
     "topics create",
+    "public/default/made -m owner=billing",
     changes=True,
-    examples=["pulsar-admin topics create public/default/made -m owner=billing"],
     output=_NOTHING,
     errors=[AlreadyExists, NamespaceNotFound, InvalidValue, StalePlan],
     helps=_METADATA,
@@ -63,8 +63,8 @@ def create(app: App, topic: TopicName, metadata: tuple[str, ...]) -> None:
 
 @mirrored(
     "topics create-partitioned-topic",
+    "public/default/made -p 4",
     changes=True,
-    examples=["pulsar-admin topics create-partitioned-topic public/default/made -p 4"],
     output=_NOTHING,
     errors=[AlreadyExists, NamespaceNotFound, InvalidValue, StalePlan],
     helps={**_METADATA, "partitions": "How many partitions."},
@@ -76,8 +76,8 @@ def create_partitioned(app: App, topic: TopicName, partitions: int, metadata: tu
 
 @mirrored(
     "topics create-missed-partitions",
+    "acme/orders/parts",
     changes=True,
-    examples=["pulsar-admin topics create-missed-partitions acme/orders/parts"],
     output=_NOTHING,
     errors=[TopicNotFound, StalePlan],
 )
@@ -88,8 +88,8 @@ def create_missed(app: App, topic: TopicName) -> None:
 
 @mirrored(
     "topics update-partitioned-topic",
+    "acme/orders/parts -p 8",
     changes=True,
-    examples=["pulsar-admin topics update-partitioned-topic acme/orders/parts -p 8"],
     output=_NOTHING,
     errors=[InvalidValue, Refused, StalePlan],
     helps={
@@ -108,8 +108,8 @@ def update_partitioned(app: App, topic: TopicName, partitions: int, update_local
 
 @mirrored(
     "topics create-shadow-topic",
+    "public/default/shadow -s public/default/plain",
     changes=True,
-    examples=["pulsar-admin topics create-shadow-topic public/default/shadow -s public/default/plain"],
     output=_NOTHING,
     errors=[AlreadyExists, NamespaceNotFound, TopicNotFound, StalePlan],
     helps={"source": "The topic whose entries it shows.", "properties": "A property, KEY=VALUE; repeat it."},
@@ -121,8 +121,7 @@ def create_shadow(app: App, topic: TopicName, source: str, properties: dict[str,
 
 @mirrored(
     "topics get-shadow-source",
-    examples=(),
-    elsewhere=["pulsar-admin topics get-shadow-source public/default/shadow"],
+    elsewhere=["public/default/shadow"],
     output="The topic's name, or `null`.",
     errors=[TopicNotFound],
 )
@@ -140,8 +139,8 @@ _DELETES = {
 
 @mirrored(
     "topics terminate",
+    "public/default/plain",
     changes=True,
-    examples=["pulsar-admin topics terminate public/default/plain"],
     output="The position of the last entry, in a sentence.",
     errors=[TopicNotFound, Refused, StalePlan],
 )
@@ -155,8 +154,8 @@ def terminate(app: App, topic: TopicName) -> Shown:
 
 @mirrored(
     "topics partitioned-terminate",
+    "acme/orders/parts",
     changes=True,
-    examples=["pulsar-admin topics partitioned-terminate acme/orders/parts"],
     output="A sentence a partition, with the position of its last entry.",
     errors=[TopicNotFound, Refused, StalePlan],
 )
@@ -172,13 +171,7 @@ def _ends(plan: Plan) -> list[tuple[str | None, str]]:
     return [(part.topic, (part.after or {})["terminatedPosition"]) for part in plan.preview().parts]
 
 
-@mirrored(
-    "topics trim-topic",
-    changes=True,
-    examples=["pulsar-admin topics trim-topic public/default/plain"],
-    output=_ENDED,
-    errors=[TopicNotFound, StalePlan],
-)
+@mirrored("topics trim-topic", "public/default/plain", changes=True, output=_ENDED, errors=[TopicNotFound, StalePlan])
 def trim(app: App, topic: TopicName) -> None:
     """Delete the ledgers of a topic that every subscription has consumed and retention does not keep, except the last
     one.
@@ -187,11 +180,7 @@ def trim(app: App, topic: TopicName) -> None:
 
 
 @mirrored(
-    "topics truncate",
-    changes=True,
-    examples=["pulsar-admin topics truncate public/default/plain"],
-    output=_ENDED,
-    errors=[TopicNotFound, Refused, StalePlan],
+    "topics truncate", "public/default/plain", changes=True, output=_ENDED, errors=[TopicNotFound, Refused, StalePlan]
 )
 def truncate(app: App, topic: TopicName) -> None:
     """Move every subscription of a topic to its end and delete its ledgers except the last one, regardless of
@@ -202,9 +191,10 @@ def truncate(app: App, topic: TopicName) -> None:
 
 @mirrored(
     "topics delete",
+    "public/default/plain",
+    "-r 'public/default/.*'",
     changes=True,
     texts=["topic"],
-    examples=["pulsar-admin topics delete public/default/plain", "pulsar-admin topics delete -r 'public/default/.*'"],
     output=_ENDED,
     errors=[TopicNotFound, Refused, InvalidValue, StalePlan],
     helps={
@@ -226,8 +216,8 @@ def delete(app: App, topic: str, force: bool, delete_schema: bool, r: bool, from
 
 @mirrored(
     "topics delete-partitioned-topic",
+    "acme/orders/parts",
     changes=True,
-    examples=["pulsar-admin topics delete-partitioned-topic acme/orders/parts"],
     output=_ENDED,
     errors=[TopicNotFound, Refused, StalePlan],
     helps=_DELETES,
@@ -270,7 +260,6 @@ _GONE = (
 @command(
     "undelete",
     changes=True,
-    examples=[],
     elsewhere=[
         "pulsar-admin topics undelete",
         "pulsar-admin topics undelete public/default/orders --dry-run",
@@ -338,7 +327,6 @@ def undelete(
 @command(
     "restore",
     changes=True,
-    examples=[],
     elsewhere=[
         "pulsar-admin topics restore public/default/orders --at 2026-11-21T09:30:00Z --dry-run",
         "pulsar-admin topics restore public/default/orders --at now-2h --in-place",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @mirrored(
     "topics get-message-id",
-    examples=["pulsar-admin topics get-message-id public/default/plain -d 2026-11-20T00:00:00Z"],
+    "public/default/plain -d 2026-11-20T00:00:00Z",
     output="The id of the message that a broker finds for the time, as `find-by-time --rule broker`; `find-by-time` is exact.",
     errors=[TopicNotFound],
     helps={"datetime": "The point in time."},

@@ -18,7 +18,7 @@ _SUBSCRIPTION = {"subscription": "Its name."}
 
 @mirrored(
     "topics get-properties",
-    examples=["pulsar-admin topics get-properties acme/orders/parts-partition-0"],
+    "acme/orders/parts-partition-0",
     output="`key    value`, one a line, as pulsar-admin prints them; nothing without properties.",
     errors=[errors.TopicNotFound],
 )
@@ -29,8 +29,8 @@ def get(app: App, topic: TopicName) -> Shown:
 
 @mirrored(
     "topics update-properties",
+    "public/default/plain -p owner=billing",
     changes=True,
-    examples=["pulsar-admin topics update-properties public/default/plain -p owner=billing"],
     output=_NOTHING,
     errors=[errors.TopicNotFound, errors.StalePlan],
     helps=_PAIR,
@@ -42,8 +42,8 @@ def update(app: App, topic: TopicName, property: dict[str, str]) -> None:
 
 @mirrored(
     "topics remove-properties",
+    "public/default/plain -k owner",
     changes=True,
-    examples=["pulsar-admin topics remove-properties public/default/plain -k owner"],
     output=_NOTHING,
     errors=[errors.TopicNotFound, errors.StalePlan],
     helps={"key": "The property's key; without it nothing is removed."},
@@ -55,8 +55,7 @@ def remove(app: App, topic: TopicName, key: str | None) -> None:
 
 @mirrored(
     "topics get-subscription-properties",
-    examples=(),
-    elsewhere=["pulsar-admin topics get-subscription-properties public/default/plain -s half"],
+    elsewhere=["public/default/plain -s half"],
     output="One line of JSON; for a partitioned topic the properties of all its partitions.",
     errors=[errors.TopicNotFound, errors.SubscriptionNotFound],
     helps=_SUBSCRIPTION,
@@ -69,8 +68,8 @@ def get_of_subscription(app: App, topic: TopicName, subscription: str) -> Result
 
 @mirrored(
     "topics update-subscription-properties",
+    "public/default/plain -s half -p owner=billing",
     changes=True,
-    examples=["pulsar-admin topics update-subscription-properties public/default/plain -s half -p owner=billing"],
     output=_NOTHING,
     errors=[errors.TopicNotFound, errors.SubscriptionNotFound, errors.InvalidValue, errors.StalePlan],
     helps={**_SUBSCRIPTION, **_PAIR, "clear": "Remove all properties."},
@@ -88,7 +87,7 @@ def update_of_subscription(
 
 @mirrored(
     "topics get-replicated-subscription-status",
-    examples=["pulsar-admin topics get-replicated-subscription-status public/default/plain -s half"],
+    "public/default/plain -s half",
     output="`topic    true` or `false`, one line a partition.",
     errors=[errors.TopicNotFound, errors.SubscriptionNotFound],
     helps=_SUBSCRIPTION,
@@ -101,8 +100,8 @@ def get_replicated(app: App, topic: TopicName, subscription: str) -> Shown:
 
 @mirrored(
     "topics set-replicated-subscription-status",
+    "public/default/plain -s half --enable",
     changes=True,
-    examples=["pulsar-admin topics set-replicated-subscription-status public/default/plain -s half --enable"],
     output=_NOTHING,
     errors=[errors.TopicNotFound, errors.SubscriptionNotFound, errors.InvalidValue, errors.StalePlan],
     helps={**_SUBSCRIPTION, "enable": "Clusters share its position.", "disable": "They do not."},
@@ -127,8 +126,7 @@ _SETS: Any = {  # Any: keywords of click
 
 @mirrored(
     "topics permissions",
-    examples=[],
-    elsewhere=["pulsar-admin topics permissions acme/orders/compacted"],
+    elsewhere=["acme/orders/compacted"],
     errors=[errors.TopicNotFound, errors.NamespaceNotFound, errors.MetadataCorrupt],
 )
 def permissions(app: App, topic: TopicName) -> Shown:
@@ -136,21 +134,13 @@ def permissions(app: App, topic: TopicName) -> Shown:
     return Printed(app.topic(topic).permissions(), as_map=java_text)
 
 
-@mirrored(
-    "topics grant-permission",
-    examples=["pulsar-admin topics grant-permission acme/orders/compacted --role app --actions consume --dry-run"],
-    **_SETS,
-)
+@mirrored("topics grant-permission", "acme/orders/compacted --role app --actions consume --dry-run", **_SETS)
 def grant(app: App, topic: TopicName, role: str, actions: tuple[str, ...]) -> None:
     """Grant a role permissions on a topic, replacing those it had on the topic."""
     app.change(app.topic(topic).grant_permission(role, actions))
 
 
-@mirrored(
-    "topics revoke-permission",
-    examples=["pulsar-admin topics revoke-permission acme/orders/compacted --role app --dry-run"],
-    **_SETS,
-)
+@mirrored("topics revoke-permission", "acme/orders/compacted --role app --dry-run", **_SETS)
 def revoke(app: App, topic: TopicName, role: str) -> None:
     """Revoke a role's permissions on a topic; those on the namespace are kept."""
     app.change(app.topic(topic).revoke_permission(role))

@@ -14,7 +14,7 @@ from pulsar_admin.upstream import mirrored
 
 @mirrored(
     "topics bundle-range",
-    examples=["pulsar-admin topics bundle-range public/default/plain"],
+    "public/default/plain",
     output="`0x40000000_0x80000000`; the topic need not be there.",
     errors=[MetadataCorrupt],
 )
@@ -25,8 +25,8 @@ def bundle(app: App, topic: TopicName) -> Shown:
 
 @mirrored(
     "topics compact",
+    "acme/orders/compacted-single",
     changes=True,
-    examples=["pulsar-admin topics compact acme/orders/compacted-single"],
     output="The sentence of pulsar-admin; the compaction is done when the command ends, and its report is on stderr.",
     errors=[TopicNotFound, MetadataCorrupt, EntryCorrupt, StalePlan],
 )
@@ -43,7 +43,7 @@ def compact(app: App, topic: TopicName) -> Shown:
 
 @mirrored(
     "topics compaction-status",
-    examples=["pulsar-admin topics compaction-status public/default/plain"],
+    "public/default/plain",
     output="The sentence of a broker that has just started: no compaction runs in a store.",
     errors=[TopicNotFound],
     helps={"wait_complete": "Accepted: there is nothing to wait for."},
@@ -60,7 +60,7 @@ def compaction_status(app: App, topic: TopicName, wait_complete: bool) -> Shown:
 
 @mirrored(
     "topics offload-status",
-    examples=["pulsar-admin topics offload-status public/default/plain"],
+    "public/default/plain",
     output="The sentence of a broker that has just started: nothing is offloaded in a store.",
     errors=[TopicNotFound],
     helps={"wait_complete": "Accepted: there is nothing to wait for."},
