@@ -36,8 +36,9 @@ _MODULES = {
 
 
 def _row_of(group: str, name: str, row: str | Row) -> Row:
-    """Return a row; of a text alone that of the function ``name`` in the module of the group."""
-    return _row(f"{_MODULES.get(group, group)}:{name.replace('-', '_')}", row) if isinstance(row, str) else row
+    """Return a row with its function, by default ``name``; of a text alone that of a function in the module of the group."""
+    made = _row(_MODULES.get(group, group), row) if isinstance(row, str) else row
+    return made if ":" in made.target else made._replace(target=f"{made.target}:{name.replace('-', '_')}")
 
 
 ROOT = ""
@@ -211,81 +212,70 @@ LEFT_COLUMNS = dict.fromkeys(("trino", "lakehouse"), "docs/formats/dump.md")
 _TABLE: dict[str, dict[str, str | Row]] = {
     ROOT: {
         "overview": _row(
-            "overview:overview",
+            "overview",
             "Show the whole store on one screen: age, sizes, worst backlogs, disk usage, findings, and what to run next.",
         ),
         "metrics": _row(
-            "metrics:metrics",
-            "Write a store's backlogs, ages, sizes, dead bytes and findings as metrics for Prometheus.",
+            "metrics", "Write a store's backlogs, ages, sizes, dead bytes and findings as metrics for Prometheus."
         ),
         "sql": _row(
-            "sql:sql",
+            "sql",
             "Query the store in SQL: a topic is a table, values are columns, and data that a condition rules out is not read.",
         ),
-        "apply": _row("store.history:apply", "Apply a plan file, written by --plan FILE of any changing command."),
-        "completion": _row(
-            "completion:completion", "Print the script that completes commands, options and names in a shell."
-        ),
-        "doctor": _row("doctor:doctor", "Find problems in a store and in the data that Pulsar left, the worst first."),
+        "apply": _row("store.history", "Apply a plan file, written by --plan FILE of any changing command."),
+        "completion": _row("completion", "Print the script that completes commands, options and names in a shell."),
+        "doctor": _row("doctor", "Find problems in a store and in the data that Pulsar left, the worst first."),
     },
     "store": {
-        "init": _row("store.importing:init", "Create an empty store."),
-        "info": _row("store.inspect:info", "Show what the store contains and where it came from."),
-        "ls": _row("store.inspect:ls", "List the metadata nodes below PATH, as in Pulsar's metadata store."),
-        "cat": _row("store.inspect:cat", "Show the value of one metadata node."),
+        "init": _row("store.importing", "Create an empty store."),
+        "info": _row("store.inspect", "Show what the store contains and where it came from."),
+        "ls": _row("store.inspect", "List the metadata nodes below PATH, as in Pulsar's metadata store."),
+        "cat": _row("store.inspect", "Show the value of one metadata node."),
         "owner": _row(
-            "store.inspect:owner",
-            "Show which topic, cursor, schema, compaction or delayed index each LEDGER belongs to.",
+            "store.inspect", "Show which topic, cursor, schema, compaction or delayed index each LEDGER belongs to."
         ),
         "check": _row(
-            "store.check:check",
+            "store.check",
             "Check the store: files, index, owners, audit log, and whether metadata, ledgers and cursors agree.",
         ),
-        "refresh": _row(
-            "store.importing:refresh", "Bring the store up to date with the directory it was imported from."
-        ),
+        "refresh": _row("store.importing", "Bring the store up to date with the directory it was imported from."),
         "index": _row(
-            "store.importing:index",
+            "store.importing",
             "Rebuild the location and time index from the files and compare it with the existing one.",
         ),
         "annotate": _row(
-            "store.history:annotate",
+            "store.history",
             "Write the first and last publish time (PIP-345) of closed ledgers into their topics' metadata.",
         ),
         "usage": _row(
-            "store.usage:usage",
-            "Show what uses the disk, how much is dead, and how much garbage collection would free.",
+            "store.usage", "Show what uses the disk, how much is dead, and how much garbage collection would free."
         ),
-        "preflight": _row(
-            "store.recover:preflight", "Show what bookies would delete if they started with this metadata."
-        ),
+        "preflight": _row("store.recover", "Show what bookies would delete if they started with this metadata."),
         "reclaim": _row(
-            "store.bookie_disks:reclaim",
+            "store.bookie_disks",
             "Free the disks of a stopped, full bookie: garbage collection and compaction of its entry logs.",
         ),
         "salvage": _row(
-            "store.bookie_disks:salvage",
+            "store.bookie_disks",
             "Rebuild the index of a stopped bookie, and truncate a journal that prevents it from starting.",
         ),
-        "clone": _row(
-            "store.export:clone", "Write the store's cluster as one standalone directory that can be started."
-        ),
+        "clone": _row("store.export", "Write the store's cluster as one standalone directory that can be started."),
         "history": _row(
-            "store.past:history",
+            "store.past",
             "Show who changed what in the cluster's metadata, and when, from ZooKeeper's transaction logs and snapshots.",
         ),
         "diff": _row(
-            "store.past:diff", "Show the differences between the metadata of two stores, or of two moments, by topic."
+            "store.past", "Show the differences between the metadata of two stores, or of two moments, by topic."
         ),
-        "bundle": _row("store.export:bundle", "Write metadata, index and findings into FILE, to share with others."),
-        "log": _row("store.history:log", "List the changes made to this store, or the CHANGEs named."),
-        "undo": _row("store.history:undo", "Restore the exact bytes from before a change."),
-        "recover": _row("store.recover:recover", "Rebuild lost metadata from what bookies and ledgers still record."),
+        "bundle": _row("store.export", "Write metadata, index and findings into FILE, to share with others."),
+        "log": _row("store.history", "List the changes made to this store, or the CHANGEs named."),
+        "undo": _row("store.history", "Restore the exact bytes from before a change."),
+        "recover": _row("store.recover", "Rebuild lost metadata from what bookies and ledgers still record."),
     },
     "store import": {
-        "standalone": _row("store.importing:standalone", "Read a standalone Pulsar's data directory into a new store."),
+        "standalone": _row("store.importing", "Read a standalone Pulsar's data directory into a new store."),
         "cluster": _row(
-            "store.clusters:cluster",
+            "store.clusters",
             "Read the parts of a cluster, its metadata and the disks of its bookies, into a new store.",
         ),
         "bundle": _row("store.export:import_bundle", "Create a store from the incident bundle FILE."),
@@ -310,74 +300,65 @@ _TABLE: dict[str, dict[str, str | Row]] = {
         "get-partitioned-topic-metadata": _row(
             "topics.listing:partitioned_metadata", "Show how many partitions a topic has."
         ),
-        "stats": _row("topics.stats:stats", "Show the size of a topic and the backlog of its subscriptions."),
+        "stats": _row("topics.stats", "Show the size of a topic and the backlog of its subscriptions."),
         "partitioned-stats": _row(
-            "topics.stats:partitioned_stats",
-            "Show the size and the backlogs of a partitioned topic, summed over its partitions.",
+            "topics.stats", "Show the size and the backlogs of a partitioned topic, summed over its partitions."
         ),
-        "stats-internal": _row("topics.stats:stats_internal", "Show the ledgers and cursors of a topic."),
+        "stats-internal": _row("topics.stats", "Show the ledgers and cursors of a topic."),
         "partitioned-stats-internal": _row(
-            "topics.stats:partitioned_stats_internal", "Show the ledgers and cursors of every partition of a topic."
+            "topics.stats", "Show the ledgers and cursors of every partition of a topic."
         ),
-        "info-internal": _row("topics.stats:info_internal", "Show the stored metadata of a topic."),
-        "subscriptions": _row("topics.listing:subscriptions", "List the subscriptions of a topic."),
-        "why": _row("topics.why:why", "Explain why a subscription is where it is, or why bytes stay on disk."),
-        "describe": _row("topics.listing:describe", "Show everything known about a topic on one screen."),
+        "info-internal": _row("topics.stats", "Show the stored metadata of a topic."),
+        "subscriptions": _row("topics.listing", "List the subscriptions of a topic."),
+        "why": _row("topics.why", "Explain why a subscription is where it is, or why bytes stay on disk."),
+        "describe": _row("topics.listing", "Show everything known about a topic on one screen."),
         "subscription-history": _row(
-            "topics.ack_history:subscription_history", "Show every recorded state of a subscription's acknowledgements."
+            "topics.ack_history", "Show every recorded state of a subscription's acknowledgements."
         ),
-        "last-message-id": _row("topics.messages:last_message_id", "Show the id of the last message of a topic."),
-        "get-message-by-id": _row("topics.messages:get_message_by_id", "Show one entry of a topic by its id."),
-        "examine-messages": _row(
-            "topics.messages:examine_messages", "Show the n-th entry of a topic from its beginning or its end."
-        ),
-        "peek-messages": _row("topics.messages:peek_messages", "Show the first messages of a subscription's backlog."),
+        "last-message-id": _row("topics.messages", "Show the id of the last message of a topic."),
+        "get-message-by-id": _row("topics.messages", "Show one entry of a topic by its id."),
+        "examine-messages": _row("topics.messages", "Show the n-th entry of a topic from its beginning or its end."),
+        "peek-messages": _row("topics.messages", "Show the first messages of a subscription's backlog."),
         "read": _row(
-            "topics.messages:read", "Read the messages of a topic: batches split, chunks joined, payloads decompressed."
+            "topics.messages", "Read the messages of a topic: batches split, chunks joined, payloads decompressed."
         ),
         "search": _row(
-            "topics.messages:search",
-            "Search the messages of topics: by key, property, producer, time, payload or value.",
+            "topics.messages", "Search the messages of topics: by key, property, producer, time, payload or value."
         ),
-        "get-backlog-size": _row("topics.stats:get_backlog_size", "Show how many bytes follow a position."),
+        "get-backlog-size": _row("topics.stats", "Show how many bytes follow a position."),
         "analyze-backlog": _row("topics.stats:analyze", "Count a subscription's backlog."),
-        "find-by-time": _row("topics.find:find_by_time", "Find the first entry at or after a point in time."),
-        "get-message-id": _row(
-            "topics.message_id:get_message_id", "Show the id that a broker finds for a point in time."
-        ),
+        "find-by-time": _row("topics.find", "Find the first entry at or after a point in time."),
+        "get-message-id": _row("topics.message_id", "Show the id that a broker finds for a point in time."),
         "get-message-id-by-index": _row(
-            "topics.message_id:get_message_id_by_index",
-            "Show the id of the entry with an index assigned by the broker.",
+            "topics.message_id", "Show the id of the entry with an index assigned by the broker."
         ),
-        "find-by-index": _row("topics.message_id:find_by_index", "Find a message by the index assigned by the broker."),
-        "dump": _row("topics.dumping:dump", "Write messages or entries of topics as JSON lines or Parquet."),
+        "find-by-index": _row("topics.message_id", "Find a message by the index assigned by the broker."),
+        "dump": _row("topics.dumping", "Write messages or entries of topics as JSON lines or Parquet."),
         "copy": _row(
-            "topics.dumping:copy",
+            "topics.dumping",
             "Copy whole topics from another store: messages, partitions, subscriptions with their acknowledgements, schema, properties.",
         ),
-        "load": _row("topics.dumping:load", "Append the entries of a dump to their topics."),
-        "skew": _row("topics.clocks:skew", "Find the producers whose clocks are wrong."),
-        "timeline": _row("topics.clocks:timeline", "Plot how many entries, messages and bytes arrived when."),
+        "load": _row("topics.dumping", "Append the entries of a dump to their topics."),
+        "skew": _row("topics.clocks", "Find the producers whose clocks are wrong."),
+        "timeline": _row("topics.clocks", "Plot how many entries, messages and bytes arrived when."),
         "reset-cursor": _row(
-            "topics.cursors:reset_cursor", "Move a subscription so that redelivery starts at a time or a position."
+            "topics.cursors", "Move a subscription so that redelivery starts at a time or a position."
         ),
         "expire": _row(
-            "topics.cursors:expire",
+            "topics.cursors",
             "Expire the messages of a subscription that are older than a limit, or up to a position.",
             ("expire-messages",),
         ),
         "expire-all-subscriptions": _row(
-            "topics.cursors:expire_all_subscriptions",
+            "topics.cursors",
             "Expire the messages of every subscription that are older than a limit.",
             ("expire-messages-all-subscriptions",),
         ),
-        "skip": _row("topics.cursors:skip", "Skip the next entries of a subscription."),
-        "clear-backlog": _row(
-            "topics.cursors:clear_backlog", "Skip the whole backlog of a subscription.", ("skip-all",)
-        ),
-        "create-subscription": _row("topics.cursors:create_subscription", "Create a subscription at a position."),
-        "unsubscribe": _row("topics.cursors:unsubscribe", "Remove a subscription."),
-        "create": _row("topics.lifecycle:create", "Create a topic without partitions."),
+        "skip": _row("topics.cursors", "Skip the next entries of a subscription."),
+        "clear-backlog": _row("topics.cursors", "Skip the whole backlog of a subscription.", ("skip-all",)),
+        "create-subscription": _row("topics.cursors", "Create a subscription at a position."),
+        "unsubscribe": _row("topics.cursors", "Remove a subscription."),
+        "create": _row("topics.lifecycle", "Create a topic without partitions."),
         "create-partitioned-topic": _row(
             "topics.lifecycle:create_partitioned", "Create a partitioned topic and its partitions."
         ),
@@ -391,7 +372,7 @@ _TABLE: dict[str, dict[str, str | Row]] = {
             "topics.lifecycle:create_shadow",
             "Create a shadow topic: it shows the entries of another topic and has its own subscriptions.",
         ),
-        "get-shadow-source": _row("topics.lifecycle:get_shadow_source", "Show the source topic of a shadow topic."),
+        "get-shadow-source": _row("topics.lifecycle", "Show the source topic of a shadow topic."),
         "get-properties": _row("topics.properties:get", "Show the properties of a topic."),
         "update-properties": _row("topics.properties:update", "Set properties of a topic and keep the others."),
         "remove-properties": _row("topics.properties:remove", "Remove one property of a topic."),
@@ -410,44 +391,35 @@ _TABLE: dict[str, dict[str, str | Row]] = {
         "bundle-range": _row(
             "topics.status:bundle", "Show the bundle of its namespace that a topic's name hashes into."
         ),
-        "compact": _row(
-            "topics.status:compact", "Compact a topic by the rules of 4.0, as a broker of that version would."
-        ),
-        "compaction-status": _row(
-            "topics.status:compaction_status", "Show whether a compaction of a topic is running."
-        ),
-        "offload-status": _row("topics.status:offload_status", "Show whether ledgers of a topic are being offloaded."),
-        "terminate": _row("topics.lifecycle:terminate", "Terminate a topic: no more messages can be added."),
+        "compact": _row("topics.status", "Compact a topic by the rules of 4.0, as a broker of that version would."),
+        "compaction-status": _row("topics.status", "Show whether a compaction of a topic is running."),
+        "offload-status": _row("topics.status", "Show whether ledgers of a topic are being offloaded."),
+        "terminate": _row("topics.lifecycle", "Terminate a topic: no more messages can be added."),
         "partitioned-terminate": _row(
-            "topics.lifecycle:partitioned_terminate",
-            "Terminate all partitions of a topic: no more messages can be added.",
+            "topics.lifecycle", "Terminate all partitions of a topic: no more messages can be added."
         ),
         "trim-topic": _row(
             "topics.lifecycle:trim",
             "Delete the ledgers of a topic that every subscription has consumed and retention does not keep, except the last one.",
         ),
         "truncate": _row(
-            "topics.lifecycle:truncate",
+            "topics.lifecycle",
             "Move every subscription of a topic to its end and delete its ledgers except the last one, regardless of retention.",
         ),
         "undelete": _row(
-            "topics.lifecycle:undelete",
-            "Restore deleted topics, or trimmed parts of topics, if bookies still have the entries.",
+            "topics.lifecycle", "Restore deleted topics, or trimmed parts of topics, if bookies still have the entries."
         ),
         "restore": _row(
-            "topics.lifecycle:restore",
+            "topics.lifecycle",
             "Restore a topic as it was at a point in time: its ledgers, and its subscriptions at their positions.",
         ),
-        "delete": _row(
-            "topics.lifecycle:delete", "Delete a topic with its subscriptions, ledgers, schema and policies."
-        ),
+        "delete": _row("topics.lifecycle", "Delete a topic with its subscriptions, ledgers, schema and policies."),
         "delete-partitioned-topic": _row(
             "topics.lifecycle:delete_partitioned",
             "Delete a partitioned topic and its partitions with their subscriptions, ledgers, schema and policies.",
         ),
         "permissions": _row(
-            "topics.properties:permissions",
-            "Show the permissions of roles on a topic: its own, and those of its namespace.",
+            "topics.properties", "Show the permissions of roles on a topic: its own, and those of its namespace."
         ),
         "grant-permission": _row(
             "topics.properties:grant", "Grant a role permissions on a topic, replacing those it had on the topic."
@@ -457,8 +429,8 @@ _TABLE: dict[str, dict[str, str | Row]] = {
         ),
     },
     "store export": {
-        "standalone": _row("store.export:standalone", "Write the store's changes into a Pulsar data directory."),
-        "zookeeper": _row("store.export:zookeeper", "Write the store's changes into a live ZooKeeper ensemble."),
+        "standalone": _row("store.export", "Write the store's changes into a Pulsar data directory."),
+        "zookeeper": _row("store.export", "Write the store's changes into a live ZooKeeper ensemble."),
         "bookie": _row(
             "store.clusters:export_bookie",
             "Write the ledgers created here (compaction, load, policies) to bookies of the cluster, which must be stopped.",
@@ -468,8 +440,7 @@ _TABLE: dict[str, dict[str, str | Row]] = {
             "Write what the store knows as Parquet tables: topics, ledgers, cursors, entries and more.",
         ),
         "zookeeper-snapshot": _row(
-            "store.export:zookeeper_snapshot",
-            "Write the store's metadata as a snapshot that a ZooKeeper server can start from.",
+            "store.export", "Write the store's metadata as a snapshot that a ZooKeeper server can start from."
         ),
     },
     "topicPolicies": {
@@ -490,7 +461,7 @@ _TABLE: dict[str, dict[str, str | Row]] = {
     },
     "namespaces": {
         "list": _row("namespaces:list_namespaces", "List the namespaces of a tenant, or all namespaces."),
-        "topics": _row("namespaces:topics", "List the topics of a namespace.", ("destinations",)),
+        "topics": _row("namespaces", "List the topics of a namespace.", ("destinations",)),
         "list-cluster": "List the namespaces of TENANT/CLUSTER that have a cluster in their name.",
         "policies": "Show the policies of a namespace as they are stored.",
         "clear-backlog": "Skip the whole backlog of a namespace's subscriptions.",
@@ -609,26 +580,22 @@ _TABLE: dict[str, dict[str, str | Row]] = {
         "delete": "Delete an isolation policy.",
     },
     "compaction": {
-        "last-id": _row("compaction.last_id:last_id", "Show the last message of a topic's compacted view."),
-        "status": _row("compaction.reading:status", "Show how far topics are compacted, and any problems."),
+        "last-id": _row("compaction.last_id", "Show the last message of a topic's compacted view."),
+        "status": _row("compaction.reading", "Show how far topics are compacted, and any problems."),
         "read": _row(
-            "compaction.reading:read",
-            "Read the compacted view message by message, as a reader with read-compacted does.",
+            "compaction.reading", "Read the compacted view message by message, as a reader with read-compacted does."
         ),
         "find-by-time": _row(
-            "compaction.reading:find_by_time",
-            "Find the first entry of a compacted ledger published at or after a point in time.",
+            "compaction.reading", "Find the first entry of a compacted ledger published at or after a point in time."
         ),
         "run": _row(
-            "compaction.changing:run", "Compact topics: keep the latest message of every key in a new compacted ledger."
+            "compaction.changing", "Compact topics: keep the latest message of every key in a new compacted ledger."
         ),
-        "explain": _row(
-            "compaction.checking:explain", "Show every message of a key, whether compaction keeps it, and why."
-        ),
-        "verify": _row("compaction.checking:verify", "Check compacted ledgers against their topic's messages."),
-        "attach": _row("compaction.changing:attach", "Attach a compacted ledger that its topic no longer references."),
+        "explain": _row("compaction.checking", "Show every message of a key, whether compaction keeps it, and why."),
+        "verify": _row("compaction.checking", "Check compacted ledgers against their topic's messages."),
+        "attach": _row("compaction.changing", "Attach a compacted ledger that its topic no longer references."),
         "upgrade": _row(
-            "compaction.changing:upgrade",
+            "compaction.changing",
             "Rewrite compacted ledgers in the format of Pulsar 4.2: the metadata of every batch lists the indexes that were kept.",
         ),
     },
@@ -655,20 +622,18 @@ _TABLE: dict[str, dict[str, str | Row]] = {
         "underreplicated": "List ledgers with entries on fewer bookies than their write quorum.",
         "verify": "Read every entry of the ledgers named, or of all, and check digests, ids and lengths.",
         "forget": _row(
-            "ledger_repairs:forget",
+            "ledger_repairs",
             "Remove lost ledgers from everything that references them, so that a broker continues after them.",
         ),
         "restore": _row(
-            "ledger_repairs:restore",
+            "ledger_repairs",
             "Rebuild the lost metadata of ledgers from their entries, the bookies that hold them, and what references them.",
         ),
         "delete": _row(
-            "ledger_repairs:delete",
+            "ledger_repairs",
             "Delete the metadata of ledgers that nothing references, so that bookies free their entries.",
         ),
-        "unmark": _row(
-            "ledger_repairs:unmark", "Remove the under-replication marks of ledgers that are gone or complete."
-        ),
+        "unmark": _row("ledger_repairs", "Remove the under-replication marks of ledgers that are gone or complete."),
     },
     "logs": {
         "list": _row("logs:list_logs", "List the entry logs and journals of a bookie directory."),

@@ -826,7 +826,9 @@ class Topic(PolicyPlans):
 
         Raises MetadataCorrupt, and Refused if a topic of a newer Pulsar has the same schema.
         """
-        return self._planned_rows(partial(schema_changes.plan_delete_schema, force=force), self._name)
+        return self._planned_rows(
+            lambda txn, now_ms: schema_changes.plan_delete_schema(txn, self._name, force=force, now_ms=now_ms)
+        )
 
     # -- properties and permissions -----------------------------------------------------------------------------------
 
