@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pulsar_admin.api.topics import SchemaVersion
     from pulsar_admin.store.codec.schema import IndexEntry
 
-_NOTHING = "Nothing, like pulsar-admin; the change and its undo command are on stderr."
 _STRUCTURED = ("AVRO", "JSON", "PROTOBUF")
 _FILE = {"filename": 'A file such as {"type": "AVRO", "schema": "{\\"type\\": …}", "properties": {}}.'}
 
@@ -123,7 +122,6 @@ def _place(item: IndexEntry) -> dict[str, int]:
     "schemas upload",
     elsewhere=["acme/orders/eu -f order.json"],
     changes=True,
-    output=_NOTHING,
     errors=[errors.InvalidValue, errors.NamespaceNotFound, errors.Refused, errors.StalePlan],
     helps=_FILE,
 )
@@ -151,7 +149,6 @@ def compatibility(app: App, topic: TopicName, filename: str) -> None:
     "schemas delete",
     "public/default/avro",
     changes=True,
-    output=_NOTHING,
     errors=[errors.MetadataCorrupt, errors.Refused, errors.StalePlan],
     helps={"force": "Delete all versions, with their ledgers; otherwise a version that marks the deletion is added."},
 )

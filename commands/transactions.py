@@ -187,7 +187,6 @@ def buffer_snapshot_internal_stats(app: App, topic: str, metadata: bool) -> Show
     "transactions scale-transactionCoordinators",
     "-r 16",
     changes=True,
-    output="Nothing, like pulsar-admin; the change and its undo command are on stderr.",
     errors=[errors.InvalidValue, errors.Refused, errors.StalePlan],
     helps={"replicas": "How many coordinators there are to be; more than now."},
 )

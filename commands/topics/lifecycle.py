@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 
 _METADATA = {"metadata": "A property, KEY=VALUE; repeat it."}
-_NOTHING = "Nothing, like pulsar-admin; the change and its undo command are on stderr."
 
 
 def parse_pairs(pairs: Sequence[str]) -> dict[str, str]:
@@ -49,7 +48,6 @@ def parse_pairs(pairs: Sequence[str]) -> dict[str, str]:
     "topics create",
     "public/default/made -m owner=billing",
     changes=True,
-    output=_NOTHING,
     errors=[AlreadyExists, NamespaceNotFound, InvalidValue, StalePlan],
     helps=_METADATA,
 )
@@ -65,7 +63,6 @@ def create(app: App, topic: TopicName, metadata: tuple[str, ...]) -> None:
     "topics create-partitioned-topic",
     "public/default/made -p 4",
     changes=True,
-    output=_NOTHING,
     errors=[AlreadyExists, NamespaceNotFound, InvalidValue, StalePlan],
     helps={**_METADATA, "partitions": "How many partitions."},
 )
@@ -78,7 +75,6 @@ def create_partitioned(app: App, topic: TopicName, partitions: int, metadata: tu
     "topics create-missed-partitions",
     "acme/orders/parts",
     changes=True,
-    output=_NOTHING,
     errors=[TopicNotFound, StalePlan],
 )
 def create_missed(app: App, topic: TopicName) -> None:
@@ -90,7 +86,6 @@ def create_missed(app: App, topic: TopicName) -> None:
     "topics update-partitioned-topic",
     "acme/orders/parts -p 8",
     changes=True,
-    output=_NOTHING,
     errors=[InvalidValue, Refused, StalePlan],
     helps={
         "partitions": "How many partitions it is to have; never fewer than now.",
@@ -110,7 +105,6 @@ def update_partitioned(app: App, topic: TopicName, partitions: int, update_local
     "topics create-shadow-topic",
     "public/default/shadow -s public/default/plain",
     changes=True,
-    output=_NOTHING,
     errors=[AlreadyExists, NamespaceNotFound, TopicNotFound, StalePlan],
     helps={"source": "The topic whose entries it shows.", "properties": "A property, KEY=VALUE; repeat it."},
 )

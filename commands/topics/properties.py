@@ -11,7 +11,6 @@ from pulsar_admin.store.codec.java import java_text
 from pulsar_admin.store.names import TopicName
 from pulsar_admin.upstream import mirrored
 
-_NOTHING = "Nothing, like pulsar-admin; the change and its undo command are on stderr."
 _PAIR = {"property": "A property, KEY=VALUE; repeat it."}
 _SUBSCRIPTION = {"subscription": "Its name."}
 
@@ -31,7 +30,6 @@ def get(app: App, topic: TopicName) -> Shown:
     "topics update-properties",
     "public/default/plain -p owner=billing",
     changes=True,
-    output=_NOTHING,
     errors=[errors.TopicNotFound, errors.StalePlan],
     helps=_PAIR,
 )
@@ -44,7 +42,6 @@ def update(app: App, topic: TopicName, property: dict[str, str]) -> None:
     "topics remove-properties",
     "public/default/plain -k owner",
     changes=True,
-    output=_NOTHING,
     errors=[errors.TopicNotFound, errors.StalePlan],
     helps={"key": "The property's key; without it nothing is removed."},
 )
@@ -70,7 +67,6 @@ def get_of_subscription(app: App, topic: TopicName, subscription: str) -> Result
     "topics update-subscription-properties",
     "public/default/plain -s half -p owner=billing",
     changes=True,
-    output=_NOTHING,
     errors=[errors.TopicNotFound, errors.SubscriptionNotFound, errors.InvalidValue, errors.StalePlan],
     helps={**_SUBSCRIPTION, **_PAIR, "clear": "Remove all properties."},
 )
@@ -102,7 +98,6 @@ def get_replicated(app: App, topic: TopicName, subscription: str) -> Shown:
     "topics set-replicated-subscription-status",
     "public/default/plain -s half --enable",
     changes=True,
-    output=_NOTHING,
     errors=[errors.TopicNotFound, errors.SubscriptionNotFound, errors.InvalidValue, errors.StalePlan],
     helps={**_SUBSCRIPTION, "enable": "Clusters share its position.", "disable": "They do not."},
 )
