@@ -442,18 +442,8 @@ def search(app: App, selection: TopicSelection, options: SearchRequest) -> Itera
 def _search_query(app: App, options: SearchRequest) -> MessageQuery:
     from pulsar_admin.store.scan.messages import Match
 
-    match = Match(
-        keys=options.keys,
-        key_prefix=options.key_prefix,
-        properties=options.properties,
-        producer=options.producer,
-        sequence_id=options.sequence_id,
-        texts=options.texts,
-        regex=options.regex,
-        ignore_case=options.ignore_case,
-        in_value=options.value,
-        paths=options.paths,
-    ).check()
+    criteria = {name: getattr(options, name) for name in Match.__struct_fields__ if name != "in_value"}
+    match = Match(**criteria, in_value=options.value).check()
     window = app.session.window(*options.bounds, clock=app.settings.clock)
     before, after = (options.around if side is None else side for side in (options.before, options.after))
     query = MessageQuery(window, limit=options.limit, uncommitted=options.uncommitted, match=match)

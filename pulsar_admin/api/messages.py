@@ -316,18 +316,10 @@ def _match(wanted: WantedMessages) -> Match:
     for name in ("keys", "properties", "texts", "json_paths"):
         if name in wanted and not wanted[name]:
             raise InvalidValue(f"{name} is empty: leave it out to take every message, or there is nothing to look for")
-    return Match(
-        keys=tuple(wanted.get("keys", ())),
-        key_prefix=wanted.get("key_prefix"),
-        properties=tuple(wanted.get("properties", {}).items()),
-        producer=wanted.get("producer"),
-        sequence_id=wanted.get("sequence_id"),
-        texts=tuple(wanted.get("texts", ())),
-        regex=wanted.get("regex"),
-        ignore_case=wanted.get("ignore_case", False),
-        in_value=wanted.get("in_value", False),
-        paths=tuple(map(parse_path_test, wanted.get("json_paths", ()))),
-    ).check()
+    criteria: dict[str, Any] = {name: one for name, one in wanted.items() if name in Match.__struct_fields__}
+    criteria |= {name: tuple(criteria[name]) for name in ("keys", "texts") if name in criteria}
+    properties, paths = wanted.get("properties", {}).items(), map(parse_path_test, wanted.get("json_paths", ()))
+    return Match(**criteria | {"properties": tuple(properties), "paths": tuple(paths)}).check()
 
 
 def usual_times(session: Session, names: Iterable[TopicName], clock: str) -> tuple[int, int] | None:
