@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from msgspec import Struct
 
-from pulsar_admin.api.messages import DumpWanted
 from pulsar_admin.commands.topics.printout import open_with, private_key_option, redact_option
 from pulsar_admin.context import App, Result, Shown
 from pulsar_admin.jsonify import to_json
@@ -23,31 +21,12 @@ from pulsar_admin.options import (
     TopicSelection,
     choice_option,
     command,
-    gather,
     topics_argument,
 )
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.errors import AlreadyExists, Corrupt, DiskFull, InvalidValue, NotFound, Refused, TopicNotFound
-from pulsar_admin.store.names import PROFILES, Position, Profile, TopicName
+from pulsar_admin.store.names import PROFILES, TopicName
 from pulsar_admin.store.wording import counted
-
-
-class DumpRequest(Struct, frozen=True):
-    """What to dump, and where to."""
-
-    level: str
-    payload: bool
-    value: bool
-    first: Position | None
-    last: Position | None
-    start_ms: int | None
-    end_ms: int | None
-    directory: Path | None
-    form: str
-    interceptors: str | None
-    profile: Profile | None
-    redact: bool
-    private_keys: tuple[Path, ...]
 
 
 @command(
@@ -71,10 +50,10 @@ class DumpRequest(Struct, frozen=True):
 )
 @click.option("--payload", is_flag=True, help="Also payloads of messages; entries always have theirs.")
 @click.option("--value", is_flag=True, help="Also values of messages, decoded by the topic's schema, as JSON.")
-@click.option("--from", "first", type=POSITION, help="From this position on.")
-@click.option("--to", "last", type=POSITION, help="Through this position.")
-@click.option("--start-time", "start_ms", type=TIME, help="Messages or entries at or after this time.")
-@click.option("--end-time", "end_ms", type=TIME, help="Messages or entries before this time.")
+@click.option("--from", "start", type=POSITION, help="From this position on.")
+@click.option("--to", "end", type=POSITION, help="Through this position.")
+@click.option("--start-time", "since", type=TIME, help="Messages or entries at or after this time.")
+@click.option("--end-time", "until", type=TIME, help="Messages or entries before this time.")
 @click.option("--directory", type=click.Path(path_type=Path), help="Write files into this new directory.")
 @choice_option("--format", "form", words=["parquet", "jsonl"], help="Format of the files in --directory.")
 @click.option(
@@ -84,60 +63,44 @@ class DumpRequest(Struct, frozen=True):
 )
 @click.option(
     "--columns",
-    "profile",
     type=ColumnsOf(PROFILES),
     help="Of messages, under the names and types that the Spark connector gives them. Decoded values are among them; --payload has "
     "them as bytes.",
 )
 @redact_option
 @private_key_option
-@gather(DumpRequest)
-def dump(app: App, selection: TopicSelection, options: DumpRequest) -> Iterator[Shown]:
+def dump(
+    app: App,
+    selection: TopicSelection,
+    directory: Path | None,
+    form: Any,  # Any: click checked that it is one of the two
+    interceptors: str | None,
+    private_keys: tuple[Path, ...],
+    **options: Any,  # Any: of DumpWanted
+) -> Iterator[Shown]:
     """Write messages or entries of topics as JSON lines or Parquet.
 
     Messages have the columns of `topics read`. Files are partitioned by topic and by day, on the clock given by --clock
     (auto: broker time if the entry has one, otherwise publish time), which also applies to the time options.
     """
-    _check(options)
-    wanted, topics = _wanted(app, selection, options), map(str, selection.topics)
+    if interceptors is not None and options["level"] != "entries":
+        raise click.UsageError("--interceptors: messages have no broker metadata; it is for --level entries")
+    if private_keys and options["level"] == "entries":
+        raise click.UsageError("--private-key: entries are exact bytes; it is for --level messages")
+    clock, topics = check_clock(app.settings.clock), map(str, selection.topics)
+    wanted = {**options, "pattern": selection.pattern, "clock": clock, "stripped": interceptors is not None}
     with app.session.reader() as reader:
         store = app.api
         if app.settings.dry_run:
-            directory = None if options.directory is None else str(options.directory)
+            place = None if directory is None else str(directory)
             size = to_json(store.dump_size(*topics, **wanted))
-            yield Result({"directory": directory, "level": options.level, **size, "dryRun": True})
+            yield Result({"directory": place, "level": options["level"], **size, "dryRun": True})
             return
-        open_with(reader, options.private_keys)
-        if options.directory is None:
+        open_with(reader, private_keys)
+        if directory is None:
             yield _lines(store.dump_lines(*topics, **wanted))
             return
-        form: Any = options.form  # Any: click checked that it is one of the two
-        yield Result(store.dump(options.directory, *topics, form=form, **wanted), plain=_render)
-
-
-def _check(options: DumpRequest) -> None:
-    if options.interceptors is not None and options.level != "entries":
-        raise click.UsageError("--interceptors: messages have no broker metadata; it is for --level entries")
-    if options.private_keys and options.level == "entries":
-        raise click.UsageError("--private-key: entries are exact bytes; it is for --level messages")
-
-
-def _wanted(app: App, selection: TopicSelection, options: DumpRequest) -> DumpWanted:
-    level: Any = options.level  # Any: click checked that it is one of the two
-    return {
-        "pattern": selection.pattern,
-        "level": level,
-        "since": options.start_ms,
-        "until": options.end_ms,
-        "start": options.first,
-        "end": options.last,
-        "clock": check_clock(app.settings.clock),
-        "payload": options.payload,
-        "value": options.value,
-        "redact": options.redact,
-        "columns": options.profile,
-        "stripped": options.interceptors is not None,
-    }
+        yield Result(store.dump(directory, *topics, form=form, **wanted), plain=_render)
 
 
 def _lines(pieces: Iterator[str]) -> Result:
