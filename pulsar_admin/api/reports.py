@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from pulsar_admin.store.changes.plan import ChangePart, parts_of
 from pulsar_admin.store.changes.plan import ChangeReport as Report
@@ -75,17 +76,7 @@ class Change(Struct, frozen=True):
 def report_of(report: Report, store: Path | None = None) -> ChangeReport:
     """Return a change's report whose undo command names the store, because Python has no default store."""
     place = "" if store is None else str(store.absolute())
-    return ChangeReport(
-        report.command,
-        report.words,
-        report.number,
-        report.dry_run,
-        report.parts,
-        report.plan_warnings,
-        report.untouched,
-        report.is_undo,
-        place,
-    )
+    return ChangeReport(**{**asdict(report), "store": place})
 
 
 def change_of(row: ChangeRow, undone: Mapping[int, int]) -> Change:

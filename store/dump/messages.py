@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from pulsar_admin.store.db.clocks import check_clock
-from pulsar_admin.store.dump.options import DumpOptions
+from pulsar_admin.store.dump.options import AskedMessages, DumpOptions
 from pulsar_admin.store.errors import InvalidValue, StoreError
 from pulsar_admin.store.model.cursors import iter_backlog, read_cursor
 from pulsar_admin.store.model.messages import (
@@ -49,17 +49,10 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 
-class TopicMessages:
-    """At most ``limit`` messages of a topic, those of the options' window; what cannot be read is added to ``problems``.
+class TopicMessages(AskedMessages):
+    """The messages that are asked for. They are read once, in one of its forms. ``count``: how many there were so far."""
 
-    They are read once, in one of its forms. ``count``: how many there were so far.
-    """
-
-    def __init__(
-        self, reader: EntryReader, topic: Topic, options: DumpOptions, limit: int | None, problems: list[StoreError]
-    ) -> None:
-        self.reader, self.topic, self.options, self.limit, self.problems = reader, topic, options, limit, problems
-        self.count = 0
+    count = 0
 
     def is_few(self) -> bool:
         """Whether they are so few that they are read one by one."""
@@ -78,7 +71,7 @@ class TopicMessages:
         """Yield them as batches of the columns that the options name, by the reader's engine where it has one."""
         from pulsar_admin.store.dump.reading import iter_columns
 
-        return iter_columns(self.reader, self.topic, self.options, self.limit, self.problems)
+        return iter_columns(self)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield what ``columns`` does, and count the messages."""
@@ -146,7 +139,7 @@ class ViewMessages(TopicMessages):
     def columns(self) -> Generator[pa.RecordBatch, None, None]:
         from pulsar_admin.store.dump.reading import iter_view_columns
 
-        return iter_view_columns(self.reader, self.topic, self.options, self.keys, self.limit, self.problems)
+        return iter_view_columns(self, self.keys)
 
 
 class BacklogMessages(TopicMessages):
@@ -170,7 +163,7 @@ class BacklogMessages(TopicMessages):
     def columns(self) -> Generator[pa.RecordBatch, None, None]:
         from pulsar_admin.store.dump.reading import iter_backlog_columns
 
-        return iter_backlog_columns(self.reader, self.topic, self.options, self.state, self.limit, self.problems)
+        return iter_backlog_columns(self, self.state)
 
 
 class EntryMessage(TopicMessages):
@@ -209,7 +202,7 @@ class MatchingMessages(TopicMessages):
     def columns(self) -> Generator[pa.RecordBatch, None, None]:
         from pulsar_admin.store.dump.reading import iter_matches
 
-        return iter_matches(self.reader, self.topic, self.options, self.limit, self.problems)
+        return iter_matches(self)
 
     def rows(self) -> Iterator[FoundRow]:
         if not self.before and not self.after:

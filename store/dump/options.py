@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 
-from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.errors import InvalidValue, StoreError
 from pulsar_admin.store.model.messages import Window
 
 if TYPE_CHECKING:
     from pulsar_admin.store.dump.spread import WindowsAsOne
     from pulsar_admin.store.model.compacted_view import CompactedView
+    from pulsar_admin.store.model.reader import EntryReader
+    from pulsar_admin.store.model.topics import Topic
     from pulsar_admin.store.names import Profile
     from pulsar_admin.store.scan.messages import Match
 
@@ -56,3 +58,12 @@ class DumpOptions(Struct, frozen=True):
         if self.profile is not None and (self.level == "entries" or self.redact):
             hint = "leave out --columns, or --level and --redact"
             raise InvalidValue("other columns are for whole messages alone", hint=hint)
+
+
+class AskedMessages:
+    """At most ``limit`` messages of a topic, those of the options' window; what cannot be read is added to ``problems``."""
+
+    def __init__(
+        self, reader: EntryReader, topic: Topic, options: DumpOptions, limit: int | None, problems: list[StoreError]
+    ) -> None:
+        self.reader, self.topic, self.options, self.limit, self.problems = reader, topic, options, limit, problems

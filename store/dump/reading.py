@@ -6,6 +6,7 @@ from base64 import b64encode
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import closing
 from itertools import repeat
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +17,9 @@ from pulsar_admin.store.codec.cursor import CursorState
 from pulsar_admin.store.compaction.reading import behind_view, last_of_view
 from pulsar_admin.store.db.delayed_entries import DelayedRows
 from pulsar_admin.store.dump.job import Dumped, iter_window_rows
-from pulsar_admin.store.dump.options import DumpOptions
+from pulsar_admin.store.dump.options import AskedMessages, DumpOptions
 from pulsar_admin.store.dump.tables import json_columns
-from pulsar_admin.store.errors import EncryptedPayload, EntryCorrupt, StoreError
+from pulsar_admin.store.errors import EncryptedPayload, EntryCorrupt
 from pulsar_admin.store.model.cursors import pending_intervals
 from pulsar_admin.store.model.messages import EVENT, MessageRow, Window
 from pulsar_admin.store.model.reader import EntryReader
@@ -34,38 +35,34 @@ _ROW = (*message_schema(payload=True, markers=True).names, "schemaVersion", "val
 """The columns of a ``MessageRow`` after its topic, in its order."""
 
 
-def iter_columns(
-    reader: EntryReader, topic: Topic, options: DumpOptions, limit: int | None, problems: list[StoreError]
-) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the first ``limit`` messages of the options' window in topic order, by the reader's engine where it has one.
+def iter_columns(asked: AskedMessages) -> Generator[pa.RecordBatch, None, None]:
+    """Yield the messages asked for in topic order, by the reader's engine where it has one.
 
     The window may choose messages by their key or event time and begin or end inside a batch. What could not be read is
     added to ``problems`` at the end, values that cannot be decoded as they come.
     """
-    entries = replace(options, window=options.window.by_entry)
-    yield from _limited(reader, topic, entries, lambda batch: _chosen(batch, options.window), limit, problems)
+    window = asked.options.window
+    yield from _limited(asked, lambda batch: _chosen(batch, window), window=window.by_entry)
 
 
-def iter_matches(
-    reader: EntryReader, topic: Topic, options: DumpOptions, limit: int | None, problems: list[StoreError]
-) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the first ``limit`` messages of the options' window that its match looks for, as ``iter_columns``.
+def iter_matches(asked: AskedMessages) -> Generator[pa.RecordBatch, None, None]:
+    """Yield the first messages of the options' window that its match looks for, as ``iter_columns``.
 
     Messages that cannot be matched are counted in ``problems``, encrypted ones as EncryptedPayload.
     """
+    topic, window, problems = asked.topic, asked.options.window, asked.problems
     encrypted = undecoded = 0
 
     def choose(batch: pa.RecordBatch) -> pa.RecordBatch:
         nonlocal encrypted, undecoded
-        batch = _chosen(batch, options.window)
+        batch = _chosen(batch, window)
         doubtful = batch.filter(batch.column(UNDECIDED))
         sealed = doubtful.column("encrypted").true_count
         encrypted, undecoded = encrypted + sealed, undecoded + len(doubtful) - sealed
         return batch.filter(pc.invert(batch.column(UNDECIDED))).drop_columns([UNDECIDED])
 
-    entries = replace(options, window=options.window.by_entry)
     try:
-        yield from _limited(reader, topic, entries, choose, limit, problems)
+        yield from _limited(asked, choose, window=window.by_entry)
     finally:
         if encrypted:
             what = counted(encrypted, "encrypted entry", "encrypted entries")
@@ -75,36 +72,22 @@ def iter_matches(
             problems.append(EntryCorrupt(f"{topic.name}: {what} cannot be decoded and may match"))
 
 
-def iter_backlog_columns(
-    reader: EntryReader,
-    topic: Topic,
-    options: DumpOptions,
-    state: CursorState,
-    limit: int | None,
-    problems: list[StoreError],
-) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the first ``limit`` messages of the options' window in the backlog that ``state`` leaves, as ``iter_columns``."""
-    intervals, window = pending_intervals(topic, state), options.window
-    if window.first == EARLIEST:
-        window = replace(window, first=topic.next_valid(state.mark_delete))
+def iter_backlog_columns(asked: AskedMessages, state: CursorState) -> Generator[pa.RecordBatch, None, None]:
+    """Yield the first messages of the options' window in the backlog that ``state`` leaves, as ``iter_columns``."""
+    topic, window = asked.topic, asked.options.window
+    intervals = pending_intervals(topic, state)
+    first = topic.next_valid(state.mark_delete) if window.first == EARLIEST else window.first
 
     def choose(batch: pa.RecordBatch) -> pa.RecordBatch:
-        batch = _chosen(batch, options.window)
+        batch = _chosen(batch, window)
         ledgers, entries = (batch.column(name).to_numpy() for name in ("ledgerId", "entryId"))
         return batch.filter(pa.array(is_within(topic, DelayedRows(entries, ledgers, entries), intervals)))
 
-    yield from _limited(reader, topic, replace(options, window=window.by_entry), choose, limit, problems)
+    yield from _limited(asked, choose, window=replace(window, first=first).by_entry)
 
 
-def iter_view_columns(
-    reader: EntryReader,
-    topic: Topic,
-    options: DumpOptions,
-    keys: Collection[str],
-    limit: int | None,
-    problems: list[StoreError],
-) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the first ``limit`` messages, with one of ``keys`` if any are named, as ``store.compaction.reading.iter_view`` gives them.
+def iter_view_columns(asked: AskedMessages, keys: Collection[str]) -> Generator[pa.RecordBatch, None, None]:
+    """Yield the first messages, with one of ``keys`` if any are named, as ``store.compaction.reading.iter_view`` gives them.
 
     The view of the options is read, then what follows it; None: the topic was never compacted. Problems are told as by
     ``iter_columns``.
@@ -114,29 +97,24 @@ def iter_view_columns(
     def choose(batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch if wanted is None else batch.filter(pc.is_in(batch.column("key"), wanted))
 
-    view, left = options.view, limit
+    reader, topic, view, left = asked.reader, asked.topic, asked.options.view, asked.limit
     if view is not None:
-        left = yield from _limited(reader, topic, replace(options, committed=False), choose, left, problems)
+        left = yield from _limited(asked, choose, committed=False)
     first, stop = behind_view(reader, topic, view, None if view is None else last_of_view(reader, view))
     if first < stop and left != 0:
         window = Window(topic.at_rank(first) if first else EARLIEST, topic.at_rank(stop - 1))
-        behind = replace(options, view=None, window=window, whole=True)
-        yield from _limited(reader, topic, behind, choose, left, problems)
+        behind = AskedMessages(reader, topic, asked.options, left, asked.problems)
+        yield from _limited(behind, choose, view=None, window=window, whole=True)
 
 
 def _limited(
-    reader: EntryReader,
-    topic: Topic,
-    options: DumpOptions,
-    choose: Callable[[pa.RecordBatch], pa.RecordBatch],
-    limit: int | None,
-    problems: list[StoreError],
-) -> Generator[pa.RecordBatch, None, int | None]:
-    """Yield the first ``limit`` rows that ``choose`` takes of those of the options; return how many are still wanted."""
+    asked: AskedMessages, choose: Callable[[pa.RecordBatch], pa.RecordBatch], **other: Any
+) -> Generator[pa.RecordBatch, None, int | None]:  # Any: of DumpOptions
+    """Yield the first rows that ``choose`` takes of those of the options, some of them ``other``; return how many are still wanted."""
+    topic, options, left = asked.topic, replace(asked.options, **other), asked.limit
     dumped = Dumped()
-    left = limit
     # Closed here: the engine's processes end, and what was wrong is told, when nobody wants more.
-    with closing(iter_window_rows(reader, topic, options, dumped, lambda count: None)) as batches:
+    with closing(iter_window_rows(asked.reader, topic, options, dumped, lambda count: None)) as batches:
         for batch in batches:
             chosen = choose(batch)
             chosen = chosen if left is None else chosen.slice(0, left)
@@ -144,13 +122,13 @@ def _limited(
                 failed = chosen.filter(pc.is_valid(chosen.column("valueError")))
                 for row in failed.select(["ledgerId", "entryId", "batchIndex", "valueError"]).to_pylist():
                     position = Position(row["ledgerId"], row["entryId"], row["batchIndex"])
-                    problems.append(EntryCorrupt(f"the value of {position} of {topic.name}: {row['valueError']}"))
+                    asked.problems.append(EntryCorrupt(f"the value of {position} of {topic.name}: {row['valueError']}"))
             if len(chosen):
                 yield chosen
             left = None if left is None else left - len(chosen)
             if left == 0:
                 break
-    problems += dumped.problems
+    asked.problems += dumped.problems
     return left
 
 

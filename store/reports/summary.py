@@ -97,19 +97,9 @@ def read_summary(store: Store, reader: EntryReader) -> StoreSummary:
             continue
         readings = TopicFacts(reader, topic, None, 0).cursor_readings
         cursors.update(one.source if isinstance(one, Cursor) else CursorSource.UNREADABLE for _, one in readings)
+    of_log = FileSummary.__struct_fields__[:-1]
     files = tuple(
-        FileSummary(
-            log.file_id,
-            log.path,
-            log.kind,
-            log.mode,
-            log.size_bytes,
-            log.records,
-            log.problems,
-            log.torn,
-            log.sealed,
-            file_state(log, store.path),
-        )
+        FileSummary(**{name: getattr(log, name) for name in of_log}, state=file_state(log, store.path))
         for log in iter_logs(txn)
     )
     as_of = find_as_of(txn)
