@@ -258,33 +258,19 @@ def peek_messages(app: App, selection: TopicSelection, subscription: str, option
 
 _uncommitted = click.option("--uncommitted", is_flag=True, help="Also messages of open and aborted transactions.")
 _window = together(
-    click.option("--from", "first", type=POSITION, help="From this position on; latest is the last entry."),
-    click.option("--to", "last", type=POSITION, help="Through this position."),
-    click.option("--start-time", "start_ms", type=TIME, help="Messages at or after this time."),
-    click.option("--end-time", "end_ms", type=TIME, help="Messages before this time."),
+    click.option("--from", "start", type=POSITION, help="From this position on; latest is the last entry."),
+    click.option("--to", "end", type=POSITION, help="Through this position."),
+    click.option("--start-time", "since", type=TIME, help="Messages at or after this time."),
+    click.option("--end-time", "until", type=TIME, help="Messages before this time."),
 )
 
 
-class WindowOptions(MessageOptions, frozen=True):
-    """Which part of topics, and what of its messages."""
+class ReadRequest(MessageOptions, frozen=True):
+    """Which messages of a part of a topic, and what of them."""
 
-    first: Position | None
-    last: Position | None
-    start_ms: int | None
-    end_ms: int | None
     limit: int | None
     payload: bool
     uncommitted: bool
-
-    @property
-    def bounds(self) -> tuple[int | None, int | None, Position | None, Position | None]:
-        """The times and positions between which the part lies."""
-        return self.start_ms, self.end_ms, self.first, self.last
-
-
-class ReadRequest(WindowOptions, frozen=True):
-    """A part of a topic, and whether with markers."""
-
     key: str | None
     markers: bool
 
@@ -313,14 +299,16 @@ class ReadRequest(WindowOptions, frozen=True):
 @_uncommitted
 @click.option("--markers", is_flag=True, help="Also markers, the broker's own entries.")
 @gather(ReadRequest)
-def read(app: App, selection: TopicSelection, options: ReadRequest) -> Iterator[Shown]:
+def read(
+    app: App, selection: TopicSelection, options: ReadRequest, **bounds: Any
+) -> Iterator[Shown]:  # Any: of Session.window
     """Read the messages of a topic: batches split, chunks joined, payloads decompressed.
 
     Times are exact even if clocks run backwards: every message whose own time is in the window, in topic order. --clock
     chooses the clock: auto (broker time if the entry has one, otherwise publish time), publish, broker, or event.
     Encrypted payloads are shown as stored, or with --private-key as the consumer with that key reads them.
     """
-    window = app.session.window(*options.bounds, clock=app.settings.clock, key=options.key)
+    window = app.session.window(**bounds, clock=app.settings.clock, key=options.key)
     query = MessageQuery(
         window, limit=options.limit, each=True, uncommitted=options.uncommitted, lenient=not options.value
     )
@@ -348,7 +336,7 @@ _PATH = ParsedType("path", parse_path_test, "PATH[=VALUE]")
 _PROPERTY = ParsedType("property", _property, "NAME[=VALUE]")
 
 
-class SearchRequest(WindowOptions, frozen=True):
+class SearchRequest(MessageOptions, frozen=True):
     """A search: criteria, and the messages to show around each match."""
 
     keys: tuple[str, ...]
@@ -363,6 +351,9 @@ class SearchRequest(WindowOptions, frozen=True):
     before: int | None
     after: int | None
     around: int | None
+    limit: int | None
+    payload: bool
+    uncommitted: bool
 
 
 _MARK = Column("", lambda row: "" if row.context else "*")
@@ -406,7 +397,9 @@ _MARK = Column("", lambda row: "" if row.context else "*")
 @content_options
 @_uncommitted
 @gather(SearchRequest)
-def search(app: App, selection: TopicSelection, options: SearchRequest) -> Iterator[Shown]:
+def search(
+    app: App, selection: TopicSelection, options: SearchRequest, **bounds: Any
+) -> Iterator[Shown]:  # Any: of Session.window
     """Search the messages of topics: by key, property, producer, time, payload or value.
 
     All given conditions must hold. --text and --regex search the payload, and with --value also the value decoded by
@@ -414,7 +407,7 @@ def search(app: App, selection: TopicSelection, options: SearchRequest) -> Itera
     schema. Batches are split, chunks joined, payloads decompressed. Times use --clock: auto, publish, broker or event.
     Exit code 5 if nothing is found.
     """
-    query = _search_query(app, options)
+    query = _search_query(app, options, bounds)
     with app.session.reader() as reader:
         open_with(reader, options.private_keys)
         chosen = choose(app, reader.txn, selection)
@@ -439,12 +432,12 @@ def search(app: App, selection: TopicSelection, options: SearchRequest) -> Itera
         raise errors.NothingMatches("no message matches", hint=hint)
 
 
-def _search_query(app: App, options: SearchRequest) -> MessageQuery:
+def _search_query(app: App, options: SearchRequest, bounds: dict[str, Any]) -> MessageQuery:  # Any: as above
     from pulsar_admin.store.scan.messages import Match
 
     criteria = {name: getattr(options, name) for name in Match.__struct_fields__ if name != "in_value"}
     match = Match(**criteria, in_value=options.value).check()
-    window = app.session.window(*options.bounds, clock=app.settings.clock)
+    window = app.session.window(**bounds, clock=app.settings.clock)
     before, after = (options.around if side is None else side for side in (options.before, options.after))
     query = MessageQuery(window, limit=options.limit, uncommitted=options.uncommitted, match=match)
     return replace(query, before=before or 0, after=after or 0)

@@ -176,7 +176,8 @@ class Cursors(Planner):
         if if_unsure != "refuse" or zookeeper:
             hint = "leave out --if-unsure and --zookeeper, or give --as-of"
             raise errors.InvalidValue("only an earlier state may be unsure or come from other files", hint=hint)
-        request = reset_request(self._session, rule, clock, broker_version, max_clock_skew, force=force)
+        broker = broker_of(self._session, broker_version, max_clock_skew, self._session.clock_ms)
+        request = resetting.ResetRequest(self._session.clock_ms, rule, clock, broker, force)
         target = resetting.reset_target(
             time_ms=None if time is None else self._session.time_ms(time, changes=True),
             position=None if to is None else position_of(to),
@@ -236,7 +237,7 @@ class Cursors(Planner):
             limit = resetting.UpTo(position_of(to), exclude)
         elif before is not None:
             limit = resetting.Before(self._session.time_ms(before, changes=True))
-        broker = _broker(self._session, broker_version, max_clock_skew, self._session.clock_ms)
+        broker = broker_of(self._session, broker_version, max_clock_skew, self._session.clock_ms)
         request = resetting.ExpiryRequest(self._session.clock_ms, limit, rule, check_clock(clock), broker, force)
         kind = EXPIRE_ALL if self._means_all else EXPIRE
         with self._session.scan() as reader:
@@ -269,7 +270,7 @@ class Cursors(Planner):
         interval_ms = None if interval is None else duration_ms(interval)
         limit = resetting.ByTtl() if ttl is None else resetting.Before(now_ms - duration_ms(ttl))
         request = resetting.ExpiryRequest(
-            now_ms, limit, rule, check_clock(clock), _broker(self._session, broker_version, max_clock_skew, now_ms)
+            now_ms, limit, rule, check_clock(clock), broker_of(self._session, broker_version, max_clock_skew, now_ms)
         )
         with self._session.scan() as reader:
             cursors = self._cursors(reader, verb="expire")
@@ -433,25 +434,11 @@ def _check_entries(selection: TopicSelection, topics: Sequence[TopicModel]) -> N
         )
 
 
-def _broker(session: Session, version: BrokerVersion | None, max_clock_skew: Duration, now_ms: int) -> BrokerSetup:
+def broker_of(session: Session, version: BrokerVersion | None, max_clock_skew: Duration, now_ms: int) -> BrokerSetup:
+    """Return the live broker that is meant, by the arguments of ``Cursors.reset``; raises InvalidValue."""
     from pulsar_admin.store.search.broker_setup import BrokerSetup
 
     return BrokerSetup(session.broker_version(version), duration_ms(max_clock_skew), now_ms)
-
-
-def reset_request(
-    session: Session,
-    rule: ResetRule,
-    clock: Clock,
-    broker_version: BrokerVersion | None,
-    max_clock_skew: Duration,
-    *,
-    force: bool,
-) -> resetting.ResetRequest:
-    """Return how to reset, with the arguments of ``Cursors.reset``; raises InvalidValue."""
-    return resetting.ResetRequest(
-        session.clock_ms, rule, clock, _broker(session, broker_version, max_clock_skew, session.clock_ms), force
-    )
 
 
 _LINE_KEYS = {"to": "messageId", "shift_by": "shiftBy", "like": "toSubscription"}

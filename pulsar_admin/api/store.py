@@ -694,10 +694,12 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         command line reads it: ``messageId``, ``time``, ``shiftBy``, ``toSubscription``. ``source`` names the lines in errors. Other options
         and errors are those of ``Cursors.reset``.
         """
-        from pulsar_admin.api.cursors import reset_line, reset_request, resets_plan
-        from pulsar_admin.store.changes.resets import iter_reset_rows, resets_of_rows
+        from pulsar_admin.api.cursors import broker_of, reset_line, resets_plan
+        from pulsar_admin.store.changes.resets import ResetRequest, iter_reset_rows, resets_of_rows
 
-        request = reset_request(self._session, rule, clock, broker_version, max_clock_skew, force=force)
+        now_ms = self._session.clock_ms
+        broker = broker_of(self._session, broker_version, max_clock_skew, now_ms)
+        request = ResetRequest(now_ms, rule, clock, broker, force)
         with self._session.reader() as reader:
             texts = (reset_line(self._session, line) for line in given_items("lines", lines))
             rows = iter_reset_rows(texts, source, subscription, partial(self._session.time_ms, changes=True))
