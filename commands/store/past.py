@@ -67,14 +67,8 @@ Json = dict[str, Any]  # Any: JSON values
 @click.option("--all", "passing", is_flag=True, help="Also load reports, bundle ownership and numbers handed out.")
 @zookeeper_options
 def history(
-    app: App,
-    what: str | None,
-    since: Moment | None,
-    until: Moment | None,
-    passing: bool,
-    places: tuple[str, ...],
-    chroot: str | None,
-) -> Result:
+    app: App, what: str | None, since: Moment | None, until: Moment | None, passing: bool, **files: Any
+) -> Result:  # Any: of ``zookeeper_options``
     """Show who changed what in the cluster's metadata, and when, from ZooKeeper's transaction logs and snapshots.
 
     For a topic: its list of ledgers, subscriptions, partitions, schemas and ledgers; for a path: everything below it.
@@ -86,7 +80,7 @@ def history(
     from pulsar_admin.store.history.events import Event, Span, parse_question
 
     question = parse_question(what, passing=passing)
-    servers, span = servers_of(app, places, chroot), Span(since, until)
+    servers, span = servers_of(app, **files), Span(since, until)
 
     def rows(make: Callable[[Event], Json] = _row) -> Iterator[Json]:
         is_empty = True
@@ -179,14 +173,8 @@ _DIFF_COLUMNS = (
 @click.option("--all", "passing", is_flag=True, help="Also load reports, bundle ownership and numbers handed out.")
 @zookeeper_options
 def diff(
-    app: App,
-    stores: tuple[Path, ...],
-    since: Moment | None,
-    until: Moment | None,
-    passing: bool,
-    places: tuple[str, ...],
-    chroot: str | None,
-) -> Result:
+    app: App, stores: tuple[Path, ...], since: Moment | None, until: Moment | None, passing: bool, **files: Any
+) -> Result:  # Any: of ``zookeeper_options``
     """Show the differences between the metadata of two stores, or of two moments, by topic.
 
     For two stores, subscriptions are compared at their real positions, including cursor ledgers; for two moments, only
@@ -196,10 +184,10 @@ def diff(
     from pulsar_admin.api.store import open_store
 
     alike = len(stores) == 2 and stores[0].resolve() == stores[1].resolve()
-    if (len(stores) != 2 or alike or since or until or places or chroot) and (stores or since is None):
+    if (len(stores) != 2 or alike or since or until or any(files.values())) and (stores or since is None):
         raise click.UsageError("name two stores, or --from TIME [--to TIME] for the ZooKeeper files of one")
     if since is not None:
-        changes = diff_of(app.session, servers_of(app, places, chroot), since, until, passing=passing)
+        changes = diff_of(app.session, servers_of(app, **files), since, until, passing=passing)
     else:
         with open_store(stores[0]) as first, open_store(stores[1]) as second:
             changes = first.diff(second, passing=passing)
