@@ -129,8 +129,10 @@ def _parts(
     ledgers_root: str | None,
     **confs: Any,  # Any: of ``conf_options``
 ) -> ClusterParts:
-    from pulsar_admin.api.ledgers import parts_given, parts_of_store
+    from pulsar_admin.api.ledgers import parts_of_store
     from pulsar_admin.api.session import wanted_of
+    from pulsar_admin.api.transfers import given_parts
+    from pulsar_admin.store.recovery.preflight import read_parts
 
     given = bookies_of(bookies, **confs)
     places = [place for place in (zookeeper, metadata) if place]
@@ -140,7 +142,7 @@ def _parts(
         raise click.UsageError("name the metadata of these bookies with --zookeeper, --metadata or --no-metadata")
     if not places and not given:
         return parts_of_store(app.session, empty=no_metadata)
-    return parts_given(places[0] if places else None, given, client, wanted_of(chroot, ledgers_root))
+    return read_parts(*given_parts(places[0] if places else None, given, client, wanted_of(chroot, ledgers_root)))
 
 
 def _preflight_screen(found: Preflight) -> Iterator[str | Table]:

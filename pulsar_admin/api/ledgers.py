@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from pulsar_admin.store.reports.ledger_facts import LedgerFacts
     from pulsar_admin.store.reports.verify import EntryRow, LedgerVerdict
     from pulsar_admin.store.sources.given_bookies import GivenBookie
-    from pulsar_admin.store.sources.roots import Wanted
 else:
     ledger_references = later("pulsar_admin.store.changes.ledger_references")
     lost_ledgers = later("pulsar_admin.store.recovery.ledgers")
@@ -294,9 +293,8 @@ def preflight(
     ``import_cluster`` does before it reads.
     """
     _check_topics(metadata is None, brokers or broker_conf is not None)
-    return forecast_of(
-        session_of(), parts_given(metadata, bookies, client, wanted_of(chroot, ledgers_root)), brokers, broker_conf
-    )
+    parts = preflights.read_parts(*given_parts(metadata, bookies, client, wanted_of(chroot, ledgers_root)))
+    return forecast_of(session_of(), parts, brokers, broker_conf)
 
 
 def _check_topics(empty: bool, asked: object) -> None:
@@ -308,16 +306,6 @@ def parts_of_store(session: Session, *, empty: bool = False) -> ClusterParts:
     """Return the parts for a forecast: the store's metadata, or with ``empty`` none, and its bookies."""
     with session.opened() as store, session.read() as txn:
         return preflights.read_store_parts(store, txn, empty=empty)
-
-
-def parts_given(
-    metadata: Path | str | None,
-    bookies: Iterable[str | GivenBookie],
-    client: Path | str | None = None,
-    wanted: Wanted | None = None,
-) -> ClusterParts:
-    """Return the parts for a forecast from metadata (None: an empty one) and bookies."""
-    return preflights.read_parts(*given_parts(metadata, bookies, client, wanted))
 
 
 def forecast_of(session: Session, parts: ClusterParts, brokers: bool, broker_conf: Path | str | None) -> Preflight:
