@@ -32,9 +32,7 @@ from pulsar_admin.store.model.cursors import (
     backlog_entries,
     backlog_size_bytes,
     extent_of,
-    is_consumed,
     is_replicated,
-    iter_cursor_names,
     pending_intervals,
     read_cursor,
 )
@@ -241,7 +239,7 @@ class Cursors(Planner):
         request = resetting.ExpiryRequest(self._session.clock_ms, limit, rule, check_clock(clock), broker, force)
         kind = EXPIRE_ALL if self._means_all else EXPIRE
         with self._session.scan() as reader:
-            cursors = self._cursors(reader, by_time=to is None, verb="expire")
+            cursors = self._cursors(reader, by_time=to is None)
             if to is None:
                 self._warn_of_clock(reader, clock, cursors)
             return plan_of(plan_expiries(reader, kind, cursors, request), reader.txn)
@@ -273,7 +271,7 @@ class Cursors(Planner):
             now_ms, limit, rule, check_clock(clock), broker_of(self._session, broker_version, max_clock_skew, now_ms)
         )
         with self._session.scan() as reader:
-            cursors = self._cursors(reader, verb="expire")
+            cursors = self._cursors(reader)
             self._warn_of_clock(reader, clock, cursors)
             forecasts = tuple(forecast_expiries(reader, cursors, request, ahead_ms, interval_ms))
         self._session.warn(text for one in forecasts for text in one.warnings)
@@ -386,30 +384,16 @@ class Cursors(Planner):
         return self._planned(make)
 
     def _cursors(
-        self, reader: EntryReader, *, by_time: bool = False, is_replaced: bool = False, verb: str = "move"
+        self, reader: EntryReader, *, by_time: bool = False, is_replaced: bool = False
     ) -> list[tuple[TopicModel, CursorModel]]:
         """Return the selected cursors, with ``is_replaced`` also unreadable ones.
 
         Raises NothingMatches for a move by time in a single topic without entries.
         """
-        if not self._means_all:
-            selected = list(self._session.iter_cursors(reader, self._selection, self._name, is_replaced=is_replaced))
-            if by_time:
-                _check_entries(self._selection, [topic for topic, _ in selected])
-            return selected
-        topics = list(self._session.read_topics(reader, self._selection))
+        name = None if self._means_all else self._name
+        selected = list(self._session.iter_cursors(reader, self._selection, name, is_replaced=is_replaced))
         if by_time:
-            _check_entries(self._selection, topics)
-        selected = []
-        for topic in topics:
-            names = filter(is_consumed, sorted(iter_cursor_names(reader.txn, topic.name)))
-            named = bool(self._selection.topics)
-            cursors = self._session.read_cursors(reader, topic, names, named=named, is_replaced=is_replaced)
-            selected += [(topic, cursor) for cursor in cursors]
-        if not selected:
-            raise errors.SubscriptionNotFound(
-                f"there is no subscription to {verb}", topics=[str(topic.name) for topic in topics]
-            )
+            _check_entries(self._selection, [topic for topic, _ in selected])
         return selected
 
     def _check_named(self) -> None:

@@ -827,22 +827,29 @@ class Session:
         return self.each(names, lambda name: read(reader.txn, reader, topic, name), alone=named)
 
     def iter_cursors(
-        self, reader: EntryReader, selection: TopicSelection, subscription: str, *, is_replaced: bool = False
+        self, reader: EntryReader, selection: TopicSelection, subscription: str | None, *, is_replaced: bool = False
     ) -> Iterator[tuple[Topic, Cursor]]:
-        """Yield the cursor of a subscription in every selected topic, partitions one by one.
+        """Yield the cursor of a subscription (None: those of all but the broker's own) in every selected topic, partitions one by one.
 
         A named topic must have the subscription; among all topics, or those of a pattern, topics without it are skipped.
         Raises TopicNotFound, and SubscriptionNotFound, also if no topic has it.
         """
-        from pulsar_admin.store.model.cursors import iter_cursor_names
+        from pulsar_admin.store.model.cursors import is_consumed, iter_cursor_names
 
-        named = bool(selection.topics)
+        named, topics = bool(selection.topics), []
         is_any = False
         for topic in self.read_topics(reader, selection):
-            if named or subscription in iter_cursor_names(reader.txn, topic.name):
-                for cursor in self.read_cursors(reader, topic, (subscription,), named=named, is_replaced=is_replaced):
-                    is_any = True
-                    yield topic, cursor
+            topics.append(str(topic.name))
+            names = iter_cursor_names(reader.txn, topic.name)
+            if subscription is None:
+                chosen = sorted(filter(is_consumed, names))
+            else:
+                chosen = [subscription] if named or subscription in names else []
+            for cursor in self.read_cursors(reader, topic, chosen, named=named, is_replaced=is_replaced):
+                is_any = True
+                yield topic, cursor
+        if not is_any and subscription is None:
+            raise SubscriptionNotFound("no topic that matches has a subscription", topics=topics)
         if not is_any:
             raise SubscriptionNotFound(
                 f"no topic that matches has a subscription {subscription!r}", subscription=subscription
