@@ -31,6 +31,7 @@ from pulsar_admin.store.codec.schema import (
     encode_schema_locator,
 )
 from pulsar_admin.store.compaction.last_id import check_indexes
+from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.rows import name_of_row
 from pulsar_admin.store.disks.live_records import LocationsIndex
 from pulsar_admin.store.doctor.diagnosing import EACH_MOST, sum_up
@@ -45,10 +46,14 @@ from pulsar_admin.store.errors import (
     SourceNotFound,
 )
 from pulsar_admin.store.facts.partitions import Partitions
+from pulsar_admin.store.facts.topics import Clocks, TopicFacts, is_on_time
 from pulsar_admin.store.kernels.columns import RECORD
 from pulsar_admin.store.kernels.producers import number_spans
+from pulsar_admin.store.model.ledgers import WholeLedger
+from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.references import read_namings
 from pulsar_admin.store.model.resources import parse_bundle
+from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import EVENTS, NamespaceName, parse_topic
 from pulsar_admin.store.recovery.metadata_index import LedgerNames
 from pulsar_admin.store.rules.finding import Finding, Severity
@@ -421,7 +426,8 @@ topics why a/b/c -s s; topics why a/b/c -s t; topics why a/b/c --disk; topics an
 topics get-message-by-id a/b/c -l {data} -e 0; topics find-by-time a/b/c --time @1700000000000; topics last-message-id a/b/c; \
 topics subscription-history a/b/c -s s; topics peek-messages a/b/c -s s -n 3; topics unsubscribe a/b/c -s s --dry-run; \
 topics reset-cursor a/b/c -s s -m {data}:3 --dry-run; topics delete a/b/c --force --dry-run; topics trim-topic a/b/c --dry-run; \
-schemas get a/b/c; schemas metadata a/b/c; schemas delete a/b/c --dry-run; bookkeeper readlog 0"""
+bookkeeper readlog 0 -l {ledger}; bookkeeper readlog 0 -l {ledger} -e 0; schemas get a/b/c; \
+schemas metadata a/b/c; schemas delete a/b/c --dry-run; bookkeeper readlog 0"""
 
 
 def _told(path: Path, cli: Cli, role: str, first: int) -> str:
@@ -459,3 +465,36 @@ def _told(path: Path, cli: Cli, role: str, first: int) -> str:
 @pytest.mark.parametrize("role", ["data", "cursor", "compacted", "schema"])
 def test_the_first_ledger_of_a_cluster_is_one_as_any(role: str, cli: Cli, tmp_path: Path) -> None:
     assert _told(tmp_path / "zero", cli, role, 0) == _told(tmp_path / "far", cli, role, _FAR)
+
+
+_HOUR_MS, _OFF_MS = 3_600_000, 300_000
+_FIRST_MS, _SECOND_MS, _NOW_MS = CREATED_MS, CREATED_MS + _HOUR_MS, CREATED_MS + 2 * _HOUR_MS
+
+
+@pytest.mark.parametrize(
+    ("second", "third", "closed", "told"),
+    [
+        (_SECOND_MS + _OFF_MS, _NOW_MS + _OFF_MS, _SECOND_MS, {}),
+        (_FIRST_MS - _OFF_MS, _SECOND_MS - _OFF_MS, _SECOND_MS, {}),
+        (_SECOND_MS + _OFF_MS + 1, _NOW_MS, _SECOND_MS, {"future_ledgers": 1, "ahead_ms": _OFF_MS + 1}),
+        (_FIRST_MS - _OFF_MS - 1, _NOW_MS, _SECOND_MS, {"past_ledgers": 1, "behind_ms": _OFF_MS + 1}),
+        (_SECOND_MS, _SECOND_MS - _OFF_MS - 1, _SECOND_MS, {"past_ledgers": 1, "behind_ms": _OFF_MS + 1}),
+        (
+            *(_SECOND_MS + _OFF_MS + 2, _NOW_MS + _OFF_MS + 1, _SECOND_MS),
+            {"future_ledgers": 2, "ahead_ms": _OFF_MS + 2, "future_now": True},
+        ),
+        (_NOW_MS, _NOW_MS, _NOW_MS + _OFF_MS, {}),
+    ],
+)
+def test_clocks_are_wrong_beyond_five_minutes(
+    second: int, third: int, closed: int, told: dict[str, object], tmp_path: Path
+) -> None:
+    """Of ledgers whose entries have no broker's time: the first two were closed, the third is open."""
+    topic = MadeTopic([[Made(_FIRST_MS)], [Made(second)], [Made(third)]], closed_ms=(_FIRST_MS, closed))
+    path, name = make_store(tmp_path / "s", {"a/b/c": topic}), parse_topic("a/b/c")
+    with open_store(path) as store, open_reader(store) as reader:
+        clocks = TopicFacts(reader, read_topic(reader.txn, name), None, _NOW_MS).clocks
+    assert clocks == Clocks(**told)  # type: ignore[arg-type]  # of their names
+    ledgers = ((_FIRST_MS, _FIRST_MS, 0), (second, closed, _FIRST_MS), (third, 0, closed))
+    on_time = [is_on_time(WholeLedger(1, 1, True, at, at), end, begin, _NOW_MS) for at, end, begin in ledgers]
+    assert all(on_time) == (not told)

@@ -66,6 +66,11 @@ def test_every_recorded_message(world: str, messages: int, encrypted: int, cli: 
             hidden += len(shown)
             continue
         assert [as_recorded(row) for row in found[topic]] == expected, topic
+        if world != "nometa" and topic in (
+            "public/default/plain",
+            "public/default/batched",
+        ):  # from their first message on, without markers
+            assert [row["brokerIndex"] for row in found[topic]] == [*range(len(expected))]
         compared += len(expected)
     assert (compared, hidden) == (messages, encrypted)
 
