@@ -16,6 +16,7 @@ from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
 from pulsar_admin.store.codec.ledgermetadata import decode_ledger_metadata, encode_ledger_metadata, ledger_path
 from pulsar_admin.store.codec.managedledger import decode_managed_ledger, encode_managed_ledger
 from pulsar_admin.store.db import owners
+from pulsar_admin.store.db.audit_log import append_change
 from pulsar_admin.store.db.blocks import BLOCK_HEADER, block_key, ledger_key
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.files import Damage, iter_logs, put_damage, put_log
@@ -138,6 +139,7 @@ CASES: dict[str, tuple[Change, set[str]]] = {
     "file too short": (_shrink, {"block-inconsistent"}),
     "damage of no file": (lambda txn: put_damage(txn, Damage(77, 5, 5, "x", -1, -1)), {"damage-without-file"}),
     "rubbish in the audit log": (lambda txn: txn.put("changes", bytes(8), b"x"), {"changes-damaged"}),
+    "a change that undoes itself": (lambda txn: append_change(txn, 0, "x", (), undoes=1), {"changes-damaged"}),
     "rubbish kept for export": (lambda txn: txn.put("base", tree_key("/x"), b"x"), {"base-damaged"}),
     "rubbish in the tree": (lambda txn: txn.put("tree", tree_key("/x"), b"x"), {"node-damaged"}),
     "value of a topic": (_set_value(PLAIN, lambda _: b"\xff"), {"value-undecodable", "topic-unreadable", "owners-differ"}),

@@ -27,6 +27,7 @@ from pulsar_admin.store.model.schemas import (
     ValueReader,
     encoded,
     find_locator,
+    parse_path_test,
     read_schemas,
 )
 from pulsar_admin.store.model.topics import read_topic
@@ -311,3 +312,18 @@ def test_a_time_that_java_can_say_and_we_cannot() -> None:
     for name in ("DATE", "TIMESTAMP", "LOCAL_DATE"):
         with pytest.raises(ArithmeticError):
             decoder_of(ValueSchema(name))((2**62).to_bytes(8))
+
+
+def test_paths_into_a_value() -> None:
+    value = {"a": [2, {"b": "x"}, True, None], "x y": {"b": 3}, "b": "x"}
+    holds = "$ | $.a | $.a[0]=2 | $.a[-1]=null | $.a[-4]=2 | $.a[1].b=x | $['x y'].b=3 | $[\"x y\"].b>=3 | $.a[*]=2 | $.*.b=3 | $.a[2]=true"
+    fails = "$.c | $.a[4] | $.a[-5] | $.a[0]=3 | $.a[1]=2 | $.a[0]=true | $.a[2]=1 | $.b[0] | $.a.b | $.a[0]!=2 | $.b<1 | $.a[2]>0"
+    orders = {"<": "3", "<=": "2 3", "=": "2", "!=": "1 3", ">=": "1 2", ">": "1"}
+    for text in holds.split(" | "):
+        assert parse_path_test(text).holds(value), text
+    for text in fails.split(" | "):
+        assert not parse_path_test(text).holds(value), text
+    for sign, numbers in orders.items():
+        assert [one for one in "123" if parse_path_test(f"$.a[0] {sign} {one}").holds(value)] == numbers.split()
+        texts = [one for one in "wxy" if parse_path_test(f"$.b{sign}{one}").holds(value)]
+        assert texts == ["wxy"[int(number) - 1] for number in numbers.split()]

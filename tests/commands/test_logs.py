@@ -96,6 +96,21 @@ def test_list(cli: Cli) -> None:
     assert cli("logs", "list", folder / "current", "-o", "json").json == cli("logs", "list", folder, "-o", "json").json
 
 
+def test_a_bad_header_is_told_of_its_file_alone(tmp_path: Path, cli: Cli) -> None:
+    good = (world("small") / "crashed/bookkeeper/current/3.log").read_bytes()
+    for name, data in (
+        ("0.log", b"XKLO" + good[4:]),
+        ("1.log", good[:7] + b"\x09" + good[8:]),
+        ("2.log", good[:99]),
+        ("3.log", good),
+    ):
+        (tmp_path / name).write_bytes(data)
+    rows = {Path(row["path"]).name: row for row in cli("logs", "list", tmp_path, "-o", "json").json}
+    assert [name for name, row in rows.items() if row["header"] == "ok"] == ["3.log"]
+    assert ("BKLO" in rows["0.log"]["header"], "version" in rows["1.log"]["header"]) == (True, True)
+    assert {(row["version"], row["sealed"]) for name, row in rows.items() if name != "3.log"} == {(None, False)}
+
+
 def test_verify_recorded(cli: Cli) -> None:
     folder = world("small") / "crashed/bookkeeper/current"
     with assert_unchanged(folder):

@@ -217,7 +217,8 @@ def test_a_compaction_that_nobody_repeats(
         (1_001, 99, 10, {"ledgers-tiny"}),
         (1_001, 100, 10, set()),
         (1_000, 99, 10, set()),  # the last one is open
-        (2, 10, 11 << 30, {"ledger-huge"}),
+        (2, 10, 10 << 30, set()),
+        (2, 10, (10 << 30) + 1, {"ledger-huge"}),
     ],
 )
 def test_ledgers_of_odd_sizes(

@@ -79,6 +79,24 @@ def test_any_damage_is_seen_and_costs_what_it_hit() -> None:
         assert Flaw.DAMAGED not in cut
 
 
+def test_a_wrong_length_costs_the_rest_of_its_block() -> None:
+    """As in RocksDB; a length beyond the end of the log might be a cut, so what follows in the last block is looked for."""
+    records = [bytes([number]) * 1_000 for number in range(100)]
+    data = b"".join(encode_log(records))
+    starts, owners = fragments(data), list[int]()
+    for at in starts:
+        owners.append((owners[-1] if owners else -1) + (data[at + TYPE_OFFSET] in (1, 2)))
+    for at in starts[:-1]:
+        for place, bit in ((4, 1), (5, 0x80)):
+            damaged = bytearray(data)
+            damaged[at + place] ^= bit
+            is_cut = bit == 0x80 and at >> 15 == len(data) >> 15
+            hit = [one == at if is_cut else one >= at and one >> 15 == at >> 15 for one in starts]
+            lost = {owner for owner, is_hit in zip(owners, hit, strict=True) if is_hit}
+            found = [record for record in iter_log_records(BytesIO(damaged)) if isinstance(record, bytes)]
+            assert found == [record for number, record in enumerate(records) if number not in lost], (at, bit)
+
+
 def test_zeros_are_the_end_only_where_nothing_follows() -> None:
     data = b"".join(encode_log([bytes([number]) * 20_000 for number in range(1, 9)]))
     assert Flaw.DAMAGED in list(iter_log_records(BytesIO(data[:40_000] + bytes(1000) + data[41_000:])))
