@@ -44,8 +44,8 @@ LAYOUT = f"{LEDGERS_ROOT}/LAYOUT"
 """The node that names the class by which bookies list ledgers (``LedgerLayout``, ``AbstractZkLedgerManagerFactory``)."""
 PULSARS_LAYOUT = "2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1"
 _LAYOUT = (
-    rb"2\norg\.apache\.bookkeeper\.meta\.(Hierarchical|LegacyHierarchical|LongHierarchical|Flat)LedgerManagerFactory:1\s*"
-    rb"|1\n(hierarchical|flat):1\s*"
+    rb"2\norg\.apache\.bookkeeper\.meta\.(Hierarchical|LegacyHierarchical|LongHierarchical|Flat)LedgerManagerFactory:1(?:\n(?s:.*))?"
+    rb"|1\n(hierarchical|flat):1(?:\n(?s:.*))?"
 )
 _DEPTHS = {b"Hierarchical": (3, 5), b"LegacyHierarchical": (3,), b"LongHierarchical": (5,), b"Flat": (1,)}
 

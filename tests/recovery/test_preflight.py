@@ -180,6 +180,8 @@ _META = "org.apache.bookkeeper.meta"
         (f"2\n{_META}.LongHierarchicalLedgerManagerFactory:1", True, [2**31]),
         (f"2\n{_META}.FlatLedgerManagerFactory:1", True, [3]),
         ("1\nflat:1", True, [3]),
+        (f"2\n{_META}.HierarchicalLedgerManagerFactory:1\nmore", True, [1, 2, 2**31]),
+        (f"2\n{_META}.HierarchicalLedgerManagerFactory:1 ", False, []),
         (f"2\n{_META}.HierarchicalLedgerManagerFactory:2", False, []),
         (f"2\n{_META}.HierarchicalLedgerManagerFaktory:1", False, []),
         (f"1\n{_META}.HierarchicalLedgerManagerFactory:1", False, []),
