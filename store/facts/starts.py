@@ -19,7 +19,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from pulsar_admin.store.codec.bookie import COOKIE_FILE, Cookie
+from pulsar_admin.store.codec.bookie import Cookie
 from pulsar_admin.store.codec.journal import decode_header
 from pulsar_admin.store.codec.ledgerindex import HEADER_BYTES, decode_ledger_index_header, ledger_id_of_index
 from pulsar_admin.store.codec.ledgermetadata import COOKIES, INSTANCE_ID, LAYOUT, find_listed_depths, layout_text
@@ -129,7 +129,7 @@ def iter_bookie_facts(
         return
     refused = None if registered is None else refusal(registered, bookie)
     if refused is not None:
-        lacking = [path for path in bookie.directories if path.is_dir() and not (path / COOKIE_FILE).is_file()]
+        lacking = [path for path in bookie.directories if path.is_dir() and read_cookie(path) is None]
         kind = Start.COOKIE_MISSING if lacking else Start.COOKIE_REFUSED
         yield StartFact(kind, (lacking or bookie.directories)[0], bookie, refused)
     yield from _index_facts(bookie, thorough, read)

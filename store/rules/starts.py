@@ -25,11 +25,11 @@ START_RULES = Rules[ClusterFacts]()
 
 
 _REFUSALS = {
-    Refusal.NONE: "its directories are not empty and have no cookie (VERSION)",
+    Refusal.NONE: "its directories are not empty and have no readable cookie (VERSION)",
     Refusal.INSTANCE: "the instance id of its cookie is {ours}, of the metadata {theirs}",
     Refusal.UNREGISTERED: "the metadata has no cookie of {bookie}",
     Refusal.OTHER: "its cookie is not the one that the metadata has of {bookie}",
-    Refusal.LACKING: "no cookie (VERSION) in {directories}",
+    Refusal.LACKING: "no readable cookie (VERSION) in {directories}",
 }
 
 

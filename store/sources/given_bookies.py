@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.codec.bookie import COOKIE_FILE, LAST_ID_FILE, LAST_MARK_FILE, Cookie, decode_cookie
 from pulsar_admin.store.db.bookies import Bookie, merge_bookies
-from pulsar_admin.store.errors import InvalidValue, NotWritable, Refused, SourceNotFound
+from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, NotWritable, Refused, SourceNotFound, Unsupported
 from pulsar_admin.store.files import read_file
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.sources.bookies import identity_of, read_bookie_directory
@@ -234,7 +234,11 @@ def _check_roles(given: GivenBookie, bookie: Bookie) -> None:
 def read_given_cookie(current: Path) -> Cookie | None:
     """Return the cookie of a directory, None if it has none; raises Unsupported, MetadataCorrupt."""
     file = current / COOKIE_FILE
-    return decode_cookie(read_file(file), str(file)) if file.is_file() else None
+    try:
+        return decode_cookie(read_file(file), str(file)) if file.is_file() else None
+    except (MetadataCorrupt, Unsupported) as error:
+        error.change_hint("if the file is damaged, move it elsewhere and name the bookie: ID=DIR,DIR")
+        raise
 
 
 def _check_cookies(given: GivenBookie, cookies: dict[Path, Cookie]) -> None:

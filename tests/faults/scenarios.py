@@ -123,7 +123,11 @@ SCENARIOS = (
     Scenario(
         "ledgers restore",
         "ledgers restore 9",
-        before=(f"managed-ledger delete-managed-ledger-ids -mlp {ML_PLAIN} -lid 9", "ledgers delete 9 --force", "store undo 1"),
+        before=(
+            f"managed-ledger delete-managed-ledger-ids -mlp {ML_PLAIN} -lid 9",
+            "ledgers delete 9 --force",
+            "store undo 1",
+        ),
         repeats=True,
     ),
     Scenario("ledgers restore deleted", "ledgers restore --deleted 121 137", world="cluster"),

@@ -19,7 +19,7 @@ from pulsar_admin.store.codec.journal import encode_header as encode_journal_hea
 from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path, ledger_path
 from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.errors import Unsupported
-from pulsar_admin.store.facts.starts import Registered, find_layout_fact, refusal
+from pulsar_admin.store.facts.starts import Registered, Start, find_layout_fact, iter_bookie_facts, refusal
 from pulsar_admin.store.recovery.metadata_index import read_known
 from pulsar_admin.store.recovery.preflight import LedgerShare, LogShare, read_preflight
 from pulsar_admin.store.rules.judging import fault_of
@@ -30,7 +30,7 @@ from tests.conftest import Cli
 from tests.cures.curing import put_values
 from tests.growing import record
 from tests.stores import lived_bookie
-from tests.worlds import scratch_copy, world
+from tests.worlds import CLUSTER, scratch_copy, world
 from tests.zookeeper_files import read_zookeeper_nodes
 
 BOOKIES = tuple(f"bookkeeper{number}" for number in range(3))
@@ -370,9 +370,9 @@ def a_bookie(tmp_path: Path, *cookies: Cookie | None) -> Bookie:
     [
         ((COOKIE, COOKIE), "instance-1", {"b:3181": COOKIE}, ""),
         ((COOKIE, COOKIE), "instance-1", {"b:3181": None}, ""),
-        ((None, None), "instance-1", {"b:3181": COOKIE}, "have no cookie"),
-        ((None, COOKIE), "instance-1", {"b:3181": COOKIE}, "no cookie (VERSION) in {root}/ledgers/current"),
-        ((COOKIE, None), "instance-1", {"b:3181": COOKIE}, "no cookie (VERSION) in {root}/journal/current"),
+        ((None, None), "instance-1", {"b:3181": COOKIE}, "have no readable cookie"),
+        ((None, COOKIE), "instance-1", {"b:3181": COOKIE}, "no readable cookie (VERSION) in {root}/ledgers/current"),
+        ((COOKIE, None), "instance-1", {"b:3181": COOKIE}, "no readable cookie (VERSION) in {root}/journal/current"),
         ((COOKIE, COOKIE), "instance-2", {"b:3181": COOKIE}, "is instance-1, of the metadata instance-2"),
         ((COOKIE, COOKIE), "", {"b:3181": COOKIE}, "is instance-1, of the metadata none"),
         ((_OF_NONE, _OF_NONE), "instance-1", {"b:3181": COOKIE}, "is none, of the metadata instance-1"),
@@ -404,6 +404,17 @@ def test_a_journal_that_cannot_be_read_hides_none_after_it(tmp_path: Path) -> No
     assert [*iter_replayed_ledgers(bookie, problems)] == [7]
     assert read_replayed_entries(bookie, [7, 8], problems) == {7: BitMap64([5]), 8: BitMap64()}
     assert [text.split(" cannot be read")[0] for text in problems] == [str(folder / "1.txn")] * 2
+
+
+def test_a_cookie_that_cannot_be_read_is_none(tmp_path: Path, cli: Cli) -> None:
+    """As ``Cookie.readFromDirectory``: the bookie does not start. An import says how it goes on."""
+    bookie = a_bookie(tmp_path, COOKIE, COOKIE)
+    (bookie.ledger_dirs[0] / "VERSION").write_bytes(b"")
+    (fact,) = iter_bookie_facts(bookie, Registered("instance-1", {"b:3181": COOKIE}), thorough=False)
+    assert (fact.kind, fact.where) == (Start.COOKIE_MISSING, bookie.ledger_dirs[0])
+    words = ("--zookeeper", world(CLUSTER) / "clean" / "zookeeper", "--bookie", tmp_path / "ledgers")
+    refused = cli("--store", tmp_path / "s", "-o", "json", "store", "import", "cluster", *words)
+    assert (refused.exit_code, "ID=DIR,DIR" in refused.error["hint"]) == (6, True)
 
 
 def write_log(path: Path, kept: int, dead: int) -> None:
