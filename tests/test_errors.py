@@ -9,6 +9,7 @@ import re
 import struct
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,7 @@ from pulsar_admin.store.codec.strict_values import json_value
 from pulsar_admin.store.errors import InvalidValue, StoreError, reason_of
 from tests.conftest import Cli
 from tests.stores import imported
+from tests.worlds import world
 
 # The product's numbers, by what the word in a code says.
 EXPECTED = {
@@ -145,3 +147,14 @@ def test_a_traceback_ends_with_the_hint() -> None:
     error = InvalidValue("there is no table 'topic'", hint="tables: topics, ledgers")
     assert traceback.format_exception(error)[-1] == "tables: topics, ledgers\n"
     assert len(traceback.format_exception(InvalidValue("no hint"))) == 1
+
+
+def test_a_current_directory_that_was_deleted_is_no_bug(
+    whole_cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    answer = whole_cli("--store", "s", "-o", "json", "store", "import", "standalone", world("small") / "clean")
+    assert (answer.exit_code, answer.error["message"]) == (5, "the current directory no longer exists")
