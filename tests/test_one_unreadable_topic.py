@@ -69,6 +69,29 @@ def test_the_other_topics_answer(cli: Cli, broken: Path, words: str) -> None:
     assert f"{UNREADABLE.path}: no ManagedLedgerInfo" in together.stdout + together.stderr
 
 
+def test_tables_have_the_messages_of_the_other_topics(cli: Cli, broken: Path, tmp_path: Path) -> None:
+    question = "select topic, count(*) n from messages group by topic"
+    count = len(cli.on(broken, f"topics read {READABLE} -o jsonl").json_lines)
+    asked = cli("--store", broken, "sql", question, "-o", "json")
+    exported = cli(
+        "--store",
+        broken,
+        "store",
+        "export",
+        "tables",
+        tmp_path / "t",
+        "--only",
+        "messages",
+        "--columns",
+        "pulsar-spark",
+    )
+    read = cli("--tables", tmp_path / "t", "sql", question, "-o", "json")
+    assert (asked.exit_code, exported.exit_code, read.exit_code) == (1, 1, 0)
+    assert asked.json == read.json == [{"topic": str(READABLE), "n": count}]
+    for answer in (asked, exported):
+        assert f"{UNREADABLE.path}: no ManagedLedgerInfo" in answer.stdout + answer.stderr
+
+
 def test_the_cursors_of_the_other_topics_move(cli: Cli, broken: Path) -> None:
     words = ("namespaces", "clear-backlog", "public/default", "--dry-run", "-o", "json")
     together = cli("--store", broken, *words)
