@@ -164,6 +164,10 @@ class EntryCorrupt(Corrupt):
     """An entry is damaged: digest, lengths, message framing, batch or compression."""
 
 
+ENTRY_UNREADABLE = (LedgerNotFound, EntryNotFound, EntryCorrupt)
+"""Why an entry that a topic lists cannot be read: nothing of its ledger exists, its bytes are lost, or it is damaged."""
+
+
 class MetadataCorrupt(Corrupt):
     """A metadata value is damaged: ManagedLedgerInfo, ManagedCursorInfo, LedgerMetadata, policies, RocksDB value header."""
 

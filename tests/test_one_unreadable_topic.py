@@ -5,14 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from pulsar_admin.store.changes.log_writer import last_broker_entry
+from pulsar_admin.store.changes.resets import batch_size
+from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
+from pulsar_admin.store.compaction.heads import Transactions, read_transactions
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import put_nodes, read_node
+from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.model.topics import read_topic
-from pulsar_admin.store.names import parse_topic
+from pulsar_admin.store.names import Position, parse_topic
 from tests.conftest import Cli
-from tests.stores import narrow_copy
+from tests.stores import copied, narrow_copy, put_node
 
 READABLE, UNREADABLE = parse_topic("public/default/plain"), parse_topic("public/default/json")
 TIME = "2026-11-20T00:00Z"
@@ -115,3 +121,32 @@ def test_the_other_topics_answer_beside_damaged_blocks(cli: Cli, tmp_path: Path,
         together = cli("--store", path, "topics", *words.split(), "--all-topics")
         assert (together.exit_code, str(READABLE) in together.stdout) == (1, True), words
         assert "is damaged" in together.stderr
+
+
+SNAPSHOTS = parse_topic("public/default/__transaction_buffer_snapshot")
+
+
+def test_a_lost_ledger_of_transaction_snapshots_keeps_no_topic_from_its_answer(
+    cli: Cli, tmp_path: Path, damages_stores: None
+) -> None:
+    """Closed, of three entries, and nothing of it is here: passed over as lost entries are."""
+    path = copied("small", "clean", tmp_path)
+    asked = [
+        f"{words} -o json"
+        for words in ("topics stats txn-out", "compaction last-id plain", "compaction run plain --dry-run")
+    ]
+    before = [cli.on(path, words) for words in asked]
+    with open_store(path) as store, store.read() as txn:
+        nodes = [read_node(txn, name.path) for name in (SNAPSHOTS, parse_topic("public/default/txn-in"))]
+    for (path_of, _, value), ledger_id in zip(nodes, (0, 1_000_000), strict=True):  # behind all others in the second
+        managed = decode_managed_ledger(value, path_of)
+        ledgers = sorted((*managed.ledgers, LedgerInfo(ledger_id, 3, 100, 5)))
+        put_node(path, path_of, encode_managed_ledger(replace(managed, ledgers=tuple(ledgers)), value))
+    for words, expected in zip(asked, before, strict=True):
+        answer = cli.on(path, words)
+        assert (answer.exit_code, answer.stdout) == (expected.exit_code, expected.stdout), answer.stderr
+    with open_store(path) as store, open_reader(store) as reader:
+        topic = read_topic(reader.txn, parse_topic("public/default/txn-in"))
+        assert (topic.ids[-1], topic.last_confirmed) == (1_000_000, Position(1_000_000, 2))
+        assert (last_broker_entry(reader, topic), batch_size(reader, topic.last_confirmed)) == (None, 0)
+        assert read_transactions(reader, topic, None) == Transactions(frozenset(), None)

@@ -35,7 +35,7 @@ from pulsar_admin.store.db.files import iter_logs, next_file_id
 from pulsar_admin.store.db.own_ledgers import OwnLedgers, put_own_ledgers
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import find_node, iter_children
-from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, Refused, StoreError
+from pulsar_admin.store.errors import ENTRY_UNREADABLE, EntryCorrupt, LedgerNotFound, Refused, StoreError
 from pulsar_admin.store.files import remove_file
 from pulsar_admin.store.index.own_logs import LogWriter, index_own_file, next_own_ledgers
 from pulsar_admin.store.model.cursors import read_cursor
@@ -228,7 +228,7 @@ def last_broker_entry(reader: EntryReader, topic: Topic) -> BrokerEntry | None:
         return None
     try:
         return decode_message_entry(reader.read(last.ledger_id, last.entry_id).payload, f"entry {last}").broker
-    except (EntryNotFound, EntryCorrupt):
+    except ENTRY_UNREADABLE:
         return None
 
 

@@ -116,7 +116,7 @@ def batch_size(reader: EntryReader, position: Position) -> int:
     try:
         payload = reader.read(position.ledger_id, position.entry_id).payload
         metadata = decode_message_entry(payload, f"entry {position}").metadata
-    except (errors.EntryNotFound, errors.EntryCorrupt):
+    except errors.ENTRY_UNREADABLE:
         return 0
     return message_count(metadata) if is_batch(metadata) else 0
 

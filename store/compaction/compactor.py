@@ -41,7 +41,7 @@ from pulsar_admin.store.compaction.keys import (
     survey,
     uuid_of,
 )
-from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, LimitExceeded, MetadataCorrupt
+from pulsar_admin.store.errors import ENTRY_UNREADABLE, EntryCorrupt, EntryNotFound, LimitExceeded, MetadataCorrupt
 from pulsar_admin.store.kernels import compaction as kernel
 from pulsar_admin.store.kernels import slots as slot_kernel
 from pulsar_admin.store.model.compacted_view import CompactedView, find_compaction_cursor, open_view
@@ -135,7 +135,7 @@ def _end(
     """Return the last entry after ``floor`` that readers get, the topic's last one if that is not a message."""
     try:
         end = heads.find_topic_end(reader, topic, floor, transactions).head
-    except (EntryCorrupt, EntryNotFound):
+    except ENTRY_UNREADABLE:
         return topic.last_confirmed
     return None if end is None else end.position
 

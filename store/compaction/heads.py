@@ -19,7 +19,7 @@ from msgspec import Struct
 from pulsar_admin.store.codec.brokerentry import MAGIC as BROKER_MAGIC
 from pulsar_admin.store.codec.compactedentry import decode_original_id
 from pulsar_admin.store.codec.message import CHECKSUM_MAGIC, decode_metadata, is_marker, transaction_id
-from pulsar_admin.store.errors import EntryCorrupt, EntryLogCorrupt, EntryNotFound, TopicNotFound
+from pulsar_admin.store.errors import ENTRY_UNREADABLE, EntryCorrupt, EntryLogCorrupt, TopicNotFound
 from pulsar_admin.store.model.compacted_view import CompactedView, compacted_where
 from pulsar_admin.store.model.ledgers import find_block
 from pulsar_admin.store.model.reader import EntryReader
@@ -209,7 +209,7 @@ def _iter_keys(reader: EntryReader, name: TopicName) -> Iterator[str]:
     for position in topic.iter_positions(topic.first_position):
         try:
             yield read_entry_head(reader, position).metadata.partition_key
-        except (EntryCorrupt, EntryNotFound):
+        except ENTRY_UNREADABLE:
             continue  # another snapshot of the same topic follows, or its entries themselves tell
 
 
@@ -220,7 +220,7 @@ def read_transactions(reader: EntryReader, topic: Topic, floor: Position | None)
     for rank in range(rank_after(topic, floor), topic.number_of_entries):
         try:
             head = read_entry_head(reader, topic.at_rank(rank))
-        except (EntryCorrupt, EntryNotFound):
+        except ENTRY_UNREADABLE:
             continue  # a lost entry opens and ends no transaction; reading it reports the loss
         txn_id = transaction_id(head.metadata)
         if txn_id is None:

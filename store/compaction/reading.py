@@ -16,7 +16,7 @@ from pulsar_admin.store.codec.compactedentry import decode_compacted_entry
 from pulsar_admin.store.codec.message import EntryHeader, decode_message_entry
 from pulsar_admin.store.compaction.heads import find_topic_end, rank_after, read_compacted_head
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, StoreError
+from pulsar_admin.store.errors import ENTRY_UNREADABLE, EntryCorrupt, EntryNotFound, StoreError
 from pulsar_admin.store.model.compacted_view import CompactedView, find_compacted_view, read_compacted_entry
 from pulsar_admin.store.model.cursors import Extent, extent_of
 from pulsar_admin.store.model.ledgers import find_times
@@ -70,7 +70,7 @@ def behind_view(
     floor = None if view is None else max(view.horizon, last or view.horizon)
     try:
         end = find_topic_end(reader, topic, floor).head
-    except (EntryCorrupt, EntryNotFound):  # all entries then: reading them reports it
+    except ENTRY_UNREADABLE:  # all entries then: reading them reports it
         return rank_after(topic, floor), topic.number_of_entries
     return rank_after(topic, floor), 0 if end is None else topic.rank(end.position) + 1
 

@@ -68,7 +68,7 @@ class EntryReader:
         return reader
 
     def read(self, ledger_id: int, entry_id: int) -> Entry:
-        """Return the entry, its digest verified; raises EntryNotFound, or EntryCorrupt for known damage."""
+        """Return the entry, its digest verified; raises one of ``ENTRY_UNREADABLE``."""
         place = find_place(self.txn, ledger_id, entry_id)
         if place is None:
             self._raise_missing(ledger_id, entry_id)

@@ -17,7 +17,7 @@ from pulsar_admin.store.codec.policies import decode_json_object
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import WHOLE_METADATA, iter_metadata_damage
 from pulsar_admin.store.db.tree import Node, find_node, iter_children, iter_nodes
-from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, MetadataCorrupt, NotFound, NotSeen
+from pulsar_admin.store.errors import ENTRY_UNREADABLE, MetadataCorrupt, NotFound, NotSeen
 from pulsar_admin.store.model.cursors import PENDING_ACK_CURSOR, read_cursor
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, find_pending_ack, read_topic
@@ -296,7 +296,7 @@ def read_buffer(reader: EntryReader, name: TopicName) -> Buffer:
         try:
             payload = reader.read(position.ledger_id, position.entry_id).payload
             metadata = decode_message_entry(payload, f"entry {position}", verify=False).metadata
-        except (EntryNotFound, EntryCorrupt):
+        except ENTRY_UNREADABLE:
             continue
         ids = transaction_id(metadata)
         if ids is None:

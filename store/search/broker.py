@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, NotSeen, StoreError
+from pulsar_admin.store.errors import ENTRY_UNREADABLE, EntryNotFound, LedgerNotFound, NotSeen, StoreError
 from pulsar_admin.store.model.entry_times import read_entry_time
 from pulsar_admin.store.model.ledgers import find_ledger, find_metadata
 from pulsar_admin.store.model.reader import EntryReader
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.model.compacted_view import CompactedMessageEntry, CompactedView
     from pulsar_admin.store.model.cursors import Cursor
 
-SEARCH_FAILS = (LedgerNotFound, EntryNotFound, EntryCorrupt)
+SEARCH_FAILS = ENTRY_UNREADABLE
 """What a search raises where the broker's fails: a ledger that BookKeeper does not know, an entry that is lost or damaged."""
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.db.clocks import Clock
-from pulsar_admin.store.errors import NotSeen
+from pulsar_admin.store.errors import ENTRY_UNREADABLE, NotSeen
 from pulsar_admin.store.model.entry_times import clock_time
 from pulsar_admin.store.model.ledgers import find_block, find_times
 from pulsar_admin.store.model.publish_times import is_stated_earlier, stated_times
@@ -184,7 +184,7 @@ def _neighbours(reader: EntryReader, topic: Topic, clock: Clock, answer: Positio
             header = decode_message_entry(
                 reader.read(position.ledger_id, position.entry_id).payload, f"entry {position}"
             )
-        except SEARCH_FAILS:
+        except ENTRY_UNREADABLE:
             continue
         publish_ms = header.metadata.publish_time
         broker_ms = header.broker.timestamp_ms if header.broker else None

@@ -141,6 +141,8 @@ def test_what_readers_never_get(tmp_path: Path) -> None:
     assert committed.position == Position(10, 2)
     open_one = _tail(tmp_path / "d", _transaction(1), _transaction(2), _transaction(1, 21), _transaction(1, 21))
     assert open_one.position == Position(10, 1)
+    damaged = _tail(tmp_path / "f", _transaction(1), b"\xff", _transaction(1), _transaction(1, 21))
+    assert damaged.position == Position(10, 3)
     all_open = _tail(tmp_path / "e", _transaction(1))
     assert (all_open.position, all_open.rule) == (Position(10, 0), rules.SINGLE)
 
