@@ -238,6 +238,22 @@ def test_what_a_stopped_export_wrote_is_finished(
     assert cli(*export(store, source, "--in-place")).json["nodes"] == []
 
 
+def test_a_node_that_another_changed_behind_a_stopped_export_is_told(
+    source: Path, store: Path, cli: Cli, stopped_export: Callable[[], None]
+) -> None:
+    """Though a node before it has what the export wrote."""
+    before = rocksdb_rows(source / "metadata")
+    assert cli("--store", store, *COMPACT.split()).exit_code == 0
+    stopped_export()
+    after = rocksdb_rows(source / "metadata")
+    written = sorted(key for key, value in before.items() if after.get(key, value) != value and key.startswith(b"/"))
+    assert len(written) > 1
+    apply_values(source / "metadata", {written[-1]: None})
+    answer = cli(*export(store, source, "--in-place"))
+    assert (answer.exit_code, answer.error["code"]) == (4, "stale-plan")
+    assert f"{written[-1].decode()} is no longer what was imported" in answer.error["message"]
+
+
 @deep_but_for((0, 2), "words", ["topics skip public/default/plain -s half -n 1", "store undo 2", COMPACT])
 def test_changes_behind_stopped_exports(
     words: str, source: Path, store: Path, cli: Cli, stopped_export: Callable[[], None]

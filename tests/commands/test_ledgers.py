@@ -219,9 +219,9 @@ def test_what_is_referenced_stays(tmp_path: Path, cli: Cli) -> None:
         assert (answer.exit_code, f"ledger {ledger} is referenced: " in answer.stderr) == (3, True)
     assert cli.on(path, "ledgers delete 99999").exit_code == 5
     file = tmp_path / "ids"
-    file.write_text("17\nseventeen\n")
+    file.write_text("\n17\nseventeen\n")
     answer = cli.on(path, f"ledgers delete --from-file {file}")
-    assert (answer.exit_code, "line 2: no ledger id: 'seventeen'" in answer.stderr) == (2, True)
+    assert (answer.exit_code, "line 3: no ledger id: 'seventeen'" in answer.stderr) == (2, True)
     assert rows_of(path) == before
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
+import pytest
+
 from pulsar_admin.store.changes.plan import ChangeKind
-from pulsar_admin.store.changes.resources import NodeChange, plan_nodes
+from pulsar_admin.store.changes.resources import NodeChange, plan_nodes, read_cluster_file
 from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.model.resources import find_json, tenant_path
 from pulsar_admin.store.names import parse_namespace
 from tests.conftest import Cli
@@ -62,3 +66,29 @@ def test_a_tenant_goes_with_no_replicated_namespace(cli: Cli, tmp_path: Path, da
     for words in (("namespaces", "delete", name), ("tenants", "delete", "public")):
         refused = cli("--store", path, *words, "--force", "-y")
         assert (refused.exit_code, "still more than one replication clusters" in refused.stderr) == (3, True)
+
+
+def test_a_file_of_a_clusters_settings_is_json_or_lines_of_yaml(tmp_path: Path) -> None:
+    file = tmp_path / "west.yaml"
+    meant = {"serviceUrl": "http://west:8080#1", "brokerClientTlsEnabled": True, "peerClusterNames": ["a", "b c"]}
+    lines = """---
+# a cluster
+
+serviceUrl: http://west:8080#1  # of its proxy
+brokerClientTlsEnabled: true
+peerClusterNames: [a, 'b c',]
+brokerServiceUrl: ~
+unknownKey: "x"
+"""
+    for text in (lines, json.dumps({**meant, "brokerServiceUrl": None, "unknownKey": "x"})):
+        file.write_text(text)
+        assert read_cluster_file(file) == meant
+    for text, said in (
+        (" serviceUrl: x", "line 1: ' serviceUrl: x' is not key: value"),
+        ("---\n- serviceUrl: x", "line 2: '- serviceUrl: x' is not"),
+        ("\nserviceUrl", "line 2: 'serviceUrl' is not"),
+        ("[1]", "expected keys of a cluster"),
+    ):
+        file.write_text(text)
+        with pytest.raises(InvalidValue, match=re.escape(said)):
+            read_cluster_file(file)
