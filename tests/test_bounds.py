@@ -33,7 +33,8 @@ from pulsar_admin.store.codec.schema import (
 from pulsar_admin.store.compaction.last_id import check_indexes
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.rows import name_of_row
-from pulsar_admin.store.disks.live_records import LocationsIndex
+from pulsar_admin.store.disks.forecast import LogAction, _LogReader
+from pulsar_admin.store.disks.live_records import NOWHERE, LocationsIndex
 from pulsar_admin.store.doctor.diagnosing import EACH_MOST, sum_up
 from pulsar_admin.store.engine.operation import FailedSlice
 from pulsar_admin.store.errors import (
@@ -45,7 +46,7 @@ from pulsar_admin.store.errors import (
     SliceFailed,
     SourceNotFound,
 )
-from pulsar_admin.store.facts.partitions import Partitions
+from pulsar_admin.store.facts.partitions import Partitions, find_disagreeing
 from pulsar_admin.store.facts.topics import Clocks, TopicFacts, is_on_time
 from pulsar_admin.store.kernels.columns import RECORD
 from pulsar_admin.store.kernels.producers import number_spans
@@ -53,7 +54,7 @@ from pulsar_admin.store.model.ledgers import WholeLedger
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.references import read_namings
 from pulsar_admin.store.model.resources import parse_bundle
-from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.model.topics import iter_partitioned, read_topic
 from pulsar_admin.store.names import EVENTS, NamespaceName, parse_topic
 from pulsar_admin.store.recovery.metadata_index import LedgerNames
 from pulsar_admin.store.rules.finding import Finding, Severity
@@ -498,3 +499,33 @@ def test_clocks_are_wrong_beyond_five_minutes(
     ledgers = ((_FIRST_MS, _FIRST_MS, 0), (second, closed, _FIRST_MS), (third, 0, closed))
     on_time = [is_on_time(WholeLedger(1, 1, True, at, at), end, begin, _NOW_MS) for at, end, begin in ledgers]
     assert all(on_time) == (not told)
+
+
+@pytest.mark.parametrize("name", ["small", "compacted"])
+def test_partitions_of_a_whole_cluster_agree(name: str) -> None:
+    with open_store(imported(name, "clean")) as store, store.read() as txn:
+        assert [*iter_partitioned(txn)]
+        assert find_disagreeing(txn) == ()
+
+
+@pytest.mark.parametrize(
+    ("live", "dead", "entries", "below", "action", "frees"),
+    [
+        (0, 90, 0, 50, LogAction.DELETE, 40_960),
+        (0, 90, 1, 50, LogAction.COMPACT, 40_960),
+        (1, 90, 0, 50, LogAction.COMPACT, 40_959),
+        (25, 75, 1, 25, LogAction.KEEP, 0),
+        (25, 75, 1, 25.001, LogAction.COMPACT, 40_935),
+        (25, 0, 1, 100, LogAction.KEEP, 0),
+        (32_767, 8_193, 1, 100, LogAction.COMPACT, 8_193),
+        (32_768, 8_192, 1, 100, LogAction.KEEP, 0),  # the rest is what a new log takes beside its records
+    ],
+)
+def test_when_rewriting_a_log_is_worth_it(
+    live: int, dead: int, entries: int, below: float, action: LogAction, frees: int, tmp_path: Path
+) -> None:
+    log = tmp_path / "0.log"
+    log.write_bytes(bytes(40_960))
+    reader = _LogReader(log, np.zeros(0, np.int64), NOWHERE, lambda *_: None, lambda _: None, below)  # type: ignore[arg-type, return-value]
+    found = reader._chosen(entries, (live, dead), (1, 1))
+    assert (found.action, found.frees_bytes) == (action, frees)

@@ -16,6 +16,7 @@ from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState,
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.model.coverage import gone_quorum, read_disks, read_held
 from pulsar_admin.store.model.ledgers import find_metadata, iter_ledger_ids, read_ledger
+from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.recovery import ledgers
 from pulsar_admin.store.recovery.ledgers import name_bookies
 from tests.conftest import Cli
@@ -115,6 +116,11 @@ def test_renamed_bookies(name: str, count: int, state: str, tmp_path: Path, cli:
             named = {entry for first, last in told["ranges"] for entry in range(first, last + 1)}
             assert (named, told["reason"]) == (lost, "elsewhere" if opens else "gone-bookies"), ledger_id
     assert missing == {}
+    with open_store(path) as store, store.read() as txn:
+        topics = {str(one): set(read_topic(txn, one).ids) & broken.keys() for one in iter_topics(txn)}
+    for topic, ids in topics.items():
+        is_hurt = any(not broken[one][0] or len(broken[one][1]) <= ends[one] for one in ids)
+        assert cli("--store", path, "topics", "stats", topic).exit_code == is_hurt, topic
     criticals = _diagnoses(path, cli, "--severity", "critical")
     hurt = any(not opens or len(entries) <= ends[one] for one, (opens, entries) in broken.items())
     assert bool(criticals) is hurt

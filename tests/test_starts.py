@@ -88,10 +88,16 @@ def test_indexes_and_journals_of_bookies(
     assert "bk2test starts\n" in shown
 
     told = {row["code"]: row for row in cli("--store", store, "-o", "json", "doctor").json}
-    for code in ("bookie-index-unreadable", "bookie-journal-missing", "bookie-index-missing"):
+    lost = {
+        "bookie-index-unreadable": "1 index of bookie bk0test rebuilt; the old one is kept",
+        "bookie-journal-missing": "1 mark of a missing journal put aside; the old one is kept",
+        "bookie-index-missing": "1 index of bookie bk2test rebuilt; the old one is kept",
+    }
+    for code in lost:
         # The journals of these bookies were in their only directory.
         words = [word.replace(",JOURNAL-DIR", "") for word in shlex.split(told[code]["mend"])]
         assert words[:3] == ["pulsar-admin", "store", "salvage"]
+        assert lost[code] in cli("--store", store, *words[1:]).stderr
         done = cli("--store", store, "-o", "json", *words[1:], "--yes")
         assert done.exit_code == 0, done.stderr
         assert done.json["needed"]
@@ -109,7 +115,9 @@ def test_indexes_and_journals_of_bookies(
     check_sentences(cli, store, "--deep")
     told = {row["code"]: row for row in cli("--store", store, "-o", "json", "doctor", "--deep").json}
     assert f" @ {max(offset, 512):#x}: a record of -251 bytes" in told["bookie-journal-damaged"]["message"]
-    assert cli("--store", store, *shlex.split(told["bookie-journal-damaged"]["mend"])[1:], "--yes").exit_code == 0
+    words = shlex.split(told["bookie-journal-damaged"]["mend"])[1:]
+    assert "1 journal cut; the old one is kept" in cli("--store", store, *words).stderr
+    assert cli("--store", store, *words, "--yes").exit_code == 0
     assert starts(cli, store)["bk2test"] == (True, [])
 
 
