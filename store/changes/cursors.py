@@ -196,7 +196,7 @@ def _source_warnings(move: CursorMove, absent: tuple[str, ...]) -> list[str]:
         warnings.append(f"the newest {counted(cursor.skipped_entries, 'entry')} of the cursor ledger cannot be read")
     if set(move.state.batch_deletes) - set(cursor.state.batch_deletes):
         warnings.append(
-            "a 4.0 broker does not read acknowledgements inside a batch from metadata: it redelivers that whole batch"
+            "brokers before 5.0 do not read acknowledgements inside a batch from metadata: they redeliver that whole batch"
         )
     return warnings
 

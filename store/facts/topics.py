@@ -24,6 +24,7 @@ from pulsar_admin.store.model.cursors import (
     DEDUP_CURSOR,
     PENDING_ACK_CURSOR,
     Cursor,
+    CursorSource,
     Extent,
     Intervals,
     backlog_size_bytes,
@@ -211,6 +212,19 @@ class SubscriptionFacts:
         """The ranks that are not acknowledged, before others that are."""
         done = self.acknowledged
         return subtract(self.pending, ((done[-1][1], self.of.topic.number_of_entries),)) if done else ()
+
+    @fact
+    def forgotten_batches(self) -> int:
+        """How many batches it has acknowledged in part that a broker delivers whole when it loads the topic.
+
+        Versions before 5.0 do not read that back from the metadata (``ManagedCursorImpl.recover``; seen with 4.0.8, 4.2.4 and 5.0.1).
+        """
+        if self.cursor.source is not CursorSource.METADATA or not self.cursor.state.batch_deletes:
+            return 0
+        from pulsar_admin.store.search.broker_setup import RULES, told_version
+
+        version, _ = told_version(self.of.reader.txn)
+        return 0 if RULES[version].reads_batch_acks else len(self.cursor.state.batch_deletes)
 
     @fact
     def acknowledged_entries(self) -> int:

@@ -183,6 +183,17 @@ def _deduplication(facts: SubscriptionFacts) -> Iterator[Evidence]:
         )
 
 
+def _batch_acks(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    name, batches = facts.cursor.name, facts.forgotten_batches
+    if batches:
+        yield Evidence(
+            facts.where,
+            f"{name} has acknowledged {counted(batches, 'batch')} in part. No broker before 5.0 reads that back from the metadata: it "
+            f"delivers {plural(batches, 'this batch', 'these batches')} whole when it loads the topic.",
+            {"batches": batches},
+        )
+
+
 def _replicator(facts: SubscriptionFacts) -> Iterator[Evidence]:
     name, left = facts.cursor.name, facts.pending_entries
     if name.startswith(REPLICATOR_PREFIX) and left:
@@ -749,6 +760,7 @@ SUBSCRIPTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         "aborted-transactions", _NOTE, "messages of aborted transactions count in the backlog, but are never "
         "delivered", _aborted, _BUFFER,
     ),
+    _row("batch-acks", _NOTE, "acknowledgements inside a batch are lost when a broker before 5.0 loads the topic", _batch_acks),
     _row("delayed-later", _NOTE, "other entries of the backlog are delayed", partial(_delayed, is_next=False), _STATUS),
     _row(
         "ttl-future", _WARNING, "publish times are in the future: no TTL applies before then", _ttl_future,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pulsar_admin.store.model.ledgers import find_place
+from pulsar_admin.store.names import Position
 from pulsar_admin.store.proto.transaction_pb2 import PendingAckMetadataEntry
 from pulsar_admin.store.rules.holders import HOLDERS
 from pulsar_admin.store.rules.subscriptions import STOPPING_RULES, SUBSCRIPTION_RULES
@@ -38,6 +39,7 @@ BESIDE = {
     "ttl-future": Planted({(11, 2): Message(hours=-48)}, policies={"message_ttl_in_seconds": 36_000}),
     "quota-reached": Planted(policies={"backlog_quota_map": {"destination_storage": QUOTA}}),
     "quota-left": Planted(policies={"backlog_quota_map": {"destination_storage": {**QUOTA, "limitSize": 1 << 30}}}),
+    "batch-acks": Planted(batch_deletes={Position(10, 5): (1,)}),
     "delayed-later": Planted({(10, 5): Message(due_hours=2)}),
     "ttl-drops-delayed": Planted({(10, 5): Message(due_hours=5)}, policies={"message_ttl_in_seconds": 36_000}),
     "ack-ranges-limit": Planted(ranges=tuple(((12, 9 + n), (12, 10 + n)) for n in range(0, 20_000, 2))),
