@@ -11,7 +11,7 @@ import re
 import shutil
 import struct
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum, auto
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from pulsar_admin.store.codec.bookie import Cookie
+from pulsar_admin.store.codec.bookie import COOKIE_FILE, Cookie
 from pulsar_admin.store.codec.journal import decode_header
 from pulsar_admin.store.codec.ledgerindex import HEADER_BYTES, decode_ledger_index_header, ledger_id_of_index
 from pulsar_admin.store.codec.ledgermetadata import COOKIES, INSTANCE_ID, LAYOUT, find_listed_depths, layout_text
@@ -165,7 +165,7 @@ def _used(path: Path) -> float:
 def _index_facts(bookie: Bookie, thorough: bool, read: Collection[Path]) -> Iterator[StartFact]:
     indexes = bookie.index_dirs or bookie.ledger_dirs
     logs = {log: len(read_bookie_directory(log).logs) for log in bookie.ledger_dirs if log.is_dir()}
-    if not any(map(has_database, indexes)):
+    if not any(map(has_database, indexes)) and not _is_emptied(bookie.index_dirs):
         return  # it may have been copied without: that is unknown
     for index, log in zip(indexes, bookie.ledger_dirs, strict=False):
         for database in (index / name for name in DATABASES):
@@ -177,6 +177,11 @@ def _index_facts(bookie: Bookie, thorough: bool, read: Collection[Path]) -> Iter
             elif not is_rocksdb(database) and logs.get(log):
                 kind = Start.NO_LEDGERS if database.name == LEDGERS else Start.NO_LOCATIONS
                 yield StartFact(kind, database, bookie, {})
+
+
+def _is_emptied(indexes: Sequence[Path]) -> bool:
+    """Whether there are directories for the index alone, and nothing but a cookie in any of them."""
+    return bool(indexes) and all(path.is_dir() and {*os.listdir(path)} <= {COOKIE_FILE} for path in indexes)
 
 
 def _why_closed(database: Path) -> str:
