@@ -444,8 +444,8 @@ class SubscriptionFacts:
         if through is None:
             return None
         end = topic.place(through)
-        gone = ((low, min(high, end)) for low, high in self.pending if low < end)
-        return Overdue(extent_of(reader.txn, topic, gone), through)
+        gone = tuple((low, min(high, end)) for low, high in self.pending if low < end)
+        return Overdue(backlogs.extent_of_messages(reader, topic, gone), through)
 
     @fact
     def ttl_conflict(self) -> TtlConflict | Unknown | None:

@@ -15,7 +15,7 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from tests.conftest import Cli
-from tests.cures.curing import Json, check_told, diagnoses, run_printed, told
+from tests.cures.curing import Json, check_told, diagnoses, put_values, run_printed, told
 from tests.deep import deep_but_for
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 
@@ -219,6 +219,10 @@ def test_markers_between_messages_are_told_by_all_screens(whole_cli: Cli, tmp_pa
     assert "markers-in-backlog" in {reason["code"] for reason in why(whole_cli, store)}
     (shown,) = whole_cli("--store", store, "topics", "subscriptions", NAME, "--table", "-o", "jsonl").json_lines
     assert shown["backlogMessages"] == 2
+    put_values(store, {NAME.namespace.policies_path: b'{"message_ttl_in_seconds":10}'})
+    later = ("--store", store, "--now", "2030-01-01T00:00:00Z", "topics", "why", NAME, "-s", "s", "-o", "json")
+    (overdue,) = [one for one in whole_cli(*later).json["reasons"] if one["code"] == "ttl-overdue"]
+    assert "29 entries (2 messages)" in overdue["sentence"]
 
 
 def test_few_markers_are_nothing(whole_cli: Cli, tmp_path: Path) -> None:
