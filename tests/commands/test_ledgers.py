@@ -227,9 +227,13 @@ def test_what_is_referenced_stays(tmp_path: Path, cli: Cli) -> None:
 
 def test_what_cannot_be_read_could_reference_it(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
     path = copied("small", "clean", tmp_path)
-    put_node(path, "/managed-ledgers/public/default/persistent/plain", b"\xff\xff")
+    put_node(path, "/managed-ledgers/acme/delayed/persistent/reminders", b"\xff\xff")
     refused = cli.on(path, "ledgers delete 17")
     assert (refused.exit_code, "what references ledgers cannot be read whole" in refused.stderr) == (3, True)
+    with open_store(path, writable=True) as store:  # not by the derived rows, but by a topic behind it
+        store.write(lambda txn: [txn.delete("owners", key) for key in [*txn.keys("owners", (9).to_bytes(8, "big"))]])
+    refused = cli.on(path, "ledgers delete 9 --force")
+    assert (refused.exit_code, "ledger 9 is referenced: " in refused.stderr) == (3, True)
     assert cli.on(path, "ledgers delete 17 --force").exit_code == 0
 
 

@@ -495,6 +495,13 @@ def test_lost_entries_stop_it(tmp_path: Path, cli: Cli) -> None:
     assert (report["damaged"], report["entries"]) == (1, 1)
 
 
+def test_a_batch_that_cannot_be_decompressed_hides_none_after_it(tmp_path: Path, cli: Cli) -> None:
+    batches = [Batch([Slot(key, b"v")], LZ4, payload=b"\xff" * 9 if key in "bd" else None) for key in "abacdc"]
+    _, report = _run_of(tmp_path, cli, [*map(entry, batches)])
+    kinds = ("retained", "undecodable", "superseded")
+    assert (report["keys"], *(report["messagesByReason"][kind] for kind in kinds)) == (2, 2, 2, 2)
+
+
 @pytest.mark.parametrize(
     ("fields", "text"),
     [

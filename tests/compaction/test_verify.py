@@ -102,6 +102,7 @@ BAD: dict[str, tuple[list[bytes], list[tuple[str, str]]]] = {
     "another message alone": ([GOOD[0], compacted(10, 3, RAW[1])], [(kinds.DIFFERS, "10:3")]),
     "out of order": ([GOOD[1], GOOD[0]], [(kinds.ORDER, "10:2"), (kinds.MISSING, "10:2:0"), (kinds.MISSING, "10:2:2")]),
     "twice": ([*GOOD, GOOD[1]], [(kinds.ORDER, "10:3")]),
+    "twice, and what comes after": ([GOOD[0], *GOOD], [(kinds.ORDER, "10:2")]),
     "of no entry": ([*GOOD, compacted(10, 9, RAW[3])], [(kinds.FOREIGN, "10:9")]),
     "indexes doubled": (
         [compacted(10, 2, entry(Batch(KEPT_2.slots, count=3, indexes=[0, 0]), 2)), GOOD[1]],

@@ -91,6 +91,11 @@ def test_before_the_oldest_log_there_are_snapshots(unpacked: Path, tmp_path: Pat
     assert [item for item in found if not _is_of_snapshot(item)] == [
         item for item in _expected(said_by_zookeeper()) if item.zxid > 0x481
     ]
+    (folder / "snapshot.35d").unlink()
+    (folder / "snapshot.35d").write_bytes(b"ZKSN")
+    found = list(iter_versions(servers(folder)))
+    assert [item.file.name for item in found if isinstance(item, Flaw)] == ["snapshot.35d"]
+    assert {item.path for item in found if isinstance(item, Version) and item.kind == "snapshot"} == {*nodes}
     only = linked(unpacked, tmp_path / "snapshots", "log.1", "log.35e", "log.482")
     assert {item.kind for item in iter_versions(servers(only)) if isinstance(item, Version)} == {"snapshot"}
 
