@@ -9,13 +9,17 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from msgspec.structs import replace
 
 import pulsar_admin as pa
+from pulsar_admin.store.codec.schema import SchemaLocator, decode_schema_locator, encode_schema_locator
 from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, StoreError
-from pulsar_admin.store.names import parse_topic
+from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.tables.rows import SMALL_TABLES, iter_ledgers
-from tests.stores import copied, imported, lose_nodes
+from tests.conftest import Cli
+from tests.stores import copied, imported, lose_nodes, put_node
 from tests.worlds import CLUSTER, WORLD_NAMES, asked_topics, oracle
 
 WORLDS = (*WORLD_NAMES, CLUSTER)
@@ -172,3 +176,23 @@ def test_ledgers_sorted_on_disk_are_the_same(world: str) -> None:
 
 def _unexpected(error: StoreError) -> None:
     raise error
+
+
+def test_a_schema_that_cannot_be_read_hides_no_other(cli: Cli, tmp_path: Path, damages_stores: None) -> None:
+    """One topic's node; and of another's two versions the first, whose ledger is lost."""
+    store, path = copied("small", "clean", tmp_path), parse_topic("public/default/avro").schema_path
+    question = "select topic, version, type is null unread from schemas order by 1, 2"
+    before = cli("--store", store, "sql", question, "-o", "json").json
+    first = parse_topic(before[0]["topic"])
+    with open_store(store) as opened, opened.read() as txn:
+        value = read_node(txn, path).value
+    found = decode_schema_locator(value, path).newest
+    moved = SchemaLocator(
+        replace(found, version=1), (replace(found, position=Position(1_000_000, 0)), replace(found, version=1))
+    )
+    put_node(store, first.schema_path, b"\xff\xff")
+    put_node(store, path, encode_schema_locator(moved, value))
+    answer = cli("--store", store, "sql", question, "-o", "json")
+    avro = [{"topic": "persistent://public/default/avro", "version": at, "unread": at == 0} for at in (0, 1)]
+    others = [row for row in before[1:] if row["topic"] != avro[0]["topic"]]
+    assert (answer.exit_code, answer.json) == (1, sorted(others + avro, key=lambda row: (row["topic"], row["version"])))
