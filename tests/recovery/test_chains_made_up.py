@@ -5,11 +5,29 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
 
 from msgspec import Struct, field
 
-from pulsar_admin.store.recovery.chains import find_chains
-from pulsar_admin.store.recovery.evidence import LedgerEvidence, Producer, ProducerRun
+from pulsar_admin.store.names import parse_topic
+from pulsar_admin.store.recovery.chains import (
+    Chains,
+    LedgerGroup,
+    _name_by_transactions,
+    _name_pending_acks,
+    _NamesSaid,
+    find_chains,
+)
+from pulsar_admin.store.recovery.evidence import (
+    CURSOR,
+    MESSAGES,
+    PENDING_ACKS,
+    TRANSACTIONS,
+    LedgerEvidence,
+    Producer,
+    ProducerRun,
+)
 from tests.deep import deep_but_for
 
 _LEDGER = 12
@@ -120,3 +138,21 @@ def test_a_topic_of_very_many_ledgers() -> None:
     evidence = [_evidence(one, [(given, one, one)], one) for one in range(ledgers)]
     (group,) = find_chains(evidence).groups
     assert group.ledger_ids == tuple(range(ledgers))
+
+
+def test_transactions_name_groups_behind_others_that_they_do_not_name() -> None:
+    """Before them are groups of other kinds, of no transaction, and of one whose topic has no name that can be."""
+    topic, other = "persistent://a/b/c", "persistent://a/b/d"
+    told = {(0, 1): (other,), (0, 2): (other,), (0, 3): (f"{topic}\0s",), (0, 4): ("persistent://\0s",)}
+    kinds = [CURSOR, MESSAGES, MESSAGES, PENDING_ACKS, PENDING_ACKS, PENDING_ACKS, TRANSACTIONS]
+    mine = {2: [(0, 1), (0, 2)], 5: [(0, 4)], 6: [(0, 3)], 7: told}
+    by_ledger: dict[int, Any] = {
+        at: SimpleNamespace(kind=kind, points={3: (0, 1)} if at >= 5 else {}, txns=mine.get(at, {}))
+        for at, kind in enumerate(kinds, 1)
+    }
+    groups = tuple(LedgerGroup(kind, (at,)) for at, kind in enumerate(kinds, 1))
+    names = _NamesSaid({group.ledger_ids[0]: group for group in groups}, {})
+    _name_by_transactions(names, by_ledger, Chains(groups, (), ()))
+    _name_pending_acks(names, by_ledger, Chains(groups, (), ()))
+    expected = {2: parse_topic(other), 3: parse_topic(topic), 6: parse_topic(topic).pending_ack("s")}
+    assert {group.ledger_ids[0]: name.topic for group, name in names.taken().items()} == expected
