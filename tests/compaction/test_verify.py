@@ -101,6 +101,10 @@ BAD: dict[str, tuple[list[bytes], list[tuple[str, str]]]] = {
     ),
     "another message alone": ([GOOD[0], compacted(10, 3, RAW[1])], [(kinds.DIFFERS, "10:3")]),
     "out of order": ([GOOD[1], GOOD[0]], [(kinds.ORDER, "10:2"), (kinds.MISSING, "10:2:0"), (kinds.MISSING, "10:2:2")]),
+    "not to be decompressed": (
+        [compacted(10, 2, entry(Batch(KEPT_2.slots, LZ4, count=3, indexes=[0, 2], payload=b"\xff" * 9), 2)), GOOD[1]],
+        [(kinds.DAMAGED, "10:2")],
+    ),
     "twice": ([*GOOD, GOOD[1]], [(kinds.ORDER, "10:3")]),
     "twice, and what comes after": ([GOOD[0], *GOOD], [(kinds.ORDER, "10:2")]),
     "of no entry": ([*GOOD, compacted(10, 9, RAW[3])], [(kinds.FOREIGN, "10:9")]),
