@@ -187,6 +187,21 @@ def test_an_acknowledged_entry_holds_nothing_back(tmp_path: Path) -> None:
         assert move.expiry.ledgers == (LedgerPart(10, Extent(2, 2, 46)),)
 
 
+def test_damaged_entries_hold_nothing_back(tmp_path: Path, damages_stores: None) -> None:
+    """However many come first."""
+    entries = [Made(CREATED_MS + offset, payload=b"abcd"[offset : offset + 1] * 9_000) for offset in range(4)]
+    path = make_store(tmp_path / "s", {"a/b/t": MadeTopic([entries], cursors={SUB: info(at(10, -1))})})
+    (log,) = path.rglob("*.log")
+    log.write_bytes(log.read_bytes().replace(b"b" * 9_000, b"x" * 9_000).replace(b"c" * 9_000, b"x" * 9_000))
+    with opened(path, "a/b/t") as (reader, topic, cursor):
+        search = PendingSearch(reader, topic, cursor.state, "auto")
+        found = [search.find_first(CREATED_MS + offset) for offset in (1, 3, 4)]
+        assert [one and one.position for one in found] == [at(10, 3), at(10, 3), None]
+        assert search.unreadable == 2
+        move = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, Before(CREATED_MS + 1)))
+        assert move.state.mark_delete == at(10, 2)
+
+
 def test_future_dated(tmp_path: Path) -> None:
     far = NOW_MS + 5_000
     entries = [Made(CREATED_MS), Made(far, batch=3), Made(CREATED_MS + 1), Made(far + 1)]

@@ -13,11 +13,12 @@ from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
 from pulsar_admin.store.codec.managedledger import decode_managed_ledger
 from pulsar_admin.store.codec.schema import decode_schema_locator
 from pulsar_admin.store.db.environment import Txn, open_store
-from pulsar_admin.store.db.tree import find_node, iter_nodes
+from pulsar_admin.store.db.tree import find_node, iter_nodes, read_node
 from pulsar_admin.store.model.cursors import Cursor, read_cursors
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import COMPACTED_LEDGER, Topic, iter_topics, read_topic
 from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.recovery.evidence import iter_schema_entries
 from pulsar_admin.store.recovery.from_ledgers import HOLDING, LedgerSurvey, Sources, _cursor
 from tests.conftest import Cli
 from tests.stores import copied, imported, lose_nodes
@@ -186,6 +187,19 @@ def test_what_is_there_stays(tmp_path: Path, cli: Cli) -> None:
     assert cli("--store", store, "store", "undo", "1").exit_code == 0
     with open_store(store) as again, again.read() as txn:
         assert find_node(txn, path) is None
+
+
+def test_versions_of_schemas_are_read_behind_what_is_none(tmp_path: Path) -> None:
+    with open_store(imported("small", "clean")) as store, open_reader(store) as reader:
+        node = read_node(reader.txn, parse_topic("public/default/avro").schema_path)
+        place = decode_schema_locator(node.value, node.path).newest.position
+        payload = bytes(reader.read(place.ledger_id, place.entry_id).payload)
+        (expected,) = [*iter_schema_entries(reader, [place.ledger_id])]
+    entries = [Made(CREATED_MS, raw=raw) for raw in (b"\xff", payload, b"", payload)]
+    path = make_store(tmp_path / "s", {"a/b/t": MadeTopic([entries])})
+    with open_store(path) as store, open_reader(store) as reader:
+        found = [*iter_schema_entries(reader, [10])]
+    assert (expected[0], found) == (place, [(Position(10, at), expected[1]) for at in (1, 3)])
 
 
 def test_an_unknown_layout_is_refused(tmp_path: Path, cli: Cli) -> None:
