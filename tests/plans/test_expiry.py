@@ -38,6 +38,7 @@ from pulsar_admin.store.policies.in_force import MessageTtl, find_message_ttl, f
 from pulsar_admin.store.policies.retention import count_let_go, freed_ledgers
 from pulsar_admin.store.search.broker import BrokerSearch
 from pulsar_admin.store.search.broker_setup import BrokerSetup
+from pulsar_admin.store.search.by_time import find_first_at_or_after
 from pulsar_admin.store.search.expiry import (
     ALL_BEFORE,
     BROKER,
@@ -197,7 +198,10 @@ def test_damaged_entries_hold_nothing_back(tmp_path: Path, damages_stores: None)
         search = PendingSearch(reader, topic, cursor.state, "auto")
         found = [search.find_first(CREATED_MS + offset) for offset in (1, 3, 4)]
         assert [one and one.position for one in found] == [at(10, 3), at(10, 3), None]
-        assert search.unreadable == 2
+        assert (search.unreadable, find_first_at_or_after(reader, topic, CREATED_MS + 1, "auto").position) == (
+            2,
+            at(10, 3),
+        )
         move = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, Before(CREATED_MS + 1)))
         assert move.state.mark_delete == at(10, 2)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pulsar_admin.store.recovery.deleted_nodes import Fate, Past
 from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.conftest import Cli
 from tests.recovery.written import writes_of
@@ -112,6 +113,17 @@ def backlogs(cli: Cli, store: Path, topic: str) -> dict[str, int]:
 
 def payloads(cli: Cli, store: Path, topic: str) -> list[str]:
     return [row["sha1"] for row in cli("--store", store, "topics", "read", topic, "-o", "jsonl").json_lines]
+
+
+def test_of_a_node_its_last_values_and_that_of_a_time_are_kept() -> None:
+    """Written, deleted, made again, changed and deleted: as of each time from before the first to after the last."""
+    events = [(10, b"a"), (20, None), (30, b"b"), (40, b"c"), (50, None)]
+    for at_ms in range(9, 52):
+        past = Past()
+        for time_ms, value in events:
+            past.put("/x", value, time_ms, at_ms)
+        then = [None, *(value for time_ms, value in events if time_ms <= at_ms)][-1]
+        assert past.fates == {"/x": Fate(b"c", 40, 50, then, Fate(b"a", 10, 20))}, at_ms
 
 
 def test_it_comes_back_as_it_was_when_it_was_deleted(
