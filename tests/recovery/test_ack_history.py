@@ -13,7 +13,8 @@ from urllib.parse import unquote_plus
 import pytest
 from msgspec.structs import replace
 
-from pulsar_admin.store.changes.resets import bit_words
+from pulsar_admin.store.changes.cursors import advanced
+from pulsar_admin.store.changes.resets import _with_batch, bit_words
 from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.entry import Entry as StoredEntry
@@ -518,6 +519,19 @@ def test_most_and_least_equal_brute_force(make_topic: Topic, seed: int) -> None:
     for pending, expected in ((most, set.union(*left)), (least, set.intersection(*left))):
         for like in states:
             assert messages_left(make_topic, state_of(make_topic, pending, like)) == expected
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_batch_up_to_a_message_equals_brute_force(make_topic: Topic, seed: int) -> None:
+    random = Random(seed)
+    state = random_state(random)
+    before = messages_left(make_topic, state)
+    for ledger, entry in entries_of(make_topic):
+        first = random.choice((1, 63, 64, 65, 69, random.randrange(1, BATCH)))
+        position = Position(ledger, entry)
+        through = advanced(make_topic, state, make_topic.previous(position))
+        after = _with_batch(make_topic, through, position, bit_words(range(first, BATCH)))
+        assert messages_left(make_topic, after) == {one for one in before if one >= (ledger, entry, first)}
 
 
 BATCH = 70
