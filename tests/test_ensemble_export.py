@@ -16,6 +16,8 @@ import pytest
 import pulsar_admin as pa
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import iter_nodes
+from pulsar_admin.store.names import parse_namespace, parse_topic
+from pulsar_admin.store.transfer.ensemble_export import _holds
 from tests.conftest import Cli
 from tests.fake_zookeeper import FakeZooKeeper, Znode
 from tests.stores import copied, imported, lose_nodes, nodes_of
@@ -324,3 +326,20 @@ def test_ids_go_on_above_a_ledger_that_was_made_again(store: Path, cli: Cli) -> 
         largest = max(int.from_bytes(key, "big") for key, _ in txn.items("times"))
     assert [node["action"] for node in report["nodes"]] == ["create"]
     assert report["nextLedgerId"] > largest > 18
+
+
+def test_an_owner_of_no_range_may_hold_every_topic() -> None:
+    namespace, topic = parse_namespace("a/b"), parse_topic("a/b/t")
+    held = {
+        name: _holds(namespace, f"/namespace/a/b/{name}", topic)
+        for name in (
+            "0x00000000_0xffffffff",
+            "0x00000000_0x80000000",
+            "0x80000000_0xffffffff",
+            "nonsense",
+            "0x0_1_2",
+            "",
+        )
+    }
+    halves = [held.pop("0x00000000_0x80000000"), held.pop("0x80000000_0xffffffff")]
+    assert (sorted(halves), {*held.values()}) == ([False, True], {True})

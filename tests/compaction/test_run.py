@@ -563,6 +563,13 @@ def test_compacted_ledger_that_contradicts_itself(tmp_path: Path, cli: Cli, payl
     assert report["damaged"] == 1
 
 
+def test_a_compacted_ledger_of_one_entry_that_the_topic_lacks_is_told(tmp_path: Path, cli: Cli) -> None:
+    made = MadeCompacted(77, [compacted(5, 0, _alone("k0", b"v"))], Position(5, 0))
+    store = _store_of(tmp_path / "s", [_alone("k1", b"v")], made)
+    told = cli.on(store, f"compaction run {TOPIC} --from-start --dry-run")
+    assert "content that only the compacted ledger 77 has is lost" in told.stderr
+
+
 def test_trimmed_topic(tmp_path: Path, cli: Cli) -> None:
     """What only the compacted ledger holds stays; without that ledger it would go, which is said. Undone in order, all is back."""
     raw = [_alone(f"k{number}", b"v") for number in range(5)]
