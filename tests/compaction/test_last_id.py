@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from pulsar_admin.store.compaction import last_id as rules
+from pulsar_admin.store.compaction.heads import read_entry_head
 from pulsar_admin.store.compaction.last_id import LastId, find_last_id
 from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, StoreError
+from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, MetadataCorrupt, StoreError
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_topic
@@ -145,6 +147,14 @@ def test_what_readers_never_get(tmp_path: Path) -> None:
     assert damaged.position == Position(10, 3)
     all_open = _tail(tmp_path / "e", _transaction(1))
     assert (all_open.position, all_open.rule) == (Position(10, 0), rules.SINGLE)
+
+
+def test_the_head_of_a_lost_entry_behind_the_others_and_between_them(tmp_path: Path) -> None:
+    rows = [Made(PUBLISH_MS, raw=entry(Batch(SEED)), lost=number in (1, 3)) for number in range(4)]
+    with open_store(make_store(tmp_path / "s", {TOPIC: MadeTopic([rows])})) as store, open_reader(store) as reader:
+        for number, row in enumerate(rows):
+            with pytest.raises(EntryNotFound) if row.lost else nullcontext():
+                assert read_entry_head(reader, Position(10, number)).position == Position(10, number)
 
 
 # -- what is read -----------------------------------------------------------------------------------------------------

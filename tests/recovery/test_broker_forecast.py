@@ -87,4 +87,6 @@ def test_an_age_limit(cli: Cli) -> None:
     row = rows["persistent://acme/iot/skewed-batched"]
     assert row["expires"] == sum(answers["msgBacklog"] for answers in said.values())
     assert row["expired"] + row["trimmed"] == row["bytes"]
+    without = [row for topic, row in rows.items() if "/public/default/" in topic and not row["inactive"]]
+    assert {row["expires"] for row in without} == {0}  # that namespace has no TTL
     assert cli("--store", store, "store", "preflight", "--brokers", "--max-loss", "1").exit_code == 3
