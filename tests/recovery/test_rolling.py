@@ -16,13 +16,13 @@ from pulsar_admin.store.codec.ledgermetadata import LedgerState, Segment, encode
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.model.cursors import read_cursors
-from pulsar_admin.store.model.ledgers import find_metadata, read_ledger
+from pulsar_admin.store.model.ledgers import find_metadata, iter_indexed_ids, read_ledger
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import iter_topics, partition_count, read_topic
 from pulsar_admin.store.names import parse_topic
 from pulsar_admin.store.recovery import closing
 from pulsar_admin.store.recovery.chains import LOST_AND_FOUND
-from pulsar_admin.store.recovery.closing import close_ledger, fit_ensembles
+from pulsar_admin.store.recovery.closing import close_ledger, fit_ensembles, make_ledger
 from pulsar_admin.store.recovery.rolling import _is_told_of, _rolled_topic
 from tests.conftest import Cli
 from tests.deep import deep_but_for
@@ -151,6 +151,13 @@ def test_entries_after_an_end_are_counted_apart_from_missing_ones(tmp_path: Path
         with open_store(store) as opened, open_reader(opened) as reader:
             closed = close_ledger(reader, 9, {})
         assert (closed.metadata.last_entry_id, closed.missing, closed.behind) == expected
+
+
+def test_a_made_ledger_has_every_entry_from_one_on() -> None:
+    with open_store(imported("small", "clean")) as store, open_reader(store) as reader:
+        counts = {one: read_ledger(reader.txn, one).sums.entries for one in iter_indexed_ids(reader.txn)}
+        assert {one: make_ledger(reader, one, {}, None).entries for one in counts} == counts
+        assert min(counts.values()) == 1
 
 
 def test_metadata_that_is_not_older_stays(tmp_path: Path, cli: Cli) -> None:
