@@ -42,7 +42,7 @@ NOT_SEEN = "not-imported"
 _SOME = (ENTRIES, NOT_SERVED, ELSEWHERE)
 """Reasons of ledgers that have metadata, some of whose entries no client gets."""
 _WHERE = {
-    ENTRIES: "only where no client asks for them",
+    ENTRIES: "only where no client can read them",
     NOT_SERVED: "only in records that no bookie serves",
     ELSEWHERE: "only on bookies that its metadata does not name",
 }

@@ -363,7 +363,7 @@ class Coverage(Answer, frozen=True):
     def text(self, entries: int) -> str:
         """Return a sentence about the missing ones of a ledger's ``entries``."""
         where = "; ".join(row.lacks for row in self.bookies if (row.imported or row.gone) and row.lacks)
-        counts = ((self.lost, "on none"), (self.outside, "only where no client asks for them"))
+        counts = ((self.lost, "on none"), (self.outside, "only where no client can read them"))
         lost = ", ".join(f"{counted(count, 'entry is', 'entries are')} {what}" for count, what in counts if count)
         return (
             f"{self.short:,} of its {counted(entries, 'entry')} {plural(self.short, 'lacks', 'lack')} a copy ({where});"

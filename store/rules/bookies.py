@@ -27,7 +27,7 @@ def _logs(facts: ClusterFacts, *, is_database: bool) -> Iterator[Evidence]:
     for log in (one for one in facts.bookies.lost_logs if one.is_database is is_database):
         counts = (
             (log.elsewhere, "has another copy that clients get", "have another copy that clients get"),
-            (log.outside, "is only where no client asks for it", "are only where no client asks for them"),
+            (log.outside, "is only where no client can read it", "are only where no client can read them"),
             (log.nowhere, "is nowhere", "are nowhere"),
         )
         rest = ", ".join(f"{count:,} {plural(count, one, many)}" for count, one, many in counts if count)
@@ -98,7 +98,7 @@ def _unserved(facts: ClusterFacts, *, is_database: bool) -> Iterator[Evidence]:
         in_journals = entries - in_logs
         counts = (
             (in_logs, "in its entry logs, but not in its index"),
-            (in_journals, "only in its old journals, which no start reads"),
+            (in_journals, "only in its old journals, which it does not replay"),
         )
         where = " or ".join(
             f"{text}{f' ({count:,})' * bool(in_logs and in_journals)}" for count, text in counts if count

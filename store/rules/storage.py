@@ -142,7 +142,7 @@ def _not_closed(facts: ClusterFacts) -> Iterator[Evidence]:
 @CLOSING_RULES.row(
     "acknowledgements-not-stored",
     Severity.NOTE,
-    "Messages acknowledged since the last stored state will come again",
+    "Messages acknowledged since the last stored state will be redelivered",
     "Cursor ledgers are open. Brokers store positions once a second while they move, and at the latest after "
     "`managedLedgerCursorPositionFlushSeconds` (60). Later acknowledgements are in no file.",
     "Starts each subscription at its last stored state, and redelivers what consumers acknowledged since.",
@@ -156,8 +156,8 @@ def _not_stored(facts: ClusterFacts) -> Iterator[Evidence]:
     if count:
         yield Evidence(
             "subscriptions",
-            f"{counted(count, 'subscription was', 'subscriptions were')} not closed: what was acknowledged in the "
-            f"last minute may come again, to {', '.join(named)}{' …' if count > NAMED else ''}",
+            f"{counted(count, 'subscription was', 'subscriptions were')} not closed: messages acknowledged in "
+            f"the last minute may be redelivered to {', '.join(named)}{' …' if count > NAMED else ''}",
             {"subscriptions": count, "examples": named},
         )
 

@@ -101,7 +101,7 @@ TRANSACTION_RULES.row(
     "pending-ack-entries-not-served",
     Severity.CRITICAL,
     "No client gets entries of a subscription's pending-ack log",
-    f"{_MEANS} Files have entries of the log that no bookie serves: they are where no start reads them, on "
+    f"{_MEANS} Files have entries of the log that no bookie serves: they are in journals that no bookie replays, on "
     "bookies that the metadata does not name, or in ledgers that nobody can close.",
     f"{_BROKER} With `autoSkipNonRecoverableData=true` the broker skips them.",
     "pulsar-admin ledgers missing {ledgerIds}",
