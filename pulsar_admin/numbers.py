@@ -42,7 +42,7 @@ class WholeNumber(_ParamType):
 
     def _range(self) -> str:
         if self._high == LONG_MAX:
-            return "of 64 bits" if self._low == -LONG_MAX else f"{self._low} or more, of 64 bits"
+            return "a 64-bit number" + ("" if self._low == -LONG_MAX else f" of {self._low} or more")
         return f"from {self._low} to {self._high}"
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.names import TopicName
 
 _WIDTH = 100
+_EMPTY = "the list is empty"
 """The most columns that a line of sentences takes."""
 
 
@@ -256,6 +257,7 @@ class Results:
             text = printed.as_map
             lines = None if form else "".join(f"{key}    {text(one)}\n" for key, one in value.items())
             self.emit(value, plain=lines)
+            self._empty = "" if form or value or printed.of_change else _EMPTY
             return
         asked = form is not None or (self.settings.query is not None and not (printed.is_set and form is None))
         if asked and not isinstance(value, (type(None), bool, int, float, str)):
@@ -263,6 +265,7 @@ class Results:
             return
         parts = value if isinstance(value, (list, tuple)) and form is None and not printed.is_set else [value]
         is_text = form in (None, "plain", "table", "csv") and not (printed.is_set and form is None)
+        self._empty = "" if parts or printed.of_change else _EMPTY
         for part in parts:
             as_it_is = part if isinstance(part, str) and is_text else dump_json(to_json(part), pretty=True)
             self.writer.write(f"{as_it_is}\n")
@@ -317,7 +320,7 @@ class Results:
         if self.settings.fail_if and bool(shown.count) == (self.settings.fail_if == "any"):
             self.problems(1)
         if not (shown.count or self.settings.output in ("json", "jsonl", "csv")):
-            self._empty = f"no row of {read.count:,} matches --where" if read.count else "the list is empty"
+            self._empty = f"no row of {read.count:,} matches --where" if read.count else _EMPTY
 
     def check_asked(self) -> None:
         """Raise UsageError when the command is over and wrote no list of which something was asked; say of an empty one that it is."""

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, PathNotFound, reason_of
+from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.wording import one_line
 
 _HEADER = struct.Struct(">Bqqqq")
@@ -146,8 +147,9 @@ def read_node(txn: Txn, path: str) -> Node:
     """Return the node at a path; raises PathNotFound."""
     node = find_node(txn, path)
     if node is None:
+        parent = shell_word(path.rpartition("/")[0] or "/")
         raise PathNotFound(
-            f"no metadata node {path}", hint="list its parent with: pulsar-admin store ls PATH", path=path
+            f"no metadata node {path}", hint=f"list its parent with: pulsar-admin store ls {parent}", path=path
         )
     return node
 
