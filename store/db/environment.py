@@ -850,7 +850,7 @@ def _translated(path: Path, passing: tuple[type[BaseException], ...] = ()) -> It
         if "already open in this process" in text:
             raise StoreBusy(
                 f"{path} is open in this process already, and LMDB opens a store once in each",
-                hint="use what opened it, or close it first",
+                hint="use what opened it, or close it first and end the iterations over it",
                 path=str(path),
             ) from error
         raise damaged_store(path, f"{path}/meta: {text}") from error

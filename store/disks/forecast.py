@@ -80,7 +80,7 @@ class LogForecast(Answer, frozen=True):
 
     @property
     def log_id(self) -> int:
-        """The number that the name of the file is, in hexadecimal."""
+        """The log's number, which its file name gives in hexadecimal."""
         return log_id_of(self.log) or 0
 
 
@@ -89,7 +89,7 @@ Members = Callable[[Array], Array]
 
 
 class FileStamp(NamedTuple):
-    """A file while it is not being written."""
+    """Name, size and time of a file: equal stamps mean that nobody wrote to it."""
 
     name: str
     size_bytes: int
@@ -132,7 +132,7 @@ class StorageForecast(Struct, frozen=True):
         return sum(log.frees_bytes for log in self.logs) + sum(size for _, size in self.others())
 
     def others(self) -> Iterator[tuple[str, int]]:
-        """Yield what else is freed, or with a negative number taken, on the disk of the logs."""
+        """Yield what else changes the free bytes on the logs' disk: (what, bytes), negative if it takes room."""
         left = sum(map(allocated_bytes, self.leftovers))
         live = sum(log.live_bytes for group in self.groups for log in group)
         yield "unfinished copies", left

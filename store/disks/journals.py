@@ -126,12 +126,12 @@ class _JournalReader:
         # Nothing stops this start: the zeros or the cut record at the end stay as they are.
         if not reason:
             return position
-        cut_at = self._behind_good(whole, frames, start)
+        cut_at = self._end_of_good(whole, frames, start)
         written = max(whole.proofs.written_end(len(data)), cut_at)
         self.survey.stops.append(Stop(path, position, reason, cut_at, written - cut_at))
         return cut_at
 
-    def _behind_good(self, whole: WholeFile, frames: deque[Frame], start: int) -> int:
+    def _end_of_good(self, whole: WholeFile, frames: deque[Frame], start: int) -> int:
         """Return the end of the last good record: after a damaged one, nothing proves the lengths that follow."""
         while frames:
             frame = frames.pop()

@@ -38,15 +38,15 @@ class Entries:
         return iter(sorted(self.by_ledger.items()))
 
     def of(self, ledger_id: int) -> BitMap64:
-        """Return those of a ledger, not to be changed."""
+        """Return the entries of a ledger, which the caller must not change."""
         return self.by_ledger.get(ledger_id, _NONE)
 
     def add(self, ledger_id: int, entry_id: int) -> None:
-        """Add one."""
+        """Add an entry."""
         self.by_ledger.setdefault(ledger_id, BitMap64()).add(entry_id)
 
     def add_columns(self, ledger_ids: Array, entry_ids: Array) -> None:
-        """Add many (i64 each)."""
+        """Add the entries of two columns (i64 each)."""
         if not len(ledger_ids):
             return
         order = np.argsort(ledger_ids, kind="stable")  # keeps entries ascending, which a bitmap takes faster
@@ -95,11 +95,11 @@ class LogSurvey(Struct, frozen=True):
 
     @property
     def lost_bytes(self) -> int:
-        """How many bytes are not even a damaged record."""
+        """How many bytes belong to no record, not even a damaged one."""
         return sum(one.length_bytes for problems in self.bad.values() for one in problems if one.ledger_id < 0)
 
     def is_bad(self, log_id: int, offset: int) -> bool:
-        """Whether an offset in a log is in something that is no good record."""
+        """Whether an offset in a log lies in bytes that are not a good record."""
         problems = self.bad.get(log_id, ())
         before = bisect_right(problems, offset, key=lambda one: one.offset) - 1
         return before >= 0 and offset < problems[before].offset + problems[before].length_bytes

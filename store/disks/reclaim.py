@@ -312,7 +312,7 @@ class _Reclaim:
         return True
 
     def _bring_back(self) -> None:
-        """Put logs that were lent, and stay, back into their place, as far as there is room."""
+        """Move logs that are kept back from the other disk, as far as there is room."""
         for path in sorted(self._current.iterdir()):
             lent = _lent_to(path)
             if lent is None:
@@ -413,7 +413,7 @@ class _Reclaim:
 
 
 def _lent_to(path: Path) -> Path | None:
-    """Return the file on another disk that this log was moved to, None if it is a file of its own."""
+    """Return the file on another disk to which this log was moved, None if it was not moved."""
     if not path.is_symlink():
         return None
     target = Path(os.readlink(path))

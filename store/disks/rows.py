@@ -105,7 +105,7 @@ def read_old_ledgers(storage: Storage, number: int = 0, storages: int = 1) -> Ol
 
 
 def _take(old: OldLedgers, key: bytes, value: bytes, problems: list[str]) -> None:
-    """Put a row where it belongs; that of an 8-byte key comes first, and holds."""
+    """Add a row to the old ones, or a problem. Rows with an 8-byte key are read first and take precedence."""
     if key.startswith(dbledger.FLAGS_KEY[:1]):
         old.others[key] = value
         return
@@ -329,7 +329,7 @@ class Witnesses(Struct, frozen=True):
 
 
 class LedgerRows(Struct):
-    """Rows of ``ledgers`` to be, and how many keys and fences each witness gave."""
+    """The new rows of ``ledgers``, and how many keys and fences each witness gave."""
 
     rows: dict[int, LedgerData] = field(default_factory=dict)
     keys: Counter[str] = field(default_factory=Counter)
@@ -390,7 +390,7 @@ def _key_of(ledger_id: int, old: OldLedgers, known: Witnesses) -> tuple[bytes, s
 
 
 def _fence_of(ledger_id: int, before: LedgerData | None, known: Witnesses) -> str:
-    """Return the witness that the ledger is fenced, "" without one."""
+    """Return the witness that the ledger is fenced, "" if there is none."""
     journals = known.journals
     if ledger_id in journals.fences or (before is None and ledger_id in journals.replayed_fences):
         return JOURNAL

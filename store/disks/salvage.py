@@ -73,7 +73,9 @@ from pulsar_admin.store.wording import Answer, counted
 
 
 class LocationsFound(Answer, frozen=True):
-    """How many rows of ``locations`` are right, wrong, of logs that are gone, and missing; ``problem``: why it cannot be read, or empty."""
+    """How many rows of ``locations`` are right, wrong, lead to a log that is gone, or are missing; ``problem``: why it cannot be
+    read, or empty.
+    """
 
     problem: str
     right: int
@@ -83,7 +85,7 @@ class LocationsFound(Answer, frozen=True):
 
 
 class LedgersFound(Answer, frozen=True):
-    """Rows of ``ledgers`` before and after, and what of them is to change. ``fenced_by``, ``master_keys_by``: source → how many."""
+    """Numbers of rows of ``ledgers`` before and after, and of changes. ``fenced_by``, ``master_keys_by``: source → how many."""
 
     problem: str
     before: int
@@ -181,13 +183,13 @@ class StorageSalvage(Struct):
 
     @property
     def unlisted(self) -> int:
-        """Entries in the logs, of ledgers that get a row, that the index does not lead to."""
+        """How many entries of ledgers with a row are in the logs without a row of the index that leads to them."""
         kept = ((ledger_id, entries) for ledger_id, entries in self.survey.held if ledger_id in self.rows.rows)
         return sum(len(entries - self.locations.right.of(ledger_id)) for ledger_id, entries in kept)
 
     @property
     def changed_rows(self) -> int:
-        """Rows of ``ledgers`` that are to be others than they are."""
+        """How many rows of ``ledgers`` change."""
         old, new = self.ledgers.rows, self.rows.rows
         return sum(old.get(ledger_id) != new.get(ledger_id) for ledger_id in old.keys() | new.keys())
 
@@ -198,13 +200,13 @@ class StorageSalvage(Struct):
 
     @property
     def needs_locations(self) -> bool:
-        """Whether ``locations`` is not as it should be."""
+        """Whether ``locations`` has to be rebuilt."""
         old = self.locations
         return bool(old.problem or old.wrong or old.gone or self.unlisted or self.needs_entries)
 
     @property
     def needs_ledgers(self) -> bool:
-        """Whether ``ledgers`` is not as it should be."""
+        """Whether ``ledgers`` has to be rebuilt."""
         return bool(self.ledgers.problem or self.ledgers.strays or self.changed_rows)
 
     @property
@@ -475,7 +477,7 @@ def _doubted(txn: Txn, survey: LogSurvey) -> Entries:
 
 
 class _Mine(Struct, frozen=True):
-    """The ledgers of one of several ledger directories, and those of them that were not deleted long ago."""
+    """The ledgers of one of several ledger directories, and which of them were not deleted long ago."""
 
     number: int
     storages: int
@@ -562,7 +564,7 @@ def _iter_bodies(txn: Txn, files: EntryFiles, plan: SalvagePlan, part: StorageSa
 
 
 def _make_index(part: StorageSalvage, digests: LedgerDigests) -> None:
-    """Make the databases of the directory that need it beside the old ones, from all logs that are there now."""
+    """Build the databases that the directory needs beside the old ones, from all of its present logs."""
     for database in part.databases:
         directory = switching.begin(database)
         if database.name == "locations":
@@ -615,7 +617,7 @@ def _put_locations(part: StorageSalvage, digests: LedgerDigests, rows: Locations
 
 
 def _keep_start(log: Path) -> Path:
-    """Copy what a log begins with, up to the end of what is written over; return the copy."""
+    """Copy the beginning of a log, up to the last byte that will be overwritten; return the path of the copy."""
     beside = log.with_name(f"{log.name}-start-before-salvage")
     remove_file(beside)  # left by a salvage that was stopped
     with open_file(log) as file, create_file(beside, like=log.stat()) as kept:

@@ -65,7 +65,7 @@ class CopyRequest(Struct, frozen=True):
 
 
 class CopiedTopic(Struct, frozen=True):
-    """A topic as the source has it, its cursors, and its name to be."""
+    """A topic of the source, its cursors, and its name in the copy."""
 
     topic: Topic
     cursors: tuple[Cursor, ...]
@@ -73,7 +73,7 @@ class CopiedTopic(Struct, frozen=True):
 
 
 class _Ledger(Struct, frozen=True):
-    """A ledger to write again: its id in the source, so many entries, and what the copy says of itself."""
+    """A ledger to copy: its id in the source, its number of entries, and the custom metadata of the copy."""
 
     ledger_id: int
     entries: int
@@ -170,13 +170,13 @@ class _Copying:
         return CopiedTopic(topic, cursors, target)
 
     def _bases(self) -> dict[TopicName, TopicName]:
-        """Topic without partition number → its name to be."""
+        """Names of topics without partition numbers → their names in the copy."""
         return {one.topic.name.base: one.target.base for one in self._topics}
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def ledgers(self) -> list[_Ledger]:
-        """Return the ledgers to write, topics' before schemas', in the order of their ids to be."""
+        """Return the ledgers to write in the order of their new ids: those of topics, then those of schemas."""
         ledgers: list[_Ledger] = []
         for one in self._topics:
             spec = LedgerSpec(topic_claims(one.target))
@@ -193,7 +193,7 @@ class _Copying:
         return ledgers
 
     def _locator(self, base: TopicName, target: TopicName) -> SchemaLocator | None:
-        """Return where the schema of the topic ``base`` lies; None where it has none, or ``target`` has one already."""
+        """Return where the schema of the topic ``base`` is stored; None if it has none, or ``target`` has one already."""
         node = find_node(self._theirs.txn, base.schema_path)
         if node is None or not node.value or find_node(self._txn, target.schema_path) is not None:
             return None
@@ -285,7 +285,7 @@ class _Copying:
             yield ChangePart(topic=str(one.target), subscription=cursor.name, after={key: shown[key] for key in _SHOWN})
 
     def _name_what_stays(self, one: CopiedTopic) -> None:
-        """Tell what of the topic does not come along."""
+        """Warn of what is not copied with the topic."""
         txn, name = self._theirs.txn, one.topic.name
         left: list[str] = []
         for cursor in sorted(iter_cursor_names(txn, name)):

@@ -215,7 +215,7 @@ class DayFiles:
         self._files: list[WrittenFile] = []
 
     def add(self, topic: str, batch: pa.RecordBatch) -> None:
-        """Write a batch, sooner or later."""
+        """Add a batch, which may be written later."""
         for day, of_day in split_by_day(batch, self._clock):
             rows = of_day.drop_columns(self._hidden) if self._hidden else of_day
             part = self._part(topic, day)
@@ -246,7 +246,7 @@ class DayFiles:
         return files
 
     def close(self) -> None:
-        """Write nothing more; files that are not whole are removed."""
+        """Stop writing, and remove incomplete files."""
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
         for part in self._parts.values():
@@ -278,7 +278,7 @@ class DayFiles:
             self._in_background(lambda other=other: self._close(other))  # type: ignore[misc]  # binds this one
 
     def _in_background(self, work: Callable[[], None]) -> None:
-        """Run ``work`` after what was given before; waits while two are still running."""
+        """Run ``work`` in the background, after earlier work; wait while two jobs are still running."""
         if self._pool is None:
             work()
             return
@@ -341,12 +341,12 @@ class DumpDirectory(DayFiles):
 
     @property
     def files(self) -> int:
-        """How many files were finished."""
+        """How many files are finished."""
         return len(self._files)
 
     @property
     def bytes(self) -> int:
-        """How large they are."""
+        """The size of the finished files."""
         return sum(file.bytes for file in self._files)
 
     def open_to_others(self, *, redact: bool) -> WriteTo:

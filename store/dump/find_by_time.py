@@ -43,9 +43,10 @@ def no_progress(size_bytes: int) -> AbstractContextManager[Advance]:
 
 
 class TimeQuestion(Struct, frozen=True):
-    """Which time, on which clock (auto, publish, broker, event), by which rule; ``broker``: whom that rule asks.
+    """A time to find, the clock (auto, publish, broker, event) and the rule; ``broker``: the broker that the rule ``broker``
+    imitates.
 
-    ``batch_index``: name the message in its batch, not only the entry.
+    ``batch_index``: also find the message in its batch, not only the entry.
     """
 
     time_ms: int
@@ -194,7 +195,7 @@ def _found(
 
 
 def gaps_before(found: FoundEntry) -> list[str]:
-    """Return what could hold an earlier answer and was not read, in words; empty: nothing."""
+    """Return, in words, what was not read and could hold an earlier answer; empty: nothing."""
     if found.exact:
         return []
     gaps = []

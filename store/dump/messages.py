@@ -50,12 +50,12 @@ Item = TypeVar("Item")
 
 
 class TopicMessages(AskedMessages):
-    """The messages that are asked for. They are read once, in one of its forms. ``count``: how many there were so far."""
+    """The messages that are asked for. They can be read once, by one of the methods. ``count``: how many were read so far."""
 
     count = 0
 
     def is_few(self) -> bool:
-        """Whether they are so few that they are read one by one."""
+        """Whether there are so few messages that they are read one by one."""
         from pulsar_admin.store.search.window import is_small
 
         return is_small(self.reader.txn, self.topic, self.options.window, self.limit)
@@ -214,18 +214,18 @@ class MatchingMessages(TopicMessages):
         for row in super().rows():
             here = Position(row.ledger_id, row.entry_id, row.batch_index)
             if last is not None:
-                for beside in neighbours.behind(last, here, left):
+                for beside in neighbours.following(last, here, left):
                     yield beside
                     last = Position(beside.ledger_id, beside.entry_id, beside.batch_index)
-            yield from neighbours.in_front(last, here, self.before)
+            yield from neighbours.preceding(last, here, self.before)
             yield FoundRow(**asdict(row))
             last, left = here, self.after
         if last is not None:
-            yield from neighbours.behind(last, None, left)
+            yield from neighbours.following(last, None, left)
 
 
 class _Neighbours:
-    """Reads the messages beside others, whatever they are."""
+    """Reads the messages next to a match, whether or not they match."""
 
     def __init__(self, reader: EntryReader, topic: Topic, options: DumpOptions, problems: list[StoreError]) -> None:
         from pulsar_admin.store.model.schemas import value_decoder
@@ -236,12 +236,12 @@ class _Neighbours:
         self._problems = problems
         self._decode = value_decoder(reader, topic.name) if options.value else None
 
-    def behind(self, start: Position, stop: Position | None, count: int) -> Iterator[FoundRow]:
+    def following(self, start: Position, stop: Position | None, count: int) -> Iterator[FoundRow]:
         """Yield the first ``count`` messages after ``start`` and before ``stop``."""
         messages = self._between(start, start.entry, stop) if count else iter(())
         yield from map(self._row, islice(messages, count))
 
-    def in_front(self, start: Position | None, stop: Position, count: int) -> Iterator[FoundRow]:
+    def preceding(self, start: Position | None, stop: Position, count: int) -> Iterator[FoundRow]:
         """Yield the last ``count`` messages after ``start`` and before ``stop``."""
         end = self._topic.rank(stop.entry)
         lowest = 0 if start is None else self._topic.rank(start.entry)

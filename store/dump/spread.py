@@ -265,7 +265,7 @@ class WindowsAsOne:
             raise self._failed[wanted]
 
     def close(self) -> None:
-        """End what still runs."""
+        """Stop work that still runs."""
         self._rows.close()
 
     def _run(

@@ -77,7 +77,7 @@ class DumpColumns(Struct, frozen=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns to read them from, names of ``store.scan.messages``."""
+        """The columns of ``store.scan.messages`` that these columns are made of."""
         if self.known is not None:
             return (*self.known.needs, "publishTime", "brokerTime")
         names = self.only or message_schema(payload=self.payload, markers=self.markers).names
@@ -204,7 +204,7 @@ def _each(column: pa.Array, text_of: Callable[[Any], str]) -> pa.Array:  # Any: 
 
 
 def _maps(column: pa.Array) -> pa.Array:
-    """Return maps as objects; those of a batch are mostly all empty."""
+    """Return maps as objects; usually all maps of a batch are empty."""
     ends = np.frombuffer(column.buffers()[1], np.int32)[column.offset :][: len(column) + 1]
     if ends[0] == ends[-1]:
         return pa.repeat(scalar("{}", _TEXT), len(column))
@@ -400,7 +400,7 @@ def _pieces(row: dict[str, Any]) -> Iterator[str]:  # Any: JSON values
 
 
 def json_columns(batch: pa.RecordBatch) -> dict[str, list[Any]]:  # Any: JSON values
-    """Return the columns of a batch as values of JSON, None for what says nothing; large payloads as buffers, not yet base64."""
+    """Return the columns of a batch as JSON values, None for values that mean nothing; large payloads as buffers, not yet base64."""
     return {field.name: _json_values(field, batch.column(index)) for index, field in enumerate(batch.schema)}
 
 
@@ -421,7 +421,7 @@ def _json_values(field: pa.Field, column: pa.Array) -> list[Any]:  # Any: JSON v
 
 
 def _spoken(field: pa.Field, column: pa.Array) -> pa.Array:
-    """Return a column with null for what says nothing."""
+    """Return a column with null in place of the value that says nothing, such as one chunk."""
     if field.name not in _NOTHING:
         return column
     nothing = scalar(_NOTHING[field.name], field.type)

@@ -24,9 +24,10 @@ class WrittenFile(Struct):
 
 
 class WriteTo(Struct, frozen=True):
-    """Where other processes write files of a dump, a directory (absolute), and how; whoever sees it sees the file ``lock``.
+    """The directory (absolute) in which other processes write files of a dump, and how; a process that sees it finds the file
+    ``lock``.
 
-    ``hidden``: columns that say a row's day alone. ``redact``: as in ``DumpOptions``.
+    ``hidden``: columns that only say a row's day. ``redact``: as in ``DumpOptions``.
     """
 
     directory: str

@@ -53,7 +53,7 @@ def _check_size(size_bytes: int, entry_id: int) -> None:
 class LogWriter:
     """Writes entry logs ``own-<hex>.log`` into a directory: a new one before a record that would pass the size limit.
 
-    Use in ``with``: everything written goes away unless ``finish`` was reached.
+    Use in ``with``: all written files are deleted unless ``finish`` was reached.
     """
 
     def __init__(self, directory: Path, first_log_id: int, *, limit_bytes: int = LOG_LIMIT_BYTES) -> None:

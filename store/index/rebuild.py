@@ -148,7 +148,7 @@ def _identity_of(path: Path) -> str | None:
 
 
 def _identity(store: Store, logs: Sequence[LogFile], verify: bool) -> str:
-    """Return what two rebuilds have in common when one can take up the other: options, ledgers' digests, and the files."""
+    """Return what must be equal for one rebuild to continue another: options, ledgers' digests, and the files."""
     with store.read() as txn:
         known = [column.tolist() for column in ledger_digests(txn)]
     files = []

@@ -51,7 +51,7 @@ class ScanFile(Struct, Generic[Part], frozen=True):
         raise AssertionError
 
     def decode(self, columns: list[pa.Buffer]) -> Part:
-        """Return what ``encode`` kept."""
+        """Return the values that ``encode`` kept."""
         raise AssertionError
 
     def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
@@ -155,7 +155,7 @@ class EngineScan(Struct, Generic[Part]):
     def plan(self, cut: Cut) -> list[FileRange]:
         """Cut the file into slices; raises SourceChanged when it is gone.
 
-        Where it is cut does not depend on where the scan begins, so that one that goes on has the slices of the one before.
+        The cuts do not depend on where the scan begins, so a continued scan has the same slices.
         """
         part = self.slice
         try:

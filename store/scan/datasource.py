@@ -303,7 +303,7 @@ class _Reader(_TaskReader):
         return self._operation.run(piece, damage)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return a slice a task; no task for files in which nothing passes the filters."""
+        """Return one slice per task; no task for files in which no row can pass the filters."""
         files = _in_one_line(lambda: wanted_files(self._files, self._operation.options, self._store))
         return [InputPartition(piece) for piece in plan_slices(files, self._cut)]
 

@@ -273,7 +273,7 @@ class FileScan(Struct):
                 return
 
     def _reads_in_vain(self, window: FileWindow) -> bool:
-        """Whether what stopped the kernel so far cost more than it may, see the top of this module."""
+        """Whether the records that stopped the kernel have cost more than the limit at the top of this module."""
         again = self.slice.start + window.read_bytes - self.next_offset  # not all of the record was read
         allowed = VAIN_TIMES * (window.stop - self.slice.start) + 2 * len(window.data)
         return self.vain_bytes + max(again, 0) > allowed
@@ -366,7 +366,7 @@ class FileScan(Struct):
         self._ends = True
 
     def _is_whole(self, torn: logscan.TornTail, whole: WholeFile) -> bool:
-        """Whether an entry that may reach into the zeros behind it is of a ledger whose digests cannot tell."""
+        """Whether an entry that may reach into the zeros after it belongs to a ledger whose digests cannot be checked."""
         ledger_id = int.from_bytes(whole.data[torn.offset + 4 : torn.offset + 12], "big")
         return torn.offset + torn.wanted <= len(whole.data) and self._is_unchecked(ledger_id)
 
@@ -601,7 +601,7 @@ class FileScan(Struct):
 
 
 def _by_ledger(rows: Records) -> tuple[Array, Array]:
-    """Return an order of records in which those of a ledger stand together, as they lie in the file, and where each ledger begins in it."""
+    """Return an order of records that groups those of each ledger, in the order of the file, and where each ledger begins in it."""
     ledgers = rows["ledger_id"].copy()
     order = np.arange(len(rows))
     if (ledgers[1:] < ledgers[:-1]).any():

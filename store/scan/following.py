@@ -50,7 +50,7 @@ FAR = 1 << 62
 
 
 class FoundFile(Struct, frozen=True):
-    """A file that is there."""
+    """A file that a listing found."""
 
     path: str
     folder: str

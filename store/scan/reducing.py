@@ -59,7 +59,7 @@ class Reduction:
         raise AssertionError
 
     def merge(self, rows: Sequence[Row]) -> Row:
-        """Return the row of rows that follow each other."""
+        """Return one row for consecutive rows."""
         raise AssertionError
 
     def judge(self, row: Row) -> Row:

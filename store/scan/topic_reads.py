@@ -364,7 +364,7 @@ def _report(topic: TopicName, lost: int, *, fail: bool) -> None:
 
 
 class _Paths:
-    """The files of pieces, each looked for once; a file that is gone or another one ends it, or its entries are left out."""
+    """The files of pieces, each looked up once. A file that is gone or was replaced ends the read, or its entries are left out."""
 
     def __init__(self, reader: EntryReader, *, fail: bool) -> None:
         self._files = reader.files

@@ -719,7 +719,7 @@ def _key_bytes(batch: pa.RecordBatch, topic: TopicName) -> pa.Array:
 
 
 def _properties(batch: pa.RecordBatch, topic: TopicName) -> pa.Array:
-    """Return properties, a name that is there twice once: its last value counts."""
+    """Return properties; of a repeated name the last value counts."""
     pairs: list[list[tuple[str, str]]] = batch.column("properties").to_pylist()
     if all(len(dict(row)) == len(row) for row in pairs):
         return batch.column("properties")

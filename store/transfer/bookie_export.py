@@ -56,7 +56,7 @@ class StorageWrites(Struct, frozen=True):
 
 
 class LedgerPlaced(Answer, frozen=True):
-    """A ledger that was put on ``bookies``, their ids."""
+    """A ledger that was written to ``bookies`` (their ids)."""
 
     ledger_id: int
     entries: int
@@ -65,14 +65,14 @@ class LedgerPlaced(Answer, frozen=True):
 
 
 class DirectoryWritten(Answer, frozen=True):
-    """A ledger directory of a bookie, and the ledgers that it got, their ids."""
+    """A ledger directory of a bookie, and the ids of the ledgers that were written to it."""
 
     directory: str
     ledgers: tuple[int, ...]
 
 
 class CookieWritten(Answer, frozen=True):
-    """A file ``VERSION`` of a bookie that a change renamed: it says ``bookie`` in the place of ``was``."""
+    """A file ``VERSION`` of a bookie that a change renamed: it now names ``bookie`` instead of ``was``."""
 
     path: str
     was: str
@@ -156,7 +156,7 @@ def _plan(store: Store, bookies: Sequence[Bookie], now_ms: int) -> BookieExportP
 
 
 def _is_of(file: Path, bookie_id: str) -> bool:
-    """Whether a cookie has this id; of a directory without one nothing is written."""
+    """Whether a cookie has this id; nothing is written to a directory without a cookie."""
     return not file.is_file() or decode_cookie(read_file(file), str(file)).bookie_id == bookie_id
 
 

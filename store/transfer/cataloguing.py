@@ -84,7 +84,7 @@ def survey_files(store: Store, layout: Layout) -> Survey:
 
 
 def find_gone(txn: Txn, ledgers: Collection[int]) -> dict[Path, int]:
-    """Return paths of missing files → how many entries the index has there, of these ledgers or, if none is named, of all."""
+    """Return missing file → how many of its entries are indexed, of these ledgers or, if none is named, of all."""
     store = txn.store.path
     paths = {
         log.file_id: log.locate(store)

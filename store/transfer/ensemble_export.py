@@ -371,7 +371,7 @@ def _explained(session: Session, plan: EnsemblePlan, conflict: Conflict) -> Stal
 
 
 def _written_node(node: exports.ChangedNode) -> Node | None:
-    """Return a node in the form that the ensemble has once it is written; its times are the server's."""
+    """Return a node as the ensemble has it after the export, with the server's times."""
     if node.current is None:
         return None
     version = 0 if node.imported is None else node.imported.stat.version + 1

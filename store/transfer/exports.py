@@ -94,7 +94,7 @@ class ExportReport(Answer, frozen=True, rename="camel"):
 
 
 class Previewed:
-    """The common part of all exports' plans: a report for dry runs, but no plan file, because that would not contain every byte."""
+    """The common part of all exports' plans: a report for dry runs. There is no plan file, because it could not contain every byte."""
 
     __slots__ = ()
 
@@ -268,7 +268,7 @@ def _databases(ledgers: ledger_export.LedgerExport, layout: StandaloneDirectory)
 
 
 def _annotated(txn: Txn, nodes: tuple[ChangedNode, ...], form: Form, now_ms: int) -> tuple[ChangedNode, ...]:
-    """Return the nodes and, with them, every topic whose value the annotation changes."""
+    """Return the nodes, and every topic whose value the annotation changes."""
     changed = {node.path: node for node in nodes}
     for name in iter_topics(txn):
         current = find_node(txn, name.path)

@@ -90,7 +90,7 @@ def _check_keeps_no_secret(part: str) -> None:
 
 
 def _fetch(part: str, into: Path, in_place: bool) -> list[str]:
-    """Download or unpack a part into directories below ``into``; return them. ``in_place``: of entry logs the beginning only."""
+    """Download or unpack a part into directories below ``into``; return them. ``in_place``: only the beginning of entry logs."""
     folders: dict[Path, None] = {}
     found_at: set[Path] = set()
     is_any = False

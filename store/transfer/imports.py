@@ -464,9 +464,9 @@ def count_entries(txn: Txn) -> int:
 
 
 def leading_findings(store: Store) -> dict[str, str]:
-    """Return code → sentences of each finding about a store of which others may come: cheap to judge, without the rest of the table.
+    """Return code → sentences of findings that may cause others, without judging the rest of the table.
 
-    One that is less severe than its rule brings no others.
+    A finding that is less severe than its rule causes no others.
     """
     with open_reader(store) as reader:
         facts = ClusterFacts(store, reader)
@@ -489,7 +489,7 @@ class SeenNodes:
         self.references = References()
 
     def watch(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Yield the rows, of nodes, and look at each."""
+        """Yield the rows of nodes, and note what each one says."""
         see_newest, see_reference = self.newest.see, self.references.see
         for row in rows:
             key, value = row
@@ -573,9 +573,9 @@ def _iter_times(txn: Txn) -> Iterator[AsOf]:
 
 
 def newest_written_ms(txn: Txn, bookies: Iterable[Bookie], dated_ms: int) -> int:
-    """Return when a journal, or an entry log that is written to, was written last, by the times of files where they can be believed.
+    """Return when a journal, or an entry log in use, was last written, by the files' times if these are credible.
 
-    They are those of a copying where every file of a bookie is newer than ``dated_ms``, the newest time in the files.
+    They are the times of a copy if every file of a bookie is newer than ``dated_ms``, the newest time in the files.
     """
     believed = [bookie for bookie in bookies if any(_oldest_ms(path) < dated_ms for path in bookie.directories)]
     ids = {bookie.bookie_id for bookie in believed if bookie.bookie_id}

@@ -46,7 +46,7 @@ class ExportedLedger(Struct, frozen=True):
 
 
 class LedgerExport(Struct, frozen=True):
-    """The ledgers of an export; ``sequence``: the next ledger id that the target is to give, None when it stays."""
+    """The ledgers of an export; ``sequence``: the next ledger id that the target will assign, None if it does not change."""
 
     ledgers: tuple[ExportedLedger, ...] = ()
     sequence: int | None = None
@@ -191,7 +191,7 @@ def _locations(txn: Txn, ledger_ids: tuple[int, ...], log_ids: list[int]) -> Ite
 
 
 class _Record(Struct, frozen=True):
-    """An entry of the store and where its record goes: ``position`` is that of its size field."""
+    """An entry of the store and the place of its record: ``position`` is that of its size field."""
 
     ledger_id: int
     entry_id: int

@@ -454,9 +454,9 @@ def _forget(store: Store, layout: Layout, options: RefreshOptions, result: Refre
 def _find_lost(
     store: Store, survey: Survey, *, verify: bool = True, engine: Engine | None = None
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Return path → entries of the missing files: those that no other file has, and those that another one has.
+    """Return path → entries of the missing files: those that no other file has, and those that another file has.
 
-    The index has one place per entry: where entries are in question, the files that may hold them are scanned.
+    The index has one place per entry, so the files that may hold the entries in question are scanned.
     """
     held = _held_entries(store, survey)
     if not held:
@@ -508,7 +508,7 @@ def _split_held(txn: Txn, held: _Held) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def _files_here(txn: Txn, survey: Survey) -> Iterator[LogFile]:
-    """Yield the catalogued files that are there, those that changed as they are now."""
+    """Yield the catalogued files that exist; a changed file with its present size."""
     gone, changed = ({log.file_id for log in logs} for logs in ((log for log, _ in survey.gone), survey.changed))
     for log in iter_logs(txn):
         if log.file_id in changed:
