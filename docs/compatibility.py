@@ -61,7 +61,7 @@ DIFFERENCES: Mapping[str, str] = {
     "namespaces topics": _SAME_DEFAULT,
     "topics clear-backlog": "Same; the flag of a replicated subscription stays, which a broker drops and writes again with the next "
     "acknowledgement.",
-    "topics create-partitioned-topic": "Same, also beside partitions that are there, as 4.2.4 does; 4.0.8 answers 409.",
+    "topics create-partitioned-topic": "Same, even if some partitions exist already, as in 4.2.4; 4.0.8 answers 409.",
     "topics examine-messages": "After the last entry, upstream's `-i earliest` shows the last one; here nothing, with exit code 5.",
     "topics expire-messages": "`-t` has no default; upstream's default of -1 means that it was left out.",
     "topics expire-messages-all-subscriptions": "`-t` is optional: without it, the TTL of the topic applies.",

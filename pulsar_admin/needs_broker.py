@@ -53,7 +53,7 @@ NEEDS: tuple[Need, ...] = (
             "non-persistent stats",
             "non-persistent stats-internal",
         ),
-        "a topic that is not persistent lives in the memory of a running broker alone",
+        "a topic that is not persistent exists only in the memory of a running broker",
     ),
     Need(
         (
@@ -141,7 +141,7 @@ NEEDS: tuple[Need, ...] = (
             "bookkeeper updateledgers",
         ),
         "it creates, moves or deletes bookies and clusters",
-        "what there is: pulsar-admin bookkeeper listbookies -a",
+        "the bookies that the metadata names: pulsar-admin bookkeeper listbookies -a",
         "BookKeeper's own shell",
     ),
     Need(
@@ -160,8 +160,8 @@ NEEDS: tuple[Need, ...] = (
             "bookkeeper rebuild-db-ledgers-index",
             "bookkeeper regenerate-interleaved-storage-index-file",
         ),
-        "it works on a bookie's own index, which is not read here: a store has one of its own",
-        "ours against the files: pulsar-admin store check --deep",
+        "it works on a bookie's own index, and a store has its own",
+        "to check and repair the index of a stopped bookie: pulsar-admin store salvage --help",
         "BookKeeper's own shell",
     ),
 )
