@@ -322,7 +322,7 @@ class ClusterFacts:
         """The transaction coordinators that have a log and that no client asks for."""
         from pulsar_admin.store.facts.transactions import find_unassigned
 
-        return find_unassigned(self.reader, is_standalone=self.has_rocksdb)
+        return find_unassigned(self.reader)
 
     @cached_property
     def unknown_trees(self) -> tuple[UnknownTree, ...]:

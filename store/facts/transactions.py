@@ -15,7 +15,7 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_metadata_damage
 from pulsar_admin.store.db.ledger_ids import find_next_ledger_id
 from pulsar_admin.store.db.tree import find_node, iter_children
-from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.errors import MetadataCorrupt, StoreError
 from pulsar_admin.store.model.broken import NO_LEDGER, NO_METADATA, BrokenLedger, find_broken
 from pulsar_admin.store.model.cursors import PENDING_ACK_CURSOR, read_cursor
 from pulsar_admin.store.model.reader import EntryReader
@@ -61,18 +61,31 @@ class UnassignedCoordinators(Struct, frozen=True):
     open: int | None
 
 
-def find_unassigned(reader: EntryReader, *, is_standalone: bool) -> UnassignedCoordinators | None:
-    """Return the coordinators that no client asks for, if there are any; None if their number may be in metadata that is not here.
+def find_unassigned(reader: EntryReader) -> UnassignedCoordinators | None:
+    """Return the coordinators that no client asks for, if there are any; None if their number is unknown, or may be in metadata that is
+    not here.
 
     ``TransactionCoordinatorClientImpl`` (4.0.8) asks for as many as ``ASSIGN`` has partitions, and brokers load a log when they are asked.
-    Where nothing is recorded, a standalone Pulsar (``PulsarStandalone``) starts with one. Raises MetadataCorrupt.
+    Where nothing is recorded, a standalone Pulsar (``PulsarStandalone``) starts with one.
     """
+    memo = reader.txn.memo
+    if find_unassigned not in memo:
+        memo[find_unassigned] = _find_unassigned(reader)
+    found: UnassignedCoordinators | None = memo[find_unassigned]
+    return found
+
+
+def _find_unassigned(reader: EntryReader) -> UnassignedCoordinators | None:
     txn = reader.txn
     is_recorded = find_node(txn, ASSIGN.partitioned_path) is not None
     if not is_recorded and (next(iter_children(txn, _POLICIES), None) is None or any(iter_metadata_damage(txn))):
         return None
-    recorded = read_partitioned(txn, ASSIGN).partitions
-    first = recorded if is_recorded or not is_standalone else 1
+    try:
+        recorded = max(0, read_partitioned(txn, ASSIGN).partitions)
+    except MetadataCorrupt:  # the checks tell
+        return None
+    starts_one = not is_recorded and any(source.get("kind") == "standalone" for source in txn.store.info.sources)
+    first = 1 if starts_one else recorded
     numbers = [one for one in coordinator_ids(txn) if one >= first and find_node(txn, log_topic(one).path) is not None]
     if not numbers:
         return None

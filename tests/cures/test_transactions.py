@@ -34,6 +34,7 @@ LOG = VICTIM.pending_ack("perf")
 CURSOR = LOG.cursor_path(PENDING_ACK_CURSOR)
 WHERE = f"{VICTIM} perf"
 WORLDS = ("small", CLUSTER)
+CODE = "transaction-coordinators-unassigned"
 
 
 def read_log(store: Path) -> Topic:
@@ -215,7 +216,7 @@ def test_coordinators_that_no_client_asks_for(
     store = make_store(tmp_path / "s", {str(log_topic(number)): MadeTopic([entries * number]) for number in range(2)})
     values = {} if count is None else {ASSIGN.partitioned_path: json.dumps({"partitions": count}).encode()}
     put_values(store, values)
-    code = ("--code", "transaction-coordinators-unassigned")
+    code = ("--code", CODE)
     if count is None:
         assert diagnoses(whole_cli, store, *code) == []
     put_values(store, values | {"/admin/policies/public/default": b"{}"})
@@ -228,7 +229,16 @@ def test_coordinators_that_no_client_asks_for(
         check_cured(whole_cli, store, row, told(diagnoses(whole_cli, store)) - told(rows), [ASSIGN.partitioned_path])
 
 
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize(("value", "code"), [(b"x", "value-undecodable"), (b'{"partitions":-1}', CODE)])
+def test_a_number_of_coordinators_that_is_none(value: bytes, code: str, whole_cli: Cli, tmp_path: Path) -> None:
+    store = copied("small", "clean", tmp_path)
+    before = told(diagnoses(whole_cli, store))
+    put_values(store, {ASSIGN.partitioned_path: value})
+    assert code in {one for one, _ in told(diagnoses(whole_cli, store)) - before}
+
+
 def test_a_standalone_starts_with_one_coordinator(whole_cli: Cli, tmp_path: Path) -> None:
     store = copied("small", "clean", tmp_path)
     lose_nodes(store, ASSIGN.partitioned_path)
-    assert diagnoses(whole_cli, store, "--code", "transaction-coordinators-unassigned") == []
+    assert diagnoses(whole_cli, store, "--code", CODE) == []
