@@ -56,12 +56,9 @@ def delete_bookie_rack(app: App, bookie: str) -> None:
 
 
 @command(
-    "rename",
+    "bookies rename",
     changes=True,
-    elsewhere=[
-        "pulsar-admin bookies rename 10.0.3.17:3181 bookie-1.bookie.pulsar.svc.cluster.local:3181 --dry-run",
-        "pulsar-admin bookies rename bk1:3181 bk9:3181",
-    ],
+    elsewhere=["10.0.3.17:3181 bookie-1.bookie.pulsar.svc.cluster.local:3181 --dry-run", "bk1:3181 bk9:3181"],
     output="The change: the cookie, and how many ledgers, ensembles and under-replication marks name the new id.",
     errors=[errors.ResourceNotFound, errors.AlreadyExists, errors.InvalidValue, errors.Refused, errors.StalePlan],
 )

@@ -12,8 +12,8 @@ from pulsar_admin.store.errors import InvalidValue
 
 @command(
     "completion",
-    examples=["pulsar-admin completion bash"],
-    elsewhere=["pulsar-admin completion zsh > ~/.zfunc/_pulsar-admin"],
+    examples=["bash"],
+    elsewhere=["zsh > ~/.zfunc/_pulsar-admin"],
     output='The script for the shell to read: `eval "$(pulsar-admin completion bash)"`.',
     errors=[InvalidValue],
 )

@@ -86,13 +86,9 @@ _COLUMNS = (
 
 
 @command(
-    "build",
-    examples=[
-        "pulsar-admin delayed build acme/delayed/reminders",
-        "pulsar-admin delayed build --all-topics --rebuild -o jsonl",
-        "pulsar-admin delayed build acme/delayed/reminders --dry-run",
-    ],
-    elsewhere=["pulsar-admin delayed build --all-topics --spark"],
+    "delayed build",
+    examples=["acme/delayed/reminders", "--all-topics --rebuild -o jsonl", "acme/delayed/reminders --dry-run"],
+    elsewhere=["--all-topics --spark"],
     output="A row a subscription: the index cursor, messages held, added and removed, partitions, bytes at rest.",
     errors=[TopicNotFound, IndexCorrupt, Unsupported, StoreBusy, DiskFull],
     uses=["dry_run", "spark"],
@@ -142,10 +138,10 @@ HISTOGRAM_COLUMNS = (
 
 
 @command(
-    "due",
+    "delayed due",
     examples=[
-        "pulsar-admin delayed due acme/delayed/reminders -s workers --end-time 2026-11-22T00:00:00Z",
-        "pulsar-admin delayed due --all-topics --end-time 2100-01-01T00:00:00Z -o jsonl",
+        "acme/delayed/reminders -s workers --end-time 2026-11-22T00:00:00Z",
+        "--all-topics --end-time 2100-01-01T00:00:00Z -o jsonl",
     ],
     output=(
         "One row per message, in order of dispatch: topic, subscription (null: the topic has none), its delivery time "
@@ -208,12 +204,9 @@ def message_row(topic: str, subscription: str, time_ms: int, position: Position)
 
 
 @command(
-    "histogram",
-    examples=[
-        "pulsar-admin delayed histogram acme/delayed/reminders -s workers --now 2026-11-21T09:30:00Z",
-        "pulsar-admin delayed histogram acme/delayed/reminders -o json",
-    ],
-    elsewhere=["pulsar-admin delayed histogram --all-topics --png delayed.png"],
+    "delayed histogram",
+    examples=["acme/delayed/reminders -s workers --now 2026-11-21T09:30:00Z", "acme/delayed/reminders -o json"],
+    elsewhere=["--all-topics --png delayed.png"],
     output="A plot; as json how many are due now, in 1 h, 2 h, 1 day and later, and the partitions; else the partitions.",
     errors=[TopicNotFound, IndexCorrupt, AlreadyExists, InvalidValue, DiskFull, MissingComponent],
     uses=["now", "spark"],
@@ -296,11 +289,9 @@ class ReplayOptions(Struct, frozen=True):
 
 
 @command(
-    "replay",
-    examples=["pulsar-admin delayed replay acme/delayed/reminders -s workers --end-time 2026-11-22T00:00:00Z -o jsonl"],
-    elsewhere=[
-        "pulsar-admin delayed replay acme/delayed/reminders --start-time 2026-11-21T10:00:00Z --end-time +1d --speed 60"
-    ],
+    "delayed replay",
+    examples=["acme/delayed/reminders -s workers --end-time 2026-11-22T00:00:00Z -o jsonl"],
+    elsewhere=["acme/delayed/reminders --start-time 2026-11-21T10:00:00Z --end-time +1d --speed 60"],
     output="One line per message, in order of time over all subscriptions: topic, subscription, tick, message id.",
     errors=[TopicNotFound, InvalidValue, IndexCorrupt, DiskFull],
     uses=["now", "progress", "spark"],
@@ -406,11 +397,8 @@ _VERIFY_COLUMNS = (
 
 
 @command(
-    "status",
-    examples=[
-        "pulsar-admin delayed status acme/delayed/reminders",
-        "pulsar-admin delayed status acme/delayed/reminders -s workers -o json",
-    ],
+    "delayed status",
+    examples=["acme/delayed/reminders", "acme/delayed/reminders -s workers -o json"],
     output="Policy, messages that wait, the index and its lag, what real trackers would need, and TTL and quota conflicts.",
     errors=[TopicNotFound, IndexCorrupt, MetadataCorrupt, DiskFull],
     uses=["now", "spark"],
@@ -438,8 +426,8 @@ def status(app: App, selection: TopicSelection, subscription: str | None) -> Res
 
 
 @command(
-    "verify",
-    examples=["pulsar-admin delayed verify acme/delayed/reminders", "pulsar-admin delayed verify --all-topics -o json"],
+    "delayed verify",
+    examples=["acme/delayed/reminders", "--all-topics -o json"],
     output="A row a subscription: what waits, what buckets and index hold, findings. Exit code 1 when there is a problem.",
     errors=[TopicNotFound, MetadataCorrupt],
     uses=["spark"],

@@ -34,17 +34,13 @@ _SEVERITIES = click.Choice(["critical", "warning", "note"])
 
 @command(
     "doctor",
-    examples=[
-        "pulsar-admin doctor --severity critical --severity note",
-        "pulsar-admin doctor --severity note -o json",
-        "pulsar-admin doctor --explain ledger-missing",
-    ],
+    examples=["--severity critical --severity note", "--severity note -o json", "--explain ledger-missing"],
     elsewhere=[
-        "pulsar-admin doctor",
-        "pulsar-admin doctor --deep --each 100",
-        "pulsar-admin doctor --html doctor.html",
-        "pulsar-admin doctor --since yesterday.json --fail-on new",
-        "pulsar-admin doctor --since /copies/last-week",
+        "",
+        "--deep --each 100",
+        "--html doctor.html",
+        "--since yesterday.json --fail-on new",
+        "--since /copies/last-week",
     ],
     output="One paragraph per finding: severity, code, place, sentence and next command; with -o table a row; with -o "
     "json also the evidence, the possible loss, and what a broker will do. With --since each names its change: new, "

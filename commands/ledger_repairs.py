@@ -34,9 +34,9 @@ accept_option = click.option(
 
 
 @command(
-    "forget",
+    "ledgers forget",
     changes=True,
-    examples=["pulsar-admin ledgers forget 9 --force --dry-run"],
+    examples=["9 --force --dry-run"],
     output="The change: the ledgers of each topic before and after, the messages dropped with them, and the cursors that were in them.",
     errors=[LedgerNotFound, Refused, StalePlan],
 )
@@ -53,9 +53,9 @@ def forget(app: App, ledgers: tuple[int, ...], force: bool, accept_unknown_tree:
 
 
 @command(
-    "restore",
+    "ledgers restore",
     changes=True,
-    elsewhere=["pulsar-admin ledgers restore 9", "pulsar-admin ledgers restore --deleted --dry-run -o json"],
+    elsewhere=["9", "--deleted --dry-run -o json"],
     output="The change: the new metadata of each ledger, with its end, quorums, ensembles and custom metadata; the ledgers of its topic.",
     errors=[LedgerNotFound, Refused, StalePlan, SourceNotFound],
 )
@@ -107,9 +107,9 @@ def restore(
 
 
 @command(
-    "delete",
+    "ledgers delete",
     changes=True,
-    examples=["pulsar-admin ledgers delete 17 20"],
+    examples=["17 20"],
     elsewhere=["pulsar-admin ledgers orphans -o jsonl | pulsar-admin ledgers delete --from-file -"],
     output="The change: each ledger with its owner according to its metadata, and its size.",
     errors=[LedgerNotFound, Refused, StalePlan, InvalidValue],
@@ -140,9 +140,9 @@ def delete(
 
 
 @command(
-    "unmark",
+    "ledgers unmark",
     changes=True,
-    examples=["pulsar-admin ledgers unmark"],
+    examples=[""],
     output="The change: each mark with the bookies that it says lack entries, and whether the ledger is gone.",
     errors=[NotFound, Refused, StalePlan],
 )

@@ -52,8 +52,8 @@ _LIST_COLUMNS = (
 
 
 @command(
-    "list",
-    examples=["pulsar-admin ledgers list", "pulsar-admin ledgers list --topic plain -o jsonl"],
+    "ledgers list",
+    examples=["", "--topic plain -o jsonl"],
     output="One row per ledger: state, entries, bytes, publish times, and who references it.",
     errors=[StoreNotFound],
 )
@@ -73,8 +73,8 @@ def list_ledgers(app: App, word: str | None) -> Result:
 
 
 @command(
-    "info",
-    examples=["pulsar-admin ledgers info 9"],
+    "ledgers info",
+    examples=["9"],
     output="One object per ledger: metadata, its entries in the index, files, owners, losses, and the bookies that "
     "hold its entries; `lost` is what `ledgers missing` says, and makes the exit code 1.",
     errors=[LedgerNotFound, MetadataCorrupt],
@@ -176,8 +176,8 @@ _ENTRY_COLUMNS = (
 
 
 @command(
-    "entries",
-    examples=["pulsar-admin ledgers entries 9 --limit 5", "pulsar-admin ledgers entries 9 --from 20 -o jsonl"],
+    "ledgers entries",
+    examples=["9 --limit 5", "9 --from 20 -o jsonl"],
     output="One row per entry: its place, times, sizes, and whether its digest is right. Exit code 1 if one is wrong.",
     errors=[LedgerNotFound, MetadataCorrupt],
 )
@@ -212,8 +212,8 @@ _ORPHAN_COLUMNS = (
 
 
 @command(
-    "orphans",
-    examples=["pulsar-admin ledgers orphans"],
+    "ledgers orphans",
+    examples=[""],
     output="One row per unreferenced ledger: why, how big it is, and what its own metadata claims.",
     errors=[StoreNotFound, IndexCorrupt],
 )
@@ -241,8 +241,8 @@ _MISSING_COLUMNS = (
 
 
 @command(
-    "missing",
-    elsewhere=["pulsar-admin ledgers missing", "pulsar-admin ledgers missing 9 -o json"],
+    "ledgers missing",
+    elsewhere=["", "9 -o json"],
     output="One row per ledger that is incomplete: no ledger, no metadata, or missing entries. Exit code 1 if "
     "there is any.",
     errors=[StoreNotFound, IndexCorrupt],
@@ -312,8 +312,8 @@ _UNDERREPLICATED_COLUMNS = (
 
 
 @command(
-    "underreplicated",
-    elsewhere=["pulsar-admin ledgers underreplicated", "pulsar-admin ledgers underreplicated -o json"],
+    "ledgers underreplicated",
+    elsewhere=["", "-o json"],
     output="One row per ledger whose entries are, or may be, on too few bookies, the worst first. Exit code 1 "
     "if there is any.",
     errors=[StoreNotFound, IndexCorrupt],
@@ -353,8 +353,8 @@ _VERDICT_COLUMNS = (
 
 
 @command(
-    "verify",
-    examples=["pulsar-admin ledgers verify 9", "pulsar-admin ledgers verify -o jsonl"],
+    "ledgers verify",
+    examples=["9", "-o jsonl"],
     output="One row per ledger: entries read, damaged and missing ones, those that files have and clients do not get, contradictions "
     "with its metadata. Exit code 1 for any.",
     errors=[LedgerNotFound, MetadataCorrupt],

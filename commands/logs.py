@@ -40,8 +40,8 @@ _LIST_COLUMNS = (
 
 
 @command(
-    "list",
-    examples=["pulsar-admin logs list standalone/bookkeeper/current"],
+    "logs list",
+    examples=["standalone/bookkeeper/current"],
     output="One row per file, from its name and header. A sealed log has a ledgers map at its end.",
     errors=[SourceNotFound],
 )
@@ -65,11 +65,8 @@ _DUMP_COLUMNS = (
 
 
 @command(
-    "dump",
-    examples=[
-        "pulsar-admin logs dump standalone/bookkeeper/current/0.log --ledger 9",
-        "pulsar-admin logs dump standalone/bookkeeper/current/1.log -o csv",
-    ],
+    "logs dump",
+    examples=["standalone/bookkeeper/current/0.log --ledger 9", "standalone/bookkeeper/current/1.log -o csv"],
     output="One row per record in file order, damaged bytes included. Exit code 1 when there are any.",
     errors=[SourceNotFound, SourceChanged, EntryLogCorrupt],
     uses=["spark"],
@@ -112,8 +109,8 @@ _VERIFY_COLUMNS = (
 
 
 @command(
-    "verify",
-    examples=["pulsar-admin logs verify standalone/bookkeeper/current"],
+    "logs verify",
+    examples=["standalone/bookkeeper/current"],
     output="One row per file: records, ledgers, problems, and whether its ledgers map is right. Exit code 1 if "
     "there are problems.",
     errors=[SourceNotFound, SourceChanged, EntryLogCorrupt],

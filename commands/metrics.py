@@ -23,7 +23,7 @@ _ALL_MAY_READ = 0o644  # node_exporter runs as another user
 
 @command(
     "metrics",
-    examples=["pulsar-admin metrics", "pulsar-admin metrics --out pulsar.prom --top 100 --pattern 'public/default/*'"],
+    examples=["", "--out pulsar.prom --top 100 --pattern 'public/default/*'"],
     output="Gauges in Prometheus' text format: backlogs, the age of their first entries, compaction lag, sizes, dead bytes, findings, the "
     "age of the copy. --out: how many; the file is replaced whole, if it is empty or holds metrics.",
     errors=[StoreNotFound, IndexCorrupt, AlreadyExists, NotWritable, DiskFull],

@@ -68,14 +68,14 @@ class AddRequest(Struct, frozen=True):
 
 
 @command(
-    "add",
+    "nacks add",
     changes=True,
     uses=["now", "wait"],
     examples=[
-        "pulsar-admin nacks add public/default/plain -s holes --delay 1h --holes",
-        "pulsar-admin nacks add public/default/plain -s half --delay 10m 29:20 29:21:3 --bits 10",
+        "public/default/plain -s holes --delay 1h --holes",
+        "public/default/plain -s half --delay 10m 29:20 29:21:3 --bits 10",
     ],
-    elsewhere=["pulsar-admin nacks add public/default/plain -s half --delay 10m --from-file positions.jsonl"],
+    elsewhere=["public/default/plain -s half --delay 10m --from-file positions.jsonl"],
     output="The change: how many entries wait for the subscription, when the first is due, how many are new, and the undo command.",
     errors=[TopicNotFound, SubscriptionNotFound, EntryNotFound, InvalidValue, Refused, StoreBusy, StalePlan],
 )
@@ -157,14 +157,10 @@ STATS_COLUMNS = (
 
 
 @command(
-    "due",
+    "nacks due",
     changes=True,
     uses=["now", "wait"],
-    elsewhere=[
-        "pulsar-admin nacks due",
-        "pulsar-admin nacks due public/default/plain -s holes --pop --wait 30s -o jsonl",
-        "pulsar-admin nacks due --popped 17",
-    ],
+    elsewhere=["", "public/default/plain -s holes --pop --wait 30s -o jsonl", "--popped 17"],
     output="One row an entry, in order of time: topic, subscription, position, when it was due and, with --pop, the change.",
     errors=[TopicNotFound, ChangeNotFound, NothingMatches, StoreBusy, StalePlan, IndexCorrupt],
 )
@@ -215,9 +211,9 @@ def _due(groups: Iterable[KeptGroup], change: int | None = None) -> Result:
 
 
 @command(
-    "stats",
+    "nacks stats",
     uses=["now", "wait"],
-    elsewhere=["pulsar-admin nacks stats", "pulsar-admin nacks stats public/default/plain -s holes -o json"],
+    elsewhere=["", "public/default/plain -s holes -o json"],
     output="One row per subscription: precision, entries waiting and due, ledgers, buckets, bitmaps, bytes, first and last deadline.",
     errors=[TopicNotFound, IndexCorrupt],
 )
@@ -272,12 +268,9 @@ class PlanRequest(Struct, frozen=True):
 
 
 @command(
-    "plan",
-    examples=[
-        "pulsar-admin nacks plan --rate 10000 --delay 1h",
-        "pulsar-admin nacks plan --topic public/default/plain -s holes --delay 10m --precision 1s",
-    ],
-    elsewhere=["pulsar-admin nacks plan --rate 10000 --delay 5h --batch-size 10 --png nacks.png"],
+    "nacks plan",
+    examples=["--rate 10000 --delay 1h", "--topic public/default/plain -s holes --delay 10m --precision 1s"],
+    elsewhere=["--rate 10000 --delay 5h --batch-size 10 --png nacks.png"],
     output="One row per precision from 0 to 16 bits, and a plot: how early, how many buckets and timer firings, and the bytes of all "
     "pending nacks in the Java client 4.0.8, in its maps before PIP-393, by its formula, and in this toolkit's tracker as measured on "
     "a sample. JSON also compares the document's space figures with the measured ones.",

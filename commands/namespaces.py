@@ -19,12 +19,8 @@ from pulsar_admin.upstream import mirrored
 
 
 @command(
-    "list",
-    examples=[
-        "pulsar-admin namespaces list acme",
-        "pulsar-admin namespaces list public -o json",
-        "pulsar-admin namespaces list",
-    ],
+    "namespaces list",
+    examples=["acme", "public -o json", ""],
     output="Names, one a line.",
     errors=[errors.NamespaceNotFound],
     mirrors=True,
@@ -36,8 +32,8 @@ def list_namespaces(app: App, tenant: str | None) -> Shown:
 
 
 @command(
-    "topics",
-    examples=["pulsar-admin namespaces topics acme/iot", "pulsar-admin namespaces topics acme/orders -ist"],
+    "namespaces topics",
+    examples=["acme/iot", "acme/orders -ist"],
     output="Names, one a line; a partitioned topic as its partitions.",
     errors=[errors.NamespaceNotFound],
 )
@@ -57,8 +53,8 @@ def topics(app: App, namespace: NamespaceName, mode: str, include_system_topic: 
 
 
 @command(
-    "policies",
-    examples=["pulsar-admin namespaces policies acme/delayed"],
+    "namespaces policies",
+    examples=["acme/delayed"],
     output=(
         "The policies with all their keys, and the bundles where they were split. Missing values come from the "
         "broker's configuration; of these, only the default of is_allow_auto_update_schema is shown, as by "
@@ -77,13 +73,10 @@ _BUNDLE_OPTION = click.option("-b", "--bundle", metavar="0xLOW_0xHIGH", help="On
 
 
 @command(
-    "clear-backlog",
+    "namespaces clear-backlog",
     changes=True,
     mirrors=True,
-    examples=[
-        "pulsar-admin namespaces clear-backlog public/default --dry-run",
-        "pulsar-admin namespaces clear-backlog public/default -s expire-me",
-    ],
+    examples=["public/default --dry-run", "public/default -s expire-me"],
     output="One change: every subscription before and after, the skipped messages, and the undo command.",
     errors=[errors.NamespaceNotFound, errors.SubscriptionNotFound, errors.Refused, errors.StalePlan],
 )
@@ -107,10 +100,10 @@ def clear_backlog(
 
 
 @command(
-    "unsubscribe",
+    "namespaces unsubscribe",
     changes=True,
     mirrors=True,
-    examples=["pulsar-admin namespaces unsubscribe public/default -s expire-me"],
+    examples=["public/default -s expire-me"],
     output="One change: the subscription's position in every topic, its backlog, and the undo command.",
     errors=[errors.NamespaceNotFound, errors.SubscriptionNotFound, errors.Refused, errors.StalePlan],
 )
@@ -130,12 +123,9 @@ _CHANGE = "The change: both parts of the policy before and after, times in ms, w
 
 
 @command(
-    "enable-delayed-message",
+    "namespaces enable-delayed-message",
     changes=True,
-    examples=[
-        "pulsar-admin namespaces enable-delayed-message acme/delayed -p 5m -t 2s --dry-run",
-        "pulsar-admin namespaces enable-delayed-message public/default",
-    ],
+    examples=["acme/delayed -p 5m -t 2s --dry-run", "public/default"],
     output=_CHANGE,
     errors=[errors.NamespaceNotFound, errors.InvalidValue, errors.Refused, errors.MetadataCorrupt, errors.StalePlan],
 )
@@ -172,9 +162,9 @@ def enable_delayed_message(
 
 
 @command(
-    "disable-delayed-message",
+    "namespaces disable-delayed-message",
     changes=True,
-    examples=["pulsar-admin namespaces disable-delayed-message acme/delayed --dry-run"],
+    examples=["acme/delayed --dry-run"],
     output=_CHANGE,
     errors=[errors.NamespaceNotFound, errors.MetadataCorrupt, errors.StalePlan],
 )

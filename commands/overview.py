@@ -32,7 +32,7 @@ Cells = Sequence[str]
 
 @command(
     "overview",
-    examples=["pulsar-admin overview", "pulsar-admin overview --top 20 -o json"],
+    examples=["", "--top 20 -o json"],
     output=(
         "The source and age of the copy, the namespaces and topics with most bytes, the worst backlogs with the age of "
         "their first entry, what keeps bytes on the disks, findings of the doctor, and commands to run next; as much "

@@ -50,11 +50,11 @@ class AnswerOptions(Struct, frozen=True):
 @command(
     "sql",
     examples=[
-        'pulsar-admin sql "select topic, count(*) from messages group by topic order by 2 desc limit 5"',
-        "pulsar-admin sql 'select value.item, sum(value.qty) from \"public/default/avro\" group by 1'",
-        "pulsar-admin sql \"select producer, max(publish_time) from messages where topic like '%/orders/%' group by 1\" -o csv",
+        '"select topic, count(*) from messages group by topic order by 2 desc limit 5"',
+        "'select value.item, sum(value.qty) from \"public/default/avro\" group by 1'",
+        "\"select producer, max(publish_time) from messages where topic like '%/orders/%' group by 1\" -o csv",
     ],
-    elsewhere=["pulsar-admin sql", "pulsar-admin sql -f questions.sql -o jsonl", "pulsar-admin sql < questions.sql"],
+    elsewhere=["", "-f questions.sql -o jsonl", "< questions.sql"],
     output="The rows of each statement. Instants are ISO 8601, bytes are hex; decimals with more than 15 digits, NaN and Infinity are "
     "text. Duplicate column names get a suffix (_1).",
     errors=[StoreNotFound, NotFound, BadSql, Refused, SourceBusy, EntryCorrupt, LimitExceeded, MissingComponent],

@@ -22,7 +22,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -371,7 +371,7 @@ def _write_text(formatter: click.HelpFormatter, title: str, text: str) -> None:
 
 
 def command(
-    name: str,
+    path: str,
     *,
     examples: Sequence[str] = (),
     changes: bool = False,
@@ -379,21 +379,22 @@ def command(
     mirrors: bool = False,
     **more: Any,  # Any: output=, errors=, elsewhere=, no_plan=, and what click.command takes
 ) -> Callable[[Callable[..., Any]], Command]:
-    """Declare a command, whose function gets the App and then its parameters by keyword.
+    """Declare the command ``path`` (``topics skip``), whose function gets the App and then its parameters by keyword.
 
-    ``examples`` run on the demo store; ``changes`` adds --dry-run, --plan and --yes. ``uses`` names global options
-    that matter here and are shown in help (``clock``, ``now``, ``tz``; ``spark`` also shows --jobs and --memory and
-    allows --spark). ``mirrors`` is described at ``Command.mirrors``. Further keywords: ``output`` (text), ``errors``
-    (classes), ``elsewhere`` (examples not run), ``no_plan`` (why --plan is refused and hidden).
+    ``examples`` run on the demo store: the words that follow the command, or a whole line; ``changes`` adds --dry-run,
+    --plan and --yes. ``uses`` names global options that matter here and are shown in help (``clock``, ``now``, ``tz``;
+    ``spark`` also shows --jobs and --memory and allows --spark). ``mirrors`` is described at
+    ``Command.mirrors``. Further keywords: ``output`` (text), ``errors`` (classes), ``elsewhere`` (examples not run),
+    ``no_plan`` (why --plan is refused and hidden).
     """
     details = Help(
-        examples=tuple(examples),
-        elsewhere=tuple(more.pop("elsewhere", ())),
+        examples=tuple(_typed(path, examples)),
+        elsewhere=tuple(_typed(path, more.pop("elsewhere", ()))),
         output=more.pop("output", ""),
         errors=tuple(more.pop("errors", ())),
         no_plan=more.pop("no_plan", ""),
     )
-    declare = click.command(name, cls=Command, details=details, changes=changes, uses=uses, **more)
+    declare = click.command(path.rpartition(" ")[2], cls=Command, details=details, changes=changes, uses=uses, **more)
 
     def decorate(function: Callable[..., Any]) -> Command:  # Any: click calls commands with whatever was declared
         made = declare(_with_app(function))
@@ -401,6 +402,11 @@ def command(
         return made
 
     return decorate
+
+
+def _typed(path: str, examples: Iterable[str]) -> Iterator[str]:
+    for words in examples:
+        yield words if words.startswith("pulsar-admin ") else f"pulsar-admin {path} {words}".rstrip()
 
 
 class AliasedOption(click.Option):

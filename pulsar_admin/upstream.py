@@ -78,8 +78,7 @@ def mirrored(
             declared = _option(option, said)(declared)
         for parameter in reversed(row.get("parameters", ())):
             declared = options.topics_argument(declared) if several else _parameter(parameter, texts)(declared)
-        runs, others = ([f"pulsar-admin {path} {words}".rstrip() for words in lines] for lines in (examples, elsewhere))
-        made = options.command(path.rpartition(" ")[2], examples=runs, elsewhere=others, **more)(declared)
+        made = options.command(path, examples=examples, elsewhere=elsewhere, **more)(declared)
         made.mirrors = True
         return made
 
@@ -102,7 +101,7 @@ def refusing(path: str, need: Need) -> options.Command:
         declared = _option({**kept, "type": "List"}, {})(declared)
     declared = click.argument("parameters", nargs=-1)(declared)
     text = f"Needs {need.needed}: {need.reason}."
-    return options.command(path.rpartition(" ")[2], help=text, errors=[NeedsBroker])(declared)
+    return options.command(path, help=text, errors=[NeedsBroker])(declared)
 
 
 def refusing_command(path: str, name: str) -> options.Command | None:

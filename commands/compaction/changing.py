@@ -18,13 +18,10 @@ KEEP, BY_KEY = "keep", "by-key"
 
 
 @command(
-    "run",
+    "compaction run",
     changes=True,
     uses=("spark",),
-    examples=[
-        "pulsar-admin compaction run acme/orders/compacted-single --dry-run",
-        "pulsar-admin compaction run acme/orders/compacted-single --format legacy",
-    ],
+    examples=["acme/orders/compacted-single --dry-run", "acme/orders/compacted-single --format legacy"],
     output="The change: horizon and compacted ledger before and after, keys, messages by reason, bytes, and the"
     " undo command.",
     errors=[TopicNotFound, MetadataCorrupt, EntryCorrupt, StalePlan],
@@ -68,9 +65,9 @@ def run(app: App, selection: TopicSelection, encrypted: str, **job: Any) -> None
 
 
 @command(
-    "upgrade",
+    "compaction upgrade",
     changes=True,
-    examples=["pulsar-admin compaction upgrade acme/orders/compacted --dry-run"],
+    examples=["acme/orders/compacted --dry-run"],
     output="The change, with payload bytes before and after.",
     errors=[TopicNotFound, MetadataCorrupt, EntryCorrupt, StalePlan],
 )
@@ -83,9 +80,9 @@ def upgrade(app: App, selection: TopicSelection) -> None:
 
 
 @command(
-    "attach",
+    "compaction attach",
     changes=True,
-    elsewhere=["pulsar-admin compaction attach acme/orders/compacted 91 --dry-run"],
+    elsewhere=["acme/orders/compacted 91 --dry-run"],
     output="The change: the position of the __compaction cursor and its compacted ledger, before and after.",
     errors=[TopicNotFound, LedgerNotFound, MetadataCorrupt, EntryCorrupt, Refused, StalePlan],
 )

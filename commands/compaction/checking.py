@@ -35,12 +35,9 @@ _COLUMNS = (
 
 
 @command(
-    "verify",
+    "compaction verify",
     uses=("spark",),
-    examples=[
-        "pulsar-admin compaction verify acme/orders/compacted",
-        "pulsar-admin compaction verify --pattern 'acme/*/compacted*' -o table",
-    ],
+    examples=["acme/orders/compacted", "--pattern 'acme/*/compacted*' -o table"],
     output="What was compared, and every problem with the position of its message; exit code 1 if there is one.",
     errors=[TopicNotFound, MetadataCorrupt, EntryCorrupt],
 )
@@ -100,11 +97,8 @@ _MESSAGE_COLUMNS = (
 
 
 @command(
-    "explain",
-    examples=[
-        "pulsar-admin compaction explain acme/orders/compacted --key k0003",
-        "pulsar-admin compaction explain acme/orders/compacted-last-null --key k0000 -o json",
-    ],
+    "compaction explain",
+    examples=["acme/orders/compacted --key k0003", "acme/orders/compacted-last-null --key k0000 -o json"],
     output="One row per message of the key, in order: COMPACTED says whether the compacted ledger holds it, WHY by "
     "which rule. `fate` is its fate in compaction so far, `next` its fate if the topic is compacted now. Exit code 1 "
     "if the ledger lacks a message that it should hold.",

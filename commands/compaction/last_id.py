@@ -27,11 +27,11 @@ _LAST_ID_COLUMNS = (
 
 
 @command(
-    "last-id",
+    "compaction last-id",
     examples=[
-        "pulsar-admin compaction last-id acme/orders/compacted",
-        "pulsar-admin compaction last-id acme/secure/compacted-secret --explain",
-        "pulsar-admin compaction last-id --pattern 'acme/orders/compacted*' -o jsonl",
+        "acme/orders/compacted",
+        "acme/secure/compacted-secret --explain",
+        "--pattern 'acme/orders/compacted*' -o jsonl",
     ],
     output="One object a topic: position, publish time and the rule that found it; ids -1 when nothing remains.",
     errors=[TopicNotFound, MetadataCorrupt, EntryCorrupt],

@@ -42,11 +42,8 @@ _STATUS_COLUMNS = (
 
 
 @command(
-    "status",
-    examples=[
-        "pulsar-admin compaction status acme/orders/compacted",
-        "pulsar-admin compaction status --pattern 'acme/orders/compacted*' -o table",
-    ],
+    "compaction status",
+    examples=["acme/orders/compacted", "--pattern 'acme/orders/compacted*' -o table"],
     output="Horizon, compacted ledger, what follows the horizon, leaked ledgers and problems; exit code 1 if "
     "there are problems.",
     errors=[TopicNotFound, MetadataCorrupt],
@@ -77,12 +74,9 @@ class ReadOptions(Struct, frozen=True):
 
 
 @command(
-    "read",
+    "compaction read",
     uses=["spark"],
-    examples=[
-        "pulsar-admin compaction read acme/orders/compacted --key k0028",
-        "pulsar-admin compaction read acme/orders/compacted-single -n 5 -o jsonl",
-    ],
+    examples=["acme/orders/compacted --key k0028", "acme/orders/compacted-single -n 5 -o jsonl"],
     output="One row per message, the columns of `topics read`; an encrypted entry is one row with its stored bytes.",
     errors=[TopicNotFound, MetadataCorrupt, EntryCorrupt],
 )
@@ -128,11 +122,11 @@ _FOUND_COLUMNS = (
 
 
 @command(
-    "find-by-time",
+    "compaction find-by-time",
     uses=["spark"],
     examples=[
-        "pulsar-admin compaction find-by-time acme/orders/compacted --time @1795253002970",
-        "pulsar-admin compaction find-by-time --pattern 'acme/*/compacted-s*' --time @1795253002 -o jsonl",
+        "acme/orders/compacted --time @1795253002970",
+        "--pattern 'acme/*/compacted-s*' --time @1795253002 -o jsonl",
     ],
     output="One object a topic; `position` is null when the compacted ledger holds nothing at or after the time, `why` says so.",
     errors=[TopicNotFound, NothingMatches, MetadataCorrupt, EntryCorrupt],

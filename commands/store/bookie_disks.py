@@ -27,13 +27,10 @@ if TYPE_CHECKING:
 
 
 @command(
-    "salvage",
+    "store salvage",
     changes=True,
     no_plan="a salvage is not kept as a plan",
-    elsewhere=[
-        "pulsar-admin store salvage bk1:3181=/data/ledgers0,/data/ledgers1,/data/journal --dry-run",
-        "pulsar-admin store salvage --bookie-conf bookkeeper.conf --yes",
-    ],
+    elsewhere=["bk1:3181=/data/ledgers0,/data/ledgers1,/data/journal --dry-run", "--bookie-conf bookkeeper.conf --yes"],
     output="Per ledger directory: the entries in its logs and in its index, journals that are cut, and the files kept. "
     "Exit code 0 even if nothing is wrong.",
     errors=[
@@ -143,12 +140,12 @@ _LOGS = (
 
 
 @command(
-    "reclaim",
+    "store reclaim",
     changes=True,
     no_plan="it deletes files, and a plan cannot keep those",
     elsewhere=[
-        "pulsar-admin store reclaim --bookie-conf bookkeeper.conf --zookeeper zk1:2181 --dry-run",
-        "pulsar-admin store reclaim /disks/bk1/ledgers0,/disks/bk1/journal0 --scratch /mnt/other --yes",
+        "--bookie-conf bookkeeper.conf --zookeeper zk1:2181 --dry-run",
+        "/disks/bk1/ledgers0,/disks/bk1/journal0 --scratch /mnt/other --yes",
     ],
     output="With --dry-run each entry log: its live bytes, the action, and the bytes that it frees. Otherwise the "
     "freed bytes, the number of entries moved, and the logs that were skipped or left; exit code 1 when there are any.",

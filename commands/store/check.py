@@ -25,8 +25,8 @@ _COLUMNS = (
 
 
 @command(
-    "check",
-    examples=["pulsar-admin store check", "pulsar-admin store check --deep -o json"],
+    "store check",
+    examples=["", "--deep -o json"],
     output="One row per finding, then one with the counts of things checked. Exit code 1 if any is a problem.",
     errors=[StoreNotFound],
     uses=["spark", "tables"],

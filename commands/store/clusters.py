@@ -120,7 +120,7 @@ metadata_options = together(
 
 
 @command(
-    "cluster",
+    "store import cluster",
     elsewhere=[
         "pulsar-admin --store new-store store import cluster --zookeeper /copy/zookeeper --bookie bk1=/copy/bk1/ledgers0,/copy/bk1/journal0"
         " --bookie bk2=/copy/bk2/ledgers0,/copy/bk2/journal0",
@@ -174,10 +174,10 @@ def cluster(
 
 
 @command(
-    "bookie",
+    "store add bookie",
     elsewhere=[
-        "pulsar-admin store add bookie bk3=/copy/bk3/ledgers0,/copy/bk3/ledgers1,/copy/bk3/journal0",
-        "pulsar-admin store add bookie --bookie-conf bk3.conf --root /copy/bk3",
+        "bk3=/copy/bk3/ledgers0,/copy/bk3/ledgers1,/copy/bk3/journal0",
+        "--bookie-conf bk3.conf --root /copy/bk3",
     ],
     output="Files, entries before and after, damaged places. Exit code 1 when anything needs a look.",
     errors=_ERRORS,
@@ -205,8 +205,8 @@ def add_bookie(
 
 
 @command(
-    "zookeeper",
-    elsewhere=["pulsar-admin store add zookeeper /copy/zookeeper", "pulsar-admin store add zookeeper zk1:2181/pulsar"],
+    "store add zookeeper",
+    elsewhere=["/copy/zookeeper", "zk1:2181/pulsar"],
     output="Metadata nodes, entries, damaged places. Exit code 1 when anything needs a look.",
     errors=_ERRORS,
     uses=["dry_run"],
@@ -223,12 +223,12 @@ def add_zookeeper(app: App, place: str, client: Path | None, chroot: str | None,
 
 
 @command(
-    "bookie",
+    "store export bookie",
     changes=True,
     no_plan="an export is not kept as a plan",
     elsewhere=[
-        "pulsar-admin store export bookie bk1=/bk1/ledgers0,/bk1/ledgers1 bk2=/bk2/ledgers0,/bk2/ledgers1 --dry-run",
-        "pulsar-admin store export bookie --bookie-conf bk1.conf --bookie-conf bk2.conf",
+        "bk1=/bk1/ledgers0,/bk1/ledgers1 bk2=/bk2/ledgers0,/bk2/ledgers1 --dry-run",
+        "--bookie-conf bk1.conf --bookie-conf bk2.conf",
     ],
     output="The ledgers and their bookies, what was written into which directory, cookies of renamed bookies, and the number of the "
     "change of the metadata.",
@@ -307,11 +307,8 @@ def _add(
 
 
 @command(
-    "offload",
-    elsewhere=[
-        "pulsar-admin store add offload /copy/bucket",
-        "pulsar-admin store add offload s3://bucket/prefix?region=us-east-1",
-    ],
+    "store add offload",
+    elsewhere=["/copy/bucket", "s3://bucket/prefix?region=us-east-1"],
     output="Ledgers, entries and bytes, and the ledgers that were not found. Exit code 1 if there are any.",
     errors=[SourceNotFound, NotFound, EntryLogCorrupt, MetadataCorrupt, Unsupported, StoreBusy, DiskFull, NotWritable],
     uses=["dry_run", "now"],

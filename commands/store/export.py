@@ -51,14 +51,11 @@ client_option = click.option(
 
 
 @command(
-    "standalone",
+    "store export standalone",
     changes=True,
     no_plan="an export is not kept as a plan",
-    examples=["pulsar-admin store export standalone exported --dry-run"],
-    elsewhere=[
-        "pulsar-admin store export standalone exported --annotate",
-        "pulsar-admin store export standalone /pulsar/data --in-place --yes",
-    ],
+    examples=["exported --dry-run"],
+    elsewhere=["exported --annotate", "/pulsar/data --in-place --yes"],
     output="Source, target and every metadata node written.",
     errors=[AlreadyExists, SourceBusy, StalePlan, Refused],
 )
@@ -129,13 +126,10 @@ def _counted(actions: Counter[str]) -> str:
 
 
 @command(
-    "zookeeper",
+    "store export zookeeper",
     changes=True,
     no_plan="an export is not kept as a plan",
-    elsewhere=[
-        "pulsar-admin store export zookeeper zk1:2181,zk2:2181/pulsar --dry-run",
-        "pulsar-admin store export zookeeper zk1:2281 --zookeeper-client client.toml --yes",
-    ],
+    elsewhere=["zk1:2181,zk2:2181/pulsar --dry-run", "zk1:2281 --zookeeper-client client.toml --yes"],
     output="The ensemble, every metadata node written, and the zxid of the transaction.",
     errors=[StalePlan, Refused, SourceNotFound, SourceBusy, LimitExceeded],
 )
@@ -170,11 +164,11 @@ def _exported_live(done: EnsembleExportReport) -> Result:
 
 
 @command(
-    "zookeeper-snapshot",
+    "store export zookeeper-snapshot",
     changes=True,
     no_plan="an export is not kept as a plan",
-    examples=["pulsar-admin store export zookeeper-snapshot zookeeper --dry-run"],
-    elsewhere=["pulsar-admin store export zookeeper-snapshot /restored/zookeeper"],
+    examples=["zookeeper --dry-run"],
+    elsewhere=["/restored/zookeeper"],
     output="The snapshot's file, its zxid, its number of nodes, and the nodes that were changed here.",
     errors=[AlreadyExists, Refused, MetadataCorrupt, Unsupported],
 )
@@ -203,11 +197,11 @@ def _exported_snapshot(done: SnapshotExportReport) -> Result:
 
 
 @command(
-    "clone",
+    "store clone",
     changes=True,
     no_plan="a clone is not kept as a plan",
-    examples=["pulsar-admin store clone copy --boot-at /pulsar/data --dry-run"],
-    elsewhere=["pulsar-admin store clone copy --topic acme/orders/parts --cluster prod=lab --boot-at /lab/pulsar"],
+    examples=["copy --boot-at /pulsar/data --dry-run"],
+    elsewhere=["copy --topic acme/orders/parts --cluster prod=lab --boot-at /lab/pulsar"],
     output="Where it starts and as what; topics, ledgers, entries and bytes; entries that are missing, by ledger; how to start it.",
     errors=[AlreadyExists, InvalidValue, Refused, TopicNotFound, StalePlan, SourceChanged],
 )
@@ -233,9 +227,9 @@ _PATH = click.Path(path_type=Path)
 
 
 @command(
-    "bundle",
-    examples=["pulsar-admin store bundle incident.bundle"],
-    elsewhere=["pulsar-admin store bundle incident.bundle --names names.json"],
+    "store bundle",
+    examples=["incident.bundle"],
+    elsewhere=["incident.bundle --names names.json"],
     output="The contents of the bundle, the file of names, and the findings of store check by code.",
     errors=[StoreNotFound, AlreadyExists, InvalidValue, StoreBusy, DiskFull, NotWritable],
     uses=["now"],
@@ -253,7 +247,7 @@ def bundle(app: App, file: Path, names_file: Path | None) -> Result:
 
 
 @command(
-    "bundle",
+    "store import bundle",
     elsewhere=["pulsar-admin --store incident store import bundle incident.bundle"],
     output="The contents of the bundle, and whether store check has the same findings as where the bundle was made.",
     errors=[SourceNotFound, AlreadyExists, MetadataCorrupt, Unsupported, DiskFull, NotWritable],

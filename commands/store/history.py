@@ -35,8 +35,8 @@ _LAST = 10
 
 
 @command(
-    "log",
-    elsewhere=["pulsar-admin store log", "pulsar-admin store log 17 --steps -o json"],
+    "store log",
+    elsewhere=["", "17 --steps -o json"],
     output="One row per change, oldest first: when, by which command, what it did to which topics (as text the "
     "first three), and what undid it.",
     errors=[errors.StoreNotFound, errors.ChangeNotFound],
@@ -88,9 +88,9 @@ def _entries(row: dict[str, Any]) -> int | None:  # Any: JSON
 
 
 @command(
-    "undo",
+    "store undo",
     changes=True,
-    elsewhere=["pulsar-admin store undo 17", "pulsar-admin store undo 17 --dry-run"],
+    elsewhere=["17", "17 --dry-run"],
     output="The undoing change: the state before and after it. It can itself be undone.",
     errors=[errors.ChangeNotFound, errors.UndoConflict, errors.StalePlan, errors.StoreBusy, errors.InvalidValue],
 )
@@ -113,10 +113,10 @@ def undo(app: App, change: int | None) -> Iterator[Shown]:
 
 
 @command(
-    "annotate",
+    "store annotate",
     changes=True,
-    examples=["pulsar-admin store annotate public/default/plain --dry-run", "pulsar-admin store annotate --all-topics"],
-    elsewhere=["pulsar-admin store annotate --pattern 'acme/*/*' --form fields"],
+    examples=["public/default/plain --dry-run", "--all-topics"],
+    elsewhere=["--pattern 'acme/*/*' --form fields"],
     output="The change: a row a topic, how many of its ledgers state their publish times, and the undo command.",
     errors=[errors.TopicNotFound, errors.MetadataCorrupt, errors.IndexCorrupt, errors.StalePlan],
 )
@@ -139,7 +139,7 @@ def annotate(app: App, selection: TopicSelection, form: Form) -> None:
     "apply",
     changes=True,
     no_plan="PLAN is already a plan",
-    elsewhere=["pulsar-admin apply reset.plan", "pulsar-admin apply reset.plan --dry-run"],
+    elsewhere=["reset.plan", "reset.plan --dry-run"],
     output="The same as the command that made the plan.",
     errors=[errors.InvalidValue, errors.StalePlan, errors.StoreBusy],
 )

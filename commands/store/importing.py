@@ -45,7 +45,7 @@ at_option = click.option(
 
 
 @command(
-    "init",
+    "store init",
     examples=["pulsar-admin --store empty-store store init"],
     output="The new store's path and format.",
     errors=[AlreadyExists, NotWritable, DiskFull],
@@ -70,7 +70,7 @@ def _render_init(made: dict[str, Any]) -> str:  # Any: JSON
 
 
 @command(
-    "standalone",
+    "store import standalone",
     examples=["pulsar-admin --store new-store store import standalone standalone"],
     elsewhere=["pulsar-admin --store new-store store import standalone /backup/standalone --copy"],
     output="What was read: metadata nodes, files, bytes, entries, damaged places. Exit code 1 when anything is damaged.",
@@ -168,9 +168,9 @@ def text_rows(rows: list[tuple[str, str]]) -> str:
 
 
 @command(
-    "refresh",
-    examples=["pulsar-admin store refresh"],
-    elsewhere=["pulsar-admin store refresh --forget"],
+    "store refresh",
+    examples=[""],
+    elsewhere=["--forget"],
     output="Files that are new, grown, gone or changed, entries before and after, and metadata nodes taken over.",
     errors=[Refused, SourceNotFound, SourceChanged, StoreBusy, DiskFull],
     uses=["dry_run", "spark"],
@@ -229,8 +229,8 @@ def render_refresh(result: object) -> str:
 
 
 @command(
-    "index",
-    examples=["pulsar-admin store index", "pulsar-admin store index --rebuild"],
+    "store index",
+    examples=["", "--rebuild"],
     output="Files, bytes, records, damaged places; how many index rows there are and how many differ from the files.",
     errors=[StoreNotFound, SourceChanged, StoreBusy, DiskFull],
     uses=["dry_run", "spark"],

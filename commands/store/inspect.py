@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 @command(
-    "info",
-    examples=["pulsar-admin store info", "pulsar-admin store info -o json"],
+    "store info",
+    examples=["", "-o json"],
     output="Sources, the numbers of topics, ledgers and entries, and every file of entries with its state.",
     errors=[StoreNotFound],
 )
@@ -147,8 +147,8 @@ _NODE_COLUMNS = (
 
 
 @command(
-    "ls",
-    examples=["pulsar-admin store ls", "pulsar-admin store ls -l /managed-ledgers/public/default/persistent"],
+    "store ls",
+    examples=["", "-l /managed-ledgers/public/default/persistent"],
     output="The names directly below PATH, one a line; with -l also version, time, size and structure of each.",
     errors=[PathNotFound],
 )
@@ -188,13 +188,13 @@ def _node_row(name: str, node: Node | None, has_children: bool) -> dict[str, Any
 
 
 @command(
-    "cat",
+    "store cat",
     examples=[
-        "pulsar-admin store cat /managed-ledgers/public/default/persistent/plain/half",
-        "pulsar-admin store cat /ledgers/00/0000/L0009",
-        "pulsar-admin store cat /admin/policies/public/default --hex",
+        "/managed-ledgers/public/default/persistent/plain/half",
+        "/ledgers/00/0000/L0009",
+        "/admin/policies/public/default --hex",
     ],
-    elsewhere=["pulsar-admin store cat /admin/policies/public/default --raw > policies.json"],
+    elsewhere=["/admin/policies/public/default --raw > policies.json"],
     output="The node's stat and its decoded value; for a cursor also its real position. --raw: the exact bytes.",
     errors=[PathNotFound, MetadataCorrupt],
 )
@@ -236,8 +236,8 @@ _OWNER_COLUMNS = (
 
 
 @command(
-    "owner",
-    examples=["pulsar-admin store owner 9 113", "pulsar-admin store owner 113 -o json"],
+    "store owner",
+    examples=["9 113", "113 -o json"],
     output="One row per ledger: its state as `ledgers list` has it, what references it, and if nothing does, the owner "
     "that its own metadata names.",
     errors=[LedgerNotFound],

@@ -51,11 +51,11 @@ Json = dict[str, Any]  # Any: JSON values
 
 
 @command(
-    "history",
+    "store history",
     elsewhere=[
-        "pulsar-admin store history public/default/orders --since -2h",
-        "pulsar-admin store history --zookeeper /copy/zk1 --zookeeper /copy/zk2 -o jsonl",
-        "pulsar-admin store history /admin/policies/public/default -o json",
+        "public/default/orders --since -2h",
+        "--zookeeper /copy/zk1 --zookeeper /copy/zk2 -o jsonl",
+        "/admin/policies/public/default -o json",
     ],
     output="One row per change, oldest first: time, zxid, who, object, change; JSON: also session, path, version, old "
     "and new value. A gap in the logs is a row as well, and makes the exit code 1.",
@@ -157,11 +157,11 @@ _DIFF_COLUMNS = (
 
 
 @command(
-    "diff",
+    "store diff",
     elsewhere=[
-        "pulsar-admin store diff before after",
-        "pulsar-admin store diff --from 2024-05-01T09:00:00Z --to 2024-05-01T10:00:00Z",
-        "pulsar-admin store diff --from 0x4a1 --zookeeper /copy/zk1 -o json",
+        "before after",
+        "--from 2024-05-01T09:00:00Z --to 2024-05-01T10:00:00Z",
+        "--from 0x4a1 --zookeeper /copy/zk1 -o json",
     ],
     output="One row per tenant, namespace or topic that was changed, created or deleted: the change in words, and how "
     "its subscriptions moved; other nodes by their path. JSON: also the old and the new value of each node.",

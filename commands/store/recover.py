@@ -50,16 +50,12 @@ def _percent(text: str) -> object:
 
 
 @command(
-    "preflight",
-    examples=[
-        "pulsar-admin store preflight",
-        "pulsar-admin store preflight --no-metadata",
-        "pulsar-admin store preflight --max-loss 5 -o json",
-    ],
+    "store preflight",
+    examples=["", "--no-metadata", "--max-loss 5 -o json"],
     elsewhere=[
-        "pulsar-admin store preflight --zookeeper zk1:2181 --bookie-conf conf/bookkeeper.conf --max-loss 5",
-        "pulsar-admin store preflight --zookeeper /backup/zookeeper --bookie /disks/bk1/ledgers0,/disks/bk1/journal0",
-        "pulsar-admin store preflight --no-metadata --bookie-conf conf/bookkeeper.conf",
+        "--zookeeper zk1:2181 --bookie-conf conf/bookkeeper.conf --max-loss 5",
+        "--zookeeper /backup/zookeeper --bookie /disks/bk1/ledgers0,/disks/bk1/journal0",
+        "--no-metadata --bookie-conf conf/bookkeeper.conf",
     ],
     output="What is deleted: each bookie's ledgers, entries, bytes, why, which logs; topics; ids that would be given twice. Exit code "
     "3 when a bookie loses more than --max-loss.",
@@ -252,12 +248,12 @@ _LEVELS = ("A", "B", "C")
 
 
 @command(
-    "recover",
+    "store recover",
     changes=True,
-    examples=["pulsar-admin store recover --dry-run"],
+    examples=["--dry-run"],
     elsewhere=[
-        "pulsar-admin store recover --level A --cluster prod --earlier backup-store",
-        "pulsar-admin store recover --level B --plan recover.json",
+        "--level A --cluster prod --earlier backup-store",
+        "--level B --plan recover.json",
         "pulsar-admin --store bookies-alone store recover --level C --names names.csv --dry-run",
         "pulsar-admin --store bookies-alone store recover --rename names.csv",
     ],

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 @command(
-    "tables",
+    "store export tables",
     examples=[
-        "pulsar-admin store export tables tables",
-        "pulsar-admin store export tables tables --only topics,ledgers,cursors",
-        "pulsar-admin store export tables tables --only topics,messages --payload",
-        "pulsar-admin store export tables spark --messages --columns pulsar-spark",
-        "pulsar-admin store export tables fleet --iceberg --messages",
+        "tables",
+        "tables --only topics,ledgers,cursors",
+        "tables --only topics,messages --payload",
+        "spark --messages --columns pulsar-spark",
+        "fleet --iceberg --messages",
     ],
     elsewhere=[
-        "pulsar-admin store export tables s3://fleet/tables --cluster eu-1 --spark --spark-master spark://head:7077",
-        "pulsar-admin store export tables s3://fleet/tables --cluster eu-1 --iceberg --catalog http://catalog:8181",
+        "s3://fleet/tables --cluster eu-1 --spark --spark-master spark://head:7077",
+        "s3://fleet/tables --cluster eu-1 --iceberg --catalog http://catalog:8181",
     ],
     output="Each table: its rows, files and bytes, and the rows that it had before; entries with a wrong digest and bytes that are no "
     "records, in numbers.",
@@ -78,7 +78,7 @@ def export(app: App, directory: str, messages: bool, only: str, iceberg: bool, *
 
 
 @command(
-    "tables",
+    "store import tables",
     elsewhere=["pulsar-admin --store eu-1 store import tables s3://fleet/tables --cluster eu-1"],
     output="What was loaded: nodes, ledgers, entries, and the files that hold the entries.",
     errors=[

@@ -46,12 +46,8 @@ _BY_DISK = (
 
 
 @command(
-    "usage",
-    examples=[
-        "pulsar-admin store usage",
-        "pulsar-admin store usage --by log -o json",
-        "pulsar-admin store usage --why --top 5",
-    ],
+    "store usage",
+    examples=["", "--by log -o json", "--why --top 5"],
     output="One row per topic, a file or a disk, largest first. Record bytes: payload, entry header and digest; BYTES of a topic "
     "count each entry once, ON DISK (`diskBytes`) every copy that a bookie has. OTHER: headers, maps, what journals repeat.",
     errors=[StoreNotFound, IndexCorrupt],

@@ -42,11 +42,11 @@ _COLUMNS = (
 
 
 @command(
-    "subscription-history",
+    "topics subscription-history",
     examples=[
-        "pulsar-admin topics subscription-history public/default/plain -s half",
-        "pulsar-admin topics subscription-history public/default/plain -s half -o json",
-        "pulsar-admin topics subscription-history public/default/plain -s half --plot",
+        "public/default/plain -s half",
+        "public/default/plain -s half -o json",
+        "public/default/plain -s half --plot",
     ],
     output="One row per state, oldest first, with the times between which it was written; as json with all its ranges.",
     errors=[TopicNotFound, SubscriptionNotFound, SourceNotFound, MissingComponent],

@@ -55,11 +55,8 @@ TIMELINE_COLUMNS = (
 
 
 @command(
-    "skew",
-    examples=[
-        "pulsar-admin topics skew acme/iot/skewed",
-        "pulsar-admin topics skew --pattern 'acme/iot/*' --tolerance 1m -o json",
-    ],
+    "topics skew",
+    examples=["acme/iot/skewed", "--pattern 'acme/iot/*' --tolerance 1m -o json"],
     output="One row per producer, those to blame first; offsets are publish minus broker time. In JSON one "
     "object per topic.",
     errors=[TopicNotFound, InvalidValue],
@@ -102,12 +99,9 @@ def skew(app: App, selection: TopicSelection, tolerance_ms: int) -> Result:
 
 
 @command(
-    "timeline",
-    examples=[
-        "pulsar-admin topics timeline public/default/plain",
-        "pulsar-admin topics timeline acme/orders/parts --bucket 1h -o table",
-    ],
-    elsewhere=["pulsar-admin topics timeline public/default/plain --bucket 5m --png plain.png"],
+    "topics timeline",
+    examples=["public/default/plain", "acme/orders/parts --bucket 1h -o table"],
+    elsewhere=["public/default/plain --bucket 5m --png plain.png"],
     output="A plot of entries, messages and bytes; as table, csv, json or jsonl the counts of every bucket that has any.",
     errors=[TopicNotFound, InvalidValue, LimitExceeded, AlreadyExists, MissingComponent],
     uses=["clock", "spark"],

@@ -50,10 +50,10 @@ _FORCE = click.option("--force", is_flag=True, help="Also move the cursors of co
 
 
 @command(
-    "skip",
+    "topics skip",
     changes=True,
     mirrors=True,
-    examples=["pulsar-admin topics skip public/default/plain -s half -n 7"],
+    examples=["public/default/plain -s half -n 7"],
     output=_MOVED,
     errors=[TopicNotFound, SubscriptionNotFound, Refused, StalePlan],
 )
@@ -71,10 +71,10 @@ def skip(app: App, selection: TopicSelection, subscription: str, count: int, for
 
 
 @command(
-    "clear-backlog",
+    "topics clear-backlog",
     changes=True,
     mirrors=True,
-    examples=["pulsar-admin topics clear-backlog public/default/plain -s holes"],
+    examples=["public/default/plain -s holes"],
     output=_MOVED,
     errors=[TopicNotFound, SubscriptionNotFound, Refused, StalePlan],
 )
@@ -102,13 +102,10 @@ def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 
 
 @command(
-    "create-subscription",
+    "topics create-subscription",
     changes=True,
     mirrors=True,
-    examples=[
-        "pulsar-admin topics create-subscription public/default/plain -s audit -m earliest",
-        "pulsar-admin topics create-subscription acme/orders/parts -s audit -p owner=billing --dry-run",
-    ],
+    examples=["public/default/plain -s audit -m earliest", "acme/orders/parts -s audit -p owner=billing --dry-run"],
     output="The change: its position, its backlog, and the undo command.",
     errors=[TopicNotFound, LedgerNotFound, EntryNotFound, AlreadyExists, Refused, StalePlan],
 )
@@ -130,10 +127,10 @@ def create_subscription(
 
 
 @command(
-    "unsubscribe",
+    "topics unsubscribe",
     changes=True,
     mirrors=True,
-    examples=["pulsar-admin topics unsubscribe public/default/plain -s never"],
+    examples=["public/default/plain -s never"],
     output="The change: its position, its backlog, the ledgers that a broker may then delete, and the undo command.",
     errors=[TopicNotFound, SubscriptionNotFound, Refused, StalePlan],
 )
@@ -156,20 +153,20 @@ _HOW = ("rule", "clock", "broker_version", "max_clock_skew", "force")
 
 
 @command(
-    "reset-cursor",
+    "topics reset-cursor",
     changes=True,
     mirrors=True,
     uses=["clock", "now"],
     examples=[
-        "pulsar-admin topics reset-cursor public/default/plain -s half -m 9:3 --dry-run",
-        "pulsar-admin topics reset-cursor public/default/plain -s half -t 2026-11-20T00:00:00Z",
-        "pulsar-admin topics reset-cursor public/default/plain -s half -t 2026-11-19T12:10:00Z --until 2026-11-19T13:10:00Z",
-        "pulsar-admin topics reset-cursor public/default/plain -s half --shift-by -100",
-        "pulsar-admin topics reset-cursor public/default/plain -s half --to-subscription holes",
-        "pulsar-admin topics reset-cursor public/default/plain -s half --as-of metadata",
-        "pulsar-admin topics reset-cursor --all-topics -s reset-me -t 2026-11-20T00:00:00Z",
+        "public/default/plain -s half -m 9:3 --dry-run",
+        "public/default/plain -s half -t 2026-11-20T00:00:00Z",
+        "public/default/plain -s half -t 2026-11-19T12:10:00Z --until 2026-11-19T13:10:00Z",
+        "public/default/plain -s half --shift-by -100",
+        "public/default/plain -s half --to-subscription holes",
+        "public/default/plain -s half --as-of metadata",
+        "--all-topics -s reset-me -t 2026-11-20T00:00:00Z",
     ],
-    elsewhere=["pulsar-admin topics reset-cursor --from-file changes.jsonl"],
+    elsewhere=["--from-file changes.jsonl"],
     output="The change: position before and after, the replayed and the skipped messages, and its undo command.",
     errors=[TopicNotFound, SubscriptionNotFound, LedgerNotFound, EntryNotFound, NothingMatches, Refused, StalePlan],
 )
@@ -310,17 +307,17 @@ _ERRORS = [TopicNotFound, SubscriptionNotFound, LedgerNotFound, EntryNotFound, N
 
 
 @command(
-    "expire",
+    "topics expire",
     changes=True,
     mirrors=True,
     uses=["clock", "now", "spark"],
     examples=[
-        "pulsar-admin topics expire public/default/plain -s expire-me -t 2026-11-21T09:23:14Z --dry-run",
-        "pulsar-admin topics expire public/default/plain -s expire-me -p 18:4",
-        "pulsar-admin topics expire acme/iot/skewed -s expire-me -t 2026-11-21T09:30:00Z --rule broker",
-        "pulsar-admin topics expire public/default/plain -s half -t 1h --forecast 24h --now 2026-11-21T10:00:00Z",
+        "public/default/plain -s expire-me -t 2026-11-21T09:23:14Z --dry-run",
+        "public/default/plain -s expire-me -p 18:4",
+        "acme/iot/skewed -s expire-me -t 2026-11-21T09:30:00Z --rule broker",
+        "public/default/plain -s half -t 1h --forecast 24h --now 2026-11-21T10:00:00Z",
     ],
-    elsewhere=["pulsar-admin topics expire --all-topics -s workers --ttl"],
+    elsewhere=["--all-topics -s workers --ttl"],
     output=_OUTPUT,
     errors=_ERRORS,
 )
@@ -342,15 +339,15 @@ def expire(
 
 
 @command(
-    "expire-all-subscriptions",
+    "topics expire-all-subscriptions",
     changes=True,
     mirrors=True,
     uses=["clock", "now", "spark"],
     examples=[
-        "pulsar-admin topics expire-all-subscriptions public/default/plain -t 2026-11-21T09:23:14Z --dry-run",
-        "pulsar-admin topics expire-all-subscriptions --pattern 'public/default/steady*' -t 2026-11-21T09:23:13Z",
+        "public/default/plain -t 2026-11-21T09:23:14Z --dry-run",
+        "--pattern 'public/default/steady*' -t 2026-11-21T09:23:13Z",
     ],
-    elsewhere=["pulsar-admin topics expire-all-subscriptions --all-topics --ttl"],
+    elsewhere=["--all-topics --ttl"],
     output=_OUTPUT,
     errors=_ERRORS,
 )

@@ -30,12 +30,12 @@ from pulsar_admin.store.wording import counted
 
 
 @command(
-    "dump",
+    "topics dump",
     examples=[
-        "pulsar-admin topics dump public/default/plain",
-        "pulsar-admin topics dump --pattern 'acme/orders/*' --directory dumped",
-        "pulsar-admin topics dump public/default/avro --columns pulsar-spark",
-        "pulsar-admin topics dump public/default/batched --level entries --from 8:0 --to 8:3 | gzip > entries.jsonl.gz",
+        "public/default/plain",
+        "--pattern 'acme/orders/*' --directory dumped",
+        "public/default/avro --columns pulsar-spark",
+        "public/default/batched --level entries --from 8:0 --to 8:3 | gzip > entries.jsonl.gz",
     ],
     output="JSON lines, one a message or an entry; with --directory a report, and files in topic=…/day=…/part-N. Entries that "
     "cannot be read are skipped, named on stderr and make the exit code 1.",
@@ -122,11 +122,11 @@ def _render(done: Any) -> str:  # Any: DumpReport, without its import
 
 
 @command(
-    "copy",
+    "topics copy",
     changes=True,
     elsewhere=[
-        "pulsar-admin topics copy public/default/orders --from yesterday-store --dry-run",
-        "pulsar-admin topics copy public/default/orders --from yesterday-store --to public/default/orders-yesterday",
+        "public/default/orders --from yesterday-store --dry-run",
+        "public/default/orders --from yesterday-store --to public/default/orders-yesterday",
     ],
     output="The change: each topic with its ledgers and entries, each subscription with its position, the parts that "
     "are not copied, and the undo command.",
@@ -151,11 +151,11 @@ def copy(app: App, topics: tuple[TopicName, ...], source: Path, to: TopicName | 
 
 
 @command(
-    "load",
+    "topics load",
     changes=True,
     elsewhere=[
-        "pulsar-admin topics load entries.jsonl --topic public/default/copy --dry-run",
-        "pulsar-admin topics load dumped --interceptors timestamp,index",
+        "entries.jsonl --topic public/default/copy --dry-run",
+        "dumped --interceptors timestamp,index",
         "pulsar-admin --store a topics dump x --level entries | pulsar-admin --store b topics load -",
     ],
     output="The change: per topic its state before and after, and the undo command.",

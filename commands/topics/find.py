@@ -34,12 +34,12 @@ COLUMNS = (
 
 
 @command(
-    "find-by-time",
+    "topics find-by-time",
     uses=["clock", "spark"],
     examples=[
-        "pulsar-admin topics find-by-time public/default/plain --time 2026-11-20T00:00:00Z",
-        "pulsar-admin topics find-by-time acme/iot/skewed --time @1795260000000 --clock publish --explain",
-        "pulsar-admin topics find-by-time --pattern 'acme/iot/*' --time @1795253000 -o jsonl",
+        "public/default/plain --time 2026-11-20T00:00:00Z",
+        "acme/iot/skewed --time @1795260000000 --clock publish --explain",
+        "--pattern 'acme/iot/*' --time @1795253000 -o jsonl",
     ],
     output=(
         "One object a topic; `position` is null when nothing is at or after the time (exit code 5). `exact`: true; "

@@ -252,13 +252,9 @@ _GONE = (
 
 
 @command(
-    "undelete",
+    "topics undelete",
     changes=True,
-    elsewhere=[
-        "pulsar-admin topics undelete",
-        "pulsar-admin topics undelete public/default/orders --dry-run",
-        "pulsar-admin topics undelete --namespace acme/orders --in-place --zookeeper /copy/zk2",
-    ],
+    elsewhere=["", "public/default/orders --dry-run", "--namespace acme/orders --in-place --zookeeper /copy/zk2"],
     output="The change: each topic with its ledgers, its entries and the lost ranges, and the position of each "
     "subscription. Without topics, one row per topic: when it was deleted (- if it exists), the ledgers that it no "
     "longer lists, and how many of these, with how many entries, are still on disk.",
@@ -319,11 +315,11 @@ def undelete(
 
 
 @command(
-    "restore",
+    "topics restore",
     changes=True,
     elsewhere=[
-        "pulsar-admin topics restore public/default/orders --at 2026-11-21T09:30:00Z --dry-run",
-        "pulsar-admin topics restore public/default/orders --at now-2h --in-place",
+        "public/default/orders --at 2026-11-21T09:30:00Z --dry-run",
+        "public/default/orders --at now-2h --in-place",
     ],
     output="The change: the topic with its ledgers and entries of that time, and the position of each subscription.",
     errors=[TopicNotFound, NamespaceNotFound, AlreadyExists, Refused, SourceNotFound, InvalidValue, StalePlan],

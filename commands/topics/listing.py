@@ -226,11 +226,8 @@ def show_subscriptions(app: App, selection: TopicSelection, *, quick: bool) -> I
 
 
 @command(
-    "describe",
-    examples=[
-        "pulsar-admin topics describe public/default/plain",
-        "pulsar-admin topics describe acme/orders/compacted --quick -o json",
-    ],
+    "topics describe",
+    examples=["public/default/plain", "acme/orders/compacted --quick -o json"],
     output="Size and times, the policies that are set and where, schema, compaction, a line per subscription and per "
     "ledger. Empty columns are omitted; -o json has everything.",
     errors=[TopicNotFound, MetadataCorrupt],
@@ -363,12 +360,8 @@ def _policies(one: TopicDescription, in_words: bool) -> Iterable[str]:
 
 
 @command(
-    "list",
-    examples=[
-        "pulsar-admin topics list public/default",
-        "pulsar-admin topics list acme/orders -ist -o json",
-        "pulsar-admin topics list",
-    ],
+    "topics list",
+    examples=["public/default", "acme/orders -ist -o json", ""],
     output="Names, one a line, of a namespace in the order of pulsar-admin; a partitioned topic as its partitions.",
     errors=[NamespaceNotFound, InvalidValue],
 )
@@ -403,8 +396,8 @@ def list_topics(
 
 
 @command(
-    "list-partitioned-topics",
-    examples=["pulsar-admin topics list-partitioned-topics acme/orders"],
+    "topics list-partitioned-topics",
+    examples=["acme/orders"],
     output="Names, one a line, without partition numbers.",
     errors=[NamespaceNotFound],
 )
@@ -421,11 +414,8 @@ _METADATA_COLUMNS = (Column("PARTITIONS", "partitions", "number"), Column("DELET
 
 
 @command(
-    "get-partitioned-topic-metadata",
-    examples=[
-        "pulsar-admin topics get-partitioned-topic-metadata acme/orders/parts",
-        "pulsar-admin topics get-partitioned-topic-metadata --all-topics",
-    ],
+    "topics get-partitioned-topic-metadata",
+    examples=["acme/orders/parts", "--all-topics"],
     output="`partitions`, `deleted`, and `properties` if it has any; 0 partitions for a topic that is not partitioned.",
     errors=[TopicNotFound, MetadataCorrupt],
 )
@@ -442,12 +432,8 @@ _SUBSCRIPTION_COLUMNS = (TOPIC_COLUMN, Column("SUBSCRIPTIONS", lambda row: ", ".
 
 
 @command(
-    "subscriptions",
-    examples=[
-        "pulsar-admin topics subscriptions public/default/plain",
-        "pulsar-admin topics subscriptions --pattern 'public/default/*'",
-        "pulsar-admin topics subscriptions public/default/plain --table",
-    ],
+    "topics subscriptions",
+    examples=["public/default/plain", "--pattern 'public/default/*'", "public/default/plain --table"],
     output="Names, one a line; of a partitioned topic those of all its partitions. Several topics: one row each. With --table a row a "
     "subscription, as `topics describe` has them; so also in a terminal, without -o.",
     errors=[TopicNotFound],

@@ -38,8 +38,8 @@ def get_message_id(app: App, topic: TopicName, datetime: str) -> Shown:
 
 
 @command(
-    "get-message-id-by-index",
-    examples=["pulsar-admin topics get-message-id-by-index public/default/batched -i 59"],
+    "topics get-message-id-by-index",
+    examples=["public/default/batched -i 59"],
     output="The id of the entry that covers the index (PIP-415); `find-by-index` also names the message in its batch.",
     errors=[TopicNotFound, NothingMatches],
 )
@@ -66,11 +66,8 @@ COLUMNS = (
 
 
 @command(
-    "find-by-index",
-    examples=[
-        "pulsar-admin topics find-by-index public/default/batched --index 59",
-        "pulsar-admin topics find-by-index --pattern 'acme/orders/parts-*' --index 3",
-    ],
+    "topics find-by-index",
+    examples=["public/default/batched --index 59", "--pattern 'acme/orders/parts-*' --index 3"],
     output="One object per topic: the position (with the index in its batch) and the indexes its entry covers; null "
     "if no entry covers the given index, with the next existing one.",
     errors=[TopicNotFound, NothingMatches, InvalidValue],

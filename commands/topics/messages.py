@@ -62,11 +62,8 @@ _ID_COLUMNS = (
 
 
 @command(
-    "last-message-id",
-    examples=[
-        "pulsar-admin topics last-message-id public/default/batched",
-        "pulsar-admin topics last-message-id acme/orders/parts -o jsonl",
-    ],
+    "topics last-message-id",
+    examples=["public/default/batched", "acme/orders/parts -o jsonl"],
     output="The id with upstream's keys; `batchIndex` is that of the last message of a batch. Several topics: one row each.",
     errors=[errors.TopicNotFound],
 )
@@ -91,11 +88,8 @@ class MessageOptions(Struct, frozen=True):
 
 
 @command(
-    "get-message-by-id",
-    examples=[
-        "pulsar-admin topics get-message-by-id public/default/plain -l 9 -e 3",
-        "pulsar-admin topics get-message-by-id public/default/batched -l 8 -e 0 -o json",
-    ],
+    "topics get-message-by-id",
+    examples=["public/default/plain -l 9 -e 3", "public/default/batched -l 8 -e 0 -o json"],
     output="The message as text with a hex dump, of a batch the first one; as JSON with its payload in base64. --value: the "
     "value below it, and the keys of `topics read --value`.",
     errors=[errors.TopicNotFound, errors.EntryNotFound, errors.EntryCorrupt],
@@ -137,11 +131,8 @@ def _printing(app: App, options: MessageOptions, **what: bool) -> Printing:
 
 
 @command(
-    "examine-messages",
-    examples=[
-        "pulsar-admin topics examine-messages public/default/plain -i earliest -m 10",
-        "pulsar-admin topics examine-messages acme/orders/parts",
-    ],
+    "topics examine-messages",
+    examples=["public/default/plain -i earliest -m 10", "acme/orders/parts"],
     output="The message as text with a hex dump, of a batch the first one; as JSON with its payload in base64.",
     errors=[errors.TopicNotFound, errors.NothingMatches, errors.EntryNotFound, errors.EntryCorrupt],
 )
@@ -211,11 +202,8 @@ class PeekOptions(MessageOptions, frozen=True):
 
 
 @command(
-    "peek-messages",
-    examples=[
-        "pulsar-admin topics peek-messages public/default/plain -s holes -n 3",
-        "pulsar-admin topics peek-messages public/default/batched -s batch-holes -n 25 -o jsonl",
-    ],
+    "topics peek-messages",
+    examples=["public/default/plain -s holes -n 3", "public/default/batched -s batch-holes -n 25 -o jsonl"],
     output="Messages as text with a hex dump, a line of dashes between them; as JSON with payloads in base64. "
     "Entries that cannot be read are skipped and make the exit code 1.",
     errors=[errors.TopicNotFound, errors.SubscriptionNotFound],
@@ -276,14 +264,14 @@ class ReadRequest(MessageOptions, frozen=True):
 
 
 @command(
-    "read",
+    "topics read",
     uses=["clock", "spark"],
     examples=[
-        "pulsar-admin topics read public/default/plain -n 5",
-        "pulsar-admin topics read public/default/batched --from 8:0:3 --to 8:0:6 -o jsonl",
-        "pulsar-admin topics read acme/iot/skewed --start-time 2026-11-21T09:23:18Z --end-time 2026-11-21T09:23:19Z",
-        "pulsar-admin topics read acme/orders/compacted --key k0003 --payload -o jsonl",
-        "pulsar-admin topics read public/default/avro --value -n 3",
+        "public/default/plain -n 5",
+        "public/default/batched --from 8:0:3 --to 8:0:6 -o jsonl",
+        "acme/iot/skewed --start-time 2026-11-21T09:23:18Z --end-time 2026-11-21T09:23:19Z",
+        "acme/orders/compacted --key k0003 --payload -o jsonl",
+        "public/default/avro --value -n 3",
     ],
     output="One row per message: position, times, key, producer, sequence id, properties, size and SHA-1 of the payload; on a "
     "terminal also the fields of its value, or the beginning of a payload that is text. Entries that cannot be read are skipped, "
@@ -360,13 +348,13 @@ _MARK = Column("", lambda row: "" if row.context else "*")
 
 
 @command(
-    "search",
+    "topics search",
     uses=["clock", "spark"],
     examples=[
-        "pulsar-admin topics search acme/orders/compacted --key k0003",
-        "pulsar-admin topics search --pattern 'public/default/*' --property i=7 -n 4",
-        "pulsar-admin topics search public/default/avro --json-path '$.id>=18' -o jsonl",
-        "pulsar-admin topics search public/default/batched --regex '^.{0,9}[0-9]{2}' -n 1 -C 2",
+        "acme/orders/compacted --key k0003",
+        "--pattern 'public/default/*' --property i=7 -n 4",
+        "public/default/avro --json-path '$.id>=18' -o jsonl",
+        "public/default/batched --regex '^.{0,9}[0-9]{2}' -n 1 -C 2",
     ],
     output="One row per message, as `topics read` shows it, in the order of the topics; of a scalable topic in the order of "
     "`topics read`, but segment by segment with -A, -B or -C. With these also the messages around it, and a star before each "

@@ -70,12 +70,8 @@ _metadata = click.option("-m", "--metadata", is_flag=True, help="Also each ledge
 
 
 @command(
-    "stats",
-    examples=[
-        "pulsar-admin topics stats public/default/plain",
-        "pulsar-admin topics stats acme/delayed/reminders -etb",
-        "pulsar-admin topics stats --pattern 'acme/*' -o table",
-    ],
+    "topics stats",
+    examples=["public/default/plain", "acme/delayed/reminders -etb", "--pattern 'acme/*' -o table"],
     output="Sizes, backlogs and subscriptions with upstream's keys; rates and counters of a running broker are 0. "
     "docs/what-a-store-knows.md lists them.",
     errors=[TopicNotFound, MetadataCorrupt],
@@ -128,11 +124,8 @@ def _in_words(result: Result) -> Result:
 
 
 @command(
-    "partitioned-stats",
-    examples=[
-        "pulsar-admin topics partitioned-stats acme/orders/parts",
-        "pulsar-admin topics partitioned-stats acme/orders/parts --per-partition",
-    ],
+    "topics partitioned-stats",
+    examples=["acme/orders/parts", "acme/orders/parts --per-partition"],
     output="What stats shows, summed over the partitions, and `metadata`, `partitions`.",
     errors=[TopicNotFound, MetadataCorrupt],
 )
@@ -171,12 +164,12 @@ _INFO_COLUMNS = (
 
 
 @command(
-    "stats-internal",
+    "topics stats-internal",
     examples=[
-        "pulsar-admin topics stats-internal public/default/plain",
-        "pulsar-admin topics stats-internal acme/orders/compacted -m",
-        "pulsar-admin topics stats-internal acme/orders/compacted --explain",
-        "pulsar-admin topics stats-internal --pattern 'acme/*' -o table",
+        "public/default/plain",
+        "acme/orders/compacted -m",
+        "acme/orders/compacted --explain",
+        "--pattern 'acme/*' -o table",
     ],
     output="Ledgers, cursors, schema and compacted ledgers with upstream's keys. docs/what-a-store-knows.md says which values "
     "a store cannot know.",
@@ -199,8 +192,8 @@ def stats_internal(app: App, selection: TopicSelection, metadata: bool, explaine
 
 
 @command(
-    "partitioned-stats-internal",
-    examples=["pulsar-admin topics partitioned-stats-internal acme/orders/parts"],
+    "topics partitioned-stats-internal",
+    examples=["acme/orders/parts"],
     output="`metadata` with the number of partitions, `partitions`: name → what stats-internal shows.",
     errors=[TopicNotFound, MetadataCorrupt],
 )
@@ -215,12 +208,8 @@ def partitioned_stats_internal(app: App, selection: TopicSelection, metadata: bo
 
 
 @command(
-    "info-internal",
-    examples=[
-        "pulsar-admin topics info-internal acme/iot/skewed",
-        "pulsar-admin topics info-internal acme/orders/parts",
-        "pulsar-admin topics info-internal --all-topics -o table",
-    ],
+    "topics info-internal",
+    examples=["acme/iot/skewed", "acme/orders/parts", "--all-topics -o table"],
     output="The stored metadata of the topic and its cursors with upstream's keys; of a partitioned topic `partitions`: name → "
     "the same.",
     errors=[TopicNotFound, MetadataCorrupt],
@@ -250,12 +239,8 @@ _SIZE_COLUMNS = (TOPIC_COLUMN, Column("BACKLOG BYTES", "backlogSize", "bytes", t
 
 
 @command(
-    "get-backlog-size",
-    examples=[
-        "pulsar-admin topics get-backlog-size public/default/plain",
-        "pulsar-admin topics get-backlog-size public/default/plain -m 9:3",
-        "pulsar-admin topics get-backlog-size --pattern 'acme/*' -o jsonl",
-    ],
+    "topics get-backlog-size",
+    examples=["public/default/plain", "public/default/plain -m 9:3", "--pattern 'acme/*' -o jsonl"],
     output="Bytes after the position, estimated as the broker does. Several topics: one row each.",
     errors=[TopicNotFound, MetadataCorrupt],
 )
@@ -287,11 +272,8 @@ _ANALYSIS_COLUMNS = (
 
 
 @command(
-    "analyze-backlog",
-    examples=[
-        "pulsar-admin topics analyze-backlog public/default/plain -s holes",
-        "pulsar-admin topics analyze-backlog public/default/batched -s batch-holes -p earliest",
-    ],
+    "topics analyze-backlog",
+    examples=["public/default/plain -s holes", "public/default/batched -s batch-holes -p earliest"],
     output="Entries and messages of the backlog, the first and the last, with upstream's keys. Nothing is capped: `aborted` is false.",
     errors=[TopicNotFound, SubscriptionNotFound, MetadataCorrupt],
     uses=["spark"],

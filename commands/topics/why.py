@@ -56,13 +56,13 @@ def _means(code: str) -> str:
 
 
 @command(
-    "why",
+    "topics why",
     examples=[
-        "pulsar-admin topics why public/default/plain",
-        "pulsar-admin topics why public/default/plain -s holes",
-        "pulsar-admin topics why acme/delayed/reminders -s workers -o json",
-        "pulsar-admin topics why acme/iot/skewed acme/iot/skewed-batched -s reset-me -o table",
-        "pulsar-admin topics why public/default/plain --disk",
+        "public/default/plain",
+        "public/default/plain -s holes",
+        "acme/delayed/reminders -s workers -o json",
+        "acme/iot/skewed acme/iot/skewed-batched -s reset-me -o table",
+        "public/default/plain --disk",
     ],
     output="Sentences, what holds it first, each with the command to type next. As json reasons with `code`, `sentence`, `evidence` and "
     "`command`, and `held`: whether something in the store holds it; without -s an array. docs/howto/why.md has the codes.",
