@@ -23,7 +23,6 @@ from pulsar_admin.upstream import mirrored
     examples=["acme", "public -o json", ""],
     output="Names, one a line.",
     errors=[errors.NamespaceNotFound],
-    mirrors=True,
 )
 @click.argument("tenant", required=False)
 def list_namespaces(app: App, tenant: str | None) -> Shown:
@@ -75,7 +74,6 @@ _BUNDLE_OPTION = click.option("-b", "--bundle", metavar="0xLOW_0xHIGH", help="On
 @command(
     "namespaces clear-backlog",
     changes=True,
-    mirrors=True,
     examples=["public/default --dry-run", "public/default -s expire-me"],
     output="One change: every subscription before and after, the skipped messages, and the undo command.",
     errors=[errors.NamespaceNotFound, errors.SubscriptionNotFound, errors.Refused, errors.StalePlan],
@@ -102,7 +100,6 @@ def clear_backlog(
 @command(
     "namespaces unsubscribe",
     changes=True,
-    mirrors=True,
     examples=["public/default -s expire-me"],
     output="One change: the subscription's position in every topic, its backlog, and the undo command.",
     errors=[errors.NamespaceNotFound, errors.SubscriptionNotFound, errors.Refused, errors.StalePlan],

@@ -218,9 +218,6 @@ class Command(TakesGlobals):
         self.changes = changes
         self.uses = tuple(uses)
         self.aliases: tuple[str, ...] = ()
-        self.mirrors = False
-        """Whether upstream has this command, by its name or an alias: by that, what it prints by default is upstream's, and a
-        change's report goes to stderr."""
         changing = [name for name in CHANGING if name != "plan" or not details.no_plan]
         self.shown = (*(changing if changes else ()), *(SPARK if "spark" in uses else ()), *uses)
         for param in self.own_params:
@@ -376,16 +373,14 @@ def command(
     examples: Sequence[str] = (),
     changes: bool = False,
     uses: Sequence[str] = (),
-    mirrors: bool = False,
     **more: Any,  # Any: output=, errors=, elsewhere=, no_plan=, and what click.command takes
 ) -> Callable[[Callable[..., Any]], Command]:
     """Declare the command ``path`` (``topics skip``), whose function gets the App and then its parameters by keyword.
 
     ``examples`` run on the demo store: the words that follow the command, or a whole line; ``changes`` adds --dry-run,
     --plan and --yes. ``uses`` names global options that matter here and are shown in help (``clock``, ``now``, ``tz``;
-    ``spark`` also shows --jobs and --memory and allows --spark). ``mirrors`` is described at
-    ``Command.mirrors``. Further keywords: ``output`` (text), ``errors`` (classes), ``elsewhere`` (examples not run),
-    ``no_plan`` (why --plan is refused and hidden).
+    ``spark`` also shows --jobs and --memory and allows --spark). Further keywords: ``output`` (text), ``errors``
+    (classes), ``elsewhere`` (examples not run), ``no_plan`` (why --plan is refused and hidden).
     """
     details = Help(
         examples=tuple(_typed(path, examples)),
@@ -395,13 +390,7 @@ def command(
         no_plan=more.pop("no_plan", ""),
     )
     declare = click.command(path.rpartition(" ")[2], cls=Command, details=details, changes=changes, uses=uses, **more)
-
-    def decorate(function: Callable[..., Any]) -> Command:  # Any: click calls commands with whatever was declared
-        made = declare(_with_app(function))
-        made.mirrors = mirrors
-        return made
-
-    return decorate
+    return lambda function: declare(_with_app(function))
 
 
 def _typed(path: str, examples: Iterable[str]) -> Iterator[str]:

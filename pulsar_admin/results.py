@@ -207,12 +207,12 @@ class Results:
             self._emit_asked_object(result, columns)
             return
         style = self._style(columns, plain)
-        if plain is None and self.in_terminal and not self._is_upstreams():
+        if plain is None and self.in_terminal and not self.is_upstreams():
             style = replace(style, format="table", columns=())
         output.emit_document(self.writer, result, style)
 
-    def _is_upstreams(self) -> bool:
-        """Whether upstream has the running command: what it prints is upstream's, in a terminal also."""
+    def is_upstreams(self) -> bool:
+        """Whether upstream has the running command by the name typed: what it prints is upstream's, and a change's report is on stderr."""
         from pulsar_admin.upstream_list import upstream_commands
 
         return click.get_current_context().command_path.partition(" ")[2] in upstream_commands()

@@ -411,21 +411,12 @@ class Running(Results):
             self.emit_rows(documents, SEVERAL)
             return
         report, texts = reports[0], iter_texts(reports[0], self.settings.plan)
-        if self._speaks_as_upstream() and not report.dry_run:
+        if self.settings.output is None and self.is_upstreams() and not report.dry_run:
             self._say_report(wrapped("".join(texts).removesuffix("\n")))
         elif len(report.parts) > 1:
             self.render(Result(rows=documents, screen=lambda _: texts))
         else:
             self.render(Result(next(documents, {}), screen=lambda _: texts))
-
-    def _speaks_as_upstream(self) -> bool:
-        """Whether stdout is to be what upstream's command of this name prints."""
-        ctx = click.get_current_context()
-        if self.settings.output is not None or not getattr(ctx.command, "mirrors", False):
-            return False
-        from pulsar_admin.upstream_list import upstream_commands
-
-        return ctx.command_path.partition(" ")[2] in upstream_commands()
 
     def _say_report(self, text: str) -> None:
         if not self.settings.quiet:

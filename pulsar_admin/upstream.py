@@ -78,9 +78,7 @@ def mirrored(
             declared = _option(option, said)(declared)
         for parameter in reversed(row.get("parameters", ())):
             declared = options.topics_argument(declared) if several else _parameter(parameter, texts)(declared)
-        made = options.command(path, examples=examples, elsewhere=elsewhere, **more)(declared)
-        made.mirrors = True
-        return made
+        return options.command(path, examples=examples, elsewhere=elsewhere, **more)(declared)
 
     return decorate
 

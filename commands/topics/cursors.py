@@ -52,7 +52,6 @@ _FORCE = click.option("--force", is_flag=True, help="Also move the cursors of co
 @command(
     "topics skip",
     changes=True,
-    mirrors=True,
     examples=["public/default/plain -s half -n 7"],
     output=_MOVED,
     errors=[TopicNotFound, SubscriptionNotFound, Refused, StalePlan],
@@ -73,7 +72,6 @@ def skip(app: App, selection: TopicSelection, subscription: str, count: int, for
 @command(
     "topics clear-backlog",
     changes=True,
-    mirrors=True,
     examples=["public/default/plain -s holes"],
     output=_MOVED,
     errors=[TopicNotFound, SubscriptionNotFound, Refused, StalePlan],
@@ -104,7 +102,6 @@ def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 @command(
     "topics create-subscription",
     changes=True,
-    mirrors=True,
     examples=["public/default/plain -s audit -m earliest", "acme/orders/parts -s audit -p owner=billing --dry-run"],
     output="The change: its position, its backlog, and the undo command.",
     errors=[TopicNotFound, LedgerNotFound, EntryNotFound, AlreadyExists, Refused, StalePlan],
@@ -129,7 +126,6 @@ def create_subscription(
 @command(
     "topics unsubscribe",
     changes=True,
-    mirrors=True,
     examples=["public/default/plain -s never"],
     output="The change: its position, its backlog, the ledgers that a broker may then delete, and the undo command.",
     errors=[TopicNotFound, SubscriptionNotFound, Refused, StalePlan],
@@ -155,7 +151,6 @@ _HOW = ("rule", "clock", "broker_version", "max_clock_skew", "force")
 @command(
     "topics reset-cursor",
     changes=True,
-    mirrors=True,
     uses=["clock", "now"],
     examples=[
         "public/default/plain -s half -m 9:3 --dry-run",
@@ -309,7 +304,6 @@ _ERRORS = [TopicNotFound, SubscriptionNotFound, LedgerNotFound, EntryNotFound, N
 @command(
     "topics expire",
     changes=True,
-    mirrors=True,
     uses=["clock", "now", "spark"],
     examples=[
         "public/default/plain -s expire-me -t 2026-11-21T09:23:14Z --dry-run",
@@ -341,7 +335,6 @@ def expire(
 @command(
     "topics expire-all-subscriptions",
     changes=True,
-    mirrors=True,
     uses=["clock", "now", "spark"],
     examples=[
         "public/default/plain -t 2026-11-21T09:23:14Z --dry-run",
