@@ -20,6 +20,7 @@ from pulsar_admin.options import (
     AliasedOption,
     TopicSelection,
     command,
+    flag,
     gather,
     picture_option,
     require_plot,
@@ -95,7 +96,7 @@ _COLUMNS = (
     no_plan="an index cannot be saved as a plan: it is derived data, and can be rebuilt at any time",
 )
 @delaying
-@click.option("--rebuild", is_flag=True, help="Rebuild the index from scratch.")
+@flag("--rebuild", help="Rebuild the index from scratch.")
 def build(app: App, selection: TopicSelection, subscription: str | None, rebuild: bool) -> Result:
     """Build or update the index of delayed messages.
 

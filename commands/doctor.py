@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pulsar_admin.columns import Column, size_text
 from pulsar_admin.context import App, Result
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import choice_option, command
+from pulsar_admin.options import choice_option, command, flag
 from pulsar_admin.store.errors import AlreadyExists, InvalidValue, StoreNotFound
 from pulsar_admin.store.wording import counted
 from pulsar_admin.typable import typable
@@ -61,9 +61,7 @@ _SEVERITIES = click.Choice(["critical", "warning", "note"])
     show_default=True,
     help="Findings shown per code; the rest are summed up, and so are more than these of one topic's ledgers.",
 )
-@click.option(
-    "--deep", is_flag=True, help="Also read every byte: all checksums, and index and metadata against the data."
-)
+@flag("--deep", help="Also read every byte: all checksums, and index and metadata against the data.")
 @click.option(
     "--explain", metavar="CODE", help="Explain a code: its meaning, what a broker does, how to fix and prevent it."
 )

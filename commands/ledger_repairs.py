@@ -9,7 +9,7 @@ import click
 from pulsar_admin.commands.topics.moving import read_lines, shown_path
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import command
+from pulsar_admin.options import command, flag
 from pulsar_admin.store.changes.ledger_references import parse_ledger_ids
 from pulsar_admin.store.errors import InvalidValue, LedgerNotFound, NotFound, Refused, SourceNotFound, StalePlan
 
@@ -21,8 +21,8 @@ zookeeper_option = click.option(
     multiple=True,
     help="Also the snapshots and logs of another server; repeatable.",
 )
-gaps_option = click.option(
-    "--with-gaps", is_flag=True, help="Keep a ledger's end even if entries before it are lost; brokers must skip them."
+gaps_option = flag(
+    "--with-gaps", help="Keep a ledger's end even if entries before it are lost; brokers must skip them."
 )
 
 accept_option = click.option(
@@ -41,7 +41,7 @@ accept_option = click.option(
     errors=[LedgerNotFound, Refused, StalePlan],
 )
 @click.argument("ledgers", type=_LEDGER_ID, nargs=-1, required=True)
-@click.option("--force", is_flag=True, help="Also forget ledgers that have lost nothing.")
+@flag("--force", help="Also forget ledgers that have lost nothing.")
 @accept_option
 def forget(app: App, ledgers: tuple[int, ...], force: bool, accept_unknown_tree: tuple[str, ...]) -> None:
     """Remove lost ledgers from everything that references them, so that a broker continues after them.
@@ -60,16 +60,11 @@ def forget(app: App, ledgers: tuple[int, ...], force: bool, accept_unknown_tree:
     errors=[LedgerNotFound, Refused, StalePlan, SourceNotFound],
 )
 @click.argument("ledgers", type=_LEDGER_ID, nargs=-1)
-@click.option(
-    "--deleted", is_flag=True, help="Ledgers that a broker deleted: those named, or all that have entries here."
-)
-@click.option(
-    "--extend", is_flag=True, help="Closed ledgers, those named or all, that end before acknowledged entries."
-)
-@click.option(
+@flag("--deleted", help="Ledgers that a broker deleted: those named, or all that have entries here.")
+@flag("--extend", help="Closed ledgers, those named or all, that end before acknowledged entries.")
+@flag(
     "--to-bookies",
     "to_bookies",
-    is_flag=True,
     help="Ledgers, those named or all, whose entries are on other bookies than their metadata names.",
 )
 @zookeeper_option
@@ -118,9 +113,8 @@ def restore(
 @click.option(
     "--from-file", "file", type=click.Path(path_type=Path, allow_dash=True), help="Also the ids in a file, one a line."
 )
-@click.option(
+@flag(
     "--force",
-    is_flag=True,
     help="Also if something unreadable, something that is not Pulsar's, or newer metadata could reference them, or they may be the only"
     " copy of something.",
 )
@@ -147,7 +141,7 @@ def delete(
     errors=[NotFound, Refused, StalePlan],
 )
 @click.argument("ledgers", type=_LEDGER_ID, nargs=-1)
-@click.option("--force", is_flag=True, help="Also the marks of ledgers that lack copies, or may lack some.")
+@flag("--force", help="Also the marks of ledgers that lack copies, or may lack some.")
 def unmark(app: App, ledgers: tuple[int, ...], force: bool) -> None:
     """Remove the under-replication marks of ledgers that are gone or complete.
 

@@ -12,7 +12,7 @@ from pulsar_admin.api.files import log_files, records_of, verdicts_of
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App, Result
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import command
+from pulsar_admin.options import command, flag
 from pulsar_admin.store.errors import EntryLogCorrupt, InvalidValue, SourceChanged, SourceNotFound
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.reports.log_files import OK, UNVERIFIED, LogRecord, LogVerdict
@@ -73,7 +73,7 @@ _DUMP_COLUMNS = (
 )
 @click.argument("path", metavar="FILE|URL", type=_PathOrUrl())
 @click.option("--ledger", type=whole(), help="Only records of this ledger (and damaged bytes).")
-@click.option("--no-checksums", is_flag=True, help="Do not verify digests.")
+@flag("--no-checksums", help="Do not verify digests.")
 def dump(app: App, path: Path | str, ledger: int | None, no_checksums: bool) -> Result:
     """List the records of one entry log or journal.
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import click
-
 from pulsar_admin.context import App, Printed, Shown
-from pulsar_admin.options import Command
+from pulsar_admin.options import Command, flag
 from pulsar_admin.store.errors import (
     InvalidValue,
     LedgerNotFound,
@@ -98,7 +96,7 @@ def delete_managed_ledger_ids(app: App, managed_ledger_path: str, ledger_ids: st
     [TopicNotFound, SubscriptionNotFound, Refused, StalePlan],
     changes=True,
 )
-@click.option("--force", is_flag=True, help="Also move cursors that a broker keeps for itself, such as __compaction.")
+@flag("--force", help="Also move cursors that a broker keeps for itself, such as __compaction.")
 def update_mark_delete_cursor(
     app: App,
     managed_ledger_path: str,

@@ -10,7 +10,7 @@ import click
 
 from pulsar_admin.context import App, Result
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import command
+from pulsar_admin.options import command, flag
 from pulsar_admin.store.errors import AlreadyExists, DiskFull, IndexCorrupt, NotWritable, StoreNotFound
 from pulsar_admin.store.facts.processes import process_ready
 from pulsar_admin.store.files import open_file, raise_write_error, replace_file
@@ -39,7 +39,7 @@ _ALL_MAY_READ = 0o644  # node_exporter runs as another user
     help="Rows of each metric with a topic: the largest, and those with most entries left.",
 )
 @click.option("--pattern", metavar="GLOB", help="Rows only for topics whose name matches; sums cover all topics.")
-@click.option("--delayed", is_flag=True, help="Also count delayed entries: reads the headers of these backlogs.")
+@flag("--delayed", help="Also count delayed entries: reads the headers of these backlogs.")
 @click.option("--check/--no-check", default=None, help="Count findings of `doctor` [unless the store is large].")
 def metrics(app: App, out: Path | None, **asked: Any) -> Result:  # Any: of Store.metrics
     """Write a store's backlogs, ages, sizes, dead bytes and findings as metrics for Prometheus.

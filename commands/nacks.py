@@ -22,6 +22,7 @@ from pulsar_admin.options import (
     SIZE,
     TOPIC,
     command,
+    flag,
     gather,
     picture_option,
     require_plot,
@@ -89,9 +90,9 @@ class AddRequest(Struct, frozen=True):
     metavar="FILE",
     help="A position a line; - is stdin.",
 )
-@click.option("--holes", is_flag=True, help="The subscription's own acknowledgement holes.")
+@flag("--holes", help="The subscription's own acknowledgement holes.")
 @click.option("--bits", type=INTEGER, help="Precision bits, 0 to 62 [the subscription's; 8 when it is new].")
-@click.option("--force", is_flag=True, help="Also accept positions and subscriptions that the store does not know.")
+@flag("--force", help="Also accept positions and subscriptions that the store does not know.")
 @gather(AddRequest)
 def add(app: App, topic: TopicName, subscription: str, options: AddRequest) -> None:
     """Track entries of a subscription for later redelivery.
@@ -166,7 +167,7 @@ STATS_COLUMNS = (
 )
 @click.argument("topics", type=TOPIC, nargs=-1)
 @click.option("-s", "--subscription", help="Only this subscription.")
-@click.option("--pop", is_flag=True, help="Also remove them, in one change that records them.")
+@flag("--pop", help="Also remove them, in one change that records them.")
 @click.option("--popped", type=whole(1), metavar="CHANGE", help="Show the messages that this change popped.")
 def due(app: App, topics: tuple[TopicName, ...], subscription: str | None, pop: bool, popped: int | None) -> Result:
     """List the negative acks that are due, and optionally pop them.

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from pulsar_admin.context import App, Lines, Printed, Result, Shown
-from pulsar_admin.options import NAMESPACE, ParsedType, command
+from pulsar_admin.options import NAMESPACE, ParsedType, command, flag
 from pulsar_admin.store import errors
 from pulsar_admin.store.changes.policies import shown_policies
 from pulsar_admin.store.changes.resources import properties_of
@@ -44,7 +44,7 @@ def list_namespaces(app: App, tenant: str | None) -> Shown:
     default="all",
     help="Only this domain; nothing of a non-persistent topic is on disk.",
 )
-@click.option("-ist", "--include-system-topic", is_flag=True, help="Also system topics.")
+@flag("-ist", "--include-system-topic", help="Also system topics.")
 def topics(app: App, namespace: NamespaceName, mode: str, include_system_topic: bool) -> Shown:
     """List the topics of a namespace."""
     names = app.namespace(namespace).topics(system=include_system_topic)
@@ -81,12 +81,7 @@ _BUNDLE_OPTION = click.option("-b", "--bundle", metavar="0xLOW_0xHIGH", help="On
 @click.argument("namespace", type=NAMESPACE)
 @click.option("-s", "--sub", "subscription", help="Only this subscription.")
 @_BUNDLE_OPTION
-@click.option(
-    "-force",
-    "--force",
-    is_flag=True,
-    help="Accepted for scripts: no question is asked, because the change can be undone.",
-)
+@flag("-force", "--force", help="Accepted for scripts: no question is asked, because the change can be undone.")
 def clear_backlog(
     app: App, namespace: NamespaceName, subscription: str | None, bundle: str | None, force: bool
 ) -> None:
@@ -146,7 +141,7 @@ _CHANGE = "The change: both parts of the policy before and after, times in ms, w
         "many ticks]."
     ),
 )
-@click.option("--split", is_flag=True, help="Allow a finer granularity: index partitions are divided again.")
+@flag("--split", help="Allow a finer granularity: index partitions are divided again.")
 def enable_delayed_message(
     app: App, namespace: NamespaceName, granularity_ms: int, tick_ms: int | None, split: bool
 ) -> None:

@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import click
-
 from pulsar_admin.api.topics import TopicPolicies
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App, Printed, Result, Shown
 from pulsar_admin.lookup import find_policy_row, policy_of
-from pulsar_admin.options import Command, TopicSelection
+from pulsar_admin.options import Command, TopicSelection, flag
 from pulsar_admin.store import errors
 from pulsar_admin.store.names import NamespaceName
 from pulsar_admin.store.policies.rules import NAMESPACES
@@ -76,9 +74,7 @@ def _getting(path: str, policy: Policy) -> Command:
         value = policies.answers(policy.name, **options)[0]
         return _answer(path, policy, policy.own_unset if value is None else value)
 
-    explained = click.option(
-        "--explain", is_flag=True, help="The value set or in force and where it is set, as an object."
-    )
+    explained = flag("--explain", help="The value set or in force and where it is set, as an object.")
     return _mirrored(path, explained(get_of_namespace if path.startswith(NAMESPACES) else get_of_topics), policy)
 
 

@@ -434,6 +434,11 @@ def topics_argument(function: Function) -> Function:
     return decorated  # type: ignore[no-any-return]
 
 
+def flag(*names: str, help: str) -> Callable[[Any], Any]:
+    """Return an option that is given or not."""
+    return click.option(*names, is_flag=True, help=help)
+
+
 def choice_option(*names: str, words: Sequence[str], default: str | None = None, **more: Any) -> Callable[[Any], Any]:
     """Return an option for one of ``words``: the first, unless another is the ``default``."""
     # Any: of click.option

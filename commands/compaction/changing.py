@@ -9,7 +9,7 @@ import click
 from pulsar_admin.commands.topics.answers import selected
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import TOPIC, TopicSelection, choice_option, command, topics_argument
+from pulsar_admin.options import TOPIC, TopicSelection, choice_option, command, flag, topics_argument
 from pulsar_admin.store.compaction.forms import FORMATS, RULES
 from pulsar_admin.store.errors import EntryCorrupt, LedgerNotFound, MetadataCorrupt, Refused, StalePlan, TopicNotFound
 from pulsar_admin.store.names import TopicName
@@ -27,7 +27,7 @@ KEEP, BY_KEY = "keep", "by-key"
     errors=[TopicNotFound, MetadataCorrupt, EntryCorrupt, StalePlan],
 )
 @topics_argument
-@click.option("--retain-null-key", is_flag=True, help="Keep messages without a key; the default drops them.")
+@flag("--retain-null-key", help="Keep messages without a key; the default drops them.")
 @choice_option(
     "--format",
     "form",
@@ -46,14 +46,8 @@ KEEP, BY_KEY = "keep", "by-key"
     words=[KEEP, BY_KEY],
     help="Encrypted batches: keep them all, or treat each as one message with the entry's key, as 4.0.8 does.",
 )
-@click.option(
-    "--from-start", is_flag=True, help="Read the topic from its first entry instead of the existing compacted ledger."
-)
-@click.option(
-    "--skip-damaged",
-    is_flag=True,
-    help="Leave out entries that cannot be read; older messages of their keys may reappear.",
-)
+@flag("--from-start", help="Read the topic from its first entry instead of the existing compacted ledger.")
+@flag("--skip-damaged", help="Leave out entries that cannot be read; older messages of their keys may reappear.")
 def run(app: App, selection: TopicSelection, encrypted: str, **job: Any) -> None:  # Any: of CompactionJob
     """Compact topics: keep the latest message of every key in a new compacted ledger.
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from pulsar_admin.columns import Column, time_text
 from pulsar_admin.commands.topics.answers import answer_each
 from pulsar_admin.context import App, Result
 from pulsar_admin.jsonify import position_json
-from pulsar_admin.options import TopicSelection, command, topics_argument
+from pulsar_admin.options import TopicSelection, command, flag, topics_argument
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, TopicNotFound
 
 if TYPE_CHECKING:
@@ -37,12 +35,9 @@ _LAST_ID_COLUMNS = (
     errors=[TopicNotFound, MetadataCorrupt, EntryCorrupt],
 )
 @topics_argument
-@click.option("--verify", is_flag=True, help="Read the whole entry too and verify its digest and checksum.")
-@click.option(
-    "--explain",
-    "explained",
-    is_flag=True,
-    help="Show each rejected batch index (1000 a batch at most) and why, and what was read.",
+@flag("--verify", help="Read the whole entry too and verify its digest and checksum.")
+@flag(
+    "--explain", "explained", help="Show each rejected batch index (1000 a batch at most) and why, and what was read."
 )
 def last_id(app: App, selection: TopicSelection, verify: bool, explained: bool) -> Result:
     """Show the last message of a topic's compacted view.

@@ -16,7 +16,7 @@ from pulsar_admin.commands.topics.answers import answer_each, selected
 from pulsar_admin.context import FEW_MESSAGES, App, Result, Shown
 from pulsar_admin.jsonify import partition_json
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import TIME_POINT, TopicSelection, choice_option, command, gather, topics_argument
+from pulsar_admin.options import TIME_POINT, TopicSelection, choice_option, command, flag, gather, topics_argument
 from pulsar_admin.store.compaction.reading import FoundInView, views_bytes
 from pulsar_admin.store.dump.messages import MessageQuery
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, TopicNotFound
@@ -83,7 +83,7 @@ class ReadOptions(Struct, frozen=True):
 @topics_argument
 @click.option("--key", "keys", multiple=True, metavar="KEY", help="Only messages with this key; may be repeated.")
 @click.option("-n", "--limit", type=whole(), help="At most this many messages per topic.")
-@click.option("--payload", is_flag=True, help="Show payloads, as base64.")
+@flag("--payload", help="Show payloads, as base64.")
 @printout.value_option
 @printout.redact_option
 @gather(ReadOptions)

@@ -15,7 +15,7 @@ from pulsar_admin.commands.store.clusters import bookies_of, conf_options, metad
 from pulsar_admin.commands.store.importing import text_rows
 from pulsar_admin.context import App, Result, Table
 from pulsar_admin.numbers import PERCENT
-from pulsar_admin.options import command
+from pulsar_admin.options import command, flag
 from pulsar_admin.store import errors
 from pulsar_admin.store.wording import counted
 from pulsar_admin.visible import clean_text
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 )
 @click.argument("bookie", nargs=-1, metavar="[[ID=]DIR[,DIR]]")
 @conf_options
-@click.option("--collected", is_flag=True, help="Also ledgers that garbage collection took out of the index.")
+@flag("--collected", help="Also ledgers that garbage collection took out of the index.")
 def salvage(
     app: App, bookie: tuple[str, ...], confs: tuple[Path, ...], roots: tuple[Path, ...], collected: bool
 ) -> Result:
@@ -178,7 +178,7 @@ _LOGS = (
 @click.option(
     "--scratch", type=_PATH, metavar="DIR", help="A directory on another disk, for logs while there is no free space."
 )
-@click.option("--force", is_flag=True, help="Trust metadata that may be older than the bookie's disks.")
+@flag("--force", help="Trust metadata that may be older than the bookie's disks.")
 @accept_option
 def reclaim(
     app: App,

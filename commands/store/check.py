@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import click
 from msgspec import Struct
 
 from pulsar_admin.columns import Column, severity_tone
 from pulsar_admin.context import App, Result
-from pulsar_admin.options import command, max_rate
+from pulsar_admin.options import command, flag, max_rate
 from pulsar_admin.store.errors import StoreError, StoreNotFound
 from pulsar_admin.store.wording import counted
 from pulsar_admin.typable import typable
@@ -31,7 +30,7 @@ _COLUMNS = (
     errors=[StoreNotFound],
     uses=["spark", "tables"],
 )
-@click.option("--deep", is_flag=True, help="Read every byte: all checksums, index and metadata against the data.")
+@flag("--deep", help="Read every byte: all checksums, index and metadata against the data.")
 @max_rate
 def check(app: App, deep: bool) -> Result:
     """Check the store: files, index, owners, audit log, and whether metadata, ledgers and cursors agree.

@@ -11,7 +11,7 @@ import click
 from pulsar_admin.columns import size_text
 from pulsar_admin.commands.store import importing
 from pulsar_admin.context import App, Result
-from pulsar_admin.options import command, max_rate, together
+from pulsar_admin.options import command, flag, max_rate, together
 from pulsar_admin.store.errors import (
     AlreadyExists,
     DiskFull,
@@ -89,7 +89,7 @@ _files_options = together(
     ),
     click.option("--copy", "mode", flag_value="copied", help="Copy the entry logs into the store."),
     click.option("--link", "mode", flag_value="linked", help="Hard-link the entry logs into the store."),
-    click.option("--no-checksums", is_flag=True, help="Do not verify the entries' digests."),
+    flag("--no-checksums", help="Do not verify the entries' digests."),
 )
 
 _root_options = together(

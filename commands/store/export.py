@@ -11,7 +11,7 @@ import click
 from pulsar_admin.columns import size_text
 from pulsar_admin.context import App, Result
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import TOPIC, command
+from pulsar_admin.options import TOPIC, command, flag
 from pulsar_admin.store.errors import (
     AlreadyExists,
     DiskFull,
@@ -60,7 +60,7 @@ client_option = click.option(
     errors=[AlreadyExists, SourceBusy, StalePlan, Refused],
 )
 @click.argument("directory", type=click.Path(path_type=Path))
-@click.option("--in-place", is_flag=True, help="Write the changes into DIRECTORY, which exists.")
+@flag("--in-place", help="Write the changes into DIRECTORY, which exists.")
 @click.option(
     "--annotate",
     type=click.Choice(FORMS),
@@ -173,7 +173,7 @@ def _exported_live(done: EnsembleExportReport) -> Result:
     errors=[AlreadyExists, Refused, MetadataCorrupt, Unsupported],
 )
 @click.argument("directory", type=click.Path(path_type=Path))
-@click.option("--force", is_flag=True, help="Write the snapshot even if some nodes could not be imported.")
+@flag("--force", help="Write the snapshot even if some nodes could not be imported.")
 def zookeeper_snapshot(app: App, directory: Path, force: bool) -> Result:
     """Write the store's metadata as a snapshot that a ZooKeeper server can start from.
 

@@ -12,7 +12,7 @@ import click
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App, Result, Shown
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import TopicSelection, choice_option, command, redact_properties_option, topics_argument
+from pulsar_admin.options import TopicSelection, choice_option, command, flag, redact_properties_option, topics_argument
 from pulsar_admin.store import errors
 from pulsar_admin.store.model.publish_times import FORMS, Form
 from pulsar_admin.typable import typable
@@ -42,7 +42,7 @@ _LAST = 10
     errors=[errors.StoreNotFound, errors.ChangeNotFound],
 )
 @click.argument("changes", metavar="[CHANGE]...", type=whole(1), nargs=-1)
-@click.option("--steps", is_flag=True, help="Also the rows written: database, key, bytes before and after (hex).")
+@flag("--steps", help="Also the rows written: database, key, bytes before and after (hex).")
 @redact_properties_option
 def log(app: App, changes: tuple[int, ...], steps: bool, redact: bool) -> Result:
     """List the changes made to this store, or the CHANGEs named."""

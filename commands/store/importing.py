@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pulsar_admin.context import App, Result
-from pulsar_admin.options import MOMENT, command, max_rate
+from pulsar_admin.options import MOMENT, command, flag, max_rate
 from pulsar_admin.store.db.environment import create_store
 from pulsar_admin.store.db.storeinfo import FORMAT_VERSION, check_new_store
 from pulsar_admin.store.errors import (
@@ -34,9 +34,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.transfer.imports import ImportPreview, ImportResult
 
 
-no_index = click.option(
-    "--no-index", is_flag=True, help="Read no entries: only `store export tables` works on such a store."
-)
+no_index = flag("--no-index", help="Read no entries: only `store export tables` works on such a store.")
 at_option = click.option(
     "--at",
     type=MOMENT,
@@ -80,7 +78,7 @@ def _render_init(made: dict[str, Any]) -> str:  # Any: JSON
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--copy", "mode", flag_value="copied", help="Copy the entry logs into the store.")
 @click.option("--link", "mode", flag_value="linked", help="Hard-link the entry logs into the store.")
-@click.option("--no-checksums", is_flag=True, help="Do not verify the entries' digests.")
+@flag("--no-checksums", help="Do not verify the entries' digests.")
 @no_index
 @at_option
 @click.option("--chroot", metavar="/PATH", help="The cluster's root in ZooKeeper, if there are several clusters.")
@@ -175,8 +173,8 @@ def text_rows(rows: list[tuple[str, str]]) -> str:
     errors=[Refused, SourceNotFound, SourceChanged, StoreBusy, DiskFull],
     uses=["dry_run", "spark"],
 )
-@click.option("--forget", is_flag=True, help="Take entries of files that are gone out of the index.")
-@click.option("--no-checksums", is_flag=True, help="Do not verify the entries' digests.")
+@flag("--forget", help="Take entries of files that are gone out of the index.")
+@flag("--no-checksums", help="Do not verify the entries' digests.")
 @max_rate
 def refresh(app: App, forget: bool, no_checksums: bool) -> Result:
     """Bring the store up to date with the directory it was imported from.
@@ -235,8 +233,8 @@ def render_refresh(result: object) -> str:
     errors=[StoreNotFound, SourceChanged, StoreBusy, DiskFull],
     uses=["dry_run", "spark"],
 )
-@click.option("--rebuild", is_flag=True, help="Put the index made from the files in place of the old one.")
-@click.option("--no-checksums", is_flag=True, help="Do not verify the entries' digests.")
+@flag("--rebuild", help="Put the index made from the files in place of the old one.")
+@flag("--no-checksums", help="Do not verify the entries' digests.")
 @max_rate
 def index(app: App, rebuild: bool, no_checksums: bool) -> Result:
     """Rebuild the location and time index from the files and compare it with the existing one.

@@ -11,7 +11,7 @@ from pulsar_admin.columns import Column, render_cell
 from pulsar_admin.context import App, Bytes, Lines, Result, Shown
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import command, redact_properties_option
+from pulsar_admin.options import command, flag, redact_properties_option
 from pulsar_admin.store.db.bookies import decode_bookie
 from pulsar_admin.store.db.tree import Node, find_node, iter_children, list_children
 from pulsar_admin.store.errors import LedgerNotFound, MetadataCorrupt, PathNotFound, StoreNotFound
@@ -153,7 +153,7 @@ _NODE_COLUMNS = (
     errors=[PathNotFound],
 )
 @click.argument("path", default="/")
-@click.option("-l", "--long", "long", is_flag=True, help="Version, time of change, size and structure.")
+@flag("-l", "--long", "long", help="Version, time of change, size and structure.")
 def ls(app: App, path: str, long: bool) -> Iterator[Shown]:
     """List the metadata nodes below PATH, as in Pulsar's metadata store."""
     with app.session.read() as txn:

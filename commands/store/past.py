@@ -10,7 +10,7 @@ import click
 
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App, Result
-from pulsar_admin.options import MOMENT, command, together
+from pulsar_admin.options import MOMENT, command, flag, together
 from pulsar_admin.store.errors import (
     InvalidValue,
     MetadataCorrupt,
@@ -64,7 +64,7 @@ Json = dict[str, Any]  # Any: JSON values
 @click.argument("what", metavar="[PATH|TOPIC|TENANT/NAMESPACE|LEDGER]", required=False)
 @click.option("--since", type=MOMENT, help="Omit changes older than a time, or than a transaction such as 0x4a1.")
 @click.option("--until", type=MOMENT, help="Leave out newer changes.")
-@click.option("--all", "passing", is_flag=True, help="Also load reports, bundle ownership and numbers handed out.")
+@flag("--all", "passing", help="Also load reports, bundle ownership and numbers handed out.")
 @zookeeper_options
 def history(
     app: App, what: str | None, since: Moment | None, until: Moment | None, passing: bool, **files: Any
@@ -170,7 +170,7 @@ _DIFF_COLUMNS = (
 @click.argument("stores", metavar="[STORE OTHER]", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--from", "since", type=MOMENT, help="A time, or a transaction such as 0x4a1, of ZooKeeper's files.")
 @click.option("--to", "until", type=MOMENT, help="The later moment [the end of the files].")
-@click.option("--all", "passing", is_flag=True, help="Also load reports, bundle ownership and numbers handed out.")
+@flag("--all", "passing", help="Also load reports, bundle ownership and numbers handed out.")
 @zookeeper_options
 def diff(
     app: App, stores: tuple[Path, ...], since: Moment | None, until: Moment | None, passing: bool, **files: Any

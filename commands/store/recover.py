@@ -13,7 +13,7 @@ from pulsar_admin.columns import Column, alarm, size_text
 from pulsar_admin.commands.ledger_repairs import accept_option
 from pulsar_admin.commands.store.clusters import bookies_of, conf_options, metadata_options
 from pulsar_admin.context import App, Result, Shown, Table
-from pulsar_admin.options import ParsedType, command
+from pulsar_admin.options import ParsedType, command, flag
 from pulsar_admin.store import errors
 from pulsar_admin.store.wording import counted
 from pulsar_admin.typable import typable
@@ -70,7 +70,7 @@ def _percent(text: str) -> object:
     ],
 )
 @metadata_options
-@click.option("--no-metadata", is_flag=True, help="An empty metadata store, instead of --zookeeper or the store's.")
+@flag("--no-metadata", help="An empty metadata store, instead of --zookeeper or the store's.")
 @click.option("--bookie", "bookies", multiple=True, metavar="[ID=]DIR,DIR", help="A bookie's directories; repeatable.")
 @conf_options
 @click.option(
@@ -79,10 +79,8 @@ def _percent(text: str) -> object:
     type=ParsedType("percent", _percent, "PERCENT"),
     help="Exit with 3 if a bookie loses a larger share of its bytes.",
 )
-@click.option(
-    "--list", "listing", is_flag=True, help="List the ledgers that each bookie would delete, instead of sums."
-)
-@click.option("--brokers", is_flag=True, help="Also what brokers would delete: consumed, expired, inactive.")
+@flag("--list", "listing", help="List the ledgers that each bookie would delete, instead of sums.")
+@flag("--brokers", help="Also what brokers would delete: consumed, expired, inactive.")
 @click.option(
     "--broker-conf", "conf", type=_PATH, metavar="FILE", help="The brokers' broker.conf, instead of Pulsar's defaults."
 )
@@ -281,11 +279,7 @@ _LEVELS = ("A", "B", "C")
     metavar="FILE",
     help="Give what level C made before other names: FILE is as for --names.",
 )
-@click.option(
-    "--probable",
-    is_flag=True,
-    help="At level C, also join ledgers with a single witness; otherwise they are listed as `apart`.",
-)
+@flag("--probable", help="At level C, also join ledgers with a single witness; otherwise they are listed as `apart`.")
 @accept_option
 def recover(app: App, earlier: Path | None, **options: Any) -> None:  # Any: of Store.recover
     """Rebuild lost metadata from what bookies and ledgers still record.

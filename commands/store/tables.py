@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pulsar_admin.context import App, Result
-from pulsar_admin.options import ColumnsOf, command
+from pulsar_admin.options import ColumnsOf, command, flag
 from pulsar_admin.store import errors
 from pulsar_admin.store.names import PROFILES
 from pulsar_admin.store.wording import counted
@@ -48,14 +48,14 @@ if TYPE_CHECKING:
 @click.argument("directory", metavar="DIRECTORY|URL")
 @click.option("--cluster", metavar="NAME", help="The cluster's name in the tables [that of its metadata].")
 @click.option("--only", metavar="TABLE[,TABLE…]", default="", help="Write these tables; the others stay as they are.")
-@click.option("--messages", is_flag=True, help="Also messages, with values decoded by their schemas.")
-@click.option("--payload", is_flag=True, help="Also payloads of messages.")
+@flag("--messages", help="Also messages, with values decoded by their schemas.")
+@flag("--payload", help="Also payloads of messages.")
 @click.option(
     "--columns",
     type=ColumnsOf(PROFILES),
     help="Of messages, as a consumer sees them, under the names and types that the Spark connector gives them; values are bytes.",
 )
-@click.option("--iceberg", is_flag=True, help="Write Apache Iceberg tables, partitioned by cluster.")
+@flag("--iceberg", help="Write Apache Iceberg tables, partitioned by cluster.")
 @click.option(
     "--catalog",
     metavar="NAME|URI",

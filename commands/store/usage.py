@@ -7,12 +7,10 @@ from contextlib import suppress
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-import click
-
 from pulsar_admin.columns import Column, caution
 from pulsar_admin.commands.topics.why import disk_result, note_unseen_disks
 from pulsar_admin.context import App, Result, Table
-from pulsar_admin.options import choice_option, command
+from pulsar_admin.options import choice_option, command, flag
 from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, StoreNotFound
 
 if TYPE_CHECKING:
@@ -54,7 +52,7 @@ _BY_DISK = (
     uses=["now", "spark"],
 )
 @choice_option("--by", words=["topic", "log", "disk"], help="What each row shows.")
-@click.option("--why", is_flag=True, help="Why the bytes stay: totals by reason, and what holds how much.")
+@flag("--why", help="Why the bytes stay: totals by reason, and what holds how much.")
 def usage(app: App, by: str, why: bool) -> Result:
     """Show what uses the disk, how much is dead, and how much garbage collection would free.
 

@@ -21,6 +21,7 @@ from pulsar_admin.options import (
     TopicSelection,
     choice_option,
     command,
+    flag,
     subscription_option,
     together,
     topics_argument,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 
 _MOVED = "The change: position before and after, the skipped messages, the ledgers that a broker may then delete, and its undo command."
-_FORCE = click.option("--force", is_flag=True, help="Also move the cursors of compaction and deduplication.")
+_FORCE = flag("--force", help="Also move the cursors of compaction and deduplication.")
 
 
 @command(
@@ -111,7 +112,7 @@ def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 @click.option(
     "-m", "--messageId", "start", type=POSITION, default="latest", show_default=True, help="The start position."
 )
-@click.option("-r", "--replicated", is_flag=True, help="Clusters share its position.")
+@flag("-r", "--replicated", help="Clusters share its position.")
 @click.option("-p", "--property", "properties", multiple=True, callback=_pairs, metavar="KEY=VALUE", help="Repeat it.")
 def create_subscription(
     app: App, selection: TopicSelection, subscription: str, **made: Any
@@ -132,7 +133,7 @@ def create_subscription(
 )
 @topics_argument
 @subscription_option
-@click.option("-f", "--force", is_flag=True, help="Also remove the broker's own cursors, and damaged ones.")
+@flag("-f", "--force", help="Also remove the broker's own cursors, and damaged ones.")
 def unsubscribe(app: App, selection: TopicSelection, subscription: str, force: bool) -> None:
     """Remove a subscription.
 
@@ -187,9 +188,7 @@ _HOW = ("rule", "clock", "broker_version", "max_clock_skew", "force")
     help="If --as-of may mean several states: redeliver what any of these had left, or skip what any had acknowledged.",
 )
 @zookeeper_option
-@click.option(
-    "-e", "--exclude-reset-position", "exclude", is_flag=True, help="Start after the position instead of at it."
-)
+@flag("-e", "--exclude-reset-position", "exclude", help="Start after the position instead of at it.")
 @choice_option(
     "--rule",
     words=[EXACT, BROKER],
@@ -197,13 +196,10 @@ _HOW = ("rule", "clock", "broker_version", "max_clock_skew", "force")
 )
 @BROKER_VERSION
 @MAX_CLOCK_SKEW
-@click.option(
+@flag(
     "--force",
-    is_flag=True,
-    help=(
-        "Allow what is otherwise refused: moving to the end, into lost entries, the broker's own cursors or (-m) a "
-        "damaged one."
-    ),
+    help="Allow what is otherwise refused: moving to the end, into lost entries, the broker's own cursors or (-m) a "
+    "damaged one.",
 )
 def reset_cursor(
     app: App, selection: TopicSelection, subscription: str | None, from_file: Path | None, **options: Any
@@ -259,7 +255,7 @@ _TIME = click.option(
     help="Expire messages older than this: an age (3h), or a point in time.",
 )
 _HOW_TO_EXPIRE = together(
-    click.option("--ttl", "by_ttl", is_flag=True, help="Expire by the TTL in force: topic policy, then namespace."),
+    flag("--ttl", "by_ttl", help="Expire by the TTL in force: topic policy, then namespace."),
     choice_option(
         "--rule",
         words=[ALL_BEFORE, BROKER],
@@ -274,9 +270,8 @@ _HOW_TO_EXPIRE = together(
         help="Change nothing: show what the TTL drops, and when, this far ahead.",
     ),
     click.option("--interval", "interval_ms", type=DURATION, help="Rows of the forecast [default: a 24th of it]."),
-    click.option(
+    flag(
         "--force",
-        is_flag=True,
         help="Also if nothing is older, or if the whole copy is older than the given age and everything is dropped.",
     ),
 )
@@ -319,7 +314,7 @@ _ERRORS = [TopicNotFound, SubscriptionNotFound, LedgerNotFound, EntryNotFound, N
 @subscription_option
 @_TIME
 @click.option("-p", "--position", "to", type=POSITION, help="Expire up to this position, earliest or latest.")
-@click.option("-e", "--exclude-reset-position", "exclude", is_flag=True, help="The position itself stays.")
+@flag("-e", "--exclude-reset-position", "exclude", help="The position itself stays.")
 @_HOW_TO_EXPIRE
 def expire(
     app: App, selection: TopicSelection, subscription: str, **options: Any

@@ -21,6 +21,7 @@ from pulsar_admin.options import (
     TopicSelection,
     choice_option,
     command,
+    flag,
     topics_argument,
 )
 from pulsar_admin.store.db.clocks import check_clock
@@ -48,8 +49,8 @@ from pulsar_admin.store.wording import counted
     words=["messages", "entries"],
     help="messages: as a consumer sees them. entries: exact bytes, for `topics load`.",
 )
-@click.option("--payload", is_flag=True, help="Also payloads of messages; entries always have theirs.")
-@click.option("--value", is_flag=True, help="Also values of messages, decoded by the topic's schema, as JSON.")
+@flag("--payload", help="Also payloads of messages; entries always have theirs.")
+@flag("--value", help="Also values of messages, decoded by the topic's schema, as JSON.")
 @click.option("--from", "start", type=POSITION, help="From this position on.")
 @click.option("--to", "end", type=POSITION, help="Through this position.")
 @click.option("--start-time", "since", type=TIME, help="Messages or entries at or after this time.")
@@ -164,7 +165,7 @@ def copy(app: App, topics: tuple[TopicName, ...], source: Path, to: TopicName | 
 )
 @click.argument("dump", type=click.Path(path_type=Path))
 @click.option("--topic", type=TOPIC, help="Load into this topic (a dump of one).")
-@click.option("--keep-ledger-ids", is_flag=True, help="Keep ledger and entry ids, which must be unknown here.")
+@flag("--keep-ledger-ids", help="Keep ledger and entry ids, which must be unknown here.")
 def load(app: App, dump: Path, topic: TopicName | None, keep_ledger_ids: bool) -> None:
     """Append the entries of a dump to their topics.
 

@@ -14,7 +14,7 @@ from pulsar_admin.columns import Column, time_text
 from pulsar_admin.commands.topics.answers import bulk_on, one_or_rows, selected, size_of
 from pulsar_admin.commands.topics.broker import BROKER_VERSION
 from pulsar_admin.context import FEW_MESSAGES, App, Result
-from pulsar_admin.options import TIME_POINT, TopicSelection, choice_option, command, topics_argument
+from pulsar_admin.options import TIME_POINT, TopicSelection, choice_option, command, flag, topics_argument
 from pulsar_admin.store.dump.find_by_time import BEFORE, BROKER, EVENT, FIRST, FindRule, FoundEntry, TimeQuestion
 from pulsar_admin.store.errors import NothingMatches, TopicNotFound
 from pulsar_admin.store.names import MessagePosition, TopicName
@@ -58,8 +58,8 @@ COLUMNS = (
     "broker: the answer of a live broker, by its own clock.",
 )
 @BROKER_VERSION
-@click.option("--batch-index", is_flag=True, help="Name the message in its batch, not only the entry.")
-@click.option("--explain", is_flag=True, help="Show the proof, and whether the broker agrees.")
+@flag("--batch-index", help="Name the message in its batch, not only the entry.")
+@flag("--explain", help="Show the proof, and whether the broker agrees.")
 def find_by_time(
     app: App,
     selection: TopicSelection,

@@ -13,7 +13,7 @@ from pulsar_admin.columns import Column
 from pulsar_admin.commands.ledger_repairs import gaps_option, zookeeper_option
 from pulsar_admin.commands.topics.moving import read_lines
 from pulsar_admin.context import App, Printed, Result, Shown
-from pulsar_admin.options import NAMESPACE, TIME_POINT, TOPIC, command
+from pulsar_admin.options import NAMESPACE, TIME_POINT, TOPIC, command, flag
 from pulsar_admin.store.errors import (
     AlreadyExists,
     InvalidValue,
@@ -231,9 +231,7 @@ def _matching(app: App, expression: str) -> list[str]:
 
 
 _TO = click.option("--to", metavar="TOPIC", type=TOPIC, help="The name for one restored topic [TOPIC-restored].")
-_COPY = click.option(
-    "--copy", is_flag=True, help="Copy the entries into new ledgers if bookies no longer know the old ones."
-)
+_COPY = flag("--copy", help="Copy the entries into new ledgers if bookies no longer know the old ones.")
 _HOLD = click.option(
     "--hold",
     metavar="NAME",
@@ -269,12 +267,10 @@ _GONE = (
     help="Every deleted topic of this namespace, its policies and its tenant; repeatable.",
 )
 @_TO
-@click.option("--in-place", is_flag=True, help="Restore under the original name; existing data is kept.")
-@click.option("--trimmed", is_flag=True, help="For a deleted topic, also the ledgers that were trimmed before.")
+@flag("--in-place", help="Restore under the original name; existing data is kept.")
+@flag("--trimmed", help="For a deleted topic, also the ledgers that were trimmed before.")
 @gaps_option
-@click.option(
-    "--by-evidence", is_flag=True, help="Without ZooKeeper's history: group ledgers by the contents of their entries."
-)
+@flag("--by-evidence", help="Without ZooKeeper's history: group ledgers by the contents of their entries.")
 @_COPY
 @_HOLD
 @zookeeper_option
@@ -327,9 +323,7 @@ def undelete(
 @click.argument("topic", type=TOPIC)
 @click.option("--at", "at_ms", type=TIME_POINT, required=True, help="As it was at that time.")
 @_TO
-@click.option(
-    "--in-place", is_flag=True, help="Restore in the topic itself: nothing is deleted, subscriptions move back."
-)
+@flag("--in-place", help="Restore in the topic itself: nothing is deleted, subscriptions move back.")
 @_COPY
 @_HOLD
 @zookeeper_option

@@ -15,7 +15,7 @@ from pulsar_admin.columns import Column, messages_of, render_cell, size_text, te
 from pulsar_admin.commands.topics.answers import TOPIC_COLUMN, answers_of, choose, size_of
 from pulsar_admin.context import Answer, App, Lines, Result, Shown, Table
 from pulsar_admin.jsonify import dump_json, to_json
-from pulsar_admin.options import NAMESPACE, TopicSelection, command, topics_argument
+from pulsar_admin.options import NAMESPACE, TopicSelection, command, flag, topics_argument
 from pulsar_admin.spool import CellSpool, PackedCells
 from pulsar_admin.store.codec.scalable import HASH_MAX, ScalableTopic, Segment
 from pulsar_admin.store.db.files import iter_logs
@@ -47,9 +47,7 @@ _MANY = 1_000
 _PART = 8 * _TOGETHER
 """Topics that one process gets at once."""
 
-quick_option = click.option(
-    "--quick", is_flag=True, help="Read no entries: leaves out the age of the oldest one and delayed messages."
-)
+quick_option = flag("--quick", help="Read no entries: leaves out the age of the oldest one and delayed messages.")
 
 
 def subscription_columns(now_ms: int) -> tuple[Column, ...]:
@@ -373,7 +371,7 @@ def _policies(one: TopicDescription, in_words: bool) -> Iterable[str]:
     help="Only this domain; nothing of a non-persistent topic is on disk.",
 )
 @click.option("-b", "--bundle", metavar="0xLOW_0xHIGH", help="Only topics of this bundle of the namespace.")
-@click.option("-ist", "--include-system-topic", is_flag=True, help="Also system topics, except those of transactions.")
+@flag("-ist", "--include-system-topic", help="Also system topics, except those of transactions.")
 def list_topics(
     app: App, namespace: NamespaceName | None, topic_domain: str | None, bundle: str | None, include_system_topic: bool
 ) -> Iterator[Shown]:
@@ -402,7 +400,7 @@ def list_topics(
     errors=[NamespaceNotFound],
 )
 @click.argument("namespace", type=NAMESPACE)
-@click.option("-ist", "--include-system-topic", is_flag=True, help="Also system topics.")
+@flag("-ist", "--include-system-topic", help="Also system topics.")
 def list_partitioned(app: App, namespace: NamespaceName, include_system_topic: bool) -> Iterator[Shown]:
     """List the partitioned topics of a namespace."""
     with app.session.read():
@@ -440,7 +438,7 @@ _SUBSCRIPTION_COLUMNS = (TOPIC_COLUMN, Column("SUBSCRIPTIONS", lambda row: ", ".
     uses=["now", "spark"],
 )
 @topics_argument
-@click.option("--table", is_flag=True, help="Position, backlog, its age, ack holes, delays and TTL of each.")
+@flag("--table", help="Position, backlog, its age, ack holes, delays and TTL of each.")
 @quick_option
 def subscriptions(app: App, selection: TopicSelection, table: bool, quick: bool) -> Answer:
     """List the subscriptions of a topic.

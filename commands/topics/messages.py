@@ -38,6 +38,7 @@ from pulsar_admin.options import (
     TopicSelection,
     choice_option,
     command,
+    flag,
     gather,
     subscription_option,
     together,
@@ -211,7 +212,7 @@ class PeekOptions(MessageOptions, frozen=True):
 @topics_argument
 @subscription_option
 @click.option("-n", "--count", type=whole(1), default=1, help="How many messages [1].")
-@click.option("-ssm", "--show-server-marker", "markers", is_flag=True, help="Also markers of the broker.")
+@flag("-ssm", "--show-server-marker", "markers", help="Also markers of the broker.")
 @choice_option(
     "-til",
     "--transaction-isolation-level",
@@ -244,7 +245,7 @@ def peek_messages(app: App, selection: TopicSelection, subscription: str, option
     app.report(messages.problems)
 
 
-_uncommitted = click.option("--uncommitted", is_flag=True, help="Also messages of open and aborted transactions.")
+_uncommitted = flag("--uncommitted", help="Also messages of open and aborted transactions.")
 _window = together(
     click.option("--from", "start", type=POSITION, help="From this position on; latest is the last entry."),
     click.option("--to", "end", type=POSITION, help="Through this position."),
@@ -282,10 +283,10 @@ class ReadRequest(MessageOptions, frozen=True):
 @_window
 @click.option("--key", help="Messages with this key.")
 @click.option("-n", "--limit", type=whole(), help="At most this many messages per topic.")
-@click.option("--payload", is_flag=True, help="Also payloads, in base64.")
+@flag("--payload", help="Also payloads, in base64.")
 @content_options
 @_uncommitted
-@click.option("--markers", is_flag=True, help="Also markers, the broker's own entries.")
+@flag("--markers", help="Also markers, the broker's own entries.")
 @gather(ReadRequest)
 def read(
     app: App, selection: TopicSelection, options: ReadRequest, **bounds: Any
@@ -372,7 +373,7 @@ _MARK = Column("", lambda row: "" if row.context else "*")
 @click.option("--sequence-id", type=whole(), help="Messages with this sequence id.")
 @click.option("--text", "texts", multiple=True, help="Payloads that contain this text; if repeated, any of them.")
 @click.option("--regex", metavar="REGEX", help="Payloads that match this regular expression (RE2).")
-@click.option("-i", "--ignore-case", is_flag=True, help="Ignore case in --text and --regex.")
+@flag("-i", "--ignore-case", help="Ignore case in --text and --regex.")
 @click.option(
     "--json-path", "paths", type=_PATH, multiple=True, help="Values that satisfy this test, for example $.order.id=42."
 )
@@ -381,7 +382,7 @@ _MARK = Column("", lambda row: "" if row.context else "*")
 @click.option("-B", "--before", type=whole(0, 10_000), help="Also this many messages before each.")
 @click.option("-A", "--after", type=whole(0, 10_000), help="Also this many messages after each.")
 @click.option("-C", "--context", "around", type=whole(0, 10_000), help="Also this many messages on either side.")
-@click.option("--payload", is_flag=True, help="Also payloads, in base64.")
+@flag("--payload", help="Also payloads, in base64.")
 @content_options
 @_uncommitted
 @gather(SearchRequest)

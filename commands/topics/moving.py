@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from pulsar_admin.options import TOPIC, TopicSelection
+from pulsar_admin.options import TOPIC, TopicSelection, flag
 from pulsar_admin.store.errors import InvalidValue, reason_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])  # Any: click calls commands with whatever was declared
@@ -35,7 +35,7 @@ def topics_or_file(function: Function) -> Function:
         "--from-file", "from_file", type=path, metavar="FILE", help="One JSON object per line; `-` reads stdin."
     )(wrapper)
     decorated = click.option("--pattern", metavar="GLOB", help="Topics whose full name matches.")(decorated)
-    decorated = click.option("--all-topics", is_flag=True, help="Every topic of the store.")(decorated)
+    decorated = flag("--all-topics", help="Every topic of the store.")(decorated)
     return click.argument("topics", type=TOPIC, nargs=-1)(decorated)  # type: ignore[no-any-return]
 
 

@@ -16,7 +16,7 @@ from pulsar_admin.api.messages import Messages
 from pulsar_admin.columns import Column, time_text, words_of
 from pulsar_admin.context import App, Result
 from pulsar_admin.jsonify import dump_json
-from pulsar_admin.options import together
+from pulsar_admin.options import flag, together
 from pulsar_admin.store.dump.messages import COLUMNS
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model.messages import Decoded, Message, MessageRow, marker_name, redacted
@@ -219,9 +219,7 @@ def hex_dump(payload: bytes | memoryview) -> Iterator[str]:
     yield _RULE
 
 
-redact_option = click.option(
-    "--redact", is_flag=True, help="SHA-256 and length instead of keys, property values, payloads and values."
-)
+redact_option = flag("--redact", help="SHA-256 and length instead of keys, property values, payloads and values.")
 
 private_key_option = click.option(
     "--private-key",
@@ -231,9 +229,7 @@ private_key_option = click.option(
     help="Open encrypted payloads with the private key in this PEM file, or those in a directory; may be repeated.",
 )
 
-value_option = click.option(
-    "--value", is_flag=True, help="Also values, decoded by the topic's schema: AVRO, JSON, primitives, KEY_VALUE."
-)
+value_option = flag("--value", help="Also values, decoded by the topic's schema: AVRO, JSON, primitives, KEY_VALUE.")
 
 content_options = together(value_option, redact_option, private_key_option)
 """What is shown of messages: values, digests alone, what keys decrypt."""

@@ -15,6 +15,7 @@ from pulsar_admin.options import (
     POSITION,
     TopicSelection,
     command,
+    flag,
     redact_properties_option,
     subscription_option,
     topics_argument,
@@ -41,9 +42,7 @@ _INTERNAL_COLUMNS = (
     Column("LEDGERS", lambda row: len(row["ledgers"]), "number", drop=4),
     Column("CURSORS", lambda row: len(row["cursors"]), "number", drop=2),
 )
-_precise = click.option(
-    "-gpb", "--get-precise-backlog", "precise", is_flag=True, help="Accepted: the backlog is always precise."
-)
+_precise = flag("-gpb", "--get-precise-backlog", "precise", help="Accepted: the backlog is always precise.")
 _sizes = click.option(
     "-sbs",
     "--get-subscription-backlog-size",
@@ -53,20 +52,15 @@ _sizes = click.option(
     flag_value=False,
     help="Without the size of each subscription's backlog (-1): upstream's flag switches it off.",
 )
-_earliest = click.option(
-    "-etb",
-    "--get-earliest-time-in-backlog",
-    "earliest",
-    is_flag=True,
-    help="Also the time of the oldest entry in the backlog.",
+_earliest = flag(
+    "-etb", "--get-earliest-time-in-backlog", "earliest", help="Also the time of the oldest entry in the backlog."
 )
-_explain = click.option(
+_explain = flag(
     "--explain",
     "explained",
-    is_flag=True,
     help="Also beginPublishTimestamp and endPublishTimestamp of each ledger (PIP-345), and where they are from.",
 )
-_metadata = click.option("-m", "--metadata", is_flag=True, help="Also each ledger's metadata in BookKeeper.")
+_metadata = flag("-m", "--metadata", help="Also each ledger's metadata in BookKeeper.")
 
 
 @command(
@@ -80,9 +74,7 @@ _metadata = click.option("-m", "--metadata", is_flag=True, help="Also each ledge
 @_precise
 @_sizes
 @_earliest
-@click.option(
-    "--explain", is_flag=True, help="Also topicCreationTimeStamp and lastPublishTimeStamp, as brokers from 4.1 on."
-)
+@flag("--explain", help="Also topicCreationTimeStamp and lastPublishTimeStamp, as brokers from 4.1 on.")
 @redact_properties_option
 def stats(
     app: App, selection: TopicSelection, sizes: bool, earliest: bool, explain: bool, redact: bool, precise: bool
@@ -130,7 +122,7 @@ def _in_words(result: Result) -> Result:
     errors=[TopicNotFound, MetadataCorrupt],
 )
 @topics_argument
-@click.option("--per-partition", is_flag=True, help="Also each partition.")
+@flag("--per-partition", help="Also each partition.")
 @_precise
 @_sizes
 @_earliest

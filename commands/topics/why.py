@@ -10,7 +10,7 @@ from pulsar_admin.columns import Column, size_text
 from pulsar_admin.commands.topics.answers import choose, size_of
 from pulsar_admin.context import App, Result, Table
 from pulsar_admin.cures import cure_lines
-from pulsar_admin.options import TopicSelection, command, topics_argument
+from pulsar_admin.options import TopicSelection, command, flag, topics_argument
 from pulsar_admin.store.errors import MetadataCorrupt, SubscriptionNotFound, TopicNotFound
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.wording import counted, listed
@@ -71,7 +71,7 @@ def _means(code: str) -> str:
 )
 @topics_argument
 @click.option("-s", "--subscription", help="The subscription [all].")
-@click.option("--disk", is_flag=True, help="Explain instead why the bytes of the topics stay on disk.")
+@flag("--disk", help="Explain instead why the bytes of the topics stay on disk.")
 def why(app: App, selection: TopicSelection, subscription: str | None, disk: bool) -> Result:
     """Explain why a subscription is where it is, or why bytes stay on disk.
 
