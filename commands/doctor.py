@@ -45,8 +45,7 @@ _SEVERITIES = click.Choice(["critical", "warning", "note"])
     output="One paragraph per finding: severity, code, place, sentence and next command; with -o table a row; with -o "
     "json also the evidence, the possible loss, and what a broker will do. With --since each names its change: new, "
     "worse, not-seen (its files cannot be read now) or gone; with -o json also its earlier state. Exit code 1 when "
-    "any is critical or a warning; "
-    "--fail-on sets another limit.",
+    "any is critical or a warning; --fail-on sets another limit.",
     errors=[StoreNotFound, InvalidValue, AlreadyExists],
     uses=["spark"],
 )

@@ -69,8 +69,7 @@ _NAMES = {
         "EntryLogCorrupt EntryNotFound IndexCorrupt InvalidValue JournalCorrupt LedgerNotFound LimitExceeded "
         "MetadataCorrupt MissingComponent NamespaceNotFound NeedsBroker NotFound NotOnWorkers NotSeen NotWritable NothingMatches "
         "PathNotFound Refused ResourceNotFound SliceFailed SourceBusy SourceChanged SourceNotFound StalePlan "
-        "StoreBusy StoreError StoreNotFound SubscriptionNotFound TenantNotFound TopicNotFound UndoConflict "
-        "Unsupported"
+        "StoreBusy StoreError StoreNotFound SubscriptionNotFound TenantNotFound TopicNotFound UndoConflict Unsupported"
     ),
     "store.facts.backlogs": "NotDue",
     "store.model.counts": "DiskBytes",

@@ -33,8 +33,7 @@ KEEP, BY_KEY = "keep", "by-key"
     "form",
     words=FORMATS,
     help="Format of batches. indexed: as Pulsar 4.2, with the kept indexes in the metadata and placeholders for"
-    " the rest. legacy: as 4.0, placeholders only. reduced: indexes only, which clients of 4.0 cannot "
-    "read.",
+    " the rest. legacy: as 4.0, placeholders only. reduced: indexes only, which clients of 4.0 cannot read.",
 )
 @choice_option(
     "--rule",

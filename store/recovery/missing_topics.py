@@ -320,6 +320,5 @@ def _warnings(loose: Counter[str], lost: list[int]) -> Iterator[str]:
     if lost:
         yield (
             f"entries of {counted(len(lost), 'ledger')} are lost in part ({listed(lost)}); ledgers forget lets a "
-            "broker continue after them."
-            " See: pulsar-admin ledgers missing"
+            "broker continue after them. See: pulsar-admin ledgers missing"
         )

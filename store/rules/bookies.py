@@ -277,8 +277,7 @@ def _empty(facts: ClusterFacts) -> Iterator[Evidence]:
             yield Evidence(
                 f"{plural(len(ids), 'ledger')} {listed(ids, _NAMED)}",
                 f"{they} never closed, no imported bookie has an entry of {them}, and nobody can close {them} without "
-                f"{', '.join(bookies)},"
-                f" {_are_gone(bookies)}{_needs(some)}",
+                f"{', '.join(bookies)}, {_are_gone(bookies)}{_needs(some)}",
                 {"ledgerIds": ids, "ledgers": len(ids), "bookies": list(bookies), "bookie": bookies[0]},
                 severity=None if any(one.needed for one in some) else Severity.WARNING,
             )

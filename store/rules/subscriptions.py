@@ -674,8 +674,7 @@ CURSOR_AHEAD: Rule[SubscriptionFacts] = Rule(
     "pulsar-admin topics reset-cursor {topic} -s {subscription} -m latest",
     "Find out first what the topic lost: `store recover` names ledgers and topics that can be restored. Then store "
     "the end as the position; otherwise a broker that reuses ledger ids treats new messages as acknowledged. If the "
-    "subscription has to read what the"
-    " topic still has, use `-m earliest`.",
+    "subscription has to read what the topic still has, use `-m earliest`.",
     "Restore ZooKeeper and bookies from the same moment.",
     holds=_cursor_ahead,
     scope="use",

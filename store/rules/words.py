@@ -16,8 +16,7 @@ KEEP_COPIES = (
 NO_HAND = "Never delete nodes or ledgers by hand; delete topics through a broker or this toolkit."
 STUCK = (
     "Loads the topic. Consumers stop at the loss without an error; with `autoSkipNonRecoverableData=true` the broker "
-    "skips the loss. A last ledger whose metadata is gone is dropped from "
-    "the list."
+    "skips the loss. A last ledger whose metadata is gone is dropped from the list."
 )
 UNSEEN = "Nothing: no broker reads the store. Until it is repaired, this toolkit's answers and changes may be wrong."
 PREVENT = "Change a store only with this toolkit, and keep it on a reliable disk."

@@ -618,8 +618,7 @@ def iter_lost_ends(logs: Sequence[Path]) -> Iterator[str]:
     if step % _STEP_UNIT_BYTES == 0 and reached > HEADER.size and (end := _written_end(newest, size)) < reached:
         yield (
             f"{newest} was extended to {size} bytes, which ZooKeeper does when {reached} or more are written, and "
-            f"zeros begin at {end:#x}:"
-            " the records there are gone"
+            f"zeros begin at {end:#x}: the records there are gone"
         )
 
 
