@@ -61,7 +61,9 @@ def storages_of(bookie: Bookie) -> list[Storage]:
     """Return a bookie's storages in the order that assigns ledgers to them, that of its cookie; raises InvalidValue."""
     cookie = cookie_of(bookie)
     logs = _ordered(bookie, "ledger", bookie.ledger_dirs, cookie.ledger_dirs)
-    indexes = _ordered(bookie, "index", bookie.index_dirs, cookie.index_dirs or ()) if bookie.index_dirs else logs
+    # The cookie has them only if indexDirectories is set, which may name the ledger directories.
+    is_apart = bool(bookie.index_dirs or {*(cookie.index_dirs or ())} - {*cookie.ledger_dirs})
+    indexes = _ordered(bookie, "index", bookie.index_dirs, cookie.index_dirs or ()) if is_apart else logs
     if len(indexes) != len(logs):
         raise InvalidValue(
             f"bookie {bookie.name}: {counted(len(logs), 'ledger directory', 'ledger directories')} and"

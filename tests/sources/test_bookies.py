@@ -17,6 +17,7 @@ from pulsar_admin.store.errors import InvalidValue, Refused
 from pulsar_admin.store.sources.bookieconf import read_bookie_conf
 from pulsar_admin.store.sources.bookies import files_of, find_strangers, group_directories
 from pulsar_admin.store.sources.given_bookies import GivenBookie, find_bookie, parse_bookie
+from pulsar_admin.store.sources.storage import storages_of
 from tests.stores import copied, lose_nodes, put_node
 from tests.worlds import CLUSTER, world
 
@@ -192,6 +193,9 @@ def test_a_directory_that_lost_its_files_is_what_its_cookie_says(
         tuple(paths[2:4]),
         tuple(paths[4:]),
     )
+    # An index in the ledger directories is one that this bookie never opens.
+    with pytest.raises(InvalidValue, match="0 index directories given, its cookie names 2"):
+        storages_of(replace(found, index_dirs=()))
 
 
 def test_directories_of_which_nothing_tells_what_they_were_for_are_refused(tmp_path: Path) -> None:
@@ -218,5 +222,7 @@ def test_one_directory_too_many_is_no_index_directory_of_a_bookie_that_has_none_
         (path / "VERSION").write_bytes(encode_cookie(cookie))
         if kind:
             (path / _HELD[kind][0]).write_bytes(_HELD[kind][1])
+    (storage,) = storages_of(find_bookie(parse_bookie(f"{tmp_path / 'ledgers'},{tmp_path / 'journal'}")))
+    assert storage.index == storage.logs
     with pytest.raises(Refused, match="2 ledger directories given for bookie b:3181"):
         find_bookie(parse_bookie(",".join(str(tmp_path / name) for name in ("ledgers", "journal", "old"))))
