@@ -15,7 +15,7 @@ from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.owners import iter_owners
 from pulsar_admin.store.engine.local import LocalEngine
 from pulsar_admin.store.model.reader import open_reader
-from pulsar_admin.store.recovery.chains import Chains, find_chains, find_names
+from pulsar_admin.store.recovery.chains import CLOCK_SKEW_MS, Chains, find_chains, find_names
 from pulsar_admin.store.recovery.evidence import (
     BUCKET,
     LedgerEvidence,
@@ -217,7 +217,14 @@ class TestContradictions:
 
     def test_an_index_that_goes_back(self) -> None:
         a = _messages(1, {"x-0-1": _run(0, 9)}, (50, 59))
-        assert _groups(a, _messages(2, {"x-0-1": _run(10, 19)}, (0, 9))) == [(1,), (2,)]
+        for first, expected in ((0, [(1,), (2,)]), (59, [(1,), (2,)]), (60, [(1, 2)])):
+            assert _groups(a, _messages(2, {"x-0-1": _run(10, 19)}, (first, first + 9))) == expected
+
+    def test_a_brokers_time_that_goes_back_by_more_than_clocks_differ(self) -> None:
+        a = replace(_messages(1, {"x-0-1": _run(0, 9)}), broker_ms=(100_000, 100_009))
+        for skew_ms, expected in ((CLOCK_SKEW_MS, [(1, 2)]), (CLOCK_SKEW_MS + 1, [(1,), (2,)])):
+            b = replace(_messages(2, {"x-0-1": _run(10, 19)}), broker_ms=(100_009 - skew_ms, 200_000))
+            assert _groups(a, b) == expected
 
     def test_a_clock_that_goes_back(self) -> None:
         a = _messages(1, {"x-0-1": _run(0, 9, time_ms=9000)})
