@@ -207,6 +207,16 @@ def test_forecast(cli: Cli, made: Path) -> None:
     assert table[0].split() == ["TOPIC", "SUBSCRIPTION", "FROM", "TO", "ENTRIES", "MESSAGES", "BYTES", "MARK-DELETE"]
 
 
+def test_a_forecast_passes_over_topics_without_a_ttl(cli: Cli, tmp_path: Path) -> None:
+    cursors = {"sub": CursorInfo(-1, Position(10, -1))}
+    names = ("a/a/t", "a/b/t", "a/c/t")
+    path = make_store(tmp_path / "s", {name: MadeTopic([[Made(CREATED_MS)]], cursors=cursors) for name in names})
+    put_json(path, "/admin/policies/a/b", {"message_ttl_in_seconds": 250})
+    ask = ("--store", path, "--now", f"@{CREATED_MS}", "topics", "expire", "--all-topics", "-s", "sub")
+    rows = cli(*ask, "--forecast", "4m", "-o", "jsonl").json_lines
+    assert {row["topic"] for row in rows} == {"persistent://a/b/t"}
+
+
 # -- what is refused --------------------------------------------------------------------------------------------------
 
 _SUB = ("-s", "sub")
