@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.facts import Unknown, known
 from pulsar_admin.store.facts.topics import SubscriptionFacts, TopicFacts
+from pulsar_admin.store.facts.transactions import find_unassigned
 from pulsar_admin.store.model.broken import NO_METADATA
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
@@ -377,7 +378,8 @@ def _open_transaction(facts: SubscriptionFacts, *, is_next: bool) -> Iterator[Ev
     if (first <= oldest) != is_next:
         return
     others = f" ({counted(len(buffer.first), 'transaction')} {plural(len(buffer.first), 'is', 'are')} open here)"
-    known = facts.of.coordinated.get(txn)
+    known, unassigned = facts.of.coordinated.get(txn), find_unassigned(facts.of.reader)
+    lost = unassigned is not None and txn.most in unassigned.numbers
     since = (
         ", and which no coordinator knows"
         if known is None
@@ -386,9 +388,14 @@ def _open_transaction(facts: SubscriptionFacts, *, is_next: bool) -> Iterator[Ev
     yield Evidence(
         facts.where,
         f"Nothing is delivered{'' if is_next else ' from there on'}: {first} belongs to transaction {txn}, "
-        f"which is open{since}, and a broker reads only what comes before it{others if len(buffer.first) > 1 else ''}.",
+        f"which is open{since}, and a broker reads only what comes before it{others if len(buffer.first) > 1 else ''}."
+        + (f" No broker loads coordinator {txn.most}, so nothing ends the transaction." if lost else ""),
         {"transaction": str(txn), "first": str(first), "open": len(buffer.first), "oldest": str(oldest)},
-        "" if known is None else f"pulsar-admin transactions transaction-metadata -m {txn.most} -l {txn.least}",
+        "pulsar-admin doctor --code transaction-coordinators-unassigned"
+        if lost
+        else ""
+        if known is None
+        else f"pulsar-admin transactions transaction-metadata -m {txn.most} -l {txn.least}",
     )
 
 

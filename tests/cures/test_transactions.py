@@ -27,6 +27,7 @@ from tests.conftest import Cli
 from tests.cures.curing import check_cured, check_told, diagnoses, put_values, run_printed, told
 from tests.stores import copied, lose_nodes
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
+from tests.why.planted import Message, Planted, ask, plant
 from tests.worlds import CLUSTER
 
 VICTIM = parse_topic("public/default/txn-in")
@@ -236,6 +237,16 @@ def test_a_number_of_coordinators_that_is_none(value: bytes, code: str, whole_cl
     before = told(diagnoses(whole_cli, store))
     put_values(store, {ASSIGN.partitioned_path: value})
     assert code in {one for one, _ in told(diagnoses(whole_cli, store)) - before}
+
+
+def test_a_transaction_that_nothing_ends(tmp_path: Path) -> None:
+    planted = Planted({(10, 0): Message(transaction=(1, 7))}, policies={"message_ttl_in_seconds": 0})
+    path = plant(tmp_path / "s", planted, {str(log_topic(1)): [log_entry(0, 7)]})
+    reason = ask(path).reasons[0]
+    assert (reason.code, reason.command) == ("open-transaction", f"pulsar-admin doctor --code {CODE}")
+    assert "No broker loads coordinator 1" in reason.sentence
+    put_values(path, {ASSIGN.partitioned_path: b'{"partitions":2}'})
+    assert "No broker" not in ask(path).reasons[0].sentence
 
 
 def test_a_standalone_starts_with_one_coordinator(whole_cli: Cli, tmp_path: Path) -> None:
