@@ -319,8 +319,11 @@ def plan_delete(
     for base in bases:
         staying = _staying(txn, base, listed)
         other = "" if whole_topic else other_path(txn, base)
-        schema = () if staying or other else _schema_ledgers(txn, base, force=force)
+        known = () if staying or other else _schema_ledgers(txn, base, force=force)
+        schema = known or ()
         ledgers += schema
+        if known is None:
+            warnings.append(f"the schema of {base} cannot be read, its ledgers stay: see pulsar-admin ledgers orphans")
         if (other or staying) and find_node(txn, base.schema_path) is not None:
             which = f"{other}, which a newer Pulsar wrote," if other else str(staying[0])
             warnings.append(f"the schema of {base} stays: {which} has the same")
@@ -328,10 +331,11 @@ def plan_delete(
         going = record if other or staying else (base.partitioned_path, base.schema_path)
         paths = [path for path in going if find_node(txn, path) is not None]
         steps += [delete_step(txn, path) for path in paths]
-        before = {"partitions": read_partitioned(txn, base).partitions, "schemaLedgers": list(schema)}
+        shown = None if known is None else list(known)
+        before: dict[str, object] = {"partitions": read_partitioned(txn, base).partitions, "schemaLedgers": shown}
         if base in listed:
             part = parts[place := listed.index(base)]
-            before = {**(part.before or {}), "schemaLedgers": list(schema)}
+            before = {**(part.before or {}), "schemaLedgers": shown}
             parts[place] = replace(
                 part,
                 before=before,
@@ -404,14 +408,15 @@ def _deleted(
     return ledgers, steps, part
 
 
-def _schema_ledgers(txn: Txn, base: TopicName, *, force: bool) -> tuple[int, ...]:
+def _schema_ledgers(txn: Txn, base: TopicName, *, force: bool) -> tuple[int, ...] | None:
+    """Return the ledgers of a schema; with ``force`` None for one that cannot be read."""
     node = find_node(txn, base.schema_path)
     try:
         return () if node is None else decode_schema_locator(node.value, node.path).ledger_ids
     except Corrupt:
         if not force:
             raise
-        return ()
+        return None
 
 
 def _is_of_others(txn: Txn, ledger_id: int, owners: set[str]) -> bool:

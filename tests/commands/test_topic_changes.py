@@ -155,6 +155,14 @@ def test_the_ledgers_of_a_schema_are_told_with_those_of_its_topic(cli: Cli, stor
     assert {*done["before"]["schemaLedgers"], *done["before"]["ledgers"]} <= {*done["unreferencedLedgers"]}
 
 
+@pytest.mark.usefixtures("damages_stores")
+def test_the_ledgers_of_a_schema_that_cannot_be_read_are_unknown(cli: Cli, store: Path) -> None:
+    put_node(store, parse_topic("public/default/avro").schema_path, b"\xff")
+    done = cli.on(store, "topics delete public/default/avro --force --dry-run -o json")
+    assert done.json["before"]["schemaLedgers"] is None
+    assert "the schema of persistent://public/default/avro cannot be read" in done.stdout + done.stderr
+
+
 def test_a_shadow_topic_does_not_take_the_ledgers_of_its_source_along(cli: Cli, store: Path) -> None:
     """A broker writes the ledgers of its source into a shadow topic (4.0.8)."""
     source, shadow = parse_topic(PLAIN), parse_topic("public/default/shadow")
