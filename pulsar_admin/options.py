@@ -3,8 +3,8 @@
 ::
 
     @command(
-        "find-by-time",
-        examples=["pulsar-admin topics find-by-time public/default/orders --time @1700000000000"],
+        "topics find-by-time",
+        examples=["public/default/orders --time @1700000000000"],
         output="One object a topic: the position found, null when nothing is at or after the time.",
         errors=[TopicNotFound, NothingMatches],
     )

@@ -128,11 +128,8 @@ class Resources(Planner):
 
     def bookie_racks(self) -> Mapping[str, Mapping[str, BookieRack]]:
         """Return by group and bookie its ``rack`` and ``hostname``."""
-        with self._session.read() as txn:
-            return {
-                group: {name: resources.BOOKIE_RACK.record(one, f"the rack of {name}") for name, one in racks.items()}
-                for group, racks in resources.read_racks(txn).items()
-            }
+        groups = self._session.ask(resources.read_racks)
+        return {group: resources.BOOKIE_RACK.records(racks, "the rack of") for group, racks in groups.items()}
 
     def bookie_rack(self, bookie: str) -> BookieRack:
         """Return ``rack`` and ``hostname`` of a bookie; raises ResourceNotFound."""
@@ -182,9 +179,8 @@ class Resources(Planner):
 
     def resource_group(self, name: str) -> ResourceGroup:
         """Return the rates of a resource group, −1: any; raises ResourceNotFound."""
-        return resources.RESOURCE_GROUP.record(
-            self._session.ask(resources.read_resource_group, name), f"resource group {name}"
-        )
+        found = self._session.ask(resources.read_resource_group, name)
+        return resources.RESOURCE_GROUP.record(found, f"resource group {name}")
 
     def create_resource_group(self, name: str, **rates: int | None) -> Plan:
         """Plan creating or changing a resource group: ``publish_messages``, ``publish_bytes``, ``dispatch_messages``, ``dispatch_bytes``.
@@ -215,9 +211,8 @@ class Resources(Planner):
         Raises InvalidValue, NamespaceNotFound.
         """
         with self._session.read() as txn:
-            return resources.BUNDLE_QUOTA.record(
-                resources.read_bundle_quota(txn, _bundle(txn, namespace, bundle)), "the quota"
-            )
+            quota = resources.read_bundle_quota(txn, _bundle(txn, namespace, bundle))
+        return resources.BUNDLE_QUOTA.record(quota, "the quota")
 
     def set_bundle_quota(
         self,
@@ -315,9 +310,8 @@ class Cluster(Planner):
 
     def migration(self) -> Migration:
         """Return whether it is ``migrated``, and to where (``migrated_cluster_url``); ResourceNotFound: that was never set."""
-        return resources.MIGRATION.record(
-            self._session.ask(resources.read_migration, self._name), f"the migration of {self._name}"
-        )
+        found = self._session.ask(resources.read_migration, self._name)
+        return resources.MIGRATION.record(found, f"the migration of {self._name}")
 
     def set_migration(self, *, migrated: bool, urls: Mapping[str, str | None]) -> Plan:
         """Plan setting whether the cluster is migrated, and its new ``serviceUrl``, ``brokerServiceUrl``, and both with ``Tls``.
@@ -334,11 +328,7 @@ class Cluster(Planner):
 
     def failure_domains(self) -> Mapping[str, FailureDomain]:
         """Return its failure domains by name, each with its ``brokers``; as upstream none for a cluster that does not exist."""
-        with self._session.read() as txn:
-            return {
-                name: resources.DOMAIN.record(domain, f"failure domain {name}")
-                for name, domain in resources.read_domains(txn, self._name).items()
-            }
+        return resources.DOMAIN.records(self._session.ask(resources.read_domains, self._name), "failure domain")
 
     def failure_domain(self, name: str) -> FailureDomain:
         """Return one failure domain; raises ResourceNotFound."""
@@ -386,17 +376,13 @@ class Cluster(Planner):
 
     def isolation_policies(self) -> Mapping[str, IsolationPolicy]:
         """Return by name which ``namespaces`` only its ``primary`` and ``secondary`` brokers serve; ResourceNotFound: never set."""
-        with self._session.read() as txn:
-            return {
-                name: resources.ISOLATION_POLICY.record(policy, f"isolation policy {name}")
-                for name, policy in resources.read_isolation(txn, self._name).items()
-            }
+        found = self._session.ask(resources.read_isolation, self._name)
+        return resources.ISOLATION_POLICY.records(found, "isolation policy")
 
     def isolation_policy(self, name: str) -> IsolationPolicy:
         """Return one isolation policy; raises ResourceNotFound."""
-        return resources.ISOLATION_POLICY.record(
-            self._session.ask(resources.read_isolation_policy, self._name, name), f"isolation policy {name}"
-        )
+        found = self._session.ask(resources.read_isolation_policy, self._name, name)
+        return resources.ISOLATION_POLICY.record(found, f"isolation policy {name}")
 
     def broker_isolation(self, broker: str) -> BrokerIsolation:
         """Return the isolation policies that concern a broker, which need not exist."""

@@ -65,6 +65,10 @@ class Fields(Struct, Generic[Kind], frozen=True):
         """Return ``found``, ``what``, as a record; raises MetadataCorrupt if a value is not of its type."""
         return record_of(self.kind, self.show(found), what)
 
+    def records(self, found: Mapping[str, Mapping[str, Any]], what: str) -> dict[str, Kind]:
+        """Return each of ``found``, which are ``what`` with their name, as a record; raises as ``record``."""
+        return {name: self.record(one, f"{what} {name}") for name, one in found.items()}
+
     def replace(self, found: Mapping[str, Any] | None, new: Mapping[str, Any]) -> JsonObject:
         """Return the stored object with the new values and defaults; keys that upstream does not know stay."""
         defaults = self.defaults
