@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from contextvars import ContextVar
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from pulsar_admin.store.names import shell_word
@@ -82,6 +83,11 @@ def is_carrying() -> bool:
 def typable(text: str) -> str:
     """Return a text of ours with the options that this run was given in every command in it that takes them and has none of its own."""
     return _carried(text, _program.get(), _words.get()) if is_carrying() and PROGRAM in text else text
+
+
+def typable_in(text: str, store: Path) -> str:
+    """Return a text of ours whose commands name this store."""
+    return _carried(text, PROGRAM, (("--store", shell_word(_absolute(str(store)))),)) if PROGRAM in text else text
 
 
 @lru_cache(maxsize=64)

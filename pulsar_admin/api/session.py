@@ -56,7 +56,7 @@ from pulsar_admin.store.names import (
 )
 from pulsar_admin.store.pace import PACE
 from pulsar_admin.store.wording import Answer, Rows
-from pulsar_admin.typable import runs
+from pulsar_admin.typable import runs, typable_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -272,7 +272,7 @@ def checked(function: Function) -> Function:
     @wraps(function)
     def call(*values: Any, **options: Any) -> Any:  # Any: the function's own
         places, rest = code.co_varnames[: code.co_argcount], values[code.co_argcount :]
-        with _python_words(said):
+        with _python_words(said, values):
             given = [_kept_of(scope, said.get(name), name, one) for name, one in zip(places, values, strict=False)]
             if rest and code.co_flags & CO_VARARGS:
                 name = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
@@ -281,24 +281,31 @@ def checked(function: Function) -> Function:
             answer = function(*given, *rest, **options)
         if type(answer) is tuple and answer and isinstance(answer[0], Answer):
             return Rows(answer)
-        return _iterated(answer, said) if isinstance(answer, GeneratorType) else answer
+        return _iterated(answer, said, values) if isinstance(answer, GeneratorType) else answer
 
     return cast(Function, call)
 
 
 @contextmanager
-def _python_words(said: Mapping[str, str]) -> Iterator[None]:
-    """Reword the hints of errors that are raised meanwhile for a Python program; ``said``: the annotations of the function called."""
+def _python_words(said: Mapping[str, str], values: tuple[Any, ...]) -> Iterator[None]:  # Any: what callers give
+    """Reword the hints of errors that are raised meanwhile for a Python program.
+
+    ``said``, ``values``: the annotations and the arguments of the function called; commands name the store of its object.
+    """
     try:
         yield
     except StoreError as error:
         if not runs():
-            error.change_hint(hint_in_python(error.hint, said))
+            hint = hint_in_python(error.hint, said)
+            session = getattr(values[0], "_session", None) if values else None
+            error.change_hint(hint if session is None else typable_in(hint, session.path))
         raise
 
 
-def _iterated(found: Generator[Item, None, None], said: Mapping[str, str]) -> Generator[Item, None, None]:
-    with _python_words(said):
+def _iterated(
+    found: Generator[Item, None, None], said: Mapping[str, str], values: tuple[Any, ...]
+) -> Generator[Item, None, None]:
+    with _python_words(said, values):
         yield from found
 
 

@@ -184,6 +184,14 @@ def test_a_generator_that_fails_keeps_its_error_and_the_store(store: pa.Store) -
         assert store.apply(store.reset_cursors([LINE])).number == 1
 
 
+def test_commands_in_hints_name_the_store(store: pa.Store) -> None:
+    calls = (lambda: store.undo(99), lambda: store.search("acme/orders/none").to_arrow(), lambda: store.nodes("/none"))
+    for call in calls:
+        with pytest.raises(pa.NotFound) as raised:
+            call()
+        assert f"pulsar-admin --store {store.path.resolve()} " in raised.value.hint
+
+
 def test_numbers_of_numpy_are_numbers(store: pa.Store) -> None:
     assert store.ledger(numpy.int64(9)).ledger_id == 9
     assert store.ledger(9).read(numpy.uint32(2)) == store.ledger(9).read(2)
