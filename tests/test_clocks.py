@@ -23,7 +23,13 @@ from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import parse_topic
 from pulsar_admin.store.reports import timeline
-from pulsar_admin.store.reports.timeline import TimelineOptions, choose_bucket_ms, read_timeline, usual_range
+from pulsar_admin.store.reports.timeline import (
+    BUCKET_SIZES_MS,
+    TimelineOptions,
+    choose_bucket_ms,
+    read_timeline,
+    usual_range,
+)
 from pulsar_admin.store.scan import entries as scan_entries
 from pulsar_admin.store.scan.entries import EntryScan
 from pulsar_admin.store.search.skew import ProducerSkew, SkewOptions, _OffsetTable, misplaced, read_skew
@@ -252,6 +258,9 @@ def test_buckets_are_chosen_for_the_usual_range(tmp_path: Path, monkeypatch: pyt
     assert (first, last) == (START_MS, START_MS + 59 * 60_000)
     assert choose_bucket_ms(first, last) == 60_000
     assert choose_bucket_ms(5, 5) == 1
+    units, shorter = (1000, 60_000, 3_600_000, 86_400_000), [one for one in BUCKET_SIZES_MS if one <= 86_400_000]
+    assert all(next(unit for unit in units if unit >= size) % size == 0 for size in shorter), "they begin with the unit"
+    assert [*BUCKET_SIZES_MS] == sorted({*BUCKET_SIZES_MS})
     assert choose_bucket_ms(0, 2**60) == 3640 * 86_400_000
 
 
