@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.compaction import last_id as rules
 from pulsar_admin.store.compaction.heads import read_entry_head
 from pulsar_admin.store.compaction.last_id import LastId, find_last_id
@@ -19,6 +20,7 @@ from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_topic
 from tests.compaction.entries import LZ4, NONE, PUBLISH_MS, SNAPPY, ZLIB, ZSTD, Batch, Slot, compacted, entry
 from tests.conftest import Cli
+from tests.stores import lose_nodes
 from tests.synthetic import Made, MadeCompacted, MadeTopic, make_store
 from tests.worlds import assert_unchanged
 
@@ -302,3 +304,15 @@ def test_batch_that_claims_billions(tmp_path: Path) -> None:
     for count in (-5, 0, 1):
         with pytest.raises(EntryCorrupt, match="out of range"):
             _of(tmp_path / f"b{count}", Batch(slots, count=count, indexes=[0, 2]))
+
+
+def test_a_view_without_metadata_of_its_ledger_is_read_and_told(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    path = tmp_path / "s"
+    _tail(path)
+    asked = ("last-id", "read", "find-by-time --time @1700000000000", "explain --key k", "run --dry-run")
+    before = [cli.on(path, f"compaction {words} {TOPIC} -o json") for words in asked]
+    lose_nodes(path, ledger_path(LEDGER))
+    for words, whole in zip(asked, before, strict=True):
+        found = cli.on(path, f"compaction {words} {TOPIC} -o json")
+        assert (whole.exit_code, found.exit_code, found.stdout) == (0, 1, whole.stdout), words
+        assert f"compacted ledger {LEDGER} is" in found.stderr
