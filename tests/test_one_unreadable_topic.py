@@ -15,7 +15,7 @@ from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import put_nodes, read_node
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.references import index_owners
-from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import Position, parse_topic
 from tests.conftest import Cli
 from tests.stores import copied, narrow_copy, put_node
@@ -150,3 +150,21 @@ def test_a_lost_ledger_of_transaction_snapshots_keeps_no_topic_from_its_answer(
         assert (topic.ids[-1], topic.last_confirmed) == (1_000_000, Position(1_000_000, 2))
         assert (last_broker_entry(reader, topic), batch_size(reader, topic.last_confirmed)) == (None, 0)
         assert read_transactions(reader, topic, None) == Transactions(frozenset(), None)
+
+
+@pytest.mark.parametrize("value", [b"\xff\xff", bytes.fromhex("4778000000040807101600")], ids=["damaged", "unknown"])
+def test_the_topics_after_it_are_judged(value: bytes, cli: Cli, tmp_path: Path, damages_stores: None) -> None:
+    path = copied("small", "clean", tmp_path)
+    with open_store(path) as store, store.read() as txn:
+        first, *others = iter_topics(txn)
+
+    def told() -> list[list[str]]:
+        findings = cli("--store", path, "doctor", "-o", "json", "--each", "99").json
+        held = cli("--store", path, "store", "usage", "--why", "-o", "json").json["held"]
+        rows = [(row["code"], row["where"]) for row in findings if row["where"].partition(" ")[0] in map(str, others)]
+        return [sorted(map(str, rows)), sorted(str(row) for row in held if row["topic"] in map(str, others))]
+
+    before = told()
+    put_node(path, first.path, value)
+    assert told() == before
+    assert min(map(len, before)) > 3

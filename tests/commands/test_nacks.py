@@ -16,7 +16,7 @@ import pytest
 import pulsar_admin as pa
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.locks import take_writer_lock
-from pulsar_admin.store.db.nacks import bucket_key, tracker_id, tracker_key
+from pulsar_admin.store.db.nacks import bucket_key, iter_wrong_rows, tracker_id, tracker_key
 from tests.commands.changing import rows_of
 from tests.conftest import Cli
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
@@ -381,6 +381,8 @@ def test_rows_that_do_not_belong(filled: At) -> None:
     for key, value in wrong:
         overwrite(filled.store, key, value)
         assert "nacks-damaged" in filled.cli("--store", filled.store, "store", "check", "-o", "jsonl").stdout
+    with open_store(filled.store) as store, store.read() as txn:  # by now all three, with good rows around them
+        assert len([*iter_wrong_rows(txn)]) == len(wrong)
 
 
 # -- plan -------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from pulsar_admin.store.changes.plan import apply_plan
 from pulsar_admin.store.changes.resets import shifted_state
 from pulsar_admin.store.codec.cursor import CursorInfo
 from pulsar_admin.store.codec.message import encode_message_entry
-from pulsar_admin.store.db.delayed import Index, encode_index, index_key
+from pulsar_admin.store.db.delayed import Index, encode_index, find_index_ledgers, index_key
 from pulsar_admin.store.db.delayed_rules import IndexRules, encode_rules, rules_key
 from pulsar_admin.store.db.environment import Store, open_store
 from pulsar_admin.store.delayed import build as building
@@ -318,3 +318,14 @@ def test_batches_and_lost_entries(tmp_path: Path, cli: Cli) -> None:
     with open_store(path, writable=True) as store:
         result = build(store, "s", "persistent://a/b/c")
     assert (result.messages, result.missing) == (1, 1)
+
+
+def test_a_damaged_index_hides_the_ledgers_of_no_other(tmp_path: Path, damages_stores: None) -> None:
+    path = copied("small", "clean", tmp_path)
+    with open_store(path, writable=True) as store:
+        for subscription in ("audit", "workers"):
+            build(store, subscription)
+        index = index_of(store, "workers")
+        store.write(lambda txn: txn.put("delayed", index_key(parse_topic(TOPIC), "audit"), b"damaged"))
+        with store.read() as txn:
+            assert set(find_index_ledgers(txn)) == set(index.ledger_ids)

@@ -404,6 +404,9 @@ def test_a_journal_that_cannot_be_read_hides_none_after_it(tmp_path: Path) -> No
     assert [*iter_replayed_ledgers(bookie, problems)] == [7]
     assert read_replayed_entries(bookie, [7, 8], problems) == {7: BitMap64([5]), 8: BitMap64()}
     assert [text.split(" cannot be read")[0] for text in problems] == [str(folder / "1.txn")] * 2
+    (folder / "3.txn").write_bytes(b"BKLG" + struct.pack(">i", 99))
+    told = [one for one in iter_bookie_facts(bookie, None, thorough=True) if one.kind is Start.JOURNAL_UNKNOWN]
+    assert [one.where.name for one in told] == ["1.txn", "3.txn"]
 
 
 def test_a_cookie_that_cannot_be_read_is_none(tmp_path: Path, cli: Cli) -> None:
