@@ -22,7 +22,7 @@ from pulsar_admin.store.codec.claims import APPLICATION, bucket_claims, cursor_c
 from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.owners import Owner, OwnerKind, find_owners, iter_owners
-from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.db.tree import find_node, tree_key
 from pulsar_admin.store.errors import LedgerNotFound, Refused, StoreError, Unsupported
 from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
 from pulsar_admin.store.facts.vanished import find_place_in_list, find_vanished
@@ -67,7 +67,9 @@ def plan_restore(reader: EntryReader, ledger_ids: Iterable[int], now_ms: int) ->
             off_list.setdefault(find_place_in_list(reader.txn, ledger_id)[0].name, []).append(ledger_id)
             continue
         owner = _check(reader.txn, ledger_id)
-        metadata = restored_metadata(reader, ledger_id, owner)
+        is_damaged = find_node(reader.txn, path) is not None  # which counts as missing
+        view = reader.seeing(reader.txn.with_rows("tree", {tree_key(path): None})) if is_damaged else reader
+        metadata = restored_metadata(view, ledger_id, owner)
         steps.append(put_value_step(reader.txn, path, ledgermetadata.encode_ledger_metadata(metadata), now_ms))
         parts.append(_part(ledger_id, owner, metadata))
     warning = (

@@ -118,14 +118,10 @@ def _find_missing(txn: Txn, ledger_id: int, owners: tuple[Owner, ...], *, is_lis
     except Unsupported:
         return None
     except MetadataCorrupt:
-        return Missing(ledger_id, NO_METADATA, 0, (), owners)
+        return _without_metadata(txn, ledger_id, NO_METADATA, owners)
     if ledger is None or ledger.metadata is None:
-        if not owners and not is_listed:
-            return None
-        away = coverage.find_absent_bookies(txn)
-        reason, absent = NO_LEDGER if ledger is None else NO_METADATA, () if away is None else away.absent
-        loss = Missing(ledger_id, reason, 0, (), owners, absent=absent)
-        return replace(loss, cure=_cure(txn, loss) if absent else "")
+        reason = NO_LEDGER if ledger is None else NO_METADATA
+        return _without_metadata(txn, ledger_id, reason, owners) if owners or is_listed else None
     ranges, silent = missing_ranges(txn, ledger), _silent(txn, ledger)
     outside = coverage.find_outside(txn, ledger, closed=not silent)
     if not ranges and outside is None and not silent:
@@ -144,6 +140,12 @@ def _find_missing(txn: Txn, ledger_id: int, owners: tuple[Owner, ...], *, is_lis
         absent = coverage.absent_in(txn, ledger.metadata.segments[-1].members)
         loss = replace(loss, reason=GONE, bookies=silent, absent=absent)
     return replace(loss, cure=_cure(txn, loss)) if outside is not None or loss.absent else loss
+
+
+def _without_metadata(txn: Txn, ledger_id: int, reason: str, owners: tuple[Owner, ...]) -> Missing:
+    away = coverage.find_absent_bookies(txn)
+    loss = Missing(ledger_id, reason, 0, (), owners, absent=() if away is None else away.absent)
+    return replace(loss, cure=_cure(txn, loss)) if loss.absent else loss
 
 
 def _cure(txn: Txn, missing: Missing) -> str:

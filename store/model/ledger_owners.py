@@ -20,7 +20,14 @@ from pulsar_admin.store.db.blocks import LEDGER_KEY_BYTES, ledger_of_key
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.owners import TOPICS_ALONE, Owner, OwnerKind, find_owners, is_topics_alone
 from pulsar_admin.store.db.tree import find_node
-from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, LedgerNotFound, StoreError, Unsupported
+from pulsar_admin.store.errors import (
+    IndexCorrupt,
+    InvalidValue,
+    LedgerNotFound,
+    MetadataCorrupt,
+    StoreError,
+    Unsupported,
+)
 from pulsar_admin.store.model.ledgers import find_metadata, find_times, iter_indexed_ids, kept_once
 from pulsar_admin.store.names import MANAGED_LEDGERS, PERSISTENT, parse_owner
 from pulsar_admin.store.wording import Answer
@@ -121,6 +128,10 @@ def read_owners(txn: Txn, ledger_id: int) -> LedgerOwners:
     try:
         metadata = find_metadata(txn, ledger_id)
     except Unsupported:
+        metadata = None
+    except MetadataCorrupt:
+        if not owners:
+            raise
         metadata = None
     times = find_times(txn, ledger_id)
     if not owners and metadata is None and times is None:

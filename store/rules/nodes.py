@@ -45,7 +45,8 @@ VALUE_UNDECODABLE: Rule[Any] = Rule(
     "The bytes of a node are not in Pulsar's format. The evidence names the node.",
     "Everything that depends on the node fails: a topic does not load, a policy is not read.",
     "pulsar-admin store cat {where} --hex",
-    "Look at the value. Restore an earlier one from ZooKeeper's logs (`store history`) or a backup.",
+    "Look at the value. Restore an earlier one from ZooKeeper's logs (`store history`) or a backup. `ledgers restore` rebuilds that of a "
+    "ledger.",
     NO_HAND,
 )
 METADATA_INCOMPLETE: Rule[Any] = Rule(

@@ -261,3 +261,18 @@ def test_nodes_that_cannot_be_read_hide_nothing_behind_them(tmp_path: Path, cli:
     known = {one for one in before if not one[0].startswith("leaked-")}  # ledgers that what cannot be read may name
     assert len(known) > 3
     assert known <= after
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_damaged_metadata_of_a_ledger_is_restored_as_lost_metadata_is(cli: Cli, tmp_path: Path) -> None:
+    store, path = narrow_copy(tmp_path), ledger_path(18)
+    sound = cli("--store", store, "ledgers", "info", 18).stdout
+    put_node(store, path, b"BookieMetadataFormatVersion\t3\n\x08")
+    before = rows_of(store, "tree")
+    (missing,) = cli.rows(store, "ledgers missing 18")
+    assert (missing["reason"], missing["cure"]) == ("no-metadata", "pulsar-admin ledgers restore 18")
+    assert cli.on(store, "ledgers forget 18 --dry-run").exit_code == 0
+    assert cli.on(store, "ledgers restore 18").exit_code == 0
+    assert cli("--store", store, "ledgers", "info", 18).stdout == sound
+    assert cli.on(store, "store undo 1").exit_code == 0
+    assert rows_of(store, "tree") == before
