@@ -147,10 +147,9 @@ def read_node(txn: Txn, path: str) -> Node:
     """Return the node at a path; raises PathNotFound."""
     node = find_node(txn, path)
     if node is None:
-        parent = shell_word(path.rpartition("/")[0] or "/")
-        raise PathNotFound(
-            f"no metadata node {path}", hint=f"list its parent with: pulsar-admin store ls {parent}", path=path
-        )
+        parent = path.rpartition("/")[0] or "/"
+        hint = f"list its parent with: pulsar-admin store ls {shell_word(parent)}"
+        raise PathNotFound(f"no metadata node {path}", hint=hint, path=path)
     return node
 
 
