@@ -257,6 +257,7 @@ _OUR_WORDS = {  # ours, or a number: none is a name from data
     ("pulsar_admin/cli.py", "command"),
     ("store/rules/words.py", "place"),
     ("commands/doctor.py", "code"),
+    ("pulsar_admin/options.py", "path"),
     ("pulsar_admin/schemas.py", "path"),
     ("commands/packages.py", "words"),
     ("commands/managed_ledger.py", "name"),
