@@ -157,12 +157,14 @@ def test_the_topics_after_it_are_judged(value: bytes, cli: Cli, tmp_path: Path, 
     path = copied("small", "clean", tmp_path)
     with open_store(path) as store, store.read() as txn:
         first, *others = iter_topics(txn)
+    put_node(path, others[-1].path, b"\xff\xff")
+    judged = {*map(str, others), *(one.path for one in others)}
 
     def told() -> list[list[str]]:
         findings = cli("--store", path, "doctor", "-o", "json", "--each", "99").json
         held = cli("--store", path, "store", "usage", "--why", "-o", "json").json["held"]
-        rows = [(row["code"], row["where"]) for row in findings if row["where"].partition(" ")[0] in map(str, others)]
-        return [sorted(map(str, rows)), sorted(str(row) for row in held if row["topic"] in map(str, others))]
+        rows = [(row["code"], row["where"]) for row in findings if row["where"].partition(" ")[0] in judged]
+        return [sorted(map(str, rows)), sorted(str(row) for row in held if row["topic"] in judged)]
 
     before = told()
     put_node(path, first.path, value)
