@@ -13,6 +13,8 @@ from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_le
 from pulsar_admin.store.compaction.heads import Transactions, read_transactions
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import put_nodes, read_node
+from pulsar_admin.store.model.cursors import iter_cursor_names
+from pulsar_admin.store.model.ledgers import sorted_ledger_ids
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.model.topics import iter_topics, read_topic
@@ -170,3 +172,26 @@ def test_the_topics_after_it_are_judged(value: bytes, cli: Cli, tmp_path: Path, 
     put_node(path, first.path, value)
     assert told() == before
     assert min(map(len, before)) > 3
+
+
+def test_a_summary_counts_what_follows(cli: Cli, tmp_path: Path, damages_stores: None) -> None:
+    path = copied("small", "clean", tmp_path)
+    with open_store(path) as store, store.read() as txn:
+        first = next(iter_topics(txn))
+        cursors = len([*iter_cursor_names(txn, first)])
+        ledgers = sorted_ledger_ids(txn)
+
+    def told() -> tuple[int, int, int]:
+        found = cli("--store", path, "store", "info", "-o", "json").json
+        return found["unreadableTopics"], sum(found["cursors"].values()), found["topics"]
+
+    unreadable, count, topics = told()
+    rows = cli("--store", path, "ledgers", "list", "-o", "json").json
+    put_node(path, first.path, b"\xff\xff")
+    assert told() == (unreadable + 1, count - cursors, topics)
+    key = ledgers[0].to_bytes(8, "big")
+    with open_store(path, writable=True) as store:
+        store.write(lambda txn: txn.put("times", key, b"damaged"))
+    found = cli("--store", path, "ledgers", "list", "-o", "json")
+    assert found.exit_code == 6
+    assert [row["ledgerId"] for row in found.json] == [row["ledgerId"] for row in rows if row["ledgerId"] != ledgers[0]]

@@ -17,13 +17,14 @@ from pulsar_admin.jsonify import to_json
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.engine.local import LocalEngine
 from pulsar_admin.store.model.ledgers import find_place
-from pulsar_admin.store.model.messages import MessageReader
+from pulsar_admin.store.model.messages import TXN_COMMIT, MessageReader
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import EARLIEST, Position, parse_topic
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from tests import shapes
 from tests.compaction.entries import framed
+from tests.compaction.test_last_id import _transaction
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.stores import imported
@@ -181,6 +182,18 @@ def test_chunks_lost_and_sent_again(sent: str, first: int | None, errors: int, t
     whole = [] if first is None else [(b"a0a1a2", 3, Position(10, first))]
     assert [(bytes(one.payload), one.chunks, one.first_chunk) for one in found] == whole
     assert len(messages.errors) == errors
+
+
+def test_a_commit_after_an_unreadable_entry_counts(tmp_path: Path) -> None:
+    entries = [
+        Made(START_MS, raw=raw) for raw in (_transaction(1), b"\xff", _transaction(1, TXN_COMMIT), _transaction(2))
+    ]
+    store = make_store(tmp_path / "store", {T: MadeTopic([entries])})
+    with open_store(store) as opened, open_reader(opened) as reader:
+        messages = MessageReader(reader)
+        found = [*messages.iter_messages(read_topic(reader.txn, parse_topic(T)).iter_positions(EARLIEST))]
+    assert [(one.position, one.transaction) for one in found] == [(Position(10, 0), (0, 1))]
+    assert len(messages.errors) == 1
 
 
 def test_chunks(cli: Cli, demo_store: Path) -> None:
