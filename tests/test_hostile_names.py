@@ -258,6 +258,7 @@ _OUR_WORDS = {  # ours, or a number: none is a name from data
     ("store/rules/words.py", "place"),
     ("commands/doctor.py", "code"),
     ("pulsar_admin/options.py", "path"),
+    ("pulsar_admin/options.py", "words"),
     ("pulsar_admin/schemas.py", "path"),
     ("commands/packages.py", "words"),
     ("commands/managed_ledger.py", "name"),
