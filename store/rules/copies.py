@@ -29,7 +29,7 @@ from pulsar_admin.store.model.coverage import (
     write_set,
 )
 from pulsar_admin.store.model.ledger_owners import all_owners, iter_loose_owners, loose_of
-from pulsar_admin.store.model.ledgers import Ledger, iter_ledger_ids, read_ledger, sorted_ledger_ids
+from pulsar_admin.store.model.ledgers import Ledger, find_times, iter_ledger_ids, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.nodes import VALUE_UNDECODABLE
 from pulsar_admin.store.rules.rule import MEND, Evidence, Rule, Rules, Sweeps
@@ -269,7 +269,9 @@ def _check_ledgers(facts: ClusterFacts) -> Iterator[Finding]:
         try:
             ledger = read_ledger(txn, ledger_id)
         except MetadataCorrupt as error:
-            yield VALUE_UNDECODABLE.of(error, ledger_path(ledger_id))
+            missing = find_missing(txn, ledger_id) if owners and find_times(txn, ledger_id) is not None else None
+            bring = missing.cure or f"pulsar-admin ledgers restore {ledger_id}" if missing is not None else ""
+            yield VALUE_UNDECODABLE.of(error, ledger_path(ledger_id), **({MEND: bring} if bring else {}))
         except StoreError:
             pass  # the index's check tells
         if ledger is not None and all(owner.kind is not OwnerKind.TOPIC for owner in owners):

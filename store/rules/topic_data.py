@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from pulsar_admin.store import errors
+from pulsar_admin.store.codec.cursor import decode_cursor_info
 from pulsar_admin.store.codec.ledgermetadata import LedgerState, ledger_path
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.db.tree import find_node, read_node
 from pulsar_admin.store.facts.topics import TopicFacts
 from pulsar_admin.store.model.broken import GONE, find_broken_ledger, find_missing
 from pulsar_admin.store.model.coverage import absent_of, count_unseen
@@ -187,7 +189,21 @@ def _judge_topic(facts: TopicFacts) -> Iterator[Finding]:
             elif isinstance(cursor, errors.Unsupported):  # which is not replaced
                 path = facts.topic.name.cursor_path(name)
                 values |= {MEND: f"pulsar-admin store cat {shell_word(path)} --hex"}
+            elif (damaged := _damaged_ledger(txn, facts.topic, name)) is not None:
+                values |= {MEND: f"pulsar-admin ledgers restore {damaged}"}
             yield CURSOR_UNREADABLE.at(where, cursor.message, cursor.hint, **values)
+
+
+def _damaged_ledger(txn: Txn, topic: Topic, cursor_name: str) -> int | None:
+    """Return the ledger of a cursor if its metadata is damaged, and its entries are there."""
+    with suppress(errors.StoreError):
+        node = read_node(txn, topic.name.cursor_path(cursor_name))
+        ledger_id = decode_cursor_info(node.value, node.path).cursors_ledger_id
+        try:
+            find_ledger(txn, ledger_id)
+        except errors.MetadataCorrupt:
+            return ledger_id if find_times(txn, ledger_id) is not None else None
+    return None
 
 
 def _judge_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator[Finding]:

@@ -14,8 +14,9 @@ from pulsar_admin.store.db.tree import Node, put_nodes, tree_key
 from pulsar_admin.store.names import parse_topic
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
+from tests.cures.curing import diagnoses, run_printed, told
 from tests.stores import copied, imported, narrow_copy, put_node
-from tests.worlds import STATES, WORLD_NAMES
+from tests.worlds import CLUSTER, STATES, WORLD_NAMES
 
 PLAIN = "public/default/plain"
 SAYS = (
@@ -276,3 +277,17 @@ def test_damaged_metadata_of_a_ledger_is_restored_as_lost_metadata_is(cli: Cli, 
     assert cli("--store", store, "ledgers", "info", 18).stdout == sound
     assert cli.on(store, "store undo 1").exit_code == 0
     assert rows_of(store, "tree") == before
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_damaged_metadata_of_a_ledger_is_cured_as_printed(whole_cli: Cli, tmp_path: Path) -> None:
+    """Of a schema, and of a cursor, which a reset would have forgotten."""
+    store = copied(CLUSTER, "clean", tmp_path)
+    before = told(diagnoses(whole_cli, store))
+    for ledger_id, codes in ((2, {"value-undecodable"}), (99, {"value-undecodable", "cursor-unreadable"})):
+        put_node(store, ledger_path(ledger_id), b"BookieMetadataFormatVersion\t3\n\x08")
+        damaged = [row for row in diagnoses(whole_cli, store) if row["severity"] == "critical"]
+        assert {row["code"] for row in damaged} == codes
+        (mend,) = {row["mend"] for row in damaged}
+        run_printed(whole_cli, mend)
+        assert told(diagnoses(whole_cli, store)) == before
