@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,13 @@ from pulsar_admin.store.codec.journal import LATEST_VERSION
 from pulsar_admin.store.codec.journal import encode_header as encode_journal_header
 from pulsar_admin.store.db.bookies import Bookie, decode_bookie, encode_bookie
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.errors import InvalidValue, Refused
+from pulsar_admin.store.errors import InvalidValue, Refused, SourceNotFound
 from pulsar_admin.store.sources.bookieconf import read_bookie_conf
 from pulsar_admin.store.sources.bookies import files_of, find_strangers, group_directories
 from pulsar_admin.store.sources.given_bookies import GivenBookie, find_bookie, parse_bookie
+from pulsar_admin.store.sources.layout import read_standalone_layout
+from pulsar_admin.store.sources.nodes import MetadataDirectory
+from pulsar_admin.store.sources.roots import Wanted
 from pulsar_admin.store.sources.storage import storages_of
 from tests.stores import copied, lose_nodes, put_node
 from tests.worlds import CLUSTER, world
@@ -122,6 +126,27 @@ def test_what_a_bookie_is_given_as() -> None:
     for text in ("", ",", "a=", "a=,", "=/x", "=x"):
         with pytest.raises(InvalidValue, match="names no bookie"):
             parse_bookie(text)
+
+
+def test_what_holds_neither_log_nor_journal_is_no_bookie(tmp_path: Path) -> None:
+    for name, files in (("none", ()), ("log", ("0.log",)), ("journal", ("a.txn",)), ("both", ("0.log", "a.txn"))):
+        given = GivenBookie(name, "", (_directory(tmp_path / name, "bk1", "other", *files),))
+        with (
+            nullcontext() if files else pytest.raises(SourceNotFound, match="no entry log and no journal of bookie bk1")
+        ):
+            assert find_bookie(given).bookie_id == "bk1"
+    (tmp_path / "root" / "bookkeeper" / "current").mkdir(parents=True)
+    (tmp_path / "root" / "metadata").symlink_to(world("small") / "clean" / "metadata")
+    with pytest.raises(SourceNotFound, match="current holds no entry log and no journal"):
+        read_standalone_layout(tmp_path / "root")
+
+
+def test_the_tree_of_a_rocksdb_has_no_other_root() -> None:
+    metadata = MetadataDirectory(world("small") / "clean" / "metadata")
+    assert metadata.rooted(Wanted()) == metadata
+    for wanted in (Wanted(chroot="/x"), Wanted(ledgers="/x")):
+        with pytest.raises(Refused, match="is a RocksDB, whose tree is one cluster's"):
+            metadata.rooted(wanted)
 
 
 def test_directories_have_what_they_are_said_to_be_for(tmp_path: Path) -> None:
