@@ -88,12 +88,12 @@ def message_bytes(made: Made, sequence_id: int = 0) -> bytes:
 def make_store(
     path: Path,
     topics: Mapping[str, MadeTopic],
-    states: Mapping[int, CursorState | bytes] | None = None,
+    states: Mapping[int, CursorState | bytes | list[CursorState | bytes]] | None = None,
     first: int = 10,
 ) -> Path:
     """Make a store at PATH; ledger ids count up from FIRST in the order of TOPICS. Entries are interleaved in one log.
 
-    STATES: cursor ledgers by id, each of one entry; as bytes that of any other ledger.
+    STATES: cursor ledgers by id, each of one entry, or a list of them; as bytes those of any other ledger.
     """
     create_store(path, now_ms=CREATED_MS)
     rows: list[tuple[int, int, bytes]] = []
@@ -128,10 +128,14 @@ def make_store(
         if topic.compacted is not None:
             _add_compacted(parsed, topic.compacted, rows, nodes)
     for cursor_ledger, state in (states or {}).items():
-        payload = state if isinstance(state, bytes) else encode_position_info(state)
-        entry = Entry(cursor_ledger, 0, -1, len(payload), DigestType.CRC32C, memoryview(payload))
-        rows.append((0, cursor_ledger, encode_entry(entry)))
-        nodes.append(ledger_node(cursor_ledger, 1, len(payload)))
+        payloads = state if isinstance(state, list) else [state]
+        length = 0
+        for entry_id, one in enumerate(payloads):
+            payload = one if isinstance(one, bytes) else encode_position_info(one)
+            length += len(payload)
+            entry = Entry(cursor_ledger, entry_id, entry_id - 1, length, DigestType.CRC32C, memoryview(payload))
+            rows.append((entry_id, cursor_ledger, encode_entry(entry)))
+        nodes.append(ledger_node(cursor_ledger, len(payloads), length))
     rows.sort(key=lambda row: row[0])
     log = path / "entries" / "0.log"
     log.write_bytes(

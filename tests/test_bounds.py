@@ -50,6 +50,7 @@ from pulsar_admin.store.facts.partitions import Partitions, find_disagreeing
 from pulsar_admin.store.facts.topics import Clocks, TopicFacts, is_on_time
 from pulsar_admin.store.kernels.columns import RECORD
 from pulsar_admin.store.kernels.producers import number_spans
+from pulsar_admin.store.model.cursors import read_cursor
 from pulsar_admin.store.model.ledgers import WholeLedger
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.references import read_namings
@@ -529,3 +530,14 @@ def test_when_rewriting_a_log_is_worth_it(
     reader = _LogReader(log, np.zeros(0, np.int64), NOWHERE, lambda *_: None, lambda _: None, below)  # type: ignore[arg-type, return-value]
     found = reader._chosen(entries, (live, dead), (1, 1))
     assert (found.action, found.frees_bytes) == (action, frees)
+
+
+@pytest.mark.parametrize("bad", [0, 1, 2])
+def test_a_cursor_is_as_its_newest_entry_that_can_be_read(bad: int, tmp_path: Path) -> None:
+    good: list[CursorState | bytes] = [CursorState(Position(10, entry_id)) for entry_id in range(3)]
+    topic = MadeTopic([[Made(CREATED_MS)] * 9], cursors={"s": CursorInfo(77)})
+    path = make_store(tmp_path / "s", {"a/b/c": topic}, {77: [*good[: 3 - bad], *[b"\x08\x01\x07"] * bad]})
+    with open_store(path) as store, open_reader(store) as reader:
+        found = read_topic(reader.txn, parse_topic("a/b/c"))
+        cursor = read_cursor(reader.txn, reader, found, "s")
+    assert (cursor.state.mark_delete, cursor.skipped_entries) == (Position(10, 2 - bad), bad)
