@@ -30,7 +30,7 @@ from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.rules.finding import Finding
 from tests.conftest import Cli
 from tests.deep import deep_but_for
-from tests.stores import copied, imported, lose_nodes
+from tests.stores import copied, imported, lose_nodes, put_node
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import STATES, WORLD_NAMES, scratch_copy
 
@@ -205,6 +205,14 @@ def test_only_a_deep_check_finds(case: str, tmp_path: Path, damages_stores: None
         store.write(change)
     assert not expected & codes(path)
     assert expected <= codes(path, deep=True)
+
+
+def test_ledgers_that_nobody_understands_hide_no_damaged_ones(tmp_path: Path, damages_stores: None) -> None:
+    path = copied("small", "clean", tmp_path)
+    for ledger_id, value in ((9, b"BookieMetadataFormatVersion\t9\n"), (18, b"\xff"), (21, b"\xff")):
+        put_node(path, ledger_path(ledger_id), value)
+    found = {one.where for one in findings(path, deep=True) if one.code == "entry-unreadable"}
+    assert found == {"ledger 18", "ledger 21"}
 
 
 @pytest.mark.parametrize(

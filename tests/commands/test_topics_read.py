@@ -20,6 +20,7 @@ from pulsar_admin.store.model.ledgers import find_place
 from pulsar_admin.store.model.messages import TXN_COMMIT, MessageReader
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.model.transactions import read_buffer
 from pulsar_admin.store.names import EARLIEST, Position, parse_topic
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from tests import shapes
@@ -192,7 +193,9 @@ def test_a_commit_after_an_unreadable_entry_counts(tmp_path: Path) -> None:
     with open_store(store) as opened, open_reader(opened) as reader:
         messages = MessageReader(reader)
         found = [*messages.iter_messages(read_topic(reader.txn, parse_topic(T)).iter_positions(EARLIEST))]
+        buffer = read_buffer(reader, parse_topic(T))
     assert [(one.position, one.transaction) for one in found] == [(Position(10, 0), (0, 1))]
+    assert [*buffer.first.values()] == [Position(10, 3)]  # the one that is open
     assert len(messages.errors) == 1
 
 
