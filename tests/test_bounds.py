@@ -19,7 +19,12 @@ from pulsar_admin.api.session import time_ms_of
 from pulsar_admin.store.changes.subscriptions import own_ledgers
 from pulsar_admin.store.codec import entrylog
 from pulsar_admin.store.codec.cursor import CursorInfo, CursorState, Position, encode_cursor_info, find_plain_cursor
-from pulsar_admin.store.codec.ledgermetadata import LedgerState, decode_ledger_metadata, encode_ledger_metadata
+from pulsar_admin.store.codec.ledgermetadata import (
+    LedgerState,
+    decode_ledger_metadata,
+    encode_ledger_metadata,
+    ledger_path,
+)
 from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.codec.policies import PartitionedTopic
 from pulsar_admin.store.codec.schema import (
@@ -50,6 +55,7 @@ from pulsar_admin.store.facts.partitions import Partitions, find_disagreeing
 from pulsar_admin.store.facts.topics import Clocks, TopicFacts, is_on_time
 from pulsar_admin.store.kernels.columns import RECORD
 from pulsar_admin.store.kernels.producers import number_spans
+from pulsar_admin.store.model.broken_beside import find_lost_events
 from pulsar_admin.store.model.cursors import read_cursor
 from pulsar_admin.store.model.ledgers import WholeLedger
 from pulsar_admin.store.model.reader import open_reader
@@ -71,7 +77,7 @@ from pulsar_admin.store.timespec import MAX_TIME_MS, moment
 from tests.compaction.entries import Batch, Slot, compacted, entry
 from tests.conftest import Cli
 from tests.fake_zookeeper import FakeZooKeeper
-from tests.stores import imported, put_node
+from tests.stores import imported, lose_nodes, put_node
 from tests.synthetic import CREATED_MS, Made, MadeCompacted, MadeTopic, ledger_node, make_store
 
 
@@ -541,3 +547,19 @@ def test_a_cursor_is_as_its_newest_entry_that_can_be_read(bad: int, tmp_path: Pa
         found = read_topic(reader.txn, parse_topic("a/b/c"))
         cursor = read_cursor(reader.txn, reader, found, "s")
     assert (cursor.state.mark_delete, cursor.skipped_entries) == (Position(10, 2 - bad), bad)
+
+
+@pytest.mark.parametrize("first", ["whole", "unreadable", "absent"])
+def test_lost_policies_of_a_later_partition_are_told(first: str, tmp_path: Path, damages_stores: None) -> None:
+    """The policies of topics are in ``__change_events``, which may have partitions: the ledger of the second one is gone."""
+    names = ["a/b/c", *(f"a/b/{EVENTS}-partition-{number}" for number in range(3))]
+    path = make_store(tmp_path / "s", {name: MadeTopic([[Made(CREATED_MS)] * 2, []]) for name in names})
+    put_node(path, parse_topic(f"a/b/{EVENTS}").partitioned_path, b'{"partitions":3}')
+    lose_nodes(path, ledger_path(14))
+    if first == "unreadable":
+        put_node(path, parse_topic(names[1]).path, b"\xff")
+    elif first == "absent":
+        lose_nodes(path, parse_topic(names[1]).path)
+    with open_store(path) as store, store.read() as txn:
+        (text,) = find_lost_events(txn, parse_topic("a/b/c"))
+    assert text.startswith(f"ledger 14 of {EVENTS}-partition-1, its namespace's policies: ")
