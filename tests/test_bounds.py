@@ -25,6 +25,7 @@ from pulsar_admin.store.codec.ledgermetadata import (
     encode_ledger_metadata,
     ledger_path,
 )
+from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.codec.policies import PartitionedTopic
 from pulsar_admin.store.codec.schema import (
@@ -64,6 +65,7 @@ from pulsar_admin.store.model.resources import parse_bundle
 from pulsar_admin.store.model.topics import iter_partitioned, read_topic
 from pulsar_admin.store.names import EVENTS, NamespaceName, parse_topic
 from pulsar_admin.store.recovery.metadata_index import LedgerNames
+from pulsar_admin.store.reports.ledgers import iter_missing
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.judging import weight
 from pulsar_admin.store.scan.source_options import pattern_namespace
@@ -563,3 +565,20 @@ def test_lost_policies_of_a_later_partition_are_told(first: str, tmp_path: Path,
     with open_store(path) as store, store.read() as txn:
         (text,) = find_lost_events(txn, parse_topic("a/b/c"))
     assert text.startswith(f"ledger 14 of {EVENTS}-partition-1, its namespace's policies: ")
+
+
+def test_what_tiered_storage_has_is_not_missing_behind_a_topic_that_cannot_be_read(
+    tmp_path: Path, damages_stores: None
+) -> None:
+    path = make_store(tmp_path / "s", {name: MadeTopic([[Made(CREATED_MS)], []]) for name in ("a/b/a", "a/b/c")})
+    offloaded = LedgerInfo(
+        *(12, 1, 9, CREATED_MS),
+        offloaded=True,
+        offload_uuid="0f9c8f5e-9d0f-4a3a-9b8e-3f1f8a6d2c11",
+        bookkeeper_deleted=True,
+    )
+    put_node(path, parse_topic("a/b/c").path, encode_managed_ledger(ManagedLedger((offloaded, LedgerInfo(13)))))
+    lose_nodes(path, ledger_path(12))
+    put_node(path, parse_topic("a/b/a").path, b"\xff")
+    with open_store(path) as store, store.read() as txn:
+        assert [*iter_missing(txn)] == []
