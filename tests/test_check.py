@@ -24,6 +24,7 @@ from pulsar_admin.store.db.owners import Owner, OwnerKind, put_owners
 from pulsar_admin.store.db.tree import Node, find_node, put_nodes, read_node, tree_key
 from pulsar_admin.store.doctor.diagnosing import check_store
 from pulsar_admin.store.model import broken, nodes, topics
+from pulsar_admin.store.model.ledger_owners import find_loose_indexed
 from pulsar_admin.store.model.ledgers import Ledger
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.names import Position, parse_topic
@@ -205,6 +206,22 @@ def test_only_a_deep_check_finds(case: str, tmp_path: Path, damages_stores: None
         store.write(change)
     assert not expected & codes(path)
     assert expected <= codes(path, deep=True)
+
+
+def test_a_key_that_is_no_ledgers_hides_none_after_it(tmp_path: Path, damages_stores: None) -> None:
+    path = copied("small", "clean", tmp_path)
+
+    def work(txn: Txn) -> int:
+        count = sum(1 for _ in txn.keys("times", b""))
+        txn.put("times", b"\0\0", b"x")
+        txn.delete("entries", BLOCK)
+        return count
+
+    with open_store(path, writable=True) as store:
+        count = store.write(work)
+        with store.read() as txn:
+            assert len([*find_loose_indexed(txn)]) == count
+    assert {"times-damaged", "times-surplus"} <= codes(path)
 
 
 def test_ledgers_that_nobody_understands_hide_no_damaged_ones(tmp_path: Path, damages_stores: None) -> None:
