@@ -95,3 +95,15 @@ def _damage(txn: Txn, draw: random.Random, database: str) -> int:
         else:
             txn.delete(database, key)
     return len(chosen)
+
+
+def test_entries_of_journals_are_counted_beside_a_damaged_block(tmp_path: Path, damages_stores: None) -> None:
+    path = copied("small", "crashed", tmp_path)
+    told = []
+    with open_store(path, writable=True) as store:
+        for _ in range(2):
+            with store.read() as txn:
+                told.append([(log.file_id, *counts) for log, *counts in journal_only(txn)])
+                key, row = next(txn.items("entries"))
+            store.write(lambda txn, key=key, row=row: txn.put("entries", key, row[:-1]))  # type: ignore[misc]
+    assert told[0] == told[1] != []
