@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 from pyarrow import fs
+from pyroaring import BitMap64
 
 from pulsar_admin.api.session import time_ms_of
 from pulsar_admin.store.changes.subscriptions import own_ledgers
@@ -37,10 +38,13 @@ from pulsar_admin.store.codec.schema import (
     encode_schema_locator,
 )
 from pulsar_admin.store.compaction.last_id import check_indexes
+from pulsar_admin.store.db.bookies import iter_imported_bookies
+from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.rows import name_of_row
 from pulsar_admin.store.disks.forecast import LogAction, _LogReader
 from pulsar_admin.store.disks.live_records import NOWHERE, LocationsIndex
+from pulsar_admin.store.disks.rows import FilePlace, read_missing
 from pulsar_admin.store.doctor.diagnosing import EACH_MOST, sum_up
 from pulsar_admin.store.engine.operation import FailedSlice
 from pulsar_admin.store.errors import (
@@ -58,7 +62,7 @@ from pulsar_admin.store.kernels.columns import RECORD
 from pulsar_admin.store.kernels.producers import number_spans
 from pulsar_admin.store.model.broken_beside import find_lost_events
 from pulsar_admin.store.model.cursors import read_cursor
-from pulsar_admin.store.model.ledgers import WholeLedger
+from pulsar_admin.store.model.ledgers import WholeLedger, sorted_ledger_ids
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.references import read_namings
 from pulsar_admin.store.model.resources import parse_bundle
@@ -582,3 +586,20 @@ def test_what_tiered_storage_has_is_not_missing_behind_a_topic_that_cannot_be_re
     put_node(path, parse_topic("a/b/a").path, b"\xff")
     with open_store(path) as store, store.read() as txn:
         assert [*iter_missing(txn)] == []
+
+
+def test_a_damaged_copy_at_another_bookie_hides_no_other() -> None:
+    with open_store(imported("cluster", "clean")) as store, store.read() as txn, EntryFiles(store, txn) as files:
+        (bookie, *_), wanted = iter_imported_bookies(store.info), BitMap64(range(9))
+        ledger_id = next(
+            one for one in sorted_ledger_ids(txn) if len([*read_missing(txn, files, bookie.bookie_id, one, wanted)]) > 3
+        )
+        whole = [*read_missing(txn, files, bookie.bookie_id, ledger_id, wanted)]
+        bad = iter([True])
+
+        def read(place: FilePlace) -> memoryview:
+            body = files.read_record(place)
+            return memoryview(bytes(body)[:-1]) if next(bad, False) else body
+
+        one_bad = SimpleNamespace(read_record=read, name=files.name)
+        assert [*read_missing(txn, one_bad, bookie.bookie_id, ledger_id, wanted)] == whole[1:]  # type: ignore[arg-type]

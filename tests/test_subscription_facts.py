@@ -82,6 +82,23 @@ def test_positions_and_ranges_are_the_brokers(world: str, state: str, key: str) 
 
 
 @pytest.mark.parametrize("world", WORLDS)
+def test_consumers_wait_where_a_broker_counts_a_backlog(world: str) -> None:
+    """For those whose messages clients read: of no system topic, and of no cursor of compaction or deduplication."""
+    asked, compared = asked_topics(world), 0
+    with open_store(imported(world, "clean")) as store, open_reader(store) as reader:
+        for name in iter_topics(reader.txn):
+            facts = TopicFacts(reader, read_topic(reader.txn, name), None, NOW_MS)
+            awaited = {one.cursor.name for one in facts.subscriptions if one.is_awaited}
+            stats = asked.get(str(name).removeprefix("persistent://"), {"stats": {"subscriptions": {}}})["stats"]
+            backlogs = {
+                one for one, row in stats["subscriptions"].items() if row["msgBacklog"] and one != "__compaction"
+            }
+            assert awaited == (set() if name.is_system else backlogs), name
+            compared += len(awaited)
+    assert compared > 10
+
+
+@pytest.mark.parametrize("world", WORLDS)
 def test_backlogs_and_oldest_are_what_a_client_read(world: str) -> None:
     """Of topics without transactions, whose markers no client sees."""
     backlogs = oldest = late = 0
