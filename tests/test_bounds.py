@@ -603,3 +603,13 @@ def test_a_damaged_copy_at_another_bookie_hides_no_other() -> None:
 
         one_bad = SimpleNamespace(read_record=read, name=files.name)
         assert [*read_missing(txn, one_bad, bookie.bookie_id, ledger_id, wanted)] == whole[1:]  # type: ignore[arg-type]
+
+
+def test_a_log_without_ledger_0_or_a_record_from_0_on_says_so(cli: Cli) -> None:
+    asked = {
+        "-l 0": "LedgerId 0  is not available",
+        "-l 0 -e 0": "LedgerId 0  EntryId 0 is not",
+        "-sp 0 -ep 0": "the range 0 - 0.",
+    }
+    for words, said in asked.items():
+        assert said in cli.on(imported("small", "clean"), f"bookkeeper readlog 0 {words}").stdout.splitlines()[-1]
