@@ -189,8 +189,8 @@ def _judge_topic(facts: TopicFacts) -> Iterator[Finding]:
             elif isinstance(cursor, errors.Unsupported):  # which is not replaced
                 path = facts.topic.name.cursor_path(name)
                 values |= {MEND: f"pulsar-admin store cat {shell_word(path)} --hex"}
-            elif (damaged := _damaged_ledger(txn, facts.topic, name)) is not None:
-                values |= {MEND: f"pulsar-admin ledgers restore {damaged}"}
+            elif (ledger_id := _damaged_ledger(txn, facts.topic, name)) is not None:
+                values |= {MEND: f"pulsar-admin ledgers restore {ledger_id}"}
             yield CURSOR_UNREADABLE.at(where, cursor.message, cursor.hint, **values)
 
 

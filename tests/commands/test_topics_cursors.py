@@ -283,7 +283,7 @@ def test_unsubscribe_a_namespace(cli: Cli, store: Path) -> None:
 # -- what is refused --------------------------------------------------------------------------------------------------
 
 BAD: list[tuple[tuple[str, ...], int, str]] = [
-    (("topics", "skip", PLAIN, "-s", "half", "-n", "-1"), 2, "-1 is not 0 or more"),
+    (("topics", "skip", PLAIN, "-s", "half", "-n", "-1"), 2, "-1 is not a 64-bit number of 0 or more"),
     (("topics", "skip", PLAIN, "-s", "half", "-n", "many"), 2, "'many' is not a valid integer"),
     (("topics", "skip", PLAIN, "-s", "nobody", "-n", "1"), 5, "has no subscription 'nobody'"),
     (("topics", "clear-backlog", "-s", "half"), 2, "name topics, or give --all-topics, or --pattern GLOB"),
