@@ -240,8 +240,7 @@ class Messages(Batches):
 
     def _selected(self, reader: EntryReader, problems: list[StoreError]) -> SelectedMessages:
         names = [*dict.fromkeys(self._names(reader.txn))]
-        each = partial(self._session.each, alone=len(names) == 1)
-        return SelectedMessages(self._query, reader, names, each, problems)
+        return SelectedMessages(self._query, reader, names, self._session.each, problems)
 
     def _read_schema(self) -> pa.Schema:
         with self._session.reader() as reader:

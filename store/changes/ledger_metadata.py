@@ -1,7 +1,8 @@
-"""Rebuilding the lost metadata of ledgers from their entries, the bookies that hold them, and what references the ledgers.
+"""Rebuilding the lost metadata of ledgers from their entries, the bookies that hold them, and what references the ledgers; and putting
+ledgers that have metadata back into the list of their topic.
 
-Upstream: ``LedgerMetadataBuilder``, ``LedgerMetadataUtils`` of BookKeeper and of Pulsar 4.0.8. Two witnesses must agree, else the plan
-is refused: entries must lie as round robin over an ensemble places them, and end where the topic's list says.
+Upstream: ``LedgerMetadataBuilder``, ``LedgerMetadataUtils`` of BookKeeper and of Pulsar 4.0.8. For metadata two witnesses must agree, else
+the plan is refused: entries must lie as round robin over an ensemble places them, and end where the topic's list says.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from pulsar_admin.store.model.ledgers import find_times, iter_gaps
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.references import BUCKET_PREFIX
 from pulsar_admin.store.model.topics import TopicLedger, read_topic
-from pulsar_admin.store.names import TopicName, parse_owner, shell_word
+from pulsar_admin.store.names import Position, TopicName, parse_owner, shell_word
 from pulsar_admin.store.wording import counted, listed, plural
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ def _listed_again(reader: EntryReader, ledger_ids: Iterable[int], now_ms: int) -
     first, past = min(info.ledger_id for info in infos), list[str]()
     for name in filter(is_subscription, sorted(iter_cursor_names(txn, topic.name))):
         with suppress(StoreError):  # where one that cannot be read stands is unknown
-            past += [name] * (read_cursor(txn, reader, topic, name).mark_delete.ledger_id >= first)
+            cursor = read_cursor(txn, reader, topic, name)
+            past += [name] * ((cursor.ahead or cursor.mark_delete) >= Position(first, 0))
     part = ChangePart(
         topic=str(topic.name),
         before={"ledgers": topic.ids, "entries": topic.number_of_entries},
@@ -158,14 +160,15 @@ def restored_metadata(reader: EntryReader, ledger_id: int, owner: Owner) -> ledg
     end = _find_end(reader, ledger_id, listed)
     held = read_bookies_of(txn, ledger_id)
     sibling = _find_sibling(txn, ledger_id, owner)
-    write_quorum, segments = find_ensembles(ledger_id, held, end.last_entry_id, sibling)
     absent = find_absent_bookies(txn)
+    hint = _IMPORT if absent is None else absent.hint()
+    write_quorum, segments = find_ensembles(ledger_id, held, end.last_entry_id, sibling, hint)
     # Fewer copies than its quorum look like a smaller quorum, and what only the others have at the end looks like nothing.
     if absent is not None and (listed is None or sibling is None or write_quorum < sibling.write_quorum):
         raise Refused(
             f"{', '.join(absent.absent)}, which {plural(len(absent.absent), 'is', 'are')} not imported, may have more entries of "
             f"ledger {ledger_id}, or copies of these",
-            hint=absent.hint(),
+            hint=hint,
             ledgerId=ledger_id,
         )
     digest_type, custom = reader.read(ledger_id, 0).digest_type, _claims(reader, name, owner, ledger_id)
@@ -258,8 +261,15 @@ def _ids(txn: Txn, name: TopicName) -> list[int]:
     return read_topic(txn, name).ids if find_node(txn, name.path) is not None else []
 
 
+_IMPORT = "import the missing bookies: pulsar-admin store add bookie ID=DIR,DIR"
+
+
 def find_ensembles(
-    ledger_id: int, held: Mapping[str, Array], last_entry_id: int, sibling: ledgermetadata.LedgerMetadata | None
+    ledger_id: int,
+    held: Mapping[str, Array],
+    last_entry_id: int,
+    sibling: ledgermetadata.LedgerMetadata | None,
+    hint: str = _IMPORT,
 ) -> tuple[int, tuple[ledgermetadata.Segment, ...]]:
     """Return (write quorum, ensembles) whose round robin places every entry on exactly the bookies in ``held``.
 
@@ -275,7 +285,7 @@ def find_ensembles(
         raise Refused(
             f"ledger {ledger_id}: entry {few} is on {_names(holders[few])} alone, others on {counted(write_quorum, 'bookie')}: "
             "its ensemble is ambiguous",
-            hint="import the missing bookies: pulsar-admin store add bookie ID=DIR,DIR",
+            hint=hint,
             ledgerId=ledger_id,
         )
     sizes = [sibling.ensemble_size] if sibling is not None and sibling.ensemble_size >= write_quorum else []

@@ -160,7 +160,7 @@ def _check(txn: Txn, ledger_id: int, *, force: bool) -> tuple[Owner, ...]:
             ledgerId=ledger_id,
         )
     if not force and missing is not None and missing.absent:
-        state = "was never closed" if missing.reason == GONE else "has no metadata"
+        state = "was never closed" if missing.reason == GONE else "has no readable metadata"
         raise errors.Refused(
             f"ledger {ledger_id} {state}, and {', '.join(missing.absent)}, which {plural(len(missing.absent), 'is', 'are')} not"
             " imported, may have entries of it",

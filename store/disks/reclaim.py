@@ -312,7 +312,7 @@ class _Reclaim:
         return True
 
     def _bring_back(self) -> None:
-        """Move logs that are kept back from the other disk, as far as there is room."""
+        """Move logs that stay from the other disk back, as far as there is room."""
         for path in sorted(self._current.iterdir()):
             lent = _lent_to(path)
             if lent is None:

@@ -116,7 +116,7 @@ class TopicMessages(AskedMessages):
 class ViewMessages(TopicMessages):
     """The messages of a topic's compacted view, those with one of ``keys`` (none: all); raises MetadataCorrupt, EntryCorrupt."""
 
-    def __init__(self, *asked: Any, keys: Collection[str]) -> None:  # Any: as of any messages of a topic
+    def __init__(self, *asked: Any, keys: Collection[str]) -> None:  # Any: the fields of AskedMessages
         from pulsar_admin.store.model.compacted_view import open_view
 
         super().__init__(*asked)
@@ -145,7 +145,7 @@ class ViewMessages(TopicMessages):
 class BacklogMessages(TopicMessages):
     """The backlog of a subscription in a topic; raises SubscriptionNotFound."""
 
-    def __init__(self, *asked: Any, subscription: str) -> None:  # Any: as of any messages of a topic
+    def __init__(self, *asked: Any, subscription: str) -> None:  # Any: the fields of AskedMessages
         super().__init__(*asked)
         self.state = read_cursor(self.reader.txn, self.reader, self.topic, subscription).state
 
@@ -169,7 +169,7 @@ class BacklogMessages(TopicMessages):
 class EntryMessage(TopicMessages):
     """The first message of the entry at a position; raises the entry's error, or NothingMatches if compaction removed every message."""
 
-    def __init__(self, *asked: Any, position: Position) -> None:  # Any: as of any messages of a topic
+    def __init__(self, *asked: Any, position: Position) -> None:  # Any: the fields of AskedMessages
         super().__init__(*asked)
         self.message = read_message(self.reader, position)
 
@@ -192,7 +192,7 @@ class FoundRow(MessageRow, frozen=True):
 class MatchingMessages(TopicMessages):
     """The messages that the match of the options looks for; as rows, with ``before`` messages before each and ``after`` after it."""
 
-    def __init__(self, *asked: Any, before: int = 0, after: int = 0) -> None:  # Any: as of any messages of a topic
+    def __init__(self, *asked: Any, before: int = 0, after: int = 0) -> None:  # Any: the fields of AskedMessages
         super().__init__(*asked)
         self.before, self.after = before, after
 
@@ -342,7 +342,7 @@ class MessageQuery(Struct, frozen=True):
 
     def open(
         self, reader: EntryReader, name: TopicName, *how: Any
-    ) -> TopicMessages:  # Any: as of any messages of a topic
+    ) -> TopicMessages:  # Any: the fields of AskedMessages
         """Return a topic's messages, by options, limit and problems; raises TopicNotFound, SubscriptionNotFound."""
         asked = reader, read_topic(reader.txn, name), *how
         if self.entry is not None:
@@ -374,7 +374,7 @@ def _publish_ms(row: MessageRow) -> int:
 class SelectedMessages(NamedTuple):
     """The messages of a query in topics of one snapshot, in the order of topics; what cannot be read is added to ``problems``.
 
-    ``each`` opens one topic after the other, as ``map`` does: one of several that fails may be reported and left out.
+    ``each`` is ``Session.each``: it opens one topic after the other; one of several that fails may be reported and left out.
     """
 
     query: MessageQuery

@@ -110,7 +110,7 @@ def iter_view_columns(asked: AskedMessages, keys: Collection[str]) -> Generator[
 def _limited(
     asked: AskedMessages, choose: Callable[[pa.RecordBatch], pa.RecordBatch], **other: Any
 ) -> Generator[pa.RecordBatch, None, int | None]:  # Any: of DumpOptions
-    """Yield the first rows that ``choose`` takes of those of the options, some of them ``other``; return how many are still wanted."""
+    """Yield the first rows that ``choose`` takes of the options, in which ``other`` replaces fields; return how many are still wanted."""
     topic, options, left = asked.topic, replace(asked.options, **other), asked.limit
     dumped = Dumped()
     # Closed here: the engine's processes end, and what was wrong is told, when nobody wants more.

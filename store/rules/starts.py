@@ -193,12 +193,12 @@ _add(
     "bookie-cookie-missing",
     Severity.CRITICAL,
     "A directory of a bookie has no cookie",
-    "Its other directories have one (`VERSION`). The disk is not mounted, or was emptied.",
+    "Its other directories have one (`VERSION`). The disk is not mounted, was emptied, or the file is damaged.",
     "The bookie does not start: `InvalidCookieException`.",
     _SALVAGE,
-    "If the disk is not mounted, mount it. If only the file is missing, salvage copies it from the bookie's other "
-    "directories; it refuses an empty ledger directory. If no directory has one: `store cat /ledgers/cookies/BOOKIE "
-    "--raw > DIR/current/VERSION`.",
+    "If the disk is not mounted, mount it. Move a damaged file elsewhere first. If only the file is missing, salvage copies it "
+    "from the bookie's other directories; it refuses an empty ledger directory. If no directory has one: "
+    "`store cat /ledgers/cookies/BOOKIE --raw > DIR/current/VERSION`.",
 )
 _add(
     "bookie-cookie-refused",

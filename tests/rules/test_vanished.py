@@ -409,6 +409,8 @@ def test_ledgers_are_put_back_into_the_list_of_their_topic(
     """As they were, whatever their place; the ledger before the last one that is left has its size in the list."""
     store, path = copied("small", "clean", tmp_path), parse_topic("public/default/plain").path
     before, value = told(diagnoses(whole_cli, store)), value_of(store, path)
+    cursors = whole_cli("--store", store, "topics", "stats-internal", "public/default/plain").json["cursors"]
+    stored = {name: cursor["markDeletePosition"] for name, cursor in cursors.items()}
     managed = decode_managed_ledger(value, path)
     gone = [managed.ledgers[place].ledger_id for place in places]
     left = tuple(info for info in managed.ledgers if info.ledger_id not in gone)
@@ -416,6 +418,9 @@ def test_ledgers_are_put_back_into_the_list_of_their_topic(
     (row,) = told_of(whole_cli, store, "leaked-topic-ledgers")
     assert row["severity"] == "warning"
     assert row["mend"].endswith(f" ledgers restore {' '.join(map(str, gone))}")
+    past = [name for name, at in stored.items() if tuple(map(int, at.split(":"))) >= (gone[0], 0)]
+    preview = whole_cli("--store", store, "ledgers", "restore", *gone, "--dry-run", "-o", "json").json
+    assert [name for name in sorted(stored) if name in str(preview.get("warnings"))] == sorted(past)
     curing.check_cured(whole_cli, store, row, before, [path])
     again = decode_managed_ledger(value_of(store, path), path)
     for was, now in zip(managed.ledgers, again.ledgers, strict=True):
