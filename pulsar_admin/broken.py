@@ -113,7 +113,7 @@ def _broken(txn: Txn, topic: Topic) -> tuple[int, list[str]]:
     cures = dict.fromkeys(broken.cure for broken in every if broken.cure)
     if cures:
         texts.append(
-            f"restore it with: {next(iter(cures))}"
+            f"to repair it, start with: {next(iter(cures))}"
             + (f", and {len(cures) - 1:,} more like it" if len(cures) > 1 else "")
         )
     if beside or any(broken.reason != NOT_SEEN and not broken.cure for broken in every):

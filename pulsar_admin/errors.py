@@ -168,9 +168,12 @@ def failure_of(error: BaseException) -> Failure:
     if isinstance(error, OSError) and error.filename is not None and error.errno in _NAMES:
         code, number = _NAMES[error.errno]
         return Failure(number, code, f"{error.strerror}: {os.fsdecode(error.filename)}", hint="name another file")
-    if isinstance(error, FileNotFoundError) and error.filename is None:  # of os.getcwd
-        message = "the current directory no longer exists"
-        return Failure(NOT_FOUND, errors.SourceNotFound.code, message, hint="change to another one: cd DIR")
+    if isinstance(error, FileNotFoundError) and error.filename is None:  # as os.getcwd raises it, and pyarrow
+        try:
+            os.getcwd()
+        except FileNotFoundError:
+            message = "the current directory no longer exists"
+            return Failure(NOT_FOUND, errors.SourceNotFound.code, message, hint="change to another one: cd DIR")
     return _bug_failure(error)
 
 

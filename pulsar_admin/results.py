@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pulsar_admin.store.names import TopicName
 
 _WIDTH = 100
-_EMPTY = "the list is empty"
 """The most columns that a line of sentences takes."""
+_EMPTY = "the list is empty"
 
 
 class Table(Struct, frozen=True):

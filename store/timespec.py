@@ -230,10 +230,10 @@ def parse_time_or_ago(text: str, *, now_ms: int, tz: tzinfo | None = None) -> in
     if not (re.fullmatch(rf"[0-9]+|[0-9][0-9a-z]*|{_AGE}", word, re.ASCII) or not word):
         return parse_time(text, now_ms=now_ms, tz=tz)
     time_ms = now_ms - parse_duration_ms(text)
-    if re.fullmatch(r"\d{10,13}", word):  # 32 years or more: meant as a point in time
+    if re.fullmatch(r"[1-9]\d{9,12}", word):  # 32 years or more: meant as a point in time
         raise InvalidValue(
             f"{text!r} seconds ago is before any message: a bare number means seconds here",
-            hint=f"write @{word} for a point in time in epoch {'milliseconds' if len(word) == 13 else 'seconds'}",
+            hint=f"write @{word} for a point in time in epoch {'seconds' if len(word) == 10 else 'milliseconds'}",
             value=text,
         )
     return FromNow(_in_range(time_ms, text))

@@ -393,7 +393,7 @@ class Cursors(Planner):
         name = None if self._means_all else self._name
         selected = list(self._session.iter_cursors(reader, self._selection, name, is_replaced=is_replaced))
         if by_time:
-            _check_entries(self._selection, [topic for topic, _ in selected])
+            _check_entries(self._selection, [*dict.fromkeys(topic for topic, _ in selected)])
         return selected
 
     def _check_named(self) -> None:

@@ -186,7 +186,7 @@ class PolicyPlans(Planner, ABC):
         Options are upstream's by their longest names in snake case, times in ms and sizes in bytes. Raises
         InvalidValue.
         """
-        policy_named(name)
+        policy_named(name, self._group)
         _check_options(command, options)
         try:
             job = policy_changes.policy_job(command, name, options)
@@ -232,17 +232,17 @@ def _check_options(command: str, options: Options) -> None:
             )
 
 
-def policy_named(name: str, group: str | None = None) -> Policy:
-    """Return a policy, of ``group`` if that is given; raises InvalidValue for an unknown name."""
+def policy_named(name: str, group: str) -> Policy:
+    """Return a policy of ``group``, ``namespaces`` or ``topics``; raises InvalidValue for an unknown name."""
     from pulsar_admin.store.policies.table import POLICIES, policies_by_name
 
     def is_known(policy: Policy) -> bool:
-        return group is None or (policy.namespace if group == "namespaces" else policy.topic) is not None
+        return (policy.namespace if group == "namespaces" else policy.topic) is not None
 
     policy = policies_by_name().get(given_text("policy", name))
     if policy is None or not is_known(policy):
         names = ", ".join(one.name for one in POLICIES if is_known(one))
-        raise InvalidValue(f"no policy of {group or 'topics'} is called {name}", hint=f"there are {names}", value=name)
+        raise InvalidValue(f"no policy of {group} is called {name}", hint=f"there are {names}", value=name)
     return policy
 
 
@@ -283,7 +283,7 @@ class TopicPolicies(PolicyPlans):
         ``subscription`` selects those of one subscription; ``global_`` those shared by all clusters. Raises
         InvalidValue.
         """
-        policy = policy_named(name)
+        policy = policy_named(name, "topics")
         options = {"applied": applied, "subscription": subscription, "global_": global_}
         with self._session.read() as txn:
             names = self._names(txn)
@@ -295,7 +295,7 @@ class TopicPolicies(PolicyPlans):
         self, name: str, *, applied: bool = False, subscription: str | None = None, global_: bool = False
     ) -> tuple[Any, ...]:  # Any: JSON
         """Return the ``values`` alone; ``applied``: as upstream's brokers answer, which know no policies of all clusters."""
-        policy = policy_named(name)
+        policy = policy_named(name, "topics")
         options = {"applied": applied, "subscription": subscription, "global_": global_}
         read = policy_values.applied_value if applied else policy_values.own_value
         with self._session.read() as txn:

@@ -478,7 +478,7 @@ def _check_not_lost(reader: EntryReader, topic: Topic, mark_delete: Position) ->
         if broken.holds(first):
             raise errors.Refused(
                 f"{topic.name}: {first} {broken.fate}: ledger {broken.ledger_id}: {broken.what()}: {broken.broker()}",
-                hint=f"restore it with: {broken.cure}; --force resets there anyway"
+                hint=f"to repair it, start with: {broken.cure}; --force resets there anyway"
                 if broken.cure
                 else f"remove it with: pulsar-admin ledgers forget {broken.ledger_id}; or reset there with --force",
                 topic=str(topic.name),

@@ -60,6 +60,11 @@ class UnassignedCoordinators(Struct, frozen=True):
     recorded: int
     open: int | None
 
+    @property
+    def matters(self) -> bool:
+        """Whether anybody notices: coordinators that are not counted and have nothing to end hurt nobody."""
+        return not self.recorded or self.open != 0
+
 
 def find_unassigned(reader: EntryReader) -> UnassignedCoordinators | None:
     """Return the coordinators that no client asks for, if there are any; None if their number is unknown, or may be in metadata that is

@@ -85,7 +85,7 @@ def _fits(value: Any, like: Any) -> bool:
     if isinstance(like, tuple):
         return isinstance(value, str | None) and value in like
     if isinstance(like, type):
-        return value is None or type(value) is like
+        return value is None or (type(value) is like and (not isinstance(value, int) or abs(value) < 1 << 63))
     if isinstance(like, float):
         return type(value) in (int, float) and isfinite(value)
     return type(value) is type(like) and (type(value) is not int or abs(value) < 1 << 63)

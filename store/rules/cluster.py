@@ -143,8 +143,7 @@ def _shared(facts: ClusterFacts) -> Iterator[Evidence]:
 )
 def _unassigned(facts: ClusterFacts) -> Iterator[Evidence]:
     found = facts.unassigned_coordinators
-    # Coordinators that are not counted and have nothing to end hurt nobody.
-    if found is not None and (not found.recorded or found.open != 0):
+    if found is not None and found.matters:
         counts = counted(found.recorded, "coordinator") if found.recorded else "no coordinators"
         which = f"{plural(len(found.numbers), 'coordinator', 'coordinators')} {listed(found.numbers, 5)}"
         have, them = plural(len(found.numbers), "has a log", "have logs"), plural(len(found.numbers), "it", "them")

@@ -379,7 +379,7 @@ def _open_transaction(facts: SubscriptionFacts, *, is_next: bool) -> Iterator[Ev
         return
     others = f" ({counted(len(buffer.first), 'transaction')} {plural(len(buffer.first), 'is', 'are')} open here)"
     known, unassigned = facts.of.coordinated.get(txn), find_unassigned(facts.of.reader)
-    lost = unassigned is not None and txn.most in unassigned.numbers
+    lost = unassigned is not None and unassigned.matters and txn.most in unassigned.numbers
     since = (
         ", and which no coordinator knows"
         if known is None

@@ -190,7 +190,9 @@ def _judge_topic(facts: TopicFacts) -> Iterator[Finding]:
                 path = facts.topic.name.cursor_path(name)
                 values |= {MEND: f"pulsar-admin store cat {shell_word(path)} --hex"}
             elif (ledger_id := _damaged_ledger(txn, facts.topic, name)) is not None:
-                values |= {MEND: f"pulsar-admin ledgers restore {ledger_id}"}
+                missing = find_missing(txn, ledger_id)
+                bring = "" if missing is None else missing.cure
+                values |= {MEND: bring or f"pulsar-admin ledgers restore {ledger_id}"}
             yield CURSOR_UNREADABLE.at(where, cursor.message, cursor.hint, **values)
 
 

@@ -265,6 +265,13 @@ def test_bad_input(cli: Cli, made: Path, arguments: tuple[str, ...], code: int, 
     assert message in result.error["message"]
 
 
+def test_all_subscriptions_of_a_topic_without_entries(cli: Cli, tmp_path: Path) -> None:
+    cursors = dict.fromkeys(("sub", "two"), CursorInfo(-1, Position(10, -1)))
+    path = make_store(tmp_path / "made", {"a/b/empty": MadeTopic([[]], cursors=cursors)})
+    result = cli.on(path, "topics expire-all-subscriptions a/b/empty -t 1h --dry-run -o json")
+    assert (result.exit_code, "has no entries" in result.error["message"]) == (5, True)
+
+
 def test_all_subscriptions_of_nobody(cli: Cli, tmp_path: Path) -> None:
     path = make_store(
         tmp_path / "made",
