@@ -55,7 +55,7 @@ from pulsar_admin.store.names import (
     parse_position,
 )
 from pulsar_admin.store.pace import PACE
-from pulsar_admin.store.wording import Answer, Rows
+from pulsar_admin.store.wording import Answer, Rows, listed, plural
 from pulsar_admin.typable import runs, typable_in
 
 if TYPE_CHECKING:
@@ -856,7 +856,8 @@ class Session:
                 is_any = True
                 yield topic, cursor
         if not is_any and subscription is None:
-            raise SubscriptionNotFound("no topic that matches has a subscription", topics=topics)
+            have = plural(len(topics), "has", "have")
+            raise SubscriptionNotFound(f"{listed(topics, 3)} {have} no subscription", topics=topics)
         if not is_any:
             raise SubscriptionNotFound(
                 f"no topic that matches has a subscription {subscription!r}", subscription=subscription

@@ -106,7 +106,7 @@ def test_every_subscription_expires_as_each_alone(path: Path) -> None:
         ):
             with pytest.raises(pa.InvalidValue, match="name the subscription"):
                 named()
-        with pytest.raises(pa.SubscriptionNotFound, match="no topic that matches has a subscription"):
+        with pytest.raises(pa.SubscriptionNotFound, match="parts-partition-2 have no subscription"):
             store.cursors(None, "acme/orders/parts").expire(before=limit)
 
 
