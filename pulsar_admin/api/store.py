@@ -621,8 +621,9 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         return self._planned_rows(topic_changes.plan_topic, topic, partitions, given)
 
     def scalable_topics(self, namespace: str, *, properties: Mapping[str, str] | None = None) -> tuple[str, ...]:
-        """Return the scalable topics of a namespace, ``topic://…``, that have all of ``properties``; raises InvalidValue,
-        MetadataCorrupt.
+        """Return the scalable topics of a namespace, ``topic://…``, that have all of ``properties``.
+
+        Raises NamespaceNotFound, InvalidValue, MetadataCorrupt.
         """
         from pulsar_admin.store.reports.scalable import list_scalable
 
