@@ -217,7 +217,7 @@ class SubscriptionFacts:
     def forgotten_batches(self) -> int:
         """How many batches it has acknowledged in part that a broker delivers whole when it loads the topic.
 
-        Versions before 5.0 do not read that back from the metadata (``ManagedCursorImpl.recover``; seen with 4.0.8, 4.2.4 and 5.0.1).
+        Versions before 5.0 do not read that back from the metadata (``ManagedCursorImpl.recover``; 4.0.8 and 4.2.4 do not, 5.0.1 does).
         """
         if self.cursor.source is not CursorSource.METADATA or not self.cursor.state.batch_deletes:
             return 0

@@ -83,6 +83,8 @@ _LISTED_AGAIN = replace(
     mend="pulsar-admin ledgers restore {ledgerIds}",
     how="Put them back into the lists of their topics",
 )
+_LISTED_AT_ONCE = 100
+"""How many ledgers a command that is printed names: it cures these, and the next diagnosis prints one for the rest."""
 LEAKED_LEDGERS = _leak(
     "leaked-ledgers",
     "Ledgers that nothing references",
@@ -214,14 +216,14 @@ def _leaked(facts: ClusterFacts) -> Iterator[Finding]:
         total = sums.setdefault(code, [0, 0, 0])
         for index, more in enumerate((1, orphan.entries, orphan.size_bytes)):
             total[index] += more
-        if len(examples.setdefault(code, [])) < NAMED:
+        if len(examples.setdefault(code, [])) < (_LISTED_AT_ONCE if code[2] else NAMED):
             examples[code].append(orphan.ledger_id)
     for code, (ledgers, entries, size_bytes) in sums.items():
         is_gone = rules[code] in (LEDGERS_DELETED, LEDGERS_GONE)
         is_free = is_gone or rules[code] is LEAKED_INDEX
         what = plural(ledgers, "ledger")
         evidence = Evidence(
-            f"{what} {', '.join(map(str, examples[code]))}{' …' if ledgers > NAMED else ''}",
+            f"{what} {', '.join(map(str, examples[code][:NAMED]))}{' …' if ledgers > NAMED else ''}",
             f"{counted(ledgers, 'ledger')} of {counted(size_bytes, 'byte')}"
             + (_FATES[code[0]] if is_gone else _OFF_LIST if code[1] else " that nothing references"),
             {

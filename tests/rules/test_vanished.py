@@ -402,7 +402,7 @@ def test_a_ledger_that_readers_still_need_and_a_list_lacks_is_not_to_be_deleted(
 
 
 @pytest.mark.usefixtures("damages_stores")
-@pytest.mark.parametrize("places", [(0,), (3,), (2, 3), (11,), (9, 11)])
+@pytest.mark.parametrize("places", [(0,), (3,), (2, 3), (11,), (9, 11), range(1, 8)])
 def test_ledgers_are_put_back_into_the_list_of_their_topic(
     places: Sequence[int], whole_cli: Cli, tmp_path: Path
 ) -> None:
