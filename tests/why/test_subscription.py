@@ -75,6 +75,13 @@ def test_two_causes_are_both_told(first: str, second: str, tmp_path: Path, damag
     assert {reason.code for reason in found.reasons} & CAUSES.keys() == expected
 
 
+def test_pulsar_5_reads_acknowledgements_inside_a_batch_from_the_metadata(tmp_path: Path, damages_stores: None) -> None:
+    store = plant(tmp_path / "s", BESIDE["batch-acks"])
+    assert "batch-acks" in {reason.code for reason in ask(store).reasons}
+    put_values(store, {"/txn/tc/parallelism": b"16"})
+    assert "batch-acks" not in {reason.code for reason in ask(store).reasons}
+
+
 @pytest.mark.parametrize("code", BESIDE)
 def test_what_bears_on_a_healthy_one_is_told_behind(code: str, tmp_path: Path) -> None:
     found = ask(plant(tmp_path / "s", BESIDE[code]))
