@@ -1,7 +1,5 @@
 """The same questions asked of all screens of a store: what they say of one fault must not differ."""
 
-from __future__ import annotations
-
 import warnings
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Changes bits of rows in a store's file, as a failing disk or memory does: below LMDB, and with the file's time of before."""
 
-from __future__ import annotations
-
 import os
 import struct
 from collections.abc import Iterator

@@ -10,8 +10,6 @@
 names are in it: tenants and clusters that begin with ``own``.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

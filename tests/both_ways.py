@@ -1,7 +1,5 @@
 """Every kernel that a test calls on little data runs both ways, compiled and in Python: same answers, same bytes written."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from typing import Any

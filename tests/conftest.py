@@ -1,7 +1,5 @@
 """Fixtures that every test may use, and which tests a plain ``pytest`` leaves out."""
 
-from __future__ import annotations
-
 import gc
 import json
 import os

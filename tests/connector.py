@@ -1,7 +1,5 @@
 """What the real Spark connector read of the recorded worlds (tests/golden/README.md), and our rows as that file writes them."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from base64 import b64encode

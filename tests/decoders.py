@@ -1,7 +1,5 @@
 """Bytes that the product writes and never reads: a bookie's marks and what it keeps about a ledger."""
 
-from __future__ import annotations
-
 import struct
 
 from pulsar_admin.store.codec.bookie import LogMark

@@ -1,7 +1,5 @@
 """Parameters of tests that ``make test`` leaves out: those that stand for no branch of their own."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from typing import Any
 

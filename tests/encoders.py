@@ -1,7 +1,5 @@
 """Bytes that the product reads and never writes: ledger and cursor entries, compacted ledgers, snapshots of delayed-delivery buckets."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Command lines in children of this process: as processes of their own, which need not import everything again."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Sequence

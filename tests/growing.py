@@ -6,8 +6,6 @@ on after them. With JOURNAL_BYTES it rolls journals of that size, deletes those 
 FOLDER/acked has how many entries are acknowledged.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import random

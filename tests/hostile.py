@@ -1,7 +1,5 @@
 """A store in which every name that data can choose drives a terminal and forges lines."""
 
-from __future__ import annotations
-
 import json
 from hashlib import sha256
 from pathlib import Path

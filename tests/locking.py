@@ -1,7 +1,5 @@
 """A file that another process has locked, as RocksDB locks the directory that a running server has open."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import signal

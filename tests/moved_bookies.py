@@ -1,7 +1,5 @@
 """Clusters whose bookies were renamed, moved or lost, made of recorded ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 

@@ -5,8 +5,6 @@ lines ``<!-- plant: pulsar-admin … -->`` plant the cause that the page is abou
 commands print into the pages; read the difference.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Callable

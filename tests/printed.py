@@ -1,7 +1,5 @@
 """Commands in the text that the program prints: ``pulsar-admin …`` in a sentence, a hint, a table or JSON."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """ZooKeeper's logs taken apart by hand, as ``org.apache.zookeeper.server.persistence.FileTxnLog`` writes them."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A bookie's directory that is partly dead, and what is in one, read with nothing of ours: RocksDB itself and the record's own bytes."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import struct

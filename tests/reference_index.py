@@ -1,7 +1,5 @@
 """The location index by brute force: a dictionary filled record by record with the reference readers of ``store.codec``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 

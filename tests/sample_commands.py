@@ -1,7 +1,5 @@
 """Commands of no product, to test the framework without a store; ``SAMPLE_TABLE`` lists them."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Iterator
 

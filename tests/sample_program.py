@@ -1,7 +1,5 @@
 """The program with the sample commands in its table, to be run as a process of its own."""
 
-from __future__ import annotations
-
 from pulsar_admin import command_table
 from pulsar_admin.cli import main
 from tests.sample_commands import SAMPLE_TABLE

@@ -1,7 +1,5 @@
 """The recorded world ``shapes``: topics of every schema type, and what their producer sent (tests/golden/Produce.java)."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@
 the fixture ``damages_stores``.
 """
 
-from __future__ import annotations
-
 import hashlib
 import weakref
 from collections.abc import Iterator

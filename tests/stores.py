@@ -1,7 +1,5 @@
 """Golden worlds imported once per machine and code version; tests read them and copy what they change."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os

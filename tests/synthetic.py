@@ -1,7 +1,5 @@
 """Stores made of entries a test chose: genuine entry-log bytes and metadata, imported by the product's own scanner."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """PIP-345's two numbers: read where the proposal put them, compared with the entries, written as ledger properties."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Command lines that the real pulsar-admin was asked, asked here: the same answers, and the same metadata in the end."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

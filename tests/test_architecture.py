@@ -1,7 +1,5 @@
 """The layers, and the writing rule, read from the source with ``ast``."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import pkgutil

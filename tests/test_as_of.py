@@ -1,7 +1,5 @@
 """The time that a store is a copy of: what tells it, what does not, and that answers count from it and changes ask."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Writing files: old or new, never half; never over something that exists; system errors are ours."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

@@ -1,7 +1,5 @@
 """The benches that ``python -m bench`` names are there, each is described, and what it is not given it says."""
 
-from __future__ import annotations
-
 import importlib
 import subprocess
 import sys

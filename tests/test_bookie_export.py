@@ -1,7 +1,5 @@
 """Ledgers of this toolkit put on several bookies with several directories each: every byte that BookKeeper needs to serve them."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

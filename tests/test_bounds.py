@@ -1,7 +1,5 @@
 """At the bound, with 0, with an empty one, and with a good one after a bad one: where most wrong comparisons hide."""
 
-from __future__ import annotations
-
 import re
 import struct
 from datetime import UTC, datetime

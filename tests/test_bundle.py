@@ -1,7 +1,5 @@
 """Incident bundles: the same findings elsewhere, and nothing in them that somebody named or wrote."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

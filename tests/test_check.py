@@ -1,7 +1,5 @@
 """``store check``: sound stores have no problem; each kind of contradiction is found and named with its code."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Facts of topics that a pass has left behind are gone at once, without a garbage collector, which took a tenth of the pass."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from weakref import ref

@@ -1,7 +1,5 @@
 """The command line itself: groups, global options, settings, consent, exit codes. Commands are samples."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

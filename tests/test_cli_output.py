@@ -1,7 +1,5 @@
 """Every result shape in every format; tables on a narrow terminal and in a pipe; progress."""
 
-from __future__ import annotations
-
 import csv
 import fcntl
 import importlib

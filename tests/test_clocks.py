@@ -1,7 +1,5 @@
 """``topics skew`` and ``topics timeline`` against the recorded messages and against brute force."""
 
-from __future__ import annotations
-
 import os
 import random
 import statistics

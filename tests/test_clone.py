@@ -1,7 +1,5 @@
 """A cluster of three bookies folded into one standalone directory: every message, every backlog as the cluster's broker said."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``store import cluster`` and ``store add``: a recorded cluster's disks under other names, in parts, and what cannot be one cluster's."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

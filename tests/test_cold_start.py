@@ -1,7 +1,5 @@
 """What cold questions import, so that they stay fast: nothing here measures time."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -3,8 +3,6 @@
 What is still whole on the damaged disks is counted by a reader of its own; nothing beyond what was planted may be lost.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 import struct

@@ -1,7 +1,5 @@
 """Our commands against upstream's command tree: names, options, what they take, defaults."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Completion: what it answers, and what bash, zsh and fish make of it where they are installed (bash always is)."""
 
-from __future__ import annotations
-
 import os
 import pty
 import select

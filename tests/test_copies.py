@@ -1,7 +1,5 @@
 """Disks of another cluster beside a cluster's own, and copies of one entry that differ: nothing takes the place of anything in silence."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``topics copy``: what a live broker said of a topic in its own store is true of the copy, ledger ids apart."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

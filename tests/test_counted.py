@@ -1,7 +1,5 @@
 """Counts in sentences."""
 
-from __future__ import annotations
-
 import pytest
 
 from pulsar_admin.store.wording import counted, listed, plural

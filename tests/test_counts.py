@@ -1,7 +1,5 @@
 """Topics, subscriptions, backlog and bytes on disk: every screen has what the recorded broker answered, and what the disk has."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """On which bookies entries are: a recorded cluster of three (E 3, Qw 2, Qa 2), against its files read record by record."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil

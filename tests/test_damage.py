@@ -1,7 +1,5 @@
 """Damage anywhere: our own rows, ``store.json``, the metadata store's files, values, plans. One clear message, never a traceback."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import zlib

@@ -4,8 +4,6 @@ Two ways to a full disk: a limit on the size of files, which works for everybody
 own where the kernel lets us make one.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import resource

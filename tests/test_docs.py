@@ -1,7 +1,5 @@
 """Generated pages are fresh, every command explains itself, and the examples in help work on the demo store."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import shlex

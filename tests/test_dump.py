@@ -1,7 +1,5 @@
 """``topics dump`` and ``topics load``: against what a real client read, against ``topics read``, and round trips to the byte."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """What runs bulk work, and what is said about it: nothing here starts Spark."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Iterator

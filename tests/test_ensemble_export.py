@@ -3,8 +3,6 @@
 What a real ensemble does with it is in ``tests/live/test_zookeeper.py``.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Every error has a stable code of its own and an exit code, equal to the product's table."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import pkgutil

@@ -1,7 +1,5 @@
 """``store export standalone``: what it copies, to whom what it writes belongs, who else may be there, and stopping behind each part."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import stat

@@ -1,7 +1,5 @@
 """What only one feature needs is neither imported nor required without it: the base packages are enough for the rest."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Ledgers maps of entry logs that are readable and wrong: garbage collection believes them."""
 
-from __future__ import annotations
-
 import shlex
 import struct
 import subprocess

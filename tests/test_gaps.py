@@ -1,7 +1,5 @@
 """What a scan did not find, and what damage costs: first, in the middle, last, and at the bound."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

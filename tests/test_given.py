@@ -1,7 +1,5 @@
 """Files and text that others give: whatever is in them, one clear error and no traceback."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

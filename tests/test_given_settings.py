@@ -1,7 +1,5 @@
 """Settings, options and files of rows whose values are wrong: usage errors, never a bug."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Ledgers that name bookies which are not of the cluster: what a client gets of them, and the commands that help."""
 
-from __future__ import annotations
-
 import random
 import shlex
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The order of Java's hash maps, of few names and of very many."""
 
-from __future__ import annotations
-
 import pytest
 
 from pulsar_admin.store import names

@@ -1,7 +1,5 @@
 """Names from data neither drive a terminal nor forge a line, whatever command shows them in whatever format."""
 
-from __future__ import annotations
-
 import ast
 import io
 import json

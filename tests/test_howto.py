@@ -1,7 +1,5 @@
 """The commands in how-to pages work on the demo store and print what the page shows."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

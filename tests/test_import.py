@@ -1,7 +1,5 @@
 """``store import standalone`` against the recorded worlds: every byte of metadata, every entry, every mode, every stop."""
 
-from __future__ import annotations
-
 import csv
 import errno
 import gzip

@@ -1,7 +1,5 @@
 """The location and time index against a brute-force dictionary: random records, files, batches and scan orders."""
 
-from __future__ import annotations
-
 import random
 import struct
 from collections.abc import Callable, Iterator

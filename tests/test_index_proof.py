@@ -1,7 +1,5 @@
 """A deep check whose engine merges proves the index by digests, and where it cannot compares row by row: the answers are the same."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import shutil

@@ -1,7 +1,5 @@
 """``topics find-by-index`` against the indexes that a real broker gave, and against brute force on counts that were lost."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Wheel and source archive hold what runs; the container image is built and run where buildah and its base are at hand."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The interceptor chain: upstream's names, upstream's index rule, and interceptors of others by entry point."""
 
-from __future__ import annotations
-
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any

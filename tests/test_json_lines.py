@@ -1,7 +1,5 @@
 """Lines of JSON made from columns equal what ``json`` writes of each row."""
 
-from __future__ import annotations
-
 import json
 from base64 import b64encode
 

@@ -1,7 +1,5 @@
 """``--schema`` says what ``-o json`` writes: on worlds from which no schema was recorded nothing is there that it does not have."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

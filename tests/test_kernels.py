@@ -3,8 +3,6 @@
 What compares the two is ``tests.both_ways``: a kernel that is called here runs both ways.
 """
 
-from __future__ import annotations
-
 import random
 from itertools import combinations, product
 from typing import Any

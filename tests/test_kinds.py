@@ -1,7 +1,5 @@
 """The recorded world ``kinds``: storage and indexes of every kind, ledger metadata of every version, imported and verified."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

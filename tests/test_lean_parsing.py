@@ -1,7 +1,5 @@
 """Command lines parsed with the global options that they name are parsed as with all of them."""
 
-from __future__ import annotations
-
 import io
 import random
 from collections.abc import Sequence

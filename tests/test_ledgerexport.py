@@ -1,7 +1,5 @@
 """Ledgers written by this toolkit in an exported directory: what a bookie needs to serve them, byte by byte."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

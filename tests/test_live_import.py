@@ -1,7 +1,5 @@
 """Imports and refreshes of a live ensemble that drops the reader, or moves: nothing half-imported, the earlier state stays."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What recovery promises, on the cluster that has lived, against what was recorded of it: the figures of ``docs/howto/recover.md``."""
 
-from __future__ import annotations
-
 import shutil
 from collections import defaultdict
 from itertools import pairwise

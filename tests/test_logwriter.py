@@ -1,7 +1,5 @@
 """Ledgers written by the toolkit: their bytes, their ids, and what a stop in between leaves."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

@@ -3,8 +3,6 @@
 The old journals of these still have every entry.
 """
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import struct

@@ -1,7 +1,5 @@
 """Machine code of kernels is kept in one folder of ours, and is of the code that runs."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

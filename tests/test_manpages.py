@@ -1,7 +1,5 @@
 """There is a manual page a command, and it is roff that mandoc takes."""
 
-from __future__ import annotations
-
 import runpy
 import shutil
 import subprocess

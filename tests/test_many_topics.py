@@ -1,7 +1,5 @@
 """What several processes say of very many topics, screen by screen, is what a single process says."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The database's own file: damaged, cut, gone back, read by processes that were killed or may not say that they read."""
 
-from __future__ import annotations
-
 import errno
 import os
 import random

@@ -1,7 +1,5 @@
 """Metrics: their values against what the broker answered, their form against the text format of Prometheus."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

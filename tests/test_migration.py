@@ -1,7 +1,5 @@
 """Every command and option of ours that the pages for newcomers name is there."""
 
-from __future__ import annotations
-
 import re
 import shlex
 

@@ -1,7 +1,5 @@
 """Names near one that is not there: what an error's hint suggests, and what finding it costs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What a newer Pulsar keeps below ``/managed-ledgers`` owns its ledgers: in a real 5.0.1, and in domains that nobody wrote yet."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What has the name of a file and is none: a FIFO, a link that leads nowhere, a directory. It is told, and nothing waits for it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The numbers of plain topics are those that their facts give, on recorded worlds and beside damaged rows."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

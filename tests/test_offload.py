@@ -1,7 +1,5 @@
 """Ledgers of tiered storage: what a real broker offloaded, read as the broker read it, and what is wrong with objects."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -3,8 +3,6 @@
 The records are copied to a log of their own, their copies are damaged, and the index leads there.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 import struct

@@ -1,7 +1,5 @@
 """One topic that cannot be read keeps no question about all topics from its answer: the others answer, and the exit code is 1."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The overview against what the live broker answered, and against counting by hand."""
 
-from __future__ import annotations
-
 import shlex
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reading beside production: bounded a second, and the page cache afterwards as it was before."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import time

@@ -1,7 +1,5 @@
 """Packages that brokers of 4.0.8 and 5.0.1 kept in BookKeeper against what the real pulsar-admin said of them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

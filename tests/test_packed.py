@@ -1,7 +1,5 @@
 """Records kept as bytes behave as a list of the records does."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """What is sent to executors: an archive that our packages are imported from, with the data that they read."""
 
-from __future__ import annotations
-
 import json
 import py_compile
 import subprocess

@@ -1,7 +1,5 @@
 """The commands of tutorial, runbooks and night tasks say what the pages show, on the data that the pages name."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Which bookies should hold an entry, and where a recovery closes a ledger: against brute force on upstream's rules."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from itertools import permutations

@@ -1,7 +1,5 @@
 """What the pass over all nodes keeps of plain topics is what their nodes say one by one."""
 
-from __future__ import annotations
-
 from collections import deque
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Work on parts of a store in other processes: the same answers in the same order, whatever becomes of the processes."""
 
-from __future__ import annotations
-
 import os
 import resource
 import select

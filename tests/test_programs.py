@@ -1,7 +1,5 @@
 """The programs of docs/examples/programs, which ``make check`` type-checks strictly, do on a recorded world what they say."""
 
-from __future__ import annotations
-
 import ast
 import csv
 import json

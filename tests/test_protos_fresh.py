@@ -1,7 +1,5 @@
 """The checked-in protobuf code is what its sources generate."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """--where, --sort, --top and --columns: what Python's own sorted and filter make of the list's JSON."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Reads for passes over millions of rows say what the full decoders say, or nothing."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from pathlib import Path

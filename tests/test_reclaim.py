@@ -1,7 +1,5 @@
 """``store reclaim``: what lives stays, byte for byte, where the index says; what is dead goes; metadata is doubted first."""
 
-from __future__ import annotations
-
 import shutil
 from collections import defaultdict
 from collections.abc import Callable

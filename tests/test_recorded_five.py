@@ -1,7 +1,5 @@
 """The project's own world of Pulsar 5.0.1 (``tests/live/recording_scalable.py``) against what its broker and its v5 client said."""
 
-from __future__ import annotations
-
 import json
 from bisect import bisect_left
 from collections import Counter, defaultdict

@@ -1,7 +1,5 @@
 """The recorded cluster that has lived (``tests/live/lived_recipe.py``) against what its real processes said, started again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``--redact``: no payload, key, property value or decoded value is shown, by whatever command, in whatever format."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

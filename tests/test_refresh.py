@@ -1,7 +1,5 @@
 """``store refresh`` and ``store index``: recorded states of one cluster one after the other, files that grow, vanish and change."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A command's answer in every format, without the command asking which one it is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.conftest import Cli

@@ -1,7 +1,5 @@
 """Digests of rows: an altered bit is never an answer, what a finding prints cures, and stores of earlier formats go on."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

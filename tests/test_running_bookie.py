@@ -1,7 +1,5 @@
 """Imports and refreshes beside a bookie that writes, rolls and deletes journals, and compacts its logs: they end, and lose nothing."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

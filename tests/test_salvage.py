@@ -1,7 +1,5 @@
 """The index of a bookie destroyed in every way, and made again: rows equal to those that BookKeeper had written."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

@@ -1,7 +1,5 @@
 """Scalable topics of a real Pulsar 5.0.1 against what its broker answered, and against records that were damaged."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Callable

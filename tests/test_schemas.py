@@ -1,7 +1,5 @@
 """Schemas and values: definitions as the broker's registry gave them, values as their producers sent them, and bad bytes."""
 
-from __future__ import annotations
-
 import json
 import struct
 from base64 import b64decode

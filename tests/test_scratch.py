@@ -1,7 +1,5 @@
 """Scratch directories that a killed process leaves: the next one removes them, those of living processes never."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

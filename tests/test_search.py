@@ -1,7 +1,5 @@
 """Time search: exact against brute force and the recorded messages, the broker's rule against the live broker's answers."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Passwords, tokens and keys are never printed: not in errors, warnings or JSON, wherever the text comes from."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The site builds without a warning, every page is in it, and every link and anchor of its pages is there."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """``store export zookeeper-snapshot``: every node of the store, on its parent, in a file that a server believes."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 from io import BytesIO

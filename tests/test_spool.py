@@ -1,7 +1,5 @@
 """Cells that were written to a temporary file come back as they were, and columns that say nothing are known in the end."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 

@@ -3,8 +3,6 @@
 What each start said is in docs/runbooks/bookie-does-not-start.md and zookeeper-does-not-start.md.
 """
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import struct

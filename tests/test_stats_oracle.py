@@ -4,8 +4,6 @@ A field that a store cannot know is in a ``LEFT_OUT`` table with its reason, and
 names a field which does not differ fails, so that it stays as short as it can be.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

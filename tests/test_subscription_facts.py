@@ -1,7 +1,5 @@
 """The facts of every subscription of the recorded worlds, against what their brokers answered and what a client read."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Iterable, Iterator

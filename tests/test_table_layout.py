@@ -1,7 +1,5 @@
 """Tables in terminals: what goes first when there is no room."""
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Iterable, Sequence

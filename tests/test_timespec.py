@@ -1,7 +1,5 @@
 """Times, durations and sizes. Expected numbers were computed with GNU date and by hand."""
 
-from __future__ import annotations
-
 import random
 import string
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The read model of topics: the last topic of a snapshot is decoded once, and anew where a transaction changed it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Topic policies as a real 4.0.8 broker wrote them: read with its own answers as oracle, set, undone, damaged."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import io

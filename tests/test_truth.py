@@ -1,7 +1,5 @@
 """What a broker will not see is not answered as if it did, and one damaged node hides none of the others."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Commands that the program prints: every literal one can be typed, each carries what this run was given, and data is left as it is."""
 
-from __future__ import annotations
-
 import ast
 import base64
 import json

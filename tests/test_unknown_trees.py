@@ -1,7 +1,5 @@
 """Trees of the metadata that this version does not know: named, kept, and refused by what destroys because nothing references a ledger."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Values of a newer version inside of known trees: named once, kept byte for byte, never taken for damage, loss or a leak."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Callable, Iterator, Mapping

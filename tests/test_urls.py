@@ -1,7 +1,5 @@
 """Objects of a server that does not serve."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer

@@ -1,7 +1,5 @@
 """Disk usage against the reference scan of the same logs."""
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter, defaultdict
 from pathlib import Path

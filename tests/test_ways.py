@@ -1,7 +1,5 @@
 """How many modules a question passes from its command to the bytes: every one more is a form that it changes on its way."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The worlds are what their README says, and are shared read-only."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests import worlds

@@ -4,8 +4,6 @@ docs/what-a-store-knows.md, and what differs.
 Answers are those of the recorded worlds (``tests/golden/README.md``); each cell is: the same / asked.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

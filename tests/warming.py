@@ -1,7 +1,5 @@
 """Import what commands need, in a process that runs each in a fork of its own."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 from pulsar_admin import command_table

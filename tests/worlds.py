@@ -6,8 +6,6 @@ states), ``keys/`` (key pair of its encrypted topics) and ``oracle.json`` (what 
 ``scratch_copy`` to write.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import hashlib

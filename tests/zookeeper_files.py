@@ -1,7 +1,5 @@
 """ZooKeeper's files read as a whole, for comparison."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

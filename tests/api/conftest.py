@@ -1,7 +1,5 @@
 """A store of each test's own, which it may change."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

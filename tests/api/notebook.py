@@ -1,7 +1,5 @@
 """Runs the code cells of the notebooks in order, without Jupyter; ``python -m tests.api.notebook`` writes their outputs into them again."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Plans, changes and undo through the Python interface: the same bytes and reports as the commands, and the recorded mutations."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from io import BytesIO

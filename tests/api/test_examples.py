@@ -1,7 +1,5 @@
 """The page docs/api.md: its blocks run in order on the demo store and print what it shows."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

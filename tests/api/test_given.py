@@ -1,7 +1,5 @@
 """Whatever callers give, one clear error: nothing ends deep inside, and nothing is planned of what makes no sense."""
 
-from __future__ import annotations
-
 import inspect
 import warnings
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Plans in Python are those of the command line, one after the other on the same store, and so are the answers after them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from datetime import timedelta

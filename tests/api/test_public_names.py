@@ -1,7 +1,5 @@
 """``import pulsar_admin`` costs nothing, its names are those it promises, and nothing behind them is the command line's."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

@@ -1,7 +1,5 @@
 """What the Python interface reads, against the live broker's recorded answers and against what the command line prints."""
 
-from __future__ import annotations
-
 import copy
 import json
 import subprocess

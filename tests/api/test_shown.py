@@ -1,7 +1,5 @@
 """What a notebook and a debugger show: which thing an object names, and on one line what an answer says."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from html import escape

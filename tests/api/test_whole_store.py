@@ -1,7 +1,5 @@
 """Stores as wholes through the Python interface: import, refresh, export, check, usage, dumps; ledgers and entry logs."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections import Counter

@@ -1,7 +1,5 @@
 """Timers and the simulator; expected times are worked by hand."""
 
-from __future__ import annotations
-
 from bench.nack_simulator import GeneratedLoad, NackEvents, TimerResult, events_of, generate_events, simulate
 
 

@@ -3,8 +3,6 @@
 Made by a script that shares no code with this toolkit; CRC-32C cross-checked with two libraries.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from typing import NamedTuple

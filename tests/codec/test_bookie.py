@@ -1,7 +1,5 @@
 """A bookie's small files and file names."""
 
-from __future__ import annotations
-
 import pytest
 
 from pulsar_admin.store.codec import bookie as codec

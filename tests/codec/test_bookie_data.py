@@ -1,7 +1,5 @@
 """The BookKeeper codecs on what a real bookie wrote, against BookKeeper's own index and metadata."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Rows of DbLedgerStorage's databases."""
 
-from __future__ import annotations
-
 import pytest
 
 from pulsar_admin.store.codec import dbledger as codec

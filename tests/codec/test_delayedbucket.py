@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from pulsar_admin.store.codec import delayedbucket as codec

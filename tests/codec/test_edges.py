@@ -1,7 +1,5 @@
 """What each codec writes it reads again, at the bounds of its numbers and texts, and over an older value of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Encrypted payloads: those that the Java client's own class made (``tests/golden/encrypted``), whole and damaged."""
 
-from __future__ import annotations
-
 import base64
 import pickle
 import shutil

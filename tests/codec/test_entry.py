@@ -1,7 +1,5 @@
 """Entry bodies: vectors, round trips, damage."""
 
-from __future__ import annotations
-
 import pytest
 
 from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType, compute_digest, master_key

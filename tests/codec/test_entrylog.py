@@ -1,7 +1,5 @@
 """Entry-log headers, ledgers maps, locations and names."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import random

@@ -1,7 +1,5 @@
 """Journals: vectors, versions, and the three kinds of end."""
 
-from __future__ import annotations
-
 import struct
 from functools import partial
 

@@ -1,7 +1,5 @@
 """``.idx`` files: the vector, what real bookies wrote, and damage."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

@@ -1,7 +1,5 @@
 """Ledger metadata values and paths."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

@@ -1,7 +1,5 @@
 """The reference scan: sample logs, damage of every kind, real logs against BookKeeper's index."""
 
-from __future__ import annotations
-
 import random
 import struct
 

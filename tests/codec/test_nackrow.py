@@ -1,7 +1,5 @@
 """Rows of kept negative acks: written by hand from docs/formats/nacks.md, and damaged at every bit."""
 
-from __future__ import annotations
-
 import hashlib
 import struct
 

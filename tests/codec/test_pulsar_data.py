@@ -1,7 +1,5 @@
 """Every codec of Pulsar's own bytes on everything a real Pulsar 4.0.8 left behind, against its live broker's answers."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from pulsar_admin.store.codec.rocksvalue import NodeStat, decode_counter, decode_value, encode_counter, encode_value

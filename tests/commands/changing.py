@@ -1,7 +1,5 @@
 """What tests of changing commands share: the rows of a store, and undoing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pulsar_admin.store.db.environment import open_store

@@ -5,8 +5,6 @@ their SHA-256. Log lines went in without time, level, thread and class, those of
 warnings not at all.
 """
 
-from __future__ import annotations
-
 from hashlib import sha256
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Whatever answers on a topic with a lost ledger says so; what a broker does there was seen on Pulsar 4.0.8 (tests/live)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """``ledgers``: every ledger of the recorded worlds, and ledgers that lost something."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """``logs`` against BookKeeper's own readlog, and on damaged, torn, sealed and foreign files."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

@@ -1,7 +1,5 @@
 """``nacks``: kept negative acks, the planner. Expected values are recorded, or worked by hand."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

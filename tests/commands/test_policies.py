@@ -1,7 +1,5 @@
 """Every policy command against the real pulsar-admin 4.0.8: what it printed and refused, and what its broker then had stored."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Iterator, Sequence

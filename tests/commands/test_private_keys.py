@@ -1,7 +1,5 @@
 """``--private-key``: encrypted topics of the recorded worlds as the consumer with the key read them, and keys that do not fit."""
 
-from __future__ import annotations
-
 import base64
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``bookies rename`` on the recorded cluster: what its ZooKeeper names is counted apart, and the disks follow by an export alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Questions by time where entries are lost or not seen: what real brokers answered, and what is exact."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

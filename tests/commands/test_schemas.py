@@ -1,7 +1,5 @@
 """``schemas``: what a real broker 4.0.8 printed and stored for the same commands."""
 
-from __future__ import annotations
-
 import json
 from base64 import b64encode
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``sql``: what it shows, what it refuses, and how it says what is wrong."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

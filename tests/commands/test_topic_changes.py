@@ -1,7 +1,5 @@
 """Making, changing and deleting topics: every line of a recorded session with a real broker, then what it says and leaves behind here."""
 
-from __future__ import annotations
-
 import json
 from base64 import b64decode
 from pathlib import Path

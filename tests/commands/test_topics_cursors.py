@@ -1,7 +1,5 @@
 """``topics skip``, ``clear-backlog``, ``create-subscription``, ``unsubscribe``, and the two of them for a whole namespace."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``topics expire`` and ``topics expire-all-subscriptions`` on recorded and on made-up topics."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

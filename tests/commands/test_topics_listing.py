@@ -1,7 +1,5 @@
 """``topics list`` and its relatives, ``subscriptions``: names, against the recorded broker."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shlex

@@ -1,7 +1,5 @@
 """``last-message-id``, ``get-message-by-id``, ``examine-messages``, ``peek-messages`` on the command line."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """``topics reset-cursor``: by time, position, distance, other subscription; several topics and files as one change."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``topics search``: against what the real client read of the recorded worlds, whatever runs the scan."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

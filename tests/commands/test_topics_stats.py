@@ -1,7 +1,5 @@
 """``stats`` and ``partitioned-stats`` on the command line; the fields themselves are compared in test_stats_oracle."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

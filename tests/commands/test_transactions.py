@@ -1,7 +1,5 @@
 """``transactions``: entries that a broker 4.0.8 wrote, and what it said of them: (0,0) committed, (0,1) aborted, (0,2) and (0,3) open."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Entries of topics and of compacted ledgers, built with protobuf alone so that the product's own encoders are not the judge."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """``compaction read`` as columns: what is read entry by entry, of every kind of compacted entry; in processes, too."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``compaction explain``: beside the real reader of the compacted view, beside what a compaction keeps, and where it is torn."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The last message of a compacted view: every rule, on bytes; what is read for it; what is wrong with the data."""
 
-from __future__ import annotations
-
 import os
 from contextlib import nullcontext
 from pathlib import Path

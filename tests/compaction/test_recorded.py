@@ -1,7 +1,5 @@
 """The recorded compacted readers, last ids and time answers of both golden worlds."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from pathlib import Path

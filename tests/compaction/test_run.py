@@ -1,7 +1,5 @@
 """``compaction run`` and ``upgrade``: the broker's own ledgers byte by byte, a dictionary replay, undo, and what is left alone."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What ``compaction status`` says of cursors and ledgers that do not fit."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

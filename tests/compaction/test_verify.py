@@ -1,7 +1,5 @@
 """``compaction verify``: silent on what a broker or this toolkit wrote, and every kind of damage named."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """LMDB's table of readers full beside a process that keeps the store open: everybody is served, and nobody's pages are written over."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -4,8 +4,6 @@ Every change moves the same subscription of three topics in one transaction, to 
 they stand at different entries, or at one that no writer chose, is torn. Rebuilds and refreshes run beside them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

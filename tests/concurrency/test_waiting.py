@@ -1,7 +1,5 @@
 """``--wait``: a writer waits for another one, and plans on what that one has left; and where a store cannot be at all."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

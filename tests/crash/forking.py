@@ -6,8 +6,6 @@ wait status. It opens no database itself: RocksDB's threads, once they run, are 
 for ever.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -1,7 +1,5 @@
 """A function that ends its process with SIGKILL: what a test puts in the place of a step."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Kill a scan's process at a place, and note which slices it read: for children of ``tests.crash.forking``."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

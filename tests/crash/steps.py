@@ -1,7 +1,5 @@
 """Kill a process before the step of a number, of those that change files: for children of ``tests.crash.forking``."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A process of ours that stops (SIGSTOP) at a chosen step on a directory, while another one works there."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

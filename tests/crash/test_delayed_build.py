@@ -1,7 +1,5 @@
 """``delayed build`` killed at every step: the index stays as it was, and the same command makes what an undisturbed one makes."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """``store import``, ``store index --rebuild`` and ``store refresh`` killed with SIGKILL: the same command goes on where it was."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal

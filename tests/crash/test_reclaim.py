@@ -1,7 +1,5 @@
 """``store reclaim`` killed before any step that changes a file: every live entry is where the index says, and the same command finishes."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 

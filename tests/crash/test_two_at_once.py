@@ -1,7 +1,5 @@
 """Two processes on one store: whatever step one of them is stopped at, the other one loses nothing of it, nor it of the other."""
 
-from __future__ import annotations
-
 from itertools import count
 from pathlib import Path
 

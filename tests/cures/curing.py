@@ -1,7 +1,5 @@
 """What tests of rules share: what the doctor tells of a store, and the printed command run as it stands."""
 
-from __future__ import annotations
-
 import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence

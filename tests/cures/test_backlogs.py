@@ -1,7 +1,5 @@
 """Backlogs of what no client gets: chunks without the first one of their message, markers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

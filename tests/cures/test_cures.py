@@ -4,8 +4,6 @@ A finding whose printed command only looks says so (``look:``): which those are,
 of a bookie or metadata of their own have tests of their own, which the third table names.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import shlex

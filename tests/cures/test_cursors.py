@@ -1,7 +1,5 @@
 """Cursors that are stored ahead of their topic, and those of deduplication that nothing moves."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Files that are not as they were at the import, and a list that is too large: what is printed is run as it stands."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

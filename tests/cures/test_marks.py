@@ -1,7 +1,5 @@
 """Under-replication marks of ledgers that are gone or complete."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Partitioned topics whose metadata and partitions do not agree."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Pending-ack logs that no broker can replay."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The index of the recorded worlds equals what the producers sent less what was acknowledged, however it came about."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Entries of the index and the rules of partitions."""
 
-from __future__ import annotations
-
 import random
 import struct
 import zlib

@@ -1,7 +1,5 @@
 """The commands on delayed messages, on the recorded worlds."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections import Counter

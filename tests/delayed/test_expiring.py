@@ -1,7 +1,5 @@
 """What goes before it is due: counts and earliest messages against brute force over the topic's messages, and on recorded data."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from pathlib import Path

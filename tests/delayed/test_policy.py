@@ -1,7 +1,5 @@
 """Both parts of the policy change together, can be undone, and warn of what drops messages before they are due."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Rows put in order on disk are those that a plain sort gives, cut into the same partitions and pieces."""
 
-from __future__ import annotations
-
 import random
 from itertools import groupby
 from typing import Any

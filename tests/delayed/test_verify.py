@@ -1,7 +1,5 @@
 """``delayed verify`` counts and names exactly what is wrong in an index, and lists it in order."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

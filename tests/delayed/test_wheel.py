@@ -1,7 +1,5 @@
 """The time wheel against a sorted list: nothing early by a tick or more, nothing late, nothing lost or doubled, over restarts."""
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """What the recorded worlds say of delayed messages: who sent what for when, and what a subscription still waits for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pulsar_admin.store.db.delayed import Index, find_index

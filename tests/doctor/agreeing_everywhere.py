@@ -4,8 +4,6 @@ A test fails whose store has screens that contradict each other.
 ``AGREED`` names a file that gets the codes on which they agreed, a line each.
 """
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Generator

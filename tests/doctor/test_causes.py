@@ -1,7 +1,5 @@
 """The table of causes: a row for every code that a check can find, and commands that parse."""
 
-from __future__ import annotations
-
 import shlex
 
 import click

@@ -1,7 +1,5 @@
 """Whatever ``store check`` finds the doctor tells, ranked, with evidence and a command; damage alone makes no other finding."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

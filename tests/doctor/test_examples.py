@@ -1,7 +1,5 @@
 """Each finding has an example in ``docs/doctor/``, in words that the sources still have; ``recording.py`` records them."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from importlib.machinery import SourceFileLoader

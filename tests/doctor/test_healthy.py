@@ -1,7 +1,5 @@
 """Recorded worlds: nothing is called broken that is not, and the clocks that were planted are found, all of them and no other."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

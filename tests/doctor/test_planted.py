@@ -1,7 +1,5 @@
 """Causes where nothing is damaged, planted one by one: each is told, and nothing else that was not there before."""
 
-from __future__ import annotations
-
 from collections import namedtuple
 from collections.abc import Callable
 from functools import cache

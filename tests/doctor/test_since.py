@@ -1,7 +1,5 @@
 """What changed between two looks of the doctor: files and stores, and lists of which the sets are known."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

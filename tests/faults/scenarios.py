@@ -1,7 +1,5 @@
 """The commands that are disturbed: what there was before each, and what they may leave."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 PLAIN = "public/default/plain"

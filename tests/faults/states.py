@@ -1,7 +1,5 @@
 """What a store, or a Pulsar directory, holds: digests of its content that do not depend on how and when it was written."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

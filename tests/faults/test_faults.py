@@ -1,7 +1,5 @@
 """Every changing command, disturbed at calls that change a file: a sample of the points here, all of them in ``make test-deep``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Each command ends with 0 or with 8 (no room), never with another code; the store
 with room again the same command finishes.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -3,8 +3,6 @@
 Guided by coverage (atheris) where that is installed; else mutations alone. Ends with 1 when anything was found.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -5,8 +5,6 @@ as JSON is JSON; and what does not change a store leaves its bytes alone. Lines 
 ends no others; the folder they run in is made anew where one changed it.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import json

@@ -3,8 +3,6 @@
 Without the last, nothing that is changed reaches what lies behind a checksum.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import struct

@@ -1,7 +1,5 @@
 """The process of one target: ``python -m tests.fuzz.one TARGET SECONDS EXECUTIONS SEED ENGINE DIRECTORY``."""
 
-from __future__ import annotations
-
 import json
 import random
 import sys

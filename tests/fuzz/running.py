@@ -1,7 +1,5 @@
 """Running a target: what may come of an input, and what an input may cost."""
 
-from __future__ import annotations
-
 import os
 import random
 import resource

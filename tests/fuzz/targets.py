@@ -3,8 +3,6 @@
 A target takes bytes and may raise StoreError alone, whatever the bytes are.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

@@ -1,7 +1,5 @@
 """The short form of ``make fuzz-lines``, in a process of its own: its children may not come from one that has opened RocksDB."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

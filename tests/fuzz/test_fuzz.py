@@ -1,7 +1,5 @@
 """The short form of ``make fuzz``: every input that was ever a finding, the corpus, and mutations of fixed seeds."""
 
-from __future__ import annotations
-
 import random
 from itertools import islice
 

@@ -1,7 +1,5 @@
 """ZooKeeper's recorded files, unpacked once a file of tests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

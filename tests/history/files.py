@@ -1,7 +1,5 @@
 """ZooKeeper's recorded files for the tests of this directory, and what its own classes say of every transaction in them."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import tarfile

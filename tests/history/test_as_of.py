@@ -1,7 +1,5 @@
 """The tree as of any transaction and time, against a replay in the test of what ZooKeeper's own classes read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

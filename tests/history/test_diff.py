@@ -1,7 +1,5 @@
 """``store diff`` against trees replayed from what ZooKeeper's own classes read, and cursors as the broker had them."""
 
-from __future__ import annotations
-
 from itertools import permutations
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``store history`` against the same logs as ZooKeeper's own classes read them, and values as protobuf's own code does."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

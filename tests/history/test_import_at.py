@@ -1,7 +1,5 @@
 """``store import … --at``: the tree of the store is the tree as it then was, by a replay in the test of what ZooKeeper's classes read."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

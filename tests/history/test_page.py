@@ -1,7 +1,5 @@
 """The how-to page's commands print what it shows, on the recorded cluster; and the same from Python."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Versions of nodes against what ZooKeeper's own classes read in the same logs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a change of a node means in words: each kind of value, each field of it, and values that cannot be read."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -3,8 +3,6 @@
 ``python -m tests.live.answers NAME`` starts a broker of its own; ``--broker URL DATA`` asks one that runs on the directory DATA.
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import tempfile

@@ -13,8 +13,6 @@ that gets there gets nothing more. Code 500 is "No such ledger exists on Metadat
 | ledger of ``__change_events`` | no topic of the namespace loads: 500 "Failed to load topic within timeout" | loads |
 """
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Iterator

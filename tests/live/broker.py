@@ -1,7 +1,5 @@
 """One standalone Pulsar: started, asked over HTTP, stopped or killed; its data folder keeps its path."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

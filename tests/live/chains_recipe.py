@@ -5,8 +5,6 @@
 Each topic is there twice: in ``public/default`` nobody consumes, in ``public/consumed`` a subscription acknowledges what comes.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil

@@ -3,8 +3,6 @@
 ``python -m tests.live.cluster FOLDER`` starts one and stops it again, and says how long each took.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal

@@ -3,8 +3,6 @@
 ``python -m tests.live.cluster_recipe FOLDER [--seed N]`` makes one by hand.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -4,8 +4,6 @@
 cannot read what it is given may die, so it does so in a process of its own.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import random

@@ -1,7 +1,5 @@
 """What two accounts of one world (``recipe.ask``) must agree on when nothing but a restart lies between them."""
 
-from __future__ import annotations
-
 from typing import Any
 from urllib.parse import unquote
 

@@ -3,8 +3,6 @@
 ``python -m tests.live.distribution`` makes both and names their folders.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -5,8 +5,6 @@ after SIGKILL under load, ``old/`` a ZooKeeper and a bookie as they were earlier
 that were started on ``clean`` again, and what they had said before of what was deleted.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

@@ -3,8 +3,6 @@
 A command of the mirror joins without a row here when its parameters and required options have values in the tables below.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any

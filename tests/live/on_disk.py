@@ -4,8 +4,6 @@ A broker counts an acknowledgement when it comes; in the cursor's ledger, or in 
 files with what the broker said waits until both are the same.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import struct

@@ -4,8 +4,6 @@ Every rule has a topic of its own in one cluster, so that all of them share thre
 planted, on what is cured. What the second one does to the planted files is taken back, so that the cure meets them as they were.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -5,8 +5,6 @@
 policies of namespaces and topics behind them. A test replays both here.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil

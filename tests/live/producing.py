@@ -4,8 +4,6 @@
 ``[ledger, entry, batch index, SHA-1]`` for every message the broker confirmed.
 """
 
-from __future__ import annotations
-
 import datetime
 import hashlib
 import json

@@ -3,8 +3,6 @@
 ``python -m tests.live.recipe FOLDER [--seed N] [--broker-metadata] [--kill]`` makes one by hand.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

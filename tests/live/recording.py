@@ -6,8 +6,6 @@ the broker, stops it, packs its data directory as ``clean/``, starts it again an
 the answers.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil

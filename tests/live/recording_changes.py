@@ -4,8 +4,6 @@
 starts on the export and serves what is left; then it moves cursors itself.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

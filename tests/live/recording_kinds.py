@@ -6,8 +6,6 @@ BookKeeper's tool. ``oracle.json`` has what clients read, and the index of every
 prints it.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -5,8 +5,6 @@ packages on. Each uploads packages, changes the description of one and deletes o
 ``oracle.json``, by its words. ``clean/`` is what was on disk.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

@@ -5,8 +5,6 @@ queue and stream consumers, migrated and deleted; transactions are committed, ab
 (``clean/``), started again and killed while it is being written (``crashed/``).
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -3,8 +3,6 @@
 ``python -m tests.live.shell`` writes the file again.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

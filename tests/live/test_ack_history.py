@@ -3,8 +3,6 @@
 One broker wrote bitmaps into its cursor ledger (``managedLedgerPersistIndividualAckAsLongArray``), after a restart it wrote ranges.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What real brokers make of PIP-345's fields 6 and 7 in a LedgerInfo, and of the properties of the same names."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What `store preflight --brokers` says brokers delete, and what a real one deletes that loads every topic while no client connects."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

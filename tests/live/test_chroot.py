@@ -1,7 +1,5 @@
 """A cluster below a path of ZooKeeper's tree, beside another program: its files are imported, and its ZooKeeper starts on the export."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

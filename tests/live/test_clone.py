@@ -1,8 +1,6 @@
 """A recorded cluster of three bookies, cloned into one directory under another name: a standalone boots on it, says the backlogs that
 the cluster's broker said, and gives every message."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 What must be found is counted here, record by record, from the bookies' files and the ensembles.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,8 +1,6 @@
 """A cluster in processes of its own: changes made offline reach its running ZooKeeper, and its brokers; and a cluster goes on when its
 ZooKeeper was lost and starts on an exported snapshot."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Ledgers compacted offline and exported: the real broker serves them, real readers get what ``compaction read`` says."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess

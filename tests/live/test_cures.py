@@ -3,8 +3,6 @@
 Five in every run; with ``ALL=1`` in the environment the others, too.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

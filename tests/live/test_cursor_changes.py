@@ -4,8 +4,6 @@ Every change has two subscriptions with the same acknowledgements: ``here-…`` 
 that starts on the result. Rule ``broker`` is asked for where ours differs on purpose.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A broker starts on a generated cluster and gives what was asked for: every message, every cursor, times by its own search."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A real broker on ledgers that name a bookie which is gone: it loads their topics once the metadata names the bookie that is there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]

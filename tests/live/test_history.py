@@ -1,7 +1,5 @@
 """An ensemble of three real ZooKeeper servers that lose each other: the tree as of any moment is what a client read then."""
 
-from __future__ import annotations
-
 import random
 import socket
 import time

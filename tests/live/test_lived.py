@@ -4,8 +4,6 @@ What is served is what the store says, but for entries of which it says that a r
 environment all twenty.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Entries loaded offline and exported: real readers get them from the real broker, which then goes on behind them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

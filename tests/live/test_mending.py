@@ -1,7 +1,5 @@
 """Topics whose ledgers are lost, mended offline, are loaded and read by the real broker: all that is left, nothing twice."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ The broker answers, is stopped, and its files answer the same questions. What ch
 a copy taken before; then the metadata is compared value by value.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 import time

@@ -1,7 +1,5 @@
 """What the simulator says of the clients' timers is what the real clients do: when each nacked message comes again."""
 
-from __future__ import annotations
-
 import subprocess
 import threading
 import time

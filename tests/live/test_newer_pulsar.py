@@ -1,8 +1,6 @@
 """A real Pulsar 5.0.1 on the export of a store of its scalable topics, after the doctor's commands and all that is refused: it serves
 every message."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """Policies set offline are what the real broker serves, and policies set on the broker are what the toolkit reads."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -4,8 +4,6 @@ One starts on the right metadata, one on those of some minutes ago, one on a clu
 "repaired"; each is a chroot of one ZooKeeper. What is in an index is read by rocksdict alone.
 """
 
-from __future__ import annotations
-
 import shutil
 import signal
 import time

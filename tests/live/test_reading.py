@@ -1,7 +1,5 @@
 """What the toolkit reads from a fresh world is what its broker and the real clients said of it."""
 
-from __future__ import annotations
-
 from typing import Any
 from urllib.parse import unquote
 

@@ -1,8 +1,6 @@
 """A bookie whose disk has no free byte, and which therefore turned read-only: reclaimed while it is stopped, it takes writes again, and a
 consumer gets every message of the topics that are left."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

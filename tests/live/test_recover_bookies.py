@@ -1,7 +1,5 @@
 """A cluster whose ZooKeeper is lost: bookies are all there is, its metadata is made of them, and clients read every message again."""
 
-from __future__ import annotations
-
 import csv
 import shutil
 from collections.abc import Iterator

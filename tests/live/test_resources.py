@@ -1,7 +1,5 @@
 """Tenants, clusters, namespaces, limits … made and deleted offline are what a real broker serves that starts on the export."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Cursors reset offline are where the real broker goes on, and nothing else moved."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

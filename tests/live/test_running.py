@@ -1,7 +1,5 @@
 """Imports of the disk of a real bookie that writes, rolls and deletes journals of 4 MB: they end, and lose nothing acknowledged."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

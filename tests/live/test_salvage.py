@@ -1,8 +1,6 @@
 """A bookie with a record in its journal at which it does not start, and without its index: salvaged, it has the rows that it had, starts,
 and serves every message. So does one whose journals are gone, once ``lastMark`` is put aside, and one that gets another id."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """A stream follows the disk of a real bookie; both are killed (with ``ALL=1`` three times): every confirmed entry comes, and none twice."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """``--rule broker`` against brokers of both versions: time 0, and resets to times ahead, where close times prune the search."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path

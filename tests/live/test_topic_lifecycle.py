@@ -1,7 +1,5 @@
 """Topics made, changed, ended and deleted offline are so for a broker that starts on the exported store."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

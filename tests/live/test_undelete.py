@@ -3,8 +3,6 @@
 The topic is created again under its name before that, as by a client that was still connected.
 """
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path

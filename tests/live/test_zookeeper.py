@@ -1,7 +1,5 @@
 """A real ZooKeeper server: what is read of it while it runs, and while other clients write."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -5,8 +5,6 @@ running standalone Pulsar whose metadata directory is METADATA), and keeps what 
 ``tests/commands/test_topic_changes.py`` runs the same lines on a store.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil

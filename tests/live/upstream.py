@@ -4,8 +4,6 @@
 5.0.1 are there without their command line.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence

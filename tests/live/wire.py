@@ -5,8 +5,6 @@ frames themselves. The encoder here is independent of the toolkit's on purpose. 
 ``Commands.serializeCommandSendWithSize`` of Pulsar 4.0.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 

@@ -1,7 +1,5 @@
 """One ZooKeeper server of the distribution, as a process on a free port; its data lies in ``folder/version-2``."""
 
-from __future__ import annotations
-
 import atexit
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Groups of ids to and from portable Roaring bytes, against the Java library's bytes and pyroaring."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import struct

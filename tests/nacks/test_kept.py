@@ -1,7 +1,5 @@
 """Kept nacks against a plain list of (time, subscription, position), through random additions, pops and undos."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable
 from pathlib import Path

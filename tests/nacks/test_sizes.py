@@ -1,7 +1,5 @@
 """The size calculator against PIP-393's own worked numbers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

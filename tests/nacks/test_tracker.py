@@ -1,7 +1,5 @@
 """The tracker: PIP-393's rules, and that bad input changes nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Chromium, where the machine has it: pages are opened from the disk, and whatever they ask for beside themselves is noted."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager

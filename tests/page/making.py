@@ -1,7 +1,5 @@
 """Pages made of values that a test chose, the hostile ones among them."""
 
-from __future__ import annotations
-
 from pulsar_admin.page.values import Disk, Due, Fact, Page, Rest, Share, Standing, TopicRow, Traffic
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.reports.cursor_timeline import Cell, Strip

@@ -1,7 +1,5 @@
 """Strips of recorded worlds against what the broker said and against every entry looked at one by one."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The page as text: it parses, says what it was given, loads nothing, and no name breaks out of its place."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

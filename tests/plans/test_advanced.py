@@ -1,7 +1,5 @@
 """Mark-delete, skip and shift against a model that is a set of entries: small ledgers, empty ones, holes that cross them."""
 
-from __future__ import annotations
-
 from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import Struct

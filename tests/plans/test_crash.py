@@ -1,7 +1,5 @@
 """A change that is stopped at any write leaves the store as it was, and the same command then finishes the job."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Expiry by age on made-up clocks against brute force; positions, policies, forecasts and what a broker may then delete."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Iterator

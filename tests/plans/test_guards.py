@@ -1,7 +1,5 @@
 """What a broker keeps for itself is guarded wherever a cursor is changed; previews name what a broker does besides."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

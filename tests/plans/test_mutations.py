@@ -3,8 +3,6 @@
 The worlds' README says what was recorded: request, the cursor's internal stats before and about a second after.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Plan files, kept, changed and forged, and the audit log forged in the store: what is shown is what is done, or nothing is."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

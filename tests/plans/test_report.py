@@ -1,7 +1,5 @@
 """The reports of changes as values and as JSON: what one says, the other does."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

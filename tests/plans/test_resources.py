@@ -1,7 +1,5 @@
 """What is stored of tenants, clusters, namespaces …: each amount in its place, and changes beside what is so already."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``ledgers restore``: the metadata of every referenced ledger that real Pulsars wrote, taken away and made again, is what it was."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

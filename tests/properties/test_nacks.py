@@ -1,7 +1,5 @@
 """Random schedules of nacks against a plain sorted list of (time, position)."""
 
-from __future__ import annotations
-
 import bisect
 from collections.abc import Iterator
 from typing import Any

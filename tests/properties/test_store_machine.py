@@ -5,8 +5,6 @@ says: which entries a subscription has still to be given, a namespace's TTL, how
 back what was there, or is refused when something later changed the same.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import itertools

@@ -1,7 +1,5 @@
 """The states of a subscription that are left: of recorded worlds, whose consumers say what they acknowledged, and of made ledgers."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """What brokers would delete, against what the recorded broker said of subscriptions, sizes and policies."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

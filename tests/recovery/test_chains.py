@@ -1,7 +1,5 @@
 """Ledgers of recorded worlds put together by their entries alone; the truth is the world's own metadata, which is not looked at."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Clusters made up at random, whose truth is known: whatever producers do, no two topics are joined, and much is found."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter, defaultdict
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """``ledgers restore --deleted``: every ledger that a real broker deleted comes back with every entry that the bookies still hold."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The write quorum and ensembles that explain which bookies hold the entries of a ledger whose metadata is lost."""
 
-from __future__ import annotations
-
 from random import Random
 
 import numpy as np

@@ -1,7 +1,5 @@
 """``ledgers restore --extend``: a ledger of real entries whose recorded end is moved to the front, as bookkeeper#4812 leaves one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

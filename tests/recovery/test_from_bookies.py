@@ -1,7 +1,5 @@
 """Level C on the world of a cluster of which the bookies alone are left; its ZooKeeper says afterwards what was right."""
 
-from __future__ import annotations
-
 import csv
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """``store recover`` at level A: what real Pulsars wrote of topics, taken away and made again from their ledgers, is what it was."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``store recover`` at every level: what it leaves out is said, what cannot be decoded is passed over, and a sound cluster gets nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Where a subscription stood at a time, on the cluster that has lived: each recorded move is asked for in the middle of its standing."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """What bookies would delete, against a count over their RocksDB and entry logs that shares no code with the forecast."""
 
-from __future__ import annotations
-
 import shutil
 import struct
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A topic that was deleted and created again under its name: ZooKeeper's log of a recorded cluster goes on with what a broker does then."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 from pathlib import Path

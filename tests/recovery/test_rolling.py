@@ -1,7 +1,5 @@
 """``store recover`` at level B: the metadata that a real ZooKeeper had earlier, put back under the bookies of later, and rolled forward."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

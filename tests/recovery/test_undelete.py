@@ -1,7 +1,5 @@
 """``topics undelete`` on a recorded cluster: what the real broker deleted and trimmed comes back, message by message."""
 
-from __future__ import annotations
-
 import hashlib
 import struct
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Level B of ``store recover``: ledgers since that go on with no topic's messages, against what the real cluster's metadata had later."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A reading of its own of what a stopped cluster left: entry logs and ZooKeeper's logs, record by record, with none of our code."""
 
-from __future__ import annotations
-
 import struct
 from collections import defaultdict
 from collections.abc import Iterator

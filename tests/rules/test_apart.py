@@ -1,7 +1,5 @@
 """Metadata that has one part of a cluster: BookKeeper's without the brokers', and a BookKeeper that two Pulsars use."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Codes of what is told stand in the tables of rules, and nowhere else."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 from typing import Any

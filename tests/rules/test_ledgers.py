@@ -1,7 +1,5 @@
 """What a ledger without a node means: metadata older than the bookies is told first, and "deleted" is said only of ids that it gave."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What one pass over many rows keeps of ledgers and topics: as one look at each row says."""
 
-from __future__ import annotations
-
 import random
 from array import array
 from pathlib import Path

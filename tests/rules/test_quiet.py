@@ -1,7 +1,5 @@
 """Of a topic that is passed by as quiet no rule holds: judged with all of its facts it gives no finding."""
 
-from __future__ import annotations
-
 import pickle
 import random
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Rules of topics beside what ``topics why`` says of the same store: one judge."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A block of the index that is passed by as usual is right: looked at one by one, all give the same findings and sums of files."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

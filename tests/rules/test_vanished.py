@@ -1,7 +1,5 @@
 """A topic whose node is gone without a deletion is lost, not leaked: it is named, its ledgers are kept, and it comes back."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Reads with the Spark connector's options: what the real one read of the same data, topics whole and in small pieces."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import warnings

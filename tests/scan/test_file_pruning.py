@@ -1,7 +1,5 @@
 """Files that hold nothing that is asked for are not planned; the rows are those of all files."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -4,8 +4,6 @@ What is asked of damage: every record whose bytes were not touched is found, not
 damage is counted.
 """
 
-from __future__ import annotations
-
 import random
 import struct
 import zlib

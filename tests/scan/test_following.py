@@ -1,7 +1,5 @@
 """Following files that grow, against a bookie of the test: each entry once, whatever is cut, killed and planned again."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Rows sorted on disk come as Python's own stable sort has them, however many runs they make."""
 
-from __future__ import annotations
-
 import errno
 import os
 import random

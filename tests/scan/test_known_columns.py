@@ -1,7 +1,5 @@
 """Messages under the Spark connector's names: its rows to the byte."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

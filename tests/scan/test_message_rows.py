@@ -1,7 +1,5 @@
 """Where a message lies: the bytes of its file at its offset are the record of its entry."""
 
-from __future__ import annotations
-
 import struct
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The places of many small parts of ledgers, made at once, are those of each."""
 
-from __future__ import annotations
-
 from itertools import chain, permutations, product
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """What entries add up to does not depend on how they are cut, nor on where and in which order rows are merged."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random

@@ -1,7 +1,5 @@
 """Scanned records cut into location blocks and summed by columns, beside the same sums counted one by one."""
 
-from __future__ import annotations
-
 from itertools import groupby
 from typing import Any
 

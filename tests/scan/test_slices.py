@@ -1,7 +1,5 @@
 """A log cut anywhere: slices together have each good entry once, as who wrote it knows, whether or not somebody compares their seams."""
 
-from __future__ import annotations
-
 import struct
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which files a path, a glob, a directory and a lookup below one mean, local and as URLs."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The options of ``pulsar_entries``: what texts mean, and what is refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

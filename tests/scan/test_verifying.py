@@ -1,7 +1,5 @@
 """Ledgers verified by an engine: what it is handed is bounded by bytes, and what it says is what this process says."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise

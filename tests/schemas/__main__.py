@@ -1,7 +1,5 @@
 """``python -m tests.schemas``: write ``pulsar_admin/schemas.json`` again, from transcripts, examples and the real program's answers."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

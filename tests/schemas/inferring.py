@@ -1,7 +1,5 @@
 """JSON Schemas of what commands emit: their declared classes where they have some, else what real data showed."""
 
-from __future__ import annotations
-
 import re
 import types
 import typing

@@ -1,7 +1,5 @@
 """What every command emits on recorded data, as JSON Schemas: ``pulsar_admin/schemas.json``."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

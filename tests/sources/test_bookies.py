@@ -1,7 +1,5 @@
 """Whose directory is whose, and in which order the files of a bookie were written."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from pathlib import Path
 

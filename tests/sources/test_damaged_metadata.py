@@ -1,7 +1,5 @@
 """Damaged metadata is read as far as it goes: what is taken is told, and what the rest may change says so."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

@@ -1,7 +1,5 @@
 """Reading a live ensemble: addresses, logins, and what happens when it moves or drops the reader."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

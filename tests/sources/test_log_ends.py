@@ -1,7 +1,5 @@
 """Where ZooKeeper's newest log ends: zeros of preallocation, a write that was stopped, or damage that looks like them."""
 
-from __future__ import annotations
-
 import os
 import struct
 import zlib

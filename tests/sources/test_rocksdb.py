@@ -1,7 +1,5 @@
 """RocksDB with damaged logs: read as far as it is good, never written before the proof, never touched by reading."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

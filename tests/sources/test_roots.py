@@ -1,7 +1,5 @@
 """Where in a ZooKeeper's tree a cluster is: found in its files and in a running ensemble, kept, and written back to."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """ZooKeeper's own files: the tree restored from any snapshot and the logs after it is the same."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """ZooKeeper's files read node by node: the same nodes as at once, and the ids that the recorded broker went on with."""
 
-from __future__ import annotations
-
 import gzip
 import tarfile
 from pathlib import Path

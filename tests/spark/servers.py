@@ -1,7 +1,5 @@
 """Spark's own servers on loopback, started from the pyspark wheel: a standalone cluster, and a Connect server."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import signal

@@ -3,8 +3,6 @@
 Its workers live in mount namespaces, which takes root on Linux: ``make test-spark``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Spark Connect: a server on loopback whose Python has the libraries that executors need, and not our packages."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

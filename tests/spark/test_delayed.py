@@ -1,7 +1,5 @@
 """The delayed message index built by an engine: the bytes of the one built here, for many topics at once."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING

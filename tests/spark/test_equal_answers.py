@@ -1,7 +1,5 @@
 """Every command that reads on Spark, and SQL, on executors that are processes of their own: answers and files of one process."""
 
-from __future__ import annotations
-
 import random
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """Ctrl-C in the middle of a scan, as a terminal sends it (to everybody) and as ``kill -INT`` does: a clean end, nothing left."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Random statements over the tables of a store, for a comparison of what is read with what there is."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from random import Random
 

@@ -1,7 +1,5 @@
 """Tables that are damaged, or of several times or programs: one line says which and what to do, and nothing is changed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Any changed byte of an exported file is named before a row of it is read; pages are proven again whenever they are read."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where ranges of the table ``entries`` begin, beside counting one entry after the other."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``store export tables``: every entry of the files once, found here by a reader of its own; whole, or not at all."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import struct

@@ -1,7 +1,5 @@
 """SQL over tables that were exported: the rows of the store, of several clusters side by side, by files of the folder alone."""
 
-from __future__ import annotations
-
 import json
 from hashlib import sha256
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What docs/howto/fleet.md shows is what it gives."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables as Iceberg tables, from Parquet files made here: what pyiceberg and DuckDB read of them, and what is refused."""
 
-from __future__ import annotations
-
 import datetime
 import sqlite3
 from collections.abc import Iterator, Sequence

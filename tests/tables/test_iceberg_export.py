@@ -1,7 +1,5 @@
 """``store export tables --iceberg`` on worlds: the same rows as a reader of the files finds, once each, whatever runs were killed."""
 
-from __future__ import annotations
-
 import sqlite3
 import sys
 from collections.abc import Iterator

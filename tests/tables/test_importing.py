@@ -1,7 +1,5 @@
 """A store made of exported tables is the store that was exported: row by row, with its answers, its changes and their undo."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil

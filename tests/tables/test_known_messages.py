@@ -1,7 +1,5 @@
 """The table ``messages`` with other tools' columns: the rows that the Spark connector read, and those of ``topics dump``."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

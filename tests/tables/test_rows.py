@@ -1,7 +1,5 @@
 """The small tables against what the live broker answered, and against the metadata as they lie in the source."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What SQL sees of a store is what ``store export tables`` writes: every table, column by column, types and values, by DuckDB alone."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path

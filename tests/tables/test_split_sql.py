@@ -1,7 +1,5 @@
 """Statements that are added up where messages are read: the answer of DuckDB alone, for all that is split, and what is not."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from functools import partial

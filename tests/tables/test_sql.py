@@ -1,7 +1,5 @@
 """SQL over a store: what a condition rules out is not read, and no answer changes by that."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Lock

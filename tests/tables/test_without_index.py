@@ -1,7 +1,5 @@
 """Tables of a store that was imported without an index: every entry of the files, and no row in LMDB for any of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """``python -m tests.transcript [NAME ...]``: record transcripts anew, all or those named."""
 
-from __future__ import annotations
-
 import sys
 
 from tests.transcript.recording import record, transcripts

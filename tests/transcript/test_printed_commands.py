@@ -1,8 +1,6 @@
 """Every command that the recorded command lines print can be typed as it stands: in the same directory where no store was named, and in any
 other where one was."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, chdir

@@ -1,7 +1,5 @@
 """The recorded command lines say what they said, and every command, format and exit code is among them."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterator
 

@@ -3,8 +3,6 @@
 ``tests.agreeing`` asks the screens; the planted faults of ``tests/cures`` are asked there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``topics why --disk`` and ``store usage --why``: every byte once, and its reason by what a broker said of the topic."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``topics why`` on planted causes: each alone, two at a time, and none."""
 
-from __future__ import annotations
-
 import shlex
 from itertools import combinations
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Small clusters, generated and imported once a run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a plan means, worked out a second time in plain Python from docs/howto/generate.md, without the generator's code."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from msgspec import Struct

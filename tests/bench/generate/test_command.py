@@ -1,7 +1,5 @@
 """``python -m bench.generate``: what it says, refuses and leaves."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

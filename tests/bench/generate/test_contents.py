@@ -1,7 +1,5 @@
 """What is generated and imported is what the plan says, message by message, recomputed by ``model``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

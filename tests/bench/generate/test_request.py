@@ -1,7 +1,5 @@
 """Options and files of topics: what is understood, and one clear refusal for each thing that is not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from bench.generate import spec
