@@ -441,7 +441,7 @@ def _painted(cell: str, tone: str) -> str:
 
 
 def _write_in_terminal(
-    writer: Writer, console: Console, columns: Sequence[Column], pages: Iterable[_Page], *, paints: bool = False
+    writer: Writer, console: Console, columns: Sequence[Column], pages: Iterable[_Page], *, paints: bool
 ) -> None:
     """Write a table as the terminal has room; where even its narrowest form has none, records one below the other."""
     from pulsar_admin.table_layout import choose_layout, fold  # 2 ms, and only a terminal needs them

@@ -61,7 +61,7 @@ def save_chart(path: Path, charts: Sequence[Chart], heading: str = "") -> None:
     write_new_file(path, render_chart(charts, form, heading))
 
 
-def render_chart(charts: Sequence[Chart], form: str, heading: str = "") -> bytes:
+def render_chart(charts: Sequence[Chart], form: str, heading: str) -> bytes:
     """Return charts as the bytes of a picture; equal charts give equal bytes."""
     require("matplotlib", "a picture")
     import matplotlib

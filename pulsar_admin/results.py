@@ -290,7 +290,7 @@ class Results:
         return self.settings.output in (None, "plain")
 
     def emit_rows(
-        self, rows: Iterable[object], columns: Sequence[Column] = (), plain: Plain | None = None, *, live: bool = False
+        self, rows: Iterable[object], columns: Sequence[Column], plain: Plain | None = None, *, live: bool = False
     ) -> None:
         """Write records as they are produced, with bounded memory; default: a table of ``columns``. ``live``: see ``output.Style``."""
         from pulsar_admin.output import emit_records
@@ -302,7 +302,7 @@ class Results:
         """Whether the answer is for a person: stdout is a terminal, and no format is asked for."""
         return self.settings.output is None and sys.stdout.isatty()
 
-    def emit_table(self, rows: Iterable[object], columns: Sequence[Column], *, total: bool = False) -> None:
+    def emit_table(self, rows: Iterable[object], columns: Sequence[Column], *, total: bool) -> None:
         """Write a table that is a part of a text, whichever format that was asked for."""
         from pulsar_admin.output import Style, emit_records
 

@@ -149,7 +149,7 @@ def one_or_rows(
     columns: Sequence[Column],
     *,
     one: Sequence[Column] = (),
-    plain: Callable[[Any], str] | None = None,  # Any: a row
+    plain: Callable[[Any], str] | None,  # Any: a row
     alone: bool,
 ) -> Result:
     """Return an object (as a table: of the columns ``one``) with the text ``plain`` where it stands ``alone``, else ``rows`` of

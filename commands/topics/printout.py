@@ -70,7 +70,7 @@ FULL = tuple(
 """Every key of the JSON, for CSV."""
 
 
-def short_columns(*, several: bool, value: bool = False, seen: Sequence[Column] | None = None) -> tuple[Column, ...]:
+def short_columns(*, several: bool, value: bool, seen: Sequence[Column] | None = None) -> tuple[Column, ...]:
     """Return the columns of tables of messages; ``several`` topics have theirs in front, ``value`` comes last. ``seen``: for people,
     with the columns of ``seen_columns``."""
     held = (Column("VALUE", "value"),) if value else ()
@@ -144,7 +144,7 @@ def message_columns(
 
 
 def messages_result(
-    found: Messages, *, several: bool, value: bool, hide: bool, seen: Sequence[Column] | None = None
+    found: Messages, *, several: bool, value: bool, hide: bool, seen: Sequence[Column] | None
 ) -> Result:
     """Return the messages ``found`` as rows, those of ``several`` topics, with their VALUEs; ``hide``: redacted; ``seen``: as
     ``short_columns`` has it."""

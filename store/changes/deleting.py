@@ -212,7 +212,7 @@ def _cut(
 # -- delete -----------------------------------------------------------------------------------------------------------
 
 
-def check_deletable(txn: Txn, name: TopicName, *, force: bool = False) -> TopicName:
+def check_deletable(txn: Txn, name: TopicName, *, force: bool) -> TopicName:
     """Return the topic's name if it may be deleted.
 
     Raises TopicNotFound, and Refused for a partitioned topic. Unless ``force``, also raises MetadataCorrupt, and
@@ -256,10 +256,10 @@ def plan_delete_topics(
     reader: EntryReader,
     names: Sequence[TopicName],
     now_ms: int,
-    interceptors: tuple[str, ...] | None = None,
+    interceptors: tuple[str, ...] | None,
     *,
-    partitioned: bool = False,
-    force: bool = False,
+    partitioned: bool,
+    force: bool,
 ) -> Plan | WritingPlan:
     """Plan deleting topics that ``check_deletable`` accepted; with ``partitioned``, partitioned topics and their
     partitions.

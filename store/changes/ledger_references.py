@@ -394,7 +394,7 @@ def _cursor_part(topic: Topic, after: Topic, cursor: Cursor, state: CursorState,
 _NAMED_MARKS = 10
 
 
-def plan_unmark(txn: Txn, ledgers: Sequence[int], *, force: bool = False) -> plan.Plan:
+def plan_unmark(txn: Txn, ledgers: Sequence[int], *, force: bool) -> plan.Plan:
     """Plan removing under-replication marks from ``ledgers``, or if empty from all ledgers that are deleted or
     complete.
 

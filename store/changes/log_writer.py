@@ -294,7 +294,7 @@ def plan_forget_ledgers(txn: Txn, name: TopicName, ledger_ids: Collection[int], 
 
 
 def plan_mark_delete(
-    reader: EntryReader, name: TopicName, cursor: str, position: Position, now_ms: int, *, force: bool = False
+    reader: EntryReader, name: TopicName, cursor: str, position: Position, now_ms: int, *, force: bool
 ) -> Plan:
     """Plan a cursor's mark-delete at exactly ``position``; individually acknowledged entries stay acknowledged.
 

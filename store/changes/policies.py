@@ -215,7 +215,7 @@ ENABLE = ChangeKind("namespaces enable-delayed-message", "enable delayed message
 
 
 def plan_enable(
-    txn: Txn, namespace: NamespaceName, rules: delayed_rules.IndexRules, now_ms: int, *, split: bool = False
+    txn: Txn, namespace: NamespaceName, rules: delayed_rules.IndexRules, now_ms: int, *, split: bool
 ) -> Plan:
     """Plan enabling delayed delivery with the given index widths.
 

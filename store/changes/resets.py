@@ -284,7 +284,7 @@ def reset_target(
     position: Position | None = None,
     shift_by: int | None = None,
     like: str | None = None,
-    exclude: bool = False,
+    exclude: bool,
     until_ms: int | None = None,
 ) -> ResetTarget:
     """Return the target of the one value that is given, which callers check in their own words.

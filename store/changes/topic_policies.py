@@ -191,7 +191,7 @@ def _node_path(name: TopicName, is_global: bool) -> str:
 
 
 def plan_changes(
-    txn: Txn, names: Sequence[TopicName], job: PolicyJob, now_ms: int, interceptors: tuple[str, ...] | None = None
+    txn: Txn, names: Sequence[TopicName], job: PolicyJob, now_ms: int, interceptors: tuple[str, ...] | None
 ) -> Plan | WritingPlan:
     """Plan a policy job on topics as one change; raises as ``_read_changes``.
 
@@ -314,7 +314,7 @@ def forget_policies(
     plan: Plan,
     names: Iterable[TopicName],
     now_ms: int,
-    interceptors: tuple[str, ...] | None = None,
+    interceptors: tuple[str, ...] | None,
     *,
     force: bool = False,
 ) -> Plan | WritingPlan:
@@ -362,7 +362,7 @@ _DELETE = ChangeKind("topicPolicies delete", "delete the policies of {place}")
 
 
 def plan_delete(
-    txn: Txn, names: Sequence[TopicName], now_ms: int, interceptors: tuple[str, ...] | None = None
+    txn: Txn, names: Sequence[TopicName], now_ms: int, interceptors: tuple[str, ...] | None
 ) -> Plan | WritingPlan:
     """Plan deleting all policies of topics, local and global; raises as ``forget_policies``."""
     parts = []

@@ -63,7 +63,7 @@ def builtin_schema() -> bytes:
     return (files("pulsar_admin.store.proto") / "pulsar_event.avsc").read_bytes()  # also in an archive of packages
 
 
-def event_key(topic: TopicName, *, is_global: bool = False) -> str:
+def event_key(topic: TopicName, *, is_global: bool) -> str:
     """Return the key of a topic's events; partitions share their topic's."""
     return (GLOBAL_PREFIX if is_global else "") + str(topic.base)
 

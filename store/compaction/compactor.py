@@ -396,7 +396,7 @@ class Compaction:
             advance(len(batch.rows))
         result.is_changed |= result.entries_kept < result.entries_read
 
-    def measure(self, advance: Advance = lambda entries: None) -> CompactionResult:
+    def measure(self, advance: Advance) -> CompactionResult:
         """Run phase two for its numbers alone."""
         deque(self.payloads(advance), maxlen=0)
         return self.result

@@ -76,7 +76,7 @@ def explain_key(
     view: CompactedView | None,
     key: str,
     *,
-    rule: str = RULE_4_2,
+    rule: str,
     advance: Callable[[int], None] = lambda entries: None,
 ) -> KeyHistory:
     """Return the fate of each message with a key in compaction so far, and in one that would run now."""

@@ -39,7 +39,7 @@ def verify_view(
     topic: Topic,
     view: CompactedView,
     *,
-    limit_keys: int = LIMIT_KEYS,
+    limit_keys: int,
     advance: Callable[[int], None] = lambda entries: None,
 ) -> forms.Verification:
     """Compare a view's compacted ledger with the entries of the topic that it covers."""

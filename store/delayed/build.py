@@ -189,9 +189,7 @@ def iter_turns(chosen: Iterable[_T], entries_of: Callable[[_T], int]) -> Iterato
         yield turn
 
 
-def draft_index(
-    reader: EntryReader, wanted: WantedIndex, now_ms: int, file: RunFile, *, rebuild: bool = False
-) -> Draft:
+def draft_index(reader: EntryReader, wanted: WantedIndex, now_ms: int, file: RunFile, *, rebuild: bool) -> Draft:
     """Return the future index without the entries that must still be read, which ``read_drafts`` and ``finish_draft`` add.
 
     ``file`` takes the rows beyond memory; ``rebuild`` ignores the old index. Raises TopicNotFound,

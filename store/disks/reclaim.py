@@ -165,9 +165,9 @@ def plan_reclaim(
     nodes: Nodes,
     below_percent: float,
     *,
-    force: bool = False,
-    accepted: Collection[str] = (),
-    can_lend: bool = False,
+    force: bool,
+    accepted: Collection[str],
+    can_lend: bool,
 ) -> ReclaimPlan:
     """Plan the reclaiming of a bookie's disk; each call of ``nodes`` iterates over the metadata's (path, value). ``accepted``:
     unknown trees that reference none of the ledgers; ``can_lend``: logs without room can wait on another disk.

@@ -362,7 +362,7 @@ def make_rows(ledgers: set[int], old: OldLedgers, known: Witnesses) -> LedgerRow
 
 
 def ledgers_with_rows(
-    survey: LogSurvey, mine: set[int], old: OldLedgers, known: Witnesses, *, collected: bool = False
+    survey: LogSurvey, mine: set[int], old: OldLedgers, known: Witnesses, *, collected: bool
 ) -> set[int]:
     """Return the ledgers that get a row. ``mine``: those of this directory that a journal or a copy elsewhere has.
 

@@ -23,11 +23,11 @@ CHECKED_NODES = 200_000
 def read_checked_overview(
     store: Store,
     now: Now,
-    top: int = TOP,
+    top: int,
     *,
-    check: bool | None = None,
-    advance: Callable[[int], None] = lambda count: None,
-    processes: int = 1,
+    check: bool | None,
+    advance: Callable[[int], None],
+    processes: int,
 ) -> Overview:
     """Return the overview of a store at ``now`` with ``top`` rows a list. ``check``: whether to check it; None: where it has few nodes.
 
@@ -44,9 +44,9 @@ def read_checked_metrics(
     now: Now,
     chosen: Chosen,
     *,
-    check: bool | None = None,
-    advance: Callable[[int], None] = lambda count: None,
-    processes: int = 1,
+    check: bool | None,
+    advance: Callable[[int], None],
+    processes: int,
 ) -> tuple[Metric, ...]:
     """Return the metrics of a store at ``now``; the other parameters and the errors are those of ``read_checked_overview``."""
     counting = Counting((Totals(0), Rows(chosen)), now.time_ms)

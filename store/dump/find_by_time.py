@@ -122,7 +122,7 @@ def find_entry(
     topic: Topic,
     question: TimeQuestion,
     *,
-    explain: bool = False,
+    explain: bool,
     progress: OpenProgress = no_progress,
 ) -> FoundEntry:
     """Return the answer to a question in a topic, with ``explain`` its proof; the first two rules are exact on clocks that run backwards.

@@ -192,7 +192,7 @@ class FoundRow(MessageRow, frozen=True):
 class MatchingMessages(TopicMessages):
     """The messages that the match of the options looks for; as rows, with ``before`` messages before each and ``after`` after it."""
 
-    def __init__(self, *asked: Any, before: int = 0, after: int = 0) -> None:  # Any: the fields of AskedMessages
+    def __init__(self, *asked: Any, before: int, after: int) -> None:  # Any: the fields of AskedMessages
         super().__init__(*asked)
         self.before, self.after = before, after
 

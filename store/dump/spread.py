@@ -243,7 +243,7 @@ class WindowsAsOne:
         reader: EntryReader,
         windows: Mapping[TopicName, TopicWindow],
         ledgers: Mapping[int, TopicName],
-        to: WriteTo | None = None,
+        to: WriteTo | None,
     ) -> None:
         """``to``: whoever makes the rows writes them there, and the names of files come in their place."""
         self.windows = windows

@@ -281,7 +281,7 @@ def core_count(session: SparkSession) -> int:
     return 0 if is_connect(session) else session.sparkContext.defaultParallelism
 
 
-def name_jobs(session: SparkSession, step: object, pieces: Sequence[FileRange], about: str = "") -> None:
+def name_jobs(session: SparkSession, step: object, pieces: Sequence[FileRange], about: str) -> None:
     """Name the jobs that this thread starts, for Spark's UI: the command is their group; the step, what it is about and its files are
     their description, which the UI takes for HTML."""
     if not is_connect(session):

@@ -324,7 +324,7 @@ class IndexPass:
             before, some = some[-1][0], rest
 
 
-def _sum_files(txn: Txn, advance: Callable[[int], None] = lambda count: None) -> Mapping[int, FileSums]:
+def _sum_files(txn: Txn, advance: Callable[[int], None]) -> Mapping[int, FileSums]:
     """Return what the location index has in each file, by the file's id; raises IndexCorrupt. ``advance`` gets the ledgers counted."""
     kept: dict[int, FileSums] | None = txn.memo.get(FileSums)
     if kept is not None:

@@ -111,9 +111,7 @@ def iter_differences(before: Values, after: Values) -> Iterator[Difference]:
         one, other = next(left, None) if first else one, next(right, None) if second else other
 
 
-def find_changed(
-    differences: Iterable[Difference], sides: tuple[Side, Side], *, passing: bool = False
-) -> Iterator[Changed]:
+def find_changed(differences: Iterable[Difference], sides: tuple[Side, Side], *, passing: bool) -> Iterator[Changed]:
     """Yield the differences of two sides by the tenant, namespace, topic or path that they belong to. All that differ are in memory.
 
     ``passing``: also load reports, bundle ownership and numbers handed out.
@@ -226,14 +224,14 @@ def _cursor_words(found: Difference, ledgers: list[LedgerInfo], sides: tuple[Sid
 # -- two stores, two moments -------------------------------------------------------------------------------------------
 
 
-def compare_stores(one: EntryReader, other: EntryReader, *, passing: bool = False) -> Iterator[Changed]:
+def compare_stores(one: EntryReader, other: EntryReader, *, passing: bool) -> Iterator[Changed]:
     """Yield what differs in the second store from the first, see ``find_changed``."""
     differences = iter_differences(iter_values(one.txn, "/"), iter_values(other.txn, "/"))
     return find_changed(differences, (_side_of(one), _side_of(other)), passing=passing)
 
 
 def compare_moments(
-    servers: Sequence[ServerFiles], since: Moment, until: Moment | None, problems: list[str], *, passing: bool = False
+    servers: Sequence[ServerFiles], since: Moment, until: Moment | None, problems: list[str], *, passing: bool
 ) -> Iterator[Changed]:
     """Yield what differs at ``until`` (None: now) from ``since`` by the servers; ``problems`` gets what their files lack."""
     first = read_tree_at(servers, since, problems)

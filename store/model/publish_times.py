@@ -112,7 +112,7 @@ def _found(txn: Txn, ledger_id: int, entries: int) -> tuple[int, int] | None:
     return None if begin_ms is None or end_ms is None else (begin_ms, end_ms)
 
 
-def annotated_value(txn: Txn, path: str, value: bytes, form: Form = "properties") -> bytes:
+def annotated_value(txn: Txn, path: str, value: bytes, form: Form) -> bytes:
     """Return the ManagedLedgerInfo ``value`` with both times, in ``form``, on every closed ledger whose entries are all here.
 
     A value that has them already is returned as it is. Raises MetadataCorrupt, IndexCorrupt.

@@ -681,7 +681,7 @@ def existing_partitions(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
     return tuple(part for part in there if tree.find_node(txn, part.path) is not None)
 
 
-def select_partitioned(txn: Txn, pattern: str | None = None) -> tuple[TopicName, ...]:
+def select_partitioned(txn: Txn, pattern: str | None) -> tuple[TopicName, ...]:
     """Return the partitioned topics whose names match a glob (default: all), without system topics.
 
     Raises TopicNotFound if none matches.

@@ -167,7 +167,7 @@ def find_deletion(past: Past, name: TopicName) -> Fate | None:
     return fate.earlier if any(_went_with(one, fate.earlier) for one in past.listed.get(name, {}).values()) else None
 
 
-def read_deleted(reader: EntryReader, name: TopicName, past: Past, *, trimmed: bool = False) -> PastTopic:
+def read_deleted(reader: EntryReader, name: TopicName, past: Past, *, trimmed: bool) -> PastTopic:
     """Return a topic as it was when it was last deleted, even if it was created again since; for any other existing topic, the
     ledgers that it no longer lists.
 

@@ -160,7 +160,7 @@ def iter_deleted_ids(txn: Txn) -> Iterator[int]:
 
 
 def plan_restore_deleted(
-    reader: EntryReader, ledger_ids: Sequence[int], past: Past, now_ms: int, *, with_gaps: bool = False
+    reader: EntryReader, ledger_ids: Sequence[int], past: Past, now_ms: int, *, with_gaps: bool
 ) -> Plan:
     """Plan metadata from the history for these deleted ledgers, or for every one that has imported entries.
 
@@ -307,7 +307,7 @@ class Behind(Struct, frozen=True):
         return self.last - self.first + 1
 
 
-def iter_behind(reader: EntryReader, ledger_ids: Iterable[int] = ()) -> Iterator[Behind]:
+def iter_behind(reader: EntryReader, ledger_ids: Iterable[int]) -> Iterator[Behind]:
     """Yield the entries after the recorded end of these ledgers, or of every closed ledger of a topic."""
     for ledger_id in ledger_ids or sorted_ledger_ids(reader.txn):
         metadata, times = find_metadata(reader.txn, ledger_id), find_times(reader.txn, ledger_id)

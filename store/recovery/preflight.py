@@ -633,7 +633,7 @@ def _iter_values(
             yield path, value
 
 
-def read_store_parts(store: Store, txn: Txn, *, empty: bool = False) -> ClusterParts:
+def read_store_parts(store: Store, txn: Txn, *, empty: bool) -> ClusterParts:
     """Return a store's current metadata, changes included, and the bookies that it was imported from; raises SourceNotFound.
 
     ``empty``: an empty metadata store instead.

@@ -100,10 +100,10 @@ def _read_condition(txn: Txn, survey: LedgerSurvey) -> MetadataCondition:
 def plan_recovery(
     sources: Sources,
     level: str | None,
-    names: Path | None = None,
+    names: Path | None,
     accepted: Collection[str] = (),
     *,
-    probable: bool = False,
+    probable: bool,
 ) -> Plan:
     """Plan the recovery at a level, by default the one that the store's condition calls for; raises Refused,
     Unsupported, MetadataCorrupt.
@@ -152,7 +152,7 @@ def plan_recovery(
     return _summed(plan, wanted, condition, survey, find_absent_bookies(txn))
 
 
-def plan_renaming(sources: Sources, names: Path, *, probable: bool = False) -> Plan:
+def plan_renaming(sources: Sources, names: Path, *, probable: bool) -> Plan:
     """Plan to replace the metadata of a recovery from bookies alone by the metadata that this file of names would have given.
 
     Raises Refused if there was no such recovery, or if a later change concerns its metadata. A file that does not exist is

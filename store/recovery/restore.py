@@ -397,7 +397,7 @@ class TopicRestorer:
                 namespace=str(namespace),
             )
 
-    def add_base(self, base: TopicName, target: TopicName, copies: Copies = _NO_COPIES) -> None:
+    def add_base(self, base: TopicName, target: TopicName, copies: Copies) -> None:
         """Restore the record of a partitioned topic and its schema under the target's name, with copies in the place of some ledgers."""
         fate = self._past.fates.get(base.partitioned_path)
         if fate is not None and find_node(self._txn, target.partitioned_path) is None:
@@ -622,7 +622,7 @@ def plan_undelete(
     past: Past,
     asked: Undelete,
     now_ms: int,
-    to: TopicName | None = None,
+    to: TopicName | None,
 ) -> Plan | WritingPlan:
     """Plan restoring deleted topics, or the trimmed ledgers of existing ones, under the names of ``target_of``.
 

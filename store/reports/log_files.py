@@ -261,7 +261,7 @@ def _gap(problem: Any) -> LogRecord:  # Any: store.scan.files.Problem
     )
 
 
-def verify_log(path: Path | str, advance: Callable[[int], None], engine: Engine | None = None) -> LogVerdict:
+def verify_log(path: Path | str, advance: Callable[[int], None], engine: Engine | None) -> LogVerdict:
     """Read a whole log or journal, by ``engine``: framing, every digest, and the ledgers map against the records."""
     if reason := _why_no_file(path):
         verdict = LogVerdict(str(path), FileKind.JOURNAL if _name_of(path).endswith(".txn") else FileKind.ENTRY_LOG, 0)

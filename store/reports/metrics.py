@@ -112,10 +112,10 @@ def read_metrics(
     reader: EntryReader,
     wanted: Wanted,
     chosen: Chosen,
-    findings: tuple[FindingsOfCode, ...] | None = None,
-    advance: Callable[[int], None] = lambda count: None,
-    counting: Counting | None = None,
-    processes: int = 0,
+    findings: tuple[FindingsOfCode, ...] | None,
+    advance: Callable[[int], None],
+    counting: Counting | None,
+    processes: int,
 ) -> tuple[Metric, ...]:
     """Return the metrics of ``store``; ``advance`` gets the topics, ledgers and rows looked at. ``counting``: with ``Totals`` and ``Rows``;
     it and ``processes`` are those of ``read_overview``.

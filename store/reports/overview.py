@@ -200,7 +200,7 @@ def read_overview(
     store: Store,
     reader: EntryReader,
     wanted: Wanted,
-    findings: tuple[FindingsOfCode, ...] | None = None,
+    findings: tuple[FindingsOfCode, ...] | None,
     advance: Callable[[int], None] = lambda count: None,
     counting: Counting | None = None,
     processes: int = 0,

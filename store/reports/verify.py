@@ -66,7 +66,7 @@ class EntryRow(Answer, frozen=True):
     messages: int | None = None
 
 
-def iter_entry_rows(reader: EntryReader, ledger_id: int, first: int = 0, last: int | None = None) -> Iterator[EntryRow]:
+def iter_entry_rows(reader: EntryReader, ledger_id: int, first: int, last: int | None) -> Iterator[EntryRow]:
     """Yield the entries ``first`` to ``last`` (default: to the end) of a ledger in order, those that no file holds included.
 
     Raises LedgerNotFound, and EntryNotFound if ``first`` is after the last entry; a bad entry is a row.

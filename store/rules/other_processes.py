@@ -46,9 +46,7 @@ class Beside(Spread[_Part, _Found]):
     """Looks at ``facts`` in other processes; ``processes`` may be used in all (0: one a core), none for few topics. What is to be
     counted is counted there too."""
 
-    def __init__(
-        self, facts: ClusterFacts, now_ms: int | None, processes: int, counting: Counting | None = None
-    ) -> None:
+    def __init__(self, facts: ClusterFacts, now_ms: int | None, processes: int, counting: Counting | None) -> None:
         self._facts, self._counting = facts, counting
         self._now_ms = now_ms
         others = others_that_pay(facts.reader.txn, processes)

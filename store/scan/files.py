@@ -666,7 +666,7 @@ WINDOW_BYTES = 8 << 20
 class FileWindow:
     """A part of a file in memory: ``data`` are its bytes from ``base`` on; records that begin after ``stop`` are not needed."""
 
-    def __init__(self, file: Any, stop: int, file_bytes: int, cold: ColdPages | None = None) -> None:
+    def __init__(self, file: Any, stop: int, file_bytes: int, cold: ColdPages | None) -> None:
         """``cold``: which part of the file is dropped from the page cache as the window moves on."""
         self._cold = cold
         self.file = file

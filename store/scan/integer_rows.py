@@ -199,7 +199,7 @@ class SortedSpill:
     ``run_rows`` of them are in memory, the others in a temporary file. Use in ``with``.
     """
 
-    def __init__(self, width: int, run_rows: int = RUN_ROWS) -> None:
+    def __init__(self, width: int, run_rows: int) -> None:
         self._width, self._most = width, run_rows * width
         self._held = array("q")
         self._rows = 0

@@ -114,7 +114,7 @@ class MessageColumns:
     def __init__(
         self,
         reader: MessageReader,
-        names: Collection[str] = (),
+        names: Collection[str],
         unwrap: Callable[[EntryBatch], EntryBatch] = lambda entries: entries,
         keep: Keep | None = None,
     ) -> None:

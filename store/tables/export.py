@@ -126,9 +126,7 @@ class Exporting(Struct, frozen=True):
         return f"{_STAGING}{word_of(self.cluster)}-{self.token}"
 
 
-def choose_tables(
-    only: Sequence[str], *, messages: bool = False, state: StoreState = StoreState.READY
-) -> tuple[str, ...]:
+def choose_tables(only: Sequence[str], *, messages: bool = False, state: StoreState) -> tuple[str, ...]:
     """Return the tables to write for a store in this state: ``only`` these, or all; with ``messages`` that one as well.
 
     Raises InvalidValue, and Refused for a table that needs an index, of a store without one.
@@ -148,7 +146,7 @@ def choose_tables(
     return chosen
 
 
-def scanned_bytes(reader: EntryReader, tables: Sequence[str], profile: Profile | None = None) -> int:
+def scanned_bytes(reader: EntryReader, tables: Sequence[str], profile: Profile | None) -> int:
     """Return at most how many bytes are read for these tables: messages with a profile's columns are read separately from entries."""
     apart = profile is not None and MESSAGES in tables
     scans = "entries" in tables or (MESSAGES in tables and not apart)

@@ -58,7 +58,7 @@ RANGE_ENTRIES = 1 << 19
 """Entries of a range: of three copies each, their records take about 300 MB while they are sorted."""
 
 
-def plan_edges(folder: Folder, ledgers: Sequence[TableFile], range_entries: int = RANGE_ENTRIES) -> Edges:
+def plan_edges(folder: Folder, ledgers: Sequence[TableFile], range_entries: int) -> Edges:
     """Return where ranges begin, so that each has about ``range_entries``, also within a large ledger; ``ledgers``: files of that table.
 
     For a store without an index the sizes of open ledgers are unknown: a range may be larger by these.

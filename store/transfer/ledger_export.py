@@ -54,7 +54,7 @@ class LedgerExport(Struct, frozen=True):
 
 
 def plan_ledger_export(
-    txn: Txn, layout: StandaloneDirectory, ledger_ids: list[int], problems: list[str], written: int | None = None
+    txn: Txn, layout: StandaloneDirectory, ledger_ids: list[int], problems: list[str], written: int | None
 ) -> LedgerExport:
     """Plan writing ledgers into a layout; those that a bookie there already holds completely stay.
 

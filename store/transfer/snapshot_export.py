@@ -99,7 +99,7 @@ class SnapshotPlan(Struct, exports.Previewed, frozen=True):
         )
 
 
-def plan_snapshot_export(store: Store, target: Path, now_ms: int, *, force: bool = False) -> SnapshotPlan:
+def plan_snapshot_export(store: Store, target: Path, now_ms: int, *, force: bool) -> SnapshotPlan:
     """Plan a snapshot in a new directory; raises AlreadyExists, Refused, Unsupported, MetadataCorrupt, SourceNotFound.
 
     The last two unless ``force``: if nodes could not be imported, as bookies delete the ledgers that the metadata does
