@@ -239,6 +239,18 @@ IN_PLACE = {
     "split_bundle": ("bundle_type",),
 }
 """What is given in place of those."""
+SET = {
+    "True": "import_cluster.verify import_cluster.index import_standalone.verify import_standalone.index log_records.verify "
+    "add_parts.verify compare_index.verify rebuild_index.verify refresh.verify internal_info.publish_times stats.backlog_size "
+    "internal_stats.publish_times partitioned_internal_stats.publish_times partitioned_stats.backlog_size status.leaked",
+    "1": "import_cluster.jobs import_standalone.jobs log_records.jobs open_store.jobs verify_logs.jobs create_scalable_topic.segments",
+    "0": "nack_sizes.acknowledged_every create_namespace.bundles entries.first",
+    "10": "compare_findings.each doctor.each",
+    "5": "overview.top",
+    "1000": "metrics.top",
+    "1048575": "export_zookeeper.jute_maxbuffer",
+}
+"""Every default that is a number or a set flag: what else is not given is None or False."""
 
 
 def _calls(store: pa.Store) -> Iterator[tuple[str, Callable[..., Any], list[inspect.Parameter]]]:
@@ -278,6 +290,7 @@ def _problem(call: Callable[[], Any], said: str | None = None, heard: Heard | No
 
 def test_every_parameter_of_every_call_is_of_the_kind_that_it_says(store: pa.Store) -> None:
     asked, wrong = 0, []
+    defaults: dict[str, set[str]] = {value: set() for value in SET}
     for name, bound, parameters in _calls(store):
         heard: Heard = {}
         needed = [one.name for one in parameters if one.default is one.empty and one.kind not in VARIADIC]
@@ -285,6 +298,8 @@ def test_every_parameter_of_every_call_is_of_the_kind_that_it_says(store: pa.Sto
         for one in parameters:
             if one.kind is one.VAR_KEYWORD:
                 continue
+            if isinstance(one.default, int) and one.default is not False:
+                defaults.setdefault(repr(one.default), set()).add(f"{name}.{one.name}")
             given = required | ({} if one.name in IN_PLACE.get(name, ()) else ONE_OF.get(name, {}))
             for value in WRONG.get(str(one.annotation), ()):
                 if one.kind is one.VAR_POSITIONAL:
@@ -299,6 +314,7 @@ def test_every_parameter_of_every_call_is_of_the_kind_that_it_says(store: pa.Sto
                     wrong.append(f"{name}({one.name}={value!r}): {problem}")
     assert not wrong, "\n".join(wrong)
     assert asked > 4000
+    assert defaults == {value: set(names.split()) for value, names in SET.items()}
     assert store.changes() == ()
     assert [*Path().iterdir()] == [Path("pulsar-store")]
 
