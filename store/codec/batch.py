@@ -58,19 +58,6 @@ def iter_batch(
             yield SingleMessage(index, metadata, payload)
 
 
-def last_index(
-    uncompressed: bytes | memoryview, count: int, where: str, compacted_indexes: Sequence[int] = ()
-) -> int | None:
-    """Return the index of the last message that compaction left in a batch, None if there is none.
-
-    Raises EntryCorrupt.
-    """
-    found = None
-    for message in iter_batch(uncompressed, count, where, compacted_indexes):
-        found = message.index
-    return found
-
-
 def starts_as_batch(uncompressed: bytes | memoryview) -> bool:
     """Whether the bytes begin with one whole message of a batch; what custom compaction services write need not."""
     try:

@@ -12,7 +12,6 @@ from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.message import decode_message_entry, decode_metadata
 from pulsar_admin.store.compaction.batches import MessageBatch, MessageSource
 from pulsar_admin.store.compaction.floor import readable_floor
-from pulsar_admin.store.compaction.forms import RULE_4_2
 from pulsar_admin.store.compaction.heads import has_transactions, read_transactions
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.kernels import compaction as kernel

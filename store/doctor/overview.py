@@ -13,7 +13,7 @@ from pulsar_admin.store.facts.processes import others_that_pay
 from pulsar_admin.store.model.copy_age import Now, read_copied_ms
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.reports.metrics import Chosen, Metric, Rows, read_metrics
-from pulsar_admin.store.reports.overview import TOP, FindingsOfCode, Overview, Totals, Wanted, read_overview
+from pulsar_admin.store.reports.overview import FindingsOfCode, Overview, Totals, Wanted, read_overview
 from pulsar_admin.store.rules.finding import Finding
 
 CHECKED_NODES = 200_000

@@ -1,7 +1,7 @@
 import pytest
 
 from pulsar_admin.store.codec import message as codec
-from pulsar_admin.store.codec.batch import encode_batch, iter_batch, last_index, placeholder
+from pulsar_admin.store.codec.batch import encode_batch, iter_batch, placeholder
 from pulsar_admin.store.codec.brokerentry import BrokerEntry, encode_broker_entry, split_broker_entry, strip
 from pulsar_admin.store.codec.compactedentry import decode_compacted_entry, decode_original_id
 from pulsar_admin.store.errors import EntryCorrupt
@@ -131,14 +131,12 @@ def _read(data: bytes, count: int, indexes: tuple[int, ...] = (), **options: boo
 
 def test_vector_3() -> None:
     assert _read(VECTOR_3, 2) == [(0, "k0", b"v0"), (1, "k1", b"v1")]
-    assert last_index(VECTOR_3, 2, "10:1") == 1
     assert encode_batch(iter_batch(VECTOR_3, 2, "10:1")) == VECTOR_3
 
 
 def test_vector_5_with_and_without_the_retained_indexes() -> None:
     for indexes in ((), (1,)):
         assert _read(VECTOR_5, 2, indexes) == [(1, "k1", b"v1")]
-        assert last_index(VECTOR_5, 2, "10:1", indexes) == 1
     assert _read(VECTOR_5, 2, placeholders=True) == [(0, "", b""), (1, "k1", b"v1")]
     kept = SingleMessageMetadata(partition_key="k1")
     assert encode_batch([placeholder(), (kept, b"v1")]) == VECTOR_5
@@ -148,13 +146,11 @@ def test_only_the_retained_messages_are_there() -> None:
     """The other reading of the proposal: four messages, only index 1 kept, no placeholders."""
     assert _read(SLOT_1, 4, (1,)) == [(1, "k1", b"v1")]
     assert _read(VECTOR_3, 4, (0, 2)) == [(0, "k0", b"v0"), (2, "k1", b"v1")]
-    assert last_index(VECTOR_3, 4, "10:1", (0, 2)) == 2
 
 
 def test_nothing_left() -> None:
     gone = VECTOR_5[:8] * 2
     assert _read(gone, 2) == []
-    assert last_index(gone, 2, "10:1") is None
 
 
 @pytest.mark.parametrize(
