@@ -376,15 +376,17 @@ class Ledger(Planner):
         ``state`` is ``ok``, ``missing`` (in no file), or the problem. Raises LedgerNotFound, EntryNotFound (``first``
         is after the last entry), InvalidValue (``first`` is after ``last``).
         """
+        from pulsar_admin.store.model.ledgers import read_ledger
         from pulsar_admin.store.reports.verify import iter_entry_rows
 
         start, end = (
             whole_number("first", first, 0, LONG_MAX),
             None if last is None else whole_number("last", last, -1, LONG_MAX),
         )
-        if end is not None and start > end > -1:
-            raise InvalidValue(f"first={start} is after last={end}")
         with self._session.reader() as reader:
+            # -1 is the last entry id of an empty ledger, and of no other.
+            if end is not None and start > end and (end > -1 or read_ledger(reader.txn, self._ledger_id).entries):
+                raise InvalidValue(f"first={start} is after last={end}")
             yield from iter_entry_rows(reader, self._ledger_id, start, end)
 
     def read(self, entry_id: int) -> bytes:

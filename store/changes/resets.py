@@ -26,7 +26,7 @@ from pulsar_admin.store.db.blocks import decode_latest, ledger_key
 from pulsar_admin.store.db.clocks import Clock, check_clock
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.facts.backlogs import extent_of_messages
-from pulsar_admin.store.model.broken import find_broken
+from pulsar_admin.store.model.broken import NO_METADATA, find_broken
 from pulsar_admin.store.model.copy_age import AsOf, find_as_of, read_copy_age
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
@@ -476,10 +476,11 @@ def _check_not_lost(reader: EntryReader, topic: Topic, mark_delete: Position) ->
     first = topic.next_valid(mark_delete)
     for broken in find_broken(reader.txn, topic):
         if broken.holds(first):
+            cure = broken.cure or (broken.reason == NO_METADATA and f"pulsar-admin ledgers restore {broken.ledger_id}")
             raise errors.Refused(
                 f"{topic.name}: {first} {broken.fate}: ledger {broken.ledger_id}: {broken.what()}: {broken.broker()}",
-                hint=f"to repair it, start with: {broken.cure}; --force resets there anyway"
-                if broken.cure
+                hint=f"to repair it, start with: {cure}; --force resets there anyway"
+                if cure
                 else f"remove it with: pulsar-admin ledgers forget {broken.ledger_id}; or reset there with --force",
                 topic=str(topic.name),
                 ledgerId=broken.ledger_id,

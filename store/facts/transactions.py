@@ -174,7 +174,7 @@ def read_pending_ack_log(reader: EntryReader, name: TopicName, subscription: str
     left, lost = topic.place(mark_delete), list[BrokenLedger]()
     for one in broken:
         # A broker that loads the log takes a last ledger that BookKeeper does not know off its list.
-        is_dropped = one.is_last and one.reason in (NO_LEDGER, NO_METADATA)
+        is_dropped = one.is_last and one.reason in (NO_LEDGER, NO_METADATA) and not one.is_damaged
         if one.lost and not is_dropped and topic.rank(Position(one.ledger_id, 0)) + one.lost[-1][1] + 1 > left:
             lost.append(one)
     is_endless = never_replays(reader.txn, topic, mark_delete)

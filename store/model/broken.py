@@ -49,6 +49,7 @@ _WHERE = {
 _RANGES = 3  # that are named
 _SPLIT = 100_000  # ranges of one ledger that are told apart: metadata may claim any number of entries
 _NO_LEDGER = "No such ledger exists on Metadata Server"
+_DAMAGED = "Error while using ZooKeeper"  # whatever the metadata store is
 
 
 class Missing(Answer, frozen=True):
@@ -229,7 +230,7 @@ class BrokenLedger(Struct, frozen=True):
     ``cure`` is the command that brings these back;
     ``is_last``: nothing is listed after it; ``unseen``: ranges that only ``bookies`` have, which are not imported; ``unseen_entries``: how
     many these are, all of them; ``unseen_from``: from there on an open ledger may have more on them; ``of_events``: the topic is the
-    ``__change_events`` of a namespace.
+    ``__change_events`` of a namespace; ``is_damaged``: its metadata exists and cannot be decoded, which no broker skips.
     """
 
     ledger_id: int
@@ -244,6 +245,7 @@ class BrokenLedger(Struct, frozen=True):
     of_events: bool = False
     outside_entries: int = 0
     cure: str = ""
+    is_damaged: bool = False
 
     def holds(self, position: Position) -> bool:
         """Whether ``position`` is an entry that is lost, or before a first one that is lost."""
@@ -293,7 +295,8 @@ class BrokenLedger(Struct, frozen=True):
             bookies, are = ", ".join(self.bookies), plural(len(self.bookies), "is", "are")
             return f"it was never closed, and {bookies}, without which nobody can close it, {are} not in the cluster"
         if self.reason == NO_METADATA:
-            return f"its metadata is lost, with {counted(self.entries, 'entry')}"
+            state = "cannot be read" if self.is_damaged else "is lost"
+            return f"its metadata {state}, with {counted(self.entries, 'entry')}"
         if self.cure:
             return (
                 f"its metadata is lost, and bookies that are not imported may have its {counted(self.entries, 'entry')}"
@@ -304,6 +307,8 @@ class BrokenLedger(Struct, frozen=True):
         """Say what a broker does there."""
         if self.reason == GONE and self.is_last:
             return "a broker cannot load the topic (BKLedgerRecoveryException)"
+        if self.is_damaged and self.is_last:
+            return f"a broker cannot load the topic ({_DAMAGED})"
         if self.reason not in _SOME and self.is_last:
             return "a broker that loads the topic drops the ledger from the list (Ledger not found)"
         if not self.lost:
@@ -313,6 +318,8 @@ class BrokenLedger(Struct, frozen=True):
                 "brokers load no topic of the namespace (Failed to load topic within timeout), unless autoSkipNonRecoverableData=true "
                 "makes them skip it"
             )
+        if self.is_damaged:
+            return f"consumers stop at {self.ledger_id}:0 (broker log: {_DAMAGED}), also with autoSkipNonRecoverableData=true"
         where, why = f"{self.ledger_id}:{self.lost[0][0]}", "No such entry" if self.reason in _SOME else _NO_LEDGER
         why = "Error while recovering ledger" if self.reason == GONE else why
         skipped = "the lost entries, and readable ones beside them" if self.reason in _SOME else "the ledger"
@@ -347,6 +354,7 @@ def find_broken_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> BrokenLed
             of_events=of_events,
             outside_entries=there,
             cure=missing.cure,
+            is_damaged=missing.reason == NO_METADATA and has_node(txn, listed.ledger_id),
         )
     broken = BrokenLedger(listed.ledger_id, NOT_SEEN, listed.entries, (), is_last, of_events=of_events)
     unseen_from, bookies = end_unseen(txn, listed)

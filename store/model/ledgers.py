@@ -17,7 +17,7 @@ from pulsar_admin.store.db import blocks
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import Damage, iter_damage
 from pulsar_admin.store.db.tree import find_node, path_of_key, plain_value, tree_key
-from pulsar_admin.store.errors import LedgerNotFound
+from pulsar_admin.store.errors import LedgerNotFound, MetadataCorrupt
 from pulsar_admin.store.names import INT_MAX, parse_owner
 
 if TYPE_CHECKING:
@@ -190,7 +190,11 @@ def find_metadata(txn: Txn, ledger_id: int) -> ledgermetadata.LedgerMetadata | N
 def _find_metadata(txn: Txn, ledger_id: int) -> ledgermetadata.LedgerMetadata | None:
     path = ledgermetadata.ledger_path(ledger_id)
     node = find_node(txn, path)
-    return None if node is None else ledgermetadata.decode_ledger_metadata(node.value, path)
+    try:
+        return None if node is None else ledgermetadata.decode_ledger_metadata(node.value, path)
+    except MetadataCorrupt as error:
+        hint = f"rebuild it from the ledger's entries: pulsar-admin ledgers restore {ledger_id}"
+        raise MetadataCorrupt(error.message, hint=hint, **error.context) from error
 
 
 def has_node(txn: Txn, ledger_id: int) -> bool:

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from itertools import accumulate, chain, islice, pairwise, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
-from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.codec.ledgermetadata import find_usual_ledger, ledger_path
 from pulsar_admin.store.codec.managedledger import (
     SHADOW_SOURCE,
     LedgerInfo,
@@ -25,7 +25,15 @@ from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db import tree
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.unserved import has_unserved
-from pulsar_admin.store.errors import InvalidValue, LedgerNotFound, NamespaceNotFound, StoreError, TopicNotFound
+from pulsar_admin.store.errors import (
+    InvalidValue,
+    LedgerNotFound,
+    MetadataCorrupt,
+    NamespaceNotFound,
+    StoreError,
+    TopicNotFound,
+    Unsupported,
+)
 from pulsar_admin.store.model.ledgers import find_end, find_metadata, find_sums, find_whole, read_ledger
 from pulsar_admin.store.names import (
     PARTITION_SUFFIX,
@@ -585,7 +593,8 @@ def is_whole(txn: Txn, listed: TopicLedger) -> bool:
     known = find_whole(txn, listed.ledger_id)
     if known is not None and known.entries == listed.entries:
         return True
-    if txn.view("tree", tree.tree_key(ledger_path(listed.ledger_id))) is None:
+    row = txn.view("tree", tree.tree_key(ledger_path(listed.ledger_id)))
+    if row is None or (find_usual_ledger(tree.plain_value(row)) is None and _is_damaged(txn, listed.ledger_id)):
         return False
     if has_unserved(txn, listed.ledger_id) or (lacks_bookies(txn) and _is_on_gone(txn, listed.ledger_id)):
         return False
@@ -593,6 +602,16 @@ def is_whole(txn: Txn, listed: TopicLedger) -> bool:
     if sums is None:
         return not listed.entries
     return (sums.entries, sums.first_entry, sums.last_entry) == (listed.entries, 0, listed.entries - 1)
+
+
+def _is_damaged(txn: Txn, ledger_id: int) -> bool:
+    try:
+        find_metadata(txn, ledger_id)
+    except Unsupported:  # of a later version: it may be whole
+        return False
+    except MetadataCorrupt:
+        return True
+    return False
 
 
 def find_plain_size(txn: Txn, name: TopicName) -> tuple[int, int] | None:

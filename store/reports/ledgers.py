@@ -36,16 +36,16 @@ _RECORD_BYTES = 36  # around a payload: the entry's header and its usual digest
 
 
 class LedgerRow(Answer, frozen=True):
-    """One ledger in a list. ``state``: upstream's, "UNREADABLE" with metadata that is damaged, "INDEX" for a ledger of a delayed
-    message index, which no broker knows; without metadata, ``store.facts.unlisted`` says why: "DELETED",
-    "GONE", "NEWER" or "UNLISTED"."""
+    """One ledger in a list. ``state``: upstream's, "UNREADABLE" with metadata that is damaged, of which only the index tells entries and
+    bytes, "INDEX" for a ledger of a delayed message index, which no broker knows; without metadata, ``store.facts.unlisted`` says why:
+    "DELETED", "GONE", "NEWER" or "UNLISTED"."""
 
     ledger_id: int
     state: str
-    entries: int
+    entries: int | None
     indexed_entries: int
-    missing_entries: int
-    size_bytes: int
+    missing_entries: int | None
+    size_bytes: int | None
     messages: int
     begin_publish_timestamp: int | None
     end_publish_timestamp: int | None
@@ -78,7 +78,8 @@ def iter_ledger_rows(txn: Txn, word: str, fail: Callable[[StoreError], None]) ->
 def _ledger_row(txn: Txn, ledger_id: int, unlisted: UnlistedLedgers) -> LedgerRow:
     times = find_times(txn, ledger_id)
     sums = times.sums if times else None
-    state, entries, missing, size_bytes = UNREADABLE, sums.entries if sums else 0, 0, 0
+    state, missing = UNREADABLE, None
+    entries, size_bytes = (sums.entries, sums.payload_bytes) if sums else (None, None)
     try:
         ledger = read_ledger(txn, ledger_id)
     except LedgerNotFound:

@@ -427,6 +427,7 @@ InvalidValue | index -1 | store.topic("plain").find_by_index(-1)
 InvalidValue | number 0 | store.topic("plain").nth_position(0)
 InvalidValue | sequence_id -5 | store.topic("plain").search(sequence_id=-5)
 InvalidValue | first=5 is after last=2 | [*store.ledger(9).entries(first=5, last=2)]
+InvalidValue | first=0 is after last=-1 | [*store.ledger(9).entries(last=-1)]
 InvalidValue | negative | store.topic("plain").find(timedelta(hours=-3))
 InvalidValue | negative | half.expire(before=timedelta(seconds=-5))
 InvalidValue | half.forecast("1h", ttl="0s")

@@ -278,6 +278,22 @@ def test_damaged_metadata_of_a_ledger_is_restored_as_lost_metadata_is(cli: Cli, 
 
 
 @pytest.mark.usefixtures("damages_stores")
+def test_damaged_metadata_of_a_ledger_is_told_by_every_answer(tmp_path: Path, whole_cli: Cli) -> None:
+    """A broker does not skip it: seen in tests/live/test_cures.py."""
+    store = narrow_copy(tmp_path)
+    put_node(store, ledger_path(18), b"BookieMetadataFormatVersion\t3\n\x08")
+    says = f"{PLAIN}: ledger 18: its metadata cannot be read, with 25 entries: consumers stop at 18:0 (broker log: Error while using"
+    for words in ("stats", "stats-internal", "describe", "subscriptions --table"):
+        answer = whole_cli.on(store, f"topics {words} {PLAIN}")
+        assert (answer.exit_code, says in answer.stderr) == (1, True), words
+    assert "25 entries can be read; then comes 18:0" in whole_cli.on(store, f"topics why {PLAIN} -s never").stdout
+    row = next(row for row in whole_cli.rows(store, "ledgers list") if row["ledgerId"] == 18)
+    assert (row["state"], row["entries"], row["missingEntries"], row["size"]) == ("UNREADABLE", 25, None, 4692)
+    refused = whole_cli.on(store, f"topics reset-cursor {PLAIN} -s half -m 18:0")
+    assert "ledgers restore 18; --force" in refused.stderr
+
+
+@pytest.mark.usefixtures("damages_stores")
 def test_damaged_metadata_of_a_ledger_is_cured_as_printed(whole_cli: Cli, tmp_path: Path) -> None:
     """Of a schema, and of a cursor, which a reset would have forgotten."""
     store = copied(CLUSTER, "clean", tmp_path)

@@ -135,6 +135,30 @@ class LastLedgerWithoutMetadata(Filled):
         assert receive(client, self.topic) == texts(ENTRIES // PER_LEDGER * PER_LEDGER)
 
 
+class LedgerMetadataDamaged(Filled):
+    """A broker passes by nothing that it cannot read: consumers wait before it."""
+
+    code = "value-undecodable"
+    which = PER_LEDGER
+
+    def is_of(self, row: Json) -> bool:
+        return bool(row["where"] == ledger_path(self.sent[self.which].ledger_id))
+
+    def plant(self, keeper: KazooClient) -> None:
+        keeper.set(ledger_path(self.sent[self.which].ledger_id), b"BookieMetadataFormatVersion\t3\ndamaged")
+
+    def fails(self, broker: Cluster, client: pulsar.Client) -> None:
+        assert receive(client, self.topic) == texts(PER_LEDGER)
+
+
+class LastLedgerMetadataDamaged(LedgerMetadataDamaged):
+    kind, which = "last", -1
+
+    def fails(self, broker: Cluster, client: pulsar.Client) -> None:
+        with pytest.raises(BrokerError):
+            broker.get(f"persistent/{self.topic}/internalStats")
+
+
 class LedgerOffList(Filled):
     code = "leaked-topic-ledgers"
 
@@ -682,6 +706,8 @@ class MarksStale(Filled):
 SAMPLE = (CursorUnreadable, LedgerWithoutMetadata, ChunkCut, PartitionsWithoutMetadata, CompactedViewDetached)
 OTHERS = (
     LastLedgerWithoutMetadata,
+    LedgerMetadataDamaged,
+    LastLedgerMetadataDamaged,
     LedgerOffList,
     CursorLedgerWithoutMetadata,
     CursorLedgerLost,
