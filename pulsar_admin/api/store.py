@@ -601,7 +601,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         """
         from pulsar_admin.store.changes.resources import plan_create_namespace
 
-        return self._planned_rows(plan_create_namespace, parse_namespace(name), clusters, bundles)
+        return self._planned(plan_create_namespace, parse_namespace(name), clusters, bundles)
 
     def delete_namespace(self, name: str, *, force: bool = False) -> Plan:
         """Plan deleting a namespace, with ``force`` also its topics; raises NamespaceNotFound, Refused."""
@@ -618,7 +618,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         Raises AlreadyExists, NamespaceNotFound, InvalidValue.
         """
         topic, given = parse_topic(name), properties or {}
-        return self._planned_rows(topic_changes.plan_topic, topic, partitions, given)
+        return self._planned(topic_changes.plan_topic, topic, partitions, given)
 
     def scalable_topics(self, namespace: str, *, properties: Mapping[str, str] | None = None) -> tuple[str, ...]:
         """Return the scalable topics of a namespace, ``topic://…``, that have all of ``properties``.
@@ -656,7 +656,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         Raises TopicNotFound, AlreadyExists, NamespaceNotFound, InvalidValue.
         """
         topic, of = parse_topic(name), parse_topic(source)
-        return self._planned_rows(topic_changes.plan_shadow, topic, of, properties or {})
+        return self._planned(topic_changes.plan_shadow, topic, of, properties or {})
 
     def delete_topics(self, *topics: str, partitioned: bool = False, force: bool = False) -> Plan:
         """Plan deleting topics, or ``partitioned`` ones with their partitions, and their subscriptions, ledgers,

@@ -786,7 +786,7 @@ class Topic(PolicyPlans):
 
     def create_missed_partitions(self) -> Plan:
         """Plan creating the partitions of a partitioned topic that do not exist; also raises TopicNotFound for any other topic."""
-        return self._planned_rows(topic_changes.plan_missing_partitions, self._name)
+        return self._planned(topic_changes.plan_missing_partitions, self._name)
 
     # -- the managed ledger -------------------------------------------------------------------------------------------
 

@@ -49,6 +49,7 @@ from pulsar_admin.store.errors import (
 )
 from pulsar_admin.store.files import read_file
 from pulsar_admin.store.model import resources
+from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import iter_namespaces
 from pulsar_admin.store.names import SCALABLE, NamespaceName, TopicName, is_allowed_name, shell_word
 
@@ -520,7 +521,7 @@ ALGORITHMS = (
 
 
 def plan_create_namespace(
-    txn: Txn, namespace: NamespaceName, clusters: Sequence[str], bundles: int, now_ms: int
+    reader: EntryReader, namespace: NamespaceName, clusters: Sequence[str], bundles: int, now_ms: int
 ) -> Plan:
     """Plan creating a namespace.
 
@@ -531,6 +532,9 @@ def plan_create_namespace(
         raise InvalidValue("Invalid number of bundles. Number of bundles has to be in the range of (0, 2^32].")
     if not is_allowed_name(namespace.namespace):
         raise InvalidValue(f"Invalid named entity: {namespace.namespace}", value=namespace.namespace)
+    from pulsar_admin.store.changes.topics import warned_of_lost  # 20 ms, and only a new namespace needs it
+
+    txn = reader.txn
     resources.read_tenant(txn, namespace.tenant)
     own = resources.current_cluster(txn)
     replicated = hash_order(clusters or ([] if namespace.cluster or own is None else [own]))
@@ -544,7 +548,9 @@ def plan_create_namespace(
     shown = {"replication_clusters": replicated, "numBundles": even["numBundles"]}
     step = put_value_step(txn, namespace.policies_path, encode_json_object(policies), now_ms)
     part = ChangePart(namespace=str(namespace), after=shown)
-    return Plan(ChangeKind("namespaces create", "create namespace {place}"), txn.id, (step,), (part,))
+    return warned_of_lost(
+        reader, Plan(ChangeKind("namespaces create", "create namespace {place}"), txn.id, (step,), (part,))
+    )
 
 
 def new_policies(given: JsonObject) -> JsonObject:

@@ -28,8 +28,9 @@ from pulsar_admin.store.codec.managedledger import (
 from pulsar_admin.store.codec.policies import PartitionedTopic, decode_partitioned_topic, encode_partitioned_topic
 from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.db.tree import find_node, iter_children
+from pulsar_admin.store.db.tree import find_node, iter_children, tree_key
 from pulsar_admin.store.errors import AlreadyExists, InvalidValue, NamespaceNotFound, Refused, StoreError, TopicNotFound
+from pulsar_admin.store.facts.vanished import VanishedTopic, find_bare_namespaces, find_vanished
 from pulsar_admin.store.model.cursors import REPLICATED_PROPERTY, is_subscription, iter_cursor_names, read_cursor
 from pulsar_admin.store.model.publish_times import BEGIN, Form, annotated_value
 from pulsar_admin.store.model.reader import EntryReader
@@ -47,14 +48,44 @@ _PARTITIONS_MAX = 1_000_000  # 7 s to plan, as each is a step
 # -- making -----------------------------------------------------------------------------------------------------------
 
 
-def plan_topic(txn: Txn, name: TopicName, partitions: int | None, properties: Properties, now_ms: int) -> Plan:
+def plan_topic(
+    reader: EntryReader, name: TopicName, partitions: int | None, properties: Properties, now_ms: int
+) -> Plan:
     """Plan creating a topic, partitioned unless ``partitions`` is None; raises AlreadyExists, NamespaceNotFound,
     InvalidValue (a partition of a topic that is not partitioned).
     """
     kind = ChangeKind("topics create", "create {place}")
     if partitions is not None:
         kind = ChangeKind("topics create-partitioned-topic", "create partitioned topic {place}")
-    return _plan_topic(txn, kind, name, partitions, properties, now_ms)
+    return warned_of_lost(reader, _plan_topic(reader.txn, kind, name, partitions, properties, now_ms))
+
+
+def warned_of_lost(reader: EntryReader, plan: Plan) -> Plan:
+    """Return ``plan`` with a warning for each topic, or namespace's topics, that it creates empty although data of lost ones remain."""
+    created = {step.key for step in plan.steps if step.before is None}
+    vanished = [
+        one
+        for one in find_vanished(reader).topics
+        for name in (one.name,)
+        if not created.isdisjoint(map(tree_key, (name.path, name.partitioned_path, name.namespace.policies_path)))
+    ]
+    bare = [one for one in find_bare_namespaces(reader.txn) if tree_key(one.name.policies_path) in created]
+    lost = [f"{one.name} was lost, not deleted; what remains of it: {_remains(one)}" for one in vanished]
+    lost += [f"the policies of {one.name} were lost, but not its {counted(one.topics, 'topic')}" for one in bare]
+    if not lost:
+        return plan
+    shown = [*lost[:_SHOWN], *([f"{len(lost) - _SHOWN:,} more like it"] if len(lost) > _SHOWN else [])]
+    ledgers = bare or any(one.ledger_ids for one in vanished)
+    command = "pulsar-admin store recover --level A" if ledgers else "pulsar-admin ledgers orphans"
+    return replace(plan, warnings=(*plan.warnings, *shown, f"to restore it instead of creating it empty: {command}"))
+
+
+def _remains(lost: VanishedTopic) -> str:
+    ledgers, subscriptions = len(lost.ledger_ids), len(lost.subscriptions)
+    return " and ".join(
+        ([f"{counted(ledgers, 'ledger')} with {counted(lost.entries, 'entry')}"] if ledgers else [])
+        + ([counted(subscriptions, "subscription")] if subscriptions else [])
+    )
 
 
 def _plan_topic(
@@ -134,15 +165,16 @@ def _adopted(txn: Txn, there: Sequence[TopicName], partitions: int) -> Iterator[
     yield "a broker of 4.0 answers 409 (This topic already exists) while partitions are there; one of 4.2 does the same as this"
 
 
-def plan_missing_partitions(txn: Txn, name: TopicName, now_ms: int) -> Plan:
+def plan_missing_partitions(reader: EntryReader, name: TopicName, now_ms: int) -> Plan:
     """Plan creating missing partitions; raises TopicNotFound unless the topic is partitioned."""
+    txn = reader.txn
     count = read_partitioned(txn, name).partitions
     if not count:
         raise TopicNotFound(f"Topic {name} does not exist", hint="it is not a partitioned topic", topic=str(name))
     steps = tuple(_missing(txn, name, count, now_ms))
     part = ChangePart(topic=str(name), before={"partitions": count - len(steps)}, after={"partitions": count})
     kind = ChangeKind("topics create-missed-partitions", "create the missing partitions of {place}")
-    return Plan(kind, txn.id, steps, (part,))
+    return warned_of_lost(reader, Plan(kind, txn.id, steps, (part,)))
 
 
 def plan_partitions(reader: EntryReader, name: TopicName, partitions: int, now_ms: int) -> Plan:
@@ -168,17 +200,17 @@ def plan_partitions(reader: EntryReader, name: TopicName, partitions: int, now_m
         steps += _copied_subscriptions(reader, name.partition(0), new, now_ms)
     part = ChangePart(topic=str(name), before={"partitions": before.partitions}, after={"partitions": partitions})
     kind = ChangeKind("topics update-partitioned-topic", "add partitions to {place}")
-    return Plan(kind, txn.id, tuple(steps), (part,))
+    return warned_of_lost(reader, Plan(kind, txn.id, tuple(steps), (part,)))
 
 
-def plan_shadow(txn: Txn, name: TopicName, source: TopicName, properties: Properties, now_ms: int) -> Plan:
+def plan_shadow(reader: EntryReader, name: TopicName, source: TopicName, properties: Properties, now_ms: int) -> Plan:
     """Plan creating a shadow topic with as many partitions as ``source``; raises TopicNotFound, AlreadyExists (PIP-180)."""
-    partitions = read_partitioned(txn, source).partitions
+    partitions = read_partitioned(reader.txn, source).partitions
     if not partitions:
-        read_topic(txn, source)
+        read_topic(reader.txn, source)
     kept = {SHADOW_SOURCE: str(source), **properties}
     kind = ChangeKind("topics create-shadow-topic", "create shadow topic of {place}")
-    return _plan_topic(txn, kind, name, partitions or None, kept, now_ms)
+    return warned_of_lost(reader, _plan_topic(reader.txn, kind, name, partitions or None, kept, now_ms))
 
 
 def _check_new(txn: Txn, name: TopicName) -> None:

@@ -144,6 +144,28 @@ def test_of_zookeeper_with_three_bookies(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("damages_stores")
+def test_what_is_created_over_lost_data_is_warned_of(cli: Cli, tmp_path: Path) -> None:
+    """With the command that brings the data back: nothing else would tell of it once an empty topic has the name."""
+    store, parts = copied("small", "clean", tmp_path), "acme/orders/parts"
+    lose_nodes(store, path_of(NAMES[0]), path_of(f"{parts}-partition-1"), "/admin/policies/acme/iot")
+    plain, part = (
+        f"persistent://{NAMES[0]} was lost",
+        f"persistent://{parts}-partition-1 was lost, not deleted; what remains",
+    )
+    for words, says in (
+        (f"topics create {NAMES[0]}", plain),
+        (f"topics create-partitioned-topic {NAMES[0]} -p 2", plain),
+        (f"topics create-shadow-topic {NAMES[0]} -s acme/orders/codecs", plain),
+        (f"topics create-missed-partitions {parts}", f"{part} of it: 1 ledger with 13 entries"),
+        (f"topics update-partitioned-topic {parts} -p 5", part),
+        ("namespaces create acme/iot", "the policies of acme/iot were lost, but not its 2 topics"),
+        ("topics create public/default/new", ""),
+    ):
+        warnings = "\n".join(cli("--store", store, *words.split(), "--dry-run", "-o", "json").json.get("warnings", ()))
+        assert (says in warnings, "store recover --level A" in warnings) == (True, bool(says)), words
+
+
+@pytest.mark.usefixtures("damages_stores")
 def test_a_topic_that_was_deleted_as_brokers_do_is_none(cli: Cli, tmp_path: Path) -> None:
     """Ledgers first, the node last; and a ledger without entries that was made meanwhile is a leak, no lost topic."""
     store = copied("small", "clean", tmp_path)
