@@ -15,7 +15,6 @@ _NAMES = {
         "CursorTransactions Delayed DueNack KeptNacks NackSizes Nacks TopicTransactions Transactions nack_sizes"
     ),
     "api.plan": "Plan",
-    "api.reports": "Change ChangeReport",
     "api.session": "PartialData",
     "api.store": "Store open_store",
     "api.topics": "Compaction PolicyValue SchemaVersion Topic TopicPolicies",
@@ -23,6 +22,7 @@ _NAMES = {
         "BundleImported BundleReport FindingCount create_store fetch_bookie import_bundle import_cluster "
         "import_standalone import_tables preview_import read_bookie_conf"
     ),
+    "changes": "Change ChangeReport",
     "jsonify": "to_json",
     "store.changes.plan": (
         "AnnotationPart BrokerMove ChangePart CompactionDetails CompactionPart CopiedPart CursorPart DelayLoss "

@@ -80,7 +80,7 @@ _BULK = {
         "pulsar_admin.store.changes",
         "pulsar_admin.store.search",
     },
-    "ledgers list": {"numpy", "pulsar_admin.store.changes", "pulsar_admin.store.scan", "pulsar_admin.api.reports"},
+    "ledgers list": {"numpy", "pulsar_admin.store.changes", "pulsar_admin.store.scan", "pulsar_admin.changes"},
     "compaction run acme/orders/compacted": {"pyarrow"},
     "delayed build acme/delayed/reminders": {"pyarrow"},
     "logs verify WORLD/bookkeeper/current": {"pyarrow"},

@@ -18,7 +18,7 @@ from pulsar_admin.store.model.publish_times import FORMS, Form
 from pulsar_admin.typable import typable
 
 if TYPE_CHECKING:
-    from pulsar_admin.api.reports import Change
+    from pulsar_admin.changes import Change
 
 
 _COLUMNS = (

@@ -26,7 +26,7 @@ from pulsar_admin.store.files import write_new_file
 from pulsar_admin.store.wording import bracketed, text_html
 
 if TYPE_CHECKING:
-    from pulsar_admin.api.reports import ChangeReport
+    from pulsar_admin.changes import ChangeReport
     from pulsar_admin.store.changes import plan as store_plans
     from pulsar_admin.store.changes.plan import ChangeReport as Report
     from pulsar_admin.store.changes.plan import Plan as StorePlan
@@ -124,7 +124,7 @@ class Plan(Struct, frozen=True):
     @checked
     def preview(self) -> ChangeReport:
         """Return what applying would do."""
-        from pulsar_admin.api.reports import report_of
+        from pulsar_admin.changes import report_of
 
         return report_of(shown_by(self)[0])
 

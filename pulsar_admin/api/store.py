@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
     from pulsar_admin.api.cursors import Cursors
     from pulsar_admin.api.pending import KeptNacks, Transactions
-    from pulsar_admin.api.reports import Change, ChangeReport
+    from pulsar_admin.changes import Change, ChangeReport
     from pulsar_admin.store.changes import plan as store_plans
     from pulsar_admin.store.changes import topics as topic_changes
     from pulsar_admin.store.changes.plan import ChangeReport as Report
@@ -526,7 +526,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         since planning, NotWritable if it was opened for reading, and Refused for a plan that writes ledgers while an
         iteration still reads the store.
         """
-        from pulsar_admin.api.reports import report_of
+        from pulsar_admin.changes import report_of
 
         steps = steps_of(given_object("plan", plan, Plan))
         if isinstance(steps, store_plans.WritingPlan):
@@ -729,7 +729,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
 
         Raises as ``plan_undo`` and ``apply``, and InvalidValue for a report without a change.
         """
-        from pulsar_admin.api.reports import Change, ChangeReport
+        from pulsar_admin.changes import Change, ChangeReport
 
         given = number.number if isinstance(number, Change | ChangeReport) else number
         if given is None:
@@ -746,7 +746,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
 
     def change_log(self, *numbers: int) -> Iterator[Change]:
         """Yield the audit log, oldest first, or the numbered changes; raises ChangeNotFound, IndexCorrupt for a damaged record."""
-        from pulsar_admin.api.reports import change_of
+        from pulsar_admin.changes import change_of
         from pulsar_admin.store.db.audit_log import change_numbers, read_change
 
         with self._session.read() as txn:
