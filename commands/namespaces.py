@@ -32,6 +32,7 @@ def list_namespaces(app: App, tenant: str | None) -> Shown:
 
 @command(
     "namespaces topics",
+    aliases=["destinations"],
     examples=["acme/iot", "acme/orders -ist"],
     output="Names, one a line; a partitioned topic as its partitions.",
     errors=[errors.NamespaceNotFound],

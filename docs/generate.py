@@ -1,6 +1,6 @@
 """Write the generated pages: ``docs/cli/<group>.md`` from the commands, ``docs/exit-codes.md`` from the error table,
 ``docs/compatibility.md`` from upstream's command tree, ``docs/doctor.md`` and ``docs/doctor/<code>.md`` from the table of causes;
-and ``pulsar_admin/__init__.pyi`` from the table of public names.
+``pulsar_admin/__init__.pyi`` from the table of public names, and ``pulsar_admin/commands.json`` from what commands declare.
 
 ``python docs/generate.py`` (or ``make docs``). The test suite compares the pages with what this makes.
 """
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import inspect
 import json
+import pkgutil
 import re
 import sys
 import textwrap
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import click
@@ -23,8 +25,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 import compatibility  # noqa: E402 - works on a checkout that is not installed
 
 import pulsar_admin  # noqa: E402
-from pulsar_admin import command_table, errors, lookup, schemas  # noqa: E402 - works on a checkout that is not installed
+from pulsar_admin import command_table, commands, errors, lookup, schemas  # noqa: E402 - works on a checkout that is not installed
 from pulsar_admin.cli import CONTEXT, TableGroup, root  # noqa: E402
+from pulsar_admin.options import Command  # noqa: E402
 from pulsar_admin.store.errors import StoreError  # noqa: E402
 from pulsar_admin.store.rules.finding import Severity  # noqa: E402
 from pulsar_admin.store.rules.rule import Rule  # noqa: E402
@@ -34,6 +37,7 @@ WIDTH = 100
 PAGE_COMMANDS = 100
 """A group of more commands has its policies on pages of their own."""
 STUB = ROOT / "pulsar_admin" / "__init__.pyi"
+TABLE = ROOT / "pulsar_admin" / "commands.json"
 LIMITS = re.compile("max|rate|quota")
 NOTE = "<!-- made by docs/generate.py: `make docs` writes it again -->\n\n"
 
@@ -68,6 +72,33 @@ def public_names() -> str:
         lines += [line] if len(line) <= 120 else [f"from {module} import (", *(f"    {name}," for name in names), ")"]
     lines += ["", "__version__: str", "", "__all__ = [", *(f'    "{name}",' for name in pulsar_admin.__all__), "]", ""]
     return "\n".join(lines)
+
+
+def command_rows() -> str:
+    """Return the command table: a row of each command that a module declares, in the order that the table has."""
+    groups: dict[str, dict[str, list[object]]] = {
+        path: {name: [] for name in rows} for path, rows in command_table.COMMANDS.items()
+    }
+    for found in pkgutil.walk_packages(commands.__path__, f"{commands.__name__}."):
+        for name, command in vars(import_module(found.name)).items():
+            if (
+                not isinstance(command, Command)
+                or command.callback is None
+                or command.callback.__module__ != found.name
+            ):
+                continue
+            group, _, own = command.details.path.rpartition(" ")
+            sentence = " ".join((command.help or "").split("\n\n")[0].split())
+            groups.setdefault(group, {})[own] = [
+                f"{found.name}:{name}",
+                sentence,
+                *([command.aliases] * bool(command.aliases)),
+            ]
+    lines = []
+    for group, rows in groups.items():
+        told = (f"    {json.dumps(name)}: {json.dumps(row)}" for name, row in rows.items() if row)
+        lines.append(f"  {json.dumps(group)}: {{\n" + ",\n".join(told) + "\n  }")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def commands_of(path: str) -> Iterator[tuple[str, click.Context]]:
@@ -153,7 +184,7 @@ def _told(context: click.Context) -> str:
         return text
     lines = "\n".join(f"$ {one}" for one in (*details.examples, *details.elsewhere))
     text += f"\n```console\n{lines}\n```\n\n**Output.** {_plain(details.output)}\n\n"
-    if units := schemas.units_in(command.path_of(context)):
+    if units := schemas.units_in(command.details.path):
         text += f"**Units** (`-o json`, CSV): {_plain(units)}.\n\n"
     named = ", ".join(f"`{error.code}` ({errors.EXIT_CODES[error]})" for error in details.errors)
     text += f"**Errors** ([exit code](../exit-codes.md)): {named}.\n"
@@ -249,7 +280,9 @@ def error_rows() -> Iterator[tuple[str, int, str]]:
 
 
 def main() -> None:
-    """Write all pages, remove those of commands that are gone, and write the public names."""
+    """Write the command table, the public names and all pages, and remove those of commands that are gone."""
+    TABLE.write_text(command_rows())
+    command_table.COMMANDS.update(command_table.read_rows())
     STUB.write_text(public_names())
     docs = ROOT / "docs"
     pages = all_pages()

@@ -22,7 +22,7 @@ from pulsar_admin import command_table, lookup
 from pulsar_admin.config import colors_text, completion_instruction, limit_library_threads, preset_color, preset_output
 from pulsar_admin.errors import PipeClosed, failure_of
 from pulsar_admin.global_options import COMMON, UPSTREAMS, TakesGlobals, check_left
-from pulsar_admin.options import Command, app_of, current_app
+from pulsar_admin.options import app_of, current_app
 from pulsar_admin.typable import begin, end
 
 if TYPE_CHECKING:
@@ -79,8 +79,6 @@ class TableGroup(TakesGlobals, click.Group):
             return self._upstreams_group(cmd_name) if self.path == command_table.ROOT else self._refusing(cmd_name)
         module, _, attribute = row.target.partition(":")
         command: click.Command = getattr(import_module(module), attribute)
-        if isinstance(command, Command):
-            command.aliases = row.aliases
         return command
 
     def _refusing(self, name: str) -> click.Command | None:

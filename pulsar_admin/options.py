@@ -13,8 +13,8 @@
     def find_by_time(app: App, topic: TopicName, time_ms: int) -> Result:
         \"\"\"Find the first entry at or after a point in time.\"\"\"
 
-and one row in ``pulsar_admin/command_table.py``. The docstring's first sentence equals the table's help. Examples run on the
-demo store in the test suite; those in ``elsewhere`` need something it lacks and are only parsed.
+``make docs`` adds it to ``pulsar_admin/commands.json``, with the docstring's first sentence. Examples run on the demo store in the
+test suite; those in ``elsewhere`` need something it lacks and are only parsed.
 """
 
 from __future__ import annotations
@@ -161,8 +161,9 @@ def _with_app(function: Function) -> Function:
 
 
 class Help(NamedTuple):
-    """What a command's help says beside its sentence and options."""
+    """A command's path, and what its help says beside its sentence and options."""
 
+    path: str
     examples: tuple[str, ...]
     elsewhere: tuple[str, ...]
     output: str
@@ -194,7 +195,7 @@ def _show_schema(ctx: click.Context, param: click.Parameter, value: bool) -> Non
     from pulsar_admin.schemas import schema_of
 
     made = cast("Command", ctx.command)
-    click.echo(dump_json(schema_of(made.path_of(ctx), made.details.output), pretty=True))
+    click.echo(dump_json(schema_of(made.details.path, made.details.output), pretty=True))
     ctx.exit()
 
 
@@ -211,13 +212,20 @@ class Command(TakesGlobals):
 
     declared = MappingProxyType({**COMMON, "schema": (("--schema",), _SCHEMA)})
 
-    def __init__(self, *args: Any, details: Help, changes: bool, uses: Sequence[str], **kwargs: Any) -> None:
-        # Any: click's own arguments pass through
+    def __init__(
+        self,
+        *args: Any,  # Any: click's own arguments pass through
+        details: Help,
+        changes: bool,
+        uses: Sequence[str],
+        aliases: Sequence[str] = (),
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.details = details
         self.changes = changes
         self.uses = tuple(uses)
-        self.aliases: tuple[str, ...] = ()
+        self.aliases = tuple(aliases)
         changing = [name for name in CHANGING if name != "plan" or not details.no_plan]
         self.shown = (*(changing if changes else ()), *(SPARK if "spark" in uses else ()), *uses)
         for param in self.own_params:
@@ -229,11 +237,6 @@ class Command(TakesGlobals):
         args[:end] = map(_without_equals, args[:end])
         ctx.meta[WORDS] = tuple(args)
         return super().parse_args(ctx, args)
-
-    def path_of(self, ctx: click.Context) -> str:
-        """Return the command's path by its own name, when ``ctx`` was called by an alias."""
-        group = "" if ctx.parent is None else ctx.parent.command_path.partition(" ")[2]
-        return f"{group} {self.name}".strip()
 
     def own_words(self, ctx: click.Context) -> tuple[str, ...]:
         """Return the words of the command line that this command was given, without the global options among them.
@@ -331,7 +334,7 @@ class Command(TakesGlobals):
             _write_text(formatter, "Output", self.details.output)
         from pulsar_admin.schemas import units_in
 
-        if units := units_in(self.path_of(ctx)):
+        if units := units_in(self.details.path):
             _write_text(formatter, "Units (-o json, CSV)", units)
         if self.details.errors:
             from pulsar_admin.errors import EXIT_CODES
@@ -373,16 +376,17 @@ def command(
     examples: Sequence[str] = (),
     changes: bool = False,
     uses: Sequence[str] = (),
-    **more: Any,  # Any: output=, errors=, elsewhere=, no_plan=, and what click.command takes
+    **more: Any,  # Any: output=, errors=, elsewhere=, no_plan=, aliases=, and what click.command takes
 ) -> Callable[[Callable[..., Any]], Command]:
     """Declare the command ``path`` (``topics skip``), whose function gets the App and then its parameters by keyword.
 
     ``examples`` run on the demo store: the words that follow the command, or a whole line; ``changes`` adds --dry-run,
     --plan and --yes. ``uses`` names global options that matter here and are shown in help (``clock``, ``now``, ``tz``;
     ``spark`` also shows --jobs and --memory and allows --spark). Further keywords: ``output`` (text), ``errors``
-    (classes), ``elsewhere`` (examples not run), ``no_plan`` (why --plan is refused and hidden).
+    (classes), ``elsewhere`` (examples not run), ``no_plan`` (why --plan is refused and hidden), ``aliases`` (other names).
     """
     details = Help(
+        path,
         examples=tuple(_typed(path, examples)),
         elsewhere=tuple(_typed(path, more.pop("elsewhere", ()))),
         output=more.pop("output", ""),

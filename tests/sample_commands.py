@@ -72,7 +72,9 @@ def document(app: App, selection: TopicSelection) -> None:
     app.emit(sample_row(selection.topics[0], 3))
 
 
-@command("rows", examples=["pulsar-admin sample rows a b"], output="Rows.", errors=[TopicNotFound])
+@command(
+    "rows", aliases=["alias-of-rows"], examples=["pulsar-admin sample rows a b"], output="Rows.", errors=[TopicNotFound]
+)
 @topics_argument
 @click.option("--count", type=int, default=1)
 def rows(app: App, selection: TopicSelection, count: int) -> None:

@@ -56,6 +56,10 @@ def test_pages_are_fresh(pages: dict[str, str]) -> None:
     assert [name for name, text in pages.items() if (DOCS / name).read_text() != text] == [], "run make docs"
 
 
+def test_the_table_lists_what_commands_declare() -> None:
+    assert generate.TABLE.read_text() == generate.command_rows(), "run make docs"
+
+
 def test_type_checkers_know_the_public_names() -> None:
     assert generate.STUB.read_text() == generate.public_names(), "run make docs"
 

@@ -72,6 +72,7 @@ def skip(app: App, selection: TopicSelection, subscription: str, count: int, for
 
 @command(
     "topics clear-backlog",
+    aliases=["skip-all"],
     changes=True,
     examples=["public/default/plain -s holes"],
     output=_MOVED,
@@ -298,6 +299,7 @@ _ERRORS = [TopicNotFound, SubscriptionNotFound, LedgerNotFound, EntryNotFound, N
 
 @command(
     "topics expire",
+    aliases=["expire-messages"],
     changes=True,
     uses=["clock", "now", "spark"],
     examples=[
@@ -329,6 +331,7 @@ def expire(
 
 @command(
     "topics expire-all-subscriptions",
+    aliases=["expire-messages-all-subscriptions"],
     changes=True,
     uses=["clock", "now", "spark"],
     examples=[
