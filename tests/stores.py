@@ -13,7 +13,7 @@ from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.ledger_ids import put_next_ledger_id
 from pulsar_admin.store.db.own_ledgers import largest_ledger_id
-from pulsar_admin.store.db.tree import Node, iter_nodes, put_nodes, row_of
+from pulsar_admin.store.db.tree import Node, iter_nodes, put_nodes, read_node, row_of
 from pulsar_admin.store.disks.clone import CloneRequest, apply_clone, plan_clone
 from pulsar_admin.store.history.as_of import Moment, read_tree_at
 from pulsar_admin.store.history.servers import parse_place
@@ -130,11 +130,28 @@ def narrow_copy(tmp_path: Path) -> Path:
     return Path(shutil.copytree(narrow(), tmp_path / "pulsar-store"))
 
 
+def write_rows(path: Path, work: Callable[[Txn], object]) -> None:
+    """Run WORK in a write transaction of the store at PATH."""
+    with open_store(path, writable=True) as store:
+        store.write(work)
+
+
 def put_node(path: Path, where: str, value: bytes) -> None:
     """Write a metadata node into the store at PATH."""
     node = Node(where, NodeStat(0, 1, 1_700_000_000_000, 1_700_000_000_000, False), value)
+    write_rows(path, lambda txn: put_nodes(txn, [node]))
+
+
+def change_value(path: Path, where: str, make: Callable[[bytes], bytes]) -> None:
+    """Put what MAKE makes of a node's value in its place, as if the source had it so: who owns which ledger is found again."""
+
+    def work(txn: Txn) -> None:
+        node = read_node(txn, where)
+        put_nodes(txn, [node._replace(value=make(node.value))])
+        index_owners(store, txn)
+
     with open_store(path, writable=True) as store:
-        store.write(lambda txn: put_nodes(txn, [node]))
+        store.write(work)
 
 
 def lose_nodes(path: Path, *prefixes: str) -> int:

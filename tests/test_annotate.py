@@ -13,15 +13,15 @@ from msgspec.structs import replace
 from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
 from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
 from pulsar_admin.store.codec.rocksvalue import decode_value
-from pulsar_admin.store.db.environment import Txn, open_store
-from pulsar_admin.store.db.tree import put_nodes, read_node
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.doctor.diagnosing import check_store
 from pulsar_admin.store.model.publish_times import BEGIN, END, stated_times
 from pulsar_admin.store.names import Position, TopicName, parse_topic
 from pulsar_admin.store.proto.managed_ledger_pb2 import ManagedLedgerInfo
 from pulsar_admin.store.sources.rocksdb import read_values
 from tests.conftest import Cli
-from tests.stores import copied, imported, put_node
+from tests.stores import change_value, copied, imported, put_node
 from tests.synthetic import Made, MadeTopic, make_store
 from tests.worlds import assert_unchanged, oracle, world
 
@@ -39,16 +39,13 @@ def _varint(value: int) -> bytes:
 
 def _seed_form(path: Path, begin_ms: int, end_ms: int, topic: TopicName = TOPIC) -> None:
     """Append the proposal's fields 6 and 7 (varints) to the first LedgerInfo, byte by byte."""
-    with open_store(path, writable=True) as store:
 
-        def work(txn: Txn) -> None:
-            node = read_node(txn, topic.path)
-            assert node.value[0] == 0x0A
-            size = node.value[1]
-            info = node.value[2 : 2 + size] + b"\x30" + _varint(begin_ms) + b"\x38" + _varint(end_ms)
-            put_nodes(txn, [node._replace(value=b"\x0a" + _varint(len(info)) + info + node.value[2 + size :])])
+    def with_fields(value: bytes) -> bytes:
+        assert value[0] == 0x0A
+        info = value[2 : 2 + value[1]] + b"\x30" + _varint(begin_ms) + b"\x38" + _varint(end_ms)
+        return b"\x0a" + _varint(len(info)) + info + value[2 + value[1] :]
 
-        store.write(work)
+    change_value(path, topic.path, with_fields)
 
 
 def _codes(path: Path) -> list[str]:
@@ -212,20 +209,17 @@ def _lost(path: Path, *, properties: bool, clock_ms: int | None = None) -> Path:
         for hour in range(4)
     ]
     make_store(path, {str(TOPIC): MadeTopic(hours, closed_ms=[START_MS] * 4)})
-    with open_store(path, writable=True) as store:
 
-        def state(txn: Txn) -> None:
-            node = read_node(txn, TOPIC.path)
-            managed = decode_managed_ledger(node.value, TOPIC.path)
-            infos = list(managed.ledgers)
-            for hour in range(2):
-                begin, end = START_MS + hour * 3_600_000, START_MS + hour * 3_600_000 + 4
-                if properties:
-                    infos[hour] = infos[hour]._replace(properties={BEGIN: str(begin), END: str(end)})
-            value = encode_managed_ledger(replace(managed, ledgers=tuple(infos)), node.value)
-            put_nodes(txn, [node._replace(value=value)])
+    def state(value: bytes) -> bytes:
+        managed = decode_managed_ledger(value, TOPIC.path)
+        infos = list(managed.ledgers)
+        for hour in range(2):
+            begin, end = START_MS + hour * 3_600_000, START_MS + hour * 3_600_000 + 4
+            if properties:
+                infos[hour] = infos[hour]._replace(properties={BEGIN: str(begin), END: str(end)})
+        return encode_managed_ledger(replace(managed, ledgers=tuple(infos)), value)
 
-        store.write(state)
+    change_value(path, TOPIC.path, state)
     if not properties:
         _seed_form(path, START_MS, START_MS + 4)
     return path

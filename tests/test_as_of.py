@@ -20,7 +20,7 @@ from pulsar_admin.store.transfer import imports
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.reading_zookeeper import last_time_of
-from tests.stores import apply_values, copied, imported
+from tests.stores import apply_values, copied, imported, write_rows
 from tests.worlds import scratch_copy, world
 
 HOUR = 3_600_000
@@ -182,8 +182,7 @@ def changed_value(source: Path, key: bytes, modified_ms: int) -> bytes:
 def test_an_older_stores_refresh_finds_it(cli: Cli, small: Path, tmp_path: Path) -> None:
     store = tmp_path / "s"
     bring(cli, small, store)
-    with open_store(store, writable=True) as opened:
-        opened.write(lambda txn: txn.delete("state", b"as-of"))
+    write_rows(store, lambda txn: txn.delete("state", b"as-of"))
     said = cli("--store", store, "overview", "--no-check").stdout.splitlines()[0]
     assert said.endswith(", by the clock: the time of this copy is unknown")
     assert cli("--store", store, "store", "refresh", "--quiet").exit_code == 0

@@ -39,7 +39,7 @@ from pulsar_admin.store.names import decode_name, parse_topic
 from pulsar_admin.store.transfer import bundle as bundles
 from tests.conftest import Cli
 from tests.deep import deep_but_for
-from tests.stores import copied, imported
+from tests.stores import copied, imported, write_rows
 
 STATES = [
     ("small", "crashed"),
@@ -144,8 +144,7 @@ def damage(txn: Txn) -> None:
 @pytest.mark.usefixtures("damages_stores")
 def test_damage_is_found_there_too(cli: Cli, tmp_path: Path, names: Path) -> None:
     store = copied("small", "clean", tmp_path)
-    with open_store(store, writable=True) as opened:
-        opened.write(damage)
+    write_rows(store, damage)
     _, codes = there_and_back(cli, store, names)
     assert codes >= {"ledger-without-metadata", "value-undecodable", "topic-unreadable"}
     assert b"secret-word" not in everything_in(tmp_path / "b")
@@ -479,8 +478,7 @@ def hostile(txn: Txn) -> None:
 @pytest.mark.usefixtures("damages_stores")
 def test_hostile_names_stay_here(cli: Cli, tmp_path: Path, names: Path) -> None:
     store = copied("small", "clean", tmp_path)
-    with open_store(store, writable=True) as opened:
-        opened.write(hostile)
+    write_rows(store, hostile)
     there, _ = there_and_back(cli, store, names)
     blob = everything_in(tmp_path / "b")
     texts = {*HOSTILE, *re.findall(r'"([^"]+)"', json.dumps(POLICIES)), *TOPIC_PROPERTIES.values()}

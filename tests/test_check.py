@@ -19,17 +19,16 @@ from pulsar_admin.store.db.blocks import BLOCK_HEADER, block_key, ledger_key
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.files import Damage, iter_logs, put_damage, put_log
 from pulsar_admin.store.db.owners import Owner, OwnerKind, put_owners
-from pulsar_admin.store.db.tree import Node, find_node, put_nodes, read_node, tree_key
+from pulsar_admin.store.db.tree import Node, put_nodes, read_node, tree_key
 from pulsar_admin.store.doctor.diagnosing import check_store
 from pulsar_admin.store.model import broken, nodes, topics
 from pulsar_admin.store.model.ledger_owners import find_loose_indexed
 from pulsar_admin.store.model.ledgers import Ledger
-from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.rules.finding import Finding
 from tests.conftest import Cli
 from tests.deep import deep_but_for
-from tests.stores import copied, imported, lose_nodes, put_node
+from tests.stores import change_value, copied, imported, lose_nodes, put_node, write_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import STATES, WORLD_NAMES, scratch_copy
 
@@ -200,8 +199,7 @@ def test_two_damaged_rows_are_both_told(
 def test_only_a_deep_check_finds(case: str, tmp_path: Path, damages_stores: None) -> None:
     change, expected = DEEP[case]
     path = copied("small", "clean", tmp_path)
-    with open_store(path, writable=True) as store:
-        store.write(change)
+    write_rows(path, change)
     assert not expected & codes(path)
     assert expected <= codes(path, deep=True)
 
@@ -263,8 +261,7 @@ def test_an_open_ledger_whose_next_entry_is_damaged(tmp_path: Path, damages_stor
         log = next(iter_logs(txn))
         put_damage(txn, Damage(log.file_id, log.size_bytes - 1, 1, "wrong digest", ledger_id, 0))
 
-    with open_store(path, writable=True) as store:
-        store.write(work)
+    write_rows(path, work)
     assert ("recovery-fails", f"ledger {ledger_id}") in {(one.code, one.where) for one in findings(path)}
 
 
@@ -337,19 +334,13 @@ def test_many_lost_ledgers_are_one_finding_and_asked_for_once(
     store, lost = copied("small", "clean", tmp_path), 2_000
     path = parse_topic("public/default/plain").path
 
-    def lose(txn: Txn) -> None:
-        node = find_node(txn, path)
-        found = decode_managed_ledger(node.value, path)
+    def lose(value: bytes) -> bytes:
+        found = decode_managed_ledger(value, path)
         more = tuple(found.ledgers[0]._replace(ledger_id=10_000_000 + number) for number in range(lost))
-        value = encode_managed_ledger(replace(found, ledgers=(*found.ledgers[:-1], *more)))
-        put_nodes(txn, [node._replace(value=value)])
+        return encode_managed_ledger(replace(found, ledgers=(*found.ledgers[:-1], *more)))
 
-    with open_store(store, writable=True) as opened:
-        opened.write(lose)
-        opened.write(lambda txn: index_owners(opened, txn))
-    rows = [
-        row for row in cli("--store", store, "store", "check", "-o", "json").json if row["code"] == "ledger-missing"
-    ]
+    change_value(store, path, lose)
+    rows = [row for row in cli.json(store, "store check") if row["code"] == "ledger-missing"]
     assert [(row["where"], row["context"]["ledgers"]) for row in rows] == [
         (f"{lost:,} ledgers of persistent://public/default/plain", lost)
     ]

@@ -129,9 +129,7 @@ def test_other_clusters_are_not_reached(store: Path, tmp_path: Path, cli: Cli) -
 
     two = tmp_path / "two"
     shutil.copytree(store, two)
-    made = cli(
-        "--store", two, "clusters", "create", "east", "--url", "http://east:8080", "--broker-url", "pulsar://east:6650"
-    )
+    made = cli.on(two, "clusters create east --url http://east:8080 --broker-url pulsar://east:6650")
     assert made.exit_code == 0, made.stderr
     assert "which of them" in cli("--store", two, "store", "clone", tmp_path / "data").stderr
     clone(cli, two, tmp_path / "data", "--cluster", "standalone")

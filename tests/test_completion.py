@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from pulsar_admin.store.codec.rocksvalue import NodeStat
-from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import Node, put_nodes
 from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli
-from tests.stores import copied
+from tests.stores import copied, write_rows
 
 PROGRAM = Path(sys.executable).parent
 BREAKS = " \t\n\"'><=;|&(:"
@@ -37,8 +36,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = copied("small", "clean", tmp_path)
     names = ["public/default/a b,c", "public/default/d:e", *(f"public/many/t{number:05}" for number in range(6_000))]
     nodes = [Node(parse_topic(name).path, NodeStat(0, 0, 0, 0, False), b"") for name in names]
-    with open_store(path, writable=True) as opened:
-        opened.write(lambda txn: put_nodes(txn, nodes))
+    write_rows(path, lambda txn: put_nodes(txn, nodes))
     monkeypatch.setenv("PULSAR_ADMIN_STORE", str(path))
     return path
 

@@ -15,11 +15,9 @@ import pulsar_admin as pa
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.entry import Entry, decode_entry
 from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment, closed_ledger, ledger_path
-from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.copies import has_copies, iter_all_copies
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.files import LogFile, iter_logs
-from pulsar_admin.store.db.tree import Node, put_nodes
 from pulsar_admin.store.model import coverage
 from pulsar_admin.store.model.coverage import (
     count_unseen,
@@ -35,7 +33,7 @@ from tests.cures.curing import diagnoses, run_printed
 from tests.deep import deep_but_for
 from tests.encoders import encode_entry
 from tests.reference_index import bodies
-from tests.stores import copied, imported, lose_nodes, put_back
+from tests.stores import copied, imported, lose_nodes, put_back, put_node, write_rows
 from tests.test_placement import upstream_write_set
 from tests.worlds import CLUSTER, copy_tree, oracle, world
 
@@ -179,9 +177,7 @@ def test_a_removed_entry_log_of_one_bookie(disks: Path, tmp_path: Path, cli: Cli
     }
     assert all(row["severity"] == "problem" and "each has another copy" in row["message"] for row in rows)
     first = min(row["ledgerId"] for row in answer.json)
-    with open_store(path, writable=True) as store:  # metadata that cannot be read hides no ledger behind it
-        unread = Node(ledger_path(first), NodeStat(1, 1, 1, 1, False), b"\xff\xff")
-        store.write(lambda txn: put_nodes(txn, [unread]))
+    put_node(path, ledger_path(first), b"\xff\xff")  # metadata that cannot be read hides no ledger behind it
     rest = cli("--store", path, "ledgers", "underreplicated", "-o", "json").json
     assert rest == [row for row in answer.json if row["ledgerId"] != first]
 
@@ -237,9 +233,7 @@ def test_a_bit_flipped_in_one_copy(disks: Path, tmp_path: Path, cli: Cli, damage
     assert info["missing"] == []
     (row,) = (row for row in info["coverage"]["bookies"] if row["bookie"] == "bk2test")
     assert (row["expected"] - row["held"], row["missing"], row["damaged"]) == (1, 0, 1)
-    (found,) = (
-        row for row in cli("--store", path, "store", "check", "-o", "json").json if row["code"] == "copies-damaged"
-    )
+    (found,) = (row for row in cli.json(path, "store check") if row["code"] == "copies-damaged")
     context = {"ledgerId": ledger_id, "bookies": {"bk2test": 1}, "severity": "note"}
     assert (found["severity"], found["context"]) == ("note", context)
     assert "bk2test: 1 damaged" in found["message"]
@@ -305,11 +299,7 @@ def test_bookies_that_were_not_imported(
     answer = cli("--store", path, "ledgers", "underreplicated", "-o", "json")
     assert answer.exit_code == 1
     assert {(row["short"], row["lost"]) for row in answer.json} == {(0, 0)}
-    notes = {
-        row["context"]["bookie"]
-        for row in cli("--store", path, "store", "check", "-o", "json").json
-        if row["code"] == "bookie-not-imported"
-    }
+    notes = {row["context"]["bookie"] for row in cli.json(path, "store check") if row["code"] == "bookie-not-imported"}
     assert notes == set(absent)
 
 
@@ -538,13 +528,12 @@ def test_a_store_of_before_says_that_it_does_not_know(
 ) -> None:
     path = tmp_path / "s"
     shutil.copytree(imported("cluster", "clean"), path)
-    with open_store(path, writable=True) as store:
 
-        def forget(txn: Txn) -> None:
-            txn.clear("copies")
-            txn.delete("state", b"copies")
+    def forget(txn: Txn) -> None:
+        txn.clear("copies")
+        txn.delete("state", b"copies")
 
-        store.write(forget)
+    write_rows(path, forget)
     assert cli("--store", path, "ledgers", "info", 8, "-o", "json").json["coverage"] is None
     answer = cli("--store", path, "ledgers", "underreplicated", "-o", "json")
     assert (answer.exit_code, answer.json) == (1, [])

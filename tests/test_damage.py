@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 import rocksdict
 
-from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.db.tree import Node, decode_node, put_nodes, tree_key
+from pulsar_admin.store.db.tree import decode_node, tree_key
 from pulsar_admin.store.errors import IndexCorrupt, MetadataCorrupt
 from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.conftest import Cli
 from tests.deep import deep_but_for
-from tests.stores import copied, import_standalone, imported, narrow_copy
+from tests.stores import copied, import_standalone, imported, narrow_copy, put_node, write_rows
 from tests.worlds import assert_unchanged, copy_tree, scratch_copy
 
 COMMANDS: tuple[tuple[str, ...], ...] = (
@@ -92,8 +91,7 @@ def test_rubbish_in_our_rows(
 
 
 def _put(path: Path, database: str, key: bytes, value: bytes) -> None:
-    with open_store(path, writable=True) as store:
-        store.write(lambda txn: txn.put(database, key, value))
+    write_rows(path, lambda txn: txn.put(database, key, value))
 
 
 def test_rebuilding_heals_the_index(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
@@ -111,10 +109,7 @@ def test_rebuilding_heals_the_index(tmp_path: Path, cli: Cli, damages_stores: No
     compared = cli("--store", path, "store", "index", "-o", "json")
     assert compared.exit_code == 1
     assert compared.json["changedRows"] > 50
-    assert (
-        cli("--store", path, "store", "index", "--rebuild", "-o", "json").json["changedRows"]
-        == compared.json["changedRows"]
-    )
+    assert cli.json(path, "store index --rebuild")["changedRows"] == compared.json["changedRows"]
     with open_store(path) as store, store.read() as txn:
         assert {name: [(key, bytes(value)) for key, value in txn.items(name)] for name in before} == before
     assert cli("--store", path, "store", "check", "--deep").exit_code == 0
@@ -323,8 +318,7 @@ def test_a_file_that_changes_after_the_import(tmp_path: Path, cli: Cli) -> None:
 
 def _with_value(tmp_path: Path, node: str, value: bytes) -> Path:
     path = narrow_copy(tmp_path)
-    with open_store(path, writable=True) as store:
-        store.write(lambda txn: put_nodes(txn, [Node(node, NodeStat(1, 0, 1, 1, False), value)]))
+    put_node(path, node, value)
     return path
 
 
@@ -393,11 +387,7 @@ def test_an_import_goes_on_past_values_that_cannot_be_read(tmp_path: Path, cli: 
     database.close()
     answer = cli("--store", tmp_path / "s", "store", "import", "standalone", source, "-o", "json")
     assert (answer.exit_code, answer.json["nodes"], answer.json["entries"]) == (0, 245, 2566)
-    found = {
-        row["where"]
-        for row in cli("--store", tmp_path / "s", "store", "check", "-o", "json").json
-        if row["code"] == "value-undecodable"
-    }
+    found = {row["where"] for row in cli.json(tmp_path / "s", "store check") if row["code"] == "value-undecodable"}
     assert found == {PLAIN, f"{PLAIN}/half", "/ledgers/00/0000/L0010", "/schemas/public/default/json"}
 
 

@@ -422,9 +422,7 @@ def test_interceptors_none_leaves_what_a_client_receives(cli: Cli, tmp_path: Pat
 def test_interceptors_of_a_broker_conf(cli: Cli, tmp_path: Path, monkeypatch: Any) -> None:
     """The option, the variable and the file of settings; the command line's one wins; the last line of a key counts."""
     source = imported("small", "clean")
-    (tmp_path / "a.jsonl").write_text(
-        cli("--store", source, "topics", "dump", "public/default/plain", "--level", "entries").stdout
-    )
+    (tmp_path / "a.jsonl").write_text(cli.on(source, "topics dump public/default/plain --level entries").stdout)
     conf = tmp_path / "broker.conf"
     conf.write_text(
         "# brokerEntryMetadataInterceptors=x\nbrokerEntryMetadataInterceptors=\nclusterName=a\n"
@@ -458,9 +456,7 @@ def test_interceptors_of_a_broker_conf(cli: Cli, tmp_path: Path, monkeypatch: An
 
 def test_interceptors_go_on_where_the_topic_ends(cli: Cli, tmp_path: Path) -> None:
     store = copied("small", "clean", tmp_path)
-    (tmp_path / "a.jsonl").write_text(
-        cli("--store", store, "topics", "dump", "public/default/plain", "--level", "entries").stdout
-    )
+    (tmp_path / "a.jsonl").write_text(cli.on(store, "topics dump public/default/plain --level entries").stdout)
     last = decode_message_entry(list(_entries(store, "public/default/plain"))[-1], "entry").broker
     assert last.index is not None
     _load(cli, store, tmp_path / "a.jsonl", "--interceptors", "index")
@@ -598,9 +594,7 @@ def test_bad_lines_are_refused(cli: Cli, tmp_path: Path) -> None:
 
 def test_ids_that_are_taken_and_topics_that_take_nothing(cli: Cli, tmp_path: Path) -> None:
     store = copied("small", "clean", tmp_path)
-    (tmp_path / "a.jsonl").write_text(
-        cli("--store", store, "topics", "dump", "public/default/plain", "--level", "entries").stdout
-    )
+    (tmp_path / "a.jsonl").write_text(cli.on(store, "topics dump public/default/plain --level entries").stdout)
     options = ("--store", store, "topics", "load", tmp_path / "a.jsonl", "-o", "json")
     assert cli(*options, "--keep-ledger-ids").exit_code == 3
     assert cli(*options, "--topic", "acme/orders/parts").exit_code == 3

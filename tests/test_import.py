@@ -377,9 +377,7 @@ def test_odd_metadata_is_counted_and_the_rest_imported(odd_source: Path, tmp_pat
 def test_long_paths_are_found_and_listed_once(odd_source: Path, tmp_path: Path, cli: Cli) -> None:
     cli("--store", tmp_path / "s", "store", "import", "standalone", odd_source)
     name = "x" * 600
-    listed = cli(
-        "--store", tmp_path / "s", "store", "ls", "/managed-ledgers/public/default/persistent"
-    ).stdout.splitlines()
+    listed = cli.on(tmp_path / "s", "store ls /managed-ledgers/public/default/persistent").stdout.splitlines()
     assert listed.count(name) == 1
     assert listed.count(name + "y") == 1
     assert listed.count("plain") == 1

@@ -29,7 +29,7 @@ from pulsar_admin.store.sources import index_places
 from pulsar_admin.store.sources.rocksdb import apply_changes, create_database, open_for_reading
 from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.deep import deep_but_for
-from tests.stores import NOW_MS, copied, import_standalone, imported
+from tests.stores import NOW_MS, copied, import_standalone, imported, write_rows
 from tests.worlds import CLUSTER, scratch_copy
 
 WORLDS = [
@@ -304,8 +304,7 @@ def test_a_row_that_is_another(
         else:
             txn.put(database, key, bytes(value))
 
-    with open_store(path, writable=True) as store:
-        store.write(change)
+    write_rows(path, change)
     assert not _is_proven(path, Merging())
     told = _told(path, None)
     assert "index-differs" in {code for code, _, _ in told}
@@ -318,8 +317,7 @@ def test_copies_that_are_others(tmp_path: Path, damages_stores: None) -> None:
     def drop(txn: Txn) -> None:
         txn.delete("copies", next(key for key, _ in txn.items("copies")))
 
-    with open_store(path, writable=True) as store:
-        store.write(drop)
+    write_rows(path, drop)
     assert not _is_proven(path, Merging())
     assert _told(path, Merging()) == _told(path, None) != []
 

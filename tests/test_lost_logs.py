@@ -27,7 +27,7 @@ from pulsar_admin.store.sources.index_places import Scanned, read_misled
 from pulsar_admin.store.sources.rocksdb import apply_changes, open_for_reading
 from tests.conftest import Cli
 from tests.reference_index import bodies
-from tests.stores import copied, imported
+from tests.stores import copied, imported, write_rows
 from tests.test_kinds import DIRECTORIES, KINDS
 from tests.test_placement import upstream_write_set
 from tests.worlds import copy_tree, digest_of_file, scratch_copy, world
@@ -361,8 +361,7 @@ def test_rows_that_the_stores_own_index_confirms_need_no_log(
         txn.put("entries", block_key(spoilt, 0), bytes(value))
 
     if is_spoilt:
-        with open_store(path, writable=True) as store:
-            store.write(spoil)
+        write_rows(path, spoil)
     wrong_in = index_places._wrong_in
 
     def watched(path: Path, rows: Array, scanned: Scanned) -> Array:

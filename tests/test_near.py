@@ -38,11 +38,7 @@ def test_an_error_names_what_was_meant(cli: Cli, demo_store: Path, words: str, n
 def test_a_ledger_that_is_there_without_metadata_is_no_slip_for_one_that_has_some(cli: Cli) -> None:
     """``ledgers delete`` would offer live ledgers for deletion."""
     store = imported("small", "clean")
-    (gone, *_) = [
-        row["ledgerId"]
-        for row in cli("--store", store, "ledgers", "orphans", "-o", "jsonl").json_lines
-        if row["reason"] == "gone"
-    ]
+    (gone, *_) = [row["ledgerId"] for row in cli.rows(store, "ledgers orphans") if row["reason"] == "gone"]
     refused = cli("--store", store, "-o", "json", "ledgers", "delete", str(gone), "--dry-run")
     assert (refused.exit_code, refused.error["context"].get("near")) == (5, None)
     assert cli("--store", store, *refused.error["hint"].rpartition("pulsar-admin ")[2].split()).exit_code == 0

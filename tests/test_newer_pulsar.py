@@ -8,15 +8,14 @@ from pulsar_admin.store.codec.claims import BUCKET_TOPIC, COMPACTED_TOPIC
 from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
-from pulsar_admin.store.codec.rocksvalue import NodeStat
-from pulsar_admin.store.db.environment import Txn, open_store
-from pulsar_admin.store.db.tree import Node, find_node, iter_nodes, put_nodes
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import find_node, iter_nodes
 from pulsar_admin.store.model.ledger_owners import claimed_paths
 from pulsar_admin.store.model.nodes import iter_other_ledgers
-from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.recovery.metadata_index import read_known
 from tests.conftest import Cli
+from tests.cures.curing import put_values
 from tests.stores import copied, imported, lose_nodes, narrow_copy
 
 WORLD = "scalable"
@@ -28,23 +27,11 @@ SEGMENTS = {  # as the nodes of the world say, in Pulsar's own protobuf: see the
     "segment://acme/n/scal/8000-ffff-4": (34,),
     "segment://acme/n/b/0000-ffff-1": (35,),
 }
-_STAT = NodeStat(0, 0, 1, 1, False)
 
 
 def owners_of(cli: Cli, path: Path) -> dict[int, list[tuple[str, str, str]]]:
     rows = cli("--store", path, "ledgers", "list", "-o", "jsonl").json_lines
     return {row["ledgerId"]: [(one["kind"], one["topic"], one["cursor"]) for one in row["owners"]] for row in rows}
-
-
-def plant(path: Path, values: dict[str, bytes]) -> None:
-    """Put nodes into the store at PATH as if its source had them."""
-    with open_store(path, writable=True) as store:
-
-        def work(txn: Txn) -> None:
-            put_nodes(txn, [Node(name, _STAT, value) for name, value in values.items()])
-            index_owners(store, txn)
-
-        store.write(work)
 
 
 # -- a real 5.0.1 -----------------------------------------------------------------------------------------------------
@@ -99,10 +86,10 @@ def test_what_a_later_pulsar_adds_beside_the_known_nodes_is_an_unknown_tree(
 ) -> None:
     """8 was the ledger of a cursor: its metadata is made again, as of an orphan."""
     path = copied(WORLD, "clean", tmp_path)
-    plant(path, {ledger_path(8): values_of(path)[ledger_path(9)]})
+    put_values(path, {ledger_path(8): values_of(path)[ledger_path(9)]})
     words = ("--store", path, "ledgers", "delete", 8, "--force", "--dry-run")
     assert cli(*words).exit_code == 0
-    plant(path, {node: b"{}"})
+    put_values(path, {node: b"{}"})
     root = f"/{node.split('/')[1]}"
     refused = cli(*words)
     assert (refused.exit_code, f"({root})" in refused.stderr) == (3, True)
@@ -181,10 +168,8 @@ def test_a_domain_of_any_name_and_depth_owns_its_ledgers(tmp_path: Path, cli: Cl
     path = narrow_copy(tmp_path)
     ask = (("topics", "list", "acme/n"), ("namespaces", "list", "acme"), ("topics", "list", "public/default"))
     before = [cli("--store", path, *words).stdout for words in ask]
-    plant(path, PLANTED)
-    found = {
-        row["ledgerId"]: row["owners"] for row in cli("--store", path, "ledgers", "missing", "-o", "jsonl").json_lines
-    }
+    put_values(path, PLANTED)
+    found = {row["ledgerId"]: row["owners"] for row in cli.rows(path, "ledgers missing")}
     assert {ledger: tuple(one.values()) for ledger, (one,) in found.items() if ledger >= 900} == NAMED
     with open_store(path) as store, store.read() as txn:
         known = read_known("test", ((node.path, node.value) for node in iter_nodes(txn, "/")))
@@ -196,7 +181,7 @@ def test_what_is_not_known_is_told_of_once(tmp_path: Path, cli: Cli) -> None:
     path = narrow_copy(tmp_path)
     queue = "/managed-ledgers/public/default/queue"
     policies = b'{"retention_policies":{},"aNewKey":1}'
-    plant(path, {f"{queue}/a": managed(9), "/tail/1": b"", "/admin/policies/public/new": policies})
+    put_values(path, {f"{queue}/a": managed(9), "/tail/1": b"", "/admin/policies/public/new": policies})
     found = {row["code"]: row for row in cli("--store", path, "doctor", "-o", "jsonl").json_lines}
     assert found["other-managed-ledgers"]["evidence"]["path"] == queue
     assert found["unknown-tree"]["where"] == "/tail"
@@ -206,7 +191,7 @@ def test_what_is_not_known_is_told_of_once(tmp_path: Path, cli: Cli) -> None:
 def test_a_namespace_with_them_is_not_empty(tmp_path: Path, cli: Cli) -> None:
     path = narrow_copy(tmp_path)
     assert cli("--store", path, "namespaces", "create", "public/new").exit_code == 0
-    plant(path, {"/managed-ledgers/public/new/segment/x/0000-ffff-0": managed(900)})
+    put_values(path, {"/managed-ledgers/public/new/segment/x/0000-ffff-0": managed(900)})
     for force in ((), ("--force",)):
         refused = cli("--store", path, "namespaces", "delete", "public/new", *force, "-y")
         assert (refused.exit_code, "segment://public/new/x/0000-ffff-0" in refused.stderr) == (3, True)
@@ -257,7 +242,7 @@ def test_a_schema_that_a_scalable_topic_has_stays(cli: Cli, tmp_path: Path) -> N
         schema = find_node(txn, "/schemas/acme/n/scal")
         assert schema is not None
     for name, stays in (("b", True), ("a", False)):
-        plant(store, {f"/schemas/acme/n/{name}": schema.value})
+        put_values(store, {f"/schemas/acme/n/{name}": schema.value})
         for force in ((), ("--force",)):
             refused = cli("--store", store, "-o", "json", "schemas", "delete", f"acme/n/{name}", *force, "--dry-run")
             assert refused.exit_code == (3 if stays else 0)
@@ -276,7 +261,7 @@ def test_a_schema_that_a_scalable_topic_has_stays(cli: Cli, tmp_path: Path) -> N
 
 def test_a_value_that_nobody_understands_hides_no_other_managed_ledger(tmp_path: Path) -> None:
     path, root = narrow_copy(tmp_path), "/managed-ledgers/public/default/queue"
-    plant(path, {f"{root}/a": b"\xff", f"{root}/b": managed(900)})
+    put_values(path, {f"{root}/a": b"\xff", f"{root}/b": managed(900)})
     with open_store(path) as store, store.read() as txn:
         assert [name.local_name for name in iter_other_ledgers(txn)] == ["b"]
 

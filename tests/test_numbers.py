@@ -15,7 +15,7 @@ from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import Position, parse_topic
 from tests.rules.test_quiet import damage_drawn
-from tests.stores import NOW_MS, copied, imported, put_node
+from tests.stores import NOW_MS, copied, imported, put_node, write_rows
 from tests.synthetic import Made, MadeTopic, make_store
 from tests.worlds import STATES
 
@@ -53,8 +53,7 @@ def test_nodes_that_are_read_ahead_are_those_of_each_topic(
 ) -> None:
     """Also of topics between whose node and cursors others lie: "t-1" is before "t/cursor"."""
     store = copied("small", state, tmp_path)
-    with open_store(store, writable=True) as opened:
-        opened.write(_add_names_that_begin_alike)
+    write_rows(store, _add_names_that_begin_alike)
     monkeypatch.setattr(values, "_AHEAD_BYTES", limit_bytes)
     with open_store(store) as opened, open_reader(opened) as reader:
         txn = reader.txn

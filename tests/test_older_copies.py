@@ -212,9 +212,7 @@ def test_a_deep_check_finds_what_the_number_of_rows_hides(harm: str, tmp_path: P
     assert _told(path, cli) == Counter(ledger for ledger, _ in planted if ledger in _listed(path))
     _mend(path, row["hint"][row["hint"].index("pulsar-admin") :], cli)
     assert _records(current) == right
-    assert "index-rows-wrong" not in {
-        row["code"] for row in cli("--store", path, "store", "check", "--deep", "-o", "json").json
-    }
+    assert "index-rows-wrong" not in {row["code"] for row in cli.json(path, "store check --deep")}
 
 
 def test_a_recovery_of_a_bookie_alone_tells_what_it_does_not_serve(tmp_path: Path, cli: Cli) -> None:

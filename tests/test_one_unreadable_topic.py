@@ -10,15 +10,14 @@ from pulsar_admin.store.changes.resets import batch_size
 from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
 from pulsar_admin.store.compaction.heads import Transactions, read_transactions
 from pulsar_admin.store.db.environment import Txn, open_store
-from pulsar_admin.store.db.tree import put_nodes, read_node
+from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.model.cursors import iter_cursor_names
 from pulsar_admin.store.model.ledgers import sorted_ledger_ids
 from pulsar_admin.store.model.reader import open_reader
-from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import Position, parse_topic
 from tests.conftest import Cli
-from tests.stores import copied, narrow_copy, put_node
+from tests.stores import change_value, copied, narrow_copy, put_node
 
 READABLE, UNREADABLE = parse_topic("public/default/plain"), parse_topic("public/default/json")
 TIME = "2026-11-20T00:00Z"
@@ -27,13 +26,7 @@ TIME = "2026-11-20T00:00Z"
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = narrow_copy(tmp_path_factory.mktemp("unreadable"))
-
-    def work(txn: Txn) -> None:
-        put_nodes(txn, [read_node(txn, UNREADABLE.path)._replace(value=b"\xff\xff")])
-        index_owners(store, txn)
-
-    with open_store(path, writable=True) as store:
-        store.write(work)
+    change_value(path, UNREADABLE.path, lambda _: b"\xff\xff")
     return path
 
 

@@ -17,7 +17,7 @@ from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, Unsupported
 from pulsar_admin.store.model.reader import open_reader
 from tests.conftest import Cli
-from tests.stores import imported_cluster, put_node
+from tests.stores import imported_cluster, put_node, write_rows
 from tests.worlds import oracle
 
 SAID: dict[str, Any] = oracle("packages")  # Any: JSON
@@ -82,11 +82,8 @@ def test_their_ledgers_are_theirs_and_no_tree_is_unknown(cli: Cli) -> None:
 @pytest.mark.usefixtures("damages_stores")
 def test_rows_of_an_earlier_version_do_not_protect_them_alone(cli: Cli, tmp_path: Path) -> None:
     path = Path(shutil.copytree(imported_cluster("packages"), tmp_path / "store"))
-    with open_store(path, writable=True) as store:
-        store.write(lambda txn: txn.delete("owners", ledger_key(5)))
-    said = cli(
-        "--store", path, "ledgers", "delete", "5", "--force", "--yes", "--accept-unknown-tree", "/managed-ledgers"
-    )
+    write_rows(path, lambda txn: txn.delete("owners", ledger_key(5)))
+    said = cli.on(path, "ledgers delete 5 --force --yes --accept-unknown-tree /managed-ledgers")
     assert (said.exit_code, f"ledger 5 is referenced: package {LARGE}/4.0.8" in said.stderr) == (3, True), said.stderr
 
 
@@ -95,10 +92,7 @@ def test_a_bundle_has_them_without_their_names(cli: Cli, tmp_path: Path) -> None
     assert cli("--store", path, "store", "bundle", tmp_path / "b", "--names", tmp_path / "names.json").exit_code == 0
     assert cli("--store", there, "store", "import", "bundle", tmp_path / "b", "-o", "json").json["sameFindings"] is True
     kinds = [
-        {
-            row["ledgerId"]: [one["kind"] for one in row["owners"]]
-            for row in cli("--store", one, "ledgers", "list", "-o", "jsonl").json_lines
-        }
+        {row["ledgerId"]: [one["kind"] for one in row["owners"]] for row in cli.rows(one, "ledgers list")}
         for one in (path, there)
     ]
     assert kinds[0] == kinds[1]
@@ -118,9 +112,7 @@ def test_a_damaged_segment_and_a_newer_one_are_told(cli: Cli, tmp_path: Path) ->
 def test_what_a_later_pulsar_adds_is_an_unknown_tree(node: str, cli: Cli, tmp_path: Path) -> None:
     path = Path(shutil.copytree(imported_cluster("packages"), tmp_path / "store"))
     put_node(path, node, b"1")
-    assert [row["path"] for row in cli("--store", path, "store", "info", "-o", "json").json["unknownTrees"]] == [
-        "/pulsar"
-    ]
+    assert [row["path"] for row in cli.json(path, "store info")["unknownTrees"]] == ["/pulsar"]
     refused = cli("--store", path, "ledgers", "delete", "0", "--force", "--dry-run")
     assert (refused.exit_code, "--accept-unknown-tree /pulsar" in refused.stderr) == (3, True)
 

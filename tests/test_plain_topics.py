@@ -14,7 +14,7 @@ from pulsar_admin.store.facts.values import find_plain_nodes, iter_unusual
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import iter_topics
 from pulsar_admin.store.names import Position
-from tests.stores import imported
+from tests.stores import imported, write_rows
 
 ROOT = "/managed-ledgers/t/n/persistent"
 CURSOR = encode_cursor_info(CursorInfo(-1, Position(7, -1)))
@@ -63,8 +63,7 @@ def test_of_topics_with_more_to_say(tmp_path: Path) -> None:
     path = tmp_path / "store"
     create_store(path, now_ms=0)
     stat = NodeStat(0, 1, 0, 0, False)
-    with open_store(path, writable=True) as store:
-        store.write(lambda txn: put_nodes(txn, [Node(f"{ROOT}/{name}", stat, value) for name, value in NODES.items()]))
+    write_rows(path, lambda txn: put_nodes(txn, [Node(f"{ROOT}/{name}", stat, value) for name, value in NODES.items()]))
     alone, kept = compared(path)
     assert kept == alone
     assert [name for name, found in alone.items() if found] == [f"{ROOT}/plain"]

@@ -121,9 +121,7 @@ def test_names_are_rows_too(cli: Cli, store: Path) -> None:
 
 def test_keys_of_one_object(cli: Cli, store: Path) -> None:
     whole = cli("--store", store, "topics", "stats", "public/default/plain").json
-    done = cli(
-        "--store", store, "topics", "stats", "public/default/plain", "--columns", "storage-size,subscriptions.half"
-    )
+    done = cli.on(store, "topics stats public/default/plain --columns storage-size,subscriptions.half")
     assert done.json == {"storageSize": whole["storageSize"], "subscriptions.half": whole["subscriptions"]["half"]}
 
 

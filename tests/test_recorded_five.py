@@ -22,7 +22,7 @@ from pulsar_admin.store.names import parse_topic
 from pulsar_admin.store.scan.entries import EntryScan
 from pulsar_admin.store.scan.places import Places
 from tests.conftest import Cli
-from tests.stores import copied, imported, put_node
+from tests.stores import copied, imported, put_node, write_rows
 from tests.test_scalable import known
 from tests.versions import answers_of_export, changes, count
 from tests.worlds import GOLDEN, oracle
@@ -83,8 +83,7 @@ def test_python_and_a_search_have_the_same_order(cli: Cli, few: int, monkeypatch
 
 def test_segments_of_a_record_that_cannot_be_read_are_read_one_by_one(cli: Cli, tmp_path: Path) -> None:
     path = copied(WORLD, "clean", tmp_path)
-    with open_store(path, writable=True) as store:
-        store.write(lambda txn: put_nodes(txn, [read_node(txn, "/topics/acme/five/orders")._replace(value=b"{")]))
+    put_node(path, "/topics/acme/five/orders", b"{")
     rows = read(cli, TOPICS[0])
     segments = list(dict.fromkeys(row["topic"] for row in rows))
     assert len(segments) > 2
@@ -275,8 +274,7 @@ def test_what_the_metadata_does_not_say_of_a_transaction_is_not_known(cli: Cli, 
             txn.delete("tree", tree_key(node.path))
         assert states() == ["unknown"] * 3
 
-    with open_store(path, writable=True) as store:
-        store.write(work)
+    write_rows(path, work)
     found = cli("--store", path, *f"topics read topic://{TOPICS[2]} --value -o jsonl".split())
     assert found.exit_code == 1
     assert {row["value"] for row in found.json_lines} < {row["value"] for row in read(cli, TOPICS[2])}

@@ -33,7 +33,7 @@ from tests.altering import RawRow, alter, alter_branch_keys, raw_rows
 from tests.conftest import Cli
 from tests.crash.killing import killing
 from tests.soundness import assert_sound
-from tests.stores import imported, narrow_copy
+from tests.stores import imported, narrow_copy, write_rows
 from tests.worlds import GOLDEN, assert_unchanged, world
 
 ACROSS = "persistent://public/default/across"
@@ -311,9 +311,7 @@ def test_a_back_up_cures_what_is_nowhere_else(database: str, new: Path, cli: Cli
     before = rows_of(new)
     row = next(row for row in one_of_each(new) if row.database == database)
     alter(new, row, len(row.value) - 6, 4)
-    found = [
-        row for row in cli("--store", new, "store", "check", "-o", "json").json if row["code"].endswith("rows-altered")
-    ]
+    found = [row for row in cli.json(new, "store check") if row["code"].endswith("rows-altered")]
     assert [row["where"] for row in found] == [f"database {database}"]
     with pytest.raises(IndexCorrupt) as raised, open_store(new) as opened, opened.read() as txn:
         txn.get(database, row.key)
@@ -512,11 +510,7 @@ def test_an_altered_key_above_derived_rows_is_cured_by_making_them_again(new: Pa
     assert copies.keys() & {*DERIVED}
     for database in copies.keys() & {*DERIVED}:
         assert cli("--store", copies[database], "store", "index", "--rebuild").exit_code == 0
-        assert not [
-            row
-            for row in cli("--store", copies[database], "store", "check", "-o", "jsonl").json_lines
-            if row["code"] == "pages-damaged"
-        ]
+        assert not [row for row in cli.rows(copies[database], "store check") if row["code"] == "pages-damaged"]
 
 
 def test_a_reader_that_is_open_sees_the_digests_come(old: Path) -> None:
@@ -583,8 +577,7 @@ def _killed(path: Path, prepare: Callable[[pytest.MonkeyPatch], None]) -> None:
     if not child:
         with pytest.MonkeyPatch.context() as patch:
             prepare(patch)
-            with open_store(path, writable=True) as opened:
-                opened.write(lambda txn: txn.put("state", b"written", b"later"))
+            write_rows(path, lambda txn: txn.put("state", b"written", b"later"))
         os._exit(0)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == -9
@@ -622,8 +615,7 @@ def test_a_kill_leaves_the_old_rows_or_the_new_ones(when: str, old: Path) -> Non
     assert has_digests(old) is is_done
     assert after == (before | {("state", b"written"): b"later"} if is_done else before)
     assert_sound(old)
-    with open_store(old, writable=True) as opened:
-        opened.write(lambda txn: txn.put("state", b"written", b"last"))
+    write_rows(old, lambda txn: txn.put("state", b"written", b"last"))
     assert rows_of(old) == before | {("state", b"written"): b"last"}
 
 
@@ -647,8 +639,7 @@ def test_a_row_of_the_state_that_is_no_such_row_is_told(key: bytes, tmp_path: Pa
     cases += [whole[:-1], whole[1:]]
     cases += [_turned(whole, draw.randrange(len(whole)), bit % 8) for bit in range(40)]
     for case in cases:
-        with open_store(path, writable=True) as opened:
-            opened.write(lambda txn, case=case: txn.put("state", key, case))  # type: ignore[misc]  # binds this one
+        write_rows(path, lambda txn, case=case: txn.put("state", key, case))
         for read in readers:
             with open_store(path) as opened, opened.read() as txn:
                 try:
@@ -657,8 +648,7 @@ def test_a_row_of_the_state_that_is_no_such_row_is_told(key: bytes, tmp_path: Pa
                     told += 1
                     assert error.hint.startswith(f"keep {path}")  # noqa: PT017
     assert told >= 5
-    with open_store(path, writable=True) as opened:
-        opened.write(lambda txn: txn.put("state", key, b'{"imported": 1}'))
+    write_rows(path, lambda txn: txn.put("state", key, b'{"imported": 1}'))
     for words in ("store check", "doctor", "overview", "store refresh", "topics list public/default"):
         assert cli("--store", path, *words.split()).exit_code in (0, 1, 6)
 
@@ -667,8 +657,7 @@ def test_a_row_of_the_state_that_is_no_such_row_is_told(key: bytes, tmp_path: Pa
 @pytest.mark.parametrize("row", [b"{}", b'{"bookie-1:3181": 1}', b'"bookie-1"'])
 def test_misled_bookies_are_a_list(row: bytes, tmp_path: Path) -> None:
     path = narrow_copy(tmp_path)
-    with open_store(path, writable=True) as opened:
-        opened.write(lambda txn: txn.put("state", b"misled-bookies", row))
+    write_rows(path, lambda txn: txn.put("state", b"misled-bookies", row))
     with open_store(path) as opened, opened.read() as txn, pytest.raises(IndexCorrupt, match="misled bookies"):
         read_misled_bookies(txn)
 
@@ -682,8 +671,7 @@ def test_a_catalogue_row_without_one_of_its_counts_is_damaged(tmp_path: Path) ->
         fields = json.loads(bytes(row))
     for name in ("next_offset", "records", "problems", "torn", "sealed"):
         lacking = json.dumps({one: fields[one] for one in fields if one != name}).encode()
-        with open_store(path, writable=True) as opened:
-            opened.write(lambda txn, key=key, lacking=lacking: txn.put("logs", key, lacking))  # type: ignore[misc]
+        write_rows(path, lambda txn, key=key, lacking=lacking: txn.put("logs", key, lacking))
         with open_store(path) as opened, opened.read() as txn, pytest.raises(IndexCorrupt, match=name):
             list(iter_logs(txn))
 
@@ -691,8 +679,7 @@ def test_a_catalogue_row_without_one_of_its_counts_is_damaged(tmp_path: Path) ->
 @pytest.mark.usefixtures("damages_stores")
 def test_a_list_in_place_of_placed_ledgers_is_damaged(tmp_path: Path) -> None:
     path = narrow_copy(tmp_path)
-    with open_store(path, writable=True) as opened:
-        opened.write(lambda txn: txn.put("state", b"placed-ledgers", b"[]"))
+    write_rows(path, lambda txn: txn.put("state", b"placed-ledgers", b"[]"))
     with open_store(path) as opened, opened.read() as txn, pytest.raises(IndexCorrupt, match="ledgers put on bookies"):
         find_placed(txn)
 

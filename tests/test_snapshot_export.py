@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.codec.zookeeper import Snapshot, decode_snapshot
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.files import METADATA_FILE_ID, Damage, put_damage
-from pulsar_admin.store.db.tree import Node, iter_nodes, put_nodes
+from pulsar_admin.store.db.tree import Node, iter_nodes
 from pulsar_admin.store.sources.zookeeper import read_snapshot
 from tests.conftest import Cli
-from tests.stores import copied
+from tests.stores import copied, put_node, write_rows
 from tests.worlds import assert_unchanged
 from tests.zookeeper_files import read_zookeeper_nodes
 
@@ -36,16 +35,11 @@ def tree_of(store: Path) -> dict[str, Node]:
         return {node.path: node for node in iter_nodes(txn, "/")}
 
 
-def put(store: Path, path: str, value: bytes) -> None:
-    with open_store(store, writable=True) as opened:
-        opened.write(lambda txn: put_nodes(txn, [Node(path, NodeStat(3, 0, 1_000, 2_000, False), value)]))
-
-
 def test_every_node_and_its_parents(store: Path, tmp_path: Path, cli: Cli) -> None:
     """RocksDB keeps no parents; a path beyond LMDB's keys, one that sorts between a node and its children, a value of nothing."""
     long = "/managed-ledgers/" + "/".join(f"{part:0>250}" for part in "abc")
     for path in (long, f"{long}/d", "/ledgers-x", "/schemas/ü", "/schemas"):
-        put(store, path, b"" if path == "/schemas" else path.encode())
+        put_node(store, path, b"" if path == "/schemas" else path.encode())
     assert cli("--store", store, *SKIP).exit_code == 0
     report = cli(*export(store, tmp_path / "out")).json
     file = tmp_path / "out" / report["file"]
@@ -78,7 +72,7 @@ def test_every_node_and_its_parents(store: Path, tmp_path: Path, cli: Cli) -> No
 
 def test_numbers_that_were_given_are_given_no_more(store: Path, tmp_path: Path, cli: Cli) -> None:
     """cversion is the number of the next sequential node (``PrepRequestProcessor``)."""
-    put(store, "/counters/producer-name", b"")
+    put_node(store, "/counters/producer-name", b"")
     largest = max(int(path.rpartition("/L")[2]) for path in tree_of(store) if path.startswith("/ledgers/00/0000/L"))
     report = cli(*export(store, tmp_path / "out", "--now", "2026-11-23T00:00:00Z")).json
     raw = (tmp_path / "out" / report["file"]).read_bytes()
@@ -121,8 +115,7 @@ def test_what_is_refused(store: Path, tmp_path: Path, cli: Cli) -> None:
     assert "store export bookie" in answer.error["hint"]
     assert cli("--store", store, "store", "undo", "1").exit_code == 0
     damage = Damage(METADATA_FILE_ID, 5, 10, "/data/metadata /ledgers/00/0000/L0009: cut", -1, -1)
-    with open_store(store, writable=True) as opened:
-        opened.write(lambda txn: put_damage(txn, damage))
+    write_rows(store, lambda txn: put_damage(txn, damage))
     answer = cli(*export(store, target))
     assert (answer.exit_code, answer.error["code"]) == (6, "metadata-corrupt")
     assert "L0009" in answer.error["message"]

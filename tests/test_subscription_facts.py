@@ -19,8 +19,7 @@ from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import encode_name, parse_topic
 from pulsar_admin.store.reports.subscriptions import Asked, NotDue, SubscriptionFacts, iter_subscription_facts
 from tests.conftest import Cli
-from tests.stores import NOW_MS, copied, imported, lose_nodes
-from tests.why.planted import put
+from tests.stores import NOW_MS, copied, imported, lose_nodes, put_node
 from tests.worlds import CLUSTER, WORLD_NAMES, asked_topics, oracle
 
 Json = Any  # a JSON value
@@ -180,7 +179,7 @@ def test_what_cannot_be_read_is_told_and_the_rest_goes_on() -> None:
 
 def test_policies_that_cannot_be_read_hide_no_subscription(tmp_path: Any, cli: Cli, damages_stores: None) -> None:
     path = copied("small", "clean", tmp_path)
-    put(path, "/admin/policies/public/default", b"{")
+    put_node(path, "/admin/policies/public/default", b"{")
     arguments = ("--store", path, "topics", "describe", "public/default/plain", "-o")
     whole = cli("--store", imported("small", "clean"), *arguments[2:], "json").json
     result = cli(*arguments, "json")

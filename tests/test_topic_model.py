@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import force_setattr
 
 from pulsar_admin.store.codec.managedledger import ManagedLedger, decode_managed_ledger
-from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import Node, put_nodes, read_node
 from pulsar_admin.store.model import topics
 from pulsar_admin.store.model.cursors import subtract, union
@@ -17,7 +17,7 @@ from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, TopicName, parse_topic
 from pulsar_admin.store.proto.pulsar_api_pb2 import SingleMessageMetadata
 from tests.conftest import Cli
-from tests.stores import copied, imported
+from tests.stores import copied, imported, write_rows
 
 PLAIN = parse_topic("public/default/plain")
 
@@ -64,8 +64,7 @@ def test_a_transaction_sees_what_it_writes(tmp_path: Path, damages_stores: None)
             ledger.ledger_id for ledger in decode_managed_ledger(other.value, "").ledgers
         ]
 
-    with open_store(copied("small", "crashed", tmp_path), writable=True) as store:
-        store.write(work)
+    write_rows(copied("small", "crashed", tmp_path), work)
 
 
 def test_a_message_of_a_batch_has_what_its_entry_says() -> None:

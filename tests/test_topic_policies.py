@@ -33,10 +33,8 @@ from pulsar_admin.store.codec.policyevent import (
     encode_policy_event,
 )
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.db.tree import Node, put_nodes, read_node
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, StoreError
 from pulsar_admin.store.model.reader import open_reader
-from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import parse_namespace, parse_topic
 from pulsar_admin.store.policies.events import find_policy_events
@@ -50,7 +48,7 @@ from pulsar_admin.store.policies.in_force import (
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
-from tests.stores import copied, imported
+from tests.stores import change_value, copied, imported
 from tests.synthetic import Made, MadeTopic, make_store
 from tests.worlds import oracle
 
@@ -427,15 +425,8 @@ def test_events_that_compaction_alone_keeps(path: Path, cli: Cli) -> None:
     assert before
     made = cli("--store", path, "compaction", "run", EVENTS, "-o", "json")
     assert made.exit_code == 0, made.stderr
-
-    def trim(txn: Any) -> None:
-        node = read_node(txn, parse_topic(EVENTS).path)
-        managed = ManagedLedger((LedgerInfo(900_000),))
-        put_nodes(txn, [Node(node.path, node.stat, encode_managed_ledger(managed))])
-        index_owners(opened, txn)
-
-    with open_store(path, writable=True) as opened:
-        opened.write(trim)
+    managed = ManagedLedger((LedgerInfo(900_000),))
+    change_value(path, parse_topic(EVENTS).path, lambda _: encode_managed_ledger(managed))
     assert _policies_of(path) == before
 
 

@@ -7,21 +7,18 @@ import pytest
 
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.codec.policyevent import AvroSchema, PolicyEvent, builtin_schema, encode_policy_event
-from pulsar_admin.store.codec.rocksvalue import NodeStat
-from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.db.tree import Node, put_nodes, tree_key
+from pulsar_admin.store.db.tree import tree_key
 from pulsar_admin.store.names import Position, parse_topic
 from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry
 from tests.conftest import Cli
-from tests.stores import copied
+from tests.stores import copied, put_node, write_rows
 from tests.synthetic import Made, MadeCompacted, MadeTopic, make_store
 
 PLAIN = "public/default/plain"
 
 
 def _delete(path: Path, node: str) -> None:
-    with open_store(path, writable=True) as store:
-        store.write(lambda txn: txn.delete("tree", tree_key(node)))
+    write_rows(path, lambda txn: txn.delete("tree", tree_key(node)))
 
 
 def test_a_cursor_ledger_without_metadata(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
@@ -108,9 +105,7 @@ def test_topic_policies_in_a_compacted_ledger_without_metadata(tmp_path: Path, c
 @pytest.fixture
 def with_rubbish(tmp_path: Path) -> Path:
     path = copied("small", "clean", tmp_path)
-    node = Node("/managed-ledgers/public/default/persistent/plain", NodeStat(1, 0, 1, 1, False), b"\xff\xff rubbish")
-    with open_store(path, writable=True) as store:
-        store.write(lambda txn: put_nodes(txn, [node]))
+    put_node(path, "/managed-ledgers/public/default/persistent/plain", b"\xff\xff rubbish")
     return path
 
 
@@ -144,11 +139,7 @@ def test_a_damaged_cursor_stops_no_other(
     words: str, goes_on_with: str, tmp_path: Path, cli: Cli, damages_stores: None
 ) -> None:
     path = copied("small", "clean", tmp_path)
-    node = Node(
-        "/managed-ledgers/public/default/persistent/plain/expire-me", NodeStat(1, 0, 1, 1, False), b"\xff\xff rubbish"
-    )
-    with open_store(path, writable=True) as store:
-        store.write(lambda txn: put_nodes(txn, [node]))
+    put_node(path, "/managed-ledgers/public/default/persistent/plain/expire-me", b"\xff\xff rubbish")
     answer = cli("--store", path, *words.split())
     assert answer.exit_code == 1
     assert "persistent/plain/expire-me" in answer.stderr
@@ -163,8 +154,7 @@ def test_only_names_that_commands_find_are_listed(
     path = copied("small", "clean", tmp_path)
     listed = cli("--store", path, "topics", "list", "public/default").stdout
     node = f"/managed-ledgers/public/default/persistent/{component}"
-    with open_store(path, writable=True) as store:
-        store.write(lambda txn: put_nodes(txn, [Node(node, NodeStat(1, 0, 1, 1, False), b"")]))
+    put_node(path, node, b"")
     assert cli("--store", path, "topics", "list", "public/default").stdout == listed
     rows = cli("--store", path, "store", "check", "-o", "json").json
     assert [row["where"] for row in rows if row["code"] == "name-not-encoded"] == [node]

@@ -16,14 +16,13 @@ import pytest
 import pulsar_admin as pa
 from pulsar_admin.cli import run
 from pulsar_admin.cures import cure_lines
-from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.rules.table import RULES_BY_CODE
 from pulsar_admin.store.sources.ensemble import Client
 from pulsar_admin.typable import PROGRAM, begin, carry, typable
 from tests.conftest import Cli
 from tests.printed import commands_in, is_placeholder, printed_commands, words_of
-from tests.stores import copied
+from tests.stores import copied, write_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.transcript.test_printed_commands import previewing
 
@@ -341,8 +340,7 @@ def test_why_prints_the_look_and_the_cure(tmp_path: Path, cli: Cli) -> None:
     """Seen: ``$ … expire-messages … --dry-run`` alone, ``-t 3d`` where nothing was so old, and the question which time is now."""
     store, now, now_ms = copied("small", "clean", tmp_path), "2026-11-25T00:00:00.000Z", 1_795_564_800_000
     assert "expire-messages" not in cli("--store", store, "topics", "why", PLAIN, "-s", "half").stdout
-    with open_store(store, writable=True) as opened:
-        opened.write(lambda txn: txn.put("state", b"as-of", f"{now_ms} metadata".encode()))
+    write_rows(store, lambda txn: txn.put("state", b"as-of", f"{now_ms} metadata".encode()))
     expire = f"pulsar-admin --store {shell_word(store)} topics expire-messages persistent://{PLAIN} -s half -t 3d --now {now}"
     why = ("--store", store, "topics", "why", PLAIN, "-s", "half")
     assert f"  look first: {expire} --dry-run\n  $ {expire}\n" in cli(*why).stdout

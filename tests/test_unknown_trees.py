@@ -6,10 +6,10 @@ import pytest
 
 from pulsar_admin import Refused, open_store, reclaim
 from pulsar_admin.store.codec.rocksvalue import NodeStat, encode_value
-from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.environment import open_store as open_store_file
-from pulsar_admin.store.db.tree import Node, put_nodes, read_node
+from pulsar_admin.store.db.tree import read_node
 from tests.conftest import Cli
+from tests.cures.curing import put_values
 from tests.reclaiming import half_dead_bookie
 from tests.stores import apply_values, imported, narrow_copy
 from tests.worlds import STATES, WORLD_NAMES
@@ -32,20 +32,10 @@ _NODES = {  # of a Pulsar 5 and of one after it, of Kafka, of nobody known, and 
 _UNKNOWN = ("/brokers", "/topics", "/txn", "/widgets")
 
 
-def plant(path: Path, values: dict[str, bytes]) -> None:
-    """Put nodes into the store at PATH as if its source had them."""
-
-    def put(txn: Txn) -> None:
-        put_nodes(txn, [Node(name, _STAT, value) for name, value in values.items()])
-
-    with open_store_file(path, writable=True) as store:
-        store.write(put)
-
-
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     path = narrow_copy(tmp_path)
-    plant(path, _NODES)
+    put_values(path, _NODES)
     return path
 
 
@@ -106,7 +96,7 @@ def test_python_has_the_same_keyword(store: Path) -> None:
 def test_a_plan_is_asked_again_when_it_is_applied(tmp_path: Path, cli: Cli) -> None:
     path, plan = narrow_copy(tmp_path), tmp_path / "forget.plan"
     assert cli("--store", path, "ledgers", "forget", "9", "--force", "--plan", plan).exit_code == 0
-    plant(path, _NODES)
+    put_values(path, _NODES)
     refused = cli("--store", path, "apply", plan)
     assert refused.exit_code in (3, 4), refused.stderr  # the store changed, too
 

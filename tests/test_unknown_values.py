@@ -17,7 +17,7 @@ from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.proto import managed_ledger_pb2, schema_pb2
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from tests.conftest import Cli
-from tests.stores import copied, narrow_copy
+from tests.stores import copied, narrow_copy, write_rows
 from tests.synthetic import Made, MadeTopic, make_store
 
 FIELD = b"\xa2\x06\x04ever"
@@ -262,8 +262,7 @@ def test_a_ledger_of_a_component_that_is_not_known_needs_force(tmp_path: Path, c
 def test_owners_of_an_older_version_delete_nothing(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
     """What destroys reads the nodes, not the rows that were derived from them."""
     path = copied("scalable", "clean", tmp_path)
-    with open_store(path, writable=True) as store:
-        store.write(lambda txn: txn.delete("owners", (26).to_bytes(8, "big")))
+    write_rows(path, lambda txn: txn.delete("owners", (26).to_bytes(8, "big")))
     words = ("delete", 26, "--force")
     assert "segment://acme/n/scal/0000-ffff-2" in refused(cli, path, *words)
 

@@ -64,10 +64,7 @@ def test_leftovers_of_compaction_are_counted(tmp_path: Path, cli: Cli) -> None:
     (current / "lastMark.compacted.old").write_bytes(b"x")
     store = tmp_path / "s"
     assert cli("--store", store, "store", "import", "standalone", source).exit_code == 0
-    before = sum(
-        row["size"]
-        for row in cli("--store", imported("small", "clean"), "store", "usage", "--by", "log", "-o", "jsonl").json_lines
-    )
+    before = sum(row["size"] for row in cli.rows(imported("small", "clean"), "store usage --by log"))
     files = cli("--store", store, "store", "usage", "--by", "log", "-o", "jsonl").json_lines
     left = {row["path"].rpartition("/")[2]: row["size"] for row in files if row["kind"] == "leftover"}
     assert left == {"1f.log.compacting": 700, "1f.log.3.compacted": 60}

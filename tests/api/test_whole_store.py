@@ -11,12 +11,11 @@ from msgspec.structs import replace
 import pulsar_admin as pa
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
-from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import tree_key
 from tests.conftest import Cli
 from tests.reclaiming import CURRENT, disk_bytes, entries, half_dead_bookie, listed_ledgers
 from tests.recovery.test_preflight import BOOKIES, listed, replayed, rows_of
-from tests.stores import NOW_MS, copied, imported
+from tests.stores import NOW_MS, copied, imported, write_rows
 from tests.worlds import CLUSTER, copy_tree, oracle, world
 
 PLAIN = "public/default/plain"
@@ -252,8 +251,7 @@ def test_logs_without_a_store(cli: Cli) -> None:
 
 def test_lost_ledgers_are_mended(tmp_path: Path, damages_stores: None) -> None:
     path = copied("small", "clean", tmp_path)
-    with open_store(path, writable=True) as opened:
-        opened.write(lambda txn: txn.delete("tree", tree_key(ledger_path(18))))
+    write_rows(path, lambda txn: txn.delete("tree", tree_key(ledger_path(18))))
     with pa.open_store(path, writable=True) as store:
         assert [row.ledger_id for row in store.missing()] == [18]
         assert [row.ledger_id for row in store.missing(9, 18)] == [18]

@@ -13,7 +13,7 @@ from pulsar_admin.store.names import parse_topic
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.cures.curing import diagnoses, run_printed, told
-from tests.stores import copied, imported, narrow_copy, put_node
+from tests.stores import copied, imported, narrow_copy, put_node, write_rows
 from tests.worlds import CLUSTER, STATES, WORLD_NAMES
 
 PLAIN = "public/default/plain"
@@ -37,8 +37,7 @@ def lose_ledger(txn: Txn, ledger_id: int) -> None:
 
 def change(path: Path, work: object, ledger_id: int) -> Path:
     assert callable(work)
-    with open_store(path, writable=True) as store:
-        store.write(lambda txn: work(txn, ledger_id))
+    write_rows(path, lambda txn: work(txn, ledger_id))
     return path
 
 
@@ -168,8 +167,7 @@ def second_of_events(cli: Cli, path: Path) -> int:
 def test_a_topic_is_deleted_though_policies_cannot_be_read(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
     path = narrow_copy(tmp_path)
     ledger = second_of_events(cli, path)
-    with open_store(path, writable=True) as store:
-        store.write(lambda txn: (txn.delete("entries", block_key(ledger, 0)), txn.delete("times", ledger_key(ledger))))
+    write_rows(path, lambda txn: (txn.delete("entries", block_key(ledger, 0)), txn.delete("times", ledger_key(ledger))))
     assert cli.on(path, f"topics delete {PLAIN}").exit_code == 6
     done = cli.on(path, f"topics delete {PLAIN} --force -o json")
     assert done.exit_code == 0, done.stderr

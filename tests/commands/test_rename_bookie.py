@@ -7,14 +7,13 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.changes.bookies import iter_renamed
 from pulsar_admin.store.codec.bookie import decode_cookie, encode_cookie
-from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import Node, find_node, put_nodes
 from pulsar_admin.store.facts.under_replication import MARKS
 from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.conftest import Cli
 from tests.recovery.written import writes_of
-from tests.stores import NOW_MS, copied, import_standalone
+from tests.stores import NOW_MS, copied, import_standalone, put_node, write_rows
 from tests.worlds import CLUSTER, digest_of, scratch_copy
 
 OLD, NEW = "bk0test", "bookie-0.pulsar.example:3181"
@@ -98,8 +97,7 @@ def test_bookies_whose_directories_have_the_same_names_are_not_mixed_up(cli: Cli
             Node(node.path, node.stat, encode_cookie(replace(cookie, bookie_id=name)))
             for node, name in zip(nodes, ids, strict=True)
         ]
-    with open_store(store, writable=True) as opened:
-        opened.write(lambda txn: put_nodes(txn, alike))
+    write_rows(store, lambda txn: put_nodes(txn, alike))
     for line in (f"{OLD} c:3181", "bk1test b:3181", "bk2test x:3181", "x:3181 a:3181", "c:3181 d:3181"):
         assert cli("--store", store, "bookies", "rename", *line.split()).exit_code == 0
     assert cli("--store", store, "store", "undo", "5").exit_code == 0
@@ -111,9 +109,7 @@ def test_bookies_whose_directories_have_the_same_names_are_not_mixed_up(cli: Cli
 def test_undo_and_what_is_refused(cli: Cli, tmp_path: Path) -> None:
     store = copied(CLUSTER, "crashed", tmp_path)
     mark = f"{MARKS}0000/0000/0000/007b/urL0000000123"
-    with open_store(store, writable=True) as opened:
-        node = Node(mark, NodeStat(1, 1, 1, 1, False), f'replica: "{OLD}"\nreplica: "bk1test"\n'.encode())
-        opened.write(lambda txn: put_nodes(txn, [node]))
+    put_node(store, mark, f'replica: "{OLD}"\nreplica: "bk1test"\n'.encode())
     tree = cli("--store", store, "ledgers", "list", "-o", "jsonl").stdout
     before = codes(cli, store)
     assert cli("--store", store, "-o", "json", "bookies", "rename", OLD, NEW).json["after"]["marks"] == 1
@@ -136,7 +132,5 @@ def test_undo_and_what_is_refused(cli: Cli, tmp_path: Path) -> None:
 
 def test_a_ledger_that_may_name_it_stops_it(cli: Cli, tmp_path: Path, damages_stores: None) -> None:
     store = copied(CLUSTER, "crashed", tmp_path)
-    with open_store(store, writable=True) as opened:
-        node = Node("/ledgers/00/0000/L0008", NodeStat(1, 1, 1, 1, False), b"\xff\xff")
-        opened.write(lambda txn: put_nodes(txn, [node]))
+    put_node(store, "/ledgers/00/0000/L0008", b"\xff\xff")
     assert cli("--store", store, "-o", "json", "bookies", "rename", OLD, NEW).error["code"] == "refused"

@@ -7,12 +7,11 @@ import pytest
 from bench.generate import generate
 from pulsar_admin.store.codec.cursor import CursorInfo
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
-from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import tree_key
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.sources.rocksdb import apply_changes, open_for_reading
 from tests.conftest import Cli
-from tests.stores import imported
+from tests.stores import imported, write_rows
 from tests.synthetic import Made, MadeTopic, make_store
 from tests.worlds import CLUSTER, scratch_copy, world
 
@@ -276,8 +275,7 @@ def test_expiry_by_age(cli: Cli, tmp_path: Path, version: str, mark_delete: str)
 
 
 def _lose(store: Path, ledger_id: int) -> None:
-    with open_store(store, writable=True) as opened:
-        opened.write(lambda txn: txn.delete("tree", tree_key(ledger_path(ledger_id))))
+    write_rows(store, lambda txn: txn.delete("tree", tree_key(ledger_path(ledger_id))))
 
 
 def test_a_ledger_that_bookkeeper_does_not_know(cli: Cli, tmp_path: Path, damages_stores: None) -> None:

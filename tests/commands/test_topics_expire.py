@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from pulsar_admin.store.codec.cursor import CursorInfo
-from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.model.copy_age import AsOf, put_as_of, put_refreshed
 from pulsar_admin.store.names import Position
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.plans.test_expiry import put_json
-from tests.stores import copied, imported
+from tests.stores import copied, imported, write_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import assert_unchanged, oracle
 
@@ -423,11 +422,9 @@ def test_an_age_within_a_fresh_copy_expires(cli: Cli, tmp_path: Path) -> None:
     path = copied("small", "clean", tmp_path)
     ask = ("--store", path, "topics", "expire", STEADY, "-s", "expire-me", "-t", "2h", "-o", "json")
     now_ms = time.time_ns() // 1_000_000
-    with open_store(path, writable=True) as store:
-        store.write(lambda txn: put_refreshed(txn, now_ms))
+    write_rows(path, lambda txn: put_refreshed(txn, now_ms))
     assert cli(*ask).exit_code == 5
-    with open_store(path, writable=True) as store:
-        store.write(lambda txn: put_as_of(txn, AsOf(now_ms, "files")))
+    write_rows(path, lambda txn: put_as_of(txn, AsOf(now_ms, "files")))
     left = cli(*ask)
     assert (left.exit_code, left.json["after"]["backlogEntries"]) == (0, 0), left.stderr
 

@@ -10,12 +10,11 @@ from zlib import crc32
 
 import pytest
 
-from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import tree_key
 from pulsar_admin.store.errors import TenantNotFound
 from pulsar_admin.store.names import encode_name, in_hash_order, parse_namespace, parse_topic
 from tests.conftest import Cli
-from tests.stores import copied, imported, put_node
+from tests.stores import copied, imported, put_node, write_rows
 from tests.worlds import WORLD_NAMES, asked_topics, oracle
 
 
@@ -181,8 +180,7 @@ def test_errors_of_namespaces(cli: Cli, demo_store: Path, store: Path) -> None:
     assert cli.on(demo_store, "namespaces policies acme/none").exit_code == 5
     assert cli.on(demo_store, "namespaces topics acme/none").exit_code == 5
     path = parse_namespace("acme/iot").policies_path
-    with open_store(store, writable=True) as opened:
-        opened.write(lambda txn: txn.delete("tree", tree_key(path)))
+    write_rows(store, lambda txn: txn.delete("tree", tree_key(path)))
     assert cli.on(store, "namespaces topics acme/iot").exit_code == 0
     result = cli.on(store, "namespaces policies acme/iot -o json")
     assert (result.exit_code, "no policies" in result.error["message"]) == (5, True)

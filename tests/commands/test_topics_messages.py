@@ -25,7 +25,7 @@ from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
 from tests.conftest import Cli
 from tests.deep import deep_but_for
-from tests.stores import imported
+from tests.stores import imported, write_rows
 from tests.synthetic import Made, MadeTopic, make_store
 from tests.worlds import WORLD_NAMES, oracle, scratch_copy
 
@@ -200,8 +200,7 @@ def test_peek_and_transactions(cli: Cli, store: Path) -> None:
             stat = NodeStat(0, 1, START_MS, START_MS, False)
             put_nodes(txn, [Node(topic.cursor_path(name), stat, encode_cursor_info(info))])
 
-    with open_store(store, writable=True) as opened:
-        opened.write(work)
+    write_rows(store, work)
     peek = ("peek-messages", topic, "-n", 1000, "-s")
     committed = [id_of(row) for row in rows(cli, store, "read", topic)]
     assert len(committed) == 60

@@ -14,9 +14,9 @@ import pulsar_admin
 from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli
 from tests.deep import deep_but_for
-from tests.stores import imported
+from tests.stores import imported, put_node
 from tests.synthetic import Made, MadeTopic, make_store
-from tests.why.planted import TOPIC, Planted, plant, put
+from tests.why.planted import TOPIC, Planted, plant
 from tests.worlds import CLUSTER, asked_topics
 
 LEDGER, ENTRY, BATCH, PUBLISHED, EVENT, KEY, _, _, SHA1, PROPERTIES, PRODUCER = range(11)
@@ -179,7 +179,7 @@ def test_nothing_found_beside_a_topic_that_cannot_be_read_is_an_empty_list(
     tmp_path: Path, cli: Cli, damages_stores: None
 ) -> None:
     path = plant(tmp_path / "s", Planted())
-    put(path, parse_topic("public/default/damaged").path, b"\xff")
+    put_node(path, parse_topic("public/default/damaged").path, b"\xff")
     for form, shown in (("json", []), ("jsonl", None)):
         result = cli("--store", path, "topics", "search", "--all-topics", "--text", "no such", "-o", form)
         assert result.exit_code == 1

@@ -12,17 +12,17 @@ from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.codec.logscan import Record, iter_records
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.codec.rocksvalue import NodeStat
-from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.own_ledgers import OwnLedgers, put_own_ledgers
-from pulsar_admin.store.db.tree import Node, find_node, put_nodes, read_node, tree_key
+from pulsar_admin.store.db.tree import Node, put_nodes, read_node
 from pulsar_admin.store.model.reader import open_reader
-from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_namespace, parse_topic
 from pulsar_admin.store.reports.overview import read_newest_ms
 from pulsar_admin.store.reports.stats import _earliest
 from tests.conftest import Cli
-from tests.stores import imported, put_node
+from tests.cures.curing import put_values
+from tests.stores import change_value, imported, lose_nodes, put_node, write_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import CLUSTER, WORLD_NAMES, oracle, world
 
@@ -103,9 +103,7 @@ def test_sums_of_subscriptions(cli: Cli, tmp_path: Path) -> None:
         for number in range(2)
     }
     store = make_store(tmp_path / "store", topics)
-    record = Node(parse_topic("public/default/p").partitioned_path, NodeStat(0, 1, 0, 0, False), b'{"partitions":3}')
-    with open_store(store, writable=True) as opened:
-        opened.write(lambda txn: put_nodes(txn, [record]))
+    put_node(store, parse_topic("public/default/p").partitioned_path, b'{"partitions":3}')
     found = ask(cli, store, "partitioned-stats", "public/default/p", "-etb", "--per-partition")
     assert {name: row["msgBacklog"] for name, row in found["subscriptions"].items()} == {"only-here": 6, "shared": 11}
     assert found["earliestMsgPublishTimeInBacklogs"] == START_MS
@@ -122,21 +120,15 @@ def test_a_replicated_subscription_is_told(cli: Cli, store: Path) -> None:
         assert [name for name, one in found.items() if one["isReplicated"]] == told
     # Brokers ask whether the property is there, not for its value.
     info = CursorInfo(-1, Position(9, 1), properties={"pulsar.replicated.subscription": 0})
-    change(store, parse_topic("public/default/plain").cursor_path("half"), encode_cursor_info(info))
+    put_values(store, {parse_topic("public/default/plain").cursor_path("half"): encode_cursor_info(info)})
     assert ask(cli, store, "stats", "public/default/plain")["subscriptions"]["half"]["replicated"]
 
 
 def test_quotas_and_epoch_come_from_what_is_stored(cli: Cli, store: Path) -> None:
     path = parse_namespace("acme/iot").policies_path
-
-    def work(txn: Txn) -> None:
-        node = find_node(txn, path)
-        quota = {"limit": 7, "limitSize": 1000, "limitTime": 60, "policy": "producer_exception"}
-        policies = json.loads(node.value) | {"backlog_quota_map": {"destination_storage": quota, "message_age": quota}}
-        put_nodes(txn, [Node(path, node.stat, json.dumps(policies).encode())])
-
-    with open_store(store, writable=True) as opened:
-        opened.write(work)
+    quota = {"limit": 7, "limitSize": 1000, "limitTime": 60, "policy": "producer_exception"}
+    more = {"backlog_quota_map": {"destination_storage": quota, "message_age": quota}}
+    change_value(store, path, lambda value: json.dumps(json.loads(value) | more).encode())
     found = ask(cli, store, "stats", "acme/iot/skewed")
     assert (found["backlogQuotaLimitSize"], found["backlogQuotaLimitTime"]) == (1000, 60)
     assert "topicEpoch" not in found
@@ -224,7 +216,7 @@ def test_the_stored_metadata_is_printed_as_gson_does(cli: Cli, store: Path) -> N
     """As pulsar-admin 4.0.8 prints it: two blanks, no blank in front of a colon, ``=`` and ``'`` escaped."""
     topic = parse_topic("public/default/made")
     properties = {"a": "b,c=d", "b": "<it's>"}
-    change(store, topic.path, encode_managed_ledger(ManagedLedger((LedgerInfo(97),), properties=properties)))
+    put_values(store, {topic.path: encode_managed_ledger(ManagedLedger((LedgerInfo(97),), properties=properties))})
     text = cli.on(store, f"topics info-internal {topic}").stdout
     assert text.split('"ledgers": ')[1] == (
         '[\n    {\n      "ledgerId": 97,\n      "timestamp": 0,\n      "isOffloaded": false\n    }\n  ],\n'
@@ -286,24 +278,10 @@ def test_cursors_after_a_crash(world: str, cli: Cli) -> None:
     assert deleted > 50
 
 
-def change(store: Path, path: str, value: bytes | None) -> None:
-    """Put VALUE at a metadata PATH, or remove the node."""
-
-    def work(txn: Txn) -> None:
-        if value is None:
-            txn.delete("tree", tree_key(path))
-        else:
-            put_nodes(txn, [Node(path, NodeStat(7, 1, 1_700_000_000_000, 1_700_000_000_120, False), value)])
-        index_owners(opened, txn)
-
-    with open_store(store, writable=True) as opened:
-        opened.write(work)
-
-
 def test_a_lost_cursor_ledger_is_said(cli: Cli, store: Path) -> None:
     topic = parse_topic("public/default/plain")
     info = CursorInfo(999_999, Position(9, 1))
-    change(store, topic.cursor_path("half"), encode_cursor_info(info))
+    put_values(store, {topic.cursor_path("half"): encode_cursor_info(info)})
     result = cli.on(store, f"topics stats-internal {topic}")
     assert result.exit_code == 1
     assert "half: its newest state is lost (cursor ledger 999999: no such ledger)" in result.stderr
@@ -313,7 +291,7 @@ def test_a_lost_cursor_ledger_is_said(cli: Cli, store: Path) -> None:
 
 def test_a_bad_cursor_is_left_out_and_counted(cli: Cli, store: Path) -> None:
     topic = parse_topic("public/default/plain")
-    change(store, topic.cursor_path("half"), b"\x08\xff")
+    put_values(store, {topic.cursor_path("half"): b"\x08\xff"})
     for command in ("stats-internal", "info-internal"):
         found = ask(cli, store, command, topic, exit_code=1)
         assert sorted(found["cursors"]) == ["expire-me", "holes", "never", "reset-me"]
@@ -323,7 +301,7 @@ def test_a_bad_cursor_is_left_out_and_counted(cli: Cli, store: Path) -> None:
 @pytest.mark.usefixtures("damages_stores")
 def test_a_lost_compacted_ledger(cli: Cli, store: Path) -> None:
     ledger_id = ask(cli, store, "stats-internal", "acme/orders/compacted")["compactedLedger"]["ledgerId"]
-    change(store, ledger_path(ledger_id), None)
+    lose_nodes(store, ledger_path(ledger_id))
     with open_store(store, writable=True) as opened:
         opened.write(lambda txn: txn.delete("times", ledger_id.to_bytes(8, "big")))
     found = ask(cli, store, "stats-internal", "acme/orders/compacted", exit_code=1)
@@ -343,7 +321,8 @@ def test_offloaded_terminated_and_annotated(cli: Cli, store: Path) -> None:
         Position(901, 2),
         {"b": "2", "a": "1"},
     )
-    change(store, topic.path, encode_managed_ledger(managed))
+    stat = NodeStat(7, 1, 1_700_000_000_000, 1_700_000_000_120, False)
+    write_rows(store, lambda txn: put_nodes(txn, [Node(topic.path, stat, encode_managed_ledger(managed))]))
     internal = ask(cli, store, "stats-internal", topic, exit_code=1)  # ledger 901 is lost
     assert (internal["state"], internal["lastConfirmedEntry"], internal["totalSize"]) == ("Terminated", "901:2", 800)
     assert [ledger["offloaded"] for ledger in internal["ledgers"]] == [True, False]
@@ -369,7 +348,7 @@ def test_offloaded_terminated_and_annotated(cli: Cli, store: Path) -> None:
 
 def test_a_topic_never_opened(cli: Cli, store: Path) -> None:
     topic = parse_topic("public/default/made")
-    change(store, topic.path, b"")
+    put_values(store, {topic.path: b""})
     internal = ask(cli, store, "stats-internal", topic)
     assert (internal["ledgers"], internal["cursors"], internal["lastConfirmedEntry"]) == ([], {}, "-1:-1")
     assert ask(cli, store, "info-internal", topic)["ledgers"] == []
@@ -381,7 +360,7 @@ def test_a_damaged_topic_is_an_error(cli: Cli, store: Path) -> None:
     path = parse_topic("public/default/plain").path
     with open_store(store) as opened, open_reader(opened) as reader:
         value = read_node(reader.txn, path).value
-    change(store, path, value[:-1])
+    put_values(store, {path: value[:-1]})
     result = cli.on(store, "topics stats-internal public/default/plain -o json")
     assert (result.exit_code, result.error["code"]) == (6, "metadata-corrupt")
     result = cli.on(store, "topics stats-internal --pattern public/default/* -o json")

@@ -17,7 +17,7 @@ from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_topic
 from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry
 from tests.conftest import Cli
-from tests.stores import lose_nodes, put_node
+from tests.stores import lose_nodes, put_node, write_rows
 from tests.synthetic import Made, MadeCompacted, MadeTopic, ledger_node, make_store
 
 TOPIC = "public/default/t"
@@ -141,8 +141,7 @@ def left_open(path: Path) -> None:
         opened = replace(metadata, state=LedgerState.OPEN, last_entry_id=-1, length=0)
         put_nodes(txn, [node._replace(value=encode_ledger_metadata(opened))])
 
-    with open_store(path, writable=True) as opened:
-        opened.write(change)
+    write_rows(path, change)
 
 
 @pytest.mark.parametrize(

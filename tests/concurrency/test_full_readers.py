@@ -13,7 +13,7 @@ import pytest
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import StoreBusy
 from tests.conftest import Cli
-from tests.stores import narrow_copy
+from tests.stores import narrow_copy, write_rows
 
 _HOLDER = """
 import sys
@@ -68,8 +68,7 @@ def test_a_table_full_of_killed_readers_is_emptied(tmp_path: Path, cli: Cli) -> 
             os.kill(filler.pid, signal.SIGKILL)
             filler.wait()
         for number in range(20):  # each writes over pages that nobody reads
-            with open_store(store, writable=True) as opened:
-                opened.write(lambda txn, number=number: txn.put("state", b"written", b"%d" % number))  # type: ignore[misc]
+            write_rows(store, lambda txn, number=number: txn.put("state", b"written", b"%d" % number))
         assert cli("--store", store, "store", "check").exit_code == 0
         assert holder.communicate("\n")[0].strip() == "True b'19'"  # what it reads is as it was, and what came is there
 
@@ -86,5 +85,4 @@ def test_beside_as_many_readers_as_there_are_places(tmp_path: Path, cli: Cli) ->
                 assert txn.count("tree")
         assert cli("--store", store, "store", "check").exit_code == 0
         filler.communicate("\n")
-    with open_store(store, writable=True) as opened:
-        opened.write(lambda txn: txn.put("state", b"written", b""))
+    write_rows(store, lambda txn: txn.put("state", b"written", b""))

@@ -16,7 +16,7 @@ from tests.conftest import Cli
 from tests.crash.forking import RunChild, forking_server
 from tests.faults.states import lose_rows
 from tests.reference_index import assert_index_is_right
-from tests.stores import import_standalone
+from tests.stores import import_standalone, write_rows
 from tests.test_refresh import become, contents_of, rows_of
 from tests.worlds import copy_tree, scratch_copy, world
 
@@ -198,9 +198,7 @@ def test_refresh(
     again = run(arguments)
     assert (again.code, again.bytes) == (0, missing)
     assert contents_of(path) == contents_of(whole)
-    assert [change["command"] for change in cli("--store", path, "store", "log", "-o", "json").json] == [
-        "store refresh"
-    ]
+    assert [change["command"] for change in cli.json(path, "store log")] == ["store refresh"]
     assert cli("--store", path, "store", "check", "--deep").exit_code == 0
 
 
@@ -242,8 +240,7 @@ def test_a_stopped_rebuild_is_not_taken_up_when_something_changed(change: str, r
         log.write_bytes(data)
     elif change == "the catalogue":
         gone = next(log for log in catalogue(path).values() if log.kind == "journal")
-        with open_store(path, writable=True) as store:
-            store.write(lambda txn: delete_log(txn, gone.file_id))
+        write_rows(path, lambda txn: delete_log(txn, gone.file_id))
         whole -= gone.size_bytes
     else:
         shutil.rmtree(path / SCRATCH / "meta")

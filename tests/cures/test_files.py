@@ -8,13 +8,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pulsar_admin.store.codec.cursor import CursorInfo
-from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_logs, put_log
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.rules import topics
 from tests.conftest import Cli
 from tests.cures.curing import check_told, diagnoses, run_printed, told
-from tests.stores import copied
+from tests.stores import copied, write_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import scratch_copy
 
@@ -99,8 +99,7 @@ def test_a_scan_that_was_stopped(tmp_path: Path, whole_cli: Cli) -> None:
         put_log(txn, replace(log, unfinished=True))
 
     sound = told(diagnoses(whole_cli, store, "--deep"))
-    with open_store(store, writable=True) as opened:
-        opened.write(stop)
+    write_rows(store, stop)
     row = next(row for row in diagnoses(whole_cli, store, "--deep") if row["code"] == "scan-unfinished")
     run_printed(whole_cli, row["mend"])
     assert told(diagnoses(whole_cli, store, "--deep")) == sound

@@ -23,7 +23,7 @@ from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.proto.transaction_pb2 import PendingAckMetadataEntry, TransactionMetadataEntry
 from tests.conftest import Cli
 from tests.cures.curing import check_cured, check_told, diagnoses, put_values, run_printed, told
-from tests.stores import copied, lose_nodes
+from tests.stores import copied, lose_nodes, write_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.why.planted import Message, Planted, ask, plant
 from tests.worlds import CLUSTER
@@ -72,10 +72,9 @@ def trim(store: Path, empty: Sequence[int]) -> Position:
     values = {ledger_path(one): opened_again for one in ids}
     put_values(store, values | {LOG.path: encode_managed_ledger(ManagedLedger(listed))})
     lose_nodes(store, *(ledger_path(one) for one in log.ids))
-    with open_store(store, writable=True) as opened:
-        opened.write(
-            lambda txn: put_next_ledger_id(txn, max([find_next_ledger_id(txn) or 0, *(one + 1 for one in ids)]))
-        )
+    write_rows(
+        store, lambda txn: put_next_ledger_id(txn, max([find_next_ledger_id(txn) or 0, *(one + 1 for one in ids)]))
+    )
     return Position(last.ledger_id, last.entries - 1)
 
 
@@ -165,9 +164,7 @@ def test_a_replay_begins_after_the_logs_cursor(
     told_of = [reason["evidence"]["transactions"] for reason in why if reason["code"] == "pending-acks"]
     assert [len(one) for one in told_of] == ([open_] if open_ else [])
     assert "transactions-unknown" not in {reason["code"] for reason in why}
-    stats = whole_cli(
-        "--store", store, "transactions", "pending-ack-stats", "-t", "a/b/t", "-s", "s", "-o", "json"
-    ).json
+    stats = whole_cli.json(store, "transactions pending-ack-stats -t a/b/t -s s")
     assert (stats["state"], stats["ongoingTxnSize"]) == ("Ready", open_)
 
 

@@ -31,7 +31,7 @@ from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli
 from tests.delayed.test_build import message
 from tests.delayed.world import TOPIC, held, sent, waiting
-from tests.stores import copied, imported, put_node
+from tests.stores import copied, imported, put_node, write_rows
 from tests.synthetic import MadeTopic, make_store
 
 FAR = "2100-01-01T00:00:00Z"
@@ -57,8 +57,7 @@ def test_a_damaged_index_of_one_subscription_hides_no_other(cli: Cli, path: Path
     every = rows(cli, path, "due", "--all-topics", "--until", FAR)
     assert len({(row["topic"], row["subscription"]) for row in every}) > 1
     name, subscription = every[0]["topic"], every[0]["subscription"]
-    with open_store(path, writable=True) as store:
-        store.write(lambda txn: txn.put("delayed", index_key(parse_topic(name), subscription), b"damaged"))
+    write_rows(path, lambda txn: txn.put("delayed", index_key(parse_topic(name), subscription), b"damaged"))
     found = cli("--store", path, "delayed", "due", "--all-topics", "--until", FAR, "-o", "jsonl")
     assert found.exit_code == 1
     assert name in found.stderr

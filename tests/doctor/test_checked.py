@@ -13,7 +13,7 @@ from pulsar_admin.store.doctor.overview import count_findings
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import parse_topic
 from pulsar_admin.store.rules.finding import Finding, Severity
-from tests.stores import NOW_MS, copied, imported, narrow, narrow_copy
+from tests.stores import NOW_MS, copied, imported, narrow, narrow_copy, write_rows
 from tests.test_check import CASES, DEEP, findings
 
 CODE = "ledger-without-metadata"
@@ -33,8 +33,7 @@ def codes_before(path: Path) -> set[str]:
 
 def plant(name: str, path: Path) -> None:
     change, _ = {**CASES, **DEEP}[name]
-    with open_store(path, writable=True) as store:
-        store.write(change)
+    write_rows(path, change)
 
 
 @pytest.mark.parametrize("case", [*CASES, *DEEP])

@@ -1,7 +1,6 @@
 """Causes where nothing is damaged, planted one by one: each is told, and nothing else that was not there before."""
 
 from collections import namedtuple
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,17 +12,15 @@ from msgspec.structs import replace
 from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
 from pulsar_admin.store.codec.ledgermetadata import closed_ledger, encode_ledger_metadata, ledger_path
 from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
-from pulsar_admin.store.codec.rocksvalue import NodeStat
-from pulsar_admin.store.db.environment import Txn, open_store
-from pulsar_admin.store.db.tree import Node, put_nodes, read_node
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.facts import file_sums
-from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.rules import storage, topics
 from pulsar_admin.store.rules.finding import Finding, Severity
 from tests.conftest import Cli
 from tests.doctor.test_checked import told
-from tests.stores import NOW_MS, copied, imported
+from tests.stores import NOW_MS, change_value, copied, imported, put_node
 from tests.worlds import oracle
 
 PLAIN = "persistent://public/default/plain"
@@ -32,21 +29,9 @@ SUBSCRIPTIONS = ("expire-me", "half", "holes", "never", "reset-me")
 DAY_MS = 86_400_000
 
 
-def set_value(path: Path, node_path: str, make: Callable[[bytes], bytes]) -> None:
-    """Put another value at NODE_PATH, and make owners of ledgers anew."""
-
-    def work(txn: Txn) -> None:
-        node = read_node(txn, node_path)
-        put_nodes(txn, [Node(node_path, node.stat, make(node.value))])
-        index_owners(store, txn)
-
-    with open_store(path, writable=True) as store:
-        store.write(work)
-
-
 def set_cursors(path: Path, topic_path: str, cursors: dict[str, CursorInfo]) -> None:
     for name, info in cursors.items():
-        set_value(path, f"{topic_path}/{name}", lambda _, info=info: encode_cursor_info(info))
+        change_value(path, f"{topic_path}/{name}", lambda _, info=info: encode_cursor_info(info))
 
 
 def new_in(path: Path, before: list[Finding], now_ms: int = NOW_MS) -> list[Finding]:
@@ -87,7 +72,7 @@ def test_a_ledger_closed_in_the_future(store_path: Path, before: list[Finding], 
             replace(managed, ledgers=(first._replace(timestamp_ms=NOW_MS + 30 * DAY_MS), *rest)), value
         )
 
-    set_value(store_path, PLAIN_PATH, later)
+    change_value(store_path, PLAIN_PATH, later)
     found = the_one([one for one in new_in(store_path, before) if one.code == "ledger-closed-in-future"])
     assert (found.severity, found.where, found.at_stake_bytes) == (Severity.WARNING, PLAIN, 3987)
     assert found.evidence == {"topic": PLAIN, "ledgers": 1, "bytes": 3987}
@@ -194,14 +179,8 @@ def test_a_compaction_that_nobody_repeats(
 ) -> None:
     """`__compaction` stands at the beginning of a topic whose subscriptions are at its end."""
     set_cursors(store_path, PLAIN_PATH, {name: CursorInfo(-1, Position(47, -1)) for name in SUBSCRIPTIONS})
-
-    def work(txn: Txn) -> None:
-        info = encode_cursor_info(CursorInfo(-1, Position(9, 24), properties={}))
-        stat = NodeStat(0, 1, NOW_MS, NOW_MS, False)
-        put_nodes(txn, [Node(f"{PLAIN_PATH}/__compaction", stat, info)])
-
-    with open_store(store_path, writable=True) as store:
-        store.write(work)
+    info = encode_cursor_info(CursorInfo(-1, Position(9, 24), properties={}))
+    put_node(store_path, f"{PLAIN_PATH}/__compaction", info)
     found = the_one([one for one in new_in(store_path, before) if one.code == "compaction-stale"])
     ledgers = oracle("small")["topics"]["public/default/plain"]["internal_info"]["ledgers"]
     assert found.at_stake_bytes == sum(one["size"] for one in ledgers if 9 < one["ledgerId"] < 47)
@@ -232,7 +211,7 @@ def test_ledgers_of_odd_sizes(
         ledgers = tuple(LedgerInfo(5_000_000 + one, entries, size_bytes, NOW_MS) for one in range(count))
         return encode_managed_ledger(replace(decode_managed_ledger(value, "test"), ledgers=ledgers), value)
 
-    set_value(store_path, PLAIN_PATH, listed)
+    change_value(store_path, PLAIN_PATH, listed)
     ours = {"ledgers-tiny", "ledger-huge", "ledger-list-large"}
     found = [one for one in new_in(store_path, before) if one.code in ours]
     assert {one.code for one in found} == expected
@@ -248,7 +227,7 @@ def test_a_list_of_ledgers_near_what_zookeeper_takes(
         ledgers = tuple(LedgerInfo(5_000_000 + one, 100, 10, NOW_MS) for one in range(1_001))
         return encode_managed_ledger(replace(decode_managed_ledger(value, "test"), ledgers=ledgers), value)
 
-    set_value(store_path, PLAIN_PATH, listed)
+    change_value(store_path, PLAIN_PATH, listed)
     assert not [one for one in new_in(store_path, before) if one.code == "ledger-list-large"]
     with open_store(store_path) as store, store.read() as txn:
         size = len(read_node(txn, PLAIN_PATH).value)
@@ -288,13 +267,7 @@ def test_ledgers_that_nothing_references(
     claims: dict[str, bytes], code: str, store_path: Path, before: list[Finding], damages_stores: None
 ) -> None:
     counts = {one.code: one.evidence["ledgers"] for one in before if one.code == code}
-
-    def work(txn: Txn) -> None:
-        value = encode_ledger_metadata(closed_ledger("127.0.0.1:3181", 0, 0, claims))
-        put_nodes(txn, [Node(ledger_path(4_000_000), NodeStat(0, 1, NOW_MS, NOW_MS, False), value)])
-
-    with open_store(store_path, writable=True) as store:
-        store.write(work)
+    put_node(store_path, ledger_path(4_000_000), encode_ledger_metadata(closed_ledger("127.0.0.1:3181", 0, 0, claims)))
     found = the_one([one for one in told(store_path) if one.code == code])
     assert found.evidence["ledgers"] == counts.get(code, 0) + 1
     if code not in counts:
@@ -303,14 +276,7 @@ def test_ledgers_that_nothing_references(
 
 def test_nothing_is_called_leaked_where_metadata_is_damaged(store_path: Path, damages_stores: None) -> None:
     """The ledgers of a topic whose list cannot be read look as if nothing referenced them."""
-
-    def spoil(txn: Txn) -> None:
-        node = read_node(txn, PLAIN_PATH)
-        put_nodes(txn, [Node(PLAIN_PATH, node.stat, b"\xff")])
-        index_owners(store, txn)
-
-    with open_store(store_path, writable=True) as store:
-        store.write(spoil)
+    change_value(store_path, PLAIN_PATH, lambda _: b"\xff")
     found = {one.code for one in told(store_path)}
     assert "topic-unreadable" in found
     assert not [code for code in found if code.startswith("leaked")]

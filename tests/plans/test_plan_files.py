@@ -21,7 +21,7 @@ from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.names import EARLIEST, LATEST, parse_namespace, parse_topic, parse_topics
 from tests.commands.changing import rows_of
 from tests.conftest import Cli
-from tests.stores import NOW_MS, copied
+from tests.stores import NOW_MS, copied, write_rows
 from tests.worlds import assert_unchanged
 
 Json = dict[str, Any]  # Any: JSON
@@ -389,15 +389,13 @@ AUDIT_FORGERIES: dict[str, Callable[[Txn], object]] = {
 @pytest.mark.usefixtures("damages_stores")
 @pytest.mark.parametrize("name", AUDIT_FORGERIES)
 def test_forged_audit_logs(name: str, cli: Cli, changed: Path) -> None:
-    with open_store(changed, writable=True) as opened:
-        opened.write(AUDIT_FORGERIES[name])
+    write_rows(changed, AUDIT_FORGERIES[name])
     assert "changes-altered" in _findings(cli, changed)
 
 
 @pytest.mark.usefixtures("damages_stores")
 def test_a_forged_change_is_not_undone(cli: Cli, changed: Path) -> None:
-    with open_store(changed, writable=True) as opened:
-        opened.write(_edited(2))
+    write_rows(changed, _edited(2))
     before = rows_of(changed, "tree", "changes")
     done = cli.on(changed, "store undo 2 -o json")
     assert (done.exit_code, done.error["code"]) == (6, "index-corrupt")
@@ -418,8 +416,7 @@ def test_a_chain_begins_where_it_begins(cli: Cli, store: Path) -> None:
             txn.put("changes", key, zlib.compress(json.dumps(fields).encode()))
         txn.delete("state", b"changes-head")
 
-    with open_store(store, writable=True) as opened:
-        opened.write(unchained)
+    write_rows(store, unchained)
     assert _findings(cli, store) == set()
     assert cli.on(store, "store undo 2").exit_code == 0
     assert _findings(cli, store) == set()
@@ -428,8 +425,7 @@ def test_a_chain_begins_where_it_begins(cli: Cli, store: Path) -> None:
             kept = opened.write(lambda txn, number=number: txn.get("changes", _key(number)))
             opened.write(_edited(number))
         assert _findings(cli, store) == {"changes-altered"}
-        with open_store(store, writable=True) as opened:
-            opened.write(lambda txn, number=number, kept=kept: txn.put("changes", _key(number), kept or b""))
+        write_rows(store, lambda txn, number=number, kept=kept: txn.put("changes", _key(number), kept or b""))
     assert _findings(cli, store) == set()
 
 

@@ -58,7 +58,7 @@ from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.encoders import encode_entry
-from tests.stores import copied, imported
+from tests.stores import copied, imported, write_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store, message_bytes
 from tests.worlds import TRIMMED, oracle
 
@@ -266,8 +266,7 @@ def test_an_old_message_behind_a_state_does_not_bound_it(tmp_path: Path) -> None
     states = MadeTopic([[Made(0, raw=position_info(mark)) for mark in (6, 7)]])
     topic = MadeTopic([entries], cursors={"sub": CursorInfo(CURSOR_LEDGER, Position(10, -1))})
     store = make_store(tmp_path / "made", {TOPIC: topic, "a/b/cursor-ledger": states})
-    with open_store(store, writable=True) as one:
-        one.write(open_ledger)
+    write_rows(store, open_ledger)
     writes = {
         (CURSOR_LEDGER, 0): WriteTime(None, T + 1_000, "1.txn"),
         (CURSOR_LEDGER, 1): WriteTime(None, T + 7_100, "1.txn"),
@@ -331,8 +330,7 @@ def make(tmp_path: Path) -> Any:  # Any: a function of payloads
         topic = MadeTopic([[Made(T + 1000 * number) for number in range(8)]], cursors=cursors)
         raw = MadeTopic([[Made(0, raw=payload) for payload in payloads]])
         store = make_store(tmp_path / "made", {TOPIC: topic, "a/b/cursor-ledger": raw})
-        with open_store(store, writable=True) as one:
-            one.write(open_ledger)
+        write_rows(store, open_ledger)
         return store
 
     return made

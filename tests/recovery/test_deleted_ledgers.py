@@ -39,9 +39,7 @@ def test_all_of_them_come_back(cli: Cli, tmp_path: Path, expected: dict[int, dic
 
 def test_what_is_not_deleted_is_refused(cli: Cli, tmp_path: Path) -> None:
     store = copied(CLUSTER, "crashed", tmp_path)
-    alive = next(
-        row["ledgerId"] for row in cli("--store", store, "ledgers", "list", "-o", "jsonl").json_lines if row["owners"]
-    )
+    alive = next(row["ledgerId"] for row in cli.rows(store, "ledgers list") if row["owners"])
     result = cli("--store", store, "-o", "json", "ledgers", "restore", "--deleted", str(alive))
     assert (result.exit_code, result.error["code"]) == (3, "refused")
     result = cli("--store", store, "-o", "json", "ledgers", "restore", "--deleted", "987654")

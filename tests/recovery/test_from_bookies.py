@@ -26,7 +26,7 @@ from tests.agreeing import check_agreement
 from tests.conftest import Cli
 from tests.recovery.test_undelete import damage
 from tests.recovery.written import entries_of
-from tests.stores import apply_values
+from tests.stores import apply_values, write_rows
 from tests.worlds import CLUSTER, scratch_copy, world
 
 BOOKIES = ("bookkeeper0", "bookkeeper1", "bookkeeper2")
@@ -122,9 +122,7 @@ def test_quorums_after_a_bookie_was_replaced(cli: Cli, tmp_path: Path) -> None:
                 members = tuple("bk3test" if one == "bk2test" else one for one in was.segments[0].members)
                 assert now.segments == (Segment(0, members),), ledger_id
         assert len(found) > 120
-    (problem,) = [
-        row for row in cli("--store", store, "-o", "json", "store", "check").json if row["severity"] == "problem"
-    ]
+    (problem,) = [row for row in cli.on(store, "-o json store check").json if row["severity"] == "problem"]
     # The one entry that was on one bookie alone when all were killed.
     assert (problem["where"], problem["context"]["bookies"]) == ("ledger 263", {"bk3test": 1})
 
@@ -180,9 +178,7 @@ def test_what_bookies_collected_is_left_apart(cli: Cli, tmp_path: Path) -> None:
         assert cli("--store", store, *command[1:], "--yes").exit_code == 0
     again = tmp_path / "again"
     assert run(["--store", str(again), "-q", "store", "import", "cluster", *given]) in (0, 1)
-    assert "ledgers-not-indexed" not in {
-        row["code"] for row in cli("--store", again, "-o", "json", "store", "check").json
-    }
+    assert "ledgers-not-indexed" not in {row["code"] for row in cli.on(again, "-o json store check").json}
     result = cli("--store", again, "store", "recover", "--level", "C", "--yes", "-o", "json")
     assert "leftApart" not in result.json[0]["after"]
     with open_store(again) as opened, opened.read() as txn:
@@ -277,8 +273,7 @@ def test_names_of_the_operator(cli: Cli, bare: Path, tmp_path: Path) -> None:
     assert cli("--store", later, "store", "recover", "--rename", joined, "--yes").exit_code == 0
     listed = cli("--store", later, "topics", "list", "lost-and-found/ledgers").stdout
     assert all((f"{mine}{name}\n" in listed) == (name in ("8", "my-own")) for name in ("8", "9", "10", "my-own"))
-    with open_store(later, writable=True) as opened:
-        opened.write(lambda txn: append_change(txn, 0, COMMAND, ({"target": "zk1:2181"},)))
+    write_rows(later, lambda txn: append_change(txn, 0, COMMAND, ({"target": "zk1:2181"},)))
     exported = cli("--store", later, "store", "recover", "--rename", names, "--yes")
     assert exported.exit_code == 3
     assert "was exported since, by change" in exported.stderr

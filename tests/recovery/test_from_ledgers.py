@@ -19,7 +19,7 @@ from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.recovery.evidence import iter_schema_entries
 from pulsar_admin.store.recovery.from_ledgers import HOLDING, LedgerSurvey, Sources, _cursor
 from tests.conftest import Cli
-from tests.stores import copied, imported, lose_nodes
+from tests.stores import copied, imported, lose_nodes, write_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import CLUSTER
 
@@ -202,15 +202,14 @@ def test_versions_of_schemas_are_read_behind_what_is_none(tmp_path: Path) -> Non
 
 def test_an_unknown_layout_is_refused(tmp_path: Path, cli: Cli) -> None:
     store = copied(CLUSTER, "clean", tmp_path)
-    with open_store(store, writable=True) as again:
 
-        def work(txn: Any) -> None:
-            node = find_node(txn, "/ledgers/LAYOUT")
-            from pulsar_admin.store.db.tree import row_of
+    def work(txn: Any) -> None:
+        node = find_node(txn, "/ledgers/LAYOUT")
+        from pulsar_admin.store.db.tree import row_of
 
-            txn.put("tree", *row_of(node._replace(value=node.value.replace(b":1", b":2"))))
+        txn.put("tree", *row_of(node._replace(value=node.value.replace(b":1", b":2"))))
 
-        again.write(work)
+    write_rows(store, work)
     result = cli("--store", store, "store", "recover")
     assert result.exit_code != 0
     assert "HierarchicalLedgerManagerFactory:1, found" in result.stderr

@@ -7,19 +7,17 @@ import pytest
 from msgspec.structs import replace
 from pyroaring import BitMap64
 
-from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.copies import add_copies
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.files import iter_logs, put_log
 from pulsar_admin.store.db.ledger_ids import put_next_ledger_id
-from pulsar_admin.store.db.tree import Node, put_nodes
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.recovery.chains import LedgerGroup
 from pulsar_admin.store.recovery.from_ledgers import Sources
 from pulsar_admin.store.recovery.missing_topics import plan_lost_and_found
 from tests.conftest import Cli
 from tests.deep import deep_but_for
-from tests.stores import copied, imported, lose_nodes, put_back
+from tests.stores import copied, imported, lose_nodes, put_back, put_node, write_rows
 from tests.worlds import CLUSTER, STATES, world
 
 Json = Any  # a JSON value
@@ -36,11 +34,8 @@ def dry(cli: Cli, store: Path, *words: str) -> tuple[dict[str, Any], str]:
 
 
 def spoil(store: Path, *paths: str) -> None:
-    def write(txn: Txn) -> None:
-        put_nodes(txn, [Node(path, NodeStat(1, 1, 1, 1, False), b"\xff\xff no message") for path in paths])
-
-    with open_store(store, writable=True) as opened:
-        opened.write(write)
+    for path in paths:
+        put_node(store, path, b"\xff\xff no message")
 
 
 @deep_but_for((2,), "state", STATES)
@@ -62,8 +57,7 @@ def test_where_the_next_id_is_not_known_nothing_is_proposed_and_that_is_said(cli
     store = copied(CLUSTER, "crashed", tmp_path)
     put_back(store, world(CLUSTER) / "crashed" / "zookeeper", 0x4B4)
     assert dry(cli, store)[0]["level"] == "B"
-    with open_store(store, writable=True) as opened:
-        opened.write(lambda txn: put_next_ledger_id(txn, None))
+    write_rows(store, lambda txn: put_next_ledger_id(txn, None))
     after, said = dry(cli, store)
     assert (after["level"], "does not say which ids it assigned" in said) == (None, True)
     assert dry(cli, store, "--level", "B")[0]["level"] == "B"
@@ -76,11 +70,7 @@ def test_nodes_that_cannot_be_decoded_are_passed_over_and_listed_at_level_b(
     store = copied(CLUSTER, "crashed", tmp_path)
     put_back(store, world(CLUSTER) / "crashed" / "zookeeper", 0x4B4)
     before, _ = dry(cli, store, *level)
-    ledger = next(
-        row["ledgerId"]
-        for row in cli("--store", store, "ledgers", "list", "--topic", "plain", "-o", "jsonl").json_lines
-        if row["state"] == "CLOSED"
-    )
+    ledger = next(row["ledgerId"] for row in cli.rows(store, "ledgers list --topic plain") if row["state"] == "CLOSED")
     spoiled = {PLAIN, f"/ledgers/00/0000/L{ledger:04d}"}
     spoil(store, *spoiled)
     after, said = dry(cli, store, *level)
@@ -107,8 +97,7 @@ def test_ledgers_of_an_unknown_bookie_are_passed_over_one_by_one(cli: Cli, tmp_p
         put_log(txn, replace(strange, file_id=strange.file_id + 1))
         add_copies(txn, [(one, strange.file_id + 1, BitMap64([0])) for one in passed_over])
 
-    with open_store(store, writable=True) as opened:
-        opened.write(write)
+    write_rows(store, write)
     after, warnings = given()
     assert (passed_over <= before, after) == (True, before - passed_over)
     told = [text.split(":")[0].split()[-1] for text in warnings if text.startswith("it is unknown which bookie")]
@@ -135,11 +124,7 @@ def test_detected_level_a_says_which_topics_it_leaves_out(cli: Cli, tmp_path: Pa
 
 def test_a_ledger_that_cannot_be_decoded_stops_no_other_topic_at_level_a(cli: Cli, tmp_path: Path) -> None:
     store = copied("small", "clean", tmp_path)
-    ledger = next(
-        row["ledgerId"]
-        for row in cli("--store", store, "ledgers", "list", "--topic", "plain", "-o", "jsonl").json_lines
-        if row["state"] == "CLOSED"
-    )
+    ledger = next(row["ledgerId"] for row in cli.rows(store, "ledgers list --topic plain") if row["state"] == "CLOSED")
     lose_nodes(store, "/managed-ledgers/", "/schemas/")
     whole, _ = dry(cli, store)
     spoil(store, f"/ledgers/00/0000/L{ledger:04d}")

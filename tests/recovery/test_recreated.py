@@ -179,7 +179,5 @@ def test_the_history_of_a_deleted_topic(cli: Cli, tmp_path: Path) -> None:
             assert one[key] == other[key]
     missing = cli("--store", store, "topics", "subscription-history", TOPIC, "-s", "nobody", "-o", "json")
     assert missing.error["code"] == "subscription-not-found"
-    never = cli(
-        "--store", store, "topics", "subscription-history", "public/default/never-was", "-s", "workers", "-o", "json"
-    )
+    never = cli.on(store, "topics subscription-history public/default/never-was -s workers -o json")
     assert never.error["code"] == "topic-not-found"

@@ -68,8 +68,7 @@ def test_ledgers_alone_are_told_kept_and_cured(bare: tuple[str, Path], cli: Cli)
     again = {row["code"] for row in cli("--store", store, "doctor", "-o", "jsonl").json_lines}
     assert not again & {"pulsar-metadata-absent", "topic-vanished"}
     topics = [
-        set(cli("--store", one, "topics", "list", "public/default").stdout.splitlines())
-        for one in (store, imported(name, "clean"))
+        set(cli.on(one, "topics list public/default").stdout.splitlines()) for one in (store, imported(name, "clean"))
     ]
     assert topics[0] >= {one for one in topics[1] if "-partition-" not in one and "parts" not in one} - {""}
 

@@ -23,7 +23,7 @@ from tests.conftest import Cli
 from tests.cures.curing import put_values
 from tests.deep import deep_but_for
 from tests.fake_zookeeper import FakeZooKeeper
-from tests.stores import apply_values, copied
+from tests.stores import apply_values, copied, write_rows
 from tests.test_ensemble_export import nodes_of
 from tests.worlds import CLUSTER, STATES, copy_tree, world
 
@@ -254,8 +254,7 @@ def test_ids_of_64_bits_lie_beyond_a_smaller_counter(next_id: int, tmp_path: Pat
 
 def test_a_snapshot_of_the_store_has_a_counter_above_all_ids(cli: Cli, tmp_path: Path) -> None:
     store = copied(CLUSTER, "clean", tmp_path)
-    with open_store(store, writable=True) as opened:
-        opened.write(lambda txn: put_next_ledger_id(txn, 120))
+    write_rows(store, lambda txn: put_next_ledger_id(txn, 120))
     (told,) = (row for row in told_of(cli, store) if row["code"] == "ledger-ids-repeated")
     assert told["severity"] == "critical"
     words = shlex.split(told["mend"].replace("DIR", shlex.quote(str(tmp_path / "snapshot"))))
@@ -266,11 +265,7 @@ def test_a_snapshot_of_the_store_has_a_counter_above_all_ids(cli: Cli, tmp_path:
 
 def _listed(cli: Cli, source: Path, store: Path) -> Iterator[Json]:
     cli("--store", store, "store", "import", "standalone", source)
-    return (
-        row
-        for row in cli("--store", store, "ledgers", "list", "-o", "jsonl").json_lines
-        if row["state"] in ("OPEN", "CLOSED")
-    )
+    return (row for row in cli.rows(store, "ledgers list") if row["state"] in ("OPEN", "CLOSED"))
 
 
 def test_an_import_of_an_earlier_moment_tells_it_too(cli: Cli, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from pulsar_admin.store.model.ledgers import find_whole, iter_indexed_ids, sorte
 from pulsar_admin.store.model.topics import count_topics, iter_headless, iter_topics
 from pulsar_admin.store.names import parse_namespace
 from tests.altering import alter, raw_rows
-from tests.stores import copied, imported
+from tests.stores import copied, imported, write_rows
 from tests.worlds import STATES
 
 
@@ -46,8 +46,7 @@ def test_loose_ledgers_of_recorded_worlds(state: str, chunk: int, monkeypatch: p
 @pytest.mark.usefixtures("damages_stores")
 def test_loose_ledgers_beside_damaged_owners(tmp_path: Path) -> None:
     path = copied("small", "clean", tmp_path)
-    with open_store(path, writable=True) as store:
-        store.write(_damage)
+    write_rows(path, _damage)
     some, _ = _compare(path)
     assert some > 20
 

@@ -20,7 +20,7 @@ from pulsar_admin.store.names import TopicName
 from pulsar_admin.store.rules import topics
 from pulsar_admin.store.rules.judging import judge_store
 from tests.deep import deep_but_for
-from tests.stores import NOW_MS, copied, imported
+from tests.stores import NOW_MS, copied, imported, write_rows
 from tests.worlds import STATES
 
 _STAT = NodeStat(0, 0, 0, 0, False)
@@ -70,8 +70,7 @@ def test_quiet_topics_beside_damaged_ones(seed: int, tmp_path: Path, monkeypatch
 
 def damage_drawn(store: Path, draw: random.Random) -> None:
     """Damage some rows of STORE that DRAW draws."""
-    with open_store(store, writable=True) as opened:
-        opened.write(lambda txn: [_damage(txn, draw, *row) for row in _drawn(txn, draw)])
+    write_rows(store, lambda txn: [_damage(txn, draw, *row) for row in _drawn(txn, draw)])
 
 
 def _drawn(txn: Txn, draw: random.Random) -> Iterator[tuple[str, bytes, bytes]]:
@@ -119,8 +118,7 @@ def test_other_processes_find_the_same(seed: int, tmp_path: Path, monkeypatch: p
     store = copied("small", "clean", tmp_path)
     if seed:
         draw = random.Random(seed)
-        with open_store(store, writable=True) as opened:
-            opened.write(lambda txn: [_damage(txn, draw, *row) for row in _drawn(txn, draw)])
+        write_rows(store, lambda txn: [_damage(txn, draw, *row) for row in _drawn(txn, draw)])
     alone = [_judged(store, now_ms, edges) for now_ms, edges in ((NOW_MS, 0), (NOW_MS, 3), (None, 0))]
     monkeypatch.setattr(processes, "MANY_NODES", 10)
     monkeypatch.setattr(parts, "PART_TOPICS", 7)

@@ -11,8 +11,9 @@ from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.policies.in_force import QuotaInForce
 from pulsar_admin.store.policies.quotas import iter_quota_states
 from tests.conftest import Cli
+from tests.stores import put_node
 from tests.synthetic import Made, MadeTopic, make_store
-from tests.why.planted import SUB, TOPIC, Planted, ask, opened, plant, put
+from tests.why.planted import SUB, TOPIC, Planted, ask, opened, plant
 
 
 @pytest.mark.parametrize(("more", "is_reached"), [(-1, True), (0, True), (1, False)])
@@ -34,7 +35,7 @@ def test_a_cursor_that_cannot_be_read_may_need_every_ledger(tmp_path: Path, cli:
     store = plant(tmp_path / "s", Planted(ranges=(((10, 0), (12, 9)),)))
     asked = ("--store", store, "doctor", "--code", "ack-hole-pins-ledgers", "-o", "json")
     assert [row["where"] for row in cli(*asked).json] == [f"persistent://{TOPIC} {SUB}"]
-    put(store, parse_topic(TOPIC).cursor_path("other"), b"\xff")
+    put_node(store, parse_topic(TOPIC).cursor_path("other"), b"\xff")
     assert cli(*asked).json == []
 
 

@@ -18,7 +18,7 @@ from tests.conftest import Cli
 from tests.cures import curing
 from tests.cures.curing import put_values, told
 from tests.deep import deep_but_for
-from tests.stores import apply_values, copied, imported, lose_nodes
+from tests.stores import apply_values, change_value, copied, imported, lose_nodes, write_rows
 from tests.worlds import CLUSTER, copy_tree, world
 
 Json = Any  # a JSON value
@@ -71,8 +71,7 @@ def claim_for(store: Path, ledger_id: int, custom: Mapping[str, bytes]) -> None:
         claimed = replace(metadata, custom={"application": b"pulsar", **custom})
         put_nodes(txn, [node._replace(value=encode_ledger_metadata(claimed))])
 
-    with open_store(store, writable=True) as opened:
-        opened.write(work)
+    write_rows(store, work)
 
 
 def entries_of(cli: Cli, store: Path, name: str) -> Mapping[int, int]:
@@ -243,13 +242,7 @@ def test_what_a_broker_leaves_of_the_cursor(cli: Cli, tmp_path: Path) -> None:
     topic = "persistent://acme/orders/compacted-single"
     cursor = path_of(topic.removeprefix("persistent://")) + "/__compaction"
     before = view_rows(cli, store, topic)
-
-    def truncate(txn: Txn) -> None:
-        node = find_node(txn, cursor)
-        put_nodes(txn, [node._replace(value=bytes.fromhex("08ffffffffffffffffff01102d180930cef9a3bfa134"))])
-
-    with open_store(store, writable=True) as opened:
-        opened.write(truncate)
+    change_value(store, cursor, lambda _: bytes.fromhex("08ffffffffffffffffff01102d180930cef9a3bfa134"))
     for gone in ("/nothing", cursor):  # references are found again
         lose_nodes(store, gone)
         (told,) = told_of(cli, store, "compacted-view-detached")

@@ -15,15 +15,14 @@ from msgspec.structs import replace
 from pulsar_admin.store.codec.brokerentry import BrokerEntry
 from pulsar_admin.store.codec.cursor import CursorInfo
 from pulsar_admin.store.codec.message import encode_message_entry
-from pulsar_admin.store.codec.rocksvalue import NodeStat
-from pulsar_admin.store.db.environment import Txn, open_store
-from pulsar_admin.store.db.tree import Node, put_nodes
+from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.doctor.why_subscription import Why, why_subscription
 from pulsar_admin.store.model.cursors import read_cursor
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
+from tests.stores import put_node
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 
 TOPIC = "public/default/stuck"
@@ -106,18 +105,8 @@ def plant(path: Path, planted: Planted, beside: Mapping[str, Sequence[Made]] = M
         topics["public/default/__transaction_buffer_snapshot"] = MadeTopic([[_SNAPSHOT.made(0)]])
     make_store(path, topics | {name: MadeTopic([entries]) for name, entries in beside.items()})
     if planted.policies:
-        put(path, "/admin/policies/public/default", json.dumps(planted.policies).encode())
+        put_node(path, "/admin/policies/public/default", json.dumps(planted.policies).encode())
     return path
-
-
-def put(path: Path, where: str, value: bytes) -> None:
-    """Write a metadata node into the store at PATH."""
-
-    def write(txn: Txn) -> None:
-        put_nodes(txn, [Node(where, NodeStat(0, 1, CREATED_MS, CREATED_MS, False), value)])
-
-    with open_store(path, writable=True) as store:
-        store.write(write)
 
 
 def ask(path: Path, cursor: str = SUB, now_ms: int = NOW_MS) -> Why:

@@ -20,9 +20,9 @@ from pulsar_admin.store.rules.holders import HOLDERS
 from tests.conftest import Cli
 from tests.delayed.world import build
 from tests.stores import NOW_MS as IMPORTED_MS
-from tests.stores import copied, imported, lose_nodes
+from tests.stores import copied, imported, lose_nodes, put_node
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
-from tests.why.planted import HOUR_MS, put
+from tests.why.planted import HOUR_MS
 from tests.worlds import oracle, world
 
 Json = Any  # a JSON value
@@ -98,7 +98,7 @@ def kept(path: Path, cursors: dict[str, tuple[int, int]], policies: bytes = b"")
     ledgers = [[Made(CREATED_MS, payload=b"x" * 100)] * 10 for _ in range(3)]
     make_store(path, {NAME: MadeTopic(ledgers, cursors=infos)})
     if policies:
-        put(path, "/admin/policies/public/default", policies)
+        put_node(path, "/admin/policies/public/default", policies)
     return path
 
 
@@ -144,7 +144,7 @@ def test_ledgers_that_are_offloaded_too(tmp_path: Path) -> None:
     with open_store(path) as store, open_reader(store) as reader:
         first, *others = read_topic(reader.txn, parse_topic(NAME)).managed.ledgers
     offloaded = first._replace(offloaded=True, offload_uuid="0f9c8f5e-9d0f-4a3a-9b8e-3f1f8a6d2c11")
-    put(path, parse_topic(NAME).path, encode_managed_ledger(ManagedLedger((offloaded, *others))))
+    put_node(path, parse_topic(NAME).path, encode_managed_ledger(ManagedLedger((offloaded, *others))))
     assert codes_of(why(path)) == {"offloaded": 1, "trim-due": 1, "open-ledger": 1}
     (row,) = (row for row in why(path).held if row.reason.code == "offloaded")
     assert row.reason.evidence["firstLedger"] == row.reason.evidence["lastLedger"] == first.ledger_id
@@ -153,7 +153,7 @@ def test_ledgers_that_are_offloaded_too(tmp_path: Path) -> None:
 def test_ledgers_of_a_topic_that_cannot_be_read(tmp_path: Path, damages_stores: None) -> None:
     path = kept(tmp_path / "s", {"slow": (10, 4)})
     held = {row.reason.code: row.bytes for row in why(path).held}
-    put(path, parse_topic(NAME).path, b"\xff")
+    put_node(path, parse_topic(NAME).path, b"\xff")
     found = {row.reason.code: row for row in why(path).held}
     assert found["topic-unreadable"].ledgers == 3
     assert found["topic-unreadable"].topic == f"persistent://{NAME}"
@@ -199,13 +199,13 @@ def test_how_much_more_retention_takes(tmp_path: Path, cli: Cli) -> None:
 
 def test_deleted_ledgers_stay_with_the_last_that_lives(tmp_path: Path, damages_stores: None) -> None:
     path = kept(tmp_path / "s", {"slow": (12, 9)})
-    put(path, parse_topic(NAME).path, encode_managed_ledger(ManagedLedger((LedgerInfo(12),))))
+    put_node(path, parse_topic(NAME).path, encode_managed_ledger(ManagedLedger((LedgerInfo(12),))))
     assert lose_nodes(path, "/ledgers/00/0000/L0010", "/ledgers/00/0000/L0011") == 2
     found = why(path, of_topic=True)
     row = next(row for row in found.held if row.reason.code == "dead-in-log")
     assert (row.ledgers, row.reason.evidence["liveLedger"]) == (2, 12)
     assert "ledger 12 alone lives" in row.reason.sentence
-    put(path, parse_topic(NAME).path, encode_managed_ledger(ManagedLedger()))
+    put_node(path, parse_topic(NAME).path, encode_managed_ledger(ManagedLedger()))
     assert lose_nodes(path, "/ledgers/00/0000/L0012") == 1
     assert codes_of(why(path)) == {"dead-log": 3}
     assert why(path, of_topic=True).bytes == 0
@@ -216,7 +216,7 @@ def test_what_nothing_shows_to_be_deleted_is_not_dead(tmp_path: Path, damages_st
     path = kept(tmp_path / "s", {"slow": (12, 9)})
     assert lose_nodes(path, "/ledgers/00/0000/L0010") == 1
     assert "dead-in-log" not in codes_of(why(path))
-    put(path, parse_topic(NAME).path, encode_managed_ledger(ManagedLedger((LedgerInfo(11),))))
+    put_node(path, parse_topic(NAME).path, encode_managed_ledger(ManagedLedger((LedgerInfo(11),))))
     assert lose_nodes(path, "/ledgers/00/0000/L0012") == 1
     with open_store(path, writable=True) as store:
         store.write(lambda txn: put_next_ledger_id(txn, 12))
