@@ -680,8 +680,8 @@ def plan_job(txn: Txn, namespace: NamespaceName, job: PolicyJob, now_ms: int) ->
     if job.policy.name == "delayed-delivery":
         if job.value is None:
             return plan_remove_delivery(txn, namespace, now_ms)
-        tick_ms, active, max_ms = (job.value[key] for key in ("tickTime", "active", "maxDeliveryDelayInMillis"))
-        return plan_set_delivery(txn, namespace, DelayedDelivery(active, tick_ms, max_ms), now_ms)
+        tick_ms, active, max_ms = (job.value.get(key) for key in ("tickTime", "active", "maxDeliveryDelayInMillis"))
+        return plan_set_delivery(txn, namespace, DelayedDelivery(active, tick_ms, max_ms or 0), now_ms)
     plan = plan_policies(txn, namespace, job, now_ms)
     if not plan.steps:
         return plan

@@ -128,7 +128,7 @@ class Parts(Place, frozen=True):
 
     def write(self, found: Json, value: Any, cluster: str, options: Options) -> Json:
         for name, member in self.parts.items():
-            found = put(found, member, None if value is None else value[name])
+            found = put(found, member, None if value is None else value.get(name))
         return found
 
 

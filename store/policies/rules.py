@@ -124,12 +124,10 @@ def choice(*values: str, words: str) -> Make:
 
 
 def retention(group: str, options: Options) -> Json:
-    """Return ``RetentionPolicies``: whole minutes and MB, rounded towards 0; −1 is infinite. Raises InvalidValue out of range."""
+    """Return ``RetentionPolicies``: whole minutes and MB, rounded towards 0; −1 is infinite."""
     time_s, size = seconds_of(options["time"]), options["size"]
     minutes = -1 if time_s == -1 else int(time_s / 60)
     megabytes = -1 if size == -1 else int(size / (1 << 20))
-    if max(minutes, megabytes) > INT_MAX:
-        raise InvalidValue(f"{minutes} minutes and {megabytes} MB: {INT_MAX} at most")
     return {"retentionTimeInMinutes": minutes, "retentionSizeInMB": megabytes}
 
 
@@ -147,8 +145,6 @@ def backlog_quota(group: str, options: Options) -> Json:
             raise InvalidValue(f"Quota type of '{kind}' needs a {'size' if by_size else 'time'} limit")
         limit, time_ms = (limit, None) if by_size else (None, time_ms)
     size, time_s = -1 if limit is None else limit, -1 if time_ms is None else seconds_of(time_ms)
-    if time_s > INT_MAX:
-        raise InvalidValue(f"{time_s} seconds: {INT_MAX} at most")
     return {"limit": size, "limitSize": size, "limitTime": time_s, "policy": policy}
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.names import INT_MAX, LONG_MAX
 from pulsar_admin.store.policies import offload, rules
 from pulsar_admin.store.policies.places import Entry, Inner, Member, OfSubscription, Parts, PerCluster, Place
 from pulsar_admin.store.policies.rules import Check, Make, choice, fields, least
@@ -48,6 +49,10 @@ class Policy(Struct, frozen=True):
 
     def check_kind(self, value: Any) -> None:
         """Raise InvalidValue for JSON that a broker would not read as this policy: one such value makes all policies unreadable."""
+        for key, one in value.items() if isinstance(value, dict) else ():
+            most = LONG_MAX if key in _LONGS else INT_MAX
+            if type(one) is int and not -most - 1 <= one <= most:
+                raise InvalidValue(f"{self.name}: {key} {one}: {most} at most", value=value)
         like = next((one for one in (self.like, self.default, self.unset) if one is not None), None)
         if like is not None and not _fits(value, like):
             example = (
@@ -69,6 +74,16 @@ class Policy(Struct, frozen=True):
             return value
         order = [key for shape in _SHAPES if value.keys() <= {*shape} for key in shape] or list(value)
         return {key: value[key] for key in order if value.get(key) is not None}
+
+
+_LONGS = frozenset(
+    (
+        *("retentionSizeInMB", "limit", "limitSize", "tickTime", "maxDeliveryDelayInMillis"),
+        *("dispatchThrottlingRateInByte", "publishThrottlingRateInByte", "managedLedgerOffloadThresholdInBytes"),
+        *("managedLedgerOffloadThresholdInSeconds", "managedLedgerOffloadDeletionLagInMillis"),
+    )
+)
+"""The members of upstream's classes that have 64 bits (4.0.8, 5.0.1); other whole numbers have 32."""
 
 
 def _fits(value: Any, like: Any) -> bool:
@@ -177,6 +192,7 @@ POLICIES: tuple[Policy, ...] = (
         Parts("delayedDeliveryEnabled", _DELIVERY),
         rules.delivery,
         default={"tickTime": 1000, "active": True, "maxDeliveryDelayInMillis": 0},
+        like={"tickTime": 1000, "active": True, "maxDeliveryDelayInMillis": int},  # 2.11 has no maximum
     ),
     Policy(
         "compaction-threshold",

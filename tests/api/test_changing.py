@@ -263,6 +263,11 @@ def test_policies_of_a_topic_from_plan_to_undo(store: pa.Store) -> None:
     store.undo(last)
     assert topic.policies().message_ttl_seconds == 3 * 86_400
     assert topic.policy("message-ttl") == 3 * 86_400
+    store.apply(topic.set_policy("retention", {"retentionTimeInMinutes": 2**31 - 1, "retentionSizeInMB": 2**40}))
+    assert topic.policy("retention")["retentionSizeInMB"] == 2**40, "a long upstream"
+    for policies in (topic, store.namespace("public/default")):
+        store.apply(policies.set_policy("delayed-delivery", {"tickTime": 500, "active": True}))  # as 2.11 writes it
+        assert policies.policy("delayed-delivery") == {"tickTime": 500, "active": True, "maxDeliveryDelayInMillis": 0}
     store.apply(topic.set_policy("max-producers", 5))
     assert topic.policy("max-producers") == 5
     store.apply(topic.remove_policy("max-producers"))
