@@ -238,6 +238,11 @@ def check_one(**given: object) -> None:
         raise InvalidValue(f"give exactly one of {', '.join(given)}")
 
 
+def brief(text: object) -> str:
+    """Return what another program's error says, on one line and not at any length."""
+    return " ".join(str(text).split())[:300]
+
+
 def reason_of(error: Exception) -> str:
     """Return why something cannot be decoded: what ``error`` says, where that is about the data and not about Python."""
     from json import JSONDecodeError

@@ -24,7 +24,6 @@ _URL_SIGNS = ":/?[]@!$&'()*+,;=%"  # a key may have a #
 _OF_HADOOP = ("hdfs", "viewfs")
 _RETRY_S = 20
 _TRIES = 5
-_TEXT_BYTES = 300
 _HADOOP = (
     "install Hadoop's client and Java; set JAVA_HOME, ARROW_LIBHDFS_DIR (where libhdfs.so is) and CLASSPATH=$(hadoop "
     "classpath --glob); or mount it (fuse, NFS gateway) and use that path"
@@ -84,7 +83,7 @@ def translated(where: str) -> Iterator[None]:
 def _explained(where: str, text: str) -> errors.StoreError:
     """Return a file system's error text as the cause in one line, with what to install or set."""
     scheme = where.partition("://")[0]
-    said = " ".join(text.split())[:_TEXT_BYTES]
+    said = errors.brief(text)
     if "Unrecognized filesystem type" in text:
         return errors.Unsupported(
             f"{where}: there is no file system {scheme}://", hint="there are s3, gs, abfs, hdfs and file"

@@ -15,7 +15,7 @@ from pulsar_admin import store
 from pulsar_admin.errors import EXIT_CODES, MEANINGS, OTHER_CODES, failure_of
 from pulsar_admin.store.codec.avro import avro_decoder
 from pulsar_admin.store.codec.strict_values import json_value
-from pulsar_admin.store.errors import InvalidValue, StoreError, reason_of
+from pulsar_admin.store.errors import InvalidValue, StoreError, brief, reason_of
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.worlds import world
@@ -112,6 +112,11 @@ def test_reasons_are_about_the_data(decode: Callable[[], object], words: str) ->
     with pytest.raises(Exception) as caught:  # noqa: PT011
         decode()
     assert reason_of(caught.value) == words
+
+
+def test_another_programs_error_is_one_line_of_some_length() -> None:
+    assert brief(ValueError(" one\n\ttwo ")) == "one two"
+    assert brief("x" * 301) == "x" * 300
 
 
 _CLEAR = ("namespaces", "clear-backlog", "public/default", "-s", "nobody")

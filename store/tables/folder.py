@@ -229,7 +229,7 @@ def _written(where: str) -> Iterator[None]:
     except errors.StoreError:
         raise
     except (OSError, ValueError, ArrowException) as error:
-        said = " ".join(str(error).split())[:300]
+        said = errors.brief(error)
         if any(word in said for word in NO_SPACE):
             raise errors.DiskFull(
                 f"no space left writing {where}: {said}", hint="free some space and run it again"

@@ -26,6 +26,7 @@ from pulsar_admin.store.errors import (
     StalePlan,
     StoreBusy,
     StoreError,
+    brief,
 )
 from pulsar_admin.store.extras import require
 from pulsar_admin.store.files import create_directory
@@ -44,7 +45,6 @@ _OF_CLUSTER = "pulsar-admin.cluster."
 """With a cluster's name: the property that says which cluster that is."""
 
 _CLUSTER = "cluster"
-_SAID_CHARACTERS = 300
 _NO_SPACE = ("disk is full", *NO_SPACE)  # SQLite's words first
 _READ_ONLY = ("readonly database", "read-only transaction")  # SQLite's, PostgreSQL's
 _LOCKED = ("database is locked",)  # SQLite's, after five seconds
@@ -208,7 +208,7 @@ def _translated(what: str) -> Iterator[None]:
     try:
         yield
     except _failures() as error:
-        said = " ".join(str(error).split())[:_SAID_CHARACTERS]
+        said = brief(error)
         if any(words in said for words in _NO_SPACE):
             hint = "free some space and run the same command again; each table has either its old rows or its new ones"
             raise DiskFull(f"{what}: {said}", hint=hint) from error
@@ -304,7 +304,7 @@ def _add_columns(transaction: Any, name: str, what: str) -> None:  # Any: pyiceb
             update.union_by_name(TABLES[name])
     except ValidationError as error:
         raise Refused(
-            f"{what}: {' '.join(str(error).split())[:_SAID_CHARACTERS]}",
+            f"{what}: {brief(error)}",
             hint="rename that column in the table, or export to another directory and catalogue",
         ) from error
 
@@ -338,7 +338,7 @@ def _rows(table: Any, cluster: str) -> int:  # Any: pyiceberg's Table
     try:
         return sum(task.file.record_count for task in table.scan(row_filter=_of(cluster)).plan_files())
     except _UNREADABLE as error:
-        said = " ".join(str(error).split())[:_SAID_CHARACTERS]
+        said = brief(error)
         raise Corrupt(
             f"the files of the Iceberg table {'.'.join(table.name())} cannot be listed: {said}",
             hint=f"restore the missing files in {table.location()}, or export to another directory and catalogue",

@@ -235,5 +235,5 @@ def _explanation(folder: Folder, relative: str, error: Exception) -> errors.Stor
     if isinstance(error, FileNotFoundError | errors.SourceNotFound):
         return errors.SourceNotFound(f"{relative} is gone: {NAME} names it", hint=hint, path=relative)
     cause = error.__cause__ if isinstance(error, errors.EntryLogCorrupt) and error.__cause__ is not None else error
-    said = " ".join(str(cause.strerror if isinstance(cause, NotRegular) else cause).split())[:200]
+    said = errors.brief(cause.strerror if isinstance(cause, NotRegular) else cause)
     return errors.Corrupt(f"{relative} cannot be read: {said}", hint=hint, path=relative)
