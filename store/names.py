@@ -285,9 +285,14 @@ class TopicName(Answer, frozen=True, order=True):
         return index if index <= INT_MAX and str(index) == number else -1
 
     @property
+    def is_partition(self) -> bool:
+        """Whether the name has a partition's suffix, which may be of partition 0."""
+        return self.partition_index >= 0
+
+    @property
     def base(self) -> TopicName:
         """The topic without its partition suffix."""
-        if self.partition_index < 0:
+        if not self.is_partition:
             return self
         return TopicName(self.namespace, self.local_name.rpartition(PARTITION_SUFFIX)[0], self.domain)
 

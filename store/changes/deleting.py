@@ -273,7 +273,7 @@ def plan_delete_topics(
     if partitioned:
         kind = ChangeKind("topics delete-partitioned-topic", "delete partitioned topic {first}")
         gone = [one for name in names for one in partitions_to_delete(reader.txn, name)]
-    bases = [name for name in names if name.partition_index < 0]
+    bases = [name for name in names if not name.is_partition]
     plan = plan_delete(reader, kind, gone, bases, now_ms, force=force)
     whole = [base for base in bases if not _staying(reader.txn, base, gone)]
     return forget_policies(reader.txn, plan, whole, now_ms, interceptors, force=force)

@@ -144,7 +144,7 @@ def _removal_part(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: int
 
 def own_ledgers(cursor: Cursor) -> tuple[int, ...]:
     """Return the ledgers that nothing references once the cursor is deleted: its own, its delayed buckets, its compacted view."""
-    ledgers = [cursor.info.cursors_ledger_id] if cursor.info.cursors_ledger_id >= 0 else []
+    ledgers = [cursor.info.cursors_ledger_id] if cursor.info.is_in_ledger else []
     properties = cursor.info.cursor_properties
     buckets = (parse_integer(value) for key, value in properties.items() if key.startswith(BUCKET_PREFIX))
     ledgers += [ledger_id for ledger_id in buckets if ledger_id is not None]

@@ -324,7 +324,7 @@ def forget_policies(
     ``interceptors`` are described at ``apply_changes``. With ``force``, unreadable policies stay. Raises
     MetadataCorrupt, Refused.
     """
-    listed = sorted({name for name in names if name.partition_index < 0})
+    listed = sorted({name for name in names if not name.is_partition})
     try:
         changes = [change for name in listed for change in _forgotten(txn, name)]
     except MetadataCorrupt as error:

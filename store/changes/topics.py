@@ -182,7 +182,7 @@ def plan_partitions(reader: EntryReader, name: TopicName, partitions: int, now_m
     txn = reader.txn
     if partitions <= 0:
         raise InvalidValue("Number of partitions must be more than 0", value=partitions)
-    node = find_node(txn, name.partitioned_path) if name.partition_index < 0 else None
+    node = None if name.is_partition else find_node(txn, name.partitioned_path)
     if node is None:
         raise Refused(f"Topic {name} is not the partitioned topic.", hint="name a partitioned one", topic=str(name))
     before = decode_partitioned_topic(node.value, node.path)
@@ -290,7 +290,7 @@ def plan_properties(
     txn: Txn, kind: ChangeKind, name: TopicName, change: Callable[[dict[str, str]], dict[str, str]], now_ms: int
 ) -> Plan:
     """Plan a change of a topic's properties; raises TopicNotFound, MetadataCorrupt."""
-    node = find_node(txn, name.partitioned_path) if name.partition_index < 0 else None
+    node = None if name.is_partition else find_node(txn, name.partitioned_path)
     if node is None:
         read_topic(txn, name)
         node = find_node(txn, name.path)

@@ -42,7 +42,7 @@ def compacted_claims(name: TopicName, horizon: Position) -> dict[str, bytes]:
     from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData  # 10 ms, and few commands write one
 
     to = MessageIdData(ledgerId=horizon.ledger_id, entryId=horizon.entry_id, batch_size=0)
-    if name.partition_index >= 0:
+    if name.is_partition:
         to.partition = name.partition_index
     return {COMPONENT: COMPACTED_COMPONENT, COMPACTED_TOPIC: str(name).encode(), COMPACTED_TO: to.SerializeToString()}
 

@@ -133,6 +133,11 @@ class CursorInfo(Struct, frozen=True):
     cursor_properties: Mapping[str, str] = field(default_factory=dict)
     last_active_ms: int | None = None
 
+    @property
+    def is_in_ledger(self) -> bool:
+        """Whether the state is in a ledger, which may be ledger 0; the value's own position is stale then."""
+        return self.cursors_ledger_id >= 0
+
 
 def decode_cursor_info(value: bytes, where: str) -> CursorInfo:
     """Return a decoded ManagedCursorInfo; raises MetadataCorrupt, and as ``unwrap``."""

@@ -70,7 +70,7 @@ def find_disagreeing(txn: Txn) -> tuple[Partitions, ...]:
     """
     numbers: dict[TopicName, list[int]] = {}
     for name in iter_topics(txn, containing=PARTITION_SUFFIX):
-        if name.partition_index >= 0 > name.base.partition_index and name.base.local_name:
+        if name.is_partition and not name.base.is_partition and name.base.local_name:
             numbers.setdefault(name.base, []).append(name.partition_index)
     disagreeing = []
     for name in sorted({*numbers, *iter_partitioned(txn)}):

@@ -30,7 +30,7 @@ class Unclosed(Struct):
         if topic.ids and _is_open(txn, topic.ids[-1]):
             self.add_topic(facts.topic.name, last_write_ms(find_sums(txn, topic.ids[-1])))
         for cursor in facts.cursors:
-            if cursor.info.cursors_ledger_id >= 0 and _is_open(txn, cursor.info.cursors_ledger_id):
+            if cursor.info.is_in_ledger and _is_open(txn, cursor.info.cursors_ledger_id):
                 self.subscriptions += 1
                 if len(self.named) < NAMED:
                     self.named.append(f"{cursor.name} of {facts.where}")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pulsar_admin.store import names
-from pulsar_admin.store.codec.cursor import NO_CURSOR_LEDGER, decode_cursor_head
+from pulsar_admin.store.codec.cursor import decode_cursor_head
 from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path
 from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger
 from pulsar_admin.store.db.tree import find_node, iter_values, tree_key
@@ -91,7 +91,7 @@ def known_position(path: str, value: bytes) -> names.Position | None:
         head = decode_cursor_head(value, path)
     except StoreError:
         return None
-    return head.mark_delete if head.cursors_ledger_id == NO_CURSOR_LEDGER else None
+    return None if head.is_in_ledger else head.mark_delete
 
 
 def iter_differences(before: Values, after: Values) -> Iterator[Difference]:

@@ -174,8 +174,8 @@ def _cursor_words(before: CursorInfo | None, now: CursorInfo) -> Iterator[str]:
     if before is None:
         yield f"subscription created; {_place(now)}"
         before = CursorInfo(NO_CURSOR_LEDGER)
-    elif before.cursors_ledger_id != now.cursors_ledger_id and now.cursors_ledger_id != NO_CURSOR_LEDGER:
-        known = "" if before.cursors_ledger_id == NO_CURSOR_LEDGER else f", before in ledger {before.cursors_ledger_id}"
+    elif before.cursors_ledger_id != now.cursors_ledger_id and now.is_in_ledger:
+        known = f", before in ledger {before.cursors_ledger_id}" if before.is_in_ledger else ""
         yield f"its position is in ledger {now.cursors_ledger_id} from here on{known}"
     elif before.cursors_ledger_id != now.cursors_ledger_id:
         yield f"closed; {_place(now)}"
@@ -190,7 +190,7 @@ def _cursor_words(before: CursorInfo | None, now: CursorInfo) -> Iterator[str]:
 
 
 def _place(cursor: CursorInfo) -> str:
-    if cursor.cursors_ledger_id != NO_CURSOR_LEDGER:
+    if cursor.is_in_ledger:
         return f"its position is in ledger {cursor.cursors_ledger_id}"
     acked = f", {counted(len(cursor.ranges), 'range')} acknowledged after it" if cursor.ranges else ""
     return f"mark-delete {cursor.mark_delete}{acked}"

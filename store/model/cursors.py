@@ -183,7 +183,7 @@ def cursor_of(txn: Txn, reader: EntryReader, topic: Topic, name: str, node: Node
     """Return the cursor ``name`` of ``topic`` that ``node`` holds; raises MetadataCorrupt."""
     info = decode_cursor_info(node.value, node.path)
     snapshot = CursorState(info.mark_delete or topic.first_position, info.ranges, info.batch_deletes, info.properties)
-    if info.cursors_ledger_id < 0:
+    if not info.is_in_ledger:
         return _recovered(topic, Cursor(topic.name, name, node.stat, info, snapshot, CursorSource.METADATA))
     state, skipped = read_cursor_ledger(txn, reader, info.cursors_ledger_id)
     # Upstream ManagedCursorImpl.recoverFromLedger rewinds when the ledger cannot be opened, whatever the bookies still hold.

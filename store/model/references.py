@@ -240,12 +240,12 @@ def read_namings(path: str, value: bytes) -> list[Naming]:
     if node.cursor is None:
         return [Naming(OwnerKind.TOPIC, node.text, "", decode_ledger_ids(value, path))]
     namings, info = list[Naming](), decode_cursor_head(value, path)
-    if info.cursors_ledger_id >= 0:
+    if info.is_in_ledger:
         namings.append(Naming(OwnerKind.CURSOR, node.text, node.cursor, [info.cursors_ledger_id]))
     for key, text in info.cursor_properties.items():
         if key.startswith(BUCKET_PREFIX) and (ledger_id := parse_integer(text)) is not None:
             namings.append(Naming(OwnerKind.BUCKET, node.text, node.cursor, [ledger_id]))
-    if node.cursor == COMPACTION_CURSOR and info.cursors_ledger_id < 0 and COMPACTED_LEDGER in info.properties:
+    if node.cursor == COMPACTION_CURSOR and not info.is_in_ledger and COMPACTED_LEDGER in info.properties:
         namings.append(Naming(OwnerKind.COMPACTED, node.text, "", [info.properties[COMPACTED_LEDGER]]))
     return namings
 
@@ -268,12 +268,7 @@ def _compacted_ledger(txn: Txn, reader: EntryReader, path: str, value: bytes) ->
     if not path.endswith(COMPACTION_CURSOR):
         return None
     node = managed_node(path, value)
-    if (
-        node is None
-        or node.ledger is None
-        or node.cursor is None
-        or decode_cursor_head(value, path).cursors_ledger_id < 0
-    ):
+    if node is None or node.ledger is None or node.cursor is None or not decode_cursor_head(value, path).is_in_ledger:
         return None
     properties = read_cursor(txn, reader, read_topic(txn, node.ledger), node.cursor).state.properties
     if COMPACTED_LEDGER not in properties:

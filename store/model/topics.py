@@ -222,7 +222,7 @@ def read_topic(txn: Txn, name: TopicName) -> Topic:
 
 def _not_found(txn: Txn, name: TopicName) -> TopicNotFound:
     """Return the error for an unknown topic, which names its partitions that lost their metadata."""
-    there = list_partitions(txn, name) if name.domain == PERSISTENT and name.partition_index < 0 else []
+    there = list_partitions(txn, name) if name.domain == PERSISTENT and not name.is_partition else []
     if there:
         numbers = [one.partition_index for one in there]
         create = f"create the metadata again: pulsar-admin topics create-partitioned-topic {shell_word(name)} -p {len(numbers)}"
@@ -289,7 +289,7 @@ def _of_source(txn: Txn, name: TopicName, managed: ManagedLedger) -> ManagedLedg
     except InvalidValue:
         return managed
     node = tree.find_node(txn, source.path)
-    if node is None and name.partition_index >= 0:
+    if node is None and name.is_partition:
         node = tree.find_node(txn, source.partition(name.partition_index).path)
     if node is None:
         return managed
@@ -318,7 +318,7 @@ def read_open_size(txn: Txn, ledger_id: int) -> tuple[int, int]:
 
 def partition_count(txn: Txn, name: TopicName) -> int:
     """Return the partitions of a partitioned topic, 0 for any other name."""
-    if name.domain != PERSISTENT or name.partition_index >= 0 or not _has_partitioned(txn, name.namespace):
+    if name.domain != PERSISTENT or name.is_partition or not _has_partitioned(txn, name.namespace):
         return 0
     node = tree.find_node(txn, name.partitioned_path)
     if node is None:
@@ -681,7 +681,7 @@ def read_partitioned(txn: Txn, name: TopicName) -> PartitionedTopic:
     """
     from pulsar_admin.store.codec.policies import PartitionedTopic, decode_partitioned_topic  # most topics have none
 
-    node = tree.find_node(txn, name.partitioned_path) if name.partition_index < 0 else None
+    node = None if name.is_partition else tree.find_node(txn, name.partitioned_path)
     return PartitionedTopic(0) if node is None else decode_partitioned_topic(node.value, node.path)
 
 

@@ -160,7 +160,7 @@ def iter_ack_states(
     named: int | None = None
     for index, version in enumerate(versions):
         info = version.info
-        if info is not None and info.cursors_ledger_id >= 0:
+        if info is not None and info.is_in_ledger:
             # Several versions of the node may name one ledger: its entries are yielded once, at the first of them.
             if info.cursors_ledger_id != named:
                 named = info.cursors_ledger_id
@@ -361,7 +361,7 @@ class CursorHistory(Struct):
         """Return the cursor ledgers that are named, now or in the history."""
         versions = self.versions.get(topic.name.cursor_path(subscription), [])
         infos = [one.info for one in (*versions, *imported_versions(txn, topic, subscription))]
-        return {info.cursors_ledger_id for info in infos if info is not None and info.cursors_ledger_id >= 0}
+        return {info.cursors_ledger_id for info in infos if info is not None and info.is_in_ledger}
 
     def states(self, reader: EntryReader, topic: Topic, subscription: str) -> Iterator[AckState]:
         """Yield every state of a subscription that is left; raises SubscriptionNotFound if nothing ever had its name."""

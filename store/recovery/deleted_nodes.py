@@ -214,7 +214,7 @@ def _read_cursor_then(reader: EntryReader, path: str, value: bytes) -> PastCurso
     """Return a cursor from an earlier value of its node: its state is that of its cursor ledger's last entry, wherever that is stored."""
     info = decode_cursor_info(value, path)
     snapshot = CursorState(info.mark_delete or Position(-1, -1), info.ranges, info.batch_deletes, info.properties)
-    if info.cursors_ledger_id < 0:
+    if not info.is_in_ledger:
         return PastCursor(info, snapshot, value)
     try:
         state, skipped = read_cursor_ledger(reader.txn, reader, info.cursors_ledger_id)

@@ -427,7 +427,7 @@ def _cursor(sources: Sources, survey: LedgerSurvey, topic: Topic, name: str) -> 
     for ledger_id in reversed(ids):
         if (
             earlier is not None
-            and earlier.info.cursors_ledger_id < 0
+            and not earlier.info.is_in_ledger
             and sources.earlier_value(ledger_path(ledger_id)) is not None
         ):
             break  # left over: what was written into the cursor's node since says more
@@ -463,7 +463,7 @@ def _earlier_cursor(sources: Sources, topic: TopicName, name: str) -> _Earlier |
     txn = sources.earlier.txn
     earlier = read_cursor(txn, sources.earlier, read_topic(txn, topic), name)
     state = earlier.state
-    if earlier.info.cursors_ledger_id >= 0:
+    if earlier.info.is_in_ledger:
         here, _ = read_cursor_ledger(sources.reader.txn, sources.reader, earlier.info.cursors_ledger_id)
         state = here or state
     node = read_node(txn, topic.cursor_path(name))
@@ -482,7 +482,7 @@ def _make_partitioned(made: _Made) -> None:
     gone = not any(node.value for node in iter_nodes(txn, _PARTITIONED))
     counts: dict[TopicName, int] = {}
     for name in made.survey.data:
-        if name.partition_index >= 0:
+        if name.is_partition:
             counts[name.base] = max(counts.get(name.base, 0), name.partition_index + 1)
     for base, count in sorted(counts.items()):
         stored = partition_count(txn, base)

@@ -119,7 +119,7 @@ def target_of(name: TopicName, to: TopicName | None, *, in_place: bool) -> Topic
     if in_place:
         return name
     base = to or TopicName(name.namespace, name.base.local_name + _SUFFIX)
-    return base if name.partition_index < 0 else base.partition(name.partition_index)
+    return base.partition(name.partition_index) if name.is_partition else base
 
 
 def find_deleted(past: Past, names: Iterable[TopicName], namespaces: Iterable[NamespaceName]) -> list[TopicName]:
@@ -574,7 +574,7 @@ def _cursor(
     """Return where a cursor stood: where several states may have been in force, what redelivers the most, so that nothing is lost."""
     info = decode_cursor_info(value, topic.name.cursor_path(name))
     state = CursorState(info.mark_delete or topic.first_position, info.ranges, info.batch_deletes, info.properties)
-    if info.cursors_ledger_id < 0:
+    if not info.is_in_ledger:
         return PastCursor(info, state, value)
     cursor = Cursor(topic.name, name, topic.stat, info, state, CursorSource.METADATA)
     try:

@@ -347,7 +347,7 @@ def _roll_cursors(rolled: Rolled, world: _World, topic: Topic, after: Topic, gon
         if compacted is not None and find_times(rolled.txn, compacted) is None and not _is_empty(rolled.txn, compacted):
             state = CursorState(after.first_position)  # its compacted ledger was deleted since: it is compacted again
         kept = {key: value for key, value in cursor.info.cursor_properties.items() if not _is_lost(rolled, key, value)}
-        if state == cursor.state and cursor.info.cursors_ledger_id < 0 and kept == cursor.info.cursor_properties:
+        if state == cursor.state and not cursor.info.is_in_ledger and kept == cursor.info.cursor_properties:
             continue
         info = info_of_state(state, kept, cursor.info.last_active_ms)
         path = topic.name.cursor_path(name)
@@ -365,7 +365,7 @@ def _newest_state(rolled: Rolled, world: _World, cursor: Cursor) -> CursorState:
     named = world.survey.cursors.get(cursor.topic, {}).get(cursor.name, ())
     for ledger_id in reversed(named):
         # Ledger ids ascend, so a larger id is newer than the node. With -1 the node has the state, and nothing dates it.
-        if ledger_id > cursor.info.cursors_ledger_id >= 0:
+        if cursor.info.is_in_ledger and ledger_id > cursor.info.cursors_ledger_id:
             state, _ = read_cursor_ledger(rolled.txn, rolled.sources.reader, ledger_id)
             if state is not None:
                 return state

@@ -188,7 +188,7 @@ def _facts_of(facts: Facts, asked: Asked, fail: Callable[[StoreError], None]) ->
         delayed=None if asked.delayed_ms is None else _known(facts.not_due, fail),
         ttl=None if is_compaction or isinstance(policies, Unknown) else policies.message_ttl,
         source=cursor.source,
-        cursor_ledger=cursor.info.cursors_ledger_id if cursor.info.cursors_ledger_id >= 0 else None,
+        cursor_ledger=cursor.info.cursors_ledger_id if cursor.info.is_in_ledger else None,
         unreadable_states=cursor.skipped_entries,
         properties={
             key: value

@@ -204,7 +204,7 @@ def _look(facts: ClusterFacts, one: Partitions, command: str) -> dict[str, objec
 def _lost(facts: ClusterFacts, one: Partitions) -> list[int]:
     """Return the numbers of the partitions that vanished: creating them would make what is left of them nobody's."""
     names = (topic.name for topic in facts.vanished.topics)
-    return sorted(name.partition_index for name in names if name.partition_index >= 0 and name.base == one.name)
+    return sorted(name.partition_index for name in names if name.is_partition and name.base == one.name)
 
 
 def _numbered(numbers: Sequence[int], count: int = 0) -> str:

@@ -42,7 +42,6 @@ from pulsar_admin.store import errors
 from pulsar_admin.store.codec.bookie import Cookie, decode_cookie, encode_cookie
 from pulsar_admin.store.codec.buffer import encode_varint
 from pulsar_admin.store.codec.cursor import (
-    NO_CURSOR_LEDGER,
     decode_cursor_head,
     decode_cursor_info,
     encode_cursor_info,
@@ -300,7 +299,7 @@ def _iter_cursor_entries(files: EntryFiles, txn: Txn) -> Iterator[tuple[tuple[in
 
 def _has_ledger(node: Node) -> bool:
     try:
-        return decode_cursor_head(node.value, node.path).cursors_ledger_id != NO_CURSOR_LEDGER
+        return decode_cursor_head(node.value, node.path).is_in_ledger
     except errors.StoreError:
         return False
 
