@@ -156,10 +156,7 @@ def short_number(value: float) -> str:
 
 def _ticks(count: int, most: int) -> list[int]:
     """Return at most ``most`` evenly spread indexes below ``count``."""
-    if count <= most:
-        return list(range(count))
-    step = -(-count // most)
-    return list(range(0, count, step))
+    return list(range(0, count, max(-(-count // most), 1)))
 
 
 def _width() -> int:

@@ -2,7 +2,8 @@
 
 import re
 import struct
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
+from importlib import import_module
 from itertools import chain, combinations, product
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from pulsar_admin.api.session import time_ms_of
 from pulsar_admin.store.changes.subscriptions import own_ledgers
 from pulsar_admin.store.codec import entrylog
 from pulsar_admin.store.codec.cursor import CursorInfo, CursorState, Position, encode_cursor_info, find_plain_cursor
+from pulsar_admin.store.codec.dbledger import LocationRow
 from pulsar_admin.store.codec.ledgermetadata import (
     LedgerState,
     decode_ledger_metadata,
@@ -53,6 +55,7 @@ from pulsar_admin.store.errors import (
     NotWritable,
     SliceFailed,
     SourceNotFound,
+    StoreError,
 )
 from pulsar_admin.store.facts.partitions import Partitions, find_disagreeing
 from pulsar_admin.store.facts.topics import Clocks, TopicFacts, is_on_time
@@ -77,19 +80,145 @@ from pulsar_admin.store.sources.cluster import open_metadata
 from pulsar_admin.store.sources.ensemble import Client, LiveEnsemble, parse_address
 from pulsar_admin.store.tables.entries import senders
 from pulsar_admin.store.tables.folder import Folder
-from pulsar_admin.store.timespec import MAX_TIME_MS, moment
 from tests.compaction.entries import Batch, Slot, compacted, entry
 from tests.conftest import Cli
 from tests.fake_zookeeper import FakeZooKeeper
 from tests.stores import imported, lose_nodes, put_node
 from tests.synthetic import CREATED_MS, Made, MadeCompacted, MadeTopic, ledger_node, make_store
 
+DAY, LONG = 86_400_000, 2**63 - 1
+# fmt: off
+BOUNDS: dict[str, list[tuple[tuple[Any, ...], object]]] = {
+    "commands.bookkeeper:_ledger_id": [((0,), 0)],
+    "commands.overview:_part": [((1, 100), "1 %"), ((1, 101), "<1 %"), ((0, 5), "0 %")],
+    "commands.overview:_cut": [(("abc", 3), "abc"), (("abcd", 3), "ab…")],
+    "commands.overview:_cell": [(("abc", 3, True), "abc"), (("  abcd", 5, True), "  …cd")],
+    "commands.topics.clocks:_labels": [(([0, DAY], DAY), ["1970-01-01", "1970-01-02"]),
+        (([0, 61_000], 1000), ["00:00:00", "00:01:01"]), (([0, DAY], 60_000), ["01-01 00:00", "01-02 00:00"]),
+        (([0, 365 * DAY], 1), ["1970-01-01 00:00:00.000", "1971-01-01 00:00:00.000"])],
+    "commands.topics.printout:_beginning": [(("x" * 120,), "x" * 120), (("x" * 121,), "x" * 120 + " …")],
+    "api.session:whole_number": [(("n", 5, 5, 5), 5), (("n", 4, 5), InvalidValue), (("n", 6, 5, 5), InvalidValue)],
+    "changes:_ledgers": [((tuple(range(10)),), "ledgers 0, 1, 2, 3, 4, 5, 6, 7, 8, 9"),
+        ((tuple(range(11)),), "11 ledgers from 0 to 10")],
+    "columns:_offset_text": [((0,), "0s"), ((DAY,), "+1d"), ((10_000,), "+10s"), ((10_999,), "+10s"),
+        ((9_999,), "+9s999ms"), ((-3_600_001,), "-1h")],
+    "columns:size_text": [((999.5,), "0.976 KiB"), ((1000 * 2**40,), "1,000 TiB"), ((999 * 2**40,), "999 TiB")],
+    "columns:age_text": [((DAY,), "1d0h"), ((60_000,), "1m0s"), ((59_999,), "59s"), ((-1000,), "-1s"), ((-999,), "0s")],
+    "columns:kind_of": [(("closeTime", 10**11), "time"), (("closeTime", 10**11 - 1), "number")],
+    "config:_jobs": [((1,), 1), ((1024,), 1024), ((0,), InvalidValue), ((1025,), InvalidValue)],
+    "jsonify:position_json": [
+        ((Position(1, 2, 0),), {"ledgerId": 1, "entryId": 2, "partitionIndex": -1, "batchIndex": 0})],
+    "output:_told_text": [(("sizeBytes", 0), "0 B")],
+    "output:_widest": [((["ab", "abc"], 2), 2)],
+    "page.sections:_value": [(("x", 10**12), "2001-09-09T01:46:40.000Z")],
+    "page.texts:age_text": [((1000,), "1s"), ((999,), "0s"), ((60_000,), "1m"), ((DAY + 3_600_000,), "1d 1h"),
+        ((-1000,), "in 1s"), ((-999,), "0s")],
+    "page.texts:clipped": [(("x" * 8, 8), "x" * 8), (("123456789", 8), "123456 … 89 (9 characters)")],
+    "plot:short_number": [((1000.0,), "1k"), ((999.0,), "999")],
+    "plot:_ticks": [((3, 3), [0, 1, 2]), ((4, 3), [0, 2])],
+    "table_layout:_shrunk": [(([(5, 2), (5, 2)], 7), (3, 4)), (([(5, 5), (5, 2)], 9), (5, 4))],
+    "store.changes.resets:bit_words": [(([63],), (-(2**63),)), (([64],), (0, 1)), (([62],), (2**62,))],
+    "store.changes.resets:_position": [(({"ledgerId": 1, "entryId": 2, "batchIndex": 0},), Position(1, 2, 0)),
+        (({"ledgerId": 1, "entryId": 2},), Position(1, 2))],
+    "store.changes.resources:_yaml_value": [(("'",), "'"), (('"x"',), "x"), (("[a, b]",), ["a", "b"])],
+    "store.codec.buffer:signed": [((2**63,), -(2**63)), ((LONG,), LONG)],
+    "store.codec.buffer:number_of": [((b"\xff" * 8 + b"\x7f",), LONG), ((b"\x80" * 9 + b"\x01",), -1)],
+    "store.codec.compression:codec_name": [((0,), "NONE"), ((4,), "SNAPPY"), ((5,), "5"), ((-1,), "-1")],
+    "store.codec.compression:may_fill": [((1, b"x", 255 + 64), True), ((1, b"x", 255 + 65), False), ((1, b"", 0), True),
+        ((0, b"", 0), False)],
+    "store.codec.dbledger:decode_location_row": [((bytes(16), bytes(8), "x"), LocationRow(0, 0, 0, 0))],
+    "store.codec.journal:encode_header": [((4,), b"BKLG\0\0\0\4"), ((5,), b"BKLG\0\0\0\5".ljust(512, b"\0"))],
+    "store.codec.ledgermetadata:ledger_path": [((2**31 - 2,), "/ledgers/21/4748/L3646"),
+        ((2**31 - 1,), "/ledgers/000/0000/0021/4748/L3647")],
+    "store.codec.ledgermetadata:ledger_id_of_path": [(("/ledgers/922/3372/0368/5477/L5807",), LONG),
+        (("/ledgers/922/3372/0368/5477/L5808",), None)],
+    "store.codec.packages:decode_log_segment": [((b"0;1;2", "x"), MetadataCorrupt), ((b"256;1;2;3", "x"), (3, 1, 0))],
+    "store.codec.strict_values:integer": [((0, "x"), 0), ((LONG, "x"), LONG), ((-1, "x"), ValueError),
+        ((LONG + 1, "x"), ValueError)],
+    "store.codec.strict_values:parse_integer": [((str(LONG),), LONG), ((str(LONG + 1),), None)],
+    "store.codec.value:_fraction": [((0,), ""), ((1,), ".000000001"), ((1000,), ".000001"), ((500_000_000,), ".500")],
+    "store.codec.value:_instant": [((bytes(12),), "1970-01-01T00:00:00Z"),
+        ((struct.pack(">qi", 0, 10**9),), ValueError)],
+    "store.codec.value:_time_of_day": [((0,), "00:00:00"), ((DAY * 10**6,), ValueError)],
+    "store.codec.value:split_pair": [((b"\xff" * 8,), (None, None)), ((bytes(8),), (b"", b"")),
+        ((b"\xff\xff\xff\xfe" + bytes(4),), ValueError), ((b"\0\0\0\1a\0\0\0\1b",), (b"a", b"b"))],
+    "store.codec.zookeeper_log:_may_go_on": [((bytes(8) + b"\xff" * 4,), True), ((bytes(12),), True),
+        ((bytes(13),), False), ((bytes(11) + b"\1\0",), True)],
+    "store.db.nacks:check_precision_bits": [((0,), 0), ((62,), 62), ((63,), InvalidValue), ((-1,), InvalidValue)],
+    "store.db.delayed_rules:parse_width_ms": [(("1ms",), 1), (("0ms",), InvalidValue), ((f"{LONG}ms",), LONG),
+        ((f"{LONG + 1}ms",), InvalidValue)],
+    "store.delayed.trackers:queue_bytes": [((0,), 384), ((16,), 384), ((17,), 768), ((2**21 // 3,), 2**24),
+        ((2**21 // 3 + 1,), 2**25)],
+    "store.dump.source:_check_entry": [((5_252_620 + 2**20, "x"), None), ((5_252_621 + 2**20, "x"), LimitExceeded)],
+    "store.dump.tables:day_name": [((-719_162,), "0001-01-01"), ((-719_163,), "day-719163"),
+        ((2_932_896,), "9999-12-31"), ((2_932_897,), "day2932897")],
+    "store.engine.memory:check_memory": [((198 << 20,), None), (((198 << 20) - 1,), LimitExceeded)],
+    "store.history.words:_ids": [((range(6),), "ledgers 0, 1, 2, 3, 4, 5"), ((range(7),), "7 ledgers, 0 to 6")],
+    "store.history.words:_shown": [(("x" * 90,), "x" * 90), (("x" * 91,), "x" * 90 + "…")],
+    "store.index.own_logs:_check_size": [((5_252_620, 0), None), ((5_252_621, 0), LimitExceeded)],
+    "store.model.coverage:_residues": [((("a", "b", "c"), 2, "a"), (0, 2)), ((("a", "b", "c"), 3, "a"), (0, 1, 2))],
+    "store.model.cursors:union": [(([(1, 1)],), ()), (([(1, 2), (2, 3), (4, 5)],), ((1, 3), (4, 5)))],
+    "store.model.messages:check_times": [((5, 5), None), ((6, 5), InvalidValue)],
+    "store.model.topics:rank_of": [(([7, 9], [0, 5, 8], 7, 4), 4), (([7, 9], [0, 5, 8], 7, 6), 5),
+        (([7, 9], [0, 5, 8], 8, 1), 5), (([7, 9], [0, 5, 8], 9, 1), 6)],
+    "store.nacks.buckets:check_delay": [((0,), 0), ((LONG,), LONG), ((LONG + 1,), InvalidValue), ((-1,), InvalidValue)],
+    "store.nacks.buckets:due_time": [((0, LONG), LONG), ((1, LONG), InvalidValue), ((0, 0), 0)],
+    "store.nacks.sizes:seed_bytes": [((10, 4096, 4096), 20), ((10, 4095, 4096), 40)],
+    "store.names:parse_position": [((f"{LONG}:{LONG}:{2**31 - 1}",), Position(LONG, LONG, 2**31 - 1)),
+        ((f"0:0:{2**31}",), InvalidValue), ((f"0:{2**63}",), InvalidValue)],
+    "store.policies.retention:consumed_by": [(([0, 3, 6, 6], {"a": 6}), (2, None)),
+        (([0, 3, 6, 6], {"a": 3, "b": 5}), (1, "a"))],
+    "store.recovery.from_ledgers:newer_index": [(("5", 5), {"index": "5"})],
+    "store.recovery.preflight:parse_percent": [(("0",), 0.0), (("100%",), 100.0), (("100.1",), InvalidValue),
+        (("-0.1",), InvalidValue)],
+    "store.recovery.recover:_named": [((range(10),), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9"),
+        ((range(11),), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 …")],
+    "store.reports.internal_stats:iso_time": [((0,), "1970-01-01T00:00:00Z"),
+        ((253_402_300_799_999,), "9999-12-31T23:59:59.999Z"), ((253_402_300_800_000,), "253402300800000ms"),
+        ((-1,), "-1ms")],
+    "store.reports.stats:_earliest": [(([0, 5, 7],), 5), (([0],), 0)],
+    "store.reports.timeline:choose_bucket_ms": [((0, 59), 1), ((0, 60), 2)],
+    "store.rules.partitions:_numbered": [(([1], 1), "partition 1"), (([1], 2), "partitions 1 and 1 more")],
+    "store.scan.source_options:_read_slice_bytes": [(("4096",), 4096), (("4095",), InvalidValue)],
+    "store.scan.source_options:_time": [(("1",), 1), (("0",), InvalidValue)],
+    "store.scan.sources:split_paths": [(("a,{b,c},d",), ["a", "{b,c}", "d"])],
+    "store.tables.rows:_micros": [((1,), 1000), ((253_402_300_799_999,), 253_402_300_799_999_000),
+        ((253_402_300_800_000,), None)],
+    "store.tables.sql:_is_unicode": [(("\ud800",), False), (("\udfff",), False), (("\ud7ff\ue000",), True)],
+    "store.timespec:parse_duration_ms": [((f"{LONG}ms",), LONG), ((f"{LONG + 1}ms",), InvalidValue),
+        (("1" + "0" * 19 + "ms",), InvalidValue)],
+    "store.timespec:_offset": [(("+18:00", ""), timezone(timedelta(hours=18))),
+        (("-18:59", ""), timezone(-timedelta(hours=18, minutes=59))), (("+18:60", ""), InvalidValue)],
+    "store.timespec:_in_range": [((0, ""), 0), ((253_402_300_799_999, ""), 253_402_300_799_999),
+        ((-1, ""), InvalidValue)],
+    "store.timespec:shown_minute": [((0,), "1970-01-01T00:00Z")],
+    "store.timespec:old_text": [((DAY,), "1 day old"), ((60_000,), "1 minute old")],
+    "store.timespec:format_age_ms": [((-60_000,), "-1m"), ((DAY + 3_600_000,), "1d1h"), ((0,), "0s")],
+    "store.timespec:moment": [((253_402_300_800_000,), None), ((-62_135_596_800_000,), datetime(1, 1, 1, tzinfo=UTC)),
+        ((253_402_300_799_999,), datetime(9999, 12, 31, 23, 59, 59, 999_000, UTC))],
+    "store.wording:listed": [((range(3), 3), "0, 1 and 2"), ((range(4), 2), "0, 1 and 2 more")],
+    "store.wording:shortened": [(("abc", 3), "abc"), (("abcd", 3), "ab…"), (("/abc", 3), "…bc")],
+    "store.wording:says": [(("",), False), (("x",), True), ((0,), False)],
+    "store.sources.index_places:_key_after": [((LONG,), b"\xff"), ((LONG - 1,), LONG.to_bytes(8, "big"))],
+}
+# fmt: on
+"""By function: what it is given at its bounds, and what it answers, or which error it raises."""
 
-def test_the_first_and_the_last_moment_of_the_calendar() -> None:
-    first = -62_135_596_800_000  # 0001-01-01T00:00:00Z
-    assert moment(first) == datetime(1, 1, 1, tzinfo=UTC)
-    assert moment(MAX_TIME_MS) == datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
-    assert moment(first - 1) is moment(MAX_TIME_MS + 1) is None
+
+def _answer(place: str, given: tuple[Any, ...]) -> object:
+    module, _, name = place.partition(":")
+    call = getattr(import_module(f"pulsar_admin.{module}"), name)
+    try:
+        return call(*given)
+    except (StoreError, ValueError) as error:
+        return type(error)
+
+
+def test_at_its_bounds() -> None:
+    asked = [(place, given, expected) for place, rows in BOUNDS.items() for given, expected in rows]
+    assert [
+        (place, given, found) for place, given, expected in asked if (found := _answer(place, given)) != expected
+    ] == []
 
 
 def test_integers_of_9_to_11_digits_are_seconds() -> None:
@@ -101,8 +230,7 @@ def test_integers_of_9_to_11_digits_are_seconds() -> None:
 
 def test_ledger_0_is_a_ledger() -> None:
     def cursor(ledger_id: int) -> Any:
-        info = SimpleNamespace(cursors_ledger_id=ledger_id, cursor_properties={})
-        return SimpleNamespace(info=info, state=SimpleNamespace(properties={}))
+        return SimpleNamespace(info=CursorInfo(ledger_id), state=SimpleNamespace(properties={}))
 
     assert (own_ledgers(cursor(0)), own_ledgers(cursor(-1))) == ((0,), ())
     for properties in ({}, {"p": 1}):  # as a cursor nearly always is, and with more

@@ -694,7 +694,7 @@ class Restoring(Struct, frozen=True):
             except errors.TopicNotFound as error:
                 nothing.append(error)
                 comeback.warn(error.message)
-        if len(nothing) == len(self.thens) > 0:
+        if nothing and len(nothing) == len(self.thens):
             raise nothing[0]
         for namespace in dict.fromkeys(target.namespace for target in self.thens):
             comeback.add_namespace(namespace)

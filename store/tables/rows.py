@@ -135,7 +135,7 @@ def _batch(schema: pa.Schema, rows: list[Row]) -> pa.RecordBatch:
 
 def _micros(ms: int | None) -> int | None:
     """Return a time in the unit of the columns, None if a timestamp cannot hold it."""
-    return ms * 1000 if ms and 0 < ms <= MAX_TIME_MS else None
+    return ms * 1000 if ms is not None and 0 < ms <= MAX_TIME_MS else None
 
 
 def _iter_read(txn: Txn, topics: Topics, fail: Fail) -> Iterator[tuple[TopicName, Topic | None]]:

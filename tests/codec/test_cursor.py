@@ -53,10 +53,6 @@ def test_cursor_info_vector() -> None:
     assert encode_cursor_info(expected) == VECTOR_12
 
 
-def test_ledger_0_is_a_ledger() -> None:
-    assert [CursorInfo(ledger_id).is_in_ledger for ledger_id in (-1, 0, 7)] == [False, True, True]
-
-
 def test_a_value_of_a_real_broker() -> None:
     found = decode_cursor_info(REAL, "/path")
     assert found == CursorInfo(
