@@ -11,7 +11,6 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import TopicName
 from pulsar_admin.store.rules.backlogs import CHUNK_RULES, MARKER_RULES
-from pulsar_admin.store.rules.rule import MEND
 from pulsar_admin.store.rules.subscriptions import STOPPING_RULES, SUBSCRIPTION_RULES
 from pulsar_admin.store.wording import Answer
 
@@ -45,14 +44,15 @@ def why_subscription(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: 
     Raises SourceChanged, EntryLogCorrupt, MetadataCorrupt.
     """
     facts = SubscriptionFacts(TopicFacts(reader, topic, None, now_ms, ReadBudget(unlimited=True)), cursor)
-    whose = {"topic": facts.of.where, "subscription": cursor.name}
     matches = [(rule, evidence) for rule in SUBSCRIPTION_RULES for evidence in rule.holds(facts)]
     reasons = []
     for rule, evidence in matches:
-        text, command = evidence.sentence, evidence.hint or rule.command(whose | dict(evidence.values))
+        text, command = (
+            evidence.sentence,
+            evidence.hint or rule.mend_of(evidence, topic=facts.of.where, subscription=cursor.name),
+        )
         sentence = text if text.endswith(".") else f"{text[:1].upper()}{text[1:]}."  # of the doctor's rows
-        figures = {key: value for key, value in evidence.values.items() if key != MEND}
-        reasons.append(Reason(rule.code, sentence, figures, command))
+        reasons.append(Reason(rule.code, sentence, dict(evidence.values), command))
     return Why(topic.name, cursor.name, any(rule in STOPPING_RULES for rule, _ in matches), tuple(reasons))
 
 

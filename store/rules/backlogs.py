@@ -9,7 +9,7 @@ from pulsar_admin.store.facts.backlogs import CutMessage
 from pulsar_admin.store.facts.topics import ReadBudget, SubscriptionFacts
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import MEND, Evidence, Rule, Rules
+from pulsar_admin.store.rules.rule import Evidence, Rule, Rules
 from pulsar_admin.store.wording import counted, listed, plural
 
 _NAMED = 5
@@ -46,7 +46,7 @@ def _cut(facts: SubscriptionFacts) -> Iterator[Evidence]:
         position = cut.position
         look = f"pulsar-admin topics get-message-by-id {shell_word(facts.of.topic.name)} -l {position.ledger_id} -e {position.entry_id}"
         how = "begins in an unreadable part, or very far before it"
-        yield Evidence(facts.where, _cut_text(cut, how), {**_cut_values(facts, cut), MEND: look})
+        yield Evidence(facts.where, _cut_text(cut, how), _cut_values(facts, cut), mend=look)
 
 
 @CHUNK_RULES.row(
@@ -66,11 +66,10 @@ def _remainder(facts: SubscriptionFacts) -> Iterator[Evidence]:
     cut = facts.cut_message
     if cut is not None and cut.is_gone:
         peek = f"pulsar-admin topics peek-messages {shell_word(facts.of.topic.name)} -s {shell_word(facts.cursor.name)} -n 1"
-        look = {} if cut.left else {MEND: peek}
         text = _cut_text(cut, "no longer has its first chunk")
         later = "; no command acknowledges it alone: let consumers take the messages before it, then skip it"
-        values = {**_cut_values(facts, cut), **look}
-        yield Evidence(facts.where, text + ("" if cut.left else later), values)
+        mend = None if cut.left else peek
+        yield Evidence(facts.where, text + ("" if cut.left else later), _cut_values(facts, cut), mend=mend)
 
 
 def _cut_text(cut: CutMessage, how: str) -> str:

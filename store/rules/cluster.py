@@ -11,7 +11,7 @@ from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.managed_ledgers import summed
 from pulsar_admin.store.model.transactions import ASSIGN
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import MEND, Evidence, Rules
+from pulsar_admin.store.rules.rule import Evidence, Rules
 from pulsar_admin.store.wording import counted, listed, plural
 
 CLUSTER_RULES = Rules[ClusterFacts]()
@@ -176,7 +176,7 @@ def _not_needed(facts: ClusterFacts) -> Iterator[Evidence]:
     for reason in facts.not_needed:
         if facts.has_rocksdb:
             hint = "a standalone does not start on it, or fails there; write a directory that starts: pulsar-admin store clone DIR"
-            yield Evidence("metadata store", reason, {MEND: "pulsar-admin store clone DIR"}, hint, Severity.WARNING)
+            yield Evidence("metadata store", reason, {}, hint, Severity.WARNING, "pulsar-admin store clone DIR")
         else:
             yield Evidence("metadata store", reason)
 

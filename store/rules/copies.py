@@ -32,7 +32,7 @@ from pulsar_admin.store.model.ledger_owners import all_owners, iter_loose_owners
 from pulsar_admin.store.model.ledgers import Ledger, find_times, iter_ledger_ids, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.nodes import VALUE_UNDECODABLE
-from pulsar_admin.store.rules.rule import MEND, Evidence, Rule, Rules, Sweeps
+from pulsar_admin.store.rules.rule import Evidence, Rule, Rules, Sweeps
 from pulsar_admin.store.rules.topic_data import NEWER_LEDGER_MISSING, judge_missing, repair_of
 from pulsar_admin.store.rules.words import KEEP_COPIES
 from pulsar_admin.store.wording import counted, listed, plural
@@ -224,7 +224,7 @@ def _check_references(facts: ClusterFacts) -> Iterator[Finding]:
                         f"{what}; bookies that are not imported may have its entries",
                         f"import their disks: {bring}",
                     )
-                yield rule.at(where, what, hint, ledgerId=ledger_id, **({MEND: bring} if bring else {}))
+                yield rule.at(where, what, hint, bring or None, ledgerId=ledger_id)
     except IndexCorrupt:
         return  # the sweep over owners tells
 
@@ -271,7 +271,7 @@ def _check_ledgers(facts: ClusterFacts) -> Iterator[Finding]:
         except MetadataCorrupt as error:
             missing = find_missing(txn, ledger_id) if owners and find_times(txn, ledger_id) is not None else None
             bring = missing.cure or f"pulsar-admin ledgers restore {ledger_id}" if missing is not None else ""
-            yield VALUE_UNDECODABLE.of(error, ledger_path(ledger_id), **({MEND: bring} if bring else {}))
+            yield VALUE_UNDECODABLE.of(error, ledger_path(ledger_id), bring or None)
         except StoreError:
             pass  # the index's check tells
         if ledger is not None and all(owner.kind is not OwnerKind.TOPIC for owner in owners):

@@ -21,7 +21,7 @@ from pulsar_admin.store.index.idx_files import verify_indexes
 from pulsar_admin.store.model.ledgers import iter_ledger_ids, read_ledger
 from pulsar_admin.store.names import FileKind, shell_word
 from pulsar_admin.store.rules.finding import Finding, Severity
-from pulsar_admin.store.rules.rule import MEND, Evidence, Rule, Sweeps
+from pulsar_admin.store.rules.rule import Evidence, Rule, Sweeps
 from pulsar_admin.store.rules.starts import START_RULES, code_of, evidence_of
 from pulsar_admin.store.rules.words import KEEP_COPIES, STUCK, UNSEEN, of_index
 from pulsar_admin.store.wording import counted, plural
@@ -225,19 +225,18 @@ def _check_maps(facts: DeepFacts) -> Iterator[Finding]:
             )
         bookie = bookies.get(Path(log.origin or log.path).parent)
         path, hint = str(log.locate(store.path)), ""
-        place: dict[str, object] = {}
+        place, mend = dict[str, object](), None
         if bookie is not None:
             place = {"bookie": bookie.bookie_id, "disks": facts.bookies.disks(bookie.bookie_id)}
         if bookie is None or not facts.may_salvage(bookie):
             bookies_own = shell_word(log.origin or path)
-            zeros = (
+            mend = (
                 f"dd if=/dev/zero of={bookies_own} bs=1 seek={MAP_OFFSET_PLACE} count={MAP_OFFSET_BYTES} conv=notrunc"
             )
             hint = (
                 "while the bookie is stopped, remove the map from the log's header, so that the bookie reads the "
-                f"records; then run `store refresh`: {zeros}"
+                f"records; then run `store refresh`: {mend}"
             )
-            place[MEND] = zeros
         yield LEDGERS_MAP_FALSE.found(
             Evidence(
                 path,
@@ -253,6 +252,7 @@ def _check_maps(facts: DeepFacts) -> Iterator[Finding]:
                 },
                 hint,
                 severity=None if kept and not is_empty else Severity.WARNING,
+                mend=mend,
             )
         )
 

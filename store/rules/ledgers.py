@@ -11,7 +11,7 @@ from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import MEND, Evidence, Rules
+from pulsar_admin.store.rules.rule import Evidence, Rules
 from pulsar_admin.store.wording import counted, listed, plural
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _metadata_older(facts: ClusterFacts) -> Iterator[Evidence]:
     named = f" ({newer.referenced:,} of them named by topics)" if newer.referenced else ""
     size = f"{counted(newer.entries, 'entry')} of {counted(newer.bytes, 'byte')}"
     # With no entry there is nothing to roll forward over: `ledgers missing` says what names the ledgers, and the command for each.
-    mend = {} if newer.entries else {MEND: "pulsar-admin ledgers missing"}
+    mend = None if newer.entries else "pulsar-admin ledgers missing"
     yield Evidence(
         "metadata",
         f"it is older than the bookies: its next ledger id is {next_id}, and {counted(newer.ledgers, 'ledger')} up to {newer.largest}"
@@ -61,8 +61,8 @@ def _metadata_older(facts: ClusterFacts) -> Iterator[Evidence]:
             "referenced": newer.referenced,
             "entries": newer.entries,
             "bytes": newer.bytes,
-            **mend,
         },
+        mend=mend,
     )
 
 
@@ -99,9 +99,9 @@ def _ids_repeated(facts: ClusterFacts) -> Iterator[Evidence]:
                 "largestLedgerId": beyond.largest,
                 "ledgers": beyond.ledgers,
                 "held": beyond.held,
-                **({MEND: "pulsar-admin store preflight"} if facts.has_rocksdb else {}),
             },
             severity=None if beyond.held else Severity.WARNING,
+            mend="pulsar-admin store preflight" if facts.has_rocksdb else None,
         )
 
 
@@ -137,7 +137,6 @@ def _vanished(facts: ClusterFacts) -> Iterator[Evidence]:
                 else "; its namespace does not exist here either: it is lost, or belongs to another Pulsar on this BookKeeper"
             ),
             {
-                **({} if count else {MEND: _LOST_WITH_LEDGERS}),
                 "topic": str(topic.name),
                 "ledgers": count,
                 "ledgerIds": list(topic.ledger_ids[:_SHOWN]),
@@ -145,6 +144,7 @@ def _vanished(facts: ClusterFacts) -> Iterator[Evidence]:
                 "bytes": topic.bytes,
                 "subscriptions": list(topic.subscriptions[:_SHOWN]),
             },
+            mend=None if count else _LOST_WITH_LEDGERS,
         )
 
 
@@ -215,8 +215,8 @@ def _unfit_views(facts: ClusterFacts) -> Iterator[Evidence]:
                 f"is no longer referenced; the entries that it lacks here should be on {names}, which {are} not "
                 "imported"
             )
-            look = {MEND: f"pulsar-admin store add bookie {shell_word(view.absent[0])}=DIR"}
-            yield replace(_of_view(view, unknown, look), severity=Severity.NOTE)
+            look = f"pulsar-admin store add bookie {shell_word(view.absent[0])}=DIR"
+            yield replace(_of_view(view, unknown, {}), severity=Severity.NOTE, mend=look)
         elif view.unfit:
             yield _of_view(view, f"is no longer referenced and cannot be attached again: {view.unfit}", {})
 

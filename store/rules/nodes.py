@@ -15,7 +15,7 @@ from pulsar_admin.store.model.coverage import find_absent_journals
 from pulsar_admin.store.model.nodes import decode_structure, structure_of
 from pulsar_admin.store.names import topic_of_path
 from pulsar_admin.store.rules.finding import Finding, Severity
-from pulsar_admin.store.rules.rule import MEND, Rule, Sweeps
+from pulsar_admin.store.rules.rule import Rule, Sweeps
 from pulsar_admin.store.rules.words import NO_HAND, PREVENT, UNSEEN
 
 NODE_DAMAGED: Rule[Any] = Rule(
@@ -108,9 +108,7 @@ def _check_nodes(facts: ClusterFacts) -> Iterator[Finding]:
                 yield METADATA_INCOMPLETE.at("metadata store", damage.reason, hint)
             else:
                 hint = "the value was not imported: restore intact files, then run: pulsar-admin store refresh"
-                yield VALUE_UNDECODABLE.at(
-                    "metadata store", damage.reason, hint, **{MEND: "pulsar-admin store refresh"}
-                )
+                yield VALUE_UNDECODABLE.at("metadata store", damage.reason, hint, "pulsar-admin store refresh")
     except IndexCorrupt:
         return  # the catalogue's check tells
 

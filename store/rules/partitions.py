@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.partitions import Partitions
 from pulsar_admin.store.names import PARTITION_SUFFIX, shell_word
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import MEND, Evidence, Rules
+from pulsar_admin.store.rules.rule import Evidence, Rules
 from pulsar_admin.store.wording import counted, listed, plural
 
 _NAMED = 5
-_UNREAD: Mapping[str, object] = {MEND: "pulsar-admin doctor --code topic-unreadable"}
+_UNREAD = "pulsar-admin doctor --code topic-unreadable"
 """The look where one that would be deleted cannot be read, which is refused."""
 PARTITION_RULES = Rules[ClusterFacts]()
 
@@ -35,11 +35,8 @@ def _without_metadata(facts: ClusterFacts) -> Iterator[Evidence]:
                 str(one.name),
                 f"{_there(one)}, and no metadata says that it is partitioned: a producer that uses the name creates a "
                 f"new topic without partitions, if topics are created automatically{_doubt(facts, one)}",
-                {
-                    **_of(one),
-                    "partitions": one.there[-1] + 1,
-                    **_look(facts, one, f"pulsar-admin topics stats {shell_word(one.name.partition(one.there[-1]))}"),
-                },
+                {**_of(one), "partitions": one.there[-1] + 1},
+                mend=_look(facts, one, f"pulsar-admin topics stats {shell_word(one.name.partition(one.there[-1]))}"),
             )
 
 
@@ -60,12 +57,8 @@ def _beyond(facts: ClusterFacts) -> Iterator[Evidence]:
                 str(one.name),
                 f"its metadata {_says(one)}, and {_numbered(one.beyond)} also {exists}: no client of the topic reads or writes {them}"
                 f"{_doubt(facts, one)}",
-                {
-                    **_of(one),
-                    "partitions": one.beyond[-1] + 1,
-                    "beyond": list(one.beyond[:_NAMED]),
-                    **_look(facts, one, f"pulsar-admin topics stats {shell_word(one.name.partition(one.beyond[-1]))}"),
-                },
+                {**_of(one), "partitions": one.beyond[-1] + 1, "beyond": list(one.beyond[:_NAMED])},
+                mend=_look(facts, one, f"pulsar-admin topics stats {shell_word(one.name.partition(one.beyond[-1]))}"),
             )
 
 
@@ -88,12 +81,9 @@ def _missing(facts: ClusterFacts) -> Iterator[Evidence]:
             yield Evidence(
                 str(one.name),
                 f"its metadata {_says(one)}, and {lacks if one.there else 'none is there'}{_doubt(facts, one)}",
-                {
-                    **_of(one),
-                    "missingPartitions": list(first),
-                    **_look(facts, one, f"pulsar-admin topics get-partitioned-topic-metadata {shell_word(one.name)}"),
-                },
+                {**_of(one), "missingPartitions": list(first)},
                 severity=None if one.there else Severity.NOTE,
+                mend=_look(facts, one, f"pulsar-admin topics get-partitioned-topic-metadata {shell_word(one.name)}"),
             )
 
 
@@ -113,11 +103,12 @@ def _half_deleted(facts: ClusterFacts) -> Iterator[Evidence]:
             left = f"{_there(one)}" if one.there else "none of its partitions is left"
             if one.damaged:
                 left += f"; the list of ledgers of {_numbered(one.damaged)} is damaged: --force deletes it as well, and its ledgers stay"
-            forced = {MEND: f"pulsar-admin topics delete-partitioned-topic {shell_word(one.name)} --force"}
+            forced = f"pulsar-admin topics delete-partitioned-topic {shell_word(one.name)} --force"
             yield Evidence(
                 str(one.name),
                 f"its deletion began and did not finish: its metadata says deleted, and {left}",
-                {**_of(one), **(forced if one.damaged else _UNREAD if one.entries is None else {})},
+                _of(one),
+                mend=forced if one.damaged else _UNREAD if one.entries is None else None,
             )
 
 
@@ -169,7 +160,8 @@ def _plain_beside(facts: ClusterFacts) -> Iterator[Evidence]:
             yield Evidence(
                 str(one.name),
                 f"a topic of that name without partitions{holds} exists beside {_numbered(one.there)}, {says}",
-                {**_of(one), "topicEntries": one.plain_entries, **(_UNREAD if one.plain_entries is None else {})},
+                {**_of(one), "topicEntries": one.plain_entries},
+                mend=_UNREAD if one.plain_entries is None else None,
             )
 
 
@@ -194,11 +186,11 @@ def _doubt(facts: ClusterFacts, one: Partitions) -> str:
     return "; all of these would have to be created: the number is probably part of a name, or damaged"
 
 
-def _look(facts: ClusterFacts, one: Partitions, command: str) -> dict[str, object]:
+def _look(facts: ClusterFacts, one: Partitions, command: str) -> str | None:
     """Return the look that is printed where the rest is not to be created."""
     if _lost(facts, one):
-        return {MEND: "pulsar-admin doctor --code topic-vanished"}
-    return {MEND: command} if one.is_refused or one.counts_too_many else {}
+        return "pulsar-admin doctor --code topic-vanished"
+    return command if one.is_refused or one.counts_too_many else None
 
 
 def _lost(facts: ClusterFacts, one: Partitions) -> list[int]:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 Facts = TypeVar("Facts")
 """What a rule looks at: ``ClusterFacts``, ``TopicFacts`` or ``SubscriptionFacts``."""
-MEND = "mend"
-"""The key of evidence with the command that cures a finding, where the state of the store asks for another than the rule's."""
 _PLACE = re.compile(r"\{(\w+)\}")
 _MESSAGES = ("messages", "missing", "entries", "unseen")
 """Keys of evidence that say how many messages are at stake, the best first."""
@@ -30,9 +28,10 @@ _REBUILD = "rebuild the index with: pulsar-admin store index --rebuild"
 class Evidence(Struct, frozen=True):
     """One place where a rule applies: the place, the sentence, and the evidence, names and numbers by key as JSON values.
 
+    ``where``: "" for the place of the facts that the rule looks at.
     ``values`` fill the placeholders of the rule's command; ``bytes`` and ``messages``, ``entries`` or ``missing`` are at stake.
     ``hint``: what to do, if the store's state decides it; "" if the rule's own advice applies.
-    ``severity``: if it differs from the rule's.
+    ``severity``: if it differs from the rule's. ``mend``: the command, if it differs from the rule's; "" for none.
     """
 
     where: str
@@ -40,6 +39,7 @@ class Evidence(Struct, frozen=True):
     values: Mapping[str, object] = field(default_factory=dict)
     hint: str = ""
     severity: Severity | None = None
+    mend: str | None = None
 
 
 def _swept(facts: object) -> Iterator[Evidence]:
@@ -103,45 +103,49 @@ class Rule(Struct, Generic[Facts], frozen=True):
         """The section of the documentation."""
         return f"docs/doctor/{self.code}.md"
 
-    def command(self, evidence: Mapping[str, object]) -> str:
-        """Return the command that repairs what ``evidence`` shows; a place that it does not fill stays in capitals."""
-        if MEND in evidence:
-            return str(evidence[MEND])
+    def command(self, values: Mapping[str, object]) -> str:
+        """Return the command of the rule with ``values`` in its places; a place that they do not fill stays in capitals."""
 
         def filled(place: re.Match[str]) -> str:
             key = place[1]
-            if key not in evidence:
+            if key not in values:
                 return re.sub(r"(?<!^)([A-Z])", r"-\1", key).upper()
-            value = evidence[key]
+            value = values[key]
             return " ".join(shell_word(str(one)) for one in (value if isinstance(value, (list, tuple)) else [value]))
 
         return _PLACE.sub(filled, self.mend)
+
+    def mend_of(self, evidence: Evidence, **more: str) -> str:
+        """Return the command that repairs what ``evidence`` shows; ``more``: values beside those of the evidence."""
+        if evidence.mend is not None:
+            return evidence.mend
+        return self.command({**more, **evidence.values, "where": evidence.where})
 
     def judge(self, facts: Facts) -> Iterator[Finding]:
         """Yield the findings of the rule."""
         for evidence in self.holds(facts):  # not before the first is asked for: who asks meets what cannot be read
             yield self.found(evidence)
 
-    def at(self, where: str, sentence: str, hint: str = "", /, **values: object) -> Finding:
+    def at(self, where: str, sentence: str, hint: str = "", mend: str | None = None, /, **values: object) -> Finding:
         """Return the finding at a place, as a ``Sweep`` yields it."""
-        return self.found(Evidence(where, sentence, values, hint))
+        return self.found(Evidence(where, sentence, values, hint, mend=mend))
 
-    def of(self, error: StoreError, where: str, /, **values: object) -> Finding:
+    def of(self, error: StoreError, where: str, mend: str | None = None, /, **values: object) -> Finding:
         """Return the finding that an error at a place shows; ``values`` beside those of the error."""
-        return self.found(Evidence(where, error.message, {**error.context, **values}, error.hint))
+        return self.at(where, error.message, error.hint, mend, **{**error.context, **values})
 
     def found(self, evidence: Evidence) -> Finding:
         """Return what ``evidence`` shows as a finding."""
         values = evidence.values
         size, messages = values.get("bytes"), next((values[key] for key in _MESSAGES if key in values), 0)
-        mend = self.command({**values, "where": evidence.where})
+        mend = self.mend_of(evidence)
         repair = _REBUILD if self.repair else f"{self.how.removesuffix('.')}: {mend}"
         return Finding(
             severity=evidence.severity or self.severity,
             code=self.code,
             where=evidence.where,
             message=evidence.sentence,
-            evidence={key: value for key, value in values.items() if key != MEND},
+            evidence=dict(values),
             at_stake_bytes=size if isinstance(size, int) else 0,
             at_stake_messages=messages if isinstance(messages, int) else 0,
             broker=self.broker,

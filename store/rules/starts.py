@@ -12,7 +12,7 @@ from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.starts import PULSAR_JUTE_BYTES, Refusal, Start, StartFact
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import MEND, Evidence, Rules
+from pulsar_admin.store.rules.rule import Evidence, Rules
 from pulsar_admin.store.wording import counted, listed, plural
 
 _SALVAGE = "pulsar-admin store salvage {disks}"
@@ -162,22 +162,22 @@ def code_of(fact: StartFact) -> str:
 def evidence_of(fact: StartFact) -> Evidence:
     """Return what a fact of a start shows."""
     _, starts, told = _TOLD[fact.kind]
-    values: dict[str, object] = {}
+    values, mend = dict[str, object](), None
     if fact.bookie is not None:
         values = {"bookie": fact.bookie.name, "disks": disks_text(fact.bookie)}
         if fact.values.get("registered"):  # no directory has a cookie to copy, the metadata has it
-            values[MEND] = f"pulsar-admin store cat {shell_word(f'{COOKIES}/{fact.bookie.bookie_id}')} --raw"
+            mend = f"pulsar-admin store cat {shell_word(f'{COOKIES}/{fact.bookie.bookie_id}')} --raw"
     if fact.kind is Start.INDEX_FILES_DAMAGED:
         values["ledgerId"] = fact.values["ledgers"][0]
     elif fact.kind is Start.LONG_RECORD:
         values["jute"] = _jute(fact)
     elif fact.kind is Start.ROCKSDB:
-        values[MEND] = "pulsar-admin store clone DIR"
+        mend = "pulsar-admin store clone DIR"
     elif fact.kind is Start.JOURNAL_UNKNOWN:
-        values[MEND] = f"pulsar-admin logs verify {shell_word(str(fact.where))}"
+        mend = f"pulsar-admin logs verify {shell_word(str(fact.where))}"
     shown = {key: listed(one) if isinstance(one, list) else one for key, one in fact.values.items()}
     sentence = told.format(where=fact.where, **shown) if isinstance(told, str) else told(fact)
-    return Evidence(str(fact.where), sentence, {**values, "starts": starts}, fact.values.get("hint", ""))
+    return Evidence(str(fact.where), sentence, {**values, "starts": starts}, fact.values.get("hint", ""), mend=mend)
 
 
 def _add(

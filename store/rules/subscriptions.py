@@ -26,7 +26,7 @@ from pulsar_admin.store.model.resources import cluster_path
 from pulsar_admin.store.names import Position, shell_word
 from pulsar_admin.store.rules.backlogs import CHUNK_RULES, MARKER_RULES
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import MEND, Evidence, Rule
+from pulsar_admin.store.rules.rule import Evidence, Rule
 from pulsar_admin.store.rules.transactions import TRANSACTION_RULES
 from pulsar_admin.store.rules.words import forced_reset
 from pulsar_admin.store.timespec import format_age_ms, format_time_ms, shown_time, shown_with_age
@@ -152,8 +152,9 @@ def _cursor_ahead(facts: SubscriptionFacts) -> Iterator[Evidence]:
         yield Evidence(
             facts.where,
             f"{cursor.name} is stored at {facts.ahead}, {beyond}: a broker starts it at {cursor.mark_delete}, the end{only}.{harmless}",
-            {**_marked(facts), "lastLedger": ledger_id, **forced_reset(cursor, "latest")},
+            {**_marked(facts), "lastLedger": ledger_id},
             severity=Severity.NOTE if is_before else None,
+            mend=forced_reset(cursor, "latest"),
         )
 
 
@@ -180,7 +181,8 @@ def _deduplication(facts: SubscriptionFacts) -> Iterator[Evidence]:
         yield Evidence(
             facts.where,
             f"{cursor.name} is deduplication's cursor, {cursor.mark_delete}: {moves}; it holds back the {_entries(left)} after it.",
-            {"entries": left, "enabled": is_on, **({MEND: drop} if is_on is False else {})},
+            {"entries": left, "enabled": is_on},
+            mend=drop if is_on is False else None,
         )
 
 
@@ -204,7 +206,8 @@ def _replicator(facts: SubscriptionFacts) -> Iterator[Evidence]:
             facts.where,
             f"{name} is the cursor of replication to {cluster}: it moves when that cluster takes messages; {_entries(left)} "
             f"{plural(left, 'waits', 'wait')}.",
-            {"cluster": cluster, "entries": left, **({} if is_known else {MEND: "pulsar-admin clusters list"})},
+            {"cluster": cluster, "entries": left},
+            mend=None if is_known else "pulsar-admin clusters list",
         )
 
 
@@ -437,8 +440,8 @@ def _ttl_values(facts: SubscriptionFacts, ttl: MessageTtl) -> dict[str, object]:
 
 
 def _expiry(facts: SubscriptionFacts) -> dict[str, object]:
-    """Return as evidence the time from which a printed expiry counts back; no command expires a replicator's messages, as brokers do."""
-    return {"now": format_time_ms(facts.of.now_ms)} if is_consumed(facts.cursor.name) else {MEND: ""}
+    """Return as evidence the time from which a printed expiry counts back; {} of a replicator, whose messages no command expires."""
+    return {"now": format_time_ms(facts.of.now_ms)} if is_consumed(facts.cursor.name) else {}
 
 
 def _not_loaded(facts: SubscriptionFacts) -> Iterator[Evidence]:
@@ -486,11 +489,13 @@ def _ttl_none(facts: SubscriptionFacts) -> Iterator[Evidence]:
     policies = facts.of.policies
     if facts.pending and facts.may_expire and facts.ttl is None and not isinstance(policies, Unknown):
         source = None if policies.message_ttl is None else policies.message_ttl.source
+        expiry = {} if _is_young(facts) else _expiry(facts)
         set_to = "" if source is None else f" (it is 0, by the {source})"
         yield Evidence(
             facts.where,
             f"No TTL applies{set_to}, so nothing expires (unless broker.conf sets `ttlDurationDefaultInSeconds`).",
-            {"ttl": 0, "source": source, **({MEND: ""} if _is_young(facts) else _expiry(facts))},
+            {"ttl": 0, "source": source, **expiry},
+            mend=None if expiry else "",
         )
 
 
@@ -530,17 +535,13 @@ def _ttl_overdue(facts: SubscriptionFacts) -> Iterator[Evidence]:
     if overdue is None or ttl is None or not overdue.extent.entries:
         return
     extent = overdue.extent
-    messages = counted_messages(extent.messages, extent.uncounted_entries)
+    messages, expiry = counted_messages(extent.messages, extent.uncounted_entries), _expiry(facts)
     yield Evidence(
         facts.where,
         f"{_named(ttl)} has passed for {_entries(extent.entries)} ({messages}), through {overdue.through}. A "
         "broker drops them when it has the topic loaded, within messageExpiryCheckIntervalInMinutes (5).",
-        {
-            **_ttl_values(facts, ttl),
-            "messages": extent.messages,
-            "through": str(overdue.through),
-            **_expiry(facts),
-        },
+        {**_ttl_values(facts, ttl), "messages": extent.messages, "through": str(overdue.through), **expiry},
+        mend=None if expiry else "",
     )
 
 

@@ -21,7 +21,7 @@ from pulsar_admin.store.model.publish_times import may_be_stated, wrong_times
 from pulsar_admin.store.model.topics import COMPACTED_LEDGER, Topic, TopicLedger
 from pulsar_admin.store.names import PERSISTENT, shell_word
 from pulsar_admin.store.rules.finding import Finding, Severity
-from pulsar_admin.store.rules.rule import MEND, Rule, Sweep
+from pulsar_admin.store.rules.rule import Rule, Sweep
 from pulsar_admin.store.rules.words import KEEP_COPIES, NO_HAND, STUCK, forced_reset
 from pulsar_admin.store.wording import counted, plural
 
@@ -179,21 +179,19 @@ def _judge_topic(facts: TopicFacts) -> Iterator[Finding]:
             yield from _judge_cursor(txn, facts.topic, cursor, where)
         elif not isinstance(cursor, errors.Unsupported) or is_known_node(txn, facts.topic.name.cursor_path(name)):
             # Else the rule of values that are not known here tells; a state in a cursor ledger is no value of a node.
-            values = {"topic": facts.where, "subscription": name}
+            mend = None
             if isinstance(
                 cursor, (errors.EntryLogCorrupt, errors.MissingComponent, errors.NotWritable, errors.SourceChanged)
             ):
-                values |= {
-                    MEND: "pulsar-admin store refresh"
-                }  # its file, once readable, has the state that a reset forgets
+                mend = "pulsar-admin store refresh"  # its file, once readable, has the state that a reset forgets
             elif isinstance(cursor, errors.Unsupported):  # which is not replaced
                 path = facts.topic.name.cursor_path(name)
-                values |= {MEND: f"pulsar-admin store cat {shell_word(path)} --hex"}
+                mend = f"pulsar-admin store cat {shell_word(path)} --hex"
             elif (ledger_id := _damaged_ledger(txn, facts.topic, name)) is not None:
                 missing = find_missing(txn, ledger_id)
                 bring = "" if missing is None else missing.cure
-                values |= {MEND: bring or f"pulsar-admin ledgers restore {ledger_id}"}
-            yield CURSOR_UNREADABLE.at(where, cursor.message, cursor.hint, **values)
+                mend = bring or f"pulsar-admin ledgers restore {ledger_id}"
+            yield CURSOR_UNREADABLE.at(where, cursor.message, cursor.hint, mend, topic=facts.where, subscription=name)
 
 
 def _damaged_ledger(txn: Txn, topic: Topic, cursor_name: str) -> int | None:
@@ -229,8 +227,8 @@ def _judge_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator[Findi
             "the topic lists this ledger, but BookKeeper has no metadata for it, and bookies that are not imported may have its entries; "
             f"{broken.broker()}",
             f"import their disks: {broken.cure}",
+            broken.cure,
             **_size(listed),
-            **{MEND: broken.cure},
         )
         return
     if ledger is None:
@@ -252,26 +250,25 @@ def _judge_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator[Findi
         if actual != (listed.entries, listed.size_bytes):
             times = find_times(txn, listed.ledger_id)
             is_behind = times is not None and times.sums.last_entry > ledger.last_entry_id
-            extend = {MEND: f"pulsar-admin ledgers restore {listed.ledger_id} --extend"} if is_behind else {}
+            extend = f"pulsar-admin ledgers restore {listed.ledger_id} --extend"
             yield LEDGER_LIST_DIFFERS.at(
                 where,
                 f"the topic's list says {counted(listed.entries, 'entry')} of {counted(listed.size_bytes, 'byte')}, BookKeeper's metadata"
                 f" {actual[0]} of {actual[1]}",
+                "",
+                extend if is_behind else None,
                 ledgerId=listed.ledger_id,
-                **extend,
             )
     yield from judge_missing(txn, ledger, where)
+    fields = f"pulsar-admin store annotate {shell_word(topic.name)} --form fields"
     for time in wrong_times(txn, listed):
         yield PUBLISH_TIME_DIFFERS.at(
             where,
             f"its {time.where} {time.name} says {time.stated}, its entries {time.found_ms}",
+            "",
+            fields if time.where == "field" else None,
             topic=str(topic.name),
             ledgerId=listed.ledger_id,
-            **(
-                {MEND: f"pulsar-admin store annotate {shell_word(topic.name)} --form fields"}
-                if time.where == "field"
-                else {}
-            ),
         )
 
 
@@ -318,14 +315,15 @@ def _judge_cursor(txn: Txn, topic: Topic, cursor: Cursor, where: str) -> Iterato
     if cursor.name == COMPACTION_CURSOR:
         yield from _judge_compacted(txn, cursor, where)
     missing = find_missing(txn, cursor.info.cursors_ledger_id) if cursor.source is CursorSource.FALLBACK else None
+    next_position = str(topic.next_valid(cursor.mark_delete))
     if missing is not None and missing.absent and missing.reason != GONE:
         yield CURSOR_LEDGER_WITHOUT_METADATA.at(
             where,
             f"BookKeeper's metadata of its ledger {missing.ledger_id} is gone: a broker starts it at {cursor.mark_delete}; bookies that "
             "are not imported may have its newest position",
             f"import their disks: {missing.cure}",
+            missing.cure,
             **_whose(cursor),
-            **{MEND: missing.cure},
         )
     elif cursor.recoverable is not None:
         yield CURSOR_LEDGER_WITHOUT_METADATA.at(
@@ -349,20 +347,20 @@ def _judge_cursor(txn: Txn, topic: Topic, cursor: Cursor, where: str) -> Iterato
         yield CURSOR_LEDGER_LOST.at(
             where,
             f"its ledger {cursor.info.cursors_ledger_id} is gone, empty or unreadable: acknowledgements since its creation are lost",
-            **_whose_next(topic, cursor),
+            "",
+            forced_reset(cursor, next_position),
+            **_whose(cursor),
+            position=next_position,
         )
     elif cursor.skipped_entries:
         yield CURSOR_LEDGER_DAMAGED.at(
             where,
             f"the newest {counted(cursor.skipped_entries, 'entry')} of its ledger {cursor.info.cursors_ledger_id} cannot be read",
-            **_whose_next(topic, cursor),
+            "",
+            forced_reset(cursor, next_position),
+            **_whose(cursor),
+            position=next_position,
         )
-
-
-def _whose_next(topic: Topic, cursor: Cursor) -> dict[str, object]:
-    """Return as evidence the position at which a cursor continues whose newest state is lost."""
-    position = str(topic.next_valid(cursor.mark_delete))
-    return {**_whose(cursor), "position": position, **forced_reset(cursor, position)}
 
 
 def _whose(cursor: Cursor) -> dict[str, object]:
@@ -391,8 +389,8 @@ def _judge_compacted(txn: Txn, cursor: Cursor, where: str) -> Iterator[Finding]:
         f"BookKeeper's metadata of the compacted ledger {ledger_id} is gone: a broker cannot open it; {there}",
         f"{f'import the bookies: {bring}' if bring else 'restore the ledger'}, or compact the topic here; until then compacted reads hang "
         "or fail",
+        bring or forget or None,
         ledgerId=ledger_id,
-        **({MEND: bring or forget} if bring or forget else {}),
     )
 
 

@@ -12,7 +12,7 @@ from pulsar_admin.store.facts.topics import SubscriptionFacts, TopicFacts
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, Intervals
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import MEND, Evidence, Rules
+from pulsar_admin.store.rules.rule import Evidence, Rules
 from pulsar_admin.store.rules.subscriptions import future_dated, quota_effect, stores_most_ranges
 from pulsar_admin.store.timespec import format_duration_ms, shown_time
 from pulsar_admin.store.wording import counted, plural
@@ -305,6 +305,7 @@ def _over_quota(facts: TopicFacts) -> Iterator[Evidence]:
         if not state.is_reached:
             continue
         size, quota = facts.backlog_size_bytes(state.slowest), state.quota
+        compact = f"pulsar-admin compaction run {shell_word(facts.where)}"
         if state.closed_ms is None:
             over = f"{counted(state.used, 'byte')} of backlog, {state.limit:,} allowed"
         else:
@@ -323,14 +324,10 @@ def _over_quota(facts: TopicFacts) -> Iterator[Evidence]:
                 "limitBytes": quota.limit_size_bytes,
                 "limitSeconds": quota.limit_time_seconds,
                 "bytes": size - quota.limit_size_bytes if state.closed_ms is None else size,
-                **(
-                    {MEND: f"pulsar-admin compaction run {shell_word(facts.where)}"}
-                    if state.slowest == COMPACTION_CURSOR
-                    else {}
-                ),
             },
             _QUOTA_HINTS.get(state.slowest, ""),
             Severity.NOTE if state.slowest == DEDUP_CURSOR else None,
+            compact if state.slowest == COMPACTION_CURSOR else None,
         )
 
 

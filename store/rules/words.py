@@ -7,7 +7,7 @@ from typing import Any
 from pulsar_admin.store.model.cursors import Cursor, is_own
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import MEND, Rule
+from pulsar_admin.store.rules.rule import Rule
 
 KEEP_COPIES = (
     "Keep write quorum at 2 or more, back up ZooKeeper, and never start bookies on older metadata: run `store "
@@ -34,9 +34,9 @@ def of_index(code: str, title: str, means: str) -> Rule[Any]:
     )
 
 
-def forced_reset(cursor: Cursor, place: str) -> dict[str, object]:
-    """Return as evidence the command that stores a cursor at ``place`` although the broker keeps it for itself; {} for others."""
+def forced_reset(cursor: Cursor, place: str) -> str | None:
+    """Return the command that stores a cursor at ``place`` although the broker keeps it for itself; None for others."""
     command = (
         f"pulsar-admin topics reset-cursor {shell_word(cursor.topic)} -s {shell_word(cursor.name)} -m {place} --force"
     )
-    return {MEND: command} if is_own(cursor.name) else {}
+    return command if is_own(cursor.name) else None
