@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from pulsar_admin.store.db.audit_log import iter_breaks, iter_changes
 from pulsar_admin.store.db.environment import Txn
@@ -14,10 +13,14 @@ from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.model.cursors import iter_cursor_names
 from pulsar_admin.store.names import parse_topic, shell_word
 from pulsar_admin.store.rules.finding import Finding, Severity
-from pulsar_admin.store.rules.rule import Rule, Sweep
+from pulsar_admin.store.rules.rule import Sweep
 from pulsar_admin.store.rules.words import PREVENT, UNSEEN
 
-CHANGES_DAMAGED: Rule[Any] = Rule(
+_CHANGES = Sweep[ClusterFacts]("the audit log", "store")
+_NACKS = Sweep[ClusterFacts]("negative acks")
+CHANGE_SWEEPS = _CHANGES, _NACKS
+
+CHANGES_DAMAGED = _CHANGES.row(
     "changes-damaged",
     Severity.WARNING,
     "The log of changes is damaged",
@@ -26,9 +29,8 @@ CHANGES_DAMAGED: Rule[Any] = Rule(
     "pulsar-admin store log",
     "Look at the remaining changes. Exported changes are not affected.",
     PREVENT,
-    scope="store",
 )
-CHANGES_ALTERED: Rule[Any] = Rule(
+CHANGES_ALTERED = _CHANGES.row(
     "changes-altered",
     Severity.WARNING,
     "The log of changes was altered",
@@ -37,9 +39,8 @@ CHANGES_ALTERED: Rule[Any] = Rule(
     "pulsar-admin store log",
     "Find out who altered it before you trust the log. It cannot be repaired.",
     PREVENT,
-    scope="store",
 )
-BASE_DAMAGED: Rule[Any] = Rule(
+BASE_DAMAGED = _CHANGES.row(
     "base-damaged",
     Severity.WARNING,
     "The imported value of a changed node cannot be read",
@@ -48,9 +49,8 @@ BASE_DAMAGED: Rule[Any] = Rule(
     "pulsar-admin store log",
     "Import the source into a new store (`store import`), and repeat the changes that the log shows.",
     PREVENT,
-    scope="store",
 )
-NACKS_DAMAGED: Rule[Any] = Rule(
+NACKS_DAMAGED = _NACKS.row(
     "nacks-damaged",
     Severity.WARNING,
     "Kept negative acks are damaged",
@@ -61,7 +61,7 @@ NACKS_DAMAGED: Rule[Any] = Rule(
     PREVENT,
     scope="store",
 )
-NACKS_OF_NOBODY: Rule[Any] = Rule(
+NACKS_OF_NOBODY = _NACKS.row(
     "nacks-of-nobody",
     Severity.NOTE,
     "Negative acks are kept for a subscription that does not exist",
@@ -72,6 +72,7 @@ NACKS_OF_NOBODY: Rule[Any] = Rule(
 )
 
 
+@_CHANGES.by
 def _check_changes(facts: ClusterFacts) -> Iterator[Finding]:
     """Check that the audit log is the one chain that was written, and that every imported node kept for export can be read."""
     txn = facts.reader.txn
@@ -109,9 +110,3 @@ def check_nacks(txn: Txn) -> Iterator[Finding]:
                 )
     except (IndexCorrupt, InvalidValue, Unsupported) as error:
         yield NACKS_DAMAGED.of(error, "nacks")
-
-
-CHANGE_SWEEPS: tuple[Sweep[ClusterFacts], ...] = (
-    Sweep("the audit log", _check_changes, (CHANGES_DAMAGED, CHANGES_ALTERED, BASE_DAMAGED)),
-    Sweep("negative acks", lambda facts: check_nacks(facts.reader.txn), (NACKS_DAMAGED, NACKS_OF_NOBODY)),
-)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
 
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.db.blocks import ledger_of_key
@@ -32,13 +31,17 @@ from pulsar_admin.store.model.ledger_owners import all_owners, iter_loose_owners
 from pulsar_admin.store.model.ledgers import Ledger, find_times, iter_ledger_ids, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.nodes import VALUE_UNDECODABLE
-from pulsar_admin.store.rules.rule import Evidence, Rule, Rules, Sweeps
+from pulsar_admin.store.rules.rule import Evidence, Rules, Sweep
 from pulsar_admin.store.rules.topic_data import NEWER_LEDGER_MISSING, judge_missing, repair_of
 from pulsar_admin.store.rules.words import KEEP_COPIES
 from pulsar_admin.store.wording import counted, listed, plural
 
 _NAMED = 10
-SCHEMA_LEDGER_WITHOUT_METADATA: Rule[Any] = Rule(
+_REFERENCED = Sweep[ClusterFacts]("references to ledgers")
+_LEDGERS = Sweep[ClusterFacts]("the ledgers")
+LEDGER_SWEEPS = _REFERENCED, _LEDGERS
+
+SCHEMA_LEDGER_WITHOUT_METADATA = _REFERENCED.row(
     "schema-ledger-without-metadata",
     Severity.CRITICAL,
     "The ledger of a schema version is lost",
@@ -48,7 +51,7 @@ SCHEMA_LEDGER_WITHOUT_METADATA: Rule[Any] = Rule(
     "If its entries are gone, `ledgers forget` keeps the remaining versions of the schema.",
     KEEP_COPIES,
 )
-BUCKET_LEDGER_WITHOUT_METADATA: Rule[Any] = Rule(
+BUCKET_LEDGER_WITHOUT_METADATA = _REFERENCED.row(
     "bucket-ledger-without-metadata",
     Severity.WARNING,
     "The ledger of a bucket of delayed messages is lost",
@@ -58,7 +61,7 @@ BUCKET_LEDGER_WITHOUT_METADATA: Rule[Any] = Rule(
     "Nothing is lost. Forget the ledger to save the broker the error.",
     KEEP_COPIES,
 )
-LEDGERS_UNREFERENCED: Rule[Any] = Rule(
+LEDGERS_UNREFERENCED = _LEDGERS.row(
     "ledgers-unreferenced",
     Severity.NOTE,
     "Ledgers that nothing references",
@@ -68,7 +71,7 @@ LEDGERS_UNREFERENCED: Rule[Any] = Rule(
     "Look at what they claim to be. `ledgers delete` frees them. If a topic lost its list, its ledgers are among "
     "these: use `store recover`.",
 )
-LEDGERS_DELETED: Rule[Any] = Rule(
+LEDGERS_DELETED = _LEDGERS.row(
     "ledgers-deleted",
     Severity.NOTE,
     "Deleted ledgers that still have entries on disk",
@@ -78,7 +81,7 @@ LEDGERS_DELETED: Rule[Any] = Rule(
     "pulsar-admin ledgers orphans",
     "Nothing to do. To keep them, stop the bookies and see `topics undelete`.",
 )
-LEDGERS_GONE: Rule[Any] = Rule(
+LEDGERS_GONE = _LEDGERS.row(
     "ledgers-gone",
     Severity.NOTE,
     "Ledgers with entries on disk whose metadata is gone, for an unknown reason",
@@ -90,7 +93,7 @@ LEDGERS_GONE: Rule[Any] = Rule(
     "If you miss no topic, there is nothing to do. Otherwise start no bookie before the topic is restored, from a "
     "backup of the metadata or, with ZooKeeper, from its older files and `topics undelete`.",
 )
-COPIES_UNKNOWN: Rule[Any] = Rule(
+COPIES_UNKNOWN = _LEDGERS.row(
     "copies-unknown",
     Severity.NOTE,
     "Which bookie has which entry is unknown",
@@ -99,7 +102,7 @@ COPIES_UNKNOWN: Rule[Any] = Rule(
     "pulsar-admin store index --rebuild",
     "Import the cluster's bookies by name, so that copies are counted.",
 )
-BOOKIE_NOT_IMPORTED: Rule[Any] = Rule(
+BOOKIE_NOT_IMPORTED = _LEDGERS.row(
     "bookie-not-imported",
     Severity.NOTE,
     "A bookie of the cluster was not imported",
@@ -108,7 +111,7 @@ BOOKIE_NOT_IMPORTED: Rule[Any] = Rule(
     "pulsar-admin store add bookie {bookie}=DIR",
     "Add its disks to check.",
 )
-COPIES_MISSING: Rule[Any] = Rule(
+COPIES_MISSING = _LEDGERS.row(
     "copies-missing",
     Severity.WARNING,
     "Entries are on fewer bookies than their write quorum",
@@ -119,7 +122,7 @@ COPIES_MISSING: Rule[Any] = Rule(
     "On the live cluster: `bookkeeper shell recover BOOKIE`, or mark the ledgers with `bookkeeper shell triggeraudit`.",
     "Run autorecovery, and never replace a bookie's disk with an empty one under the same cookie.",
 )
-COPIES_DAMAGED: Rule[Any] = Rule(
+COPIES_DAMAGED = _LEDGERS.row(
     "copies-damaged",
     Severity.NOTE,
     "Entries have damaged copies, and good ones",
@@ -128,7 +131,7 @@ COPIES_DAMAGED: Rule[Any] = Rule(
     "pulsar-admin ledgers underreplicated",
     "Replace the damaged bookie's disk through autorecovery before the other copy fails.",
 )
-RECOVERY_DROPS: Rule[Any] = Rule(
+RECOVERY_DROPS = _LEDGERS.row(
     "recovery-drops-entries",
     Severity.WARNING,
     "A ledger is open, and its recovery may drop entries",
@@ -143,7 +146,7 @@ RECOVERY_DROPS: Rule[Any] = Rule(
     KEEP_COPIES,
     loss="the entries after the gap, if a broker loads the topic",
 )
-OPEN_END_UNCERTAIN: Rule[Any] = Rule(
+OPEN_END_UNCERTAIN = _LEDGERS.row(
     "open-end-uncertain",
     Severity.NOTE,
     "A ledger is open, and its recovery may keep or drop its last entries",
@@ -156,7 +159,7 @@ OPEN_END_UNCERTAIN: Rule[Any] = Rule(
     " salvage` look at the bookies' disks first.",
     "Never start a bookie on an old copy of its disk.",
 )
-RECOVERY_FAILS: Rule[Any] = Rule(
+RECOVERY_FAILS = _LEDGERS.row(
     "recovery-fails",
     Severity.CRITICAL,
     "A ledger is open, and its recovery will fail",
@@ -170,7 +173,7 @@ RECOVERY_FAILS: Rule[Any] = Rule(
 )
 
 
-RECOVERY_NEEDS: Rule[Any] = Rule(
+RECOVERY_NEEDS = _LEDGERS.row(
     "recovery-needs-bookie",
     Severity.WARNING,
     "A ledger is open, and its recovery fails unless a bookie that is not imported answers",
@@ -200,10 +203,8 @@ _REFERENCES = {
 """What references ledgers beside topics and cursors: the rule, and what its loss means."""
 _HINT = "see: pulsar-admin ledgers underreplicated"
 
-LEDGER_SWEEPS = Sweeps[ClusterFacts]()
 
-
-@LEDGER_SWEEPS.over("references to ledgers", SCHEMA_LEDGER_WITHOUT_METADATA, BUCKET_LEDGER_WITHOUT_METADATA)
+@_REFERENCED.by
 def _check_references(facts: ClusterFacts) -> Iterator[Finding]:
     """Check that schemas and delayed messages have the ledgers that they name; topics and cursors are looked at with their own."""
     txn = facts.reader.txn
@@ -229,20 +230,7 @@ def _check_references(facts: ClusterFacts) -> Iterator[Finding]:
         return  # the sweep over owners tells
 
 
-@LEDGER_SWEEPS.over(
-    "the ledgers",
-    LEDGERS_UNREFERENCED,
-    LEDGERS_DELETED,
-    LEDGERS_GONE,
-    COPIES_UNKNOWN,
-    BOOKIE_NOT_IMPORTED,
-    COPIES_MISSING,
-    COPIES_DAMAGED,
-    RECOVERY_DROPS,
-    OPEN_END_UNCERTAIN,
-    RECOVERY_FAILS,
-    RECOVERY_NEEDS,
-)
+@_LEDGERS.by
 def _check_ledgers(facts: ClusterFacts) -> Iterator[Finding]:
     """Check each ledger's metadata and copies, more of those that belong to no topic's list; note unreferenced and deleted ones."""
     txn, unreferenced = facts.reader.txn, 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
 
 from pulsar_admin.store.codec.entrylog import MAP_OFFSET_BYTES, MAP_OFFSET_PLACE, log_file_name
 from pulsar_admin.store.codec.ledgermetadata import LedgerState
@@ -21,14 +20,22 @@ from pulsar_admin.store.index.idx_files import verify_indexes
 from pulsar_admin.store.model.ledgers import iter_ledger_ids, read_ledger
 from pulsar_admin.store.names import FileKind, shell_word
 from pulsar_admin.store.rules.finding import Finding, Severity
-from pulsar_admin.store.rules.rule import Evidence, Rule, Sweeps
+from pulsar_admin.store.rules.rule import Evidence, Sweep
 from pulsar_admin.store.rules.starts import START_RULES, code_of, evidence_of
 from pulsar_admin.store.rules.words import KEEP_COPIES, STUCK, UNSEEN, of_index
 from pulsar_admin.store.wording import counted, plural
 
 _NAMED = 10
 
-ENTRY_UNREADABLE: Rule[Any] = Rule(
+_LENGTHS = Sweep[DeepFacts]("the lengths of ledgers")
+_INDEX_FILES = Sweep[DeepFacts]("index files of bookies")
+_ROWS = Sweep[DeepFacts]("rows of bookies' indexes")
+_MAPS = Sweep[DeepFacts]("ledgers maps of entry logs")
+_STARTS = Sweep[DeepFacts]("what starts read")
+_FILES = Sweep[DeepFacts]("the files of entries")
+DEEP_SWEEPS = _LENGTHS, _INDEX_FILES, _ROWS, _MAPS, _STARTS, _FILES
+
+ENTRY_UNREADABLE = _LENGTHS.row(
     "entry-unreadable",
     Severity.CRITICAL,
     "The last entry of a ledger cannot be read",
@@ -38,7 +45,7 @@ ENTRY_UNREADABLE: Rule[Any] = Rule(
     "Read the whole ledger. Get a good copy of the file from another bookie or a backup.",
     KEEP_COPIES,
 )
-LENGTH_DIFFERS: Rule[Any] = Rule(
+LENGTH_DIFFERS = _LENGTHS.row(
     "length-differs",
     Severity.WARNING,
     "A ledger's length does not match its entries",
@@ -47,7 +54,7 @@ LENGTH_DIFFERS: Rule[Any] = Rule(
     "pulsar-admin ledgers verify {ledgerId}",
     "Read the whole ledger. By itself this loses nothing.",
 )
-INDEX_FILE_WRONG: Rule[Any] = Rule(
+INDEX_FILE_WRONG = _INDEX_FILES.row(
     "index-file-wrong",
     Severity.WARNING,
     "A bookie's index file points to the wrong place",
@@ -58,7 +65,7 @@ INDEX_FILE_WRONG: Rule[Any] = Rule(
     "While the bookie is stopped, let BookKeeper rebuild the index: `bookkeeper shell "
     "regenerate-interleaved-storage-index-file`.",
 )
-INDEX_ROWS_WRONG: Rule[Any] = Rule(
+INDEX_ROWS_WRONG = _ROWS.row(
     "index-rows-wrong",
     Severity.CRITICAL,
     "A bookie's index points entries to other records",
@@ -73,7 +80,7 @@ INDEX_ROWS_WRONG: Rule[Any] = Rule(
     KEEP_COPIES,
     of_disks=True,
 )
-LEDGERS_MAP_FALSE: Rule[Any] = Rule(
+LEDGERS_MAP_FALSE = _MAPS.row(
     "ledgers-map-false",
     Severity.CRITICAL,
     "The ledgers map of an entry log does not match its records",
@@ -89,7 +96,7 @@ LEDGERS_MAP_FALSE: Rule[Any] = Rule(
     KEEP_COPIES,
     of_disks=True,
 )
-SCAN_UNFINISHED: Rule[Any] = Rule(
+SCAN_UNFINISHED = _FILES.row(
     "scan-unfinished",
     Severity.NOTE,
     "The scan of a file was stopped",
@@ -98,7 +105,7 @@ SCAN_UNFINISHED: Rule[Any] = Rule(
     "pulsar-admin store refresh",
     "Run the same command again; it continues.",
 )
-NOT_CHECKED: Rule[Any] = Rule(
+NOT_CHECKED = _FILES.row(
     "not-checked",
     Severity.WARNING,
     "Files have changed, so the index was not compared with every file",
@@ -108,7 +115,7 @@ NOT_CHECKED: Rule[Any] = Rule(
     "pulsar-admin store refresh",
     "Refresh, then check again; to compare everything, stop the processes that write first.",
 )
-ENTRY_DAMAGED: Rule[Any] = Rule(
+ENTRY_DAMAGED = _FILES.row(
     "entry-damaged",
     Severity.CRITICAL,
     "An entry that was good at import is damaged now",
@@ -120,15 +127,14 @@ ENTRY_DAMAGED: Rule[Any] = Rule(
     KEEP_COPIES,
 )
 INDEX_DIFFERS = of_index(
+    _FILES,
     "index-differs",
     "The index does not match the files",
     "A deep check read every byte again and got a different index.",
 )
 
-DEEP_SWEEPS = Sweeps[DeepFacts]()
 
-
-@DEEP_SWEEPS.over("the lengths of ledgers", ENTRY_UNREADABLE, LENGTH_DIFFERS)
+@_LENGTHS.by
 def _check_lengths(facts: DeepFacts) -> Iterator[Finding]:
     """Check that a closed ledger's metadata tells the length that its last entry carries, and that its payloads add up to it."""
     reader = facts.reader
@@ -155,7 +161,7 @@ def _check_lengths(facts: DeepFacts) -> Iterator[Finding]:
             yield LENGTH_DIFFERS.at(where, text, ledgerId=ledger_id)
 
 
-@DEEP_SWEEPS.over("index files of bookies", INDEX_FILE_WRONG)
+@_INDEX_FILES.by
 def _check_index_files(facts: DeepFacts) -> Iterator[Finding]:
     """Compare the ``.idx`` files of the bookies that were imported with the entry logs that they lead to.
 
@@ -180,7 +186,7 @@ def _check_index_files(facts: DeepFacts) -> Iterator[Finding]:
                 )
 
 
-@DEEP_SWEEPS.over("rows of bookies' indexes", INDEX_ROWS_WRONG)
+@_ROWS.by
 def _check_rows(facts: DeepFacts) -> Iterator[Finding]:
     """Compare each row of each bookie's database of places with the record that it leads to."""
     for one in facts.iter_misled():
@@ -203,7 +209,7 @@ def _check_rows(facts: DeepFacts) -> Iterator[Finding]:
         )
 
 
-@DEEP_SWEEPS.over("ledgers maps of entry logs", LEDGERS_MAP_FALSE)
+@_MAPS.by
 def _check_maps(facts: DeepFacts) -> Iterator[Finding]:
     """Compare the ledgers map of each entry log with its records."""
     store, unlisted = facts.store, UnlistedLedgers(facts.reader.txn)
@@ -257,7 +263,7 @@ def _check_maps(facts: DeepFacts) -> Iterator[Finding]:
         )
 
 
-@DEEP_SWEEPS.over("what starts read", *START_RULES)
+@_STARTS.by
 def _check_starts(facts: DeepFacts) -> Iterator[Finding]:
     """Read what a start of each bookie and ZooKeeper server reads: databases, journals, snapshots."""
     rules = {rule.code: rule for rule in START_RULES}
@@ -266,7 +272,7 @@ def _check_starts(facts: DeepFacts) -> Iterator[Finding]:
             yield rules[code_of(fact)].found(evidence_of(fact))
 
 
-@DEEP_SWEEPS.over("the files of entries", SCAN_UNFINISHED, NOT_CHECKED, ENTRY_DAMAGED, INDEX_DIFFERS)
+@_FILES.by
 def _check_files(facts: DeepFacts) -> Iterator[Finding]:
     """Read every file again with every digest verified, and compare index and known damage with the result."""
     store, txn = facts.store, facts.reader.txn

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 from pulsar_admin.store.db.entry_files import FileState, file_state
 from pulsar_admin.store.db.environment import Txn
@@ -15,11 +14,15 @@ from pulsar_admin.store.errors import IndexCorrupt
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.rules.finding import Finding, Severity
-from pulsar_admin.store.rules.rule import Rule, Sweeps
+from pulsar_admin.store.rules.rule import Sweep
 from pulsar_admin.store.rules.words import KEEP_COPIES, PREVENT, UNSEEN, of_index
 from pulsar_admin.store.wording import counted, plural
 
-PAGES_DAMAGED: Rule[Any] = Rule(
+_PAGES = Sweep[ClusterFacts]("the database", "store")
+_CATALOGUE = Sweep[ClusterFacts]("the catalogue of files")
+FILE_SWEEPS = _PAGES, _CATALOGUE
+
+PAGES_DAMAGED = _PAGES.row(
     "pages-damaged",
     Severity.CRITICAL,
     "Pages of the store's database are damaged",
@@ -29,9 +32,8 @@ PAGES_DAMAGED: Rule[Any] = Rule(
     "Put a backup of the store in place (`backups/` in the store has some), or import the source into a new store, "
     "and repeat the changes that the log still shows.",
     PREVENT,
-    scope="store",
 )
-CATALOGUE_DAMAGED: Rule[Any] = Rule(
+CATALOGUE_DAMAGED = _CATALOGUE.row(
     "catalogue-damaged",
     Severity.CRITICAL,
     "The catalogue of files cannot be read",
@@ -43,11 +45,12 @@ CATALOGUE_DAMAGED: Rule[Any] = Rule(
     scope="store",
 )
 DAMAGE_WITHOUT_FILE = of_index(
+    _CATALOGUE,
     "damage-without-file",
     "Damage in a file that is not catalogued",
     "A row records damage in a file that the store does not know.",
 )
-BOOKIE_NOT_KNOWN: Rule[Any] = Rule(
+BOOKIE_NOT_KNOWN = _CATALOGUE.row(
     "bookie-not-known",
     Severity.WARNING,
     "Disks of a bookie that the cluster does not know",
@@ -56,7 +59,7 @@ BOOKIE_NOT_KNOWN: Rule[Any] = Rule(
     "pulsar-admin bookies list-bookies",
     "Remove the directory from the source and import into a new store, or keep it if you know it.",
 )
-STRAY_FILE: Rule[Any] = Rule(
+STRAY_FILE = _CATALOGUE.row(
     "stray-file",
     Severity.NOTE,
     "A file in the store is not referenced",
@@ -65,7 +68,7 @@ STRAY_FILE: Rule[Any] = Rule(
     "pulsar-admin store check",
     "Delete it when no command is running.",
 )
-COPIES_DIFFER: Rule[Any] = Rule(
+COPIES_DIFFER = _CATALOGUE.row(
     "copies-differ",
     Severity.WARNING,
     "Copies of an entry have different bytes",
@@ -76,7 +79,7 @@ COPIES_DIFFER: Rule[Any] = Rule(
     "Look at both. Remove disks of another cluster from the source directory and import again.",
     "Never restore an old ZooKeeper backup under bookies that kept running: ledger ids are assigned twice.",
 )
-FILE_MISSING: Rule[Any] = Rule(
+FILE_MISSING = _CATALOGUE.row(
     "file-missing",
     Severity.CRITICAL,
     "A file of a bookie is gone",
@@ -88,7 +91,7 @@ FILE_MISSING: Rule[Any] = Rule(
     "Do not let a running bookie collect garbage in a directory that a store was imported from; import with "
     "`--copy` instead.",
 )
-FILE_CHANGED: Rule[Any] = Rule(
+FILE_CHANGED = _CATALOGUE.row(
     "file-changed",
     Severity.CRITICAL,
     "A file of a bookie is not the one that was imported",
@@ -98,7 +101,7 @@ FILE_CHANGED: Rule[Any] = Rule(
     "Refresh: files that are gone are forgotten, and new ones are read.",
     "Use `--copy` to import from running bookies.",
 )
-FILE_UNREADABLE: Rule[Any] = Rule(
+FILE_UNREADABLE = _CATALOGUE.row(
     "file-unreadable",
     Severity.CRITICAL,
     "A file of a bookie cannot be read",
@@ -107,7 +110,7 @@ FILE_UNREADABLE: Rule[Any] = Rule(
     "pulsar-admin store refresh",
     "Look at its permissions and at the disk (`dmesg`), then refresh.",
 )
-FILE_TOUCHED: Rule[Any] = Rule(
+FILE_TOUCHED = _CATALOGUE.row(
     "file-touched",
     Severity.NOTE,
     "A file's modification time differs from the import",
@@ -116,7 +119,7 @@ FILE_TOUCHED: Rule[Any] = Rule(
     "pulsar-admin store check --deep",
     "If in doubt, read every byte once.",
 )
-FILE_GROWN: Rule[Any] = Rule(
+FILE_GROWN = _CATALOGUE.row(
     "file-grown",
     Severity.NOTE,
     "More was written to a file since the import",
@@ -125,7 +128,7 @@ FILE_GROWN: Rule[Any] = Rule(
     "pulsar-admin store refresh",
     "Refresh the store.",
 )
-FILE_DAMAGED: Rule[Any] = Rule(
+FILE_DAMAGED = _CATALOGUE.row(
     "file-damaged",
     Severity.WARNING,
     "An entry log or journal is damaged",
@@ -145,10 +148,8 @@ _LOST = {
     FileState.UNREADABLE: (FILE_UNREADABLE, "cannot be read"),
 }
 
-FILE_SWEEPS = Sweeps[ClusterFacts]()
 
-
-@FILE_SWEEPS.over("the database", PAGES_DAMAGED)
+@_PAGES.by
 def _check_pages(facts: ClusterFacts) -> Iterator[Finding]:
     """Check the pages of the database that hold the state of the snapshot."""
     store, txn = facts.store, facts.reader.txn
@@ -160,20 +161,7 @@ def _check_pages(facts: ClusterFacts) -> Iterator[Finding]:
         yield PAGES_DAMAGED.at(str(store.path / "meta"), error.message, damaged_pages(store.path, error).hint)
 
 
-@FILE_SWEEPS.over(
-    "the catalogue of files",
-    CATALOGUE_DAMAGED,
-    DAMAGE_WITHOUT_FILE,
-    BOOKIE_NOT_KNOWN,
-    STRAY_FILE,
-    COPIES_DIFFER,
-    FILE_MISSING,
-    FILE_CHANGED,
-    FILE_UNREADABLE,
-    FILE_TOUCHED,
-    FILE_GROWN,
-    FILE_DAMAGED,
-)
+@_CATALOGUE.by
 def _check_catalogue(facts: ClusterFacts) -> Iterator[Finding]:
     """Check the catalogued files, their known damage, and stray files."""
     store, txn = facts.store, facts.reader.txn

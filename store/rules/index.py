@@ -16,67 +16,78 @@ from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.file_sums import IndexPass
 from pulsar_admin.store.model.references import find_references, iter_wrong_owners
 from pulsar_admin.store.rules.finding import Finding
-from pulsar_admin.store.rules.rule import Sweeps
+from pulsar_admin.store.rules.rule import Sweep
 from pulsar_admin.store.rules.words import of_index
 from pulsar_admin.store.wording import listed
 
+_INDEX = Sweep[ClusterFacts]("the index")
+_OWNERS = Sweep[ClusterFacts]("the owners of ledgers")
+_COPIES = Sweep[ClusterFacts]("the rows of copies")
+INDEX_SWEEPS = _INDEX, _OWNERS, _COPIES
+
 BLOCK_DAMAGED = of_index(
+    _INDEX,
     "block-damaged",
     "A block of the location index is damaged",
     "The places of the entries of that block are unknown.",
 )
 BLOCK_INCONSISTENT = of_index(
+    _INDEX,
     "block-inconsistent",
     "A block of the location index contradicts itself",
     "Its counts, its order or its places cannot all be right.",
 )
 TIMES_MISSING = of_index(
+    _INDEX,
     "times-missing",
     "A ledger has entries but no row of times",
     "Queries by time skip the ledger.",
 )
 TIMES_DAMAGED = of_index(
+    _INDEX,
     "times-damaged",
     "A row of times is damaged",
     "Queries by time cannot use it.",
 )
 TIMES_DIFFER = of_index(
+    _INDEX,
     "times-differ",
     "A row of times does not match its ledger's blocks",
     "Counts and queries by time may be wrong for that ledger.",
 )
 TIMES_SURPLUS = of_index(
+    _INDEX,
     "times-surplus",
     "A row of times has no entries",
     "The ledger is shown with entries that do not exist.",
 )
 COPIES_ROW_DAMAGED = of_index(
+    _COPIES,
     "copies-row-damaged",
     "A row of copies is damaged",
     "The number of copies of some entries is unknown.",
 )
 COPIES_WITHOUT_FILE = of_index(
+    _COPIES,
     "copies-without-file",
     "Copies in a file that is not catalogued",
     "The number of copies of some entries may be wrong.",
 )
 OWNERS_DIFFER = of_index(
+    _OWNERS,
     "owners-differ",
     "The owners of a ledger do not match the metadata",
     "Lists of orphans and lost ledgers may be wrong.",
 )
 OWNERS_DAMAGED = of_index(
+    _OWNERS,
     "owners-damaged",
     "The owners of ledgers cannot be read",
     "It is not known to which topic or cursor a ledger belongs.",
 )
 
-INDEX_SWEEPS = Sweeps[ClusterFacts]()
 
-
-@INDEX_SWEEPS.over(
-    "the index", BLOCK_DAMAGED, BLOCK_INCONSISTENT, TIMES_MISSING, TIMES_DAMAGED, TIMES_DIFFER, TIMES_SURPLUS
-)
+@_INDEX.by
 def _check_index(facts: ClusterFacts) -> Iterator[Finding]:
     """Check every location block in itself, and every time row against its ledger's blocks."""
     txn = facts.reader.txn
@@ -229,7 +240,7 @@ def _check_times_without_blocks(txn: Txn) -> Iterator[Finding]:
             yield TIMES_SURPLUS.at(f"time row of ledger {ledger_id}", "the ledger has no entries")
 
 
-@INDEX_SWEEPS.over("the owners of ledgers", OWNERS_DIFFER, OWNERS_DAMAGED)
+@_OWNERS.by
 def _check_owners(facts: ClusterFacts) -> Iterator[Finding]:
     """Check the owners against the references in the tree."""
     txn = facts.reader.txn
@@ -244,7 +255,7 @@ def _check_owners(facts: ClusterFacts) -> Iterator[Finding]:
         yield OWNERS_DAMAGED.of(error, "owners")
 
 
-@INDEX_SWEEPS.over("the rows of copies", COPIES_ROW_DAMAGED, COPIES_WITHOUT_FILE)
+@_COPIES.by
 def _check_copies(facts: ClusterFacts) -> Iterator[Finding]:
     """Check the rows of copies against the catalogue."""
     txn = facts.reader.txn

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path, ledger_path
 from pulsar_admin.store.db.files import WHOLE_METADATA, iter_metadata_damage
@@ -15,10 +14,14 @@ from pulsar_admin.store.model.coverage import find_absent_journals
 from pulsar_admin.store.model.nodes import decode_structure, structure_of
 from pulsar_admin.store.names import topic_of_path
 from pulsar_admin.store.rules.finding import Finding, Severity
-from pulsar_admin.store.rules.rule import Rule, Sweeps
+from pulsar_admin.store.rules.rule import Sweep
 from pulsar_admin.store.rules.words import NO_HAND, PREVENT, UNSEEN
 
-NODE_DAMAGED: Rule[Any] = Rule(
+_NODES = Sweep[ClusterFacts]("the metadata")
+_JOURNALS = Sweep[ClusterFacts]("the journals")
+NODE_SWEEPS = _NODES, _JOURNALS
+
+NODE_DAMAGED = _NODES.row(
     "node-damaged",
     Severity.CRITICAL,
     "A metadata node of the store is damaged",
@@ -29,7 +32,7 @@ NODE_DAMAGED: Rule[Any] = Rule(
     PREVENT,
     scope="store",
 )
-NAME_NOT_ENCODED: Rule[Any] = Rule(
+NAME_NOT_ENCODED = _NODES.row(
     "name-not-encoded",
     Severity.WARNING,
     "No topic name leads to this node",
@@ -38,7 +41,7 @@ NAME_NOT_ENCODED: Rule[Any] = Rule(
     "pulsar-admin store cat {where}",
     "Read it in place. No command moves it.",
 )
-VALUE_UNDECODABLE: Rule[Any] = Rule(
+VALUE_UNDECODABLE = _NODES.row(
     "value-undecodable",
     Severity.CRITICAL,
     "A metadata value cannot be decoded",
@@ -49,7 +52,7 @@ VALUE_UNDECODABLE: Rule[Any] = Rule(
     "ledger.",
     NO_HAND,
 )
-METADATA_INCOMPLETE: Rule[Any] = Rule(
+METADATA_INCOMPLETE = _NODES.row(
     "metadata-incomplete",
     Severity.CRITICAL,
     "The metadata is incomplete",
@@ -61,7 +64,7 @@ METADATA_INCOMPLETE: Rule[Any] = Rule(
     " on this metadata: they delete what it does not list.",
     "Copy metadata from a stopped server, or from several servers.",
 )
-JOURNAL_ABSENT: Rule[Any] = Rule(
+JOURNAL_ABSENT = _JOURNALS.row(
     "journal-absent",
     Severity.WARNING,
     "The journal of a bookie was not imported",
@@ -73,10 +76,8 @@ JOURNAL_ABSENT: Rule[Any] = Rule(
     "Back up journal and ledger directories together.",
 )
 
-NODE_SWEEPS = Sweeps[ClusterFacts]()
 
-
-@NODE_SWEEPS.over("the metadata", NODE_DAMAGED, NAME_NOT_ENCODED, VALUE_UNDECODABLE, METADATA_INCOMPLETE)
+@_NODES.by
 def _check_nodes(facts: ClusterFacts) -> Iterator[Finding]:
     """Check that every row of the tree, and every value of a known structure, can be read."""
     txn = facts.reader.txn
@@ -113,7 +114,7 @@ def _check_nodes(facts: ClusterFacts) -> Iterator[Finding]:
         return  # the catalogue's check tells
 
 
-@NODE_SWEEPS.over("the journals", JOURNAL_ABSENT)
+@_JOURNALS.by
 def _check_journals(facts: ClusterFacts) -> Iterator[Finding]:
     """Tell of bookies without a journal whose last entries may have been there only."""
     try:

@@ -8,7 +8,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.names import shell_word
@@ -87,6 +87,11 @@ class Rule(Struct, Generic[Facts], frozen=True):
     repair: str = ""
     needs: str = ""
 
+    def __call__(self, holds: Callable[[Facts], Iterator[Evidence]]) -> Callable[[Facts], Iterator[Evidence]]:
+        """Have the rule hold where the decorated function finds evidence."""
+        force_setattr(self, "holds", holds)
+        return holds
+
     def text(self) -> str:
         """Return the rule as text for a terminal, with every part."""
         parts = (
@@ -164,7 +169,10 @@ def _wrapped(text: str) -> str:
 
 
 class Rules(list[Rule[Facts]], Generic[Facts]):
-    """A part of the table: its rows in the order in which they are told."""
+    """A part of the table: its rows in the order in which they are told; ``scope`` is that of each."""
+
+    def __init__(self, scope: str = "data") -> None:
+        self._scope = scope
 
     def row(
         self,
@@ -179,41 +187,31 @@ class Rules(list[Rule[Facts]], Generic[Facts]):
         *,
         leads: bool = False,
         loss: str = "",
-        scope: str = "data",
+        scope: str = "",
         of_disks: bool = False,
+        repair: str = "",
         needs: str = "",
-    ) -> Callable[[Callable[[Facts], Iterator[Evidence]]], Callable[[Facts], Iterator[Evidence]]]:
-        """Add the ``Rule`` of these parts that holds where the decorated function finds evidence."""
-
-        def add(holds: Callable[[Facts], Iterator[Evidence]]) -> Callable[[Facts], Iterator[Evidence]]:
-            texts = (code, severity, title, means, broker, mend, how, prevent)
-            self.append(Rule(*texts, leads, holds, loss, scope, of_disks, needs=needs))
-            return holds
-
-        return add
+    ) -> Rule[Facts]:
+        """Add the ``Rule`` of these parts, which decorates the function that finds its evidence, if no ``Sweep`` judges it."""
+        texts = (code, severity, title, means, broker, mend, how, prevent)
+        rule: Rule[Facts] = Rule(*texts, leads, _swept, loss, scope or self._scope, of_disks, repair, needs)
+        self.append(rule)
+        return rule
 
 
-class Sweep(Struct, Generic[Facts], frozen=True):
-    """``rules`` that one pass over many rows judges together. ``what``: what it looks at, in words."""
+class Sweep(Rules[Any], Generic[Facts]):  # Any: also rules of topics
+    """Rules that one pass over many rows judges together. ``what``: what it looks at, in words."""
 
-    what: str
     judge: Callable[[Facts], Iterator[Finding]]
-    rules: tuple[Rule[Any], ...]  # Any: also rules of topics
 
+    def __init__(self, what: str, scope: str = "data") -> None:
+        super().__init__(scope)
+        self.what = what
 
-class Sweeps(list[Sweep[Facts]], Generic[Facts]):
-    """Sweeps in the order in which they are made."""
-
-    def over(
-        self, what: str, *rules: Rule[Any]
-    ) -> Callable[[Callable[[Facts], Iterator[Finding]]], Callable[[Facts], Iterator[Finding]]]:
-        """Add the ``Sweep`` in which the decorated function judges ``rules``."""
-
-        def add(judge: Callable[[Facts], Iterator[Finding]]) -> Callable[[Facts], Iterator[Finding]]:
-            self.append(Sweep(what, judge, rules))
-            return judge
-
-        return add
+    def by(self, judge: Callable[[Facts], Iterator[Finding]]) -> Callable[[Facts], Iterator[Finding]]:
+        """Have the decorated function judge the rules."""
+        self.judge = judge
+        return judge
 
 
 def of_topic(rule: Rule[SubscriptionFacts]) -> Rule[TopicFacts]:

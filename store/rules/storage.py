@@ -36,8 +36,12 @@ _LEAK_REPAIRED = (
 )
 
 
+LEAK_SWEEP = Sweep[ClusterFacts]("leaked ledgers", "use")
+"""Reports the ledgers that ``store.rules.copies`` counts, with their bytes, by the kind that they claim."""
+
+
 def _leak(code: str, title: str, means: str) -> Rule[Any]:
-    return Rule(
+    return LEAK_SWEEP.row(
         code,
         Severity.NOTE,
         title,
@@ -46,7 +50,6 @@ def _leak(code: str, title: str, means: str) -> Rule[Any]:
         "pulsar-admin ledgers orphans",
         _LEAK_REPAIRED,
         "Crashes and failed deletions leave some; look for them now and then.",
-        scope="use",
     )
 
 
@@ -90,7 +93,7 @@ LEAKED_LEDGERS = _leak(
     "Ledgers that nothing references",
     "Their own metadata does not name an owner.",
 )
-LEAKED_INDEX: Rule[Any] = Rule(
+LEAKED_INDEX = LEAK_SWEEP.row(
     "leaked-index",
     Severity.NOTE,
     "Unused ledgers that only this store has: parts of a delayed message index, or a compacted view",
@@ -98,7 +101,6 @@ LEAKED_INDEX: Rule[Any] = Rule(
     "Nothing: no broker knows them.",
     "pulsar-admin ledgers orphans",
     "They only take space in the store.",
-    scope="use",
 )
 _GONE: dict[str, Rule[Any]] = {Unlisted.DELETED: LEDGERS_DELETED, Unlisted.GONE: LEDGERS_GONE}
 _FATES = {
@@ -194,6 +196,7 @@ def _is_listable(facts: ClusterFacts, ledger_id: int) -> bool:
     return True
 
 
+@LEAK_SWEEP.by
 def _leaked(facts: ClusterFacts) -> Iterator[Finding]:
     """Sum up the unreferenced ledgers by the kind that they claim."""
     sums: dict[tuple[str, bool, bool], list[int]] = {}
@@ -288,19 +291,3 @@ def _full_disks(facts: ClusterFacts) -> Iterator[Evidence]:
                 f"{usage.used / usage.total:.0%} of the disk is used, {counted(usage.free, 'byte')} free",
                 {"used": usage.used, "free": usage.free, "total": usage.total},
             )
-
-
-LEAK_SWEEP = Sweep(
-    "leaked ledgers",
-    _leaked,
-    (
-        LEAKED_COMPACTED_LEDGERS,
-        LEAKED_BUCKETS,
-        LEAKED_CURSOR_LEDGERS,
-        LEAKED_SCHEMA_LEDGERS,
-        LEAKED_TOPIC_LEDGERS,
-        LEAKED_LEDGERS,
-        LEAKED_INDEX,
-    ),
-)
-"""Reports the ledgers that ``store.rules.copies`` counts, with their bytes, by the kind that they claim."""

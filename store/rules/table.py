@@ -54,8 +54,8 @@ SWEEPS: tuple[Sweep[ClusterFacts], ...] = (
     *LEDGER_SWEEPS,
 )
 
-_SWEPT = chain(TOPIC_SWEEP.rules, *(sweep.rules for sweep in SWEEPS), *(sweep.rules for sweep in DEEP_SWEEPS))
-_WHOLE = (*CLOSING_RULES, *LEAK_SWEEP.rules, *DISK_RULES, BACKLOGS_LEFT_OUT)
+_SWEPT = chain(TOPIC_SWEEP, *SWEEPS, *DEEP_SWEEPS)
+_WHOLE = (*CLOSING_RULES, *LEAK_SWEEP, *DISK_RULES, BACKLOGS_LEFT_OUT)
 _TOLD: tuple[Rule[Any], ...] = (*RULES, *ALL_TOPIC_RULES, *_SWEPT, CHECK_STOPPED, *_WHOLE)  # Any: of whatever facts
 RULES_BY_CODE: dict[str, Rule[Any]] = {rule.code: rule for rule in _TOLD}
 """Every rule of the doctor, by code."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
 
 from pulsar_admin.store import errors
 from pulsar_admin.store.codec.cursor import decode_cursor_info
@@ -21,11 +20,13 @@ from pulsar_admin.store.model.publish_times import may_be_stated, wrong_times
 from pulsar_admin.store.model.topics import COMPACTED_LEDGER, Topic, TopicLedger
 from pulsar_admin.store.names import PERSISTENT, shell_word
 from pulsar_admin.store.rules.finding import Finding, Severity
-from pulsar_admin.store.rules.rule import Rule, Sweep
+from pulsar_admin.store.rules.rule import Sweep
 from pulsar_admin.store.rules.words import KEEP_COPIES, NO_HAND, STUCK, forced_reset
 from pulsar_admin.store.wording import counted, plural
 
-TOPIC_UNREADABLE: Rule[Any] = Rule(
+TOPIC_SWEEP = Sweep[TopicFacts]("the topics")
+
+TOPIC_UNREADABLE = TOPIC_SWEEP.row(
     "topic-unreadable",
     Severity.CRITICAL,
     "A topic's metadata cannot be read",
@@ -36,7 +37,7 @@ TOPIC_UNREADABLE: Rule[Any] = Rule(
     "time. RocksDB keeps no earlier values: there you need a backup of the metadata.",
     NO_HAND,
 )
-LEDGER_MISSING: Rule[Any] = Rule(
+LEDGER_MISSING = TOPIC_SWEEP.row(
     "ledger-missing",
     Severity.CRITICAL,
     "A topic lists a ledger that is lost completely",
@@ -47,7 +48,7 @@ LEDGER_MISSING: Rule[Any] = Rule(
     "ledger from the list.",
     KEEP_COPIES,
 )
-NEWER_LEDGER_MISSING: Rule[Any] = Rule(
+NEWER_LEDGER_MISSING = TOPIC_SWEEP.row(
     "newer-ledger-missing",
     Severity.CRITICAL,
     "A ledger that only a newer Pulsar reads is lost",
@@ -59,7 +60,7 @@ NEWER_LEDGER_MISSING: Rule[Any] = Rule(
     "it, and the metadata.",
     KEEP_COPIES,
 )
-LEDGER_WITHOUT_METADATA: Rule[Any] = Rule(
+LEDGER_WITHOUT_METADATA = TOPIC_SWEEP.row(
     "ledger-without-metadata",
     Severity.CRITICAL,
     "A topic's ledger has lost its BookKeeper metadata",
@@ -70,7 +71,7 @@ LEDGER_WITHOUT_METADATA: Rule[Any] = Rule(
     "Keep the bookies stopped. Rebuild the metadata from the entries; if they are gone, use `ledgers forget`.",
     KEEP_COPIES,
 )
-LEDGER_LIST_DIFFERS: Rule[Any] = Rule(
+LEDGER_LIST_DIFFERS = TOPIC_SWEEP.row(
     "ledger-list-differs",
     Severity.WARNING,
     "A topic's list and BookKeeper count a ledger differently",
@@ -81,7 +82,7 @@ LEDGER_LIST_DIFFERS: Rule[Any] = Rule(
     "early, and moves it; otherwise there is nothing to do as long as the entries that the list counts exist.",
     "See bookkeeper#4812.",
 )
-PUBLISH_TIME_DIFFERS: Rule[Any] = Rule(
+PUBLISH_TIME_DIFFERS = TOPIC_SWEEP.row(
     "publish-time-differs",
     Severity.WARNING,
     "The recorded publish times of a ledger do not match its entries",
@@ -90,7 +91,7 @@ PUBLISH_TIME_DIFFERS: Rule[Any] = Rule(
     "pulsar-admin store annotate {topic}",
     "Rewrite the times from the entries.",
 )
-ENTRIES_MISSING: Rule[Any] = Rule(
+ENTRIES_MISSING = TOPIC_SWEEP.row(
     "entries-missing",
     Severity.CRITICAL,
     "Entries of a ledger are in no file",
@@ -101,7 +102,7 @@ ENTRIES_MISSING: Rule[Any] = Rule(
     "`ledgers forget`.",
     KEEP_COPIES,
 )
-ENTRIES_NOT_SEEN: Rule[Any] = Rule(
+ENTRIES_NOT_SEEN = TOPIC_SWEEP.row(
     "entries-not-seen",
     Severity.NOTE,
     "Entries exist only on a bookie that was not imported",
@@ -110,7 +111,7 @@ ENTRIES_NOT_SEEN: Rule[Any] = Rule(
     "pulsar-admin store add bookie {bookie}=DIR",
     "Add the bookie's disks to see them.",
 )
-CURSOR_UNREADABLE: Rule[Any] = Rule(
+CURSOR_UNREADABLE = TOPIC_SWEEP.row(
     "cursor-unreadable",
     Severity.CRITICAL,
     "A subscription's position cannot be read",
@@ -122,7 +123,7 @@ CURSOR_UNREADABLE: Rule[Any] = Rule(
     "again. An earlier state may be in ZooKeeper's logs (`topics subscription-history`); `topics unsubscribe --force` removes it.",
     NO_HAND,
 )
-COMPACTED_LEDGER_WITHOUT_METADATA: Rule[Any] = Rule(
+COMPACTED_LEDGER_WITHOUT_METADATA = TOPIC_SWEEP.row(
     "compacted-ledger-without-metadata",
     Severity.CRITICAL,
     "A compacted ledger has lost its BookKeeper metadata",
@@ -133,7 +134,7 @@ COMPACTED_LEDGER_WITHOUT_METADATA: Rule[Any] = Rule(
     "If its entries are gone, use `compaction run --from-start` or `ledgers forget`.",
     KEEP_COPIES,
 )
-CURSOR_LEDGER_WITHOUT_METADATA: Rule[Any] = Rule(
+CURSOR_LEDGER_WITHOUT_METADATA = TOPIC_SWEEP.row(
     "cursor-ledger-without-metadata",
     Severity.CRITICAL,
     "A cursor ledger has lost its BookKeeper metadata",
@@ -143,7 +144,7 @@ CURSOR_LEDGER_WITHOUT_METADATA: Rule[Any] = Rule(
     "Rebuild the ledger's metadata, or reset the subscription to the position in the evidence.",
     KEEP_COPIES,
 )
-CURSOR_LEDGER_LOST: Rule[Any] = Rule(
+CURSOR_LEDGER_LOST = TOPIC_SWEEP.row(
     "cursor-ledger-lost",
     Severity.CRITICAL,
     "A cursor's ledger is lost",
@@ -155,7 +156,7 @@ CURSOR_LEDGER_LOST: Rule[Any] = Rule(
     "(`topics subscription-history` names earlier states).",
     KEEP_COPIES,
 )
-CURSOR_LEDGER_DAMAGED: Rule[Any] = Rule(
+CURSOR_LEDGER_DAMAGED = TOPIC_SWEEP.row(
     "cursor-ledger-damaged",
     Severity.CRITICAL,
     "The newest entries of a cursor's ledger cannot be read",
@@ -168,6 +169,7 @@ CURSOR_LEDGER_DAMAGED: Rule[Any] = Rule(
 )
 
 
+@TOPIC_SWEEP.by
 def _judge_topic(facts: TopicFacts) -> Iterator[Finding]:
     """Check the ledgers and cursors of a topic, or of another managed ledger of a newer Pulsar."""
     txn = facts.reader.txn
@@ -392,24 +394,3 @@ def _judge_compacted(txn: Txn, cursor: Cursor, where: str) -> Iterator[Finding]:
         bring or forget or None,
         ledgerId=ledger_id,
     )
-
-
-TOPIC_SWEEP = Sweep(
-    "the topics",
-    _judge_topic,
-    (
-        TOPIC_UNREADABLE,
-        LEDGER_MISSING,
-        NEWER_LEDGER_MISSING,
-        LEDGER_WITHOUT_METADATA,
-        LEDGER_LIST_DIFFERS,
-        PUBLISH_TIME_DIFFERS,
-        ENTRIES_MISSING,
-        ENTRIES_NOT_SEEN,
-        CURSOR_UNREADABLE,
-        COMPACTED_LEDGER_WITHOUT_METADATA,
-        CURSOR_LEDGER_WITHOUT_METADATA,
-        CURSOR_LEDGER_LOST,
-        CURSOR_LEDGER_DAMAGED,
-    ),
-)

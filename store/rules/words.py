@@ -7,7 +7,7 @@ from typing import Any
 from pulsar_admin.store.model.cursors import Cursor, is_own
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import Rule
+from pulsar_admin.store.rules.rule import Rule, Sweep
 
 KEEP_COPIES = (
     "Keep write quorum at 2 or more, back up ZooKeeper, and never start bookies on older metadata: run `store "
@@ -27,11 +27,10 @@ HOW_REBUILD = (
 )
 
 
-def of_index(code: str, title: str, means: str) -> Rule[Any]:
-    """Return a rule of a ``Sweep`` about rows that ``store index --rebuild`` derives anew."""
-    return Rule(
-        code, Severity.WARNING, title, means, UNSEEN, REBUILD, HOW_REBUILD, PREVENT, scope="store", repair="index"
-    )
+def of_index(sweep: Sweep[Any], code: str, title: str, means: str) -> Rule[Any]:
+    """Return a rule of ``sweep`` about rows that ``store index --rebuild`` derives anew."""
+    texts = code, Severity.WARNING, title, means, UNSEEN, REBUILD, HOW_REBUILD, PREVENT
+    return sweep.row(*texts, scope="store", repair="index")
 
 
 def forced_reset(cursor: Cursor, place: str) -> str | None:
