@@ -21,8 +21,8 @@ _DROPS = (
     "Delivers the remaining chunks to a consumer, which drops them because the first is missing and never "
     "acknowledges them: the backlog never becomes empty, and ledgers up to their end are kept."
 )
-CHUNK_RULES = Rules[SubscriptionFacts]()
-MARKER_RULES = Rules[SubscriptionFacts]()
+CHUNK_RULES = Rules[SubscriptionFacts]("use")
+MARKER_RULES = Rules[SubscriptionFacts]("use")
 
 
 @CHUNK_RULES.row(
@@ -34,19 +34,18 @@ MARKER_RULES = Rules[SubscriptionFacts]()
     "pulsar-admin topics reset-cursor {topic} -s {subscription} -m {wholeFrom}",
     "Deliver the whole message again, from its first chunk on; acknowledged entries after that chunk are "
     "delivered again as well. To drop the message instead, use `topics skip`.",
-    scope="use",
     needs="has_edges",
 )
 def _cut(facts: SubscriptionFacts) -> Iterator[Evidence]:
     cut = facts.cut_message
     if cut is not None and cut.whole_from is not None:
         values = {**_cut_values(facts, cut), "first": str(cut.first), "wholeFrom": str(cut.whole_from)}
-        yield Evidence(facts.where, _cut_text(cut, f"begins at {cut.first}"), values)
+        yield Evidence.here(_cut_text(cut, f"begins at {cut.first}"), values)
     elif cut is not None and not cut.is_gone:
         position = cut.position
         look = f"pulsar-admin topics get-message-by-id {shell_word(facts.of.topic.name)} -l {position.ledger_id} -e {position.entry_id}"
         how = "begins in an unreadable part, or very far before it"
-        yield Evidence(facts.where, _cut_text(cut, how), _cut_values(facts, cut), mend=look)
+        yield Evidence.here(_cut_text(cut, how), _cut_values(facts, cut), mend=look)
 
 
 @CHUNK_RULES.row(
@@ -59,7 +58,6 @@ def _cut(facts: SubscriptionFacts) -> Iterator[Evidence]:
     "Skip the remaining chunks. If messages lie before them, no command acknowledges the chunks alone: let consumers take those "
     "first, or the skip drops them as well.",
     loss="the message, which no consumer gets in any case",
-    scope="use",
     needs="has_edges",
 )
 def _remainder(facts: SubscriptionFacts) -> Iterator[Evidence]:
@@ -69,7 +67,7 @@ def _remainder(facts: SubscriptionFacts) -> Iterator[Evidence]:
         text = _cut_text(cut, "no longer has its first chunk")
         later = "; no command acknowledges it alone: let consumers take the messages before it, then skip it"
         mend = None if cut.left else peek
-        yield Evidence(facts.where, text + ("" if cut.left else later), _cut_values(facts, cut), mend=mend)
+        yield Evidence.here(text + ("" if cut.left else later), _cut_values(facts, cut), mend=mend)
 
 
 def _cut_text(cut: CutMessage, how: str) -> str:
@@ -106,7 +104,6 @@ def _cut_values(facts: SubscriptionFacts, cut: CutMessage) -> dict[str, object]:
     "Counts them in `msgBacklog`, delivers them to nobody, and acknowledges them when a consumer reads past them.",
     "pulsar-admin topics peek-messages {topic} -s {subscription} -n 1 -ssm",
     "Nothing to repair: connect a consumer.",
-    scope="use",
     needs="has_edges",
 )
 def _markers(facts: SubscriptionFacts) -> Iterator[Evidence]:
@@ -114,8 +111,7 @@ def _markers(facts: SubscriptionFacts) -> Iterator[Evidence]:
     if held is None or 2 * held.markers < max(held.entries, 1):
         return
     rest = held.entries - held.markers
-    yield Evidence(
-        facts.where,
+    yield Evidence.here(
         f"{held.markers:,} of the {counted(held.entries, 'entry')} of its backlog {plural(held.markers, 'is a marker', 'are markers')}"
         f" of brokers, which no client gets: {plural(held.markers, 'it goes', 'they go')} as soon as a consumer connects"
         + (

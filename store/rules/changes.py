@@ -110,3 +110,6 @@ def check_nacks(txn: Txn) -> Iterator[Finding]:
                 )
     except (IndexCorrupt, InvalidValue, Unsupported) as error:
         yield NACKS_DAMAGED.of(error, "nacks")
+
+
+_NACKS.by(lambda facts: check_nacks(facts.reader.txn))

@@ -41,6 +41,22 @@ class Evidence(Struct, frozen=True):
     severity: Severity | None = None
     mend: str | None = None
 
+    @classmethod
+    def here(
+        cls,
+        sentence: str,
+        values: Mapping[str, object] | None = None,
+        hint: str = "",
+        severity: Severity | None = None,
+        mend: str | None = None,
+    ) -> Evidence:
+        """Return evidence at the place of the facts that the rule looks at."""
+        return cls("", sentence, values or {}, hint, severity, mend)
+
+
+Holds = Callable[[Facts], Iterator[Evidence]]
+"""Facts → evidence, one for each place."""
+
 
 def _swept(facts: object) -> Iterator[Evidence]:
     """The evidence of a rule that a ``Sweep`` judges together with others."""
@@ -80,14 +96,14 @@ class Rule(Struct, Generic[Facts], frozen=True):
     how: str = ""
     prevent: str = ""
     leads: bool = False
-    holds: Callable[[Facts], Iterator[Evidence]] = _swept
+    holds: Holds[Facts] = _swept
     loss: str = ""
     scope: str = "data"
     of_disks: bool = False
     repair: str = ""
     needs: str = ""
 
-    def __call__(self, holds: Callable[[Facts], Iterator[Evidence]]) -> Callable[[Facts], Iterator[Evidence]]:
+    def __call__(self, holds: Holds[Facts]) -> Holds[Facts]:
         """Have the rule hold where the decorated function finds evidence."""
         force_setattr(self, "holds", holds)
         return holds
@@ -214,13 +230,31 @@ class Sweep(Rules[Any], Generic[Facts]):  # Any: also rules of topics
         return judge
 
 
-def of_topic(rule: Rule[SubscriptionFacts]) -> Rule[TopicFacts]:
-    """Return ``rule`` as one of topics: it holds where it does for a subscription."""
+def each_subscription(holds: Holds[SubscriptionFacts]) -> Holds[TopicFacts]:
+    """Return what holds of a topic where ``holds`` does of one of its subscriptions, which the evidence names."""
+
+    def of_topic(facts: TopicFacts) -> Iterator[Evidence]:
+        for one in facts.subscriptions:
+            for evidence in holds(one):
+                yield _named(evidence, one.where, subscription=one.cursor.name)
+
+    return of_topic
+
+
+def of_topic(rule: Rule[TopicFacts]) -> Rule[TopicFacts]:
+    """Return ``rule`` with the topic in its evidence."""
 
     def holds(facts: TopicFacts) -> Iterator[Evidence]:
-        for subscription in facts.subscriptions:
-            whose = {"topic": facts.where, "subscription": subscription.cursor.name}
-            for evidence in rule.holds(subscription):
-                yield replace(evidence, values=whose | dict(evidence.values))
+        for evidence in rule.holds(facts):
+            yield _named(evidence, facts.where, topic=facts.where)
 
-    return cast("Rule[TopicFacts]", replace(cast("Rule[Any]", rule), holds=holds))
+    return replace(rule, holds=holds)
+
+
+def of_subscriptions(rule: Rule[SubscriptionFacts]) -> Rule[TopicFacts]:
+    """Return ``rule`` as one of topics: it holds where it does for a subscription."""
+    return cast("Rule[TopicFacts]", replace(cast("Rule[Any]", rule), holds=each_subscription(rule.holds)))
+
+
+def _named(evidence: Evidence, where: str, **whose: str) -> Evidence:
+    return replace(evidence, where=evidence.where or where, values=whose | dict(evidence.values))

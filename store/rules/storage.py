@@ -114,8 +114,8 @@ _LEAKS = {
     "schema": LEAKED_SCHEMA_LEDGERS,
 }
 """What a ledger claims to be → the rule."""
-CLOSING_RULES = Rules[ClusterFacts]()
-DISK_RULES = Rules[ClusterFacts]()
+CLOSING_RULES = Rules[ClusterFacts]("use")
+DISK_RULES = Rules[ClusterFacts]("use")
 
 
 @CLOSING_RULES.row(
@@ -130,7 +130,6 @@ DISK_RULES = Rules[ClusterFacts]()
     "Nothing to do. `ledgers info` says where a recovery will close a ledger (`openEnd`). If the copy was made"
     " while the cluster ran, refresh.",
     "Stop brokers before bookies.",
-    scope="use",
 )
 def _not_closed(facts: ClusterFacts) -> Iterator[Evidence]:
     unclosed = facts.unclosed
@@ -153,7 +152,6 @@ def _not_closed(facts: ClusterFacts) -> Iterator[Evidence]:
     "pulsar-admin topics subscriptions --all-topics --table --where CURSOR=cursor-ledger",
     "They cannot be restored. If consumers know how far they were, use `topics reset-cursor`.",
     "Make consumers idempotent.",
-    scope="use",
 )
 def _not_stored(facts: ClusterFacts) -> Iterator[Evidence]:
     count, named = facts.unclosed.subscriptions, facts.unclosed.named
@@ -176,7 +174,6 @@ def _not_stored(facts: ClusterFacts) -> Iterator[Evidence]:
     "pulsar-admin logs verify {where}",
     "Keep the journal with the ledger directories. Nothing else to do.",
     "Back up journal and ledger directories together.",
-    scope="use",
 )
 def _journal_only(facts: ClusterFacts) -> Iterator[Evidence]:
     for log, entries, size_bytes in facts.journal_only:
@@ -251,7 +248,6 @@ def _leaked(facts: ClusterFacts) -> Iterator[Finding]:
     "pulsar-admin store usage --by log",
     "Delete the ledgers that keep the log, or compact more aggressively while the bookie is stopped: `store reclaim`.",
     "Put topics with different lifetimes on separate bookies, or set `entryLogPerLedgerEnabled`.",
-    scope="use",
 )
 def _dead_bytes(facts: ClusterFacts) -> Iterator[Evidence]:
     """Yield the dead bytes in entry logs that are too full of living ones for compaction."""
@@ -280,7 +276,6 @@ def _dead_bytes(facts: ClusterFacts) -> Iterator[Evidence]:
     "pulsar-admin store usage",
     "Find out who fills it. With the bookie stopped, `store reclaim` frees dead bytes.",
     "Alert at 80 %, set retention and quotas.",
-    scope="use",
 )
 def _full_disks(facts: ClusterFacts) -> Iterator[Evidence]:
     """Yield the disks of files that were imported where they lie, and that are too full for a bookie."""

@@ -22,7 +22,7 @@ from pulsar_admin.store.rules.ledgers import LEDGER_RULES
 from pulsar_admin.store.rules.nodes import NODE_SWEEPS
 from pulsar_admin.store.rules.partitions import PARTITION_RULES
 from pulsar_admin.store.rules.rows import CHECK_STOPPED, ROW_RULES
-from pulsar_admin.store.rules.rule import Rule, Sweep, of_topic
+from pulsar_admin.store.rules.rule import Rule, Sweep, of_subscriptions, of_topic
 from pulsar_admin.store.rules.scalable import SCALABLE_RULES
 from pulsar_admin.store.rules.starts import START_RULES
 from pulsar_admin.store.rules.storage import CLOSING_RULES, DISK_RULES, LEAK_SWEEP
@@ -41,10 +41,9 @@ RULES: tuple[Rule[ClusterFacts], ...] = (
     *SCALABLE_RULES,
     *MARK_RULES,
 )
-ALL_TOPIC_RULES: tuple[Rule[TopicFacts], ...] = (
-    *TOPIC_RULES,
-    *DEDUPLICATION_RULES,
-    *map(of_topic, (*TRANSACTION_RULES, *CHUNK_RULES, *MARKER_RULES, CURSOR_AHEAD)),
+_OF_SUBSCRIPTIONS = map(of_subscriptions, (*TRANSACTION_RULES, *CHUNK_RULES, *MARKER_RULES, CURSOR_AHEAD))
+ALL_TOPIC_RULES: tuple[Rule[TopicFacts], ...] = tuple(
+    map(of_topic, (*TOPIC_RULES, *DEDUPLICATION_RULES, *_OF_SUBSCRIPTIONS))
 )
 SWEEPS: tuple[Sweep[ClusterFacts], ...] = (
     *FILE_SWEEPS,

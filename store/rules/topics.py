@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from pulsar_admin.store.errors import EntryCorrupt, EntryLogCorrupt, MetadataCorrupt
@@ -12,7 +12,7 @@ from pulsar_admin.store.facts.topics import SubscriptionFacts, TopicFacts
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, Intervals
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import Evidence, Rules
+from pulsar_admin.store.rules.rule import Evidence, Rules, each_subscription
 from pulsar_admin.store.rules.subscriptions import future_dated, quota_effect, stores_most_ranges
 from pulsar_admin.store.timespec import format_duration_ms, shown_time
 from pulsar_admin.store.wording import counted, plural
@@ -21,7 +21,7 @@ HELD_BYTES = 100 << 20
 """Less is what snapshots usually hold."""
 REPLAYED_ENTRIES = 1_000_000
 """A broker replays them in reads of 100, one after the other: at 6 ms for a read, as long as a topic may take to load."""
-DEDUPLICATION_RULES = Rules[TopicFacts]()
+DEDUPLICATION_RULES = Rules[TopicFacts]("use")
 
 
 @DEDUPLICATION_RULES.row(
@@ -34,7 +34,6 @@ DEDUPLICATION_RULES = Rules[TopicFacts]()
     "pulsar-admin topics unsubscribe {topic} -s pulsar.dedup --force",
     "Remove the cursor: its sequence ids of producers are useless while deduplication is off.",
     "Unload topics after turning deduplication off.",
-    scope="use",
     needs="is_deduplicating",
 )
 def _left_behind(facts: TopicFacts) -> Iterator[Evidence]:
@@ -45,8 +44,7 @@ def _left_behind(facts: TopicFacts) -> Iterator[Evidence]:
             if ledgers
             else "will keep ledgers that no subscription needs"
         )
-        yield Evidence(
-            facts.where,
+        yield Evidence.here(
             f"deduplication is off, and its cursor at {facts.mark_deletes[DEDUP_CURSOR]} still exists: it does not "
             f"move and {keeps}",
             _values(facts, ledgers, size),
@@ -65,7 +63,6 @@ def _left_behind(facts: TopicFacts) -> Iterator[Evidence]:
     "pulsar-admin topics stats-internal {topic}",
     "Nothing to repair here: the next messages move it. If the topic no longer needs deduplication, disable it "
     "(`topics set-deduplication --disable`).",
-    scope="use",
     needs="is_deduplicating",
 )
 def _holds(facts: TopicFacts) -> Iterator[Evidence]:
@@ -74,8 +71,7 @@ def _holds(facts: TopicFacts) -> Iterator[Evidence]:
     ledgers, size = _held(facts)
     replayed = facts.topic.entries_after(facts.mark_deletes[DEDUP_CURSOR])
     if replayed >= REPLAYED_ENTRIES:
-        yield Evidence(
-            facts.where,
+        yield Evidence.here(
             f"a broker reads the {counted(replayed, 'entry')} after its cursor at {facts.mark_deletes[DEDUP_CURSOR]} before it "
             "has loaded the topic, which may take longer than `topicLoadTimeoutSeconds` (60)",
             _values(facts, ledgers, size),
@@ -84,8 +80,7 @@ def _holds(facts: TopicFacts) -> Iterator[Evidence]:
             Severity.WARNING,
         )
     elif size >= HELD_BYTES:
-        yield Evidence(
-            facts.where,
+        yield Evidence.here(
             f"its cursor at {facts.mark_deletes[DEDUP_CURSOR]} keeps {counted(ledgers, 'ledger')} of "
             f"{counted(size, 'byte')} that no subscription needs: {plural(ledgers, 'it', 'they')} can be deleted "
             "after the next snapshot, which a broker takes after new entries",
@@ -101,7 +96,6 @@ def _held(facts: TopicFacts) -> tuple[int, int]:
 
 def _values(facts: TopicFacts, ledgers: int, size: int) -> dict[str, object]:
     return {
-        "topic": facts.where,
         "position": str(facts.mark_deletes[DEDUP_CURSOR]),
         "ledgers": ledgers,
         "bytes": size,
@@ -122,7 +116,7 @@ _TOLD_ELSEWHERE = (
     "after the end of the topic",
 )
 _CLOCKS = "Run NTP on producers and brokers, and turn on broker entry metadata (`brokerEntryMetadataInterceptors`)."
-TOPIC_RULES = Rules[TopicFacts]()
+TOPIC_RULES = Rules[TopicFacts]("use")
 """What can be wrong with a topic that is not damaged; ``doctor`` tells it, ``store check`` does not."""
 
 
@@ -134,7 +128,7 @@ def _clock(facts: TopicFacts, *, is_ahead: bool) -> Iterator[Evidence]:
     off_ms = clocks.ahead_ms if is_ahead else clocks.behind_ms
     if not off_ms:
         return
-    evidence: dict[str, object] = {"topic": facts.where, "ledgers": clocks.future_ledgers + clocks.past_ledgers}
+    evidence: dict[str, object] = {"ledgers": clocks.future_ledgers + clocks.past_ledgers}
     evidence |= facts.wrong_producers
     names = evidence.get("aheadProducers" if is_ahead else "behindProducers")
     count = evidence.get("future" if is_ahead else "late", 0)
@@ -147,8 +141,7 @@ def _clock(facts: TopicFacts, *, is_ahead: bool) -> Iterator[Evidence]:
         if clocks.is_stamped
         else f"{'ahead' if is_ahead else 'behind'}, the furthest by at least {rough}: the times of their ledgers show no more"
     )
-    yield Evidence(
-        facts.where,
+    yield Evidence.here(
         f"{what}{who} {told}",
         {**evidence, "messages": count},
         severity=Severity.NOTE if clocks.is_stamped else None,
@@ -169,7 +162,6 @@ TOPIC_RULES.row(
     "Find the producer and set its clock. `topics find-by-time` and `topics reset-cursor` here are exact on "
     "such clocks.",
     _CLOCKS,
-    scope="use",
     needs="has_wrong_clocks",
 )(partial(_clock, is_ahead=True))
 
@@ -185,7 +177,6 @@ TOPIC_RULES.row(
     "pulsar-admin topics skew {topic} --tolerance 5m",
     "Find the producer and set its clock.",
     _CLOCKS,
-    scope="use",
     needs="has_wrong_clocks",
 )(partial(_clock, is_ahead=False))
 
@@ -201,17 +192,15 @@ TOPIC_RULES.row(
     "Set the brokers' clocks. To free the disk before that time, use `topics truncate`, if every subscription "
     "may lose the ledger.",
     _CLOCKS,
-    scope="use",
     needs="has_wrong_clocks",
 )
 def _closed_in_future(facts: TopicFacts) -> Iterator[Evidence]:
     clocks = facts.clocks
     if clocks.late_ledgers:
-        yield Evidence(
-            facts.where,
+        yield Evidence.here(
             f"{counted(clocks.late_ledgers, 'ledger')} closed at up to {shown_time(clocks.latest_close_ms)}, in the "
             "future",
-            {"topic": facts.where, "ledgers": clocks.late_ledgers, "bytes": clocks.late_bytes},
+            {"ledgers": clocks.late_ledgers, "bytes": clocks.late_bytes},
         )
 
 
@@ -226,27 +215,21 @@ def _closed_in_future(facts: TopicFacts) -> Iterator[Evidence]:
     "Look at the message. The TTL works again when the message's time has come, or once its ledger is old. "
     "`topics skip -n 1` drops the message; `topics expire -t AGE` drops exactly the older messages after it.",
     _CLOCKS,
-    scope="use",
     needs="has_wrong_clocks",
 )
-def _ttl_blocked(facts: TopicFacts) -> Iterator[Evidence]:
-    ttl = known(facts.message_ttl) if facts.clocks.future_now else None
-    if ttl is None:
-        return
-    for subscription in facts.subscriptions:
-        future = future_dated(subscription) if subscription.is_consumed else None
-        if future is None or future.first != subscription.oldest:
-            continue
-        yield Evidence(
-            subscription.where,
+@each_subscription
+def _ttl_blocked(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    ttl = known(facts.of.message_ttl) if facts.of.clocks.future_now else None
+    future = future_dated(facts) if ttl is not None and facts.is_consumed else None
+    if ttl is not None and future is not None and future.first == facts.oldest:
+        yield Evidence.here(
             f"its first unacknowledged message {future.first} is from {shown_time(future.first_ms)}: a TTL of"
             f" {format_duration_ms(ttl.seconds * 1000)} expires nothing after it while its ledger is open",
             {
-                **_of(subscription),
                 "position": str(future.first),
                 "time": future.first_ms,
                 "ttl": ttl.seconds,
-                "messages": subscription.pending_entries,
+                "messages": facts.pending_entries,
             },
         )
 
@@ -262,20 +245,17 @@ def _ttl_blocked(facts: TopicFacts) -> Iterator[Evidence]:
     "Give the topic no TTL, regardless of its namespace, or one that is longer than its longest delay. `delayed "
     "status` shows what would be lost.",
     "Set TTL and delays together: the TTL must be longer than any delay.",
-    scope="use",
     needs="has_ttl",
 )
-def _delay_beyond_ttl(facts: TopicFacts) -> Iterator[Evidence]:
-    for subscription in facts.subscriptions:
-        drops = known(subscription.ttl_conflict)
-        if drops is None:
-            continue
-        yield Evidence(
-            subscription.where,
+@each_subscription
+def _delay_beyond_ttl(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    drops = known(facts.ttl_conflict)
+    if drops is not None:
+        yield Evidence.here(
             f"a TTL of {format_duration_ms(drops.ttl_seconds * 1000)} ({drops.source}) drops"
             f" {counted(drops.messages, 'delayed message')} before {plural(drops.messages, 'it is', 'they are')} due,"
             f" {drops.first[0]} first",
-            {**_of(subscription), "ttl": drops.ttl_seconds, "ttlSource": drops.source, "messages": drops.messages},
+            {"ttl": drops.ttl_seconds, "ttlSource": drops.source, "messages": drops.messages},
         )
 
 
@@ -297,7 +277,6 @@ def _delay_beyond_ttl(facts: TopicFacts) -> Iterator[Evidence]:
     "Let the subscription catch up, remove it (`topics unsubscribe`), skip its backlog (`topics "
     "clear-backlog`), or raise the quota (`topics set-backlog-quota`).",
     "Alert on backlog before the quota is reached.",
-    scope="use",
     needs="has_quotas",
 )
 def _over_quota(facts: TopicFacts) -> Iterator[Evidence]:
@@ -315,7 +294,6 @@ def _over_quota(facts: TopicFacts) -> Iterator[Evidence]:
             f"{facts.topic.name} {state.slowest}",
             f"{over}: {quota_effect(state, facts)} ({quota.policy}, {state.source})",
             {
-                "topic": facts.where,
                 "subscription": state.slowest,
                 "quota": state.kind,
                 "policy": quota.policy,
@@ -352,7 +330,6 @@ _QUOTA_HINTS = {
     "Look at the message. If nobody needs it, use `topics skip -n 1`, or let consumers acknowledge it (dead "
     "letter policy).",
     "Give consumers a dead letter policy, or the topic a TTL.",
-    scope="use",
     needs="has_ranges",
 )
 def _hole_pins_ledgers(facts: TopicFacts) -> Iterator[Evidence]:
@@ -377,7 +354,6 @@ def _hole_pins_ledgers(facts: TopicFacts) -> Iterator[Evidence]:
             f"message {first} is not acknowledged: {counted(len(free), 'ledger')} after it of {counted(size, 'byte')} "
             "that every subscription has acknowledged cannot be deleted",
             {
-                "topic": facts.where,
                 "subscription": slowest,
                 "position": str(first),
                 "ledgers": len(free),
@@ -412,7 +388,6 @@ _DAMAGED = (MetadataCorrupt, EntryCorrupt, EntryLogCorrupt)
     "`doctor --deep` names a damaged file: restore it, or its copy on another bookie. Without one, `topics delete -f` removes"
     " `__change_events`; set all topic policies of the namespace again.",
     "Let no client produce to `__change_events`.",
-    scope="use",
     needs="has_policy_events",
 )
 def _policies_unreadable(facts: TopicFacts) -> Iterator[Evidence]:
@@ -420,10 +395,9 @@ def _policies_unreadable(facts: TopicFacts) -> Iterator[Evidence]:
     error = events.error if isinstance(events, Unknown) else None
     if error is not None and isinstance(error.__cause__ or error, _DAMAGED):
         namespace = str(facts.topic.name.namespace)
-        yield Evidence(
-            facts.where,
+        yield Evidence.here(
             f"no broker loads a topic of its namespace: {error.message}",
-            {"topic": facts.where, "namespace": namespace},
+            {"namespace": namespace},
         )
 
 
@@ -441,18 +415,15 @@ def _policies_unreadable(facts: TopicFacts) -> Iterator[Evidence]:
     "pulsar-admin topics subscription-history {topic} -s {subscription}",
     "Let consumers acknowledge the messages in the gaps, or expire them.",
     "Raise `managedLedgerMaxUnackedRangesToPersist`, and watch for consumers that leave holes.",
-    scope="use",
     needs="has_ranges",
 )
-def _ranges_at_limit(facts: TopicFacts) -> Iterator[Evidence]:
-    for subscription in facts.subscriptions:
-        if stores_most_ranges(subscription):
-            count = len(subscription.cursor.state.ranges)
-            yield Evidence(
-                subscription.where,
-                f"{count:,} ranges of acknowledgements are stored, the maximum that a broker keeps",
-                {**_of(subscription), "ranges": count},
-            )
+@each_subscription
+def _ranges_at_limit(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    if stores_most_ranges(facts):
+        count = len(facts.cursor.state.ranges)
+        yield Evidence.here(
+            f"{count:,} ranges of acknowledgements are stored, the maximum that a broker keeps", {"ranges": count}
+        )
 
 
 # -- compaction -------------------------------------------------------------------------------------------------------
@@ -468,13 +439,12 @@ def _ranges_at_limit(facts: TopicFacts) -> Iterator[Evidence]:
     "pulsar-admin compaction run {topic} --from-start",
     "`compaction verify` shows what is wrong. Compact again from the start while the topic's ledgers still exist.",
     "Never reset `__compaction` by hand.",
-    scope="use",
     needs="is_compacted",
 )
 def _compaction_inconsistent(facts: TopicFacts) -> Iterator[Evidence]:
     for text in facts.compaction_problems:
         if not any(told in text for told in _TOLD_ELSEWHERE):
-            yield Evidence(facts.where, text, {"topic": facts.where})
+            yield Evidence.here(text)
 
 
 @TOPIC_RULES.row(
@@ -487,7 +457,6 @@ def _compaction_inconsistent(facts: TopicFacts) -> Iterator[Evidence]:
     "pulsar-admin compaction run {topic}",
     "Compact again, or set a threshold: `topics set-compaction-threshold`.",
     "Set a compaction threshold for topics that are compacted.",
-    scope="use",
     needs="is_compacted",
 )
 def _compaction_stale(facts: TopicFacts) -> Iterator[Evidence]:
@@ -498,11 +467,10 @@ def _compaction_stale(facts: TopicFacts) -> Iterator[Evidence]:
     free = facts.consumed_without(COMPACTION_CURSOR)
     size = sum(ledger.size_bytes for ledger in facts.topic.ledgers[held:free])
     if size and not facts.compaction_threshold:
-        yield Evidence(
-            facts.where,
+        yield Evidence.here(
             f"no threshold triggers compaction, and __compaction at {own.mark_delete} keeps "
             f"{counted(free - held, 'ledger')} of {counted(size, 'byte')} that all subscriptions are past",
-            {"topic": facts.where, "ledgers": free - held, "bytes": size, "horizon": str(own.mark_delete)},
+            {"ledgers": free - held, "bytes": size, "horizon": str(own.mark_delete)},
             severity=_by_size(size),
         )
 
@@ -520,7 +488,6 @@ def _compaction_stale(facts: TopicFacts) -> Iterator[Evidence]:
     "pulsar-admin topics stats-internal {topic}",
     "Let ledgers be deleted: consume, or shorten retention. Closed ledgers are never merged.",
     "Find out what keeps reloading the topic, or raise `managedLedgerMinLedgerRolloverTimeMinutes`.",
-    scope="use",
 )
 def _ledgers_tiny(facts: TopicFacts) -> Iterator[Evidence]:
     closed = facts.topic.ledgers[:-1]
@@ -528,10 +495,9 @@ def _ledgers_tiny(facts: TopicFacts) -> Iterator[Evidence]:
         return
     entries = sum(ledger.entries for ledger in closed)
     if entries < TINY_ENTRIES * len(closed):
-        yield Evidence(
-            facts.where,
+        yield Evidence.here(
             f"{len(closed):,} closed ledgers with {entries / len(closed):.1f} entries on average",
-            {"topic": facts.where, "ledgers": len(closed), "averageEntries": round(entries / len(closed), 1)},
+            {"ledgers": len(closed), "averageEntries": round(entries / len(closed), 1)},
         )
 
 
@@ -544,7 +510,6 @@ def _ledgers_tiny(facts: TopicFacts) -> Iterator[Evidence]:
     "pulsar-admin ledgers info {ledgerId}",
     "Nothing, as long as consumers keep up.",
     "Lower `managedLedgerMaxLedgerRolloverTimeMinutes` or the size of a ledger.",
-    scope="use",
 )
 def _ledger_huge(facts: TopicFacts) -> Iterator[Evidence]:
     for ledger in facts.topic.ledgers:
@@ -552,7 +517,7 @@ def _ledger_huge(facts: TopicFacts) -> Iterator[Evidence]:
             yield Evidence(
                 f"ledger {ledger.ledger_id} of {facts.where}",
                 f"{counted(ledger.size_bytes, 'byte')} in one ledger",
-                {"topic": facts.where, "ledgerId": ledger.ledger_id, "bytes": ledger.size_bytes},
+                {"ledgerId": ledger.ledger_id, "bytes": ledger.size_bytes},
             )
 
 
@@ -566,22 +531,16 @@ def _ledger_huge(facts: TopicFacts) -> Iterator[Evidence]:
     "pulsar-admin topics trim-topic {topic}",
     "Let ledgers be deleted, or raise `jute.maxbuffer` on both servers and brokers.",
     "Set `managedLedgerInfoCompressionType`, and make ledgers larger.",
-    scope="use",
 )
 def _ledger_list_large(facts: TopicFacts) -> Iterator[Evidence]:
     count = len(facts.topic.ledgers)
     size = facts.node_bytes if count >= TINY_LEDGERS else 0
     if size * 2 >= NODE_BYTES:
-        yield Evidence(
-            facts.where,
+        yield Evidence.here(
             f"the list of its {count:,} ledgers has {size:,} bytes; ZooKeeper takes {NODE_BYTES:,}",
-            {"topic": facts.where, "ledgers": count, "nodeBytes": size},
+            {"ledgers": count, "nodeBytes": size},
             severity=Severity.CRITICAL if size * 10 >= NODE_BYTES * 9 else None,
         )
-
-
-def _of(subscription: SubscriptionFacts) -> Mapping[str, object]:
-    return {"topic": subscription.of.where, "subscription": subscription.cursor.name}
 
 
 def _by_size(size_bytes: int) -> Severity:

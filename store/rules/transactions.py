@@ -22,7 +22,7 @@ _BROKER = (
     "`PendingAckHandleImpl` stays in state Initializing: consumers of the subscription wait, and so do other subscriptions whose logs the"
     " same thread replays."
 )
-TRANSACTION_RULES = Rules[SubscriptionFacts]()
+TRANSACTION_RULES = Rules[SubscriptionFacts]("use")
 
 
 @TRANSACTION_RULES.row(
@@ -35,15 +35,13 @@ TRANSACTION_RULES = Rules[SubscriptionFacts]()
     "pulsar-admin managed-ledger update-mark-delete-cursor -mlp {log} -cn __pending_ack_state -cm {position}",
     "Move the log's cursor to the beginning of the last ledger, or to -1:-1 if the log lists none. This skips no "
     "entry, so nothing is lost.",
-    scope="use",
     needs="has_pending_acks",
 )
 def _replay_endless(facts: SubscriptionFacts) -> Iterator[Evidence]:
     log = known(facts.pending_ack_log)
     if log is not None and log.endless_until is not None:
         ends = "lists no ledger" if log.endless_until.ledger_id < 0 else f"is empty and ends at {log.endless_until}"
-        yield Evidence(
-            facts.where,
+        yield Evidence.here(
             f"its pending-ack log {ends}, but the log's cursor is at {log.mark_delete}, an entry of a deleted ledger: a broker reads in an "
             "endless loop, and nobody can open the subscription",
             {**_log_of(facts, log), "markDelete": str(log.mark_delete), "position": str(log.endless_until)},
@@ -55,8 +53,7 @@ def _lost(facts: SubscriptionFacts, is_meant: Callable[[BrokenLedger], bool]) ->
     lost = [] if log is None else [broken for broken in log.lost if is_meant(broken)]
     if log is not None and lost:
         ids = [broken.ledger_id for broken in lost]
-        yield Evidence(
-            facts.where,
+        yield Evidence.here(
             f"{plural(len(ids), 'ledger', 'ledgers')} {listed(ids, _NAMED)} of its pending-ack log cannot be read "
             f"({lost[0].what()}): a broker never finishes replaying the log, and nobody can open the subscription",
             {**_log_of(facts, log), "ledgerIds": ids, "entries": sum(broken.lost_entries for broken in lost)},
@@ -77,7 +74,6 @@ TRANSACTION_RULES.row(
     "pulsar-admin ledgers restore {ledgerIds}",
     "Rebuild the metadata from the entries. If entries are also lost, `ledgers forget` lets the log continue without them.",
     loss="what open transactions acknowledged, if the ledgers are forgotten",
-    scope="use",
     needs="has_pending_acks",
 )(partial(_lost, is_meant=lambda broken: broken.reason == NO_METADATA))
 
@@ -92,7 +88,6 @@ TRANSACTION_RULES.row(
     "Import the disks that have them, if any exist. Otherwise remove the ledgers from the log: messages that open "
     "transactions acknowledged in them are delivered again.",
     loss="what open transactions acknowledged in the ledgers",
-    scope="use",
     needs="has_pending_acks",
 )(partial(_lost, is_meant=lambda broken: broken.reason != NO_METADATA and not broken.cure))
 
@@ -107,6 +102,5 @@ TRANSACTION_RULES.row(
     "pulsar-admin ledgers missing {ledgerIds}",
     "The command says where the entries are and how to make them readable: `store salvage`, or `ledgers restore "
     "--to-bookies`.",
-    scope="use",
     needs="has_pending_acks",
 )(partial(_lost, is_meant=lambda broken: broken.reason != NO_METADATA and bool(broken.cure)))
