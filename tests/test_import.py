@@ -271,6 +271,11 @@ def _empty_zookeeper(source: Path) -> None:
     (source / "zookeeper" / "version-2").mkdir(parents=True)
 
 
+def _file_for_metadata(source: Path) -> None:
+    _without("metadata")(source)
+    (source / "metadata").write_bytes(b"")
+
+
 def _one_above(source: Path) -> None:
     source.rename(source.parent / "data")
     source.mkdir()
@@ -283,12 +288,22 @@ def _one_above(source: Path) -> None:
         (_without("metadata/CURRENT"), "half a Pulsar directory: expected the metadata store", "copy the whole data"),
         (_without("bookkeeper/current"), "half a Pulsar directory: expected a bookie", "copy the whole data directory"),
         (_empty_zookeeper, "half a Pulsar directory", ""),
+        (_file_for_metadata, "metadata, found a file", "copy the whole data directory"),
         (_without_logs, "holds no entry log and no journal", ""),
         (shutil.rmtree, "", ""),
         (lambda source: (shutil.rmtree(source), (source / "etc").mkdir(parents=True)), "", ""),
         (_one_above, "", "/data"),
     ],
-    ids=["no CURRENT", "no bookie", "empty ZooKeeper", "no logs", "nothing", "another directory", "one above"],
+    ids=[
+        "no CURRENT",
+        "no bookie",
+        "empty ZooKeeper",
+        "a file",
+        "no logs",
+        "nothing",
+        "another directory",
+        "one above",
+    ],
 )
 def test_what_is_no_pulsar_directory(
     change: Callable[[Path], object], message: str, hint: str, tmp_path: Path, cli: Cli

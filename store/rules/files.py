@@ -86,8 +86,9 @@ FILE_MISSING = _CATALOGUE.row(
     "The store's index has entries of this file, and none can be read.",
     "If it is gone from the bookie too, the bookie returns NoSuchEntry, and a broker reads from another bookie"
     " with a copy.",
-    "pulsar-admin store refresh",
-    "Restore the file and refresh. `store refresh --forget` continues without it.",
+    "pulsar-admin store refresh --forget",
+    "Restore the file if a copy exists. The command then reads what differs; without the file it removes its entries from the index, and a "
+    "refresh after it is back adds them again.",
     "Do not let a running bookie collect garbage in a directory that a store was imported from; import with "
     "`--copy` instead.",
 )

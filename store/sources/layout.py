@@ -99,13 +99,14 @@ def find_standalone(root: Path) -> StandaloneDirectory:
     if metadata is None:
         expected = root / "metadata"
         raise SourceNotFound(
-            f"{root} is half a Pulsar directory: expected the metadata store in {expected}, found nothing",
+            f"{root} is half a Pulsar directory: expected the metadata store in {expected}, found {_kind_of(expected)}",
             hint=(_cluster_hint(root) if len(currents) > 1 else "") or "copy the whole data directory",
             path=str(expected),
         )
     if not currents:
+        bookie = root / "bookkeeper" / "current"
         raise SourceNotFound(
-            f"{root} is half a Pulsar directory: expected a bookie in {root / 'bookkeeper' / 'current'}, found nothing",
+            f"{root} is half a Pulsar directory: expected a bookie in {bookie}, found {_kind_of(bookie)}",
             hint=_cluster_hint(root) or "copy the whole data directory",
             path=str(root / "bookkeeper"),
         )
@@ -117,6 +118,10 @@ def find_standalone(root: Path) -> StandaloneDirectory:
             path=str(currents[0]),
         )
     return StandaloneDirectory(root, metadata, currents)
+
+
+def _kind_of(path: Path) -> str:
+    return "another directory" if path.is_dir() else "a file" if path.exists() else "nothing"
 
 
 def suggest_import(root: Path) -> str:

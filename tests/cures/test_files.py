@@ -90,6 +90,19 @@ def test_a_file_that_is_not_as_it_was(code: str, tmp_path: Path, whole_cli: Cli)
     assert told(diagnoses(whole_cli, store, *options)) == sound
 
 
+def test_a_file_that_nobody_has_is_forgotten_until_it_is_back(tmp_path: Path, whole_cli: Cli) -> None:
+    source, store = scratch_copy("small", "clean", tmp_path), tmp_path / "s"
+    whole_cli("--store", store, "store", "import", "standalone", source)
+    sound, log = told(diagnoses(whole_cli, store)), source / "bookkeeper" / "current" / "0.log"
+    hide(log)
+    row = next(row for row in diagnoses(whole_cli, store) if row["code"] == "file-missing")
+    assert whole_cli(*row["mend"].split()[1:]).exit_code == 1, "what lacks a copy now is told"
+    assert "file-missing" not in {row["code"] for row in diagnoses(whole_cli, store)}
+    show(log)
+    whole_cli("--store", store, "store", "refresh")
+    assert told(diagnoses(whole_cli, store)) == sound
+
+
 @pytest.mark.usefixtures("damages_stores")
 def test_a_scan_that_was_stopped(tmp_path: Path, whole_cli: Cli) -> None:
     store = copied("small", "clean", tmp_path)
