@@ -40,7 +40,7 @@ def position_json(position: Position, partition_index: int = -1) -> dict[str, in
 def _no_answer(kind: type) -> InvalidValue:
     return InvalidValue(
         f"a {kind.__name__} is not an answer",
-        hint="give what its methods return: plan.preview(), messages.json_rows() …",
+        hint="give what its methods return, as plan.preview(); of messages what json_rows() yields, not rows() or records()",
     )
 
 

@@ -85,17 +85,21 @@ def plan_restore(reader: EntryReader, ledger_ids: Iterable[int], now_ms: int) ->
     return Plan(RESTORE_LEDGERS, reader.txn.id, tuple(steps), tuple(parts), warnings=warnings)
 
 
-def _listed_again(reader: EntryReader, ledger_ids: Iterable[int], now_ms: int) -> tuple[Step, ChangePart]:
+def _listed_again(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) -> tuple[Step, ChangePart]:
     """Return the step that puts ledgers back into the list of their topic, and its report."""
     txn = reader.txn
     places = [find_place_in_list(txn, ledger_id) for ledger_id in ledger_ids]
     topic, infos = places[0][0], [info for _, info in places]
     after = replace(topic.managed, ledgers=tuple(sorted([*topic.managed.ledgers, *infos], key=attrgetter("ledger_id"))))
-    first, past = min(info.ledger_id for info in infos), list[str]()
+    first, past, singly = min(info.ledger_id for info in infos), list[str](), list[str]()
     for name in filter(is_subscription, sorted(iter_cursor_names(txn, topic.name))):
         with suppress(StoreError):  # where one that cannot be read stands is unknown
             cursor = read_cursor(txn, reader, topic, name)
             past += [name] * ((cursor.ahead or cursor.mark_delete) >= Position(first, 0))
+            acknowledged = {last.ledger_id for _, last in cursor.state.ranges}.union(
+                position.ledger_id for position in cursor.state.batch_deletes
+            )
+            singly += [name] * (not acknowledged.isdisjoint(ledger_ids))
     part = ChangePart(
         topic=str(topic.name),
         before={"ledgers": topic.ids, "entries": topic.number_of_entries},
@@ -107,7 +111,9 @@ def _listed_again(reader: EntryReader, ledger_ids: Iterable[int], now_ms: int) -
             f"{listed(past, 5)} {plural(len(past), 'is', 'are')} past entry {first}:0: what is before a subscription's position counts as "
             "consumed, unless topics reset-cursor moves it back",
         )
-        * bool(past),
+        * bool(past)
+        + (f"{listed(singly, 5)} acknowledged messages of these ledgers one by one: those are not delivered again",)
+        * bool(singly),
     )
     return put_managed_ledger(txn, topic.name, after, now_ms), part
 

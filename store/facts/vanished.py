@@ -238,6 +238,7 @@ def find_place_in_list(txn: Txn, ledger_id: int) -> tuple[Topic, LedgerInfo]:
     why, hint = "", ""
     if metadata.state is not LedgerState.CLOSED:
         why = "it is not closed, so nobody knows where it ends"
+        hint = f"while the cluster runs, close it with: bookkeeper shell readledger -r -l {ledger_id}; then import it again"
     elif missing is not None:
         why, hint = "entries of it are missing", f"see: pulsar-admin ledgers missing {ledger_id}"
     elif terminated is not None and terminated.ledger_id < ledger_id:

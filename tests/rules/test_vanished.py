@@ -433,7 +433,12 @@ def test_ledgers_are_put_back_into_the_list_of_their_topic(
     assert row["mend"].endswith(f" ledgers restore {' '.join(map(str, gone))}")
     past = [name for name, at in stored.items() if tuple(map(int, at.split(":"))) >= (gone[0], 0)]
     preview = whole_cli("--store", store, "ledgers", "restore", *gone, "--dry-run", "-o", "json").json
-    assert [name for name in sorted(stored) if name in str(preview.get("warnings"))] == sorted(past)
+    warnings = preview.get("warnings", ())
+    named = [str([text for text in warnings if ("one by one" in text) is is_single]) for is_single in (False, True)]
+    assert [name for name in sorted(stored) if name in named[0]] == sorted(past)
+    ranges = {name: cursor["individuallyDeletedMessages"] for name, cursor in cursors.items()}
+    acknowledged = [name for name, text in ranges.items() if any(f"..{one}:" in text for one in gone)]
+    assert [name for name in stored if name in named[1]] == acknowledged
     curing.check_cured(whole_cli, store, row, before, [path])
     again = decode_managed_ledger(value_of(store, path), path)
     for was, now in zip(managed.ledgers, again.ledgers, strict=True):
@@ -468,4 +473,5 @@ def test_a_ledger_whose_place_is_unknown_is_not_put_back(why: str, cli: Cli, tmp
     put_values(store, values)
     refused = cli("--store", store, "ledgers", "restore", dropped)
     assert (refused.exit_code, why in refused.stderr) == (3, True), refused.stderr
+    assert ("close it with: bookkeeper shell" in refused.stderr) is (why == "it is not closed")
     assert "ledgers restore" not in str([row["mend"] for row in told_of(cli, store, "leaked-topic-ledgers")])
