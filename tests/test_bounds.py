@@ -2,9 +2,11 @@
 
 import re
 import struct
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from importlib import import_module
 from itertools import chain, combinations, product
+from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +17,6 @@ from msgspec.structs import replace
 from pyarrow import fs
 from pyroaring import BitMap64
 
-from pulsar_admin.api.session import time_ms_of
 from pulsar_admin.store.changes.subscriptions import own_ledgers
 from pulsar_admin.store.codec import entrylog
 from pulsar_admin.store.codec.cursor import CursorInfo, CursorState, Position, encode_cursor_info, find_plain_cursor
@@ -28,7 +29,7 @@ from pulsar_admin.store.codec.ledgermetadata import (
 )
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.codec.message import decode_message_entry
-from pulsar_admin.store.codec.policies import PartitionedTopic
+from pulsar_admin.store.codec.policies import PartitionedTopic, Retention
 from pulsar_admin.store.codec.schema import (
     TYPE_NUMBERS,
     IndexEntry,
@@ -53,12 +54,14 @@ from pulsar_admin.store.errors import (
     LimitExceeded,
     MetadataCorrupt,
     NotWritable,
+    Refused,
     SliceFailed,
     SourceNotFound,
     StoreError,
 )
 from pulsar_admin.store.facts.partitions import Partitions, find_disagreeing
 from pulsar_admin.store.facts.topics import Clocks, TopicFacts, is_on_time
+from pulsar_admin.store.history.as_of import Moment
 from pulsar_admin.store.kernels.columns import RECORD
 from pulsar_admin.store.kernels.producers import number_spans
 from pulsar_admin.store.model.broken_beside import find_lost_events
@@ -69,8 +72,11 @@ from pulsar_admin.store.model.references import read_namings
 from pulsar_admin.store.model.resources import parse_bundle
 from pulsar_admin.store.model.topics import iter_partitioned, read_topic
 from pulsar_admin.store.names import EVENTS, NamespaceName, parse_topic
+from pulsar_admin.store.recovery.ack_history import TimeBound
+from pulsar_admin.store.recovery.journal_times import WriteTime
 from pulsar_admin.store.recovery.metadata_index import LedgerNames
 from pulsar_admin.store.reports.ledgers import iter_missing
+from pulsar_admin.store.reports.shell import Selection
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.judging import weight
 from pulsar_admin.store.scan.source_options import pattern_namespace
@@ -87,8 +93,12 @@ from tests.stores import imported, lose_nodes, put_node
 from tests.synthetic import CREATED_MS, Made, MadeCompacted, MadeTopic, ledger_node, make_store
 
 DAY, LONG = 86_400_000, 2**63 - 1
+N = SimpleNamespace
+BAD = N(bad={0: [N(offset=10, length_bytes=5, ledger_id=0), N(offset=20, length_bytes=7, ledger_id=-1)]})
+KIND = N(name="x", like=None, default=None, unset=None)
+NODES = [N(path=f"/ledgers/00/0000/L000{number}", change="created") for number in range(7)]
 # fmt: off
-BOUNDS: dict[str, list[tuple[tuple[Any, ...], object]]] = {
+BOUNDS: dict[str, list[tuple[Any, object]]] = {
     "commands.bookkeeper:_ledger_id": [((0,), 0)],
     "commands.overview:_part": [((1, 100), "1 %"), ((1, 101), "<1 %"), ((0, 5), "0 %")],
     "commands.overview:_cut": [(("abc", 3), "abc"), (("abcd", 3), "ab…")],
@@ -200,16 +210,122 @@ BOUNDS: dict[str, list[tuple[tuple[Any, ...], object]]] = {
     "store.wording:shortened": [(("abc", 3), "abc"), (("abcd", 3), "ab…"), (("/abc", 3), "…bc")],
     "store.wording:says": [(("",), False), (("x",), True), ((0,), False)],
     "store.sources.index_places:_key_after": [((LONG,), b"\xff"), ((LONG - 1,), LONG.to_bytes(8, "big"))],
+    "api.session:time_ms_of": [
+        ((0, 0), 0), ((253_402_300_799_999, 0), 253_402_300_799_999), ((253_402_300_800_000, 0), InvalidValue),
+        ((-1, 0), InvalidValue), ((timedelta(), 5), 5), ((10**8 - 1, 0), 10**8 - 1), ((10**8, 0), InvalidValue),
+        ((10**11 - 1, 0), InvalidValue), ((10**11, 0), 10**11)],
+    "api.session:delay_ms": [((0,), 0), ((-1,), InvalidValue)],
+    "store.changes.ledger_references:parse_ledger_ids": [
+        ((["0", "", '{"ledgerId":7}'], "x"), [0, 7]), ((["-1"], "x"), InvalidValue)],
+    "store.disks.logs:LogSurvey.lost_bytes.fget": [((BAD,), 7)],
+    "store.disks.logs:LogSurvey.is_bad": [
+        ((BAD, 0, place), place in range(10, 15)) for place in (9, 10, 14, 15)],
+    "store.doctor.diagnosing:_Run.told": [((N(_count=2, _first=[1, 2]), 2), [1, 2])],
+    "store.history.as_of:parse_moment": [
+        ({"text": "0x7fffffffffffffff", "now_ms": 0}, Moment(zxid=LONG)),
+        ({"text": "0x8000000000000000", "now_ms": 0}, InvalidValue)],
+    "store.history.differences:_part_words": [
+        ((NODES[:6],), ["6 ledgers created in BookKeeper: 0, 1, 2, 3, 4, 5"]),
+        ((NODES,), ["7 ledgers created in BookKeeper: 0 to 6"])],
+    "store.history.events:Span.has_begun": [
+        ((N(since=Moment(zxid=5)), 5, 0), True), ((N(since=Moment(time_ms=5)), 9, 4), False)],
+    "store.history.events:Span.is_over": [
+        ((N(until=Moment(zxid=5)), 5, 0), False), ((N(until=Moment(zxid=5)), 6, 0), True)],
+    "store.history.words:entries_between": [
+        (([N(ledger_id=1, entries=5), N(ledger_id=2, entries=3)], Position(1, 0), Position(2, 1)), 6),
+        (([N(ledger_id=1, entries=5)], Position(1, 2), Position(1, 2)), 0),
+        (([N(ledger_id=1, entries=5)], Position(2, 1), Position(1, 0)), -6)],
+    "store.policies.retention:count_let_go": [
+        (([(5, 1000), (1, 0)], 1, Retention(1, -1), 61_000), 0), (([(5, 1000), (1, 0)], 1, Retention(1, -1), 61_001), 1),
+        (([(5, 1000)], 1, Retention(0, -1), 1001), 1), (([(5, 1000)], 1, Retention(-1, 0), 1000), 1),
+        (([(5, 1000), (2**20, 0)], 1, Retention(-1, 1), 1000), 1),
+        (([(5, 1000), (2**20 - 1, 0)], 1, Retention(-1, 1), 1000), 0)],
+    "store.policies.rules:_exceeds": [
+        (({"limitSize": 1 << 20}, {"retentionSizeInMB": 1}), True),
+        (({"limitSize": (1 << 20) - 1}, {"retentionSizeInMB": 1}), False),
+        (({"limitTime": 60}, {"retentionTimeInMinutes": 1}), True),
+        (({"limitTime": 59}, {"retentionTimeInMinutes": 1}), False), (({"limit": 0, "limitTime": 0}, {}), False)],
+    "store.policies.rules:check_retention": [
+        ((N(of_topic=False, namespace_policies={}), {"retentionTimeInMinutes": minutes, "retentionSizeInMB": -1}, {}), answer)
+        for minutes, answer in ((-1, None), (-2, InvalidValue))],
+    "store.policies.rules:check_persistence": [
+        ((None, {"bookkeeperEnsemble": most, "bookkeeperWriteQuorum": write, "bookkeeperAckQuorum": ack}, {}), answer)
+        for most, write, ack, answer in ((5, 5, 5, None), (6, 5, 5, InvalidValue), (3, 2, 3, InvalidValue))],
+    "store.policies.rules:check_message_size": [
+        ((None, size, {}), answer) for size, answer in ((0, None), (5 << 20, None), ((5 << 20) + 1, InvalidValue))],
+    "store.policies.table:Policy.check_kind": [
+        ((KIND, {"k": number}), None if -(2**31) <= number < 2**31 else InvalidValue)
+        for number in (2**31 - 1, 2**31, -(2**31), -(2**31) - 1)],
+    "store.policies.table:_fits": [
+        ((LONG, 0), True), ((LONG + 1, 0), False), ((LONG + 1, int), False), (({"a": 1}, {"a": 1}), True),
+        (({"a": 1, "b": 1}, {"a": 1}), False), (({}, {"a": 1}), False)],
+    "store.recovery.ack_history:_StatesReader._raise": [
+        ((N(_floor=TimeBound(5, "f")), TimeBound(7, "b"), TimeBound(end, "e")), answer)
+        for end, answer in ((7, TimeBound(7, "b")), (6, TimeBound(5, "f")), (5, TimeBound(5, "f")), (4, None))],
+    "store.recovery.ack_history:_Possible.was_there_by": [
+        ((N(first=N(not_after=N(time_ms=5))), time_ms), time_ms >= 5) for time_ms in (4, 5)],
+    "store.recovery.ack_history:Pending.has": [
+        ((N(entries=((2, 4),)), rank), rank in (2, 3)) for rank in (1, 2, 3, 4)],
+    "store.recovery.chains:_meeting": [
+        (([1, 3], [3, 5]), [(1, 3), (3, 3), (3, 5)]), (([3, 5], [1, 3]), [(1, 3), (3, 3), (3, 5)]),
+        (([1, 3], [4, 5]), [(3, 4)]), (([4, 5], [1, 3]), [(3, 4)])],
+    "store.recovery.chains:_shared": [
+        (({"p": [(N(low=1, high=2, first_publish_ms=1, last_publish_ms=2), 0),
+                 (N(low=low, high=4, first_publish_ms=2, last_publish_ms=3), 0)]},), answer)
+        for low, answer in ((3, []), (2, ["p"]))],
+    "store.recovery.chains:_has_fields": [((b'{"a":1}', {"a"}), True), ((b'{"a":1}', {"b"}), False)],
+    "store.recovery.deleted_nodes:_went_with": [
+        ((N(gone_ms=gone_ms), N(gone_ms=60_000)), 0 <= gone_ms <= 60_000) for gone_ms in (-1, 0, 60_000, 60_001)],
+    "store.recovery.journal_times:_together": [
+        (([WriteTime(5, 10, "f"), WriteTime(10, 20, "g")],), (5, 20, "f")),
+        (([WriteTime(5, 10, "f"), WriteTime(11, 20, "g")],), (5, 10, "f"))],
+    "store.recovery.journal_times:_between": [
+        (([5], [7], 7, "f"), (5, 107, "f")), (([5], [6], 7, "f"), (5, None, "f"))],
+    "store.recovery.preflight:check_loss": [
+        ((N(brokers=N(percent=5.0), bookies=[N(percent=5.0, bookie="b")]), 5.0), None),
+        ((N(brokers=None, bookies=[N(percent=5.1, bookie="b")]), 5.0), Refused),
+        ((N(brokers=N(percent=5.1), bookies=[]), 5.0), Refused)],
+    "store.recovery.restore:_is_held": [
+        ((N(ledger=lambda one: N(entries=5), rank=lambda one: one.entry_id, place=int), 7, [N(mark_delete=rank)]), rank < 5)
+        for rank in (4, 5)],
+    "store.recovery.rolling:_is_distinct": [
+        ((N(place=int, number_of_entries=5), N(ranges=(), mark_delete=place)), 0 < place < 5) for place in (0, 1, 4, 5)],
+    "store.reports.backlog:scanned_intervals": [
+        ((N(rank=lambda one: 5, number_of_entries=5), None, Position(1, 0)), ())],
+    "store.reports.shell:_holds": [
+        ((N(state=LedgerState.CLOSED, last_entry_id=last, ensemble_size=2, write_quorum=1,
+            segments=[N(first_entry_id=0, members=("a", "b"))]), bookie), answer)
+        for last, bookie, answer in ((-1, "a", False), (0, "a", True), (0, "b", False), (1, "b", True))],
+    "store.reports.shell:Selection.takes": [
+        ((Selection(start=10, end=20), N(offset=20, size_bytes=9)), True),
+        ((Selection(start=10, end=20), N(offset=21, size_bytes=9)), False),
+        ((Selection(start=10), N(offset=0, size_bytes=7)), True), ((Selection(start=10), N(offset=0, size_bytes=6)), False),
+        ((Selection(start=0, end=0), N(offset=1, size_bytes=9)), False),
+        ((Selection(0, 3), N(ledger_id=0, entry_id=4)), False)],
+    "store.reports.shell:Selection.title": [
+        ((Selection(start=0, end=0), 1), "Scan entry log 1 (1.log) for PositionRange: 0 - 0"),
+        ((Selection(0, 0), 1), "Scan entry log 1 (1.log) for LedgerId 0  for EntryId 0")],
+    "store.search.broker:BrokerSearch._expire_whole_ledgers": [
+        ((N(broker=N(rules=N(expires_whole_ledgers=True)), _closed_ms=lambda one: 100,
+            topic=N(ledgers=[N(ledger_id=1, entries=3)], last_confirmed=Position(9, 9))), Position(1, 0), limit), answer)
+        for limit, answer in ((100, Position(1, 0)), (101, Position(1, 2)))],
+    "table_layout:fold": [
+        (("ab cd", 2, len), ["ab", "cd"]), (("abc", 3, len), ["abc"]), (("a-b c", 3, len), ["a-b", "c"]),
+        (("a b c", 3, len), ["a b", "c"]), (("abcd", 3, len), ["abc", "d"])],
+    "store.timespec:parse_time": [
+        ({"text": "@123456789012", "now_ms": 0}, 123_456_789_012),
+        ({"text": "@12345678901", "now_ms": 0}, 12_345_678_901_000)],
 }
 # fmt: on
 """By function: what it is given at its bounds, and what it answers, or which error it raises."""
 
 
-def _answer(place: str, given: tuple[Any, ...]) -> object:
+def _answer(place: str, given: Any) -> object:
     module, _, name = place.partition(":")
-    call = getattr(import_module(f"pulsar_admin.{module}"), name)
+    call = attrgetter(name)(import_module(f"pulsar_admin.{module}"))
     try:
-        return call(*given)
+        found = call(**given) if isinstance(given, dict) else call(*given)
+        return list(found) if isinstance(found, Iterator) else found
     except (StoreError, ValueError) as error:
         return type(error)
 
@@ -219,13 +335,6 @@ def test_at_its_bounds() -> None:
     assert [
         (place, given, found) for place, given, expected in asked if (found := _answer(place, given)) != expected
     ] == []
-
-
-def test_integers_of_9_to_11_digits_are_seconds() -> None:
-    assert [time_ms_of(value, now_ms=0) for value in (0, 99_999_999, 100_000_000_000)] == [0, 99_999_999, 10**11]
-    for value in (100_000_000, 99_999_999_999):
-        with pytest.raises(InvalidValue, match="counts seconds"):
-            time_ms_of(value, now_ms=0)
 
 
 def test_ledger_0_is_a_ledger() -> None:
