@@ -10,6 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from zlib import adler32
 
 import numpy as np
 import pytest
@@ -19,7 +20,14 @@ from pyroaring import BitMap64
 
 from pulsar_admin.store.changes.subscriptions import own_ledgers
 from pulsar_admin.store.codec import entrylog
-from pulsar_admin.store.codec.cursor import CursorInfo, CursorState, Position, encode_cursor_info, find_plain_cursor
+from pulsar_admin.store.codec.cursor import (
+    CursorInfo,
+    CursorState,
+    PlainCursor,
+    Position,
+    encode_cursor_info,
+    find_plain_cursor,
+)
 from pulsar_admin.store.codec.dbledger import LocationRow
 from pulsar_admin.store.codec.ledgermetadata import (
     LedgerState,
@@ -48,8 +56,11 @@ from pulsar_admin.store.disks.live_records import NOWHERE, LocationsIndex
 from pulsar_admin.store.disks.rows import FilePlace, read_missing
 from pulsar_admin.store.doctor.diagnosing import EACH_MOST, sum_up
 from pulsar_admin.store.engine.operation import FailedSlice
+from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.errors import (
+    Corrupt,
     EntryCorrupt,
+    EntryNotFound,
     InvalidValue,
     LimitExceeded,
     MetadataCorrupt,
@@ -59,19 +70,21 @@ from pulsar_admin.store.errors import (
     SourceNotFound,
     StoreError,
 )
+from pulsar_admin.store.facts.numbers import Blocker
 from pulsar_admin.store.facts.partitions import Partitions, find_disagreeing
 from pulsar_admin.store.facts.topics import Clocks, TopicFacts, is_on_time
 from pulsar_admin.store.history.as_of import Moment
+from pulsar_admin.store.index.rebuild import Difference
 from pulsar_admin.store.kernels.columns import RECORD
 from pulsar_admin.store.kernels.producers import number_spans
 from pulsar_admin.store.model.broken_beside import find_lost_events
-from pulsar_admin.store.model.cursors import read_cursor
+from pulsar_admin.store.model.cursors import CursorSource, read_cursor
 from pulsar_admin.store.model.ledgers import WholeLedger, sorted_ledger_ids
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.references import read_namings
 from pulsar_admin.store.model.resources import parse_bundle
 from pulsar_admin.store.model.topics import iter_partitioned, read_topic
-from pulsar_admin.store.names import EVENTS, NamespaceName, parse_topic
+from pulsar_admin.store.names import EVENTS, FileKind, NamespaceName, parse_topic
 from pulsar_admin.store.recovery.ack_history import TimeBound
 from pulsar_admin.store.recovery.journal_times import WriteTime
 from pulsar_admin.store.recovery.metadata_index import LedgerNames
@@ -97,6 +110,15 @@ N = SimpleNamespace
 BAD = N(bad={0: [N(offset=10, length_bytes=5, ledger_id=0), N(offset=20, length_bytes=7, ledger_id=-1)]})
 KIND = N(name="x", like=None, default=None, unset=None)
 NODES = [N(path=f"/ledgers/00/0000/L000{number}", change="created") for number in range(7)]
+RECORD_HEAD = b"ZKLG" + bytes(12)
+PLACES = N(
+    ledger_ids=np.array([0, 0, 1]),
+    entry_ids=np.array([0, 1, 0]),
+    messages=np.zeros(3, int),
+    closed_ms=np.zeros(3, int),
+    sizes=np.zeros(3, int),
+    where="x",
+)
 # fmt: off
 BOUNDS: dict[str, list[tuple[Any, object]]] = {
     "commands.bookkeeper:_ledger_id": [((0,), 0)],
@@ -315,6 +337,157 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
     "store.timespec:parse_time": [
         ({"text": "@123456789012", "now_ms": 0}, 123_456_789_012),
         ({"text": "@12345678901", "now_ms": 0}, 12_345_678_901_000)],
+    "store.compaction.compactor:passes_open_transaction": [
+        ((N(transactional=False, transactions=lambda: N(first_open=1)), count), count > 0) for count in (0, 1)],
+    "store.compaction.heads:_Head.take": [
+        ((N(total_bytes=5, _data=memoryview(b"abcde"), where="x"), 2, 3), b"cde"),
+        ((N(total_bytes=5, _data=memoryview(b"abcde"), where="x"), 2, 4), EntryCorrupt)],
+    "store.compaction.heads:why_unread": [
+        ((N(position=Position(1, 5)), N(first_open=Position(1, 5))), "at or after 1:5, where a transaction is open")],
+    "store.compaction.status:_cursor_problems": [
+        ((N(last_confirmed=Position(1, 5)), N(source=CursorSource.METADATA, info=N(mark_delete=Position(*place)),
+                                              state=N(ranges=()), skipped_entries=0)), answer)
+        for place, answer in (((1, 5), []), ((2, -1), []),
+                              ((2, 0), ["__compaction is at 2:0, after the end of the topic (1:5)"]))],
+    "store.delayed.build:PartitionSource.next_time_ms": [
+        ((N(_starts=[0, 150], _widest_ms=100, _partitions=[N(end_ms=100), N(end_ms=250)]), start_ms), answer)
+        for start_ms, answer in ((99, 99), (100, 150), (250, None))],
+    "store.delayed.build:iter_turns": [
+        (([1 << 23, 1 << 23, 1], int), [[1 << 23, 1 << 23], [1]]), (([1] * 4097, int), [[1] * 4096, [1]])],
+    "store.delayed.expiry_plans:_texts": [
+        ((N(messages=count, first=[N(position="1:0", due_ms=0)], unread=0), "s", "early"),
+         [f"s: early: {count}, first 1:0 due 1970-01-01T00:00:00.000Z{more}"]) for count, more in ((1, ""), (2, ", …"))],
+    "store.delayed.verify:_joined": [(([(1, 2)] * 3, 3), "1:2, 1:2, 1:2"), (([(1, 2)] * 3, 4), "1:2, 1:2, 1:2 …")],
+    "store.delayed.waiting:TimeWheel.add": [
+        ((N(_current=N(end_ms=100, slot=5, slot_of=lambda one: one // 10, added={}), _overdue=set(),
+            _next=None if end_ms is None else N(end_ms=end_ms, slot=10, slot_of=lambda one: one // 10, added={})),
+          time_ms, 1, 2), answer)
+        for end_ms, time_ms, answer in ((None, 99, True), (None, 100, False), (200, 100, True), (200, 199, True), (200, 200, False),
+                                        (None, 50, True))],
+    "store.delayed.waiting:AtOnce.load": [((N(at_ms=5, _rows="rows"), 5, 6), "rows")],
+    "store.delayed.waiting:AtOnce.next_time_ms": [((N(at_ms=5), 5), 5), ((N(at_ms=5), 6), None)],
+    "store.dump.messages:MessageQuery.check": [
+        ((N(limit=limit, columns=["key"], window=N(clock="auto")),), answer)
+        for limit, answer in ((0, None), (LONG, None), (LONG + 1, InvalidValue), (-1, InvalidValue))],
+    "store.dump.messages:_cell": [
+        ((N(publish_time=0), "publish_time"), None),
+        ((N(publish_time=1), "publish_time"), datetime(1970, 1, 1, 0, 0, 0, 1000, UTC))],
+    "store.dump.source:_checked": [
+        (([PLACES],), [PLACES]), (([PLACES, PLACES],), Corrupt),
+        *((([N(**vars(PLACES) | {name: np.array([0, 1, -1])})],), Corrupt)
+          for name in ("ledger_ids", "entry_ids", "messages", "closed_ms")),
+        (([N(**vars(PLACES) | {"entry_ids": np.array([1, 1, 0])})],), Corrupt),
+        (([N(**vars(PLACES) | {"entry_ids": np.array([1, 0, 0])})],), Corrupt)],
+    "store.engine.local:Worker.can_take": [
+        ((N(tasks=[N(alone=False)] * count), N(alone=False)), count < 2) for count in (0, 1, 2)],
+    "store.engine.slices:plan_slices": [
+        (([("0.log", 3, 10), ("1.log", 4, 0)],), [FileRange("0.log", FileKind.ENTRY_LOG, 3, 0, 10, False)])],
+    "store.engine.workers:_hosts": [
+        (([N(host=host) for host in "abc"],), "a, b, c"), (([N(host=host) for host in "abcd"],), "a, b, c and 1 more")],
+    "store.facts.backlogs:_Chunk.is_last.fget": [((N(number=1, total=2),), True), ((N(number=0, total=2),), False)],
+    "store.facts.backlogs:_Chunks.is_read": [((N(_unread=set()), 0, 1), True), ((N(_unread=set()), -1, 1), False)],
+    "store.facts.backlogs:_Chunks.whole_from": [
+        ((N(around=lambda rank: {"u": {0: 3, 1: 5}}), rank), answer) for rank, answer in ((3, 3), (5, 3), (6, 6))],
+    "store.facts.numbers:_iter_blockers": [
+        (("t", [1, 2, 4], [0, 3, 6, 9], [3, place], (1, 1, "s")),
+         [Blocker("t", "trim", "", 1, 1), Blocker("t", "cursor", "s", 1, 2, others), Blocker("t", "open-ledger", "", 1, 4)])
+        for place, others in ((5, 1), (6, 0))],
+    "store.facts.partitions:Partitions.counts_too_many.fget": [
+        ((N(there=(last,), record=None),), last > 10_000) for last in (10_000, 10_001)],
+    "store.facts.partitions:Partitions.missing.fget": [
+        ((N(record=N(partitions=2), there=(0, last)),), last - 1) for last in (1, 2)],
+    "store.facts.partitions:Partitions.beyond.fget": [((N(record=N(partitions=2), there=(0, 1, 2)),), (2,))],
+    "store.facts.quiet:_needs": [
+        ((PlainCursor((1, 1), [(1, 2, 4)]), 1, 4), False), ((PlainCursor((1, 1), [(1, 2, 4)]), 1, 5), True),
+        ((PlainCursor((0, 9), [(1, -1, 3)]), 1, 4), False), ((PlainCursor((1, -1), [(1, -1, 2)]), 1, 4), True)],
+    "store.facts.quiet:_pin_nothing": [
+        (([(1, 5), (2, 0)], [PlainCursor((1, entry), [(2, -1, 0)])]), answer)
+        for entry, answer in ((4, True), (3, True))],
+    "store.facts.scalable:ScalableFacts.is_pruned.fget": [
+        ((N(record=N(segments=[1, 2], next_segment_id=following)),), following > 2) for following in (2, 3)],
+    "store.facts.starts:_replay": [
+        ((b"",), (0, "", 0)), ((bytes(15),), (0, "a log of 15 bytes, without a header", 0)), ((RECORD_HEAD,), (16, "", 0)),
+        *(((RECORD_HEAD + struct.pack(">qi", 0, size) + bytes(9),), (16, why, 0))
+          for size, why in ((0, ""), (-1, ""))),
+        ((RECORD_HEAD + struct.pack(">qi", 1, 0) + b"B",), (16, "", 0)),
+        ((RECORD_HEAD + struct.pack(">qi", 0, -2),), (16, "a record of -2 bytes (Unreasonable length)", 0)),
+        ((RECORD_HEAD + struct.pack(">qi", adler32(b"x"), 1) + b"xB",), (30, "", 1)),
+        ((RECORD_HEAD + struct.pack(">qi", adler32(b"x"), 1) + b"x",), (16, "", 0)),
+        ((RECORD_HEAD + struct.pack(">qi", 1, 1) + b"xB",), (16, "a record with a wrong checksum (CRC check failed)", 1))],
+    "store.facts.topics:ReadBudget.has_edges.fget": [
+        ((N(unlimited=False, edges_left=left),), left > 0) for left in (0, 1)],
+    "store.facts.topics:ReadBudget.take": [
+        ((N(unlimited=False, left=5), 5), True), ((N(unlimited=False, left=5), 6), False),
+        ((N(unlimited=False, left=10**6), 100_000), True), ((N(unlimited=False, left=10**6), 100_001), False)],
+    "store.facts.transactions:never_replays": [
+        ((None, N(number_of_entries=0, ids=[5]), Position(*place)), answer)
+        for place, answer in (((4, 0), True), ((5, -1), False), ((4, -1), False), ((5, 0), False))],
+    "store.facts.transactions:PendingAckLog.replayed_until.fget": [
+        ((N(mark_delete=Position(1, 4), lost=[N(ledger_id=1, lost=[(2, last)])]),), answer)
+        for last, answer in ((5, Position(1, 5)), (4, None))],
+    "store.facts.unclosed:last_write_ms": [
+        ((N(end_publish_ms=1, broker_count=count, broker_max_ms=9, publish_max_ms=5),), answer)
+        for count, answer in ((0, 5), (1, 9))],
+    "store.index.rebuild:_differences": [
+        (("d", iter([(b"a", b"1"), (b"b", b"2"), (b"d", b"4")]), iter([(b"a", b"1"), (b"c", b"3"), (b"d", b"5")])),
+         [Difference("d", b"b", "surplus"), Difference("d", b"c", "missing"), Difference("d", b"d", "different")])],
+    "store.index.scan:EngineScan.missing.fget": [((N(pieces=[7], _due=0),), 7), ((N(pieces=[7], _due=1),), None)],
+    "store.index.unserved:_start": [
+        ((N(origin="/d/1.txn", log_id=log_id), {"/d": (5, 9)}), answer) for log_id, answer in ((4, None), (5, 9), (6, 0))],
+    "store.nacks.holes:_begins_by": [((5, N(entry_id=lambda index: 5)), True), ((4, N(entry_id=lambda index: 5)), False)],
+    "store.nacks.holes:NackedEntries.add": [
+        ((N(_topics={}, _default=None, _names="t"), Position(*ids), 0), answer)
+        for ids, answer in (((0, 0), EntryNotFound), ((LONG - 1, LONG - 1), EntryNotFound), ((LONG, 0), InvalidValue),
+                            ((0, LONG), InvalidValue))],
+    "store.nacks.segments:check_column": [
+        (("x", [0]), [0]), (("x", [LONG]), [LONG]), (("x", [-1]), InvalidValue), (("x", [LONG + 1]), InvalidValue)],
+    "store.nacks.segments:add_times": [
+        ((np.array([LONG]), np.array([0])), [LONG]), ((np.array([LONG]), np.array([1])), InvalidValue)],
+    "store.nacks.sizes:NackLoad.__post_init__": [
+        ((N(messages_per_second=1, delay_ms=delay_ms, batch_size=1, entries_per_ledger=1, acknowledged_every=every),), answer)
+        for delay_ms, every, answer in ((1, 0, None), (LONG // 2**20, 2, None), (0, 0, InvalidValue), (1, 1, InvalidValue),
+                                        (LONG // 2**20 + 1, 0, InvalidValue), (1, -1, InvalidValue))] + [
+        ((N(messages_per_second=rate, delay_ms=1, batch_size=1, entries_per_ledger=1, acknowledged_every=0),), answer)
+        for rate, answer in ((10**9, None), (10**9 + 1, InvalidValue), (0, InvalidValue))],
+    "store.nacks.tracker:NegativeAcksTracker.__init__": [
+        ({"self": N(), "partition_index": index}, None if -2 <= index < 2**31 else InvalidValue)
+        for index in (-3, -2, 2**31 - 1, 2**31)],
+    "store.nacks.tracker:NegativeAcksTracker.add": [
+        ({"self": N(precision_bits=0, _put=lambda *ids: None), "position": Position(*ids), "delay_ms": 0, "now_ms": 7}, answer)
+        for ids, answer in (((0, 0), 7), ((LONG, LONG), 7), ((LONG + 1, 0), InvalidValue), ((0, LONG + 1), InvalidValue))],
+    "store.search.broker:BrokerSearch._prune": [
+        ((N(broker=N(max_clock_skew_ms=skew_ms, rules=N(prunes=True), loaded_ms=None), _closed_ms=lambda one: one.closed_ms,
+            topic=N(ledgers=[N(ledger_id=number, entries=5, closed_ms=time_ms)
+                             for number, time_ms in enumerate((980, 981, 1020, 1021))])), 1000), answer)
+        for skew_ms, answer in ((20, (Position(0, 4), Position(3, 4))), (0, (Position(1, 4), Position(2, 4))),
+                                (-1, (None, None)))],
+    "store.search.broker:BrokerSearch._has_more": [
+        ((N(topic=N(number_of_entries=5)), rank, None), rank < 5) for rank in (4, 5)],
+    "store.search.broker:BrokerSearch.expire_position": [((N(), None, 0, 0), None)],
+    "store.search.doubts:Doubt.text": [
+        ((N(ledger_id=7, first=3, last=last, lost=1, unseen=0, unseen_from=None),), f"1 lost entry of ledger 7 ({place})")
+        for last, place in ((3, "7:3"), (4, "7:3 to 7:4"))],
+    "store.search.doubts:_scan_gaps": [
+        (([1, 3], 5), [(0, 0), (2, 2), (4, 4)]), (([0, 1, 5], 2), []), (([0, 1], 2), []), (([0, 1, 3], 3), [(2, 2)])],
+    "store.search.expiry:broker_through_position": [
+        ((N(is_entry=lambda place: True), N(mark_delete=Position(1, 5)), Position(1, entry)), answer)
+        for entry, answer in ((5, None), (6, Position(1, 6)))] + [
+        ((N(is_entry=lambda place: False, last_confirmed=Position(1, 9), place=lambda one: one.entry_id, at_rank=int),
+          N(mark_delete=Position(1, entry)), Position(1, 9)), answer) for entry, answer in ((9, None), (7, 8))],
+    "store.search.expiry:expire_by_time": [
+        ((N(topic=N(rank=int, at_rank=int), intervals=((5, 6),), find_first=lambda time_ms: N(position=time_ms)), None, rank,
+          "all-before"), answer) for rank, answer in ((5, None), (6, 5))],
+    "store.search.expiry:ForecastQuestion.__post_init__": [
+        ((N(horizon_ms=horizon_ms, interval_ms=interval_ms),), answer)
+        for horizon_ms, interval_ms, answer in ((1000, 1, None), (1001, 1, InvalidValue), (0, 1, InvalidValue),
+                                                (1, 0, InvalidValue))],
+    "store.search.expiry:_clip": [((((0, 2), (2, 4), (4, 6)), 2, 4), ((2, 4),))],
+    "store.search.window:is_few": [
+        ((N(entries=entries, messages=messages, bytes=size), limit), answer)
+        for entries, messages, size, limit, answer in (
+            (4096, 4096, 1 << 24, None, True), (4097, 1, 1, None, False), (1, 4097, 1, None, False),
+            (1, 1, (1 << 24) + 1, None, False), (4097, 1, 1, 4096, True), (4097, 1, 1, 4097, False))],
+    "store.search.window:is_small": [((None, None, N(is_timed=False, chooses=False), 4096), True)],
 }
 # fmt: on
 """By function: what it is given at its bounds, and what it answers, or which error it raises."""
@@ -325,7 +498,9 @@ def _answer(place: str, given: Any) -> object:
     call = attrgetter(name)(import_module(f"pulsar_admin.{module}"))
     try:
         found = call(**given) if isinstance(given, dict) else call(*given)
-        return list(found) if isinstance(found, Iterator) else found
+        return (
+            found.tolist() if isinstance(found, np.ndarray) else list(found) if isinstance(found, Iterator) else found
+        )
     except (StoreError, ValueError) as error:
         return type(error)
 
