@@ -315,6 +315,8 @@ def test_what_is_no_bundle_leaves_nothing(cli: Cli, tmp_path: Path, names: Path)
         "other": gzip.compress(b'{"format": "other"}\n'),
         "newer": gzip.compress(json.dumps(header | {"version": 2}).encode() + b"\n"),
         "row gone": gzip.compress(b"".join([*lines[:5], *lines[6:]])),
+        "end too early": gzip.compress(b"".join([*lines[:-1], b'["end", 1]\n', lines[-1]])),
+        "no row": gzip.compress(b"".join([*lines[:-1], b"{}\n", lines[-1]])),
         "no end": gzip.compress(b"".join(lines[:-1])),
         "bad row": gzip.compress(lines[0] + b'["node", "/x", [1], "AA=="]\n["end", 1]\n'),
         "bad base64": gzip.compress(lines[0] + b'["node", "/x", [1, 1, 1, 1], "A"]\n["end", 1]\n'),

@@ -170,6 +170,8 @@ def _entry(key: str, payload: bytes, version: bytes | None = None) -> Made:
     metadata = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1, partition_key=key)
     if version is not None:
         metadata.schema_version = version
+    if not payload:
+        metadata.null_value = True
     return Made(1, raw=encode_message_entry(metadata, payload))
 
 
@@ -205,6 +207,7 @@ def test_actions(tmp_path: Path) -> None:
     assert _ttls(_made(tmp_path / "2", inserted)) == (7, None)
     assert _ttls(_made(tmp_path / "3", set_here, deleted)) == (None, None)
     assert _ttls(_made(tmp_path / "4", set_here, deleted, inserted)) == (7, None)
+    assert _ttls(_made(tmp_path / "5", set_here, _entry(key, b""), inserted)) == (7, None)
 
 
 def test_an_event_that_cannot_be_read_leaves_policies_unknown(tmp_path: Path, cli: Cli) -> None:

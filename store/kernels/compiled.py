@@ -206,8 +206,6 @@ class _Rows:
         if isinstance(index, slice):
             start, stop, _ = index.indices(self.shape[0])
             return _Rows(self._data[start * self._row_bytes : stop * self._row_bytes], self._dtype)
-        if index >= self.shape[0]:
-            raise IndexError(f"row {index} of {self.shape[0]}")
         return self._row_at(self._data, index * self._row_bytes)
 
 

@@ -167,8 +167,6 @@ def decode_groups(lengths: Uint32s, bitmaps: Bytes) -> tuple[Int64s, Int64s]:
     """Return ``(starts, entry_ids)`` as ``encode_groups`` takes them; raises Corrupt for anything that is not a bitmap."""
     ends = np.cumsum(lengths, dtype=np.int64)
     offsets = ends - lengths
-    if len(bitmaps) != (int(ends[-1]) if len(ends) else 0):
-        raise _corrupt("bitmap lengths do not add up", 0)
     run_groups, array_groups, other_groups = _classify(lengths, bitmaps, offsets)
     run_header = _gather(bitmaps, offsets[run_groups], _RUN_FORM)
     array_header = _gather(bitmaps, offsets[array_groups], _ARRAY_FORM)

@@ -230,10 +230,12 @@ def test_missing_ledger_is_named_and_rebuilt(store: Store) -> None:
     index = index_of(store, "workers")
     lost = Index(index.topic, "workers", index.rules, index.cursor, 1, index.covered, index.partitions)
     partition = lost.partitions[0]
-    broken = type(partition)(partition.start_ms, partition.width_ms, ((999_999, 1, 1),))
-    put_row(store, encode_index(replace_first(lost, broken)))
-    with pytest.raises(IndexCorrupt, match="ledger 999999"):
-        held(store, "workers")
+    (ledger, messages, size), *_ = partition.ledgers
+    for wrong, told in (((999_999, 1, 1), "it does not exist"), ((ledger, messages + 1, size), "it holds")):
+        broken = type(partition)(partition.start_ms, partition.width_ms, (wrong,))
+        put_row(store, encode_index(replace_first(lost, broken)))
+        with pytest.raises(IndexCorrupt, match=f"ledger {wrong[0]} of .* workers: {told}"):
+            held(store, "workers")
     build(store, "workers", rebuild=True)
     check_world("small", store, "workers")
 
@@ -253,7 +255,7 @@ def test_damaged_ledger_is_named(tmp_path: Path, damages_stores: None) -> None:
     at = data.index(b"\x89PDI") + 12
     data[at] ^= 1
     log.write_bytes(data)
-    with open_store(path) as store, pytest.raises(IndexCorrupt, match=r"ledger \d+ of the delayed index"):
+    with open_store(path) as store, pytest.raises(IndexCorrupt, match=r"ledger \d+ of the delayed index .*: entries/own"):
         held(store, "workers")
 
 

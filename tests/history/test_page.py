@@ -41,7 +41,8 @@ def test_python(tmp_path: Path) -> None:
     }
     cut = linked(folder, tmp_path / "cut", "log.35e")
     with pytest.warns(pa.PartialData, match="292 transactions"):
-        list(pa.history([cut]))
+        with_gap = list(pa.history([cut]))
+    assert with_gap[-1] == list(pa.history([folder]))[-1]
     with pytest.warns(pa.PartialData, match="0 of 3 bookies"):
         made = pa.import_cluster(tmp_path / "then", metadata=folder, at="0x2a1")
     assert made.nodes == len(values_as_of(0x2A1)) + 3  # /zookeeper and two nodes below it
