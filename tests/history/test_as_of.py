@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_admin.store.errors import InvalidValue, NothingMatches
+from pulsar_admin.store.errors import InvalidValue, NothingMatches, SourceNotFound
 from pulsar_admin.store.history.as_of import Moment, find_zxid, parse_moment, read_tree_at
 from pulsar_admin.store.history.servers import find_servers, parse_place
 from tests.history.files import Said, linked, said_by_zookeeper, servers
@@ -127,6 +127,8 @@ def test_where_servers_are(unpacked: Path, tmp_path: Path) -> None:
     apart = type(apart)(snapshots, logs)
     assert parse_place(f"{tmp_path / 'data'},{tmp_path / 'logs'}") == apart
     assert parse_place(f"{tmp_path / 'logs'},{tmp_path / 'data'}") == apart
+    with pytest.raises(SourceNotFound, match="names 3 directories"):
+        parse_place(f"{tmp_path / 'data'},{tmp_path / 'logs'},{tmp_path}")
     row = {"kind": "zookeeper", "path": str(snapshots), "logs": str(logs)}
     assert find_servers([row], [f"{snapshots},{logs}"]) == (apart,)
 

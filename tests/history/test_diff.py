@@ -101,7 +101,8 @@ def test_entries_of_a_ledger_that_one_side_lists_as_open_are_counted() -> None:
     ]
     moved = (encode_cursor_info(CursorInfo(-1, Position(*one))) for one in ((3, 8), (5, -1)))
     node = Difference(cursor, *moved)
-    for one, other in permutations(lists):
+    assert known_position(cursor, b"\xff") is None
+    for one, other in (*permutations(lists), (b"\xff", lists[0])):
         sides = Side({topic: one}.get, known_position), Side({topic: other}.get, known_position)
         (said,) = _changed("topic", "a/b/t", [node], sides).subscriptions.values()
         assert said == "mark-delete 3:8 → 5:-1, 5 entries on"

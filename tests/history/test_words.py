@@ -8,6 +8,7 @@ from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
 from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment, encode_ledger_metadata
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.codec.schema import IndexEntry, SchemaLocator, encode_schema_locator
+from pulsar_admin.store.history.events import iter_claims
 from pulsar_admin.store.history.words import describe, subject_of
 from pulsar_admin.store.names import Position
 
@@ -109,6 +110,11 @@ CHANGES: list[tuple[str, bytes | None, bytes | None, str]] = [
 def test_a_change_is_said(path: str, old: bytes | None, new: bytes | None, said: str) -> None:
     found = describe(path, old, new)
     assert found == said or (said.endswith("read: ") and found.startswith(said))
+
+
+def test_what_cannot_be_read_belongs_to_nobody() -> None:
+    assert [*iter_claims(LEDGER, b"\xff")] == []
+    assert [*iter_claims(LEDGER, named(component=b"view", compactedTopic=b"x://a"))] == [""]
 
 
 @pytest.mark.parametrize(
