@@ -168,7 +168,18 @@ def collect_page(
     traffic = tuple(_traffic(collector))
     rows = collector.topics.items()
     left = collector.left(rows)
-    totals = read_disk_totals(store, reader.txn, 0)
+    disk = Disk()
+    try:
+        totals = read_disk_totals(store, reader.txn, 0)
+        disk = Disk(
+            live_bytes=totals.live_bytes,
+            dead_bytes=totals.dead_bytes,
+            other_bytes=totals.size_bytes - totals.live_bytes - totals.dead_bytes,
+            files=totals.files,
+            freed_bytes=totals.freed_bytes,
+        )
+    except StoreError as error:
+        collector.unread.append(f"bytes of entry logs: {error.message}")
     return Page(
         title="Doctor",
         source=str(store.path),
@@ -176,13 +187,7 @@ def collect_page(
         clusters=tuple(list_clusters(reader.txn)),
         facts=tuple(_facts(collector, due, read_disk_bytes(store, reader.txn))),
         findings=findings,
-        disk=Disk(
-            live_bytes=totals.live_bytes,
-            dead_bytes=totals.dead_bytes,
-            other_bytes=totals.size_bytes - totals.live_bytes - totals.dead_bytes,
-            files=totals.files,
-            freed_bytes=totals.freed_bytes,
-        ),
+        disk=disk,
         shares=tuple(_shares(rows, left)),
         standings=tuple(standings),
         standings_rest=_other_standings(collector, standings),

@@ -255,7 +255,10 @@ def test_damaged_ledger_is_named(tmp_path: Path, damages_stores: None) -> None:
     at = data.index(b"\x89PDI") + 12
     data[at] ^= 1
     log.write_bytes(data)
-    with open_store(path) as store, pytest.raises(IndexCorrupt, match=r"ledger \d+ of the delayed index .*: entries/own"):
+    with (
+        open_store(path) as store,
+        pytest.raises(IndexCorrupt, match=r"ledger \d+ of the delayed index .*: entries/own"),
+    ):
         held(store, "workers")
 
 

@@ -167,3 +167,9 @@ def test_lost_entries_leave_it_unknown(cli: Cli, tmp_path: Path) -> None:
     row = cli(*ask, "--dry-run", "-o", "json").json
     assert row["notDue"]["messages"] == 1
     assert "sub: 1 entry cannot be read: whether delayed is unknown" in " ".join(row["warnings"])
+    for file in (path / "entries").iterdir():
+        file.unlink()
+    forecast = cli(*ask, "--forecast", "1h")
+    assert (forecast.exit_code, "go before they are due is unknown" in forecast.stderr) == (1, True)
+    never = cli(*ask[:-1], "0s", "--forecast", "1h")
+    assert (never.exit_code, "a forecast needs an age above 0" in never.stderr) == (2, True)

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from pulsar_admin.store.codec.cursor import decode_cursor_info, encode_cursor_info
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.db.delayed_entries import DelayedRows, sorted_rows
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import read_node
@@ -16,6 +17,7 @@ from pulsar_admin.store.delayed.build import Draft, apply_draft
 from pulsar_admin.store.delayed.runs import SortedRuns, open_runs
 from pulsar_admin.store.delayed.trackers import bitmap_bytes, queue_bytes
 from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli
 from tests.delayed.world import TOPIC, Message, build, held, index_of
@@ -173,6 +175,25 @@ def test_a_bucket_whose_ledger_is_gone_hides_no_other(cli: Cli, path: Path, dama
     where = parse_topic(TOPIC).cursor_path("workers")
     with open_store(path) as store, store.read() as txn:
         info = decode_cursor_info(read_node(txn, where).value, where)
-    gone = {"#pulsar.internal.delayed.bucket_1_2": "99999"}
+    gone = {"#a": "1", "#pulsar.internal.delayed.bucket_1_2": "99999", "#pulsar.internal.delayed.bucket_1_3": "9"}
     put_node(path, where, encode_cursor_info(replace(info, cursor_properties=gone | info.cursor_properties)))
     assert cli.json(path, f"delayed status {TOPIC} -s workers")[0]["trackers"] == whole
+    (found,) = cli.on(path, f"delayed verify {TOPIC} -s workers -o json").json
+    assert (found["buckets"], found["inBuckets"]) == (3, 100)
+    assert [one["kind"] for one in found["findings"]] == [*("bucket-ledger-gone", "bucket-damaged", "buckets-overlap")]
+    put_node(path, where, encode_cursor_info(replace(info, cursor_properties={})))
+    put_node(path, ledger_path(89), b"\xff")  # before the leaked one
+    with open_store(path, writable=True) as store:
+        store.write(lambda txn: index_owners(store, txn))
+    _, leaked = cli.on(path, f"delayed verify {TOPIC} -s workers -o json").json
+    assert [one["ledgerId"] for one in leaked["findings"]] == [108]
+
+
+def test_an_index_whose_ledger_is_lost_is_told(cli: Cli, path: Path, damages_stores: None) -> None:
+    with open_store(path, writable=True) as store:
+        build(store, "workers")
+        lost = index_of(store, "workers").ledger_ids[0]
+        store.write(lambda txn: txn.delete("times", lost.to_bytes(8, "big")))
+    (found,) = cli.on(path, f"delayed verify {TOPIC} -s workers -o json").json
+    (told,) = found["findings"]
+    assert (told["kind"], f"ledger {lost} " in told["message"]) == ("index-damaged", True)

@@ -8,8 +8,9 @@ import pytest
 
 from pulsar_admin import PartialData, import_standalone
 from pulsar_admin.page.collecting import Limits, _charts_of_due, _Waits, collect_page
+from pulsar_admin.page.values import Page
 from pulsar_admin.store.codec.cursor import CursorInfo
-from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.facts.topics import TopicFacts
 from pulsar_admin.store.model.cursors import read_cursor
 from pulsar_admin.store.model.ledgers import iter_entry_ids
@@ -17,7 +18,8 @@ from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, encode_name, parse_topic
 from pulsar_admin.store.reports.cursor_timeline import STATES, delayed_ranks, make_strip
-from tests.stores import NOW_MS, imported
+from tests.conftest import Cli
+from tests.stores import NOW_MS, copied, imported, put_node
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import oracle, world
 
@@ -104,6 +106,36 @@ def test_what_is_left_out_and_what_is_shown_make_the_whole() -> None:
     for name in ("size_bytes", "done_bytes"):
         assert sum(getattr(one, name) for one in part.shares) == sum(getattr(one, name) for one in whole.shares)
     assert part.standings_rest.count == len(whole.standings) + whole.standings_rest.count - 2
+
+
+def test_what_cannot_be_read_hides_nothing_else(cli: Cli, tmp_path: Path, damages_stores: None) -> None:
+    path = copied("small", "clean", tmp_path)
+
+    def collected() -> Page:
+        with open_store(path) as store, open_reader(store) as reader:
+            return collect_page(store, reader, (), NOW_MS)
+
+    def damage(txn: Txn) -> None:
+        for ledger_id in read_topic(txn, parse_topic("public/default/batched")).ids:
+            for key, row in [*txn.items("entries", ledger_id.to_bytes(8, "big"))]:
+                txn.put("entries", key, row[:-1])
+
+    before = collected()
+    put_node(path, parse_topic("public/default/json").path, b"\xff\xff")
+    put_node(path, "/admin/policies/public/default", b"{")
+    with open_store(path, writable=True) as store:
+        store.write(damage)
+    after = collected()
+    assert {one.name for one in before.topics} - {one.name for one in after.topics} == {"json"}
+    kept = [one.strip for one in before.standings if not one.strip.topic.startswith("persistent://public/default/")]
+    assert [(one.strip.topic, one.strip.subscription) for one in after.standings] == [
+        (one.topic, one.subscription) for one in kept
+    ]
+    batched = "persistent://public/default/batched"
+    assert [one.topic for one in after.traffic] == [one.topic for one in before.traffic if one.topic != batched]
+    assert len(after.unread) == 1 + len(before.standings) - len(kept) + 2
+    assert cli("--store", path, "doctor", "--html", tmp_path / "page.html").exit_code == 1
+    assert "location block 0 of ledger" in (tmp_path / "page.html").read_text()
 
 
 def test_what_is_in_tiered_storage_is_not_lost(tmp_path: Path) -> None:
