@@ -170,6 +170,7 @@ _REFUSED = {
     "topics list public/default --columns a,,b": "--columns: a name of a column is empty",
     "topics list public/default --where TOPIC~(": "--where: '(' is not a regular expression",
     "topics list public/default --sort TOPIC:up": "--sort: 'TOPIC:up' ends in no direction",
+    "delayed status --all-topics -s nope": "no topic that matches has a subscription 'nope'",
     "ledgers list --where ENTRIES>x": "--where ENTRIES: 'x' is not a number",
     "topics skip plain -s half -n 1 --sort A": "--sort: only the preview of this command is a list: add --dry-run",
     "topics read plain --from 9:9 --to 9:1": "9:1 is before 9:9",

@@ -482,6 +482,12 @@ InvalidValue | only Iceberg tables have a catalogue | store.export_tables("/dev/
 InvalidValue | for a single restored topic | store.undelete("acme/secure/trimmed", "plain", to="x", by_evidence=True)
 InvalidValue | for a single restored topic | store.undelete("acme/secure/trimmed", to="x", in_place=True)
 InvalidValue | exact bytes, which nothing hides | store.dump("/dev/null/dump", "plain", level="entries", redact=True)
+InvalidValue | is in one of 2 topics | store.cursors("new", "plain", "json").create(start="9:3")
+InvalidValue | topics of an earlier recovery | store.recover(rename="x", level="C")
+InvalidValue | no bookie is named | store.export_bookies([])
+InvalidValue | neither a path nor an open file | store.load(5)
+InvalidValue | is not between 1970 | store.topic("plain").find(-5)
+InvalidValue | Schema file absent.json is not found | store.topic("plain").upload_schema("absent.json")
 InvalidValue | to names the restored | store.restore("plain", at=NOW_MS, to="x", in_place=True)
 """  # the error, a part of its message where more than one is meant, and the call
 
