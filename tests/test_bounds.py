@@ -4,6 +4,8 @@ import re
 import struct
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
+from hashlib import sha256
 from importlib import import_module
 from itertools import chain, combinations, product
 from operator import attrgetter
@@ -29,12 +31,15 @@ from pulsar_admin.store.codec.cursor import (
     find_plain_cursor,
 )
 from pulsar_admin.store.codec.dbledger import LocationRow
+from pulsar_admin.store.codec.journal import JournalHeader
 from pulsar_admin.store.codec.ledgermetadata import (
     LedgerState,
+    LoneLedger,
     decode_ledger_metadata,
     encode_ledger_metadata,
     ledger_path,
 )
+from pulsar_admin.store.codec.logscan import Record
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.codec.policies import PartitionedTopic, Retention
@@ -46,6 +51,7 @@ from pulsar_admin.store.codec.schema import (
     encode_schema_entry,
     encode_schema_locator,
 )
+from pulsar_admin.store.codec.transactions import COMMITTED, TxnId
 from pulsar_admin.store.compaction.last_id import check_indexes
 from pulsar_admin.store.db.bookies import iter_imported_bookies
 from pulsar_admin.store.db.entry_files import EntryFiles
@@ -60,15 +66,21 @@ from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.errors import (
     Corrupt,
     EntryCorrupt,
+    EntryLogCorrupt,
     EntryNotFound,
+    IndexCorrupt,
     InvalidValue,
     LimitExceeded,
     MetadataCorrupt,
+    NothingMatches,
+    NotSeen,
     NotWritable,
     Refused,
     SliceFailed,
     SourceNotFound,
+    StalePlan,
     StoreError,
+    Unsupported,
 )
 from pulsar_admin.store.facts.numbers import Blocker
 from pulsar_admin.store.facts.partitions import Partitions, find_disagreeing
@@ -78,13 +90,15 @@ from pulsar_admin.store.index.rebuild import Difference
 from pulsar_admin.store.kernels.columns import RECORD
 from pulsar_admin.store.kernels.producers import number_spans
 from pulsar_admin.store.model.broken_beside import find_lost_events
+from pulsar_admin.store.model.coverage import Stripe
 from pulsar_admin.store.model.cursors import CursorSource, read_cursor
 from pulsar_admin.store.model.ledgers import WholeLedger, sorted_ledger_ids
+from pulsar_admin.store.model.publish_times import PublishTimes
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.references import read_namings
-from pulsar_admin.store.model.resources import parse_bundle
+from pulsar_admin.store.model.resources import Bundle, parse_bundle
 from pulsar_admin.store.model.topics import iter_partitioned, read_topic
-from pulsar_admin.store.names import EVENTS, FileKind, NamespaceName, parse_topic
+from pulsar_admin.store.names import EARLIEST, EVENTS, FileKind, NamespaceName, parse_topic
 from pulsar_admin.store.recovery.ack_history import TimeBound
 from pulsar_admin.store.recovery.journal_times import WriteTime
 from pulsar_admin.store.recovery.metadata_index import LedgerNames
@@ -119,6 +133,20 @@ PLACES = N(
     sizes=np.zeros(3, int),
     where="x",
 )
+CLOSED = N(
+    state=LedgerState.CLOSED,
+    segments=[N(first_entry_id=0, members=("a",)), N(first_entry_id=3, members=("b",))],
+    write_quorum=1,
+)
+TOPIC = N(
+    number_of_entries=8,
+    ids=[7, 9],
+    ranks=[0, 5, 8],
+    last_confirmed=Position(9, 2),
+    first_position=Position(7, -1),
+    ledgers=[N(ledger_id=7, entries=5), N(ledger_id=9, entries=3)],
+)
+BATCH = N(key=None, clock="publish", first=Position(1, 5, 2), last=Position(1, 5, 3))
 # fmt: off
 BOUNDS: dict[str, list[tuple[Any, object]]] = {
     "commands.bookkeeper:_ledger_id": [((0,), 0)],
@@ -488,6 +516,176 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
             (4096, 4096, 1 << 24, None, True), (4097, 1, 1, None, False), (1, 4097, 1, None, False),
             (1, 1, (1 << 24) + 1, None, False), (4097, 1, 1, 4096, True), (4097, 1, 1, 4097, False))],
     "store.search.window:is_small": [((None, None, N(is_timed=False, chooses=False), 4096), True)],
+    "store.codec.brokerentry:metadata_end": [
+        ((memoryview(b"\x0e\x02" + data), "x"), answer)
+        for data, answer in ((bytes(4), 6), (bytes(3), EntryCorrupt), (b"\0\0\0\1", EntryCorrupt), (b"\0\0\0\1a", 7))],
+    "store.codec.compression:_stated_size_bytes": [
+        ((4, b"\x05"), 5), ((4, b"\x80\x80\x80\x80\x01"), 1 << 28), ((4, b"\xff" * 5), None), ((3, b"\x28\xb5\x2f\xfd"), None),
+        ((3, b"\x28\xb5\x2f\xfd\x20\x07"), 7), ((3, b"\x28\xb5\x2f\xfd\x40\0\x01\0"), 257), ((3, b"\x28\xb5\x2f\xfd\0\0"), None)],
+    "store.codec.entry:_check_size": [((memoryview(b"ab"), 2, "x"), None), ((memoryview(b"ab"), 3, "x"), EntryCorrupt)],
+    "store.codec.entrylog:EntryLogHeader.has_map.fget": [
+        ((N(version=version, ledgers_map_offset=1),), version == 1) for version in (0, 1)],
+    "store.codec.entrylog:decode_header": [
+        (((b"BKLO" + struct.pack(">iqi", version, 0, 0)).ljust(1024, b"\0"), "x"), answer)
+        for version, answer in ((0, entrylog.EntryLogHeader(0, 0, 0)), (1, entrylog.EntryLogHeader(1, 0, 0)), (2, Unsupported))],
+    "store.codec.entrylog:_decode_map_batch": [
+        ((struct.pack(">iqqi", 20 + 16 * count, -1, -2, count) + b"".join(struct.pack(">qq", ledger_id, size)
+          for ledger_id in range(first, first + count)), 0, "x", {}), answer)
+        for first, count, size, answer in ((0, 1, 1, 40), (0, 10_000, 1, 160_024), (0, 10_001, 1, EntryLogCorrupt),
+                                           (-1, 1, 1, EntryLogCorrupt), (0, 1, 0, EntryLogCorrupt))],
+    "store.codec.java:java_split": [(("",), [""]), (("a,,",), ["a"]), ((",",), [""])],
+    "store.codec.journal:decode_header": [
+        ((b"BKLG" + struct.pack(">i", version), "x"), answer)
+        for version, answer in ((1, Unsupported), (2, JournalHeader(2, 8)), (4, JournalHeader(4, 8)),
+                                (5, JournalHeader(5, 512)), (6, JournalHeader(6, 512)), (7, Unsupported))],
+    "store.codec.journal:journal_id_of": [
+        (("f" * 16 + ".txn",), 2**64 - 1), (("f" * 17 + ".txn",), None), (("0.txn",), 0), ((".txn",), None)],
+    "store.codec.jute:read_count": [
+        ((N(i32=lambda: 5, remaining=left, where="x"),), 5 if left == 5 else MetadataCorrupt) for left in (4, 5)],
+    "store.codec.jute:read_buffer": [((N(i32=lambda: 0, take=lambda size: b"!"),), b"")],
+    "store.codec.ledgerindex:_length": [
+        ((N(i32=partial(int, size)), "x", "size"), size if 0 <= size <= 1024 else MetadataCorrupt)
+        for size in (-1, 0, 1024, 1025)],
+    "store.codec.ledgermetadata:_version_of": [
+        ((b"BookieMetadataFormatVersion\t%d\nrest" % version, "x"), (version, b"rest") if 1 <= version <= 3 else Unsupported)
+        for version in (0, 1, 3, 4)],
+    "store.codec.ledgermetadata:_check": [
+        ((N(ensemble_size=quorums[0], write_quorum=quorums[1], ack_quorum=quorums[2], length=length, last_entry_id=last,
+            segments=[N(members=("a",), first_entry_id=first)]), "x"), answer)
+        for quorums, length, last, first, answer in (
+            ((1, 1, 1), 0, -1, 0, None), ((1, 1, 0), 0, -1, 0, None), ((1, 1, -1), 0, -1, 0, MetadataCorrupt),
+            ((1, 0, 0), 0, -1, 0, MetadataCorrupt), ((1, 2, 1), 0, -1, 0, MetadataCorrupt),
+            ((1, 1, 2), 0, -1, 0, MetadataCorrupt), ((1, 1, 1), -1, -1, 0, MetadataCorrupt),
+            ((1, 1, 1), 0, -2, 0, MetadataCorrupt), ((1, 1, 1), 0, -1, -1, MetadataCorrupt))],
+    "store.codec.ledgermetadata:_lone_of": [
+        ((N(ensembleSize=1, quorumSize=1, ackQuorumSize=1, state=3, lastEntryId=last, length=length, customMetadata=[],
+            segment=[N(ensembleMember=["b"], firstEntryId=0)], HasField=bool),), answer)
+        for last, length, answer in ((-1, 0, LoneLedger(True, -1, 0, "b")), (-2, 0, None), (-1, -1, None))],
+    "store.codec.logscan:_frame": [
+        ((struct.pack(">iqqqq", size, *ids) + bytes(8), 0, limit), answer)
+        for size, ids, limit, answer in (
+            (32, (0, 0, -1, 0), 36, Record(0, 32, 0, 0)), (40, (0, 0, -1, 0), 44, Record(0, 40, 0, 0)), (41, (0, 0, -1, 0), 44, None),
+            (31, (0, 0, -1, 0), 44, None), (32, (0, -1, -1, 0), 44, None), (32, (0, 0, -2, 0), 44, None), (32, (0, 0, -1, -1), 44, None))],
+    "store.codec.logscan:_torn_bytes": [
+        ((struct.pack(">iqqqq", size, *ids), 0, limit), answer)
+        for size, ids, limit, answer in (
+            (40, (0, 0, -1, 0), 36, 44), (40, (0, 0, -1, 0), 3, 4), (40, (0, 0, -1, 0), 4, 44), (32, (0, 0, -1, 0), 36, None),
+            (32, (0, 0, -1, 0), 20, 36), (31, (0, 0, -1, 0), 20, None), (256 << 20, (0, 0, -1, 0), 36, 4 + (256 << 20)),
+            ((256 << 20) + 1, (0, 0, -1, 0), 36, None), (40, (-1, 0, 0, 0), 36, 44), (40, (-1, -2, 0, 0), 36, 44),
+            (40, (-1, -3, 0, 0), 36, None), (40, (-1, 1, 0, 0), 36, None), (40, (0, 0, -2, 0), 36, None))],
+    "store.codec.message:is_chunk": [((N(num_chunks_from_msg=count),), count > 1) for count in (1, 2)],
+    "store.codec.message:is_encrypted": [((N(encryption_keys=keys),), bool(keys)) for keys in ([], [1])],
+    "store.codec.offload:OffloadIndex.extent": [
+        ((N(blocks=[N(offset=0), N(offset=5)], data_bytes=9), number), answer) for number, answer in ((0, (0, 5)), (1, (5, 9)))],
+    "store.codec.policies:_partitioned_topic": [
+        (({"partitions": 2**31 - 1}, "x"), PartitionedTopic(2**31 - 1, False, None)),
+        (({"partitions": 2**31}, "x"), MetadataCorrupt)],
+    "store.codec.schema:SchemaLocator.ledger_ids.fget": [
+        ((N(index=[N(position=N(ledger_id=0))], newest=N(position=N(ledger_id=-1))),), (0,))],
+    "store.codec.sequencefile:_vint": [
+        ((N(u8=partial(int, first), take=lambda size: bytes([size])),), answer)
+        for first, answer in ((127, 127), (144, -112), (143, 1), (136, 8), (135, -2), (128, -9))],
+    "store.codec.value:plain": [((float(text),), text) for text in ("Infinity", "-Infinity", "NaN")],
+    "store.codec.zookeeper_log:_record_end": [
+        ((struct.pack(">qi", checksum, size) + rest, 0), answer)
+        for checksum, size, rest, answer in (
+            (1, 0, b"", 0), (1, 0, b"B", 0), (adler32(b"x"), 1, b"x", 0), (adler32(b"x"), 1, b"xB", 14), (1, 1, b"xB", 0))],
+    "store.db.blocks:LedgerSums.begin_publish_ms.fget": [
+        ((N(publish_min_ms=least, publish_max_ms=5),), answer) for least, answer in ((5, 5), (6, None))],
+    "store.db.blocks:LedgerSums.end_publish_ms.fget": [
+        ((N(publish_min_ms=least, publish_max_ms=5),), answer) for least, answer in ((5, 5), (6, None))],
+    "store.db.blocks:ledger_of_key": [((bytes(8),), 0), ((bytes(7),), IndexCorrupt)],
+    "store.db.clocks:first_candidate": [
+        ((N(sums=N(first_block=3, broker_max_ms=5), blocks=2, publish_max=[1, 5], auto_max=[1, 5]), time_ms, clock), answer)
+        for time_ms, clock, answer in ((5, "publish", 4), (6, "publish", None), (5, "broker", 3), (6, "broker", None))],
+    "store.db.delayed_rules:check_rules": [
+        ((N(granularity_ms=granularity_ms, tick_ms=tick_ms, slots=slots),), answer)
+        for granularity_ms, tick_ms, slots, answer in (
+            (1, 1, 1 << 20, None), (0, 0, 1, InvalidValue), (2, 0, 1, InvalidValue), (1, 2, 1, InvalidValue),
+            (1, 1, (1 << 20) + 1, InvalidValue))],
+    "store.db.delayed_rules:check_growth": [
+        ({"before": N(granularity_ms=5), "after": N(granularity_ms=after), "split": False}, None if after == 5 else Refused)
+        for after in (4, 5)],
+    "store.db.file:_newest": [
+        (((N(transaction=5, page=0), N(transaction=other, page=1)),), N(transaction=max(5, other), page=int(other > 5)))
+        for other in (4, 5, 6)],
+    "store.db.file:_Walk._mark": [
+        ((N(_seen=[0, 0, 0], _pages=3), page), None if page == 2 else IndexCorrupt) for page in (1, 2, 3)],
+    "store.db.own_ledgers:sequence_after_export": [
+        ((N(first_id=5, next_id=9), number, "x"), StalePlan if number == 6 else 9) for number in (4, 5, 6, 9)],
+    "store.db.tree:tree_key": [
+        (("x" * 500,), b"x" * 500), (("x" * 65_535,), b"x" * 400 + b"\xff" + sha256(b"x" * 65_535).digest()),
+        (("x" * 65_536,), InvalidValue)],
+    "store.model.broken:BrokenLedger.holds": [
+        ((N(ledger_id=7, lost=((2, 4),)), Position(7, entry)), 2 <= entry <= 4) for entry in (1, 2, 4, 5)],
+    "store.model.compacted_view:parts_of_view": [
+        ((N(ledger_id=7, last_entry_id=last),), ((7, 0, 0),) if last == 0 else ()) for last in (-1, 0)],
+    "store.model.coverage:stripes_of": [
+        ((CLOSED, 2), [Stripe(0, 2, ("a",), 1)]), ((CLOSED, 3), [Stripe(0, 2, ("a",), 1), Stripe(3, 3, ("b",), 1)]),
+        ((CLOSED, 3, 2), [Stripe(2, 2, ("a",), 1), Stripe(3, 3, ("b",), 1)])],
+    "store.model.cursors:Cursor.is_incomplete.fget": [
+        ((N(source=CursorSource.METADATA, skipped_entries=count),), count > 0) for count in (0, 1)],
+    "store.model.cursors:_recovered": [
+        ((N(last_confirmed=Position(1, 5)), N(state=N(mark_delete=Position(1, 5)))), N(state=N(mark_delete=Position(1, 5))))],
+    "store.model.cursors:backlog_size_bytes": [
+        ((N(total_size_bytes=82, ledgers=[N(ledger_id=7, entries=5, size_bytes=52), N(ledger_id=9, entries=3, size_bytes=30)]),
+          Position(*place)), answer)
+        for place, answer in (((7, -1), 82), ((7, 0), 72), ((7, 3), 42), ((7, 4), 30), ((8, 0), 30), ((9, 2), 0), ((6, 9), 82))],
+    "store.model.cursors:subtract": [
+        ((((3, 5),), right), answer)
+        for right, answer in ((((5, 6),), ((3, 5),)), (((1, 3),), ((3, 5),)), (((3, 4),), ((4, 5),)), (((4, 5),), ((3, 4),)))],
+    "store.model.cursors:iter_ledger_parts": [((TOPIC, 4, 6), [(7, 4, 4), (9, 0, 0)]), ((TOPIC, 4, 5), [(7, 4, 4)])],
+    "store.model.ledgers:_dense_end": [
+        ((N(entries=3, first_entry=first, last_entry=first + 2), end), answer)
+        for first, end, answer in ((0, -1, 2), (1, -1, None), (1, 0, 3), (0, 7, 7))],
+    "store.model.messages:nth_position": [
+        ({"topic": N(number_of_entries=5, at_rank=int, name="t"), "number": number, "from_end": from_end}, answer)
+        for number, from_end, answer in ((5, False, 4), (5, True, 0), (0, False, 0), (6, False, NothingMatches))],
+    "store.model.messages:Window.checked": [
+        ((N(start_ms=None, end_ms=None, first=Position(1, first), last=Position(1, 5)),), answer)
+        for first, answer in ((5, N(start_ms=None, end_ms=None, first=Position(1, 5), last=Position(1, 5))), (6, InvalidValue))],
+    "store.model.messages:Window.holds": [
+        *(((BATCH, N(position=Position(1, 5, index))), index in (2, 3)) for index in (0, 1, 2, 3, 4)),
+        *(((N(key=None, clock="event", start_ms=5, end_ms=9, times=(5, 9)), N(position=Position(1, 5), event_ms=time_ms)),
+           5 <= time_ms < 9) for time_ms in (4, 5, 8, 9)),
+        ((N(key=None, clock="publish", first=EARLIEST, last=Position(1, 5, 0)), N(position=Position(1, 5, 1))), False)],
+    "store.model.nodes:_usual_structure": [
+        (("/managed-ledgers/t/n/persistent/x",), "ManagedLedgerInfo"),
+        (("/managed-ledgers/t/n/persistent/x/c",), "ManagedCursorInfo"), (("/managed-ledgers/t/n/persistent/x/c/d",), ""),
+        (("/managed-ledgers/t/n/persistent",), ""), (("/ledgers/00/0000/L0001",), "LedgerMetadata")],
+    "store.model.publish_times:stated_times": [
+        ((N(begin_publish_ms=begin, end_publish_ms=end),), answer)
+        for begin, end, answer in ((0, 0, PublishTimes(0, 0, "field")), (1, 0, None), (-1, 0, None))],
+    "store.model.publish_times:is_stated_earlier": [
+        ((None, None, N(info=N(begin_publish_ms=0, end_publish_ms=5)), time_ms, "publish"), time_ms > 5) for time_ms in (5, 6)],
+    "store.model.resources:Bundle.holds": [
+        ((N(lower=5, upper=upper), value), answer)
+        for upper, value, answer in ((9, 4, False), (9, 5, True), (9, 9, False), (2**32 - 1, 2**32 - 1, True))],
+    "store.model.resources:parse_bundle": [
+        (("n", "0x00000000_0xffffffff"), Bundle("n", 0, 2**32 - 1)),
+        (("n", "0xffffffff_0xffffffff"), Bundle("n", 2**32 - 1, 2**32 - 1)),
+        *((("n", text), InvalidValue) for text in ("0x00000001_0x00000001", "0x00000002_0x00000001", "0x00000001"))],
+    "store.model.schemas:_lead": [
+        (([1, 2], (step,)), answer) for step, answer in ((-3, []), (-2, [1]), (0, [1]), (1, [2]), (2, []))]
+    + [(({"a": {"b": 1}}, ("a", "b")), [1])],
+    "store.model.topics:Topic.at_rank": [
+        ((TOPIC, rank), Position(*place))
+        for rank, place in ((-1, (7, 0)), (0, (7, 0)), (4, (7, 4)), (5, (9, 0)), (7, (9, 2)), (8, (9, 3)))],
+    "store.model.topics:Topic.ledger": [
+        ((N(ids=[7], ledgers=["x"]), ledger_id), "x" if ledger_id == 7 else None) for ledger_id in (6, 7, 8)],
+    "store.model.topics:Topic.is_entry": [
+        ((N(ledger=lambda ledger_id: N(entries=5)), Position(7, entry)), 0 <= entry < 5) for entry in (-1, 0, 4, 5)],
+    "store.model.topics:Topic.next_valid": [
+        ((N(place=lambda position: 8, number_of_entries=8, ledgers=[], last_confirmed=Position(9, 2)), None), Position(9, 3))],
+    "store.model.topics:Topic.previous": [
+        ((TOPIC, Position(*place)), Position(*answer))
+        for place, answer in (((9, 1), (9, 0)), ((9, 0), (7, 4)), ((9, -1), (7, 4)), ((7, 0), (7, -1)))],
+    "store.model.transactions:SegmentStates.of": [
+        ((N(given={1: 5}, aborted=set(), states={}), TxnId(1, number)), COMMITTED if number < 5 else NotSeen)
+        for number in (0, 4, 5)],
+    "store.model.references:_side_by_side": [
+        ((iter([(b"a", b"1"), (b"b", b"2")]), iter([(b"a", b"3"), (b"c", b"4")])),
+         [(b"a", b"1", b"3"), (b"b", b"2", b""), (b"c", b"", b"4")])],
 }
 # fmt: on
 """By function: what it is given at its bounds, and what it answers, or which error it raises."""
@@ -498,9 +696,7 @@ def _answer(place: str, given: Any) -> object:
     call = attrgetter(name)(import_module(f"pulsar_admin.{module}"))
     try:
         found = call(**given) if isinstance(given, dict) else call(*given)
-        return (
-            found.tolist() if isinstance(found, np.ndarray) else list(found) if isinstance(found, Iterator) else found
-        )
+        return list(found) if isinstance(found, Iterator) else found
     except (StoreError, ValueError) as error:
         return type(error)
 
