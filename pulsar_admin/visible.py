@@ -25,8 +25,7 @@ TONES = {"critical": "1;31", "warning": "33", "note": "36", "good": "32", "faint
 """What a value means, and how a terminal shows it (parameters of SGR, ECMA-48). The words say the same without it."""
 _PRINTABLE = bytes(range(0x20, 0x7F))
 _LAYOUT = b"\n\t"
-_MARKS = re.compile(
-    r"""(?mx) ^
+_MARKS = r"""(?mx) ^
     (?P<before> [ ]* (?: (?:look|look[ ]first|undo):[ ] | see:[ ] | \$[ ] | and[ ][\d,]+[ ]more:[ ] )? )
     (?: (?P<critical> (?:problem|critical)\b | error: )
       | (?P<warning> warning\b:? )
@@ -34,7 +33,6 @@ _MARKS = re.compile(
       | (?P<head> (?<![ ])(?:persistent|topic|segment)://[^\s,]+ | [A-Z]{3,}(?:[ :]+[A-Z%]+)*\b )
       | (?P<faint> pulsar-admin[ ].* )
     )"""
-)
 """What a line of a text begins with that a terminal shows in a tone of its own: a severity, a topic, a heading, a command."""
 
 
@@ -78,7 +76,7 @@ def painted(text: str) -> str:
         tone, before = found.lastgroup or "", found["before"]
         return f"{before}\x1b[{TONES[tone]}m{found[0].removeprefix(before)}\x1b[0m"
 
-    return _MARKS.sub(paint, clean_lines(text))
+    return re.sub(_MARKS, paint, clean_lines(text))
 
 
 def folded_text(text: str, width: int, indent: str = "", hang: str = "  ") -> str:

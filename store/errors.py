@@ -18,7 +18,7 @@ class StoreError(Exception):
 
     def __init_subclass__(cls) -> None:
         """Give the class its code: its name in small letters, the words joined by hyphens."""
-        cls.code = re.sub("(?<!^)(?=[A-Z])", "-", cls.__name__).lower()
+        cls.code = "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in cls.__name__)[1:]
 
     def __init__(self, message: str, *, hint: str = "", **context: object) -> None:
         super().__init__(message)

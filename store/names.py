@@ -353,7 +353,7 @@ def pending_ack_names(local: str, subscription: str) -> dict[str, None]:
     return dict.fromkeys(f"{local}-{one}{PENDING_ACK_SUFFIX}" for one in (encode_name(subscription), subscription))
 
 
-_SEGMENT = re.compile(r"([0-9a-f]{1,4})-([0-9a-f]{1,4})-([0-9]{1,18})", re.IGNORECASE)
+_SEGMENT = r"(?i)([0-9a-f]{1,4})-([0-9a-f]{1,4})-([0-9]{1,18})"
 """What a segment is called below its topic: the first and the last of its hashes, and its id."""
 
 
@@ -402,7 +402,7 @@ def parse_topic(text: str) -> TopicName:
     if domain != SEGMENT:
         return name
     topic, _, segment = parts[2].rpartition("/")
-    match = _SEGMENT.fullmatch(segment)
+    match = re.fullmatch(_SEGMENT, segment)
     start, end, segment_id = (0, -1, 0) if match is None else (int(match[1], 16), int(match[2], 16), int(match[3]))
     if not topic or end < start:
         raise InvalidValue(
@@ -446,7 +446,7 @@ def _is_segment(parts: list[str]) -> bool:
 
     Upstream (5.0.1): a segment is named by its range of hashes and its id, ``0000-7fff-3``.
     """
-    return parts[4] == SEGMENT and _SEGMENT.fullmatch(parts[6]) is not None
+    return parts[4] == SEGMENT and re.fullmatch(_SEGMENT, parts[6]) is not None
 
 
 def managed_ledger_of_path(path: str) -> TopicName | None:

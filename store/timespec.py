@@ -29,9 +29,8 @@ _UNIT_MS = {
     "w": 7 * 86_400_000,
     "y": 365 * 86_400_000,
 }
-_WORDS = re.compile(
-    r"(\d)\s*(milliseconds?|seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|weeks?|years?|ms|[smhdwy])(?![a-z])[\s,]*",
-    re.ASCII,
+_WORDS = (
+    r"(?a)(\d)\s*(milliseconds?|seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|weeks?|years?|ms|[smhdwy])(?![a-z])[\s,]*"
 )
 """A unit in a word, or apart from its number; ``m`` and ``ms`` are as they begin."""
 _DURATION_HINT = (
@@ -43,20 +42,19 @@ _TIME_HINT = (
 )
 _SIZE_SHIFT = {"k": 10, "m": 20, "g": 30, "t": 40}
 
-_PART = re.compile(r"(\d{1,40})(ms|[a-z])", re.ASCII)  # bounded: else digits without a unit take quadratic time
-# Rare spellings, compiled when they are met.
+# Spellings, compiled when they are met.
+_PART = r"(?a)(\d{1,40})(ms|[a-z])"  # bounded: else digits without a unit take quadratic time
 _ISO_DURATION = r"p(?:(\d+)w)?(?:(\d+)d)?(?:t(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?)?"
 _DAY_TIME = r"(today|yesterday|tomorrow)(?:\s+(\d\d?):(\d\d)(?::(\d\d))?)?"
-_RELATIVE = re.compile(r"(?:now)?\s*([+-])\s*(\S.*)|(\S.*)\s+ago")
+_RELATIVE = r"(?:now)?\s*([+-])\s*(\S.*)|(\S.*)\s+ago"
 _AGE = r"[0-9]+\s*[a-z]+(?:[\s,]*[0-9]+\s*[a-z]+)*|p[0-9t][0-9a-z]*"
 """What can only be a duration: numbers with units."""
-_EPOCH = re.compile(r"@(-?\d{1,19})", re.ASCII)
-_DATE_TIME = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)"
-    r"(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)? ?([Zz]|[+-]\d\d(?::?\d\d)?)?)?",
-    re.ASCII,
+_EPOCH = r"(?a)@(-?\d{1,19})"
+_DATE_TIME = (
+    r"(?a)(\d{4})-(\d\d)-(\d\d)"
+    r"(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)? ?([Zz]|[+-]\d\d(?::?\d\d)?)?)?"
 )
-_OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)?", re.ASCII)
+_OFFSET = r"(?a)([+-])(\d\d):?(\d\d)?"
 
 
 # -- durations and sizes ----------------------------------------------------------------------------------------------
@@ -84,15 +82,15 @@ def _in_letters(words: str) -> str:
     """Return ``1h30m`` for ``1 hour 30 minutes``; text in other forms stays as it is."""
     if " " not in words and not re.search("[a-z]{3}", words):
         return words
-    return _WORDS.sub(
-        lambda match: match[1] + ("ms" if match[2].startswith(("ms", "mil")) else match[2][0]), words.strip()
+    return re.sub(
+        _WORDS, lambda match: match[1] + ("ms" if match[2].startswith(("ms", "mil")) else match[2][0]), words.strip()
     )
 
 
 def _plain_duration_ms(body: str, text: str) -> int:
     if body.isascii() and body.isdigit():
         return _integer(body, text) * 1000
-    parts = _PART.findall(body)
+    parts = re.findall(_PART, body)
     if "".join(number + unit for number, unit in parts) != body or not body.isascii():
         if parts and body[-1].isascii() and body[-1].isalpha() and body[-1] not in _UNIT_MS:
             raise _bad_unit(body[-1], text)
@@ -155,14 +153,14 @@ class FromNow(int):
     """Epoch ms that were counted from "now" (``3h``, ``-2h``, ``now``): at another time the same words mean another moment."""
 
 
-_NAMED_OFFSET = re.compile(r"(?:UTC|GMT|Z)?([+-])(\d{1,2}):?(\d\d)?", re.IGNORECASE | re.ASCII)
+_NAMED_OFFSET = r"(?ai)(?:UTC|GMT|Z)?([+-])(\d{1,2}):?(\d\d)?"
 
 
 def parse_tz(text: str) -> tzinfo:
     """Parse a zone: an IANA name (``Europe/Berlin``), ``UTC``, ``Z`` or an offset (``+02:00``)."""
     if text.upper() in {"Z", "UTC"}:
         return UTC
-    match = _OFFSET.fullmatch(text)
+    match = re.fullmatch(_OFFSET, text)
     if match:
         return _offset(text, text)
     # Imported here: only commands given a zone by name pay for it.
@@ -171,13 +169,10 @@ def parse_tz(text: str) -> tzinfo:
     try:
         return ZoneInfo(text)
     except (ZoneInfoNotFoundError, ValueError, OSError, RecursionError) as error:
-        named = _NAMED_OFFSET.fullmatch(text)
+        named = re.fullmatch(_NAMED_OFFSET, text)
         meant = f"{named[1]}{int(named[2]):02}:{named[3] or '00'}" if named else ""
         hint = f"did you mean {meant}?" if named else "write an IANA name such as Europe/Berlin, UTC, or +02:00"
         raise InvalidValue(f"unknown time zone {text!r}", hint=hint, value=text) from error
-
-
-_LATE_YEAR = re.compile(r"\+?\d{5,}-\d\d-\d\d")
 
 
 def parse_time(text: str, *, now_ms: int, tz: tzinfo | None = None) -> int:
@@ -187,17 +182,17 @@ def parse_time(text: str, *, now_ms: int, tz: tzinfo | None = None) -> int:
         raise InvalidValue("time cannot be empty", hint=_TIME_HINT, value=text)
     if word.lower() == "now":
         return FromNow(now_ms)
-    match = _EPOCH.fullmatch(word)
+    match = re.fullmatch(_DATE_TIME, word)
+    if match:
+        return _date_time(match, text, tz)
+    match = re.fullmatch(_EPOCH, word)
     if match:
         # Twelve digits or more are milliseconds: as seconds they would lie beyond the year 5000.
         number = int(match[1])
         return _in_range(number if len(match[1].lstrip("-")) >= 12 else number * 1000, text)
-    match = _RELATIVE.fullmatch(word.lower())
+    match = re.fullmatch(_RELATIVE, word.lower())
     if match:
         return _relative(match, text, now_ms)
-    match = _DATE_TIME.fullmatch(word)
-    if match:
-        return _date_time(match, text, tz)
     match = re.fullmatch(_DAY_TIME, word.lower(), re.ASCII)
     if match:
         return _day_time(match, text, now_ms, tz)
@@ -207,7 +202,7 @@ def parse_time(text: str, *, now_ms: int, tz: tzinfo | None = None) -> int:
             hint=f"write @{word} for epoch {'milliseconds' if len(word) >= 12 else 'seconds'}, or -{word}s for 'ago'",
             value=text,
         )
-    if _LATE_YEAR.match(word):
+    if re.match(r"\+?\d{5,}-\d\d-\d\d", word):
         raise InvalidValue(f"time {text!r} is beyond the year 9999", hint=_TIME_HINT, value=text)
     raise InvalidValue(f"invalid time {text!r}", hint=_TIME_HINT, value=text)
 
@@ -215,9 +210,9 @@ def parse_time(text: str, *, now_ms: int, tz: tzinfo | None = None) -> int:
 def parse_time_point(text: str, *, now_ms: int, tz: tzinfo | None = None) -> int:
     """Like ``parse_time``, and a bare 13-digit number is epoch milliseconds; a duration with units is an age."""
     word = text.strip()
-    if re.fullmatch(r"[0-9]{13}", word):
+    if len(word) == 13 and word.isascii() and word.isdigit():
         return _in_range(int(word), text)
-    if re.fullmatch(_AGE, word.lower(), re.ASCII):
+    if "-" not in word and re.fullmatch(_AGE, word.lower(), re.ASCII):
         return parse_time_or_ago(text, now_ms=now_ms, tz=tz)
     return parse_time(text, now_ms=now_ms, tz=tz)
 
@@ -271,7 +266,7 @@ def _day_time(match: re.Match[str], text: str, now_ms: int, tz: tzinfo | None) -
 def _offset(text: str, whole: str) -> tzinfo:
     if text in "Zz":
         return UTC
-    match = _OFFSET.fullmatch(text)
+    match = re.fullmatch(_OFFSET, text)
     hours, minutes = (int(match[2]), int(match[3] or 0)) if match else (99, 0)
     if match is None or hours > 18 or minutes > 59:
         raise InvalidValue(f"invalid offset {text!r} in {whole!r}", hint="write Z, +02:00 or -05:30", value=whole)

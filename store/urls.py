@@ -29,7 +29,7 @@ _HADOOP = (
     "classpath --glob); or mount it (fuse, NFS gateway) and use that path"
 )
 _NO_CREDENTIALS = ("OAuth2", "redential", "ACCESS_DENIED", "ACCESS DENIED", "HTTP status 403", "INVALID_ACCESS_KEY_ID")
-_UNREACHED = re.compile(  # a server, or what it says is its own trouble: what its disk holds is unknown then
+_UNREACHED = (  # a server, or what it says is its own trouble: what its disk holds is unknown then
     r"NETWORK_CONNECTION|ould not (connect|resolve)|HTTP status (code: )?(5\d\d|408|425|429)|Status\((UNAVAILABLE|DEADLINE_EXCEEDED):"
     r"|Azure Error: \[\w*\] (5\d\d|408|429) |AWS Error (INTERNAL_FAILURE|REQUEST_TIMEOUT|SERVICE_UNAVAILABLE|SLOW_DOWN|THROTTLING)"
     r"|HDFS connection failed"  # also without CLASSPATH; libhdfs says why on stderr
@@ -93,7 +93,7 @@ def _explained(where: str, text: str) -> errors.StoreError:
     if any(word in text for word in _NO_CREDENTIALS):
         hint = _CREDENTIALS.get(_family(scheme), "check the credentials")
         return errors.MissingComponent(f"{where} cannot be opened without credentials: {said}", hint=hint)
-    if _UNREACHED.search(text):
+    if re.search(_UNREACHED, text):
         hint = "check the address, and that its server runs"
         if scheme in _OF_HADOOP:
             hint += f"; or {_HADOOP}"

@@ -594,9 +594,9 @@ def _bits(words: Sequence[int], where: str) -> BitMap:
 
 _RANGES_OF_STATE, _RANGES_OF_INFO = b"\x1a", b"\x22"  # the tags of their fields
 _MANY_BYTES = 4096
-_HEAD = re.compile(rb"(?:[\x08\x10\x18][\x80-\xff]*[\0-\x7f])*")
+_HEAD = rb"(?:[\x08\x10\x18][\x80-\xff]*[\0-\x7f])*"
 _ENDPOINT = rb"(.)(\x08[\x80-\xff]{0,8}[\0-\x7f]\x10)([\x80-\xff]{0,3}[\0-\x7f]|\xff{9}\x01)"
-_RANGE_MESSAGE = re.compile(rb".(.)\x0a%b\x12%b" % (_ENDPOINT, _ENDPOINT), re.DOTALL)
+_RANGE_MESSAGE = rb"(?s).(.)\x0a%b\x12%b" % (_ENDPOINT, _ENDPOINT)
 _WINDOWS = 16, 4096
 _GOES_ON = bytes(128) + b"\1" * 128
 _DIGITS = bytes(range(128)) * 2
@@ -617,14 +617,14 @@ def _parse(data: bytes, tag: bytes, parse: Callable[[bytes], _StateT]) -> tuple[
 def _take_ranges(data: bytes, tag: bytes) -> tuple[bytes, Ranges]:
     """Return a message without its ranges, the fields of ``tag``, and these; none where they are few, or not as a broker writes them."""
     parts: list[tuple[int, array[int]]] = []
-    head = _HEAD.match(data)
+    head = re.match(_HEAD, data)
     at = start = head.end() if head else 0
     taken = windows = 0
     window = _WINDOWS[0]
     while data[at : at + 1] == tag:
         if windows > _WINDOWS[0] + taken // _WINDOWS[0]:  # the ranges of many ledgers, a few of each
             return data, ()
-        item = _RANGE_MESSAGE.match(data, at)
+        item = compiled(_RANGE_MESSAGE).match(data, at)
         if item is None:
             return data, ()
         outer, lower, ledger, first, upper, same, last = item.groups()

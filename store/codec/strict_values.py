@@ -18,8 +18,7 @@ from pulsar_admin.store.names import LONG_MAX
 DEPTH_MAX = 40
 """How deep lists and objects may lie in each other; the deepest of ours, a plan's report, has 8."""
 
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-_DIGITS = re.compile("[0-9]{1,19}")
+_SURROGATE = rb"\\u[dD][89a-fA-F]"
 
 
 def json_value(data: bytes | str, *, once: bool = False) -> Any:  # Any: a JSON value
@@ -37,7 +36,7 @@ def json_value(data: bytes | str, *, once: bool = False) -> Any:  # Any: a JSON 
     except RecursionError as error:
         raise ValueError(f"lists or objects are more than {DEPTH_MAX} deep") from error
     # Few documents have so many brackets or any surrogate: walking through the rest would cost as much as reading them.
-    if data.count(b"[") + data.count(b"{") > DEPTH_MAX or _SURROGATE.search(data):
+    if data.count(b"[") + data.count(b"{") > DEPTH_MAX or re.search(_SURROGATE, data):
         for level in levels(value, DEPTH_MAX):
             for item in level:
                 if isinstance(item, str):
@@ -81,7 +80,7 @@ def text(value: object, what: str) -> str:
 
 def parse_integer(word: str) -> int | None:
     """Return the number in ASCII digits; None for anything else and for more than 64 bits."""
-    number = int(word) if _DIGITS.fullmatch(word) else None
+    number = int(word) if re.fullmatch("[0-9]{1,19}", word) else None
     return number if number is not None and number <= LONG_MAX else None
 
 
