@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 from msgspec import Struct
@@ -160,7 +160,7 @@ def _with_app(function: Function) -> Function:
 # -- commands ---------------------------------------------------------------------------------------------------------
 
 
-class Help(NamedTuple):
+class Help(Struct, frozen=True):
     """A command's path, and what its help says beside its sentence and options."""
 
     path: str

@@ -29,9 +29,7 @@ _UNIT_MS = {
     "w": 7 * 86_400_000,
     "y": 365 * 86_400_000,
 }
-_WORDS = (
-    r"(?a)(\d)\s*(milliseconds?|seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|weeks?|years?|ms|[smhdwy])(?![a-z])[\s,]*"
-)
+_WORDS = r"(?a)(\d)\s*(milliseconds?|seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|weeks?|years?|ms|[smhdwy])(?![a-z])[\s,]*"
 """A unit in a word, or apart from its number; ``m`` and ``ms`` are as they begin."""
 _DURATION_HINT = (
     "write an integer and a unit: 500ms, 30s, 100m, 3h, 2d, 5w, 1h30m, '2 days', PT5M (no unit means seconds)"

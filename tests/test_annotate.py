@@ -121,7 +121,7 @@ def test_export_annotates_the_copy(tmp_path: Path, cli: Cli) -> None:
             assert len(UnknownFieldSet(info)) == 0  # never the proposal's varints
         old_stat, old = decode_value(before[key], name)
         assert decode_value(after[key], name)[0].version == old_stat.version + 1
-        stripped = tuple(info._replace(properties={}) for info in decode_managed_ledger(value, name).ledgers)
+        stripped = tuple(replace(info, properties={}) for info in decode_managed_ledger(value, name).ledgers)
         assert stripped == decode_managed_ledger(old, name).ledgers
     assert compared > 50
 
@@ -216,7 +216,7 @@ def _lost(path: Path, *, properties: bool, clock_ms: int | None = None) -> Path:
         for hour in range(2):
             begin, end = START_MS + hour * 3_600_000, START_MS + hour * 3_600_000 + 4
             if properties:
-                infos[hour] = infos[hour]._replace(properties={BEGIN: str(begin), END: str(end)})
+                infos[hour] = replace(infos[hour], properties={BEGIN: str(begin), END: str(end)})
         return encode_managed_ledger(replace(managed, ledgers=tuple(infos)), value)
 
     change_value(path, TOPIC.path, state)

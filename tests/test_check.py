@@ -92,13 +92,13 @@ def _longer_ledger(value: bytes) -> bytes:
 def _other_list(value: bytes) -> bytes:
     managed = decode_managed_ledger(value, "test")
     first, *rest = managed.ledgers
-    return encode_managed_ledger(replace(managed, ledgers=(first._replace(entries=first.entries + 1), *rest)), value)
+    return encode_managed_ledger(replace(managed, ledgers=(replace(first, entries=first.entries + 1), *rest)), value)
 
 
 def _stranger_in_list(value: bytes) -> bytes:
     managed = decode_managed_ledger(value, "test")
     first, *rest = managed.ledgers
-    return encode_managed_ledger(replace(managed, ledgers=(first._replace(ledger_id=1_000_000), *rest)), value)
+    return encode_managed_ledger(replace(managed, ledgers=(replace(first, ledger_id=1_000_000), *rest)), value)
 
 
 def _drop(database: str, key: bytes) -> Change:
@@ -336,7 +336,7 @@ def test_many_lost_ledgers_are_one_finding_and_asked_for_once(
 
     def lose(value: bytes) -> bytes:
         found = decode_managed_ledger(value, path)
-        more = tuple(found.ledgers[0]._replace(ledger_id=10_000_000 + number) for number in range(lost))
+        more = tuple(replace(found.ledgers[0], ledger_id=10_000_000 + number) for number in range(lost))
         return encode_managed_ledger(replace(found, ledgers=(*found.ledgers[:-1], *more)))
 
     change_value(store, path, lose)

@@ -246,7 +246,7 @@ def test_a_copy_with_other_bytes(disks: Path, tmp_path: Path, cli: Cli, damages_
     def rewrite(entry: Entry) -> bytes:
         payload = bytearray(entry.payload)
         payload[-1] ^= 1
-        return encode_entry(entry._replace(payload=memoryview(bytes(payload))))
+        return encode_entry(replace(entry, payload=memoryview(bytes(payload))))
 
     entry = _change_a_record(disks, rewrite)
     path = _import(disks, tmp_path / "s", cli)

@@ -263,7 +263,7 @@ def closed_ledgers(topic: Topic, now_ms: int) -> ManagedLedger:
     if not topic.ledgers or not topic.ledgers[-1].is_open:
         return topic.managed
     last = topic.ledgers[-1]
-    info = last.info._replace(entries=last.entries, size_bytes=last.size_bytes, timestamp_ms=now_ms)
+    info = replace(last.info, entries=last.entries, size_bytes=last.size_bytes, timestamp_ms=now_ms)
     return replace(topic.managed, ledgers=(*topic.managed.ledgers[:-1], info))
 
 

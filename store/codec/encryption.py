@@ -16,6 +16,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from msgspec.structs import replace
+
 from pulsar_admin.store.codec.message import EntryHeader, is_encrypted
 from pulsar_admin.store.errors import EncryptedPayload, EntryCorrupt, InvalidValue
 from pulsar_admin.store.extras import require
@@ -143,7 +145,7 @@ class PrivateKeys:
                 clear = MessageMetadata()
                 clear.CopyFrom(metadata)
                 clear.ClearField("encryption_keys")
-                return header._replace(metadata=clear, payload=memoryview(plain))
+                return replace(header, metadata=clear, payload=memoryview(plain))
         if data_keys:
             raise EntryCorrupt(f"{where}: the encrypted payload does not match its tag: it is damaged")
         names = ", ".join(sorted({key.key for key in metadata.encryption_keys}))

@@ -20,7 +20,8 @@ and the digest; length and payload survive.
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType, compute_digest
 from pulsar_admin.store.errors import EntryCorrupt
@@ -39,7 +40,7 @@ _HEADER = struct.Struct(
 _INFERRED = (DigestType.CRC32C, DigestType.CRC32, DigestType.HMAC)
 
 
-class Entry(NamedTuple):
+class Entry(Struct, frozen=True):
     """A decoded entry; ``payload`` is a view into the bytes it was decoded from."""
 
     ledger_id: int

@@ -27,7 +27,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from google.protobuf.message import Message
-from msgspec import field
+from msgspec import Struct, field
 
 from pulsar_admin.store.codec.buffer import VARINT, Reader, compiled, encode_varint, number_of
 from pulsar_admin.store.codec.digest import DigestType
@@ -166,7 +166,7 @@ def unknown_ledger_fields(value: bytes, where: str) -> tuple[str, ...]:
     return () if version == 1 else unknown_fields(_parse_message(version, rest, where))
 
 
-class UsualLedger(NamedTuple):
+class UsualLedger(Struct, frozen=True):
     """What ``find_usual_ledger`` says: what ``find_lone_ledger`` would."""
 
     lone: LoneLedger | None
@@ -211,7 +211,7 @@ def decode_members(value: bytes, where: str) -> frozenset[str]:
 _CLOSED = LedgerMetadataFormat.CLOSED
 
 
-class LoneLedger(NamedTuple):
+class LoneLedger(Struct, frozen=True):
     """What metadata says of a ledger that one bookie has alone; the last entry and the payload bytes of a closed one, else -1 and 0."""
 
     is_closed: bool

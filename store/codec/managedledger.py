@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from operator import attrgetter
-from typing import NamedTuple
 
 from google.protobuf.unknown_fields import UnknownFieldSet
 from msgspec import Struct, field
@@ -42,7 +41,7 @@ _INDEX = rb"(?s)\x1a(.)\n\x05index\x12(.)(-?[0-9]+)"
 _INDEX_BYTES = 9  # of its tags, sizes and key
 
 
-class LedgerInfo(NamedTuple):
+class LedgerInfo(Struct, frozen=True, order=True):
     """One ledger of a topic. A tuple, as a topic may have hundreds of thousands.
 
     ``timestamp_ms`` is the time of closing, 0 while open and None when absent; an open ledger has entries and size 0.
@@ -108,7 +107,7 @@ PlainLedger = tuple[int, int, int, int]
 """The id, entries, bytes of a ledger, and when it was closed or 0."""
 
 
-class UsualLedgers(NamedTuple):
+class UsualLedgers(Struct, frozen=True):
     """A topic's list of which all is known here: the ids of its ledgers; ``plain``: what ``find_plain_ledgers`` returns, or None."""
 
     ledger_ids: list[int]

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
+from msgspec import Struct
 
 from pulsar_admin.store.codec.brokerentry import MAGIC as BROKER_MAGIC
 from pulsar_admin.store.codec.brokerentry import BrokerEntry, encode_broker_entry, split_broker_entry
@@ -42,7 +42,7 @@ _parse_broker: Callable[[memoryview], pulsar_api_pb2.BrokerEntryMetadata]
 _parse_broker = pulsar_api_pb2.BrokerEntryMetadata.FromString  # type: ignore[assignment]
 
 
-class EntryHeader(NamedTuple):
+class EntryHeader(Struct, frozen=True):
     """A decoded entry; the views stay valid as long as the bytes they were decoded from.
 
     ``payload`` is still compressed and encrypted; ``headers_and_payload`` is the entry without broker metadata, as a

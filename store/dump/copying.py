@@ -253,7 +253,8 @@ class _Copying:
         managed, node = one.topic.managed, find_node(self._theirs.txn, one.topic.name.path)
         assert node is not None
         infos = tuple(
-            ledger.info._replace(
+            replace(
+                ledger.info,
                 ledger_id=ids.get(ledger.ledger_id, ledger.ledger_id),
                 entries=ledger.entries,
                 size_bytes=ledger.size_bytes,

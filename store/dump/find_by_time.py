@@ -288,4 +288,4 @@ def _search(
         scanned = find_unindexed(reader.engine, reader.txn, advance, unknown, question.time_ms, clock)
     if scanned.position is None or (first.position is not None and first.position < scanned.position):
         return first, scanned
-    return first._replace(position=scanned.position, entry_time_ms=scanned.time_ms), scanned
+    return replace(first, position=scanned.position, entry_time_ms=scanned.time_ms), scanned

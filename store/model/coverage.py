@@ -28,6 +28,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from pulsar_admin.store.codec.ledgermetadata import (
     COOKIES,
@@ -1118,7 +1119,7 @@ def _add_recognized(
         found = None if is_whole[at] else find(ledger_id, one)
         if found is not None:
             is_whole[at] = True
-            columns[:, at] = (*found[:-1], NOT_STAMPED if found.off_ms is None else found.off_ms)
+            columns[:, at] = (*astuple(found)[:-1], NOT_STAMPED if found.off_ms is None else found.off_ms)
     whole.extend(ids[is_whole], columns[:, is_whole])
 
 

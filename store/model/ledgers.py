@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from itertools import compress, islice
 from operator import gt, not_
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
@@ -54,7 +54,7 @@ class Ledger(Struct, frozen=True):
         return self.last_entry_id + 1
 
 
-class WholeLedger(NamedTuple):
+class WholeLedger(Struct, frozen=True):
     """How many entries and payload bytes a ledger has of which its one bookie has every entry, and whether it is closed.
 
     ``publish_min_ms``, ``publish_max_ms``: as of ``LedgerSums``. ``off_ms``: how far publish times are after, or before, those of the

@@ -127,5 +127,5 @@ def _annotated(txn: Txn, info: LedgerInfo, form: Form) -> LedgerInfo:
     if times is None:
         return info
     if form == "fields":
-        return info._replace(begin_publish_ms=times[0], end_publish_ms=times[1])
-    return info._replace(properties={**info.properties, BEGIN: str(times[0]), END: str(times[1])})
+        return replace(info, begin_publish_ms=times[0], end_publish_ms=times[1])
+    return replace(info, properties={**info.properties, BEGIN: str(times[0]), END: str(times[1])})

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from itertools import accumulate, chain, islice, pairwise, takewhile
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from pulsar_admin.store.codec.ledgermetadata import find_usual_ledger, ledger_path
 from pulsar_admin.store.codec.managedledger import (
@@ -60,7 +62,7 @@ _SHOWN = 5
 """Partitions that an error names."""
 
 
-class TopicLedger(NamedTuple):
+class TopicLedger(Struct, frozen=True):
     """One ledger of a topic with its true size: that of the open last ledger comes from BookKeeper, not from the list.
 
     A tuple, as a topic may have hundreds of thousands.
@@ -390,7 +392,7 @@ _SPLIT_LETTERS = 1 << 16
 _RUN_NAMES = 1 << 14
 
 
-class _NamespaceTopics(NamedTuple):
+class _NamespaceTopics(Struct, frozen=True):
     """The topics of a namespace as a snapshot keeps them: their local names in order, with NUL between them as there may be a million;
     those of them that are logs of pending acknowledgements, and those that may have no node of their own."""
 

@@ -185,7 +185,7 @@ def _forecast(reader: EntryReader, name: TopicName, now_ms: int, defaults: Broke
     # A broker that has just loaded a topic closes its last ledger and puts an empty one behind.
     stored = read_topic(reader.txn, name)
     closed = [
-        ledger._replace(info=ledger.info._replace(timestamp_ms=now_ms)) if ledger.is_open else ledger
+        replace(ledger, info=replace(ledger.info, timestamp_ms=now_ms)) if ledger.is_open else ledger
         for ledger in stored.ledgers
     ]
     new = TopicLedger(LedgerInfo(max(stored.ids, default=-1) + 1), 0, 0, True)

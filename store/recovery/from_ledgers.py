@@ -346,7 +346,8 @@ def _with_context(info: LedgerInfo, was: LedgerInfo | None) -> LedgerInfo:
     """Return a ledger's entry of the list with the fields that only the earlier list has."""
     if was is None:
         return info
-    return info._replace(
+    return replace(
+        info,
         offloaded=was.offloaded,
         offload_uuid=was.offload_uuid,
         properties=was.properties,

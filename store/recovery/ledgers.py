@@ -397,8 +397,8 @@ def _listed_step(reader: EntryReader, name: TopicName, extensible: Iterable[Behi
     ends = {one.ledger_id: one.last for one in extensible}
     managed = read_topic(reader.txn, name).managed
     infos = tuple(
-        info._replace(
-            entries=ends[info.ledger_id] + 1, size_bytes=reader.read(info.ledger_id, ends[info.ledger_id]).length
+        replace(
+            info, entries=ends[info.ledger_id] + 1, size_bytes=reader.read(info.ledger_id, ends[info.ledger_id]).length
         )
         if info.ledger_id in ends and info.timestamp_ms
         else info

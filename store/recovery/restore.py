@@ -276,7 +276,8 @@ class TopicRestorer:
                 texts.append(lost_text(returning))
             if returning.entries:
                 # A topic lists a ledger that comes back as closed, and on bookies, wherever it was offloaded to.
-                listed_again = info._replace(
+                listed_again = replace(
+                    info,
                     entries=returning.entries,
                     size_bytes=returning.metadata.length,
                     timestamp_ms=info.timestamp_ms or returning.written_ms,
@@ -746,4 +747,4 @@ class Restoring(Struct, frozen=True):
             store, ((copy.spec, reader.payloads(copy.info.ledger_id, copy.info.entries)) for copy in copied)
         )
         pairs = zip((copy.info for copy in copied), written.ledgers, strict=True)
-        return written, {info.ledger_id: info._replace(ledger_id=new.ledger_id) for info, new in pairs}
+        return written, {info.ledger_id: replace(info, ledger_id=new.ledger_id) for info, new in pairs}

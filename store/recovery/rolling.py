@@ -251,7 +251,7 @@ def _rolled_topic(rolled: Rolled, world: _World, topic: Topic, gone: Collection[
             end, _ = find_readable_end(rolled.sources.reader, one.ledger_id) if _has_entries(rolled, one) else (-1, 0)
             size = rolled.sources.reader.read(one.ledger_id, end).length if end >= 0 else 0
             closed_ms = _closed_ms(rolled, world, one.ledger_id)
-            info = one.info._replace(entries=end + 1, size_bytes=size, timestamp_ms=closed_ms)
+            info = replace(one.info, entries=end + 1, size_bytes=size, timestamp_ms=closed_ms)
             one = TopicLedger(info, end + 1, size, False)
             if not one.entries:
                 continue

@@ -215,7 +215,9 @@ def _judge_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator[Findi
         return
     whole = find_whole(txn, listed.ledger_id)
     counts = listed.entries, listed.size_bytes
-    agrees = whole is not None and (listed.is_open or not whole.is_closed or whole[:2] == counts)
+    agrees = whole is not None and (
+        listed.is_open or not whole.is_closed or (whole.entries, whole.size_bytes) == counts
+    )
     if agrees and not may_be_stated(info):
         return
     try:

@@ -9,7 +9,8 @@ made exact for clocks that run backwards). Clock ``auto``: broker time where the
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from pulsar_admin.store.db.blocks import BLOCK_BITS, Block, decode_latest, decode_times, ledger_key
 from pulsar_admin.store.db.clocks import Clock, block_max, first_candidate
@@ -22,7 +23,7 @@ from pulsar_admin.store.names import Position
 from pulsar_admin.store.wording import counted, plural
 
 
-class Found(NamedTuple):
+class Found(Struct, frozen=True):
     """The result of a time search. ``position`` None: nothing is at or after the time.
 
     ``ledgers_without_index``: listed ledgers before it that have entries, none of them imported (lost or offloaded),

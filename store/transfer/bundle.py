@@ -569,7 +569,7 @@ def _ledger_info(info: LedgerInfo, names: Pseudonyms) -> LedgerInfo:
         return info
     # Brokers alone write these; of a topic's properties, which users write, a number says as much as a text.
     times = {key: value for key, value in info.properties.items() if key in (BEGIN, END) and _NUMBER.fullmatch(value)}
-    return info._replace(properties=_properties(info.properties, names) | times)
+    return replace(info, properties=_properties(info.properties, names) | times)
 
 
 def _properties(found: Mapping[str, str], names: Pseudonyms) -> dict[str, str]:

@@ -57,10 +57,10 @@ def test_field_6_as_the_proposal_numbers_it_and_as_merged() -> None:
     merged = bytes.fromhex("0a16 080a 1005 18f403 2080d095ffbc31 3206 0a016b 120176")
     both = bytes.fromhex("0a24 080a 1005 18f403 2080d095ffbc31 30e807 38ffffffffffffffffff01 3206 0a016b 120176")
     closed = MEANING_7.ledgers[0]
-    assert decode_managed_ledger(seed, "/path").ledgers == (closed._replace(begin_publish_ms=1000, end_publish_ms=-1),)
-    assert decode_managed_ledger(merged, "/path").ledgers == (closed._replace(properties={"k": "v"}),)
+    assert decode_managed_ledger(seed, "/path").ledgers == (replace(closed, begin_publish_ms=1000, end_publish_ms=-1),)
+    assert decode_managed_ledger(merged, "/path").ledgers == (replace(closed, properties={"k": "v"}),)
     assert decode_managed_ledger(both, "/path").ledgers == (
-        closed._replace(properties={"k": "v"}, begin_publish_ms=1000, end_publish_ms=-1),
+        replace(closed, properties={"k": "v"}, begin_publish_ms=1000, end_publish_ms=-1),
     )
 
 

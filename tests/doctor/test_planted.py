@@ -69,7 +69,7 @@ def test_a_ledger_closed_in_the_future(store_path: Path, before: list[Finding], 
         managed = decode_managed_ledger(value, "test")
         first, *rest = managed.ledgers
         return encode_managed_ledger(
-            replace(managed, ledgers=(first._replace(timestamp_ms=NOW_MS + 30 * DAY_MS), *rest)), value
+            replace(managed, ledgers=(replace(first, timestamp_ms=NOW_MS + 30 * DAY_MS), *rest)), value
         )
 
     change_value(store_path, PLAIN_PATH, later)

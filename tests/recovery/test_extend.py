@@ -52,7 +52,7 @@ def _topic(reader: EntryReader, last: int) -> Step:
     managed = read_topic(reader.txn, name).managed
     size = reader.read(LEDGER, last).length
     infos = tuple(
-        info._replace(entries=last + 1, size_bytes=size) if info.ledger_id == LEDGER else info
+        replace(info, entries=last + 1, size_bytes=size) if info.ledger_id == LEDGER else info
         for info in managed.ledgers
     )
     value = encode_managed_ledger(replace(managed, ledgers=infos), read_node(reader.txn, name.path).value)

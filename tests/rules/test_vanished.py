@@ -442,7 +442,7 @@ def test_ledgers_are_put_back_into_the_list_of_their_topic(
     curing.check_cured(whole_cli, store, row, before, [path])
     again = decode_managed_ledger(value_of(store, path), path)
     for was, now in zip(managed.ledgers, again.ledgers, strict=True):
-        assert now._replace(timestamp_ms=was.timestamp_ms) == was
+        assert replace(now, timestamp_ms=was.timestamp_ms) == was
         assert abs((now.timestamp_ms or 0) - (was.timestamp_ms or 0)) < 1000
 
 
@@ -465,7 +465,7 @@ def test_a_ledger_whose_place_is_unknown_is_not_put_back(why: str, cli: Cli, tmp
     elif why == "terminated at":
         managed = replace(managed, terminated=Position(managed.ledgers[2].ledger_id, 24))
     else:
-        left = (*managed.ledgers[:2], managed.ledgers[2]._replace(entries=0, size_bytes=0, timestamp_ms=0))
+        left = (*managed.ledgers[:2], replace(managed.ledgers[2], entries=0, size_bytes=0, timestamp_ms=0))
     values = {
         path: encode_managed_ledger(replace(managed, ledgers=left)),
         ledger_path(dropped): encode_ledger_metadata(metadata),

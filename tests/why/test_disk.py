@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pulsar_admin.store.codec.cursor import CursorInfo
 from pulsar_admin.store.codec.logscan import Record, iter_records
@@ -143,7 +144,7 @@ def test_ledgers_that_are_offloaded_too(tmp_path: Path) -> None:
     path = kept(tmp_path / "s", {"done": (12, 9)})
     with open_store(path) as store, open_reader(store) as reader:
         first, *others = read_topic(reader.txn, parse_topic(NAME)).managed.ledgers
-    offloaded = first._replace(offloaded=True, offload_uuid="0f9c8f5e-9d0f-4a3a-9b8e-3f1f8a6d2c11")
+    offloaded = replace(first, offloaded=True, offload_uuid="0f9c8f5e-9d0f-4a3a-9b8e-3f1f8a6d2c11")
     put_node(path, parse_topic(NAME).path, encode_managed_ledger(ManagedLedger((offloaded, *others))))
     assert codes_of(why(path)) == {"offloaded": 1, "trim-due": 1, "open-ledger": 1}
     (row,) = (row for row in why(path).held if row.reason.code == "offloaded")
