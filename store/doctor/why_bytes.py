@@ -26,38 +26,18 @@ from pulsar_admin.store.model.ledgers import has_node
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, TopicLedger, iter_all_topics, read_topic
 from pulsar_admin.store.names import Position, TopicName, parse_topic, shell_word
-from pulsar_admin.store.rules.holders import (
-    COMPACTED_LEDGER,
-    CURSOR,
-    CURSOR_LEDGER,
-    DELAYED_BUCKET,
-    DELAYED_INDEX,
-    GARBAGE,
-    JOURNAL,
-    OFFLOADED,
-    OPEN,
-    ORPHAN,
-    OTHER_DOMAIN,
-    OVERHEAD,
-    PACKAGE,
-    RETENTION,
-    SCHEMA_LEDGER,
-    SHARED,
-    TRIM,
-    UNLISTED,
-    UNREADABLE,
-)
+from pulsar_admin.store.rules import holders
 from pulsar_admin.store.timespec import format_age_ms, shown_with_age
 from pulsar_admin.store.wording import Answer, counted, listed, plural
 
-_OF_TOPICS = (CURSOR, RETENTION, OPEN, TRIM, OFFLOADED)
+_OF_TOPICS = (holders.CURSOR, holders.RETENTION, holders.OPEN, holders.TRIM, holders.OFFLOADED)
 _BY_KIND = {
-    OwnerKind.CURSOR: (CURSOR_LEDGER, "its ledger holds the position of {cursor}"),
-    OwnerKind.COMPACTED: (COMPACTED_LEDGER, "its compacted ledger"),
-    OwnerKind.SCHEMA: (SCHEMA_LEDGER, "its schemas"),
-    OwnerKind.BUCKET: (DELAYED_BUCKET, "a snapshot of the delayed messages of {cursor}"),
-    OwnerKind.PACKAGE: (PACKAGE, "a part of a package"),
-    OwnerKind.INDEX: (DELAYED_INDEX, "an index of the delayed messages of {cursor}, which only this store has"),
+    OwnerKind.CURSOR: (holders.CURSOR_LEDGER, "its ledger holds the position of {cursor}"),
+    OwnerKind.COMPACTED: (holders.COMPACTED_LEDGER, "its compacted ledger"),
+    OwnerKind.SCHEMA: (holders.SCHEMA_LEDGER, "its schemas"),
+    OwnerKind.BUCKET: (holders.DELAYED_BUCKET, "a snapshot of the delayed messages of {cursor}"),
+    OwnerKind.PACKAGE: (holders.PACKAGE, "a part of a package"),
+    OwnerKind.INDEX: (holders.DELAYED_INDEX, "an index of the delayed messages of {cursor}, which only this store has"),
 }
 _MINUTE_MS = 60_000
 _MEGABYTE = 1 << 20
@@ -135,7 +115,11 @@ def why_bytes(
         key: holding
         for key, holding in sums.items()
         if holding.bytes
-        and (meant is None or key.topic in meant or (key.code == SHARED and meant.issuperset(logs[key.path].owners)))
+        and (
+            meant is None
+            or key.topic in meant
+            or (key.code == holders.SHARED and meant.issuperset(logs[key.path].owners))
+        )
     }
     total = sum(holding.bytes for holding in kept.values())
     largest = sorted(kept.items(), key=lambda item: (-item[1].bytes, item[0]))[:top]
@@ -169,17 +153,17 @@ class _Teller:
         name, last = str(self._topic.name), len(self._topic.ledgers) - 1
         slowest = "" if self._slowest is None else self._slowest[0]
         keys = {
-            code: _Key(code, name, slowest if code == CURSOR else "") for code in _OF_TOPICS
+            code: _Key(code, name, slowest if code == holders.CURSOR else "") for code in _OF_TOPICS
         }  # of a million ledgers few differ
         for index, ledger in enumerate(self._topic.ledgers):
             if ledger.info.offloaded:
-                code = OFFLOADED
+                code = holders.OFFLOADED
             elif index == last:
-                code = OPEN
+                code = holders.OPEN
             elif index >= self._consumed:
-                code = CURSOR
+                code = holders.CURSOR
             else:
-                code = TRIM if index < self._facts.released else RETENTION
+                code = holders.TRIM if index < self._facts.released else holders.RETENTION
             yield ledger.ledger_id, keys[code]
 
     def tell(self, code: str, ledger_ids: set[int]) -> Reason:
@@ -187,32 +171,32 @@ class _Teller:
         name = self._topic.name
         ledgers = [ledger for ledger in self._topic.ledgers if ledger.ledger_id in ledger_ids]
         evidence = {"topic": str(name), "firstLedger": min(ledger_ids), "lastLedger": max(ledger_ids)}
-        if code == OPEN:
+        if code == holders.OPEN:
             (ledger,) = ledgers
             state = "open" if ledger.is_open else "closed"
             return Reason(
-                OPEN,
+                holders.OPEN,
                 f"Ledger {ledger.ledger_id} is the last one of {name} ({state}, {counted(ledger.entries, 'entry')}): no broker "
                 "deletes that, whatever was consumed. A broker that loads the topic begins a new one.",
                 {**evidence, "entries": ledger.entries, "state": state},
             )
-        if code == TRIM:
+        if code == holders.TRIM:
             return Reason(
-                TRIM,
+                holders.TRIM,
                 f"Neither subscriptions nor retention need {counted(len(ledgers), 'ledger')} of {name}. A broker that has the topic "
                 f"loaded deletes {plural(len(ledgers), 'it', 'them')} within retentionCheckIntervalInSeconds (120).",
                 evidence,
                 f"pulsar-admin topics trim-topic {shell_word(name)}",
             )
-        if code == OFFLOADED:
+        if code == holders.OFFLOADED:
             return Reason(
-                OFFLOADED,
+                holders.OFFLOADED,
                 f"{counted(len(ledgers), 'ledger is', 'ledgers are')} in tiered storage, of {name}, and on bookies as well "
                 "until managedLedgerOffloadDeletionLagMs is over.",
                 evidence,
                 f"pulsar-admin topics stats-internal {shell_word(name)}",
             )
-        return self._retention(ledgers, evidence) if code == RETENTION else self._cursor(ledgers, evidence)
+        return self._retention(ledgers, evidence) if code == holders.RETENTION else self._cursor(ledgers, evidence)
 
     def _cursor(self, ledgers: list[TopicLedger], evidence: dict[str, Any]) -> Reason:
         assert self._slowest is not None
@@ -222,7 +206,7 @@ class _Teller:
         also = f", and so do {listed(others)}" if others else ""
         kind = "Subscription" if is_consumed(name) else "Cursor"
         return Reason(
-            CURSOR,
+            holders.CURSOR,
             f"{kind} {name} of {self._topic.name}, at {at}, still needs {counted(len(ledgers), 'ledger')}{also}.",
             {**evidence, "subscription": name, "markDelete": str(at), "others": others},
             f"pulsar-admin topics why {shell_word(self._topic.name)} -s {shell_word(name)}",
@@ -233,7 +217,7 @@ class _Teller:
         past = f"{counted(len(ledgers), 'ledger')} of {name}"
         if isinstance(policies, Unknown):
             text = f"Every subscription is past {past}; which retention applies is unknown: {policies.why}."
-            return Reason(RETENTION, text, {**evidence, "error": policies.code})
+            return Reason(holders.RETENTION, text, {**evidence, "error": policies.code})
         applied = policies.applied_retention
         minutes, size_mb = applied.retention.time_minutes, applied.retention.size_mb
         time, size, ends = "forever", "any size", []
@@ -247,7 +231,7 @@ class _Teller:
             ends.append(f"when {counted(max(more, 0), 'byte')} more are written")
         until = f"; the first can be deleted {' or '.join(ends)}" if ends else ""
         return Reason(
-            RETENTION,
+            holders.RETENTION,
             f"Retention ({time}, {size}, set by the {applied.source}) keeps {past} that every subscription is past{until}.",
             {**evidence, "timeInMinutes": minutes, "sizeInMB": size_mb, "source": applied.source},
             f"pulsar-admin topics get-retention {shell_word(name)} -ap",
@@ -287,12 +271,12 @@ def _add_file(
         sums[key].bytes += size_bytes
         sums[key].ledgers.add(ledger_id)
     if dead:
-        waste = sums[_Key(SHARED if live else GARBAGE, path=log.path)]
+        waste = sums[_Key(holders.SHARED if live else holders.GARBAGE, path=log.path)]
         waste.bytes += sum(dead.values())
         waste.ledgers.update(dead)
         logs[log.path] = _Log(tuple(owners), tuple(live))
     is_log = log.kind == "entry-log"
-    sums[_Key(OVERHEAD if is_log else JOURNAL)].bytes += max(log.size_bytes - sum(sizes.values()), 0)
+    sums[_Key(holders.OVERHEAD if is_log else holders.JOURNAL)].bytes += max(log.size_bytes - sum(sizes.values()), 0)
 
 
 def _key_of(txn: Txn, ledger_id: int, unlisted: UnlistedLedgers) -> _Key | None:
@@ -301,9 +285,9 @@ def _key_of(txn: Txn, ledger_id: int, unlisted: UnlistedLedgers) -> _Key | None:
         return None
     owners = unlisted.owners(ledger_id)
     if not owners:
-        return _Key(ORPHAN if has_node(txn, ledger_id) else UNLISTED)
+        return _Key(holders.ORPHAN if has_node(txn, ledger_id) else holders.UNLISTED)
     owner = owners[0]
-    code = _BY_KIND.get(owner.kind, (UNREADABLE if owner.is_of_topic else OTHER_DOMAIN, ""))[0]
+    code = _BY_KIND.get(owner.kind, (holders.UNREADABLE if owner.is_of_topic else holders.OTHER_DOMAIN, ""))[0]
     return _Key(code, owner.topic, owner.cursor)
 
 
@@ -323,9 +307,9 @@ def _held(reader: EntryReader, key: _Key, found: _Sum, total: int, now_ms: int, 
 def _log_reason(key: _Key, log: _Log, found: _Sum) -> Reason:
     dead = counted(len(found.ledgers), "deleted ledger")
     evidence: dict[str, Any] = {"path": key.path, "deadLedgers": len(found.ledgers), "liveLedgers": len(log.live)}
-    if key.code == GARBAGE:
+    if key.code == holders.GARBAGE:
         return Reason(
-            GARBAGE,
+            holders.GARBAGE,
             f"Nothing in {key.path} is live: it holds {dead}. A running bookie deletes it in its next garbage "
             "collection (gcWaitTime), unless it still writes to it.",
             evidence,
@@ -334,7 +318,7 @@ def _log_reason(key: _Key, log: _Log, found: _Sum) -> Reason:
     last = f"ledger {log.live[0]} alone lives" if len(log.live) == 1 else f"{len(log.live):,} ledgers live"
     whose = listed([name for name in log.owners if name] or ["nobody"])
     return Reason(
-        SHARED,
+        holders.SHARED,
         f"{dead} in {key.path} {plural(len(found.ledgers), 'stays', 'stay')} on disk because {last} in the same log, of {whose}. "
         "Bookies delete whole logs, and rewrite logs with little live data.",
         {**evidence, "owners": list(log.owners), "liveLedger": log.live[0] if len(log.live) == 1 else None},
@@ -345,24 +329,22 @@ def _log_reason(key: _Key, log: _Log, found: _Sum) -> Reason:
 def _other_reason(key: _Key, found: _Sum) -> Reason:
     ledgers = counted(len(found.ledgers), "ledger")
     evidence = {"ledgers": len(found.ledgers)}
-    if key.code == ORPHAN:
-        text = (
-            f"{counted(len(found.ledgers), 'ledger has', 'ledgers have')} metadata, but no topic, cursor or schema "
-            "references it."
-        )
-        return Reason(ORPHAN, text, evidence, "pulsar-admin ledgers orphans")
-    if key.code == UNLISTED:
-        text = (
-            f"The metadata does not list {ledgers}, and nothing shows that they were deleted: it is older, or "
-            "incomplete."
-        )
-        return Reason(UNLISTED, text, evidence, "pulsar-admin doctor")
-    if key.code == JOURNAL:
-        return Reason(JOURNAL, "Journals, which a bookie deletes once their entries are in entry logs.", {})
-    if key.code == OVERHEAD:
+    if key.code == holders.ORPHAN:
+        have = counted(len(found.ledgers), "ledger has", "ledgers have")
+        text = f"{have} metadata, but no topic, cursor or schema references it."
+        return Reason(holders.ORPHAN, text, evidence, "pulsar-admin ledgers orphans")
+    if key.code == holders.UNLISTED:
+        text = f"The metadata does not list {ledgers}, and nothing shows that they were deleted: it is older, or incomplete."
+        return Reason(holders.UNLISTED, text, evidence, "pulsar-admin doctor")
+    if key.code == holders.JOURNAL:
+        return Reason(holders.JOURNAL, "Journals, which a bookie deletes once their entries are in entry logs.", {})
+    if key.code == holders.OVERHEAD:
         text = "Headers and ledgers maps of entry logs, damaged places, and space that is not written yet."
-        return Reason(OVERHEAD, text, {})
-    told = {UNREADABLE: "it cannot be read", OTHER_DOMAIN: "a managed ledger that only a newer Pulsar reads"}
+        return Reason(holders.OVERHEAD, text, {})
+    told = {
+        holders.UNREADABLE: "it cannot be read",
+        holders.OTHER_DOMAIN: "a managed ledger that only a newer Pulsar reads",
+    }
     said = {**told, **dict(_BY_KIND.values())}[key.code].format(cursor=key.subscription)
     command = f"pulsar-admin ledgers info {min(found.ledgers)}" if found.ledgers else ""
     evidence_of_topic = {"topic": key.topic, "subscription": key.subscription, **evidence}

@@ -19,7 +19,7 @@ from pulsar_admin.store.model.ledgers import find_ledger, find_times
 MARKS = "/ledgers/underreplication/ledgers/"
 """Of ``ZkLedgerUnderreplicationManager`` (BookKeeper 4.17): below it a node ``urL0000000009`` for a ledger, in four levels of its id."""
 _LEVELS = 4
-_REPLICA = re.compile(r'^\s*replica:\s*"([^"]*)"', re.MULTILINE)
+REPLICA = re.compile(r'^\s*replica:\s*"([^"]*)"', re.MULTILINE)
 
 
 class Mark(Struct, frozen=True):
@@ -51,7 +51,7 @@ def iter_marks(txn: Txn) -> Iterator[Mark]:
             with suppress(StoreError):  # the checks tell of what cannot be read
                 is_gone = unlisted.is_freed(ledger_id) or _is_nowhere(unlisted, txn, ledger_id)
                 is_complete = not is_gone and _is_complete(txn, ledger_id)
-            bookies = tuple(_REPLICA.findall(node.value.decode(errors="replace")))
+            bookies = tuple(REPLICA.findall(node.value.decode(errors="replace")))
             yield Mark(ledger_id, node.path, bookies, is_gone, is_complete)
 
 

@@ -13,6 +13,7 @@ from math import inf
 from typing import Generic, TypeVar
 
 from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from pulsar_admin.store.db.blocks import NO_MAX, decode_latest, ledger_of_key
 from pulsar_admin.store.db.environment import Store, Txn
@@ -240,13 +241,7 @@ def read_overview(
         newest_entry_ms=read_newest_ms(reader.txn),
         tenants=len(list_all_tenants(reader.txn)),
         namespaces=namespaces,
-        topics=sum(row.topics for row in namespaces),
-        system_topics=sum(row.system_topics for row in namespaces),
-        subscriptions=sum(row.subscriptions for row in namespaces),
-        compactions=sum(row.compactions for row in namespaces),
-        entries=sum(row.entries for row in namespaces),
-        bytes=sum(row.bytes for row in namespaces),
-        backlog_entries=sum(row.backlog_entries for row in namespaces),
+        **{name: sum(getattr(row, name) for row in namespaces) for name in NamespaceTotal.__struct_fields__[1:]},
         unreadable=totals.unreadable,
         largest=totals.largest.items(),
         backlogs=tuple(read_backlog(reader, *names, wanted.now_ms) for names in totals.backlogs.items()),
@@ -346,14 +341,11 @@ class Totals:
         """Return the namespaces, those with most bytes first."""
         rows = [
             NamespaceTotal(
-                str(name),
-                sums.counts.topics,
-                sums.counts.system_topics,
-                sums.counts.subscriptions,
-                sums.counts.compactions,
-                sums.entries,
-                sums.bytes,
-                sums.backlog_entries,
+                namespace=str(name),
+                **asdict(sums.counts),
+                entries=sums.entries,
+                bytes=sums.bytes,
+                backlog_entries=sums.backlog_entries,
             )
             for name, sums in self.namespaces.items()
         ]

@@ -17,10 +17,10 @@ from pulsar_admin.store.db.tree import Node, find_node, iter_children
 from pulsar_admin.store.errors import MetadataCorrupt, StoreError, TopicNotFound
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.scalable import iter_scalable, read_scalable
-from pulsar_admin.store.model.topics import Topic, check_namespace, read_topic
+from pulsar_admin.store.model.topics import check_namespace, read_topic
 from pulsar_admin.store.names import NamespaceName, TopicName, in_hash_order, shell_word
+from pulsar_admin.store.reports.internal_stats import iso_time
 from pulsar_admin.store.reports.stats import StatsOptions, SubscriptionStats, TopicStats, read_topic_stats
-from pulsar_admin.store.timespec import format_time_ms
 
 Json = dict[str, Any]  # Any: JSON
 _SEGMENT = (
@@ -182,7 +182,7 @@ def read_segment_stats(reader: EntryReader, name: TopicName, problems: list[Stor
         "offloadedStorageSize": stats.offloaded_storage_size,
         "oldestBacklogMessageAgeSeconds": stats.oldest_backlog_message_age_seconds,
         "waitingPublishers": 0,
-        "topicCreationTime": _created(topic),
+        "topicCreationTime": iso_time(topic.stat.created_ms),
         "producers": [],
         "subscriptions": {subscription: _of_segment(one) for subscription, one in stats.subscriptions.items()},
     }
@@ -204,13 +204,5 @@ def _of_segment(one: SubscriptionStats) -> Json:
     }
 
 
-def _created(topic: Topic) -> str | None:
-    return _time(topic.stat.created_ms)
-
-
 def _time(time_ms: int | None) -> str | None:
-    """Return a time as upstream writes it, which leaves out zeros at the end of the fraction."""
-    if time_ms is None:
-        return None
-    text = format_time_ms(time_ms).removesuffix("Z")
-    return (text.rstrip("0").removesuffix(".") if "." in text else text) + "Z"
+    return None if time_ms is None else iso_time(time_ms)

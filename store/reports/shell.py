@@ -33,6 +33,7 @@ from pulsar_admin.store.db.bookies import iter_imported_bookies
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import LogFile, find_log, iter_logs
 from pulsar_admin.store.db.tree import find_node, iter_children, iter_nodes
+from pulsar_admin.store.facts.under_replication import MARKS, REPLICA
 from pulsar_admin.store.files import open_file, url_of
 from pulsar_admin.store.model.ledgers import find_metadata, iter_blocks, iter_ledger_ids
 from pulsar_admin.store.model.reader import EntryReader
@@ -45,12 +46,10 @@ from pulsar_admin.store.wording import counted
 
 AVAILABLE = "/ledgers/available"
 READ_ONLY = "readonly"
-UNDERREPLICATED = "/ledgers/underreplication/ledgers/"
 REPLICATION_OFF = "/ledgers/underreplication/disable"
 _IDS = struct.Struct(">qq")
 _HEAD_BYTES = 40  # ids, and what readlog shows after them: the last add confirmed, or a key of 20 bytes with its size
 _DATA_FROM = 32  # behind ids, last add confirmed and length
-_REPLICA = re.compile(r'^\s*replica:\s*"([^"]*)"', re.MULTILINE)
 _CTIME = re.compile(r"^\s*ctime:\s*(\d+)", re.MULTILINE)
 
 
@@ -113,9 +112,9 @@ def under_replicated_lines(
 ) -> Iterator[str]:
     """Yield what ``listunderreplicated`` prints: ledgers that miss ``with_replica`` and not ``without_replica``."""
     count = 0
-    for node in iter_nodes(txn, UNDERREPLICATED):
+    for node in iter_nodes(txn, MARKS):
         name = node.path.rpartition("/urL")[2]
-        missing = _REPLICA.findall(text := node.value.decode(errors="replace"))
+        missing = REPLICA.findall(text := node.value.decode(errors="replace"))
         meant = (not with_replica or with_replica in missing) and (
             not without_replica or without_replica not in missing
         )
@@ -183,7 +182,7 @@ def read_cluster_info(txn: Txn) -> ClusterInfo:
     every = sum(1 for _ in iter_children(txn, COOKIES))
     readonly = sum(1 for _ in iter_children(txn, f"{AVAILABLE}/{READ_ONLY}"))
     writable = sum(name != READ_ONLY for name in iter_children(txn, AVAILABLE))
-    marked = next(iter_nodes(txn, UNDERREPLICATED), None) is not None
+    marked = next(iter_nodes(txn, MARKS), None) is not None
     enabled = find_node(txn, REPLICATION_OFF) is None
     return ClusterInfo(False, "", marked, enabled, every, writable, readonly, every - writable - readonly)
 

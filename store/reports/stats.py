@@ -7,8 +7,9 @@ after it loaded the topic, or null; docs/what-a-store-knows.md lists it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -205,12 +206,7 @@ def read_topic_stats(
         subscriptions=subscriptions,
         deduplication_status="Enabled" if DEDUP_CURSOR in cursors else "Disabled",
         topic_epoch=parse_integer(epoch),
-        non_contiguous_deleted_messages_ranges=sum(
-            stats.non_contiguous_deleted_messages_ranges for stats in subscriptions.values()
-        ),
-        non_contiguous_deleted_messages_ranges_serialized_size=sum(
-            stats.non_contiguous_deleted_messages_ranges_serialized_size for stats in subscriptions.values()
-        ),
+        **_sums(_RANGES, subscriptions.values()),
         topic_creation_time_stamp=topic.stat.created_ms if options.explained else None,
         last_publish_time_stamp=last_publish_ms if options.explained else None,
     )
@@ -252,20 +248,15 @@ def _earliest_time(reader: EntryReader, topic: Topic, mark_delete: Position) -> 
 
 # -- sums over partitions ---------------------------------------------------------------------------------------------
 
-_SUMMED = (
-    "storage_size",
-    "backlog_size",
-    "offloaded_storage_size",
-    "non_contiguous_deleted_messages_ranges",
-    "non_contiguous_deleted_messages_ranges_serialized_size",
-)
-_SUMMED_BY_SUBSCRIPTION = (
-    "msg_backlog",
-    "backlog_size",
-    "msg_backlog_no_delayed",
-    "non_contiguous_deleted_messages_ranges",
-    "non_contiguous_deleted_messages_ranges_serialized_size",
-)
+_RANGES = ("non_contiguous_deleted_messages_ranges", "non_contiguous_deleted_messages_ranges_serialized_size")
+_SUMMED = ("storage_size", "backlog_size", "offloaded_storage_size", *_RANGES)
+_SUMMED_BY_SUBSCRIPTION = ("msg_backlog", "backlog_size", "msg_backlog_no_delayed", *_RANGES)
+
+
+def _sums(
+    names: Iterable[str], some: Collection[TopicStats] | Collection[SubscriptionStats]
+) -> dict[str, Any]:  # Any: integers of a Struct
+    return {name: sum(getattr(one, name) for one in some) for name in names}
 
 
 def read_partitioned_stats(
@@ -287,14 +278,13 @@ def read_partitioned_stats(
         replicated = any(one.is_replicated for one in some)
         subscriptions[subscription] = replace(
             some[0],
-            **{key: sum(getattr(one, key) for one in some) for key in _SUMMED_BY_SUBSCRIPTION},
+            **_sums(_SUMMED_BY_SUBSCRIPTION, some),
             earliest_msg_publish_time_in_backlog=_earliest(one.earliest_msg_publish_time_in_backlog for one in some),
             is_replicated=replicated,
             replicated=replicated,
         )
-    sums = {key: sum(getattr(part, key) for part in parts) for key in _SUMMED}
     return PartitionedTopicStats(
-        **sums,
+        **_sums(_SUMMED, parts),
         backlog_quota_limit_size=parts[-1].backlog_quota_limit_size if parts else -1,
         backlog_quota_limit_time=parts[-1].backlog_quota_limit_time if parts else -1,
         earliest_msg_publish_time_in_backlogs=_earliest(part.earliest_msg_publish_time_in_backlogs for part in parts),

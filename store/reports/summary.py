@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from msgspec import field
+from msgspec.structs import asdict
 
 from pulsar_admin.store.db.blocks import decode_times, ledger_of_key
 from pulsar_admin.store.db.entry_files import FileState, file_state
@@ -113,10 +114,7 @@ def read_summary(store: Store, reader: EntryReader) -> StoreSummary:
         state=store.info.state,
         transaction=store.last_txn_id(),
         sources=store.info.sources,
-        topics=topics.topics,
-        system_topics=topics.system_topics,
-        subscriptions=topics.subscriptions,
-        compactions=topics.compactions,
+        **asdict(topics),
         unreadable_topics=unreadable,
         cursors=dict(sorted(cursors.items())),
         ledgers=sum(1 for _ in iter_ledger_ids(txn)),

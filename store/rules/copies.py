@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.db.blocks import ledger_of_key
@@ -31,7 +32,7 @@ from pulsar_admin.store.model.ledger_owners import all_owners, iter_loose_owners
 from pulsar_admin.store.model.ledgers import Ledger, find_times, iter_ledger_ids, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.nodes import VALUE_UNDECODABLE
-from pulsar_admin.store.rules.rule import Evidence, Rules, Sweep
+from pulsar_admin.store.rules.rule import Evidence, Rule, Rules, Sweep
 from pulsar_admin.store.rules.topic_data import NEWER_LEDGER_MISSING, judge_missing, repair_of
 from pulsar_admin.store.rules.words import KEEP_COPIES
 from pulsar_admin.store.wording import counted, listed, plural
@@ -307,51 +308,42 @@ def _check_ledger(txn: Txn, ledger: Ledger) -> Iterator[Finding]:
         elif coverage.short > coverage.outside:
             yield COPIES_DAMAGED.at(where, text, _HINT, ledgerId=ledger.ledger_id, bookies=bookies)
     end = read_open_end(txn, ledger)
+
+    def told(rule: Rule[Any], why: str, **values: object) -> Finding:
+        see = f"see: pulsar-admin ledgers info {ledger.ledger_id}"
+        return rule.at(where, f"it was never closed, and {why}", see, ledgerId=ledger.ledger_id, **values)
+
     if end is not None and end.verdict == "damaged":
         why = f"no bookie has a good record of entry {end.last_entry_id + 1}: its recovery fails there"
         if end.bookies:
             what = plural(len(end.bookies), "the last record of it is", "the last records of it are")
             why = f"{what} damaged on {listed(end.bookies)}: its recovery, which asks for them, fails"
-        yield RECOVERY_FAILS.at(
-            where,
-            f"it was never closed, and {why}",
-            f"see: pulsar-admin ledgers info {ledger.ledger_id}",
-            ledgerId=ledger.ledger_id,
-        )
+        yield told(RECOVERY_FAILS, why)
     if end is not None and end.needs:
         having = sorted({bookie for bookie, _, _ in read_damaged(txn).get(ledger.ledger_id, ())})
-        yield RECOVERY_NEEDS.at(
-            where,
-            f"it was never closed, and {listed(having)} {plural(len(having), 'has', 'have')} damaged records of it: its recovery fails"
+        yield told(
+            RECOVERY_NEEDS,
+            f"{listed(having)} {plural(len(having), 'has', 'have')} damaged records of it: its recovery fails"
             f" unless {listed(end.needs)}, not imported, {plural(len(end.needs), 'answers', 'answer')}",
-            f"see: pulsar-admin ledgers info {ledger.ledger_id}",
-            ledgerId=ledger.ledger_id,
         )
     if end is not None and ledger.metadata is not None and end.verdict == "final" and end.bookies:
         next_id, absent = end.last_entry_id + 1, listed(end.bookies)
         bad = {bookie for bookie, entry_id, _ in read_damaged(txn).get(ledger.ledger_id, ()) if entry_id == next_id}
         lacking = read_disks(txn).imported.intersection(write_set(ledger.metadata, next_id)) - bad
         damaged = f" ({listed(sorted(bad))} {plural(len(bad), 'has', 'have')} a damaged record of it)" if bad else ""
-        yield RECOVERY_DROPS.at(
-            where,
-            f"it was never closed, and {listed(sorted(lacking))} {plural(len(lacking), 'lacks', 'lack')} entry {next_id}{damaged}, but"
+        yield told(
+            RECOVERY_DROPS,
+            f"{listed(sorted(lacking))} {plural(len(lacking), 'lacks', 'lack')} entry {next_id}{damaged}, but"
             f" {counted(end.entries_beyond, 'entry')} after it {plural(end.entries_beyond, 'is', 'are')} here: a recovery may close it"
             f" after entry {end.last_entry_id}, also where {absent}, not imported, has entry {next_id}",
-            f"see: pulsar-admin ledgers info {ledger.ledger_id}",
-            ledgerId=ledger.ledger_id,
             entries=end.entries_beyond,
         )
     members = () if ledger.metadata is None else ensemble_bookies(ledger.metadata)
     if end is not None and end.verdict == "final" and end.kept < end.last_entry_id and not absent_in(txn, members):
         first, last = end.kept + 1, end.last_entry_id
         entries = f"entry {last} is" if first == last else f"entries {first} to {last} are"
-        yield OPEN_END_UNCERTAIN.at(
-            where,
-            f"it was never closed, and {entries} on too few bookies for every recovery to find: some would drop them",
-            f"see: pulsar-admin ledgers info {ledger.ledger_id}",
-            ledgerId=ledger.ledger_id,
-            entries=last - end.kept,
-        )
+        why = f"{entries} on too few bookies for every recovery to find: some would drop them"
+        yield told(OPEN_END_UNCERTAIN, why, entries=last - end.kept)
 
 
 # -- under-replication marks ------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pulsar_admin.store.rules.deep import DEEP_SWEEPS
+
 NAMELESS = frozenset(
     {
         "owners-differ",
@@ -24,18 +26,10 @@ BLIND_PLACES = {"cursor-unreadable", "entries-not-seen", "topic-unreadable"}
 """The same, of the topic or ledger that they name."""
 BLIND_TOPIC = "cursor-unreadable"
 """The same, of the topic in its evidence."""
-DEEP = {
-    "entry-damaged",
-    "entry-unreadable",
-    "index-differs",
-    "index-file-wrong",
-    "index-rows-wrong",
-    "ledgers-map-false",
-    "length-differs",
-}
-"""What only a deep look finds."""
 UNREAD = {"not-checked", "scan-unfinished"}
 """Where one of these is found, a deep look did not read everything."""
+DEEP = {rule.code for sweep in DEEP_SWEEPS for rule in sweep} - UNREAD
+"""What only a deep look finds."""
 FILES = {
     "copies-differ",
     "disk-full",
