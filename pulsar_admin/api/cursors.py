@@ -520,16 +520,15 @@ class Cursor(Cursors):
 
         Also raises TopicNotFound for a partitioned topic: ask its partitions.
         """
-        from pulsar_admin.store.reports.backlog import analyze_backlog, lost_entries, scanned_intervals
+        from pulsar_admin.store.reports.backlog import analyze_backlog
 
         first = None if start is None else position_of(start)
         with self._session.reader() as reader:
             topic = read_topic(reader.txn, self._topic)
             state = read_cursor(reader.txn, reader, topic, self._name).state
-            lost = lost_entries(reader.txn, topic, scanned_intervals(topic, state, first))
             analysis = analyze_backlog(reader.txn, topic, state, first)
             self._session.warn_of_broken(reader.txn, [self._topic])
-        if lost:
+        if lost := analysis.uncounted_entries:
             entries = counted(lost, "entry", "entries")
             self._session.partial(
                 [

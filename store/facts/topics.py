@@ -787,10 +787,11 @@ class TopicFacts:
         """The backlog in bytes at which a broker compacts it by itself; 0 for never."""
         return value_in_force(self.reader.txn, self.topic.name, _COMPACTION_THRESHOLD, {})[0] or 0
 
-    def consumed_without(self, cursor: str) -> int:
-        """Return how many ledgers from the front every cursor but ``cursor`` has left."""
+    def held_by(self, cursor: str) -> tuple[int, int]:
+        """Return how many ledgers ``cursor`` alone keeps, and their bytes."""
         others = {name: at for name, at in self.keeping.items() if name != cursor}
-        return consumed_ledgers(self.topic, others)[0]
+        ledgers = self.topic.ledgers[self.consumed[0] : consumed_ledgers(self.topic, others)[0]]
+        return len(ledgers), sum(ledger.size_bytes for ledger in ledgers)
 
     @fact
     def is_deduplicated(self) -> bool | Unknown | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from pulsar_admin.store.codec.cursor import CursorState
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.model import cursors
-from pulsar_admin.store.model.ledgers import find_times, iter_blocks
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.wording import Answer
@@ -43,7 +42,7 @@ def analyze_backlog(txn: Txn, topic: Topic, state: CursorState, start: Position 
 
     Entries whose bytes are not here are ``uncounted_entries``: their messages are in no sum.
     """
-    intervals = scanned_intervals(topic, state, start)
+    intervals = _intervals(topic, state, start)
     extent = cursors.extent_of(txn, topic, intervals)
     return BacklogAnalysis(
         entries=extent.entries,
@@ -61,7 +60,7 @@ def analyze_backlog(txn: Txn, topic: Topic, state: CursorState, start: Position 
     )
 
 
-def scanned_intervals(topic: Topic, state: CursorState, start: Position | None) -> cursors.Intervals:
+def _intervals(topic: Topic, state: CursorState, start: Position | None) -> cursors.Intervals:
     """Return the ranks that an analysis looks at."""
     if start is None:
         return cursors.pending_intervals(topic, state)
@@ -69,28 +68,3 @@ def scanned_intervals(topic: Topic, state: CursorState, start: Position | None) 
     if first >= topic.number_of_entries:
         return ()
     return cursors.subtract(((first, topic.number_of_entries),), cursors.normal_ranges(topic, state))
-
-
-def lost_entries(txn: Txn, topic: Topic, intervals: cursors.Intervals) -> int:
-    """Return how many entries in ``intervals`` are in no imported file."""
-    return sum(
-        last - first + 1 - _here(txn, ledger_id, first, last)
-        for start, end in intervals
-        for ledger_id, first, last in cursors.iter_ledger_parts(topic, start, end)
-    )
-
-
-def _here(txn: Txn, ledger_id: int, first: int, last: int) -> int:
-    """Return how many of a ledger's entries ``first`` to ``last`` the index holds."""
-    times = find_times(txn, ledger_id)
-    if times is None:
-        return 0
-    sums = times.sums
-    if sums.entries == sums.last_entry - sums.first_entry + 1:
-        return max(min(last, sums.last_entry) - max(first, sums.first_entry) + 1, 0)
-    entries = 0
-    for block in iter_blocks(txn, ledger_id, first):
-        if block.entry_id(0) > last:
-            break
-        entries += block.index_of(last + 1) - block.index_of(first)
-    return entries

@@ -35,6 +35,7 @@ from pulsar_admin.store.db.files import LogFile, find_log, iter_logs
 from pulsar_admin.store.db.tree import find_node, iter_children, iter_nodes
 from pulsar_admin.store.facts.under_replication import MARKS, REPLICA
 from pulsar_admin.store.files import open_file, url_of
+from pulsar_admin.store.model.coverage import stripes_of
 from pulsar_admin.store.model.ledgers import find_metadata, iter_blocks, iter_ledger_ids
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.names import FileKind
@@ -90,21 +91,11 @@ def _holds(metadata: LedgerMetadata, bookie: str) -> bool:
 
     A ledger without entries is on no bookie, and one with a striped ensemble only on those that a written entry went to.
     """
-    closed = metadata.state is LedgerState.CLOSED
-    if closed and metadata.last_entry_id < 0:
-        return False
-    for index, segment in enumerate(metadata.segments):
-        if bookie not in segment.members:
-            continue
-        last_segment = index + 1 == len(metadata.segments)
-        if last_segment and not closed:
-            return True
-        end = metadata.last_entry_id if last_segment else metadata.segments[index + 1].first_entry_id - 1
-        width, place = metadata.ensemble_size, segment.members.index(bookie)
-        first = segment.first_entry_id
-        if any((place - entry) % width < metadata.write_quorum for entry in range(first, min(end, first + width) + 1)):
-            return True
-    return False
+    *_, newest = metadata.segments
+    if metadata.state is LedgerState.CLOSED:
+        return any(stripe.count(bookie) for stripe in stripes_of(metadata, metadata.last_entry_id))
+    written = stripes_of(metadata, newest.first_entry_id - 1)
+    return bookie in newest.members or any(stripe.count(bookie) for stripe in written)
 
 
 def under_replicated_lines(

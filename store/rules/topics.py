@@ -38,7 +38,7 @@ DEDUPLICATION_RULES = Rules[TopicFacts]("use")
 )
 def _left_behind(facts: TopicFacts) -> Iterator[Evidence]:
     if DEDUP_CURSOR in facts.mark_deletes and facts.is_deduplicated is False:
-        ledgers, size = _held(facts)
+        ledgers, size = facts.held_by(DEDUP_CURSOR)
         keeps = (
             f"keeps {counted(ledgers, 'ledger')} of {counted(size, 'byte')} that no subscription needs"
             if ledgers
@@ -68,7 +68,7 @@ def _left_behind(facts: TopicFacts) -> Iterator[Evidence]:
 def _holds(facts: TopicFacts) -> Iterator[Evidence]:
     if DEDUP_CURSOR not in facts.mark_deletes or facts.is_deduplicated is False:
         return
-    ledgers, size = _held(facts)
+    ledgers, size = facts.held_by(DEDUP_CURSOR)
     replayed = facts.topic.entries_after(facts.mark_deletes[DEDUP_CURSOR])
     if replayed >= REPLAYED_ENTRIES:
         yield Evidence.here(
@@ -86,12 +86,6 @@ def _holds(facts: TopicFacts) -> Iterator[Evidence]:
             "after the next snapshot, which a broker takes after new entries",
             _values(facts, ledgers, size),
         )
-
-
-def _held(facts: TopicFacts) -> tuple[int, int]:
-    """Return how many ledgers this cursor alone keeps, and their bytes."""
-    ledgers = facts.topic.ledgers[facts.consumed[0] : facts.consumed_without(DEDUP_CURSOR)]
-    return len(ledgers), sum(ledger.size_bytes for ledger in ledgers)
 
 
 def _values(facts: TopicFacts, ledgers: int, size: int) -> dict[str, object]:
@@ -463,14 +457,12 @@ def _compaction_stale(facts: TopicFacts) -> Iterator[Evidence]:
     own = facts.compaction_cursor
     if own is None or len(facts.mark_deletes) < 2:
         return
-    held, _ = facts.consumed
-    free = facts.consumed_without(COMPACTION_CURSOR)
-    size = sum(ledger.size_bytes for ledger in facts.topic.ledgers[held:free])
+    ledgers, size = facts.held_by(COMPACTION_CURSOR)
     if size and not facts.compaction_threshold:
         yield Evidence.here(
             f"no threshold triggers compaction, and __compaction at {own.mark_delete} keeps "
-            f"{counted(free - held, 'ledger')} of {counted(size, 'byte')} that all subscriptions are past",
-            {"ledgers": free - held, "bytes": size, "horizon": str(own.mark_delete)},
+            f"{counted(ledgers, 'ledger')} of {counted(size, 'byte')} that all subscriptions are past",
+            {"ledgers": ledgers, "bytes": size, "horizon": str(own.mark_delete)},
             severity=_by_size(size),
         )
 
