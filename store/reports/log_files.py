@@ -16,6 +16,7 @@ from pulsar_admin.store.errors import Corrupt, SourceNotFound, StoreError, Unsup
 from pulsar_admin.store.files import why_no_file
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan.ledgers_map import add_sizes, read_head, read_map_bytes
+from pulsar_admin.store.urls import file_info, shown_path
 from pulsar_admin.store.wording import Answer, counted, one_line
 
 if TYPE_CHECKING:
@@ -140,23 +141,11 @@ def verify_indexes(path: Path) -> Iterator[LogVerdict]:
 
 def size_of(path: Path | str) -> int:
     """Return the bytes of a file, or of an object at a URL; 0 if it is no file."""
-    if isinstance(path, Path):
-        return path.stat().st_size if path.is_file() else 0
-    from pulsar_admin.store.urls import file_info
-
-    return file_info(path)[0]
+    return 0 if _why_no_file(path) else file_info(str(path))[0]
 
 
 def _why_no_file(path: Path | str) -> str:
     return why_no_file(path) if isinstance(path, Path) else ""
-
-
-def _shown(path: Path | str) -> str:
-    if isinstance(path, Path):
-        return str(path)
-    from pulsar_admin.store.urls import shown_path
-
-    return shown_path(path)
 
 
 def _name_of(path: Path | str) -> str:
@@ -165,7 +154,7 @@ def _name_of(path: Path | str) -> str:
 
 def kind_of(path: Path | str) -> FileKind:
     """Return "journal" for a file that begins with a journal's magic, or is named like one; else "entry-log"."""
-    head = read_head(path)[:4]
+    head = b"" if _why_no_file(path) else read_head(path)[:4]
     if head == journal.MAGIC or (_name_of(path).endswith(".txn") and head != b"BKLO"):
         return FileKind.JOURNAL
     return FileKind.ENTRY_LOG
@@ -175,10 +164,12 @@ def read_log_summary(path: Path | str) -> LogSummary:
     """Return what the name and the header of a log or journal tell; a bad header is told, not raised, and so is a path that is no file."""
     reason = _why_no_file(path)
     name = _name_of(path)
-    kind = kind_of(path) if not reason else FileKind.JOURNAL if name.endswith(".txn") else FileKind.ENTRY_LOG
+    kind = kind_of(path)
     number = journal.journal_id_of(name) if kind is FileKind.JOURNAL else entrylog.log_id_of(name)
-    size = 0 if reason else size_of(path)
-    summary = LogSummary(_shown(path), kind, -1 if number is None else number, size, reason or OK, None, False, None)
+    size = size_of(path)
+    summary = LogSummary(
+        shown_path(str(path)), kind, -1 if number is None else number, size, reason or OK, None, False, None
+    )
     if reason:
         return summary
     head = read_head(path)
@@ -263,12 +254,11 @@ def _gap(problem: Any) -> LogRecord:  # Any: store.scan.files.Problem
 
 def verify_log(path: Path | str, advance: Callable[[int], None], engine: Engine | None) -> LogVerdict:
     """Read a whole log or journal, by ``engine``: framing, every digest, and the ledgers map against the records."""
+    kind = kind_of(path)
+    verdict = LogVerdict(shown_path(str(path)), kind, size_of(path))
     if reason := _why_no_file(path):
-        verdict = LogVerdict(str(path), FileKind.JOURNAL if _name_of(path).endswith(".txn") else FileKind.ENTRY_LOG, 0)
         verdict.add(f"{path}: {reason}")
         return verdict
-    kind = kind_of(path)
-    verdict = LogVerdict(_shown(path), kind, size_of(path))
     scan = _scan(path, True, engine, sizes=True)
     sizes: dict[int, int] = {}
     told = 0
