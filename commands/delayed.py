@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import Struct
@@ -24,6 +23,7 @@ from pulsar_admin.options import (
     gather,
     picture_option,
     require_plot,
+    together,
     topics_argument,
 )
 from pulsar_admin.store.errors import (
@@ -48,19 +48,13 @@ if TYPE_CHECKING:
     from pulsar_admin.store.model.reader import EntryReader
 
 
-Function = TypeVar("Function", bound=Callable[..., Any])  # Any: click calls commands with whatever was declared
 UNKNOWN_TYPE = "whether a subscription is Shared or Key_Shared is not on disk; Exclusive and Failover ignore delays"
 
 
-def delaying(function: Function) -> Function:
-    """Add topics and ``-s/--subscription NAME``, handed over as ``selection`` and ``subscription`` (None: all that may delay)."""
-
-    @functools.wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:  # Any: click calls it
-        return function(*args, **kwargs)
-
-    option = click.option("-s", "--subscription", help="Only this subscription [every one that may delay].")
-    return topics_argument(option(wrapper))  # type: ignore[return-value]
+delaying = together(
+    topics_argument, click.option("-s", "--subscription", help="Only this subscription [every one that may delay].")
+)
+"""Topics and ``-s/--subscription NAME``, handed over as ``selection`` and ``subscription`` (None: all that may delay)."""
 
 
 def noted(app: App, waitings: Iterable[Waiting]) -> Iterator[Waiting]:

@@ -23,6 +23,7 @@ from pulsar_admin.config import colors_text, completion_instruction, limit_libra
 from pulsar_admin.errors import PipeClosed, failure_of
 from pulsar_admin.global_options import COMMON, UPSTREAMS, TakesGlobals, check_left
 from pulsar_admin.options import app_of, current_app
+from pulsar_admin.store.names import shell_word
 from pulsar_admin.typable import begin, end
 
 if TYPE_CHECKING:
@@ -190,14 +191,10 @@ class TableGroup(TakesGlobals, click.Group):
 
 
 def _did_you_mean(command: str, left: Sequence[str]) -> str:
-    from pulsar_admin.store.names import shell_word
-
     return " ".join([f"Did you mean: pulsar-admin {command}", *map(shell_word, left)])
 
 
 def _filled(sentence: str, words: Sequence[str]) -> str:
-    from pulsar_admin.store.names import shell_word
-
     rest = takewhile(lambda word: not word.startswith("-"), words)
     return re.sub(r"{([A-Z]+)}", lambda place: shell_word(next(rest, place[1])), sentence)
 
@@ -308,8 +305,6 @@ def _report(error: BaseException, program: str, arguments: Sequence[str]) -> int
     failure = failure_of(error)
     again = failure.context.pop("again", None)
     if isinstance(again, list):
-        from pulsar_admin.store.names import shell_word
-
         line = " ".join(map(shell_word, (program, *arguments)))
         failure.hint += ": " + ", or: ".join(f"{line} {option}" for option in again)
     try:

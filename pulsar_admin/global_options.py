@@ -48,80 +48,75 @@ def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> No
 
 _FORMATS = click.Choice(["table", "json", "jsonl", "csv", "plain"])
 _CLOCKS = click.Choice(["auto", "publish", "broker", "event"])
-_GLOBALS: tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...] = (  # Any: click.Option's keywords
-    (("--store",), {"metavar": "DIR", "help": "The store [PULSAR_ADMIN_STORE; default ./pulsar-store]."}),
-    (
-        ("--tables",),
-        {
-            "metavar": "DIR|URL",
-            "help": "Of `sql` and `store check`: the tables that `store export tables` wrote, instead of a store.",
-        },
+_Option = tuple[tuple[str, ...], Mapping[str, Any]]  # Any: click.Option's keywords
+
+
+def _global(*flags: str, **attributes: Any) -> _Option:  # Any: as above
+    return flags, {"callback": _remember, "default": None, **attributes}
+
+
+_GLOBALS = (
+    _global("--store", metavar="DIR", help="The store [PULSAR_ADMIN_STORE; default ./pulsar-store]."),
+    _global(
+        "--tables",
+        metavar="DIR|URL",
+        help="Of `sql` and `store check`: the tables that `store export tables` wrote, instead of a store.",
     ),
     # Its own name: some commands have an argument CLUSTER.
-    (
-        ("tables_cluster", "--cluster"),
-        {"metavar": "NAME", "help": "Use the tables of this cluster, if --tables has several."},
+    _global(
+        "tables_cluster", "--cluster", metavar="NAME", help="Use the tables of this cluster, if --tables has several."
     ),
-    (
-        ("-o", "--output"),
-        {
-            "type": _FORMATS,
-            "help": "Output format; the default is the command's own. COMMAND --schema shows its schema.",
-        },
+    _global(
+        "-o",
+        "--output",
+        type=_FORMATS,
+        help="Output format; the default is the command's own. COMMAND --schema shows its schema.",
     ),
-    (
-        ("--where",),
-        {
-            "metavar": "CONDITION",
-            "multiple": True,
-            "help": "Only rows such as 'BYTES>10MiB', STATE=OPEN, TOPIC~orders; also != !~ < <= >=; may be repeated.",
-        },
+    _global(
+        "--where",
+        metavar="CONDITION",
+        multiple=True,
+        help="Only rows such as 'BYTES>10MiB', STATE=OPEN, TOPIC~orders; also != !~ < <= >=; may be repeated.",
     ),
-    (("--sort",), {"metavar": "COLUMN[:desc]", "multiple": True, "help": "Sort the rows by value; A,B by both."}),
-    (("--top",), {"type": whole(1), "metavar": "N", "help": "Only the first N rows after sorting."}),
-    (("--columns",), {"metavar": "A,B", "multiple": True, "help": "Only these columns, or JSON keys, in this order."}),
-    (("--total",), {"is_flag": True, "help": "Add a line with the totals of sizes and numbers to tables."}),
-    (("--fail-if-any",), {"is_flag": True, "help": "Exit with 1 if the list has any row (after --where)."}),
-    (("--fail-if-none",), {"is_flag": True, "help": "Exit with 1 if the list is empty (after --where)."}),
-    (("--pager",), {"is_flag": True, "help": "In a terminal, show the output in $PAGER or less -RFX."}),
-    (("--now",), {"metavar": "TIME", "help": "Pretend it is this time; `now` is the clock's [the time of the copy]."}),
-    (
-        ("--tz",),
-        {
-            "metavar": "ZONE",
-            "help": "Zone for output [UTC], and for input without a zone [none: refused], such as Europe/Berlin.",
-        },
+    _global("--sort", metavar="COLUMN[:desc]", multiple=True, help="Sort the rows by value; A,B by both."),
+    _global("--top", type=whole(1), metavar="N", help="Only the first N rows after sorting."),
+    _global("--columns", metavar="A,B", multiple=True, help="Only these columns, or JSON keys, in this order."),
+    _global("--total", is_flag=True, help="Add a line with the totals of sizes and numbers to tables."),
+    _global("--fail-if-any", is_flag=True, help="Exit with 1 if the list has any row (after --where)."),
+    _global("--fail-if-none", is_flag=True, help="Exit with 1 if the list is empty (after --where)."),
+    _global("--pager", is_flag=True, help="In a terminal, show the output in $PAGER or less -RFX."),
+    _global("--now", metavar="TIME", help="Pretend it is this time; `now` is the clock's [the time of the copy]."),
+    _global(
+        "--tz",
+        metavar="ZONE",
+        help="Zone for output [UTC], and for input without a zone [none: refused], such as Europe/Berlin.",
     ),
-    (("--clock",), {"type": _CLOCKS, "help": "Which time of an entry counts: auto, publish, broker or event."}),
-    (("--dry-run",), {"is_flag": True, "help": "Show what would change; write nothing."}),
-    (("--plan",), {"metavar": "FILE", "help": "Save the change to FILE for `pulsar-admin apply`; write nothing else."}),
-    (("-y", "--yes"), {"is_flag": True, "help": "Do not ask before changes that cannot be undone."}),
-    (("--wait",), {"metavar": "DURATION", "help": "How long to wait while another process writes the store [0s]."}),
-    (("-q", "--quiet"), {"is_flag": True, "help": "No progress, notes or warnings on stderr, only errors."}),
-    (("--no-progress",), {"is_flag": True, "help": "No progress bar."}),
-    (("--progress",), {"type": click.Choice(["bar", "json", "none"]), "help": "Progress on stderr; json: lines."}),
-    (
-        ("--color",),
-        {"type": click.Choice(["auto", "always", "never"]), "help": "Color [auto: on a terminal, without NO_COLOR]."},
+    _global("--clock", type=_CLOCKS, help="Which time of an entry counts: auto, publish, broker or event."),
+    _global("--dry-run", is_flag=True, help="Show what would change; write nothing."),
+    _global("--plan", metavar="FILE", help="Save the change to FILE for `pulsar-admin apply`; write nothing else."),
+    _global("-y", "--yes", is_flag=True, help="Do not ask before changes that cannot be undone."),
+    _global("--wait", metavar="DURATION", help="How long to wait while another process writes the store [0s]."),
+    _global("-q", "--quiet", is_flag=True, help="No progress, notes or warnings on stderr, only errors."),
+    _global("--no-progress", is_flag=True, help="No progress bar."),
+    _global("--progress", type=click.Choice(["bar", "json", "none"]), help="Progress on stderr; json: lines."),
+    _global(
+        "--color", type=click.Choice(["auto", "always", "never"]), help="Color [auto: on a terminal, without NO_COLOR]."
     ),
-    (("--verbose",), {"is_flag": True, "help": "Notes on stderr: which files are read, and why."}),
-    (
-        ("--jobs",),
-        {"type": whole(1, 1024), "metavar": "N", "help": "Worker processes for bulk work [automatic]."},
+    _global("--verbose", is_flag=True, help="Notes on stderr: which files are read, and why."),
+    _global("--jobs", type=whole(1, 1024), metavar="N", help="Worker processes for bulk work [automatic]."),
+    _global("--memory", metavar="SIZE", help="Memory for each worker process, such as 512M."),
+    _global(
+        "--interceptors", metavar="NAMES", help="Broker entry metadata to write: timestamp,index, class names, or none."
     ),
-    (("--memory",), {"metavar": "SIZE", "help": "Memory for each worker process, such as 512M."}),
-    (
-        ("--interceptors",),
-        {"metavar": "NAMES", "help": "Broker entry metadata to write: timestamp,index, class names, or none."},
-    ),
-    (("--broker-conf",), {"metavar": "FILE", "help": "Read brokerEntryMetadataInterceptors from this broker.conf."}),
-    (("--spark",), {"is_flag": True, "help": "Do bulk work on Spark."}),
-    (("--spark-master",), {"metavar": "URL", "help": "Spark master, such as local[2] or spark://host:7077."}),
-    (("--spark-remote",), {"metavar": "URL", "help": "Spark Connect server, sc://host:15002."}),
-    (("--spark-conf",), {"metavar": "KEY=VALUE", "multiple": True, "help": "Spark setting; may be repeated."}),
-    (
-        ("--spark-local-fallback",),
-        {"is_flag": True, "help": "Read files that Spark's workers do not see on this machine, with a warning."},
+    _global("--broker-conf", metavar="FILE", help="Read brokerEntryMetadataInterceptors from this broker.conf."),
+    _global("--spark", is_flag=True, help="Do bulk work on Spark."),
+    _global("--spark-master", metavar="URL", help="Spark master, such as local[2] or spark://host:7077."),
+    _global("--spark-remote", metavar="URL", help="Spark Connect server, sc://host:15002."),
+    _global("--spark-conf", metavar="KEY=VALUE", multiple=True, help="Spark setting; may be repeated."),
+    _global(
+        "--spark-local-fallback",
+        is_flag=True,
+        help="Read files that Spark's workers do not see on this machine, with a warning.",
     ),
 )
 _MAY_BE_EMPTY = {"interceptors"}  # as in broker.conf
@@ -151,12 +146,9 @@ def _show_help(ctx: click.Context, _param: click.Parameter, value: bool) -> None
         ctx.exit()
 
 
-Declared = Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]]  # Any: click.Option's keywords
+Declared = Mapping[str, _Option]
 COMMON: Declared = {
-    **{
-        flags[-1].lstrip("-").replace("-", "_"): (flags, {"callback": _remember, "default": None, **attributes})
-        for flags, attributes in _GLOBALS
-    },
+    **{flags[-1].lstrip("-").replace("-", "_"): (flags, attributes) for flags, attributes in _GLOBALS},
     "version": (
         ("-v", "--version"),
         {"is_flag": True, "callback": _show_version, "help": "Show the version and exit."},

@@ -423,16 +423,25 @@ class AliasedOption(click.Option):
         self.opts = shown
 
 
-def topics_argument(function: Function) -> Function:
-    """Add ``[TOPICS]… --all-topics --pattern GLOB``, handed over as ``selection: TopicSelection``."""
+def topics_argument(function: Function, *, or_file: bool = False) -> Function:
+    """Add ``[TOPICS]… --all-topics --pattern GLOB``, exactly one of them, handed over as ``selection: TopicSelection``.
+
+    With ``or_file`` another way is ``--from-file FILE``, handed over as ``from_file: Path | None``.
+    """
+    ways = "--all-topics, --pattern GLOB or --from-file FILE" if or_file else "--all-topics, or --pattern GLOB"
 
     @functools.wraps(function)
     def wrapper(*args: Any, named: Any, all_topics: bool, pattern: str | None, **kwargs: Any) -> Any:  # Any: click's
-        if bool(named) + all_topics + (pattern is not None) != 1:
-            raise click.UsageError("name topics, or give --all-topics, or --pattern GLOB", click.get_current_context())
+        if bool(named) + all_topics + (pattern is not None) + (or_file and kwargs["from_file"] is not None) != 1:
+            raise click.UsageError(f"name topics, or give {ways}", click.get_current_context())
         return function(*args, selection=TopicSelection(named, all_topics, pattern), **kwargs)
 
-    decorated: Any = click.option("--pattern", metavar="GLOB", help="Topics whose full name matches.")(wrapper)
+    decorated: Any = wrapper
+    if or_file:
+        path = click.Path(path_type=Path, allow_dash=True)
+        text = "One JSON object per line; `-` reads stdin."
+        decorated = click.option("--from-file", type=path, metavar="FILE", help=text)(decorated)
+    decorated = click.option("--pattern", metavar="GLOB", help="Topics whose full name matches.")(decorated)
     decorated = click.option("--all-topics", is_flag=True, help="Every topic of the store.")(decorated)
     decorated = click.argument("named", metavar="[TOPICS]...", type=TOPIC, nargs=-1)(decorated)
     return decorated  # type: ignore[no-any-return]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import click
 from pulsar_admin.columns import Column, caution, messages_of
 from pulsar_admin.commands.ledger_repairs import zookeeper_option
 from pulsar_admin.commands.topics.broker import BROKER_VERSION, MAX_CLOCK_SKEW
-from pulsar_admin.commands.topics.moving import read_lines, shown_path, topics_or_file
+from pulsar_admin.commands.topics.moving import read_lines, shown_path
 from pulsar_admin.context import App, Result
 from pulsar_admin.numbers import INTEGER, whole
 from pulsar_admin.options import (
@@ -167,7 +168,7 @@ _HOW = ("rule", "clock", "broker_version", "max_clock_skew", "force")
     output="The change: position before and after, the replayed and the skipped messages, and its undo command.",
     errors=[TopicNotFound, SubscriptionNotFound, LedgerNotFound, EntryNotFound, NothingMatches, Refused, StalePlan],
 )
-@topics_or_file
+@partial(topics_argument, or_file=True)
 @click.option("-s", "--subscription", help="The subscription; rows of --from-file may name their own.")
 @click.option("-t", "--time", type=TIME_OR_AGO, help="To this time: an age (3h), or a point in time.")
 @click.option(

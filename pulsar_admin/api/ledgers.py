@@ -54,9 +54,6 @@ RecoveryLevel = Literal["A", "B", "C"]
 class Recoveries(Planner):
     """The part of ``Store`` about actual and impending losses."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
     def preflight(
         self, *, empty: bool = False, brokers: bool = False, broker_conf: Path | str | None = None
     ) -> Preflight:

@@ -65,9 +65,6 @@ _RATES = {
 class Resources(Planner):
     """The part of ``Store`` that asks for these and plans their changes. Answers have upstream's keys; all raise MetadataCorrupt."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
     # -- tenants ------------------------------------------------------------------------------------------------------
 
     def tenants(self) -> tuple[str, ...]:

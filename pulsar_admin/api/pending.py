@@ -542,9 +542,6 @@ _SNAPSHOT = "__transaction_buffer_snapshot"
 class Transactions(Planner):
     """What the coordinators' logs say. Every question raises NotFound (no such coordinator), and EntryCorrupt."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
     def coordinators(self) -> Mapping[str, str]:
         """Return by the coordinators' numbers the URL of their cluster: which broker has one, a store does not know."""
         return self._session.ask(transactions.coordinators)

@@ -239,7 +239,6 @@ _HINT = "create one with --plan FILE on any command that changes something"
 class Named(Checked):
     """What names a thing of an open store: those that name the same are equal, and are shown as they were named."""
 
-    _session: Session
     _made_of: tuple[Any, ...]  # Any: what the class is made of
 
     def __new__(cls, *given: Any) -> Any:  # Any: as above

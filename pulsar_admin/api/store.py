@@ -39,11 +39,20 @@ from pulsar_admin.api.transfers import Transfers
 from pulsar_admin.broken import incomplete_text
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.later import later
+from pulsar_admin.store.codec.cursor import CursorInfo
+from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata
+from pulsar_admin.store.db.audit_log import change_numbers, read_change
 from pulsar_admin.store.db.environment import Store as StoreFile
 from pulsar_admin.store.db.environment import open_store as open_store_file
+from pulsar_admin.store.db.files import catalogued_bytes, iter_logs
+from pulsar_admin.store.db.storeinfo import check_pages
 from pulsar_admin.store.db.tree import Node, list_children, read_node
 from pulsar_admin.store.dump.messages import COLUMNS
 from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, StoreError, StoreNotFound, check_choice
+from pulsar_admin.store.model.cursors import range_text, read_cursor
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.redaction import hide_secrets_in
+from pulsar_admin.store.model.resources import list_namespaces
 from pulsar_admin.store.model.topics import (
     check_namespace,
     check_pattern,
@@ -227,8 +236,6 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
 
     def namespaces(self, tenant: str | None = None) -> tuple[str, ...]:
         """Return the names of the namespaces, of a tenant or of all; raises TenantNotFound, InvalidValue."""
-        from pulsar_admin.store.model.resources import list_namespaces
-
         with self._session.read() as txn:
             if tenant is None:
                 return tuple(map(str, iter_all_namespaces(txn)))
@@ -491,7 +498,6 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         return self._make_index(rebuild_index, verify=verify, writes=True)
 
     def _make_index(self, work: Callable[..., RebuildResult], *, verify: bool, writes: bool) -> RebuildResult:
-        from pulsar_admin.store.db.files import catalogued_bytes
         from pulsar_admin.store.model.references import count_wrong_owners, index_owners
 
         with self._session.read() as txn:
@@ -747,7 +753,6 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
     def change_log(self, *numbers: int) -> Iterator[Change]:
         """Yield the audit log, oldest first, or the numbered changes; raises ChangeNotFound, IndexCorrupt for a damaged record."""
         from pulsar_admin.changes import change_of
-        from pulsar_admin.store.db.audit_log import change_numbers, read_change
 
         with self._session.read() as txn:
             whole = change_numbers(txn)
@@ -774,7 +779,6 @@ def _findings_of(
     path: Path, session: Session, options: DoctorOptions, engine: Engine | None
 ) -> tuple[list[Finding], str]:
     """Return the findings of the store at a path, at its own time, or if that is unknown at the session's; and its BookKeeper's id."""
-    from pulsar_admin.store.db.storeinfo import check_pages
     from pulsar_admin.store.doctor.diagnosing import diagnose
     from pulsar_admin.store.facts.starts import read_registered
     from pulsar_admin.store.model.copy_age import find_as_of
@@ -802,9 +806,7 @@ def _looking(
     session: Session, label: str, *, deep: bool
 ) -> Iterator[tuple[EntryReader, Engine | None, Callable[[int], None]]]:
     """Give a reader, an engine for all bytes where they are looked at, and what shows how far a look is."""
-    from pulsar_admin.store.db.files import catalogued_bytes, iter_logs
     from pulsar_admin.store.engine.slices import Cut, plan_slices
-    from pulsar_admin.store.model.reader import open_reader
 
     with session.opened() as store, open_reader(store) as reader:
         txn = reader.txn
@@ -837,7 +839,6 @@ def _diagnose(
 def readable_node(path: str, value: bytes | None) -> dict[str, Any] | None:  # Any: JSON
     """Return a node's value decoded, with secrets hidden; in hexadecimal if it cannot be decoded; None for no value."""
     from pulsar_admin.store.model.nodes import decode_structure
-    from pulsar_admin.store.model.redaction import hide_secrets_in
 
     if value is None:
         return None
@@ -850,9 +851,6 @@ def readable_node(path: str, value: bytes | None) -> dict[str, Any] | None:  # A
 
 def _readable(value: object) -> object:
     """Return a value as JSON with names for upstream's numbers, text for custom metadata, and short ranges."""
-    from pulsar_admin.store.codec.cursor import CursorInfo
-    from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata
-    from pulsar_admin.store.model.cursors import range_text
     from pulsar_admin.store.model.ledger_owners import custom_text
 
     document = to_json(value)
@@ -869,7 +867,6 @@ def _readable(value: object) -> object:
 
 def _truth(session: Session, reader: EntryReader, node: Node) -> dict[str, Any] | None:  # Any: JSON
     """Return where the cursor really stands, or None (and a warning) when that cannot be read."""
-    from pulsar_admin.store.model.cursors import range_text, read_cursor
     from pulsar_admin.store.model.nodes import managed_node
 
     named = managed_node(node.path, node.value)

@@ -29,6 +29,7 @@ from pulsar_admin.api.session import (
     whole_number,
 )
 from pulsar_admin.later import later
+from pulsar_admin.store.codec.managedledger import SHADOW_SOURCE, managed_ledger_text
 from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.errors import InvalidValue, NothingMatches, Refused, StoreError, reason_of
 from pulsar_admin.store.files import read_file
@@ -365,8 +366,6 @@ class Topic(PolicyPlans):
 
     def shadow_source(self) -> str | None:
         """Return the topic whose entries it shows, None: it is no shadow topic. Raises TopicNotFound."""
-        from pulsar_admin.store.codec.managedledger import SHADOW_SOURCE
-
         return self.properties().get(SHADOW_SOURCE)
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -792,8 +791,6 @@ class Topic(PolicyPlans):
 
     def managed_ledger_text(self) -> str:
         """Return the stored ManagedLedgerInfo in protobuf's text format; raises TopicNotFound, MetadataCorrupt."""
-        from pulsar_admin.store.codec.managedledger import managed_ledger_text
-
         with self._session.read() as txn:
             read_topic(txn, self._name)
             return managed_ledger_text(read_node(txn, self._name.path).value, self._name.path)

@@ -27,6 +27,8 @@ from pulsar_admin.api.session import (
 )
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.later import later
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.files import FileMode
 from pulsar_admin.store.db.storeinfo import REMOTE, check_new_store
 from pulsar_admin.store.errors import InvalidValue, check_choice
 from pulsar_admin.store.names import Profile, parse_topic
@@ -176,7 +178,6 @@ def import_parts(
     at: Time | Moment | None = None,
 ) -> ImportResult:
     """Import a layout for a session; options are those of ``import_cluster``."""
-    from pulsar_admin.store.db.files import FileMode
     from pulsar_admin.store.sources.roots import roots_text
 
     layout = layout_then(session, layout, at)
@@ -356,7 +357,6 @@ def import_bundle(file: Path | str, path: Path | str, *, now: Time | None = None
 
 def store_of_bundle(session: Session, file: Path, path: Path) -> BundleImported:
     """Create a store from a bundle for a session."""
-    from pulsar_admin.store.db.environment import open_store
     from pulsar_admin.store.transfer.bundle import import_bundle as import_file
 
     result, header = import_file(file, path, session.clock_ms)
@@ -409,9 +409,6 @@ def _findings(store: Store) -> tuple[FindingCount, ...]:
 
 class Transfers(Checked):
     """The part of ``Store`` that reads sources and writes targets."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def preview_refresh(self) -> RefreshPreview:
         """Return what ``refresh`` would read; raises Refused (it was not imported), SourceNotFound.
@@ -475,8 +472,6 @@ class Transfers(Checked):
 
         A stopped addition continues when it is called again, or with ``refresh``. Raises what ``import_cluster`` and ``refresh`` raise.
         """
-        from pulsar_admin.store.db.files import FileMode
-
         layout = layout_of(metadata, bookies, client, wanted_of(chroot, ledgers_root))
         with (
             self._session.writing() as store,

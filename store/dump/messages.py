@@ -34,7 +34,7 @@ from pulsar_admin.store.model.messages import (
 )
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.scalable import in_one_order, iter_by_time
-from pulsar_admin.store.model.schemas import read_schemas
+from pulsar_admin.store.model.schemas import read_schemas, value_decoder
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import LONG_MAX, Position, TopicName
 from pulsar_admin.store.timespec import moment
@@ -105,8 +105,6 @@ class TopicMessages(AskedMessages):
         """Yield them one by one with their values, None where the options ask for none."""
         decode: Callable[[Message], Decoded] | None = None
         if self.options.value:
-            from pulsar_admin.store.model.schemas import value_decoder
-
             decode = value_decoder(self.reader, self.topic.name, None if self.options.lenient else self.problems)
         for message in islice(self.each(), self.limit):
             self.count += 1
@@ -228,8 +226,6 @@ class _Neighbours:
     """Reads the messages next to a match, whether or not they match."""
 
     def __init__(self, reader: EntryReader, topic: Topic, options: DumpOptions, problems: list[StoreError]) -> None:
-        from pulsar_admin.store.model.schemas import value_decoder
-
         self._reader = reader
         self._topic = topic
         self._options = options
