@@ -410,6 +410,8 @@ def timeline_table(
 class Columns(Checked):
     """The part of ``Store`` that gives rows as columns."""
 
+    _session: Session
+
     def spark(self, session: SparkSession) -> SparkTables:
         """Return the store's messages and entries as data frames of a Spark session, which reads the entry logs itself."""
         return SparkTables(self._session, session)
@@ -579,6 +581,8 @@ class Dumps(Checked):
 
     Unreadable data and broken ledgers are left out, with a PartialData warning.
     """
+
+    _session: Session
 
     def dump(
         self, directory: Path | str, *topics: str, form: Format = "parquet", **wanted: Unpack[DumpWanted]

@@ -239,6 +239,7 @@ _HINT = "create one with --plan FILE on any command that changes something"
 class Named(Checked):
     """What names a thing of an open store: those that name the same are equal, and are shown as they were named."""
 
+    _session: Session
     _made_of: tuple[Any, ...]  # Any: what the class is made of
 
     def __new__(cls, *given: Any) -> Any:  # Any: as above
@@ -261,6 +262,9 @@ class Named(Checked):
 
 class Planner(Named):
     """What has methods that return a Plan: each of them notes the call, which is what ``Plan.save`` writes."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

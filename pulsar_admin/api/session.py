@@ -336,9 +336,6 @@ def check_keywords(given: Mapping[str, Any], kind: type) -> None:  # Any: what c
 class Checked:
     """Base of the classes that callers use: their public methods are ``checked``."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         for name, method in list(vars(cls).items()):

@@ -410,6 +410,9 @@ def _findings(store: Store) -> tuple[FindingCount, ...]:
 class Transfers(Checked):
     """The part of ``Store`` that reads sources and writes targets."""
 
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
     def preview_refresh(self) -> RefreshPreview:
         """Return what ``refresh`` would read; raises Refused (it was not imported), SourceNotFound.
 
