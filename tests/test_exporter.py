@@ -11,7 +11,7 @@ import pytest
 from pulsar_admin.store.codec.rocksvalue import decode_value
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import iter_nodes
-from pulsar_admin.store.sources.rocksdb import locked_by
+from pulsar_admin.store.sources import rocksdb
 from pulsar_admin.store.transfer import exports as exporter
 from tests.conftest import Cli
 from tests.deep import deep_but_for
@@ -149,12 +149,12 @@ def test_no_broker_starts_while_an_export_writes(
         held.append(_lock_in_a_child(source / "metadata" / "LOCK"))
         write(*arguments)
 
-    write: Callable[..., None] = exporter.apply_changes
-    monkeypatch.setattr(exporter, "apply_changes", looking)
+    write: Callable[..., None] = rocksdb.apply_changes
+    monkeypatch.setattr(rocksdb, "apply_changes", looking)
     assert cli(*export(store, source, "--in-place")).exit_code == 0
     assert held == [False]
     assert _lock_in_a_child(source / "metadata" / "LOCK")
-    assert locked_by(source / "metadata") is None
+    assert rocksdb.locked_by(source / "metadata") is None
 
 
 def _lock_in_a_child(path: Path) -> bool:

@@ -16,15 +16,9 @@ from msgspec.structs import replace
 from pulsar_admin.store.changes.cursors import info_of_state
 from pulsar_admin.store.changes.plan import AnnotationPart, ChangeKind, ChangePart, Plan, put_value_step
 from pulsar_admin.store.changes.subscriptions import shown_properties
+from pulsar_admin.store.codec import managedledger
 from pulsar_admin.store.codec.cursor import CursorState, encode_cursor_info
 from pulsar_admin.store.codec.java import in_hash_map_order
-from pulsar_admin.store.codec.managedledger import (
-    SHADOW_SOURCE,
-    LedgerInfo,
-    ManagedLedger,
-    decode_managed_ledger,
-    encode_managed_ledger,
-)
 from pulsar_admin.store.codec.policies import PartitionedTopic, decode_partitioned_topic, encode_partitioned_topic
 from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.environment import Txn
@@ -208,7 +202,7 @@ def plan_shadow(reader: EntryReader, name: TopicName, source: TopicName, propert
     partitions = read_partitioned(reader.txn, source).partitions
     if not partitions:
         read_topic(reader.txn, source)
-    kept = {SHADOW_SOURCE: str(source), **properties}
+    kept = {managedledger.SHADOW_SOURCE: str(source), **properties}
     kind = ChangeKind("topics create-shadow-topic", "create shadow topic of {place}")
     return warned_of_lost(reader, _plan_topic(reader.txn, kind, name, partitions or None, kept, now_ms))
 
@@ -234,7 +228,9 @@ def _check_new(txn: Txn, name: TopicName) -> None:
 
 
 def _topic_step(txn: Txn, name: TopicName, properties: Properties, now_ms: int) -> Step:
-    value = encode_managed_ledger(ManagedLedger(properties=properties)) if properties else b""
+    value = (
+        managedledger.encode_managed_ledger(managedledger.ManagedLedger(properties=properties)) if properties else b""
+    )
     return put_value_step(txn, name.path, value, now_ms)
 
 
@@ -295,10 +291,10 @@ def plan_properties(
         read_topic(txn, name)
         node = find_node(txn, name.path)
         assert node is not None
-        managed = decode_managed_ledger(node.value, node.path)
+        managed = managedledger.decode_managed_ledger(node.value, node.path)
         before = dict(managed.properties)
         after = in_hash_map_order(change(dict(before)))
-        value = encode_managed_ledger(replace(managed, properties=after), node.value)
+        value = managedledger.encode_managed_ledger(replace(managed, properties=after), node.value)
     else:
         record = decode_partitioned_topic(node.value, node.path)
         before = dict(record.properties or {})
@@ -344,7 +340,7 @@ def plan_annotate(txn: Txn, names: Iterable[TopicName], form: Form, now_ms: int)
         if node is None:  # only its subscriptions exist: no list to write to
             continue
         value = annotated_value(txn, node.path, node.value, form)
-        before, after = (decode_managed_ledger(one, node.path).ledgers for one in (node.value, value))
+        before, after = (managedledger.decode_managed_ledger(one, node.path).ledgers for one in (node.value, value))
         changed = [info for info, old in zip(after, before, strict=True) if info != old]
         if changed:
             steps.append(put_value_step(txn, name.path, value, now_ms))
@@ -363,7 +359,7 @@ def plan_annotate(txn: Txn, names: Iterable[TopicName], form: Form, now_ms: int)
     return Plan(kind, txn.id, tuple(steps), tuple(parts), untouched=frozenset(untouched))
 
 
-def _count(infos: Iterable[LedgerInfo], form: Form) -> int:
+def _count(infos: Iterable[managedledger.LedgerInfo], form: Form) -> int:
     return sum(
         (info.begin_publish_ms is not None) if form == "fields" else (BEGIN in info.properties) for info in infos
     )

@@ -13,14 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pulsar_admin.store import files
 from pulsar_admin.store.errors import NotWritable, StoreBusy, StoreError, Unsupported
-from pulsar_admin.store.files import (
-    PRIVATE_DIRECTORY,
-    create_directory,
-    open_lock_file,
-    open_regular,
-    raise_write_error,
-)
 
 _AGAIN_SECONDS = 0.05
 MOUNTINFO = Path("/proc/self/mountinfo")
@@ -38,7 +32,7 @@ _MODE = 0o600
 
 
 @contextmanager
-def writer_lock(path: Path, mode: int = PRIVATE_DIRECTORY, *, wait_ms: int = 0) -> Iterator[int]:
+def writer_lock(path: Path, mode: int = files.PRIVATE_DIRECTORY, *, wait_ms: int = 0) -> Iterator[int]:
     """Hold the writer lock of a path, created with this mode if it does not exist, for the life of the block.
 
     Raises StoreBusy, Unsupported on a network file system.
@@ -48,7 +42,7 @@ def writer_lock(path: Path, mode: int = PRIVATE_DIRECTORY, *, wait_ms: int = 0) 
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise NotWritable(f"cannot make a store at {path}: {error.strerror}", path=str(path)) from error
-    create_directory(path, exist_ok=True, mode=mode)
+    files.create_directory(path, exist_ok=True, mode=mode)
     descriptor = take_writer_lock(path, wait_ms=wait_ms)
     try:
         yield descriptor
@@ -58,7 +52,7 @@ def writer_lock(path: Path, mode: int = PRIVATE_DIRECTORY, *, wait_ms: int = 0) 
 
 def take_writer_lock(path: Path, *, wait_ms: int = 0) -> int:
     """Take a path's writer lock and return its file descriptor; raises StoreBusy naming the holder after ``wait_ms``."""
-    descriptor = open_lock_file(path / "lock")
+    descriptor = files.open_lock_file(path / "lock")
     last = time.monotonic() + wait_ms / 1000
     while True:
         try:
@@ -81,7 +75,7 @@ def take_writer_lock(path: Path, *, wait_ms: int = 0) -> int:
         os.pwrite(descriptor, f"process {os.getpid()}\n".encode(), 0)
     except OSError as error:
         os.close(descriptor)
-        raise_write_error(error, path / "lock")
+        files.raise_write_error(error, path / "lock")
     return descriptor
 
 
@@ -97,7 +91,7 @@ def _what_holds(descriptor: int) -> str:
 def is_written_now(path: Path) -> bool:
     """Whether a process holds the writer lock of a path."""
     try:
-        descriptor = open_regular(path / "lock")
+        descriptor = files.open_regular(path / "lock")
     except OSError:
         return False
     try:
@@ -125,7 +119,7 @@ def take_reader_lock(path: Path, why: str = "this user may not write meta/lock.m
     file = path / "lock"
     mend = f"let this user write {path}/meta/lock.mdb and read {file} (chmod, chgrp): it can then also read while another process writes"
     try:
-        descriptor = open_regular(file)
+        descriptor = files.open_regular(file)
     except FileNotFoundError as error:
         if os.statvfs(path).f_flag & os.ST_RDONLY:
             return None
@@ -148,7 +142,7 @@ def take_reader_lock(path: Path, why: str = "this user may not write meta/lock.m
 def try_reader_lock(path: Path) -> int | None:
     """Return the descriptor of a path's lock, held so that no process writes; None while another holds it."""
     try:
-        descriptor = open_lock_file(path / "lock")
+        descriptor = files.open_lock_file(path / "lock")
     except StoreError:
         return None
     try:

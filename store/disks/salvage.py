@@ -58,16 +58,10 @@ from pulsar_admin.store.files import (
 from pulsar_admin.store.model.coverage import believable_end
 from pulsar_admin.store.model.ledgers import find_ledger
 from pulsar_admin.store.scan.files import LedgerDigests
+from pulsar_admin.store.sources import rocksdb
 from pulsar_admin.store.sources.bookies import find_strangers, read_bookie_directory
 from pulsar_admin.store.sources.locations_writer import Locations
 from pulsar_admin.store.sources.log_files import put_logs, raise_last_id
-from pulsar_admin.store.sources.rocksdb import (
-    check_unlocked,
-    create_database,
-    is_rocksdb,
-    lock_database,
-    open_for_reading,
-)
 from pulsar_admin.store.sources.storage import DATABASES, Storage, cookie_of, storages_of
 from pulsar_admin.store.wording import Answer, counted
 
@@ -329,7 +323,7 @@ def plan_salvage(store: Store, bookie: Bookie, *, collected: bool = False) -> Sa
             )
         for database in storage.databases:
             if database.is_dir():
-                check_unlocked(database)
+                rocksdb.check_unlocked(database)
     cookies = _lost_cookies(bookie, storages)
     files = files_of(bookie)
     with store.read() as txn:
@@ -366,7 +360,7 @@ def _lost_cookies(bookie: Bookie, storages: Sequence[Storage]) -> tuple[Path, ..
     without = [path for path in bookie.directories if not (path / COOKIE_FILE).is_file()]
     listed = {path: read_bookie_directory(path) for path in without}
     full = {path for path, one in listed.items() if one.logs or one.journals}
-    full |= {path for path in without if any(is_rocksdb(path / name) for name in DATABASES)}
+    full |= {path for path in without if any(rocksdb.is_rocksdb(path / name) for name in DATABASES)}
     for storage in storages:
         for path in (storage.logs, storage.index):
             if path in listed and path not in full:
@@ -515,7 +509,7 @@ def apply_salvage(store: Store, plan: SalvagePlan) -> SalvageReport:
         for database in _databases(plan):
             # A database that is gone has no lock of its own; the index directory is held for it.
             if (database / "CURRENT").is_file():
-                locks.enter_context(lock_database(database))
+                locks.enter_context(rocksdb.lock_database(database))
             kept = switching.clear_unfinished(database)
             if kept is not None:
                 plan.kept.append(kept)
@@ -535,7 +529,7 @@ def apply_salvage(store: Store, plan: SalvagePlan) -> SalvageReport:
                 _make_index(part, digests)
         # Until here the bookie is unchanged but for new logs, which its index does not name, and lastId.
         for database in (database for part in parts for database in part.databases):
-            locks.enter_context(lock_database(switching.unfinished(database)))
+            locks.enter_context(rocksdb.lock_database(switching.unfinished(database)))
             kept = switching.switch(database)
             if kept is not None:
                 plan.kept.append(kept)
@@ -572,11 +566,11 @@ def _make_index(part: StorageSalvage, digests: LedgerDigests) -> None:
                 expected = _put_locations(part, digests, rows)
         else:
             own = [encode_ledgers_row(ledger_id, data) for ledger_id, data in part.rows.rows.items()]
-            create_database(directory, [*own, *part.ledgers.others.items()])
+            rocksdb.create_database(directory, [*own, *part.ledgers.others.items()])
             expected = len(own) + len(part.ledgers.others)
         # Read back before the switch: a bookie takes an entry without a row for one that it never had.
         problems: list[str] = []
-        with open_for_reading(directory, problems) as pairs:
+        with rocksdb.open_for_reading(directory, problems) as pairs:
             count = sum(1 for _ in pairs)
         if problems or count != expected:
             raise MetadataCorrupt(

@@ -29,18 +29,10 @@ from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.names import Position, TopicName
+from pulsar_admin.store.scan import operations
 from pulsar_admin.store.scan.arrow import packed_rows
 from pulsar_admin.store.scan.entries import TimeRange, WindowScan, within
 from pulsar_admin.store.scan.messages import MessageColumns, message_runs, schema_of
-from pulsar_admin.store.scan.operations import (
-    PIECE_BYTES,
-    ROUND_ENTRIES,
-    PlacesOperation,
-    PlainFiles,
-    iter_batches,
-    redact_batch,
-    run_places,
-)
 from pulsar_admin.store.scan.places import EntryBatch, Places, PlacesReader, doubtful
 
 if TYPE_CHECKING:
@@ -53,12 +45,12 @@ Rows: TypeAlias = pa.RecordBatch | WrittenFile
 
 CONTENT_PIECE_BYTES = 8 << 20  # of entries whose contents come back: an executor holds them four times
 _CONTENT_UNIT_BYTES = 32  # count as one entry of a round, which is 32 MiB then: here, it is there packed and unpacked
-_ROUND_BYTES = ROUND_ENTRIES * _CONTENT_UNIT_BYTES
+_ROUND_BYTES = operations.ROUND_ENTRIES * _CONTENT_UNIT_BYTES
 _SLOW = -1  # of a run that the driver reads, in place of how many batches of rows there are
 LARGE_BYTES = 32 << 20  # an entry of this size is better read here than sent
 
 
-class MakeRows(Struct, PlacesOperation, frozen=True):
+class MakeRows(Struct, operations.PlacesOperation, frozen=True):
     """Rows of one level from the entries at given places: how many they are, their runs, the Arrow batch of each run that this process need
     not read, and the ids of the entries of those that it must.
 
@@ -82,7 +74,7 @@ class MakeRows(Struct, PlacesOperation, frozen=True):
         """Return how much the rows of some places take, in entries without contents."""
         return max(len(places), places.bytes // _CONTENT_UNIT_BYTES if self.has_contents else 0)
 
-    def values(self, places: Places, files: PlainFiles) -> tuple[bytes, bytes, bytes]:
+    def values(self, places: Places, files: operations.PlainFiles) -> tuple[bytes, bytes, bytes]:
         made = self.made(places, files)
         if made is None:
             return b"", b"", b""
@@ -100,7 +92,7 @@ class MakeRows(Struct, PlacesOperation, frozen=True):
         has_rows = any(count > 0 for _, count in head[1:])  # else there is the schema alone, a kilobyte
         return _bytes_of(slow), np.array(head, np.int64).tobytes(), sink.getvalue().to_pybytes() if has_rows else b""
 
-    def made(self, places: Places, files: PlainFiles) -> MadeRuns | None:
+    def made(self, places: Places, files: operations.PlainFiles) -> MadeRuns | None:
         """Return the rows of the entries at these places; None where the process with the store has to read them."""
         if self.has_contents and places.bytes >= LARGE_BYTES:
             return None
@@ -135,7 +127,7 @@ def _bytes_of(ids: Sequence[Array]) -> bytes:
     return b"".join(part.tobytes() for part in ids)
 
 
-class RowsOfTopics(Struct, PlacesOperation, frozen=True):
+class RowsOfTopics(Struct, operations.PlacesOperation, frozen=True):
     """``MakeRows`` of several topics, by the ledger that a batch begins with."""
 
     works: Sequence[MakeRows]
@@ -143,11 +135,11 @@ class RowsOfTopics(Struct, PlacesOperation, frozen=True):
 
     COLUMNS = MakeRows.COLUMNS
 
-    def values(self, places: Places, files: PlainFiles) -> tuple[bytes, bytes, bytes]:
+    def values(self, places: Places, files: operations.PlainFiles) -> tuple[bytes, bytes, bytes]:
         return self.works[self.of_ledgers[int(places.ledger_ids[0])]].values(places, files)
 
 
-class WriteRows(Struct, PlacesOperation, frozen=True):
+class WriteRows(Struct, operations.PlacesOperation, frozen=True):
     """Rows of topics as ``MakeRows`` makes them, written into files by who makes them; in the place of batches come the files that end with
     a run. A topic's file ends where entries follow that the process with the store has to read.
 
@@ -187,7 +179,7 @@ class WriteRows(Struct, PlacesOperation, frozen=True):
                 last = None
 
         topic = ""
-        for places, files in iter_batches(piece):
+        for places, files in operations.iter_batches(piece):
             of, name = self.of_ledgers[int(places.ledger_ids[0])]
             if name != topic:
                 end_files()
@@ -205,7 +197,7 @@ class WriteRows(Struct, PlacesOperation, frozen=True):
                 row.head.append((len(ids), _SLOW if batches is None else 0))
                 for batch in batches or ():
                     undecoded += undecoded_in(batch)
-                    days.add(topic, redact_batch(batch) if self.to.redact else batch)
+                    days.add(topic, operations.redact_batch(batch) if self.to.redact else batch)
                     last = row
         end_files()
         return rows
@@ -310,11 +302,11 @@ def _run_work(
     """
     assert reader.engine is not None
     if to is not None:
-        return run_places(
-            reader.engine, operation or work, reader.files, groups, piece_bytes=PIECE_BYTES, beside=to.lock
+        return operations.run_places(
+            reader.engine, operation or work, reader.files, groups, piece_bytes=operations.PIECE_BYTES, beside=to.lock
         )
-    piece_bytes = CONTENT_PIECE_BYTES if work.has_contents else PIECE_BYTES
-    return run_places(reader.engine, operation or work, reader.files, groups, work.weight, piece_bytes)
+    piece_bytes = CONTENT_PIECE_BYTES if work.has_contents else operations.PIECE_BYTES
+    return operations.run_places(reader.engine, operation or work, reader.files, groups, work.weight, piece_bytes)
 
 
 def rows_on(

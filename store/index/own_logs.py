@@ -14,15 +14,9 @@ from typing import BinaryIO
 
 from msgspec.structs import replace
 
+from pulsar_admin.store.codec import entrylog
 from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType, compute_digest
 from pulsar_admin.store.codec.entry import ENTRY_MAX_BYTES
-from pulsar_admin.store.codec.entrylog import (
-    CURRENT_VERSION,
-    LOG_LIMIT_BYTES,
-    EntryLogHeader,
-    encode_header,
-    encode_ledgers_map,
-)
 from pulsar_admin.store.codec.rocksvalue import decode_counter
 from pulsar_admin.store.db import own_ledgers
 from pulsar_admin.store.db.environment import Store, Txn
@@ -56,7 +50,7 @@ class LogWriter:
     Use in ``with``: all written files are deleted unless ``finish`` was reached.
     """
 
-    def __init__(self, directory: Path, first_log_id: int, *, limit_bytes: int = LOG_LIMIT_BYTES) -> None:
+    def __init__(self, directory: Path, first_log_id: int, *, limit_bytes: int = entrylog.LOG_LIMIT_BYTES) -> None:
         self._directory = directory
         self._log_id = first_log_id
         self._limit_bytes = limit_bytes
@@ -137,15 +131,17 @@ class LogWriter:
         self._log_id += 1
         self._stack, self._path = ExitStack(), path
         self._file = self._stack.enter_context(create_file(path, mode=mode_below(self._directory)))
-        header = encode_header(EntryLogHeader(CURRENT_VERSION, 0, 0))
+        header = entrylog.encode_header(entrylog.EntryLogHeader(entrylog.CURRENT_VERSION, 0, 0))
         self._parts, self._parts_bytes, self._position, self._sizes = [header], len(header), len(header), {}
 
     def _seal(self) -> None:
         """Write the ledgers map and the header that names it, and make the log durable."""
         if self._stack is None:
             return
-        header = encode_header(EntryLogHeader(CURRENT_VERSION, self._position, len(self._sizes)))
-        self._parts.append(encode_ledgers_map(self._sizes))
+        header = entrylog.encode_header(
+            entrylog.EntryLogHeader(entrylog.CURRENT_VERSION, self._position, len(self._sizes))
+        )
+        self._parts.append(entrylog.encode_ledgers_map(self._sizes))
         self._flush()
         self._file.seek(0)
         self._file.write(header)

@@ -7,6 +7,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 
+from pulsar_admin.store import errors
 from pulsar_admin.store.codec.claims import (
     BUCKET_CURSOR,
     BUCKET_TOPIC,
@@ -20,14 +21,6 @@ from pulsar_admin.store.db.blocks import LEDGER_KEY_BYTES, ledger_of_key
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.owners import TOPICS_ALONE, Owner, OwnerKind, find_owners, is_topics_alone
 from pulsar_admin.store.db.tree import find_node
-from pulsar_admin.store.errors import (
-    IndexCorrupt,
-    InvalidValue,
-    LedgerNotFound,
-    MetadataCorrupt,
-    StoreError,
-    Unsupported,
-)
 from pulsar_admin.store.model.ledgers import find_metadata, find_times, iter_indexed_ids, kept_once
 from pulsar_admin.store.names import MANAGED_LEDGERS, PERSISTENT, parse_owner
 from pulsar_admin.store.wording import Answer
@@ -61,9 +54,9 @@ def all_owners(txn: Txn, ledger_id: int) -> tuple[Owner, ...]:
 def _claims(txn: Txn, ledger_id: int) -> tuple[Owner, ...]:
     try:
         metadata = find_metadata(txn, ledger_id)
-    except Unsupported:
+    except errors.Unsupported:
         return (Owner(OwnerKind.CLAIM, ledger_path(ledger_id)),)
-    except StoreError:
+    except errors.StoreError:
         return ()
     for path in () if metadata is None else claimed_paths(metadata.custom):
         node = find_node(txn, path)
@@ -85,7 +78,7 @@ def claimed_paths(custom: Mapping[str, bytes]) -> Iterator[str]:
         if key in said:
             try:
                 path = parse_owner(said[key]).path if "://" in said[key] else f"{MANAGED_LEDGERS}/{said[key]}"
-            except InvalidValue:
+            except errors.InvalidValue:
                 continue
             yield path
             if key == BUCKET_TOPIC and BUCKET_CURSOR in said:
@@ -101,7 +94,7 @@ def _is_read(path: str, value: bytes) -> bool:
 
     try:
         node = managed_node(path, value)
-    except StoreError:
+    except errors.StoreError:
         return False
     is_other = path.startswith(f"{MANAGED_LEDGERS}/") and (node is None or not node.is_topic)
     return not is_other and is_known(path, value)
@@ -112,7 +105,7 @@ def _name_of(path: str, value: bytes) -> str:
 
     try:
         node = managed_node(path, value)
-    except StoreError:
+    except errors.StoreError:
         return path
     if node is not None:
         return node.text
@@ -127,15 +120,15 @@ def read_owners(txn: Txn, ledger_id: int) -> LedgerOwners:
     owners = all_owners(txn, ledger_id)
     try:
         metadata = find_metadata(txn, ledger_id)
-    except Unsupported:
+    except errors.Unsupported:
         metadata = None
-    except MetadataCorrupt:
+    except errors.MetadataCorrupt:
         if not owners:
             raise
         metadata = None
     times = find_times(txn, ledger_id)
     if not owners and metadata is None and times is None:
-        raise LedgerNotFound(
+        raise errors.LedgerNotFound(
             f"ledger {ledger_id} is neither referenced, nor in the metadata, nor in any entry log",
             hint="list ledgers with: pulsar-admin ledgers list",
             ledgerId=ledger_id,
@@ -230,9 +223,9 @@ def find_loose_indexed(txn: Txn) -> Iterator[int]:
     """Yield what ``loose_of`` returns for the ledgers that some file has entries of; for all ledgers if the index has an invalid key."""
     try:
         yield from loose_of(txn, indexed_ids(txn))
-    except IndexCorrupt:
+    except errors.IndexCorrupt:
         for key in txn.keys("times", b""):
             try:
                 yield ledger_of_key(key)
-            except IndexCorrupt:
+            except errors.IndexCorrupt:
                 continue

@@ -44,6 +44,7 @@ from pulsar_admin.store.db.tree import find_node, iter_nodes, read_node
 from pulsar_admin.store.errors import EntryCorrupt, InvalidValue, MetadataCorrupt, Refused, StoreError
 from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.unlisted import UnlistedLedgers
+from pulsar_admin.store.model import resources
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
     LOG_CURSOR,
@@ -55,15 +56,6 @@ from pulsar_admin.store.model.cursors import (
 from pulsar_admin.store.model.ledgers import find_metadata, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.references import BUCKET_PREFIX
-from pulsar_admin.store.model.resources import (
-    DEFAULT_BUNDLES,
-    TENANT,
-    TENANTS_PATH,
-    bundles_of,
-    current_cluster,
-    list_clusters,
-    tenant_path,
-)
 from pulsar_admin.store.model.topics import COMPACTED_LEDGER, Topic, TopicLedger, partition_count, read_topic
 from pulsar_admin.store.names import (
     MANAGED_LEDGERS,
@@ -532,7 +524,7 @@ def _ledger_names(ids: Sequence[int]) -> str:
 def _make_namespaces(made: _Made) -> None:
     txn = made.txn
     earlier = made.sources.earlier
-    if earlier is not None and not any(node.value for node in iter_nodes(txn, TENANTS_PATH + "/")):
+    if earlier is not None and not any(node.value for node in iter_nodes(txn, resources.TENANTS_PATH + "/")):
         # All of /admin but the partitioned topics, which ledgers tell more exactly.
         known = _admin_keys(made)
         nodes = [node for node in iter_nodes(earlier.txn, "/admin/") if node.path.encode() not in known]
@@ -546,7 +538,7 @@ def _make_namespaces(made: _Made) -> None:
     spaces = sorted({name.namespace for name in made.survey.data if not name.namespace.cluster}, key=str)
     bare = [one for one in spaces if _is_missing(txn, one.policies_path, copied)]
     tenants = dict.fromkeys(one.tenant for one in spaces)
-    poor = [one for one in tenants if _is_missing(txn, tenant_path(one), copied)]
+    poor = [one for one in tenants if _is_missing(txn, resources.tenant_path(one), copied)]
     if not bare and not poor:
         return
     cluster = find_cluster(made.sources)
@@ -558,8 +550,8 @@ def _make_namespaces(made: _Made) -> None:
         )
         return
     for tenant in poor:
-        value = TENANT.replace(None, {"adminRoles": [], "allowedClusters": [cluster]})
-        path = tenant_path(tenant)
+        value = resources.TENANT.replace(None, {"adminRoles": [], "allowedClusters": [cluster]})
+        path = resources.tenant_path(tenant)
         before = made.sources.earlier_value(path)
         made.put(path, before or encode_json_object(value))
         after = {**value, "witness": "defaults"} if not before else {"witness": "the earlier state"}
@@ -580,8 +572,8 @@ def _is_missing(txn: Txn, path: str, copied: set[bytes]) -> bool:
 def find_cluster(sources: Sources) -> str | None:
     """Return the cluster's name, None where nothing says it."""
     txn = sources.reader.txn
-    clusters = list_clusters(txn)
-    return sources.cluster or current_cluster(txn) or (clusters[0] if len(clusters) == 1 else None)
+    clusters = resources.list_clusters(txn)
+    return sources.cluster or resources.current_cluster(txn) or (clusters[0] if len(clusters) == 1 else None)
 
 
 def cluster_of(sources: Sources) -> str:
@@ -605,7 +597,7 @@ def _make_policies(made: _Made, namespace: NamespaceName, cluster: str) -> None:
     made.defaults = True
     after = {
         "replication_clusters": [cluster],
-        "numBundles": DEFAULT_BUNDLES,
+        "numBundles": resources.DEFAULT_BUNDLES,
         "retention": _KEPT,
         "witness": "defaults",
     }
@@ -618,7 +610,11 @@ _KEPT = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 
 def default_policies(cluster: str) -> dict[str, Any]:  # Any: JSON
     """Return policies for a namespace whose own are lost; they retain every message."""
-    given = {"replication_clusters": [cluster], "bundles": bundles_of(DEFAULT_BUNDLES), "retention_policies": _KEPT}
+    given = {
+        "replication_clusters": [cluster],
+        "bundles": resources.bundles_of(resources.DEFAULT_BUNDLES),
+        "retention_policies": _KEPT,
+    }
     return new_policies(given)
 
 

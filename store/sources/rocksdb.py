@@ -27,15 +27,7 @@ from typing import Any, NamedTuple
 
 from pulsar_admin.store import files
 from pulsar_admin.store.errors import MetadataCorrupt, NotWritable, Refused, SourceBusy
-from pulsar_admin.store.sources.rocksopen import (
-    CONFIG_FILE,
-    Pairs,
-    database_directory,
-    iter_pairs,
-    link_files,
-    open_database,
-    open_links,
-)
+from pulsar_admin.store.sources import rocksopen
 
 Changes = Callable[[], Iterable[tuple[bytes, bytes | None]]]
 """Gives (key, value), None to delete, in key order, the same ones every time."""
@@ -124,8 +116,8 @@ def open_for_reading(directory: Path, problems: list[str] | None = None) -> Iter
     A write-ahead log that is cut or damaged is read as far as possible and added to ``problems``; a damaged or missing
     table raises MetadataCorrupt. (A secondary instance would take a missing table for an empty database.)
     """
-    with open_links(directory, [] if problems is None else problems) as database:
-        yield iter_pairs(database)
+    with rocksopen.open_links(directory, [] if problems is None else problems) as database:
+        yield rocksopen.iter_pairs(database)
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
@@ -139,10 +131,10 @@ def read_values(directory: Path, keys: list[bytes]) -> dict[bytes, bytes]:
 
 
 @contextmanager
-def open_ranges(directory: Path, problems: list[str]) -> Iterator[Callable[[bytes, bytes], Pairs]]:
+def open_ranges(directory: Path, problems: list[str]) -> Iterator[Callable[[bytes, bytes], rocksopen.Pairs]]:
     """Open a RocksDB and return a function that gives the pairs from one key up to another (excluded)."""
-    with open_links(directory, problems) as database:
-        yield lambda first, end: takewhile(lambda pair: pair[0] < end, iter_pairs(database, first))
+    with rocksopen.open_links(directory, problems) as database:
+        yield lambda first, end: takewhile(lambda pair: pair[0] < end, rocksopen.iter_pairs(database, first))
 
 
 def apply_changes(directory: Path, changes: Changes, original: Path | None = None) -> None:
@@ -154,9 +146,9 @@ def apply_changes(directory: Path, changes: Changes, original: Path | None = Non
     than was written.
     """
     problems: list[str] = []
-    with open_links(original or directory, problems) as database:
+    with rocksopen.open_links(original or directory, problems) as database:
         tables = _tables_of(database)
-        expected = _digest(_changed(iter_pairs(database), changes()))
+        expected = _digest(_changed(rocksopen.iter_pairs(database), changes()))
     if problems and original is None:
         raise damaged_in_place(problems)
     with _changed_copy(directory, tables, changes) as work:
@@ -167,7 +159,7 @@ def apply_changes(directory: Path, changes: Changes, original: Path | None = Non
 
 def new_files_bytes(directory: Path, changes: Changes) -> list[int]:
     """Return the sizes of the files that ``apply_changes`` would put into the directory, which is only read."""
-    with open_links(directory, []) as database:
+    with rocksopen.open_links(directory, []) as database:
         tables = _tables_of(database)
     with _changed_copy(directory, tables, changes) as work:
         return [file.stat().st_size for file in _new_files(work)]
@@ -182,9 +174,11 @@ def _changed_copy(directory: Path, tables: frozenset[str], changes: Changes) -> 
     """Hand out a scratch directory with links to the tables of a RocksDB, and its changes in new ones."""
     import rocksdict
 
-    with database_directory() as work:
-        link_files(directory, work, [], tables)
-        with open_database(work, _options_for_writing(), rocksdict.AccessType.read_write(), directory) as database:
+    with rocksopen.database_directory() as work:
+        rocksopen.link_files(directory, work, [], tables)
+        with rocksopen.open_database(
+            work, _options_for_writing(), rocksdict.AccessType.read_write(), directory
+        ) as database:
             _put_all(database, changes())
         yield work
 
@@ -204,7 +198,7 @@ def damaged_in_place(problems: list[str]) -> Refused:
     )
 
 
-def _changed(pairs: Iterator[tuple[bytes, bytes]], changes: Iterable[tuple[bytes, bytes | None]]) -> Pairs:
+def _changed(pairs: Iterator[tuple[bytes, bytes]], changes: Iterable[tuple[bytes, bytes | None]]) -> rocksopen.Pairs:
     """Yield pairs with changes applied, both in key order."""
     both = merge(((key, 0, value) for key, value in pairs), ((key, 1, value) for key, value in changes))
     for key, versions in groupby(both, key=itemgetter(0)):
@@ -220,7 +214,7 @@ class _RowsDigest(NamedTuple):
     digest: str
 
 
-def _digest(pairs: Pairs) -> _RowsDigest:
+def _digest(pairs: rocksopen.Pairs) -> _RowsDigest:
     digest, count = blake2b(digest_size=16), 0
     for key, value in pairs:
         digest.update(b"".join((_LENGTHS.pack(len(key), len(value)), key, value)))
@@ -301,14 +295,14 @@ def create_database(
     options = _options_for_writing(is_large=is_large)
     options.create_if_missing(True)
     access = rocksdict.AccessType.read_write()
-    with open_database(directory, options, access, directory) as database:
+    with rocksopen.open_database(directory, options, access, directory) as database:
         _put_all(database, rows)
     if log is not None:
         (newest,) = directory.glob("*.log")
         files.rename(log, newest)
-        with open_database(directory, options, access, directory):
+        with rocksopen.open_database(directory, options, access, directory):
             pass  # opening takes the log in
-    for name in (CONFIG_FILE, *(file.name for file in directory.glob("LOG*") if file.name != "LOCK")):
+    for name in (rocksopen.CONFIG_FILE, *(file.name for file in directory.glob("LOG*") if file.name != "LOCK")):
         (directory / name).unlink(missing_ok=True)
 
 

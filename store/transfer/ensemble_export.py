@@ -27,17 +27,7 @@ from pulsar_admin.store.db.tree import Node, encode_node, find_node, tree_key
 from pulsar_admin.store.errors import LimitExceeded, MetadataCorrupt, Refused, StalePlan
 from pulsar_admin.store.model.resources import Bundle, local_policies_path, topic_hash
 from pulsar_admin.store.names import NamespaceName, TopicName, parse_owner, topic_of_path
-from pulsar_admin.store.sources.ensemble import (
-    Address,
-    Client,
-    Conflict,
-    Session,
-    Transaction,
-    Write,
-    ledger_sequence,
-    open_session,
-    raise_ledger_sequence,
-)
+from pulsar_admin.store.sources import ensemble
 from pulsar_admin.store.sources.roots import stored_roots
 from pulsar_admin.store.transfer import exports
 from pulsar_admin.store.wording import Answer, counted, listed
@@ -67,7 +57,7 @@ class EnsembleExportReport(Answer, frozen=True, rename="camel"):
 class EnsemblePlan(Struct, exports.Previewed, frozen=True):
     """The plan of an export into the ensemble at ``address``. ``written``: nodes that an interrupted export wrote."""
 
-    address: Address
+    address: ensemble.Address
     txn_id: int
     nodes: tuple[exports.ChangedNode, ...]
     written: tuple[exports.ChangedNode, ...]
@@ -93,7 +83,9 @@ class EnsemblePlan(Struct, exports.Previewed, frozen=True):
         )
 
 
-def plan_ensemble_export(store: Store, address: Address, login: Client, limit_bytes: int) -> EnsemblePlan:
+def plan_ensemble_export(
+    store: Store, address: ensemble.Address, login: ensemble.Client, limit_bytes: int
+) -> EnsemblePlan:
     """Plan an export to an ensemble whose servers take requests of ``limit_bytes``; reads the store and the ensemble, writes neither.
 
     If the address names no chroot, the changes go to the cluster's original path. Raises StalePlan for a node that
@@ -102,11 +94,11 @@ def plan_ensemble_export(store: Store, address: Address, login: Client, limit_by
     roots = stored_roots(store.info)
     if address.chroot in ("", roots.chroot):
         address = address.at(roots)
-    with open_session(address, login) as session:
+    with ensemble.open_session(address, login) as session:
         return _plan(store, session, limit_bytes)
 
 
-def _plan(store: Store, session: Session, limit_bytes: int) -> EnsemblePlan:
+def _plan(store: Store, session: ensemble.Session, limit_bytes: int) -> EnsemblePlan:
     with store.read() as txn:
         intent, _ = export_intent.find_intent(txn)
         changed = {node.path: node for node in exports.iter_changed_nodes(txn)}
@@ -142,7 +134,7 @@ def _plan(store: Store, session: Session, limit_bytes: int) -> EnsemblePlan:
         parents = tuple(_absent_parents(session, {node.path for node in nodes if node.action == "create"}))
         next_id = _next_ledger_id(txn, session, nodes)
         plan = EnsemblePlan(session.address, txn.id, nodes, tuple(written), holds, parents, next_id, 0, limit_bytes)
-    size = Transaction(session, _writes(plan)).size_bytes if nodes else 0
+    size = ensemble.Transaction(session, _writes(plan)).size_bytes if nodes else 0
     if size > limit_bytes:
         raise LimitExceeded(
             f"the change is one transaction of {size:,} bytes ({counted(len(nodes), 'node')}); servers take {limit_bytes:,}",
@@ -153,7 +145,7 @@ def _plan(store: Store, session: Session, limit_bytes: int) -> EnsemblePlan:
     return replace(plan, size_bytes=size)
 
 
-def _next_ledger_id(txn: Txn, session: Session, nodes: Iterable[exports.ChangedNode]) -> int | None:
+def _next_ledger_id(txn: Txn, session: ensemble.Session, nodes: Iterable[exports.ChangedNode]) -> int | None:
     """Return the ledger id from which the ensemble must continue: after those of the nodes. Raises StalePlan if the
     ensemble allocated one of ours itself."""
     own = own_ledgers.find_own_ledgers(txn)
@@ -161,8 +153,8 @@ def _next_ledger_id(txn: Txn, session: Session, nodes: Iterable[exports.ChangedN
     largest = max((ledger_id for ledger_id in created if ledger_id is not None), default=-1)
     if own is None or largest < own.first_id:
         # The ensemble may know no id of ledgers that were created again, as its state is older.
-        return own_ledgers.largest_ledger_id(txn) + 1 if 0 <= ledger_sequence(session) <= largest else None
-    own_ledgers.sequence_after_export(own, ledger_sequence(session), str(session.address))
+        return own_ledgers.largest_ledger_id(txn) + 1 if 0 <= ensemble.ledger_sequence(session) <= largest else None
+    own_ledgers.sequence_after_export(own, ensemble.ledger_sequence(session), str(session.address))
     return own.next_id
 
 
@@ -173,7 +165,7 @@ def _value(node: Node | None) -> bytes | None:
     return None if node is None else node.value
 
 
-def _moved(session: Session, path: str, what: str) -> StalePlan:
+def _moved(session: ensemble.Session, path: str, what: str) -> StalePlan:
     return StalePlan(
         f"{session.address}: {path} is no longer as imported: {what}; nothing was written",
         hint=_HINT_MOVED,
@@ -197,7 +189,7 @@ def _topics_of(txn: Txn, nodes: Iterable[exports.ChangedNode]) -> set[TopicName]
     return topics
 
 
-def _free_bundles(session: Session, topics: set[TopicName]) -> Iterator[str]:
+def _free_bundles(session: ensemble.Session, topics: set[TopicName]) -> Iterator[str]:
     """Yield the paths of owner nodes of the topics' bundles; raises Refused if a broker owns one, naming the topic."""
     if not topics:
         return
@@ -244,7 +236,7 @@ def _holds(namespace: NamespaceName, path: str, topic: TopicName) -> bool:
     return Bundle(namespace, lower, upper).holds(topic_hash(topic))
 
 
-def _bundle_paths(session: Session, namespace: NamespaceName, topics: list[TopicName]) -> Iterator[str]:
+def _bundle_paths(session: ensemble.Session, namespace: NamespaceName, topics: list[TopicName]) -> Iterator[str]:
     """Yield the paths where owners of the topics' bundles would be, by the ensemble's own policies."""
     nodes = session.find_nodes([local_policies_path(namespace), namespace.policies_path])
     bounds: list[str] = []
@@ -262,7 +254,7 @@ def _bundle_paths(session: Session, namespace: NamespaceName, topics: list[Topic
 # -- the transaction --------------------------------------------------------------------------------------------------
 
 
-def _absent_parents(session: Session, created: set[str]) -> Iterator[str]:
+def _absent_parents(session: ensemble.Session, created: set[str]) -> Iterator[str]:
     wanted = {parent for path in created for parent in _parents(path)} - created
     yield from sorted(wanted - session.find_nodes(wanted).keys())
 
@@ -272,38 +264,42 @@ def _parents(path: str) -> Iterator[str]:
         yield path
 
 
-def _writes(plan: EnsemblePlan) -> list[Write]:
+def _writes(plan: EnsemblePlan) -> list[ensemble.Write]:
     """Return the operations of a plan: parents before children, and deletions in reverse."""
-    made = [Write(path, b"", None) for path in plan.parents]
-    made += (Write(node.path, node.current.value, None) for node in plan.nodes if node.current and not node.imported)
-    holds = [Write(path, b"", None) for path in plan.holds]
+    made = [ensemble.Write(path, b"", None) for path in plan.parents]
+    made += (
+        ensemble.Write(node.path, node.current.value, None) for node in plan.nodes if node.current and not node.imported
+    )
+    holds = [ensemble.Write(path, b"", None) for path in plan.holds]
     sets = [
-        Write(node.path, node.current.value, node.imported.stat.version)
+        ensemble.Write(node.path, node.current.value, node.imported.stat.version)
         for node in plan.nodes
         if node.current and node.imported
     ]
     gone = [
-        Write(node.path, None, node.imported.stat.version) for node in plan.nodes if node.imported and not node.current
+        ensemble.Write(node.path, None, node.imported.stat.version)
+        for node in plan.nodes
+        if node.imported and not node.current
     ]
     return [
         *holds,
         *sorted(made, key=lambda write: write.path),
         *sets,
         *sorted(gone, key=lambda write: write.path, reverse=True),
-        *(Write(write.path, None, 0) for write in reversed(holds)),
+        *(ensemble.Write(write.path, None, 0) for write in reversed(holds)),
     ]
 
 
-def run_ensemble_export(store: Store, plan: EnsemblePlan, login: Client, now_ms: int) -> EnsembleExportReport:
+def run_ensemble_export(store: Store, plan: EnsemblePlan, login: ensemble.Client, now_ms: int) -> EnsembleExportReport:
     """Write a plan, completely or not at all, then record it in the store; return the report with the zxid.
 
     Raises as planning, StalePlan if a node or an owner changed since, and SourceBusy if it is unknown whether the
     transaction was applied: the next export checks.
     """
-    with open_session(plan.address, login) as session:
+    with ensemble.open_session(plan.address, login) as session:
         if plan.next_ledger_id is not None:
             # Before the ledgers are there: a topic's ledgers are in the order of their ids, so that the broker's next one must be above.
-            raise_ledger_sequence(session, plan.next_ledger_id)
+            ensemble.raise_ledger_sequence(session, plan.next_ledger_id)
         # Ids that were raised need no raise any more.
         current = replace(_plan(store, session, plan.limit_bytes), next_ledger_id=plan.next_ledger_id)
         # Nodes without a value above others come and go: ZooKeeper deletes containers when they are empty.
@@ -336,7 +332,7 @@ def run_ensemble_export(store: Store, plan: EnsemblePlan, login: Client, now_ms:
     return report
 
 
-def _commit(store: Store, session: Session, plan: EnsemblePlan) -> int:
+def _commit(store: Store, session: ensemble.Session, plan: EnsemblePlan) -> int:
     next_id = plan.next_ledger_id
     if next_id is not None:
 
@@ -345,11 +341,11 @@ def _commit(store: Store, session: Session, plan: EnsemblePlan) -> int:
             put_next_ledger_id(txn, next_id)
 
         store.write(take_ids)
-    transaction = Transaction(session, _writes(plan))
+    transaction = ensemble.Transaction(session, _writes(plan))
     store.write(lambda txn: _put_intent(txn, plan))
     try:
         return transaction.commit()
-    except Conflict as conflict:
+    except ensemble.Conflict as conflict:
         store.write(export_intent.delete_intent)
         raise _explained(session, plan, conflict) from conflict
     except Refused:
@@ -357,7 +353,7 @@ def _commit(store: Store, session: Session, plan: EnsemblePlan) -> int:
         raise
 
 
-def _explained(session: Session, plan: EnsemblePlan, conflict: Conflict) -> StalePlan | Refused:
+def _explained(session: ensemble.Session, plan: EnsemblePlan, conflict: ensemble.Conflict) -> StalePlan | Refused:
     path = conflict.write.path
     if path in plan.holds:
         return Refused(

@@ -32,16 +32,8 @@ from pulsar_admin.store.files import check_copyable, check_may_write_for, copy_t
 from pulsar_admin.store.model.ledgers import find_metadata, iter_blocks
 from pulsar_admin.store.model.publish_times import Form, annotated_value
 from pulsar_admin.store.model.topics import iter_topics
+from pulsar_admin.store.sources import rocksdb
 from pulsar_admin.store.sources.layout import StandaloneDirectory, find_standalone
-from pulsar_admin.store.sources.rocksdb import (
-    apply_changes,
-    check_unlocked,
-    damaged_in_place,
-    is_rocksdb,
-    lock_database,
-    open_for_reading,
-    read_values,
-)
 from pulsar_admin.store.transfer import ledger_export
 from pulsar_admin.store.wording import Answer, counted, listed, plural
 
@@ -234,11 +226,11 @@ def plan_export(
             )
         check_copyable(source)
     metadata = find_standalone(target if in_place else source).metadata
-    if not is_rocksdb(metadata):
+    if not rocksdb.is_rocksdb(metadata):
         raise Unsupported(
             f"{metadata} is ZooKeeper's, whose files only a server writes", hint=_TO_ZOOKEEPER, path=str(metadata)
         )
-    check_unlocked(metadata)
+    rocksdb.check_unlocked(metadata)
     return _plan(store, ExportPlan(source, target, in_place, annotate=annotate, now_ms=now_ms))
 
 
@@ -257,7 +249,7 @@ def _plan(store: Store, request: ExportPlan) -> ExportPlan:
         ledgers = ledger_export.plan_ledger_export(txn, layout, created, problems, sequence)
     if request.in_place:
         if problems:
-            raise damaged_in_place(problems)
+            raise rocksdb.damaged_in_place(problems)
         for database in _databases(ledgers, layout) if nodes else ():
             check_may_write_for(database / "CURRENT")
     return replace(request, nodes=nodes, ledgers=ledgers, problems=tuple(problems))
@@ -293,7 +285,7 @@ def _since_stopped(txn: Txn, metadata: Path, nodes: list[ChangedNode], intent: I
     """Return the nodes; those that an interrupted export wrote and this one does not write, relative to the target's present state."""
     if not intent:
         return tuple(nodes)
-    values = read_values(metadata, [path.encode() for path in intent])
+    values = rocksdb.read_values(metadata, [path.encode() for path in intent])
     changed = {node.path: node for node in nodes}
     for path, raw in intent.items():
         if values.get(path.encode()) != raw or (path in changed and _new_value(changed[path]) == raw):
@@ -315,7 +307,7 @@ def _check_unmoved(metadata: Path, nodes: tuple[ChangedNode, ...]) -> list[str]:
     """
     problems: list[str] = []
     wanted = {node.path.encode() for node in nodes}
-    with open_for_reading(metadata, problems) as pairs:
+    with rocksdb.open_for_reading(metadata, problems) as pairs:
         values = {key: value for key, value in pairs if key in wanted}
     for node in nodes:
         raw = values.get(node.path.encode())
@@ -335,7 +327,7 @@ def _check_unmoved(metadata: Path, nodes: tuple[ChangedNode, ...]) -> list[str]:
 
 def _check_whole(txn: Txn, metadata: Path) -> None:
     """Raise MetadataCorrupt if the readable part of damaged metadata lacks an imported node."""
-    with open_for_reading(metadata) as pairs:
+    with rocksdb.open_for_reading(metadata) as pairs:
         values = {tree_key(key.decode("utf-8", "replace")): value for key, value in pairs if key.startswith(b"/")}
     base = {key: bytes(row) for key, row in txn.items("base")}
     imported = {**{key: bytes(row) for key, row in txn.items("tree")}, **base}
@@ -367,7 +359,7 @@ def apply_export(store: Store, plan: ExportPlan, now_ms: int) -> ExportReport:
         layout = find_standalone(plan.target)
         with ExitStack() as locks:
             for database in _databases(plan.ledgers, layout) if plan.nodes else ():
-                locks.enter_context(lock_database(database))
+                locks.enter_context(rocksdb.lock_database(database))
             _check_current(store, plan)
             store.write(lambda txn: _put_intent(txn, plan))
             _apply_to(store, plan, plan.target)
@@ -376,7 +368,7 @@ def apply_export(store: Store, plan: ExportPlan, now_ms: int) -> ExportReport:
     _check_current(store, plan)
     with new_directory(plan.target) as unfinished:
         copy_tree(plan.source, unfinished)
-        check_unlocked(find_standalone(plan.source).metadata)  # nobody may have written while it was copied
+        rocksdb.check_unlocked(find_standalone(plan.source).metadata)  # nobody may have written while it was copied
         _apply_to(store, plan, unfinished)
     return plan.report(dry_run=False)
 
@@ -414,7 +406,7 @@ def _apply_to(store: Store, plan: ExportPlan, root: Path) -> None:
     rows = sorted(values.items())
     if rows or plan.problems:
         original = None if source is None else find_standalone(source).metadata
-        apply_changes(find_standalone(root).metadata, lambda: rows, original)
+        rocksdb.apply_changes(find_standalone(root).metadata, lambda: rows, original)
 
 
 def _new_stat(node: ChangedNode) -> NodeStat:

@@ -47,7 +47,7 @@ def slices_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pulsar_admin.store.scan.entries.BATCH_ENTRIES", 20)
     monkeypatch.setattr("pulsar_admin.store.scan.entries.is_small_part", lambda *_: False)
     monkeypatch.setattr("pulsar_admin.store.scan.entries.split_places", lambda places, _: split_places(places, 4_000))
-    monkeypatch.setattr("pulsar_admin.store.dump.spread.PIECE_BYTES", 20_000)
+    monkeypatch.setattr("pulsar_admin.store.scan.operations.PIECE_BYTES", 20_000)
 
 
 def _dump(store: Path, directory: Path, *, jobs: int = 1, spark: SparkSession | None = None, **wanted: Any) -> Dumped:
