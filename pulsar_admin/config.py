@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
     from pathlib import Path
 
-    from pulsar_admin.api.session import Clock
+    from pulsar_admin.arguments import Clock
     from pulsar_admin.query import Query
 
 PREFIX = "PULSAR_ADMIN_"

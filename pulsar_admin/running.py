@@ -25,7 +25,8 @@ from pulsar_admin.visible import wrapped, write_error
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pulsar_admin.api.session import Moment, Scanning, Time
+    from pulsar_admin.api.session import Moment, Scanning
+    from pulsar_admin.arguments import Time
     from pulsar_admin.confirm import Plan
     from pulsar_admin.engine import Choice
     from pulsar_admin.progress import Progress

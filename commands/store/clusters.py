@@ -158,8 +158,8 @@ def cluster(
     A cluster below a path of ZooKeeper (`metadataPrefix` in Helm, zk:2181/pulsar) is found. If there are several,
     --chroot names one; a --bookie-conf also names its cluster.
     """
-    from pulsar_admin.api.session import wanted_of
     from pulsar_admin.api.transfers import layout_of
+    from pulsar_admin.arguments import wanted_of
 
     at: Moment | None = more.pop("at")
     index = not more.pop("no_index")

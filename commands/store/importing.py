@@ -98,7 +98,7 @@ def standalone(
     more bookies. It is only read, even while Pulsar is running. Without --copy or --link the entry logs stay where they
     are: keep DIRECTORY. An import that was stopped, even by kill -9, continues when the same command runs again.
     """
-    from pulsar_admin.api.session import wanted_of
+    from pulsar_admin.arguments import wanted_of
     from pulsar_admin.store.sources.layout import read_standalone_layout
 
     layout = read_standalone_layout(directory, wanted_of(chroot, None))

@@ -124,8 +124,8 @@ def _parts(
     **confs: Any,  # Any: of ``conf_options``
 ) -> ClusterParts:
     from pulsar_admin.api.ledgers import parts_of_store
-    from pulsar_admin.api.session import wanted_of
     from pulsar_admin.api.transfers import given_parts
+    from pulsar_admin.arguments import wanted_of
     from pulsar_admin.store.recovery.preflight import read_parts
 
     given = bookies_of(bookies, **confs)

@@ -14,13 +14,7 @@ from pulsar_admin.commands.ledger_repairs import zookeeper_option
 from pulsar_admin.commands.topics.answers import TOPIC_COLUMN
 from pulsar_admin.context import App, Lines, Result, Shown
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import (
-    TopicSelection,
-    command,
-    plot_option,
-    subscription_option,
-    topics_argument,
-)
+from pulsar_admin.options import TopicSelection, command, plot_option, subscription_option, topics_argument
 from pulsar_admin.store.errors import MissingComponent, SourceNotFound, SubscriptionNotFound, TopicNotFound
 from pulsar_admin.store.model.cursors import range_text
 from pulsar_admin.store.recovery.ack_history import AckState, TimeBound

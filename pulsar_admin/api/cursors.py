@@ -10,18 +10,10 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from pulsar_admin import arguments
 from pulsar_admin.api.plan import Plan, Planner, plan_of
-from pulsar_admin.api.session import (
-    Clock,
-    Duration,
-    Place,
-    Session,
-    Time,
-    duration_ms,
-    given_places,
-    given_text,
-    position_of,
-)
+from pulsar_admin.api.session import Session
+from pulsar_admin.arguments import Clock, Duration, Place, Time
 from pulsar_admin.later import later
 from pulsar_admin.store import errors
 from pulsar_admin.store.db.clocks import check_clock
@@ -77,7 +69,7 @@ class Cursors(Planner):
     def __init__(self, session: Session, selection: TopicSelection, name: str | None) -> None:
         self._session = session
         self._selection = selection
-        self._name = "" if name is None else given_text("subscription", name)
+        self._name = "" if name is None else arguments.given_text("subscription", name)
         self._means_all = name is None
 
     @property
@@ -178,7 +170,7 @@ class Cursors(Planner):
         request = resetting.ResetRequest(self._session.clock_ms, rule, clock, broker, force)
         target = resetting.reset_target(
             time_ms=None if time is None else self._session.time_ms(time, changes=True),
-            position=None if to is None else position_of(to),
+            position=None if to is None else arguments.position_of(to),
             shift_by=shift_by,
             like=like,
             exclude=exclude,
@@ -232,7 +224,7 @@ class Cursors(Planner):
             raise errors.InvalidValue("only a position can be excluded", hint="leave out --exclude-reset-position")
         limit: resetting.Limit = resetting.ByTtl()
         if to is not None:
-            limit = resetting.UpTo(position_of(to), exclude)
+            limit = resetting.UpTo(arguments.position_of(to), exclude)
         elif before is not None:
             limit = resetting.Before(self._session.time_ms(before, changes=True))
         broker = broker_of(self._session, broker_version, max_clock_skew, self._session.clock_ms)
@@ -264,9 +256,9 @@ class Cursors(Planner):
         """
         from pulsar_admin.store.delayed.expiry_plans import forecast_expiries
 
-        ahead_ms, now_ms = duration_ms(ahead), self._session.now_ms
-        interval_ms = None if interval is None else duration_ms(interval)
-        limit = resetting.ByTtl() if ttl is None else resetting.Before(now_ms - duration_ms(ttl))
+        ahead_ms, now_ms = arguments.duration_ms(ahead), self._session.now_ms
+        interval_ms = None if interval is None else arguments.duration_ms(interval)
+        limit = resetting.ByTtl() if ttl is None else resetting.Before(now_ms - arguments.duration_ms(ttl))
         request = resetting.ExpiryRequest(
             now_ms, limit, rule, check_clock(clock), broker_of(self._session, broker_version, max_clock_skew, now_ms)
         )
@@ -281,7 +273,7 @@ class Cursors(Planner):
         self, *, start: Place = LATEST, replicated: bool = False, properties: Mapping[str, str] | None = None
     ) -> Plan:
         """Plan creating the subscription at ``start`` in all topics; raises AlreadyExists, LedgerNotFound, EntryNotFound, InvalidValue."""
-        first = position_of(start)
+        first = arguments.position_of(start)
         self._check_named()
 
         def make(reader: EntryReader, now_ms: int) -> StorePlan:
@@ -349,7 +341,7 @@ class Cursors(Planner):
         self._check_named()
         with self._session.opened() as store:
             paths = [one.name.cursor_path(self._name) for one in topics]
-            past = find_cursor_history(store.info.sources, given_places("zookeeper", zookeeper), paths)
+            past = find_cursor_history(store.info.sources, arguments.given_places("zookeeper", zookeeper), paths)
             ledgers = {one for topic in topics for one in past.ledgers(reader.txn, topic, self._name)} if times else ()
             if ledgers:
                 journals, logs = journals_of(reader.txn), logs_of(reader.txn, ledgers)
@@ -370,7 +362,7 @@ class Cursors(Planner):
 
         names = self._selection.topics
         with suppress(errors.Refused, errors.TopicNotFound):
-            servers = find_servers(reader.txn.store.info.sources, given_places("zookeeper", zookeeper))
+            servers = find_servers(reader.txn.store.info.sources, arguments.given_places("zookeeper", zookeeper))
             past = read_past(servers, keep_of(name.namespace for name in names))
             return [topic for name in names for topic in read_deleted_topics(reader, past, name)]
         return []
@@ -422,7 +414,7 @@ def broker_of(session: Session, version: BrokerVersion | None, max_clock_skew: D
     """Return the live broker that is meant, by the arguments of ``Cursors.reset``; raises InvalidValue."""
     from pulsar_admin.store.search.broker_setup import BrokerSetup
 
-    return BrokerSetup(session.broker_version(version), duration_ms(max_clock_skew), now_ms)
+    return BrokerSetup(session.broker_version(version), arguments.duration_ms(max_clock_skew), now_ms)
 
 
 _LINE_KEYS = {"to": "messageId", "shift_by": "shiftBy", "like": "toSubscription"}
@@ -431,10 +423,10 @@ _LINE_KEYS = {"to": "messageId", "shift_by": "shiftBy", "like": "toSubscription"
 def reset_line(session: Session, row: str | Mapping[str, object]) -> str:
     """Return ``row`` of ``Store.reset_cursors`` as a line of JSON; raises InvalidValue."""
     if not isinstance(row, Mapping):
-        return given_text("line", row)
+        return arguments.given_text("line", row)
     line: dict[str, object] = {_LINE_KEYS.get(name, name): value for name, value in row.items()}
     if isinstance(place := line.get("messageId"), Position):
-        line["messageId"] = str(position_of(place))
+        line["messageId"] = str(arguments.position_of(place))
     if isinstance(moment := line.get("time"), (datetime, timedelta)):
         line["time"] = int(session.time_ms(moment, changes=True))
     try:
@@ -522,7 +514,7 @@ class Cursor(Cursors):
         """
         from pulsar_admin.store.reports.backlog import analyze_backlog
 
-        first = None if start is None else position_of(start)
+        first = None if start is None else arguments.position_of(start)
         with self._session.reader() as reader:
             topic = read_topic(reader.txn, self._topic)
             state = read_cursor(reader.txn, reader, topic, self._name).state
@@ -581,7 +573,7 @@ class Cursor(Cursors):
         """
         from pulsar_admin.store.changes.log_writer import plan_mark_delete
 
-        place = position_of(position)
+        place = arguments.position_of(position)
         return self._planned(
             lambda reader, now_ms: plan_mark_delete(reader, self._topic, self._name, place, now_ms, force=force)
         )

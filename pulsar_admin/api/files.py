@@ -8,18 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, overload
 
-from pulsar_admin.api.session import (
-    Session,
-    Time,
-    check_keywords,
-    checked,
-    given_path,
-    moment_of,
-    session_of,
-    wanted_of,
-    warn_partial,
-)
+from pulsar_admin import arguments
+from pulsar_admin.api.session import Session, session_of, warn_partial
 from pulsar_admin.api.transfers import given_bookie, source_of
+from pulsar_admin.arguments import Time
 from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.reports.log_files import (
     LogRecord,
@@ -64,7 +56,7 @@ class MetadataChange(Answer, frozen=True):
     new: bytes | None
 
 
-@checked
+@arguments.checked
 def history(
     zookeeper: Iterable[Path | str],
     what: str | None = None,
@@ -85,8 +77,8 @@ def history(
     from pulsar_admin.store.history.servers import find_servers
 
     problems: list[str] = []
-    span = Span(*(None if one is None else moment_of(one) for one in (since, until)))
-    servers = find_servers((), tuple(map(str, zookeeper)), wanted_of(chroot, None).chroot)
+    span = Span(*(None if one is None else arguments.moment_of(one) for one in (since, until)))
+    servers = find_servers((), tuple(map(str, zookeeper)), arguments.wanted_of(chroot, None).chroot)
     for item in iter_history(session_of(), servers, parse_question(what), span):
         if not isinstance(item, Event):
             problems.append(item.text)
@@ -108,7 +100,7 @@ def iter_history(
         yield from iter_events(servers, question, span, advance)
 
 
-@checked
+@arguments.checked
 def diff(
     zookeeper: Iterable[Path | str],
     *,
@@ -126,11 +118,11 @@ def diff(
     """
     from pulsar_admin.store.history.servers import find_servers
 
-    last = None if until is None else moment_of(until)
+    last = None if until is None else arguments.moment_of(until)
     return diff_of(
         session_of(),
-        find_servers((), tuple(map(str, zookeeper)), wanted_of(chroot, None).chroot),
-        moment_of(since),
+        find_servers((), tuple(map(str, zookeeper)), arguments.wanted_of(chroot, None).chroot),
+        arguments.moment_of(since),
         last,
         passing=passing,
     )
@@ -187,7 +179,7 @@ def reclaim(
 ) -> ReclaimPlan: ...
 
 
-@checked
+@arguments.checked
 def reclaim(
     bookie: str | GivenBookie, *, metadata: Store | Path | str, dry_run: bool = False, **options: Unpack[ReclaimOptions]
 ) -> ReclaimPlan | ReclaimResult:
@@ -202,9 +194,9 @@ def reclaim(
     """
     from pulsar_admin.api.store import Store
 
-    check_keywords(options, ReclaimOptions)
+    arguments.check_keywords(options, ReclaimOptions)
     if not isinstance(metadata, Store):
-        given_path("metadata", metadata)
+        arguments.given_path("metadata", metadata)
     session, place = (metadata._session, None) if isinstance(metadata, Store) else (session_of(), metadata)
     plan = reclaim_plan(session, bookie, place, options)
     return plan if dry_run else reclaimed(session, plan, options)
@@ -224,7 +216,7 @@ def reclaim_plan(
     if not 0 <= below <= 100:
         raise InvalidValue(f"below_percent {below:g} is not from 0 to 100", value=below)
     bookie = given_bookie(bookie)
-    wanted = wanted_of(options.get("chroot"), options.get("ledgers_root"))
+    wanted = arguments.wanted_of(options.get("chroot"), options.get("ledgers_root"))
     source = source_of(place, options.get("client"), wanted, [bookie])
     nodes: Nodes
     with ExitStack() as stack:
@@ -253,7 +245,7 @@ def _scratch(options: ReclaimOptions) -> Path | None:
     return None if scratch is None else Path(scratch)
 
 
-@checked
+@arguments.checked
 def log_files(path: Path | str) -> tuple[LogSummary, ...]:
     """Return the facts in the name and header of a log, or of all logs and journals in a bookie's directory.
 
@@ -262,7 +254,7 @@ def log_files(path: Path | str) -> tuple[LogSummary, ...]:
     return tuple(map(read_log_summary, log_paths(log_place(path))))
 
 
-@checked
+@arguments.checked
 def log_records(
     path: Path | str, *, verify: bool = True, jobs: int = 1, spark: SparkSession | None = None
 ) -> Iterator[LogRecord]:
@@ -275,7 +267,7 @@ def log_records(
     return records_of(session_of(jobs=jobs, spark=spark), log_place(path), verify=verify)
 
 
-@checked
+@arguments.checked
 def verify_logs(path: Path | str, *, jobs: int = 1, spark: SparkSession | None = None) -> tuple[LogVerdict, ...]:
     """Read whole logs, or those of a bookie's directory with their ``.idx`` files; return records, ``problems`` and
     ``details`` of each.

@@ -10,19 +10,11 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
+from pulsar_admin import arguments
 from pulsar_admin.api.plan import Plan, Planner, plan_of
-from pulsar_admin.api.session import (
-    LedgerId,
-    Session,
-    Time,
-    checked,
-    given_object,
-    given_places,
-    session_of,
-    wanted_of,
-    whole_number,
-)
+from pulsar_admin.api.session import Session, session_of
 from pulsar_admin.api.transfers import given_parts
+from pulsar_admin.arguments import LedgerId, Time
 from pulsar_admin.later import later
 from pulsar_admin.store.errors import InvalidValue, Refused, TopicNotFound
 from pulsar_admin.store.names import LONG_MAX, parse_namespace, parse_topic
@@ -76,7 +68,7 @@ class Recoveries(Planner):
         """
         from pulsar_admin.store.history.differences import compare_stores
 
-        given_object("other", other, Recoveries)
+        arguments.given_object("other", other, Recoveries)
         with self._session.reader() as one, other._session.reader() as second:
             return tuple(compare_stores(one, second, passing=passing))
 
@@ -109,7 +101,7 @@ class Recoveries(Planner):
             hint = "leave out --level, --earlier and --names"
             raise InvalidValue("topics of an earlier recovery of level C are renamed", hint=hint)
         if earlier is not None:
-            given_object("earlier", earlier, Recoveries)
+            arguments.given_object("earlier", earlier, Recoveries)
         with (
             self._session.reader() as reader,
             nullcontext() if earlier is None else earlier._session.reader() as before,
@@ -201,7 +193,7 @@ class Recoveries(Planner):
         )
         with self._session.reader() as reader:
             check_now_is_meant(reader, wanted.at_ms, self._session.clock_ms)
-            servers = find_servers(reader.txn.store.info.sources, given_places("zookeeper", zookeeper))
+            servers = find_servers(reader.txn.store.info.sources, arguments.given_places("zookeeper", zookeeper))
             past = read_past(servers, keep_of([name.namespace]), wanted.at_ms)
             return plan_of(plan_restore_at(reader, wanted, past, servers, self._session.clock_ms), reader.txn)
 
@@ -272,7 +264,7 @@ class Recoveries(Planner):
         return self._planned(lambda reader, _: plan(reader, ledgers))
 
 
-@checked
+@arguments.checked
 def preflight(
     *,
     metadata: Path | str | None = None,
@@ -290,7 +282,7 @@ def preflight(
     ``import_cluster`` does before it reads.
     """
     _check_topics(metadata is None, brokers or broker_conf is not None)
-    parts = preflights.read_parts(*given_parts(metadata, bookies, client, wanted_of(chroot, ledgers_root)))
+    parts = preflights.read_parts(*given_parts(metadata, bookies, client, arguments.wanted_of(chroot, ledgers_root)))
     return forecast_of(session_of(), parts, brokers, broker_conf)
 
 
@@ -337,7 +329,7 @@ def _read_past(reader: EntryReader, zookeeper: Sequence[str], keep: Keep, *, by_
     from pulsar_admin.store.history.servers import find_servers
     from pulsar_admin.store.recovery.deleted_nodes import read_past
 
-    return read_past(find_servers(reader.txn.store.info.sources, given_places("zookeeper", zookeeper)), keep)
+    return read_past(find_servers(reader.txn.store.info.sources, arguments.given_places("zookeeper", zookeeper)), keep)
 
 
 class Ledger(Planner):
@@ -345,7 +337,7 @@ class Ledger(Planner):
 
     def __init__(self, session: Session, ledger_id: int) -> None:
         self._session = session
-        self._ledger_id = whole_number("ledger", ledger_id, 0, LONG_MAX)
+        self._ledger_id = arguments.whole_number("ledger", ledger_id, 0, LONG_MAX)
 
     @property
     def ledger_id(self) -> int:
@@ -377,8 +369,8 @@ class Ledger(Planner):
         from pulsar_admin.store.reports.verify import iter_entry_rows
 
         start, end = (
-            whole_number("first", first, 0, LONG_MAX),
-            None if last is None else whole_number("last", last, -1, LONG_MAX),
+            arguments.whole_number("first", first, 0, LONG_MAX),
+            None if last is None else arguments.whole_number("last", last, -1, LONG_MAX),
         )
         with self._session.reader() as reader:
             # -1 is the last entry id of an empty ledger, and of no other.
@@ -388,7 +380,7 @@ class Ledger(Planner):
 
     def read(self, entry_id: int) -> bytes:
         """Return the payload of one entry, as a bookie would send it; raises EntryNotFound, EntryCorrupt."""
-        number = whole_number("entry", entry_id, 0, LONG_MAX)
+        number = arguments.whole_number("entry", entry_id, 0, LONG_MAX)
         with self._session.reader() as reader:
             return bytes(reader.read(self._ledger_id, number).payload)
 

@@ -14,17 +14,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, Unpack
 
-from pulsar_admin.api.session import (
-    Checked,
-    Clock,
-    Count,
-    Place,
-    Session,
-    Time,
-    check_keywords,
-    checked,
-    given_text,
-)
+from pulsar_admin import arguments
+from pulsar_admin.api.session import Session
+from pulsar_admin.arguments import Checked, Clock, Count, Place, Time
 from pulsar_admin.jsonify import dump_json
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.db.environment import Txn
@@ -32,9 +24,7 @@ from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.dump.messages import COLUMNS, MessageQuery, SelectedMessages, Shown
 from pulsar_admin.store.dump.options import DumpOptions
 from pulsar_admin.store.errors import InvalidValue, Refused, StoreError
-from pulsar_admin.store.model.messages import (
-    MessageRow,
-)
+from pulsar_admin.store.model.messages import MessageRow
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.schemas import parse_path_test
 from pulsar_admin.store.model.topics import Topic, read_topic
@@ -251,7 +241,7 @@ def messages_of(session: Session, names: Choose, query: MessageQuery, where: str
     """Return the messages of topics, which a ``repr`` calls ``where``, one topic after the other; raises InvalidValue."""
     for what, value in (("subscription", query.subscription), ("key", query.window.key)):
         if value is not None:
-            given_text(what, value)
+            arguments.given_text(what, value)
     query.check()
     return Messages(session, names, query, where)
 
@@ -296,7 +286,7 @@ class WantedMessages(TypedDict, total=False):
 
 def search_of(session: Session, names: Choose, wanted: WantedMessages, where: str = "topics") -> Messages:
     """Return the messages of topics that match the search; raises InvalidValue, also for an unknown keyword."""
-    check_keywords(wanted, WantedMessages)
+    arguments.check_keywords(wanted, WantedMessages)
     bounds = wanted.get("since"), wanted.get("until"), wanted.get("start"), wanted.get("end")
     window = session.window(*bounds, clock=wanted.get("clock", "auto"))
     query = MessageQuery(
@@ -475,7 +465,7 @@ _MESSAGE_IDS = ("ledger_id", "entry_id", "batch_index")
 _ENTRY_IDS = ("ledger_id", "entry_id")
 
 
-@checked
+@arguments.checked
 def register(spark: SparkSession) -> None:
     """Register the data source ``pulsar_entries`` with a Spark session of any kind; executors without our packages
     get them.
@@ -634,7 +624,7 @@ class Dumps(Checked):
 
 
 def _options(session: Session, wanted: DumpWanted) -> DumpOptions:
-    check_keywords(wanted, DumpWanted)
+    arguments.check_keywords(wanted, DumpWanted)
     bounds = wanted.get("since"), wanted.get("until"), wanted.get("start"), wanted.get("end")
     return DumpOptions(
         wanted.get("level", "messages"),

@@ -6,17 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from pulsar_admin import arguments
 from pulsar_admin.api.plan import Plan, Planner, plan_of
-from pulsar_admin.api.session import (
-    Session,
-    given_flag,
-    given_items,
-    given_mapping,
-    given_number,
-    given_text,
-    given_texts,
-    whole_number,
-)
+from pulsar_admin.api.session import Session
 from pulsar_admin.api.topics import PolicyPlans, policy_named
 from pulsar_admin.later import later
 from pulsar_admin.store.codec.java import hash_order
@@ -195,7 +187,9 @@ class Resources(Planner):
             raise InvalidValue(
                 f"a resource group has no {', '.join(sorted(unknown))}", hint=f"rates: {', '.join(_RATES)}"
             )
-        given = {_RATES[key]: None if rate is None else whole_number(key, rate) for key, rate in rates.items()}
+        given = {
+            _RATES[key]: None if rate is None else arguments.whole_number(key, rate) for key, rate in rates.items()
+        }
         return self._planned_rows(resource_changes.plan_group, kind, name, given)
 
     def delete_resource_group(self, name: str) -> Plan:
@@ -253,7 +247,7 @@ def _bundle(txn: Txn, namespace: str | None, bundle: str | None) -> Bundle | Non
 def _pair(what: str, values: Any) -> list[float]:  # Any: what callers give
     if not isinstance(values, Sequence) or len(values) != 2:
         raise InvalidValue(f"{what} {values!r} are not two numbers: in and out", value=values)
-    return [given_number(what, one) for one in values]
+    return [arguments.given_number(what, one) for one in values]
 
 
 Json = Mapping[str, Any]  # Any: JSON values, by upstream's keys
@@ -268,7 +262,7 @@ class Cluster(Planner):
 
     def __init__(self, session: Session, name: str) -> None:
         self._session = session
-        self._name = given_text("cluster", name)
+        self._name = arguments.given_text("cluster", name)
 
     @property
     def name(self) -> str:
@@ -415,15 +409,17 @@ class Cluster(Planner):
 def given_settings(settings: Json, file: Path | str | None) -> dict[str, Any]:  # Any: JSON values
     """Return a cluster's settings merged over those in a file (JSON or lines of ``key: value``); raises InvalidValue."""
     given = {} if file is None else resource_changes.read_cluster_file(Path(file))
-    for key, value in given_mapping("settings", settings).items():
+    for key, value in arguments.given_mapping("settings", settings).items():
         if key not in resources.CLUSTER.defaults:
             raise InvalidValue(
                 f"a cluster has no setting {key!r}", hint=f"there are {', '.join(resources.CLUSTER.defaults)}"
             )
         if key == "peerClusterNames":
-            given[key] = list(given_texts(key, value))
+            given[key] = list(arguments.given_texts(key, value))
         else:
-            given[key] = (given_flag if resources.CLUSTER.defaults[key] is False else given_text)(key, value)
+            given[key] = (arguments.given_flag if resources.CLUSTER.defaults[key] is False else arguments.given_text)(
+                key, value
+            )
     return given
 
 
@@ -614,7 +610,9 @@ class Namespace(PolicyPlans):
 
         def make(txn: Txn, now_ms: int) -> StorePlan:
             chosen = resource_changes.choose_bundle(txn, self._name, bundle, bundle_type)
-            places = [whole_number("boundary", one) for one in given_items("boundaries", boundaries)]
+            places = [
+                arguments.whole_number("boundary", one) for one in arguments.given_items("boundaries", boundaries)
+            ]
             return resource_changes.plan_split(txn, self._name, chosen, algorithm, places, now_ms)
 
         return self._planned_rows(make)
@@ -726,7 +724,9 @@ class Namespace(PolicyPlans):
         """Plan storing the namespace's data on bookies of the ``primary`` groups (comma-separated), or ``secondary`` if too few."""
         groups = {"bookkeeperAffinityGroupPrimary": primary, "bookkeeperAffinityGroupSecondary": secondary}
         given = {
-            key: given_text("group", one) for key, one in groups.items() if one is not None or key.endswith("Primary")
+            key: arguments.given_text("group", one)
+            for key, one in groups.items()
+            if one is not None or key.endswith("Primary")
         }
         return self._plan_local(resource_changes.SET_BOOKIE_AFFINITY, "bookieAffinityGroup", given, error=_NOT_FOUND)
 
@@ -746,4 +746,4 @@ class Namespace(PolicyPlans):
 def _width_ms(value: Width) -> int:
     from pulsar_admin.store.db.delayed_rules import parse_width_ms
 
-    return parse_width_ms(value) if isinstance(value, str) else whole_number("width", value)
+    return parse_width_ms(value) if isinstance(value, str) else arguments.whole_number("width", value)

@@ -7,21 +7,10 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from pulsar_admin import arguments
 from pulsar_admin.api.plan import Named, Plan, Planner, plan_of
-from pulsar_admin.api.session import (
-    Checked,
-    Delay,
-    JavaInt,
-    Place,
-    Session,
-    Time,
-    checked,
-    delay_ms,
-    given_items,
-    given_object,
-    given_text,
-    position_of,
-)
+from pulsar_admin.api.session import Session
+from pulsar_admin.arguments import Checked, Delay, JavaInt, Place, Time
 from pulsar_admin.store.codec.transactions import TxnId
 from pulsar_admin.store.db.environment import Store as StoreFile
 from pulsar_admin.store.db.environment import Txn
@@ -198,7 +187,7 @@ class Delayed(Named):
     def __init__(self, session: Session, name: TopicName, subscription: str | None) -> None:
         self._session = session
         self._name = name
-        self._subscription = None if subscription is None else given_text("subscription", subscription)
+        self._subscription = None if subscription is None else arguments.given_text("subscription", subscription)
 
     def due(self, until: Time | None = None) -> pa.Table:
         """Return what a broker would dispatch until ``until`` (default: now), in its order, one row per message.
@@ -333,7 +322,7 @@ class KeptNacks(Planner):
     def __init__(self, session: Session, topics: Sequence[TopicName], subscription: str | None) -> None:
         self._session = session
         self._topics = topics
-        self._subscription = None if subscription is None else given_text("subscription", subscription)
+        self._subscription = None if subscription is None else arguments.given_text("subscription", subscription)
 
     def stats(self) -> tuple[KeptStats, ...]:
         """Return what waits, by topic or partition and subscription: entries, how many are due, bytes, deadlines in ms."""
@@ -425,14 +414,14 @@ class Nacks(KeptNacks):
         """
         from pulsar_admin.store.nacks.holes import NackedEntries
 
-        usual_ms, now_ms = due_time(delay_ms(delay), self._session.clock_ms), self._session.clock_ms
+        usual_ms, now_ms = due_time(arguments.delay_ms(delay), self._session.clock_ms), self._session.clock_ms
         with self._session.reader() as reader:
             nacked = NackedEntries(self._read_topics(reader, known=not force), unknown=force)
-            for one in given_items("positions", positions):
+            for one in arguments.given_items("positions", positions):
                 if isinstance(one, tuple) and not isinstance(one, Position):
-                    nacked.add(position_of(one[0]), due_time(delay_ms(one[1]), now_ms))
+                    nacked.add(arguments.position_of(one[0]), due_time(arguments.delay_ms(one[1]), now_ms))
                 else:
-                    nacked.add(position_of(one), usual_ms)
+                    nacked.add(arguments.position_of(one), usual_ms)
             return self._plan(reader, nacked, precision_bits)
 
     def add_lines(
@@ -449,7 +438,7 @@ class Nacks(KeptNacks):
 
         ``source`` names the lines in errors. Raises as ``add``.
         """
-        texts = (given_text("line", line) for line in given_items("lines", lines))
+        texts = (arguments.given_text("line", line) for line in arguments.given_items("lines", lines))
         rows = iter_position_rows(texts, source, self._name)
         positions = (
             (place, delay if row.delay_ms is None else row.delay_ms) for row in rows for place in row.positions
@@ -460,7 +449,7 @@ class Nacks(KeptNacks):
         """Plan tracking the subscription's own acknowledgement holes: what comes before individually deleted entries."""
         from pulsar_admin.store.nacks.holes import NackedEntries, hole_intervals
 
-        due_ms = due_time(delay_ms(delay), self._session.clock_ms)
+        due_ms = due_time(arguments.delay_ms(delay), self._session.clock_ms)
         with self._session.reader() as reader:
             topics = self._read_topics(reader)
             nacked = NackedEntries(topics)
@@ -491,7 +480,7 @@ class NackSizes(Answer, frozen=True):
     measured: TopicNacks | None
     precisions: tuple[TrackerSizing, ...]
 
-    @checked
+    @arguments.checked
     def recommended_bits(self, precision: Delay | None = None, *, memory_bytes: int = 64 << 20) -> int:
         """Return the recommended precision bits: the most that deliver early by no more than ``precision``.
 
@@ -499,12 +488,12 @@ class NackSizes(Answer, frozen=True):
         """
         most = self.precisions[-1].precision_bits
         if precision is not None:
-            return min((delay_ms(precision) + 1).bit_length() - 1, most)
+            return min((arguments.delay_ms(precision) + 1).bit_length() - 1, most)
         fitting = [sizing.precision_bits for sizing in self.precisions if sizing.java_bytes <= memory_bytes]
         return next((bits for bits in fitting if bits >= DEFAULT_PRECISION_BITS), most)
 
 
-@checked
+@arguments.checked
 def nack_sizes(
     rate: float | None = None,
     delay: Delay = "1m",
@@ -522,7 +511,7 @@ def nack_sizes(
     from pulsar_admin.store.nacks.holes import TopicNacks  # here: loads need no store
     from pulsar_admin.store.nacks.sizes import ENTRIES_PER_LEDGER, NackLoad, size_sample, size_table
 
-    given = None if measured is None else given_object("measured", measured, TopicNacks)
+    given = None if measured is None else arguments.given_object("measured", measured, TopicNacks)
     usual = (given.batch_size, given.entries_per_ledger) if given else (1, ENTRIES_PER_LEDGER)
     per_entry = usual[0] if batch_size is None else batch_size
     per_ledger = usual[1] if entries_per_ledger is None else entries_per_ledger
@@ -530,7 +519,7 @@ def nack_sizes(
         if given is None or given.nacked_entries_per_second is None:
             raise InvalidValue("how many nacks a second?", hint="give rate, or measured, of entries of several times")
         rate = given.nacked_entries_per_second * per_entry
-    load = NackLoad(rate, delay_ms(delay), per_entry, per_ledger, acknowledged_every)
+    load = NackLoad(rate, arguments.delay_ms(delay), per_entry, per_ledger, acknowledged_every)
     if given is None:
         return NackSizes(load, None, tuple(size_table(load)))
     return NackSizes(load, given, tuple(size_sample(load, (given.ledger_ids, given.entry_ids), given.times_ms)))
@@ -571,7 +560,7 @@ class Transactions(Planner):
         self, *, coordinator: int | None = None, timeout_above: Delay | None = None
     ) -> Mapping[str, transactions.TransactionMetadata]:
         """Return open transactions by id, of one coordinator or all, whose timeout (not age) is above ``timeout_above``."""
-        timeout_ms = -1 if timeout_above is None else delay_ms(timeout_above)
+        timeout_ms = -1 if timeout_above is None else arguments.delay_ms(timeout_above)
         with self._session.reader() as reader:
             return transactions.slow_transactions(reader, _coordinators(reader, coordinator), timeout_ms)
 

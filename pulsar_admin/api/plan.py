@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pulsar_admin.api.session import Checked, Given, Moment, Session, checked
+from pulsar_admin import arguments
+from pulsar_admin.api.session import Given, Moment, Session
+from pulsar_admin.arguments import Checked
 from pulsar_admin.later import later
 from pulsar_admin.store import names
 from pulsar_admin.store.errors import InvalidValue, Refused
@@ -121,14 +123,14 @@ class Plan(Struct, frozen=True):
         """What ``undo`` cannot restore, in words; empty if it restores everything."""
         return self._plan.loses
 
-    @checked
+    @arguments.checked
     def preview(self) -> ChangeReport:
         """Return what applying would do."""
         from pulsar_admin.changes import report_of
 
         return report_of(shown_by(self)[0])
 
-    @checked
+    @arguments.checked
     def save(self, path: Path | str) -> None:
         """Write the plan into a new file, for ``Store.load_plan`` and ``pulsar-admin apply``.
 

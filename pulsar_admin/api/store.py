@@ -13,29 +13,15 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Unpack
 
 from msgspec.structs import replace
 
+from pulsar_admin import arguments
 from pulsar_admin.api.ledgers import Ledger, Recoveries, verdicts_of
 from pulsar_admin.api.messages import Columns, Dumps, Messages, WantedMessages, search_of
 from pulsar_admin.api.namespaces import Namespace, Resources
 from pulsar_admin.api.plan import Plan, check_planned_on, plan_of, read_plan_file, steps_of
-from pulsar_admin.api.session import (
-    Clock,
-    Count,
-    Duration,
-    JavaInt,
-    LedgerId,
-    Rate,
-    Session,
-    Time,
-    checked,
-    given_items,
-    given_object,
-    given_path,
-    session_of,
-    warn_partial,
-    whole_number,
-)
+from pulsar_admin.api.session import Session, session_of, warn_partial
 from pulsar_admin.api.topics import Topic, TopicPolicies
 from pulsar_admin.api.transfers import Transfers
+from pulsar_admin.arguments import Clock, Count, Duration, JavaInt, LedgerId, Rate, Time
 from pulsar_admin.broken import incomplete_text
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.later import later
@@ -63,13 +49,7 @@ from pulsar_admin.store.model.topics import (
     read_topic,
     select_topics,
 )
-from pulsar_admin.store.names import (
-    TopicSelection,
-    parse_namespace,
-    parse_scalable,
-    parse_topic,
-    parse_topics,
-)
+from pulsar_admin.store.names import TopicSelection, parse_namespace, parse_scalable, parse_topic, parse_topics
 from pulsar_admin.store.pace import PACE
 from pulsar_admin.store.wording import counted, plural
 
@@ -107,7 +87,7 @@ else:
     topic_changes = later("pulsar_admin.store.changes.topics")
 
 
-@checked
+@arguments.checked
 def open_store(
     path: Path | str,
     *,
@@ -534,7 +514,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         """
         from pulsar_admin.changes import report_of
 
-        steps = steps_of(given_object("plan", plan, Plan))
+        steps = steps_of(arguments.given_object("plan", plan, Plan))
         if isinstance(steps, store_plans.WritingPlan):
             with self._session.writing() as store:
                 check_planned_on(plan, store)
@@ -569,7 +549,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         chain = None if interceptors is None else parse_interceptors(interceptors)
         options = LoadOptions(name, chain, keep_ledger_ids, self._session.clock_ms)
         if isinstance(dump, (Path, str)):
-            source = EntryDump(given_path("dump", dump))
+            source = EntryDump(arguments.given_path("dump", dump))
         elif hasattr(dump, "readline"):
             source = EntryDump(Path("-"), dump)
         else:
@@ -708,7 +688,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         broker = broker_of(self._session, broker_version, max_clock_skew, now_ms)
         request = ResetRequest(now_ms, rule, clock, broker, force)
         with self._session.reader() as reader:
-            texts = (reset_line(self._session, line) for line in given_items("lines", lines))
+            texts = (reset_line(self._session, line) for line in arguments.given_items("lines", lines))
             rows = iter_reset_rows(texts, source, subscription, partial(self._session.time_ms, changes=True))
             return resets_plan(self._session, reader, resets_of_rows(reader, rows), request)
 
@@ -798,7 +778,7 @@ def _options(deep: bool, each: int, codes: Sequence[str], severities: Sequence[s
 
     for severity in severities:
         check_choice("severity", severity, Literal["critical", "warning", "note"])
-    return DoctorOptions(deep, whole_number("each", each, 1), check_codes(codes), tuple(severities))
+    return DoctorOptions(deep, arguments.whole_number("each", each, 1), check_codes(codes), tuple(severities))
 
 
 @contextmanager

@@ -10,24 +10,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
+from pulsar_admin import arguments
 from pulsar_admin.api.plan import Plan, Planner, plan_of
-from pulsar_admin.api.session import (
-    Clock,
-    Count,
-    Duration,
-    JavaInt,
-    LedgerId,
-    Place,
-    Session,
-    Time,
-    check_keywords,
-    duration_ms,
-    given_path,
-    given_properties,
-    given_text,
-    position_of,
-    whole_number,
-)
+from pulsar_admin.api.session import Session
+from pulsar_admin.arguments import Clock, Count, Duration, JavaInt, LedgerId, Place, Time
 from pulsar_admin.later import later
 from pulsar_admin.store.codec.managedledger import SHADOW_SOURCE, managed_ledger_text
 from pulsar_admin.store.db.tree import read_node
@@ -137,14 +123,20 @@ class PolicyPlans(Planner, ABC):
 
     def set_message_ttl(self, ttl: Duration | None) -> Plan:
         """Plan setting how long messages live, in whole seconds, 0: unlimited; or with None removing that. Raises InvalidValue."""
-        return self.remove_policy("message-ttl") if ttl is None else self._set("message-ttl", {"ttl": duration_ms(ttl)})
+        return (
+            self.remove_policy("message-ttl")
+            if ttl is None
+            else self._set("message-ttl", {"ttl": arguments.duration_ms(ttl)})
+        )
 
     def set_retention(self, *, time: Duration | None, size: int | str | None) -> Plan:
         """Plan retaining consumed messages for a time and up to a size (bytes, or ``10G``); None: unlimited.
 
         Stored in whole minutes and MB, rounded down. Raises InvalidValue.
         """
-        return self._set("retention", {"time": -1 if time is None else duration_ms(time), "size": _size_bytes(size)})
+        return self._set(
+            "retention", {"time": -1 if time is None else arguments.duration_ms(time), "size": _size_bytes(size)}
+        )
 
     def remove_retention(self) -> Plan:
         """Plan removing the retention: the namespace's or the broker's applies again."""
@@ -161,7 +153,7 @@ class PolicyPlans(Planner, ABC):
         """Plan setting a backlog quota: the action beyond ``size`` (bytes, or ``10G``) or ``time``; None: no limit. Raises InvalidValue."""
         limits = {
             "limit": None if size is None else _size_bytes(size),
-            "limit_time": None if time is None else duration_ms(time),
+            "limit_time": None if time is None else arguments.duration_ms(time),
         }
         return self._set("backlog-quota", {**limits, "policy": policy, "type_": kind})
 
@@ -171,7 +163,7 @@ class PolicyPlans(Planner, ABC):
 
     def set_delayed_delivery(self, *, active: bool, tick: Duration = "1s", max_delay: Duration = "0") -> Plan:
         """Plan setting the policy of delayed messages; a ``max_delay`` of 0 is unlimited. Raises InvalidValue."""
-        times = {"time": duration_ms(tick), "max_delay": duration_ms(max_delay)}
+        times = {"time": arguments.duration_ms(tick), "max_delay": arguments.duration_ms(max_delay)}
         return self._set("delayed-delivery", {"enable": active, "disable": not active, **times})
 
     def remove_delayed_delivery(self) -> Plan:
@@ -240,7 +232,7 @@ def policy_named(name: str, group: str) -> Policy:
     def is_known(policy: Policy) -> bool:
         return (policy.namespace if group == "namespaces" else policy.topic) is not None
 
-    policy = policies_by_name().get(given_text("policy", name))
+    policy = policies_by_name().get(arguments.given_text("policy", name))
     if policy is None or not is_known(policy):
         names = ", ".join(one.name for one in POLICIES if is_known(one))
         raise InvalidValue(f"no policy of {group} is called {name}", hint=f"there are {names}", value=name)
@@ -252,7 +244,7 @@ def _size_bytes(value: int | str | None) -> int:
 
     if value is None:
         return -1
-    return parse_size_bytes(value) if isinstance(value, str) else whole_number("size", value, -1, LONG_MAX)
+    return parse_size_bytes(value) if isinstance(value, str) else arguments.whole_number("size", value, -1, LONG_MAX)
 
 
 class PolicyValue(Answer, frozen=True):
@@ -418,7 +410,7 @@ class Topic(PolicyPlans):
         """
         from pulsar_admin.store.model.messages import nth_position
 
-        count = whole_number("number", number, 1)
+        count = arguments.whole_number("number", number, 1)
         with self._session.read() as txn:
             return nth_position(read_topic(txn, self._name), count, from_end=from_end)
 
@@ -452,7 +444,7 @@ class Topic(PolicyPlans):
         from pulsar_admin.api.messages import timeline_table
 
         times = [None if value is None else self._session.time_ms(value) for value in (since, until)]
-        width_ms = None if bucket is None else duration_ms(bucket)
+        width_ms = None if bucket is None else arguments.duration_ms(bucket)
         if width_ms is not None and width_ms <= 0:
             raise InvalidValue(f"bucket {bucket!r} is not above 0")
         return timeline_table(self._session, self._name, clock, width_ms, *times)
@@ -610,7 +602,7 @@ class Topic(PolicyPlans):
         """Return the bytes after a position, estimated as the broker does: 0 after the end. Raises InvalidValue, MetadataCorrupt."""
         from pulsar_admin.store.model.cursors import backlog_size_bytes
 
-        place = position_of(position)
+        place = arguments.position_of(position)
         with self._session.read() as txn:
             topic = read_topic(txn, self._name)
         return topic.total_size_bytes if place == EARLIEST else backlog_size_bytes(topic, place)
@@ -879,9 +871,9 @@ def given_schema(schema: Mapping[str, Any] | Path | str) -> NewSchema:  # Any: J
     """Return a schema from upstream's ``PostSchemaPayload`` or the path of a file with one; raises InvalidValue."""
     if isinstance(schema, Mapping):
         return schema_changes.parse_schema(
-            {**schema, "properties": given_properties("properties", schema.get("properties") or {})}, "schema"
+            {**schema, "properties": arguments.given_properties("properties", schema.get("properties") or {})}, "schema"
         )
-    path = given_path("schema", schema)
+    path = arguments.given_path("schema", schema)
     try:
         return schema_changes.parse_schema(read_file(path), str(schema))
     except FileNotFoundError as error:
@@ -1057,7 +1049,7 @@ class Compactions(Planner):
         from pulsar_admin.store.changes.plan import WritingPlan
         from pulsar_admin.store.compaction.forms import CompactionJob
 
-        check_keywords(job, CompactionOptions)
+        arguments.check_keywords(job, CompactionOptions)
         session, names, asked = self._session, self._names, CompactionJob(command, **job)
 
         def compact(store: StoreFile, *, previews: bool) -> tuple[ChangeReport, ...]:
@@ -1122,6 +1114,6 @@ def skews_of(
     from pulsar_admin.store.db.clocks import check_clock
     from pulsar_admin.store.search.skew import SkewOfTopics, SkewOptions
 
-    options = SkewOptions(check_clock(clock), duration_ms(tolerance), session.now_ms)
+    options = SkewOptions(check_clock(clock), arguments.duration_ms(tolerance), session.now_ms)
     ask = partial(SkewOfTopics, options=options)
     return each_of_topics(session, names, ask, attrgetter("missing", "unreadable"))

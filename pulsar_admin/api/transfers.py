@@ -11,20 +11,9 @@ from typing import TYPE_CHECKING, Literal, TypeVar, cast
 from msgspec import convert
 from msgspec.structs import asdict, replace
 
-from pulsar_admin.api.session import (
-    Checked,
-    Count,
-    Rate,
-    Session,
-    Time,
-    checked,
-    given_items,
-    given_object,
-    given_texts,
-    moment_of,
-    session_of,
-    wanted_of,
-)
+from pulsar_admin import arguments
+from pulsar_admin.api.session import Session, session_of
+from pulsar_admin.arguments import Checked, Count, Rate, Time
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.later import later
 from pulsar_admin.store.db.environment import open_store
@@ -74,7 +63,7 @@ Mode = Literal["referenced", "copied", "linked"]
 """Where the entry logs of an import lie: where they are, or copied or hard-linked into the store."""
 
 
-@checked
+@arguments.checked
 def import_standalone(
     source: Path | str,
     path: Path | str,
@@ -102,13 +91,13 @@ def import_standalone(
     from pulsar_admin.store.sources.layout import read_standalone_layout
 
     session = session_of(now=now, jobs=jobs, spark=spark)
-    layout = read_standalone_layout(Path(source), wanted_of(chroot, ledgers_root))
+    layout = read_standalone_layout(Path(source), arguments.wanted_of(chroot, ledgers_root))
     place = Path(path)
     with PACE.limited(max_rate):
         return import_parts(session, layout, place, mode=mode, verify=verify, index=index, at=at)
 
 
-@checked
+@arguments.checked
 def import_cluster(
     path: Path | str,
     *,
@@ -138,12 +127,12 @@ def import_cluster(
     disks that cannot belong to one cluster.
     """
     place, session = Path(path), session_of(now=now, jobs=jobs, spark=spark)
-    layout = layout_of(metadata, bookies, client, wanted_of(chroot, ledgers_root))
+    layout = layout_of(metadata, bookies, client, arguments.wanted_of(chroot, ledgers_root))
     with PACE.limited(max_rate):
         return import_parts(session, layout, place, mode=mode, verify=verify, index=index, at=at)
 
 
-@checked
+@arguments.checked
 def import_tables(place: Path | str, path: Path | str, *, cluster: str | None = None) -> TablesImported:
     """Create a store from tables that ``store export tables`` wrote to a directory or URL: of ``cluster``, or the
     only one.
@@ -201,7 +190,7 @@ def layout_then(session: Session, layout: Layout, at: Time | Moment | None) -> L
     from pulsar_admin.store.history.as_of import past_metadata
 
     problems: list[str] = []
-    metadata = past_metadata(layout.metadata, moment_of(at), problems)
+    metadata = past_metadata(layout.metadata, arguments.moment_of(at), problems)
     session.partial(problems)
     session.tell(f"the metadata is as of transaction {metadata.as_of_zxid:#x}; entries are the current ones")
     return replace(layout, metadata=metadata)
@@ -224,7 +213,7 @@ def given_parts(
     wanted: Wanted | None = None,
 ) -> tuple[Source | None, list[GivenBookie]]:
     """Return the named parts of a cluster; raises InvalidValue if none is named. Bookies' configurations are added to ``wanted``."""
-    given = [*map(given_bookie, given_items("bookies", bookies))]
+    given = [*map(given_bookie, arguments.given_items("bookies", bookies))]
     if metadata is None and not given:
         raise InvalidValue("no part of a cluster is named", hint="name metadata, bookies or both")
     return source_of(metadata, client, wanted, given), given
@@ -255,11 +244,11 @@ def given_bookie(bookie: str | given_bookies.GivenBookie) -> given_bookies.Given
     return (
         given_bookies.parse_bookie(bookie)
         if isinstance(bookie, str)
-        else given_object("bookie", bookie, given_bookies.GivenBookie)
+        else arguments.given_object("bookie", bookie, given_bookies.GivenBookie)
     )
 
 
-@checked
+@arguments.checked
 def read_bookie_conf(file: Path | str, root: Path | str | None = None) -> GivenBookie:
     """Return the bookie that a bookkeeper.conf configures; its disks may be copied below ``root``, with their
     paths.
@@ -271,7 +260,7 @@ def read_bookie_conf(file: Path | str, root: Path | str | None = None) -> GivenB
     return read_bookie_conf(Path(file), None if root is None else Path(root))
 
 
-@checked
+@arguments.checked
 def fetch_bookie(text: str, into: Path | str | None, *, beginnings: Path | str | None = None) -> str:
     """Return ``[ID=]PART,PART`` with URLs and archives replaced by local directories below ``into``.
 
@@ -283,12 +272,12 @@ def fetch_bookie(text: str, into: Path | str | None, *, beginnings: Path | str |
     return fetch_bookie(text, *(None if place is None else Path(place) for place in (into, beginnings)))
 
 
-@checked
+@arguments.checked
 def preview_import(source: Path | str, path: Path | str) -> ImportPreview:
     """Return what ``import_standalone`` would read: metadata nodes, files, bytes. Raises what it raises before it writes."""
     from pulsar_admin.store.sources.layout import read_standalone_layout
 
-    layout = read_standalone_layout(Path(source), wanted_of(None, None))
+    layout = read_standalone_layout(Path(source), arguments.wanted_of(None, None))
     return preview_parts(session_of(), layout, Path(path))
 
 
@@ -297,7 +286,7 @@ def preview_parts(session: Session, layout: Layout, path: Path, at: Time | Momen
     return importing.preview_import(layout_then(session, layout, at), path)
 
 
-@checked
+@arguments.checked
 def create_store(path: Path | str) -> None:
     """Create an empty store; ``path`` must not exist, or be empty. Raises AlreadyExists, NotFound (no parent), NotWritable, DiskFull."""
     from pulsar_admin.store.db.environment import create_store as create
@@ -346,7 +335,7 @@ class BundleImported(Answer, frozen=True):
     same_findings: bool
 
 
-@checked
+@arguments.checked
 def import_bundle(file: Path | str, path: Path | str, *, now: Time | None = None) -> BundleImported:
     """Create a store from an incident bundle; it answers questions that need only metadata and the index.
 
@@ -456,7 +445,7 @@ class Transfers(Checked):
         ledgers_root: str | None = None,
     ) -> ImportPreview:
         """Return what ``add_parts`` would read: metadata nodes, files, bytes; raises what it raises before it writes."""
-        layout = layout_of(metadata, bookies, client, wanted_of(chroot, ledgers_root))
+        layout = layout_of(metadata, bookies, client, arguments.wanted_of(chroot, ledgers_root))
         with self._session.opened() as store:
             return refreshing.preview_add(store, layout)
 
@@ -475,7 +464,7 @@ class Transfers(Checked):
 
         A stopped addition continues when it is called again, or with ``refresh``. Raises what ``import_cluster`` and ``refresh`` raise.
         """
-        layout = layout_of(metadata, bookies, client, wanted_of(chroot, ledgers_root))
+        layout = layout_of(metadata, bookies, client, arguments.wanted_of(chroot, ledgers_root))
         with (
             self._session.writing() as store,
             self._bringing(importing.layout_bytes(layout), "add") as (engine, advance, warn),
@@ -603,7 +592,7 @@ class Transfers(Checked):
         request = CloneRequest(
             Path(directory),
             None if boot_at is None else Path(boot_at),
-            tuple(map(parse_topic, given_texts("topics", topics))),
+            tuple(map(parse_topic, arguments.given_texts("topics", topics))),
             cluster,
             bookie_id,
         )
@@ -698,7 +687,7 @@ class Transfers(Checked):
         """
         from pulsar_admin.store.tables.export import ExportRequest, choose_tables, export_tables, scanned_bytes
 
-        chosen = given_texts("only", only)
+        chosen = arguments.given_texts("only", only)
         place = str(directory)
         with self._session.reporting() as problems, self._session.reader(unindexed=True) as reader:
             tables = choose_tables(chosen, messages=messages, state=reader.txn.store.info.state)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import pulsar_admin as pa
-from pulsar_admin.api.session import hint_in_python
+from pulsar_admin.arguments import hint_in_python
 from pulsar_admin.store.wording import Answer, one_line
 from tests.conftest import Cli
 from tests.stores import NOW_MS, imported
