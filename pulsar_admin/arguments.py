@@ -20,6 +20,8 @@ from pathlib import Path
 from types import FunctionType, GeneratorType
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar, cast, get_origin
 
+from msgspec import Struct
+
 from pulsar_admin.store.errors import InvalidValue, StoreError, check_choice
 from pulsar_admin.store.names import INT_MAX, INT_MIN, LONG_MAX, Position, parse_position
 from pulsar_admin.store.wording import Answer, Rows
@@ -49,6 +51,14 @@ Place = Position | str
 """A position: a ``Position``, or ``LEDGER:ENTRY``, ``LEDGER:ENTRY:BATCH``, ``earliest``, ``latest``."""
 Clock = Literal["auto", "publish", "broker", "event"]
 """Which time of a message counts: the broker's where the entry carries one, else the publish time (auto); or always one of them."""
+
+
+class Moment(Struct, frozen=True):
+    """When a plan was made: the clock in epoch milliseconds, whether the caller named it, and the broker's interceptors in force."""
+
+    now_ms: int
+    is_given: bool
+    interceptors: tuple[str, ...] | None
 
 
 def given_text(what: str, value: object) -> str:

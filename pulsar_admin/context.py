@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.session import Session
     from pulsar_admin.api.store import Store
     from pulsar_admin.api.topics import Topic
+    from pulsar_admin.confirm import Plan as Previewed
     from pulsar_admin.store.changes.plan import ChangeReport
     from pulsar_admin.store.model.reader import EntryReader
     from pulsar_admin.store.names import NamespaceName, TopicName, TopicSelection
@@ -113,6 +114,18 @@ class App(Running):
         from pulsar_admin.api.ledgers import Ledger
 
         return Ledger(self.session, ledger_id)
+
+    def show_preview(self, plan: Previewed) -> None:
+        """Show what applying a plan would do, and with ``--plan`` save it."""
+        from pulsar_admin.api.plan import Plan, save_plan, shown_by
+
+        if not isinstance(plan, Plan):
+            super().show_preview(plan)
+            return
+        preview = shown_by(plan)
+        if self.settings.plan is not None:
+            save_plan(plan, preview, self.settings.plan)
+        self.show(*preview)
 
     def change(self, plan: Plan) -> None:
         """Confirm, apply and show a plan; a plan without effect is not added to the audit log."""

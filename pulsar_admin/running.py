@@ -25,8 +25,7 @@ from pulsar_admin.visible import wrapped, write_error
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pulsar_admin.api.session import Moment, Scanning
-    from pulsar_admin.arguments import Time
+    from pulsar_admin.arguments import Moment, Time
     from pulsar_admin.confirm import Plan
     from pulsar_admin.engine import Choice
     from pulsar_admin.progress import Progress
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.db.environment import Store, Txn
     from pulsar_admin.store.engine.operation import Engine, FailedSlice
     from pulsar_admin.store.model.copy_age import AsOf, Now
+    from pulsar_admin.store.model.reader import Scanning
     from pulsar_admin.store.model.topics import Topic
 
 INDEX_ANSWERS = "the index answers this: nothing was scanned"
@@ -231,12 +231,12 @@ class Running(Results):
             return query
         return replace(query, now_ms=self.now_ms)
 
-    # -- what the Python interface asks of a command, see ``pulsar_admin.api.session.Host`` ----------------------------
+    # -- what the Python interface asks of a command, as of ``pulsar_admin.api.session.Program`` ----------------------
 
     @property
     def moment(self) -> Moment:
         """When a plan is made that is made now."""
-        from pulsar_admin.api.session import Moment
+        from pulsar_admin.arguments import Moment
 
         return Moment(self.settings.now_ms, self.settings.now_given, self.settings.interceptors)
 
@@ -334,7 +334,7 @@ class Running(Results):
         What cannot be read is left out, listed at the end, and makes the exit code 1; without a label it ends the scan. For ``unused``
         see ``bulk``.
         """
-        from pulsar_admin.api.session import Scanning
+        from pulsar_admin.store.model.reader import Scanning
 
         if not label:
             with self.engine(problems, size_bytes) as engine:
@@ -388,20 +388,15 @@ class Running(Results):
     def confirm(self, plan: Plan) -> None:
         """Return only if the plan may be applied; with ``--dry-run`` and ``--plan`` show it, change nothing and end the command."""
         if self.settings.dry_run or self.settings.plan is not None:
-            from pulsar_admin.api.plan import Plan as ApiPlan
-            from pulsar_admin.api.plan import save_plan, shown_by
-
-            if isinstance(plan, ApiPlan):
-                preview = shown_by(plan)
-                if self.settings.plan is not None:
-                    save_plan(plan, preview, self.settings.plan)
-                self.show(*preview)
-            else:
-                self.render(self.screen_of(plan.preview()))
+            self.show_preview(plan)
             raise click.exceptions.Exit(self.exit_code)
         from pulsar_admin.confirm import confirm_loss
 
         confirm_loss(plan.loses, yes=self.settings.yes)
+
+    def show_preview(self, plan: Plan) -> None:
+        """Show what applying a plan would do."""
+        self.render(self.screen_of(plan.preview()))
 
     def show(self, *reports: ChangeReport) -> None:
         """Write what a change did or would do: one object, or several; default: as text, several changes as a table."""

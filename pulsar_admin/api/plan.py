@@ -19,8 +19,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pulsar_admin import arguments
-from pulsar_admin.api.session import Given, Moment, Session
-from pulsar_admin.arguments import Checked
+from pulsar_admin.api.session import Given, Session
+from pulsar_admin.arguments import Checked, Moment
 from pulsar_admin.later import later
 from pulsar_admin.store import names
 from pulsar_admin.store.errors import InvalidValue, Refused

@@ -10,17 +10,15 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from contextvars import ContextVar
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
-from msgspec import Struct
-
-from pulsar_admin.arguments import Place, Time, position_of, time_ms_of, whole_number
+from pulsar_admin.arguments import Moment, Place, Time, position_of, time_ms_of, whole_number
 from pulsar_admin.broken import broken_texts, texts_of_broken
 from pulsar_admin.store.db.environment import Store as StoreFile
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.storeinfo import check_state
 from pulsar_admin.store.errors import InvalidValue, NotWritable, Refused, StoreError, SubscriptionNotFound
-from pulsar_admin.store.model.reader import EntryReader, ignore, open_reader
+from pulsar_admin.store.model.reader import EntryReader, Scanning, open_reader
 from pulsar_admin.store.model.topics import Topic, read_topic, select_topics
 from pulsar_admin.store.names import EARLIEST, LATEST, TopicName, TopicSelection
 from pulsar_admin.store.pace import PACE
@@ -31,8 +29,9 @@ if TYPE_CHECKING:
 
     from pulsar_admin.confirm import Plan as Previewed
     from pulsar_admin.progress import Progress
+    from pulsar_admin.running import Running
     from pulsar_admin.store.codec.encryption import PrivateKeys
-    from pulsar_admin.store.engine.operation import Engine, FailedSlice
+    from pulsar_admin.store.engine.operation import Engine
     from pulsar_admin.store.model.copy_age import Now
     from pulsar_admin.store.model.cursors import Cursor
     from pulsar_admin.store.model.messages import Window
@@ -45,14 +44,6 @@ Given = TypeVarTuple("Given")
 _AT: ContextVar[Moment | None] = ContextVar("moment", default=None)
 """The moment at which the current plan is made; a plan that is made anew uses the moment of its first making."""
 _NOT_CALLERS = frozenset({"contextlib", "pulsar_admin"})
-
-
-class Moment(Struct, frozen=True):
-    """When a plan was made: the clock in epoch milliseconds, whether the caller named it, and the broker's interceptors in force."""
-
-    now_ms: int
-    is_given: bool
-    interceptors: tuple[str, ...] | None
 
 
 class PartialData(UserWarning):
@@ -83,96 +74,10 @@ def open_engine(jobs: int, spark: SparkSession | None, problems: list[StoreError
     warn_partial(problems)
 
 
-class Scanning(NamedTuple):
-    """How a reader scans: on an engine (None: in this process), which is told bytes as they are read, and what could not be."""
-
-    engine: Engine | None = None
-    advance: Callable[[int], None] = ignore
-    failed: list[FailedSlice] | None = None
-
-
-class Host(Protocol):
-    """For whom a session works: a ``Program`` in Python, or a running command (``pulsar_admin.running.Running``)."""
-
-    @property
-    def clock_ms(self) -> int:
-        """The time for changes, in epoch milliseconds: as given, otherwise the clock's, which is a ``FromNow``."""
-
-    @property
-    def now_ms(self) -> int:
-        """The time for reading, in epoch milliseconds: as given, otherwise the time of the copy, otherwise the clock's."""
-
-    @property
-    def now(self) -> Now:
-        """The now that ages are counted at, and what says it."""
-
-    @property
-    def moment(self) -> Moment:
-        """When a plan is made that is made now."""
-
-    def at(self, moment: Moment) -> AbstractContextManager[None]:
-        """Plan as at ``moment`` while the block runs."""
-
-    def time_ms(self, value: Time, *, changes: bool = False) -> int:
-        """Return ``value`` in epoch milliseconds, relative times counted from ``now_ms``, or of ``changes`` from the clock's now, which
-        then is a ``FromNow``; raises InvalidValue."""
-
-    def opened(self, *, unindexed: bool = False) -> AbstractContextManager[StoreFile]:
-        """Hold the store open while it is used; raises Refused when it was closed, and, unless ``unindexed``, has no index."""
-
-    def writing(self) -> AbstractContextManager[StoreFile]:
-        """Hold the store for work that writes in several transactions; raises NotWritable, StoreBusy, Refused."""
-
-    def check_writable(self) -> None:
-        """Raise NotWritable for a store that was opened for reading."""
-
-    def close(self) -> None:
-        """Refuse new work, and close the store when its last reader is done."""
-
-    def engine(self, problems: list[StoreError], size_bytes: int = 0) -> AbstractContextManager[Engine | None]:
-        """Open what scans of about ``size_bytes`` run on; raises InvalidValue for Spark if reading is bounded."""
-
-    def scanning(self, size_bytes: int, label: str, problems: list[StoreError]) -> AbstractContextManager[Scanning]:
-        """Open the same for a reader, with progress under ``label`` (empty: none)."""
-
-    def progress(
-        self, total: int | None, unit: str, label: str, *, resumes: bool = False
-    ) -> AbstractContextManager[Progress]:
-        """Show the progress of the work ``label``, ``total`` (None: unknown) of ``unit``; ``resumes``: a later call continues it."""
-
-    def lacks(self, problem: StoreError | str) -> None:
-        """Report what an answer lacks."""
-
-    def fail(self, error: StoreError) -> None:
-        """Report what an iteration leaves out."""
-
-    def warn_of_broken(self, txn: Txn, names: Iterable[TopicName]) -> None:
-        """Report the broken ledgers of the topics, which can be read."""
-
-    def warn_of_broken_ledgers(self, txn: Txn, topic: Topic) -> None:
-        """Report the broken ledgers of a topic."""
-
-    def warn(self, text: str) -> None:
-        """Report what callers should know of an answer that lacks nothing else."""
-
-    def warnings(self) -> AbstractContextManager[Callable[[str], None]]:
-        """Take what callers should know of work that writes, and say it."""
-
-    def tell(self, text: str) -> None:
-        """Say what a person at a terminal likes to know."""
-
-    def confirm(self, plan: Previewed) -> None:
-        """Go on to apply a plan; a command shows it instead, or asks first."""
-
-    def each(
-        self, items: Iterable[Item], work: Callable[[Item], Result], *, alone: bool | None = None
-    ) -> Iterator[Result]:
-        """Yield what ``work`` returns of each item; an error ends it (a command reports one of several, or not ``alone``, and goes on)."""
-
-
 class Program:
     """A Python program as the host of a session, with or without an open store. "Now" is given, or the clock's; scans run on ``jobs``
-    or ``spark``, see ``open_engine``; incomplete answers give a warning at the program's line.
+    or ``spark``, see ``open_engine``; incomplete answers give a warning at the program's line. The host of a command's session is
+    ``pulsar_admin.running.Running``.
 
     An iteration in progress keeps LMDB's map open: reading the map after the file has shrunk would kill the process. So ``close``
     refuses new work, and the last reader closes the map.
@@ -193,6 +98,7 @@ class Program:
 
     @property
     def clock_ms(self) -> int:
+        """The time for changes, in epoch milliseconds: as given, otherwise the clock's, which is a ``FromNow``."""
         from pulsar_admin.store.timespec import FromNow
 
         at, given_ms = _AT.get(), self._given_ms
@@ -205,10 +111,12 @@ class Program:
 
     @property
     def now_ms(self) -> int:
+        """The time for reading, in epoch milliseconds: as given, otherwise the time of the copy, otherwise the clock's."""
         return self.clock_ms if self._store is None else self.now.time_ms
 
     @property
     def now(self) -> Now:
+        """The now that ages are counted at, and what says it."""
         from pulsar_admin.store.model.copy_age import Now, find_as_of
 
         given_ms = self._given_ms
@@ -219,11 +127,13 @@ class Program:
 
     @property
     def moment(self) -> Moment:
+        """When a plan is made that is made now."""
         at = _AT.get()
         return Moment(self.clock_ms, self._given_ms is not None, None if at is None else at.interceptors)
 
     @contextmanager
     def at(self, moment: Moment) -> Iterator[None]:
+        """Plan as at ``moment`` while the block runs."""
         token = _AT.set(moment)
         try:
             yield
@@ -231,6 +141,8 @@ class Program:
             _AT.reset(token)
 
     def time_ms(self, value: Time, *, changes: bool = False) -> int:
+        """Return ``value`` in epoch milliseconds, relative times counted from ``now_ms``, or of ``changes`` from the clock's now, which
+        then is a ``FromNow``; raises InvalidValue."""
         moment_ms = time_ms_of(value, self.clock_ms if changes else self.now_ms)
         return moment_ms if changes and self._given_ms is None else int(moment_ms)
 
@@ -243,6 +155,7 @@ class Program:
 
     @contextmanager
     def opened(self, *, unindexed: bool = False) -> Iterator[StoreFile]:
+        """Hold the store open while it is used; raises Refused when it was closed, and, unless ``unindexed``, has no index."""
         with self._lock:
             if self._closed:
                 raise Refused(f"{self._file.path} was closed", hint="open it again: pulsar_admin.open_store")
@@ -259,7 +172,10 @@ class Program:
 
     @contextmanager
     def writing(self) -> Iterator[StoreFile]:
-        """LMDB's map may grow then, which readers in this process would not survive."""
+        """Hold the store for work that writes in several transactions; raises NotWritable, StoreBusy, Refused.
+
+        LMDB's map may grow then, which readers in this process would not survive.
+        """
         with self.opened() as store:
             self.check_writable()
             if self._users > 1:
@@ -267,6 +183,7 @@ class Program:
             yield store
 
     def check_writable(self) -> None:
+        """Raise NotWritable for a store that was opened for reading."""
         if not self._file.writable:
             raise NotWritable(
                 f"{self._file.path} was opened for reading",
@@ -275,6 +192,7 @@ class Program:
             )
 
     def close(self) -> None:
+        """Refuse new work, and close the store when its last reader is done."""
         with self._lock:
             ends = not self._closed and not self._users
             self._closed = True
@@ -284,6 +202,7 @@ class Program:
     # -- scans and messages -------------------------------------------------------------------------------------------
 
     def engine(self, problems: list[StoreError], size_bytes: int = 0) -> AbstractContextManager[Engine | None]:
+        """Open what scans of about ``size_bytes`` run on; raises InvalidValue for Spark if reading is bounded."""
         if PACE.is_limited:  # other processes would each read as fast
             if self._spark is not None:
                 raise InvalidValue(
@@ -294,6 +213,7 @@ class Program:
 
     @contextmanager
     def scanning(self, size_bytes: int, label: str, problems: list[StoreError]) -> Iterator[Scanning]:
+        """Open the same for a reader, with progress under ``label`` (empty: none)."""
         with self.engine(problems) as engine:
             failed = [] if engine is None else engine.failed
             yield Scanning(engine, failed=failed)
@@ -303,36 +223,42 @@ class Program:
     def progress(
         self, total: int | None, unit: str, label: str, *, resumes: bool = False
     ) -> AbstractContextManager[Progress]:
+        """Show the progress of the work ``label``, ``total`` (None: unknown) of ``unit``; ``resumes``: a later call continues it."""
         from pulsar_admin.progress import Progress
 
         return nullcontext(Progress(total, unit, label))
 
     def lacks(self, problem: StoreError | str) -> None:
+        """Report what an answer lacks, an iteration leaves out, or callers should know of an answer that lacks nothing."""
         warn_partial([problem])
 
     fail = warn = lacks
 
     def warn_of_broken(self, txn: Txn, names: Iterable[TopicName]) -> None:
+        """Report the broken ledgers of the topics, which can be read."""
         warn_partial(broken_texts(txn, names))
 
     def warn_of_broken_ledgers(self, txn: Txn, topic: Topic) -> None:
+        """Report the broken ledgers of a topic."""
         warn_partial(texts_of_broken(txn, topic))
 
     @contextmanager
     def warnings(self) -> Iterator[Callable[[str], None]]:
+        """Take what callers should know of work that writes, and say it."""
         texts: list[str] = []
         yield texts.append
         warn_partial(texts)
 
     def tell(self, text: str) -> None:
-        """There is no terminal."""
+        """Say what a person at a terminal likes to know: there is no terminal."""
 
     def confirm(self, plan: Previewed) -> None:
-        """Whoever calls has looked at the plan."""
+        """Go on to apply a plan, which the caller has looked at."""
 
     def each(
         self, items: Iterable[Item], work: Callable[[Item], Result], *, alone: bool | None = None
     ) -> Iterator[Result]:
+        """Yield what ``work`` returns of each item; an error ends it (a command reports one of several, or not ``alone``, and goes on)."""
         return map(work, items)
 
 
@@ -345,7 +271,7 @@ class Session:
 
     def __init__(
         self,
-        host: Host,
+        host: Program | Running,
         path: Path | None,
         *,
         processes: int = 1,
@@ -414,7 +340,7 @@ class Session:
     def progress(
         self, total: int | None, unit: str, label: str, *, resumes: bool = False
     ) -> Iterator[Callable[[int], None]]:
-        """Show how far work is, see ``Host.progress``; the function is told each part that is done."""
+        """Show how far work is, see ``Program.progress``; the function is told each part that is done."""
         with self._host.progress(total, unit, label, resumes=resumes) as progress:
             yield progress.advance
 
@@ -432,7 +358,7 @@ class Session:
 
     @contextmanager
     def reader(self, *, unindexed: bool = False) -> Iterator[EntryReader]:
-        """Open one snapshot, entries too; for ``unindexed`` see ``Host.opened``."""
+        """Open one snapshot, entries too; for ``unindexed`` see ``Program.opened``."""
         if self.asked is not None:
             yield self.asked
             return

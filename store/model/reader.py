@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.entry import Entry, decode_entry
@@ -26,6 +26,14 @@ NOTED = "noted"
 
 def ignore(count: int) -> None:
     """Ignore how much was read."""
+
+
+class Scanning(NamedTuple):
+    """How a reader scans: on an engine (None: in this process), which is told bytes as they are read, and what could not be."""
+
+    engine: Engine | None = None
+    advance: Callable[[int], None] = ignore
+    failed: list[FailedSlice] | None = None
 
 
 class EntryReader:
