@@ -157,7 +157,7 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
         (([0, 61_000], 1000), ["00:00:00", "00:01:01"]), (([0, DAY], 60_000), ["01-01 00:00", "01-02 00:00"]),
         (([0, 365 * DAY], 1), ["1970-01-01 00:00:00.000", "1971-01-01 00:00:00.000"])],
     "commands.topics.printout:_beginning": [(("x" * 120,), "x" * 120), (("x" * 121,), "x" * 120 + " …")],
-    "api.session:whole_number": [(("n", 5, 5, 5), 5), (("n", 4, 5), InvalidValue), (("n", 6, 5, 5), InvalidValue)],
+    "arguments:whole_number": [(("n", 5, 5, 5), 5), (("n", 4, 5), InvalidValue), (("n", 6, 5, 5), InvalidValue)],
     "changes:_ledgers": [((tuple(range(10)),), "ledgers 0, 1, 2, 3, 4, 5, 6, 7, 8, 9"),
         ((tuple(range(11)),), "11 ledgers from 0 to 10")],
     "columns:_offset_text": [((0,), "0s"), ((DAY,), "+1d"), ((10_000,), "+10s"), ((10_999,), "+10s"),
@@ -260,11 +260,11 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
     "store.wording:shortened": [(("abc", 3), "abc"), (("abcd", 3), "ab…"), (("/abc", 3), "…bc")],
     "store.wording:says": [(("",), False), (("x",), True), ((0,), False)],
     "store.sources.index_places:_key_after": [((LONG,), b"\xff"), ((LONG - 1,), LONG.to_bytes(8, "big"))],
-    "api.session:time_ms_of": [
+    "arguments:time_ms_of": [
         ((0, 0), 0), ((253_402_300_799_999, 0), 253_402_300_799_999), ((253_402_300_800_000, 0), InvalidValue),
         ((-1, 0), InvalidValue), ((timedelta(), 5), 5), ((10**8 - 1, 0), 10**8 - 1), ((10**8, 0), InvalidValue),
         ((10**11 - 1, 0), InvalidValue), ((10**11, 0), 10**11)],
-    "api.session:delay_ms": [((0,), 0), ((-1,), InvalidValue)],
+    "arguments:delay_ms": [((0,), 0), ((-1,), InvalidValue)],
     "store.changes.ledger_references:parse_ledger_ids": [
         ((["0", "", '{"ledgerId":7}'], "x"), [0, 7]), ((["-1"], "x"), InvalidValue)],
     "store.disks.logs:LogSurvey.lost_bytes.fget": [((BAD,), 7)],
