@@ -31,6 +31,7 @@ from pulsar_admin.store.codec.cursor import (
     find_plain_cursor,
 )
 from pulsar_admin.store.codec.dbledger import LocationRow
+from pulsar_admin.store.codec.digest import DIGEST_SIZE
 from pulsar_admin.store.codec.journal import JournalHeader
 from pulsar_admin.store.codec.ledgermetadata import (
     LedgerState,
@@ -106,11 +107,13 @@ from pulsar_admin.store.reports.ledgers import iter_missing
 from pulsar_admin.store.reports.shell import Selection
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.judging import weight
+from pulsar_admin.store.scan.ledgers_map import FalseMap
 from pulsar_admin.store.scan.source_options import pattern_namespace
 from pulsar_admin.store.scan.sources import ListedObject, list_prefix
 from pulsar_admin.store.sources import log_files
 from pulsar_admin.store.sources.cluster import open_metadata
 from pulsar_admin.store.sources.ensemble import Client, LiveEnsemble, parse_address
+from pulsar_admin.store.sources.zookeeper import Gap
 from pulsar_admin.store.tables.entries import senders
 from pulsar_admin.store.tables.folder import Folder
 from tests.compaction.entries import Batch, Slot, compacted, entry
@@ -147,6 +150,10 @@ TOPIC = N(
     ledgers=[N(ledger_id=7, entries=5), N(ledger_id=9, entries=3)],
 )
 BATCH = N(key=None, clock="publish", first=Position(1, 5, 2), last=Position(1, 5, 3))
+WINDOW = {"base": 5, "data": b"abc", "_buffer": b"abcd", "_fill": partial(int, "x")}
+"""A window onto a file from byte 5 to before 8; reading elsewhere is an error."""
+FILE = N(kind=FileKind.ENTRY_LOG, path="0.log", id=5)
+PART = N(start=0, end=10)
 # fmt: off
 BOUNDS: dict[str, list[tuple[Any, object]]] = {
     "commands.bookkeeper:_ledger_id": [((0,), 0)],
@@ -686,6 +693,97 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
     "store.model.references:_side_by_side": [
         ((iter([(b"a", b"1"), (b"b", b"2")]), iter([(b"a", b"3"), (b"c", b"4")])),
          [(b"a", b"1", b"3"), (b"b", b"2", b""), (b"c", b"", b"4")])],
+    "store.changes.ledger_references:_moved": [
+        ((N(ids=[7, 9], last_confirmed=Position(9, 2)), Position(ledger_id, 3), {6, 8, 10}), answer)
+        for ledger_id, answer in ((6, Position(7, -1)), (8, Position(9, -1)), (10, Position(9, 2)), (9, Position(9, 3)))],
+    "store.changes.resets:check_position": [
+        ((N(ledger=lambda ledger_id: N(entries=5), name="t"), Position(7, entry), ""), None if -1 <= entry <= 5 else EntryNotFound)
+        for entry in (-2, -1, 5, 6)],
+    "store.changes.resets:_ledgers_text": [
+        ((N(ids=[5, 7]), Position(5, 0)), "its ledgers are 5 to 7"),
+        ((N(ids=[5, 7]), Position(4, 0)), "what was before ledger 5 is trimmed")],
+    "store.changes.resets:_dated": [
+        ((N(position="1:0", time_ms=5), 5), "1:0 of 1970-01-01T00:00:00.005Z, is 0s old"),
+        ((N(position="1:0", time_ms=2005), 5), "1:0 of 1970-01-01T00:00:02.005Z, is dated 2s ahead of now")],
+    "store.changes.resets:_younger_warnings": [
+        ((N(find_first=lambda limit_ms: N(position=Position(1, 5), time_ms=2)), N(mark_delete=Position(1, entry)), 1), answer)
+        for entry, answer in ((4, []), (5, [
+            "the broker's search drops 1:5 of 1970-01-01T00:00:00.002Z, which is younger than the limit 1970-01-01T00:00:00.001Z: "
+            "clocks run backwards here"]))],
+    "store.changes.resources:_with_deleter": [
+        (({"replication_clusters": ["a"], "allowed_clusters": allowed},),
+         {"replication_clusters": ["a"], "allowed_clusters": allowed} | more)
+        for allowed, more in ((["a"], {"clusterThatCanDeleteNamespace": "a"}), (["a", "b"], {}))],
+    "store.rules.bookies:_needs": [
+        (([N(ledger_id=number, needed="x") for number in range(count)],), answer)
+        for count, answer in ((0, ""), (1, "; ledger 0: x"), (2, "; ledger 0: x, and 1 more that are needed"))],
+    "store.rules.starts:_no_snapshot": [
+        ((N(values={"first": first}),), "logs but no snapshot (No snapshot found, but there are log entries): a server starts only "
+         f"with zookeeper.snapshot.trust.empty=true, which bin/pulsar sets{more}")
+        for first, more in ((1, ""), (2, ", and it would start without the transactions before 0x2"))],
+    "store.rules.starts:_older_snapshot": [
+        ((N(values={"base": 5, "first": first, "names": ["a"]}),), f"a cannot be read: a server starts from snapshot.5 {more}")
+        for first, more in (
+            (6, "and its logs from there on"),
+            (7, "and forgets what came after it, because those logs are missing: the first one begins at 0x7"))],
+    "store.rules.subscriptions:stores_most_ranges": [
+        ((N(cursor=N(state=N(ranges=range(count)))),), count >= 10_000) for count in (9_999, 10_000)],
+    "store.rules.subscriptions:_is_young": [
+        ((N(next_message=N(born_ms=born_ms), of=N(now_ms=3 * DAY)),), born_ms > 0) for born_ms in (0, 1)],
+    "store.rules.topics:_needed": [
+        (([((3, 5),)], start, end), answer)
+        for start, end, answer in ((5, 9, False), (4, 9, True), (0, 3, False), (0, 4, True))],
+    "store.rules.topics:_by_size": [
+        ((100 * 2**20,), Severity.WARNING), ((100 * 2**20 - 1,), Severity.NOTE)],
+    "store.rules.topics:_ledger_huge": [((N(topic=N(ledgers=[N(size_bytes=10 * 2**30)])),), [])],
+    "store.scan.entries:window_ranks": [
+        ((None, N(first=Position(1, 0, first), last=Position(1, 5, last))), InvalidValue) for first, last in ((0, -1), (-1, 0))],
+    "store.scan.files:FileScan.reaches": [
+        ((N(slice=N(seek=False), records=0, is_inside=False, torn=False, next_offset=5), end), end <= 5) for end in (5, 6)],
+    "store.scan.files:FileScan._digest_sizes": [
+        ((N(ledgers=(np.array([7]), np.array([8]))), 7), (8,)),
+        ((N(ledgers=(np.array([7]), np.array([8]))), 9), tuple(DIGEST_SIZE.values()))],
+    "store.scan.files:FileWindow.move_to": [
+        ((N(**WINDOW), offset), None if 5 <= offset < 8 else ValueError) for offset in (4, 5, 7, 8)],
+    "store.scan.files:FileWindow.cover": [
+        ((N(**WINDOW), *edges), answer)
+        for edges, answer in (((5, 8), None), ((5, 9), ValueError), ((4, 8), ValueError), ((5, 7), None))],
+    "store.scan.files:close_together": [
+        ((iter([(0, 1), (5, 1)]), most), answer)
+        for most, answer in ((1, [[(0, 1)], [(5, 1)]]), (2, [[(0, 1), (5, 1)]]))] + [
+        ((iter([(0, 1), ((8 << 20) - 5, size)]), 9), answer)
+        for size, answer in ((1, [[(0, 1), ((8 << 20) - 5, 1)]]), (2, [[(0, 1)], [((8 << 20) - 5, 2)]]))],
+    "store.scan.following:_Folder.is_done": [
+        ((N(done=[(1, 5)], begun={}), N(id=number, name="x")), 1 <= number <= 5) for number in (0, 1, 5, 6)],
+    "store.scan.following:_pieces_of": [
+        ((FILE, 0, 10, 10), [FileRange("0.log", FileKind.ENTRY_LOG, -1, 0, 10, seek=False, limit=10)]), ((FILE, 5, 5, 10), []),
+        ((FILE, 0, 10, 5), [FileRange("0.log", FileKind.ENTRY_LOG, -1, start, start + 5, seek=start > 0, limit=10)
+                            for start in (0, 5)])],
+    "store.scan.following:_between": [
+        ((PART, np.array([0, 5]), np.array([5, 10])), []), ((PART, np.array([2]), np.array([8])), [(0, 2), (8, 10)]),
+        ((PART, np.array([0, 6]), np.array([5, 10])), [(5, 6)]), ((PART, np.array([], int), np.array([], int)), [(0, 10)])],
+    "store.scan.following:_Taking._journal_start": [
+        ((N(_marks={"o": (log_id, 9)}, _follower=N(
+            has_logs=True, look=lambda *given, **how: N(offsets=np.array([8, 9, 12]), end=20))), FILE, "o", start), answer)
+        for log_id, start, answer in ((6, 0, -1), (4, 0, 0), (5, 9, 9), (5, 8, 9), (5, 10, 10))],
+    "store.scan.following:_Taking._cut": [
+        ({"self": N(_bytes_left=5, _follower=N(look=lambda *given, **how: N(ends=np.array([3, 5, 9])))),
+          "file": N(size_bytes=20), "start": 0, "end": end, "looked_at": True}, 5) for end in (5, 6)],
+    "store.scan.integer_rows:_Front.fill": [
+        ((N(_held=[], _next=0, _read_rows=2, _run=N(rows=rows, read=lambda start, end: [[1] * (end - start)])),), rows > 0)
+        for rows in (0, 1)],
+    "store.scan.messages:_iter_places": [((b"aba", b"a"), [0, 2]), ((b"b", b"a"), [])],
+    "store.scan.ledgers_map:compare_map": [
+        ({"mapped": {1: 5}, "records": {1: size}, "is_sound": is_sound}, answer)
+        for size, is_sound, answer in ((5, True, None), (6, False, FalseMap((), (1,), 5, 6)), (4, False, None),
+                                       (4, True, FalseMap((), (1,), 5, 4)))],
+    "store.sources.index_places:_are_inside": [
+        ((np.array([0, 1, 2, 3, 5, 6]), np.array([[1, 3], [5, 6]])), [False, True, True, False, True, False])],
+    "store.sources.index_places:_join": [
+        ((iter([(bytes(16), bytes(size))] * 2), 1), answer) for size, answer in ((8, bytes(24)), (7, b"?"))],
+    "store.sources.zookeeper:LogOrder.take": [
+        ((N(last=5, bad=None), None, N(zxid=zxid)), answer)
+        for zxid, answer in ((5, None), (6, None), (8, Gap(None, 5, 8, 2, None)))],
 }
 # fmt: on
 """By function: what it is given at its bounds, and what it answers, or which error it raises."""
@@ -696,7 +794,9 @@ def _answer(place: str, given: Any) -> object:
     call = attrgetter(name)(import_module(f"pulsar_admin.{module}"))
     try:
         found = call(**given) if isinstance(given, dict) else call(*given)
-        return list(found) if isinstance(found, Iterator) else found
+        return (
+            found.tolist() if isinstance(found, np.ndarray) else list(found) if isinstance(found, Iterator) else found
+        )
     except (StoreError, ValueError) as error:
         return type(error)
 
