@@ -7,7 +7,7 @@ creates one when it loads the topic, as it does for its own partitions that no c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from typing import Any
 
@@ -55,8 +55,13 @@ def plan_topic(
 
 
 def warned_of_lost(reader: EntryReader, plan: Plan) -> Plan:
-    """Return ``plan`` with a warning for each topic, or namespace's topics, that it creates empty although data of lost ones remain."""
-    created = {step.key for step in plan.steps if step.before is None}
+    """Return ``plan`` with a warning for each topic, or namespace's topics, that it creates although data of lost ones remain."""
+    warnings = lost_warnings(reader, {step.key for step in plan.steps if step.before is None})
+    return replace(plan, warnings=(*plan.warnings, *warnings)) if warnings else plan
+
+
+def lost_warnings(reader: EntryReader, created: Set[bytes]) -> tuple[str, ...]:
+    """Return the warnings about what is lost and would be created: ``created`` has the keys of new metadata nodes."""
     vanished = [
         one
         for one in find_vanished(reader).topics
@@ -67,11 +72,11 @@ def warned_of_lost(reader: EntryReader, plan: Plan) -> Plan:
     lost = [f"{one.name} was lost, not deleted; what remains of it: {_remains(one)}" for one in vanished]
     lost += [f"the policies of {one.name} were lost, but not its {counted(one.topics, 'topic')}" for one in bare]
     if not lost:
-        return plan
+        return ()
     shown = [*lost[:_SHOWN], *([f"{len(lost) - _SHOWN:,} more like it"] if len(lost) > _SHOWN else [])]
     ledgers = bare or any(one.ledger_ids for one in vanished)
     command = "pulsar-admin store recover --level A" if ledgers else "pulsar-admin ledgers orphans"
-    return replace(plan, warnings=(*plan.warnings, *shown, f"to restore it instead of creating it empty: {command}"))
+    return (*shown, f"to restore it instead of creating it anew: {command}")
 
 
 def _remains(lost: VanishedTopic) -> str:

@@ -27,6 +27,7 @@ from pulsar_admin.store.changes.plan import (
     put_value_step,
 )
 from pulsar_admin.store.changes.subscriptions import shown_properties
+from pulsar_admin.store.changes.topics import warned_of_lost
 from pulsar_admin.store.codec.claims import schema_claims, topic_claims
 from pulsar_admin.store.codec.cursor import CursorState, encode_cursor_info
 from pulsar_admin.store.codec.managedledger import encode_managed_ledger
@@ -93,8 +94,8 @@ def plan_copy(store: Store, request: CopyRequest) -> WritingPlan:
         planned = txn.id
 
     def show() -> tuple[ChangeReport, ...]:
-        with _source(store, request) as theirs, store.read() as txn:
-            return (_Copying(theirs, txn, request).plan({}).preview(),)
+        with _source(store, request) as theirs, open_reader(store) as ours:
+            return (warned_of_lost(ours, _Copying(theirs, ours.txn, request).plan({})).preview(),)
 
     def make(target: Store) -> tuple[ChangeReport, ...]:
         with _source(target, request) as theirs:
@@ -104,8 +105,8 @@ def plan_copy(store: Store, request: CopyRequest) -> WritingPlan:
             copies = ((one.spec, theirs.payloads(one.ledger_id, one.entries)) for one in ledgers)
             with write_ledgers(target, copies) as written:
                 ids = {one.ledger_id: new.ledger_id for one, new in zip(ledgers, written.ledgers, strict=True)}
-                with target.read() as txn:
-                    plan = _Copying(theirs, txn, request).plan(ids, written)
+                with open_reader(target) as ours:
+                    plan = warned_of_lost(ours, _Copying(theirs, ours.txn, request).plan(ids, written))
                 return (apply_written(written, plan, request.now_ms),)
 
     return WritingPlan(_COPY, planned, show, make, digest=lambda: _digest(store, request))

@@ -10,11 +10,12 @@ from msgspec import Struct, field
 
 from pulsar_admin.store.changes import log_writer
 from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, ChangeReport, Plan
+from pulsar_admin.store.changes.topics import lost_warnings
 from pulsar_admin.store.codec.claims import topic_claims
 from pulsar_admin.store.codec.interceptors import InterceptorChain, open_chain
 from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger
 from pulsar_admin.store.db.environment import Store, Txn
-from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.db.tree import find_node, tree_key
 from pulsar_admin.store.dump.source import EntryDump, EntryRows, ledger_runs
 from pulsar_admin.store.errors import InvalidValue, Refused
 from pulsar_admin.store.model.cursors import Extent
@@ -63,13 +64,13 @@ class LoadedTopic(Struct):
 def preview_load(store: Store, source: EntryDump, options: LoadOptions) -> ChangeReport:
     """Read a dump to its end and return what loading it would do, one part for each topic; raises what ``apply_load`` raises."""
     loaded: list[LoadedTopic] = []
-    with store.read() as txn:
-        for topic, stream in _topics(txn, source, options, loaded):
+    with open_reader(store) as reader:
+        for topic, stream in _topics(reader.txn, source, options, loaded):
             for run in (run for rows in stream for run in ledger_runs(rows)):
                 _count(topic, run)
         _check_any(loaded)
-        parts = tuple(_part(txn, topic, None) for topic in loaded)
-        return ChangeReport(LOAD.command, LOAD.words, None, True, parts)
+        parts = tuple(_part(reader.txn, topic, None) for topic in loaded)
+        return ChangeReport(LOAD.command, LOAD.words, None, True, parts, _warnings(reader, loaded, options))
 
 
 def apply_load(store: Store, source: EntryDump, options: LoadOptions, advance: Advance) -> ChangeReport:
@@ -82,8 +83,8 @@ def apply_load(store: Store, source: EntryDump, options: LoadOptions, advance: A
         written = log_writer.write_ledgers(store, _iter_ledgers(reader, source, options, loaded, advance))
     with written:
         _check_any(loaded)
-        with store.read() as txn:
-            plan = _plan(txn, written, loaded, options)
+        with open_reader(store) as reader:
+            plan = _plan(reader, written, loaded, options)
         return log_writer.apply_written(written, plan, options.now_ms)
 
 
@@ -184,7 +185,10 @@ def _intercepted(columns: PayloadColumns, chain: InterceptorChain, now_ms: int) 
 # -- the change -------------------------------------------------------------------------------------------------------
 
 
-def _plan(txn: Txn, written: log_writer.WrittenLedgers, found: list[LoadedTopic], options: LoadOptions) -> Plan:
+def _plan(
+    reader: EntryReader, written: log_writer.WrittenLedgers, found: list[LoadedTopic], options: LoadOptions
+) -> Plan:
+    txn = reader.txn
     steps = list(written.steps(txn, options.now_ms))
     parts = []
     rest = iter(written.ledgers)
@@ -200,6 +204,10 @@ def _plan(txn: Txn, written: log_writer.WrittenLedgers, found: list[LoadedTopic]
             infos[-1] = LedgerInfo(infos[-1].ledger_id)  # it was open: a broker looks for its end itself
         if infos:
             steps.append(log_writer.append_ledgers(txn, topic.name, infos, topic.properties, options.now_ms))
+    return Plan(LOAD, txn.id, tuple(steps), tuple(parts), warnings=_warnings(reader, found, options))
+
+
+def _warnings(reader: EntryReader, found: list[LoadedTopic], options: LoadOptions) -> tuple[str, ...]:
     warnings = [
         f"{topic.name}: {counted(topic.gaps, 'entry is', 'entries are')} missing in the dump; later entries moved up"
         for topic in found
@@ -208,9 +216,10 @@ def _plan(txn: Txn, written: log_writer.WrittenLedgers, found: list[LoadedTopic]
     warnings += [
         f"{namespace} has no policies here: a broker serves its topics only when the namespace exists"
         for namespace in sorted({topic.name.namespace for topic in found})
-        if find_node(txn, namespace.policies_path) is None
+        if find_node(reader.txn, namespace.policies_path) is None
     ]
-    return Plan(LOAD, txn.id, tuple(steps), tuple(parts), warnings=tuple(warnings))
+    new = {tree_key(topic.name.path) for topic in found if find_node(reader.txn, topic.name.path) is None}
+    return (*warnings, *lost_warnings(reader, new))
 
 
 def _part(txn: Txn, topic: LoadedTopic, infos: list[LedgerInfo] | None) -> ChangePart:

@@ -145,7 +145,8 @@ def test_of_zookeeper_with_three_bookies(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("damages_stores")
 def test_what_is_created_over_lost_data_is_warned_of(cli: Cli, tmp_path: Path) -> None:
     """With the command that brings the data back: nothing else would tell of it once an empty topic has the name."""
-    store, parts = copied("small", "clean", tmp_path), "acme/orders/parts"
+    store, parts, dump = copied("small", "clean", tmp_path), "acme/orders/parts", tmp_path / "dump.jsonl"
+    dump.write_text(cli("--store", store, "topics", "dump", NAMES[0], "--level", "entries").stdout)
     lose_nodes(store, path_of(NAMES[0]), path_of(f"{parts}-partition-1"), "/admin/policies/acme/iot")
     plain, part = (
         f"persistent://{NAMES[0]} was lost",
@@ -157,10 +158,12 @@ def test_what_is_created_over_lost_data_is_warned_of(cli: Cli, tmp_path: Path) -
         (f"topics create-shadow-topic {NAMES[0]} -s acme/orders/codecs", plain),
         (f"topics create-missed-partitions {parts}", f"{part} of it: 1 ledger with 13 entries"),
         (f"topics update-partitioned-topic {parts} -p 5", part),
+        (f"topics load {dump}", plain),
+        (f"topics copy {NAMES[0]} --from {imported('small', 'clean')}", plain),
         ("namespaces create acme/iot", "the policies of acme/iot were lost, but not its 2 topics"),
         ("topics create public/default/new", ""),
     ):
-        warnings = "\n".join(cli("--store", store, *words.split(), "--dry-run", "-o", "json").json.get("warnings", ()))
+        warnings = str(cli("--store", store, *words.split(), "--dry-run", "-o", "json").json)
         assert (says in warnings, "store recover --level A" in warnings) == (True, bool(says)), words
 
 
