@@ -258,7 +258,9 @@ def _rule_page(code: str, cause: Rule, one: dict[str, str]) -> str:
     text = f"{NOTE}# {code}\n\n**{cause.title}** ([{cause.severity}](../doctor.md))\n\n{_filled(cause.means)}\n\n"
     head = f"{one['severity']} {code}: {one['where'].removeprefix('persistent://')}"
     text += "```text\n" + "\n".join([head, *(f"  {line}" for line in textwrap.wrap(one["message"], 100))]) + "\n```\n\n"
-    text += f"{_filled(f'**A broker**: {cause.broker}')}\n\n{_filled(f'**Repair**: {cause.how}')}\n\n"
+    text += f"{_filled(f'**A broker**: {cause.broker}')}\n\n"
+    text += f"{_filled(f'**Can be lost**: {cause.loss}.')}\n\n" if cause.loss else ""
+    text += f"{_filled(f'**Repair**: {cause.how}')}\n\n"
     text += f"```\n{cause.command({})}\n```\n"
     return text + (f"\n{_filled(f'**Prevent**: {cause.prevent}')}\n" if cause.prevent else "")
 

@@ -29,7 +29,7 @@ CLUSTER_RULES = Rules[ClusterFacts]()
     "with several clusters, `--chroot` names one. If that is lost, import the bookies alone and run `store recover`.",
     "Run `store preflight` before bookies start on other metadata.",
     leads=True,
-    loss="All entries of the bookie, if it starts on this metadata.",
+    loss="all entries of the bookie, if it starts on this metadata",
 )
 def _unknown_bookies(facts: ClusterFacts) -> Iterator[Evidence]:
     for bookie in known(facts.unknown_bookies) or ():

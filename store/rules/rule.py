@@ -113,6 +113,7 @@ class Rule(Struct, Generic[Facts], frozen=True):
         parts = (
             (f"{self.code} ({self.severity}): {self.title}", _wrapped(self.means)),
             ("What a broker does", _wrapped(self.broker)),
+            ("Can be lost", _wrapped(self.loss)),
             # The command in one line, to be pasted.
             ("Repair", f"{_wrapped(self.how)}\n  {self.command({})}".lstrip("\n")),
             ("Prevent", _wrapped(self.prevent)),

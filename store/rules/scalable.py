@@ -145,7 +145,7 @@ def _missing(facts: ClusterFacts) -> Iterator[Evidence]:
     "pulsar-admin topics stats-internal {segment}",
     "If it has no messages, a broker that carries out the same split again uses it. If the record was lost, restore it from a backup of"
     " the metadata or by `store history`.",
-    loss="nothing yet: nobody can reach the messages",
+    loss="nothing yet, but nobody can reach the messages",
 )
 def _unlisted(facts: ClusterFacts) -> Iterator[Evidence]:
     for one, segment in _iter_segments(facts):

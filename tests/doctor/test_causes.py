@@ -17,6 +17,8 @@ def test_a_cause_says_everything(code: str) -> None:
     for text in (cause.means, cause.broker, cause.how):
         assert text.endswith("."), text
     assert not cause.title.endswith(".")
+    assert not cause.loss.endswith(".")
+    assert ("Can be lost\n" in cause.text()) == bool(cause.loss)
 
 
 @pytest.mark.parametrize("code", RULES_BY_CODE)
