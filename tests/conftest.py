@@ -158,6 +158,12 @@ class Cli:
     def __call__(self, *arguments: object, bug: bool = False) -> CliResult:
         return self._run(*arguments, bug=bug)
 
+    def done(self, *arguments: object) -> CliResult:
+        """Run a command that has to end with exit code 0."""
+        result = self._run(*arguments, bug=False)
+        assert result.exit_code == 0, result.stderr
+        return result
+
     def on(self, store: object, line: str) -> CliResult:
         """Run a command line, its words parted by blanks, on the store of a directory."""
         return self("--store", store, *line.split())

@@ -201,8 +201,7 @@ def test_our_own_writes_do_not_move_it(cli: Cli, small: Path, tmp_path: Path) ->
     after = cli("--store", store, "overview", "--no-check", "-o", "json").json
     assert before["newestEntryTime"] == after["newestEntryTime"] < SMALL_MS
     assert (after["asOf"], after["asOfSource"]) == (SMALL_MS, "metadata")
-    export = cli("--store", store, "store", "export", "standalone", small, "--in-place", "--yes", "--quiet")
-    assert export.exit_code == 0, export.stderr
+    cli.done("--store", store, "store", "export", "standalone", small, "--in-place", "--yes", "--quiet")
     assert cli("--store", store, "store", "refresh", "--quiet").exit_code == 0
     assert as_of(store) == AsOf(SMALL_MS, "metadata")
 
@@ -274,8 +273,7 @@ def test_a_change_that_counts_from_now_asks_which(words: tuple[str, ...], cli: C
     assert "error: which time is now?" in result.stderr
     lines = [line.removeprefix("  $ ") for line in result.stderr.splitlines() if line.startswith("  $ ")]
     assert [shlex.split(line)[-2:] for line in lines] == [["--now", "2026-11-21T09:24:17.132Z"], ["--now", "now"]]
-    by_copy = cli("--store", store, *shlex.split(lines[0])[1:], "--dry-run", "-o", "jsonl")
-    assert by_copy.exit_code == 0
+    by_copy = cli.done("--store", store, *shlex.split(lines[0])[1:], "--dry-run", "-o", "jsonl")
     error = cli("--store", store, *words, "-o", "json").error
     assert error["context"]["commands"] == lines
     looking = cli("--store", store, *words, "--dry-run", "-o", "json").error["context"]["commands"]
@@ -309,8 +307,7 @@ def test_a_ttl_counts_from_now_too(cli: Cli, tmp_path: Path) -> None:
 
 def test_nows_that_agree_are_not_asked_about(cli: Cli, tmp_path: Path) -> None:
     store = copied("small", "clean", tmp_path)
-    done = cli("--store", store, "topics", "reset-cursor", STEADY, "-s", "reset-me", "-t", "10000d", "-o", "json")
-    assert done.exit_code == 0
+    cli.done("--store", store, "topics", "reset-cursor", STEADY, "-s", "reset-me", "-t", "10000d", "-o", "json")
 
 
 def test_an_import_a_moment_ago_from_a_disk_in_use_is_not_asked_about(cli: Cli, tmp_path: Path) -> None:

@@ -70,8 +70,7 @@ def names(tmp_path: Path) -> Path:
 
 
 def bundle(cli: Cli, store: Path, file: Path, names: Path) -> Any:  # Any: JSON
-    made = cli("--store", store, "store", "bundle", file, "--names", names, "-o", "json")
-    assert made.exit_code == 0, made.stderr
+    made = cli.done("--store", store, "store", "bundle", file, "--names", names, "-o", "json")
     return made.json
 
 
@@ -79,8 +78,7 @@ def there_and_back(cli: Cli, store: Path, names: Path) -> tuple[Path, set[str]]:
     """Make the store of a bundle of STORE, which has the same findings; return it and their codes."""
     there = names.with_name("there")
     told = bundle(cli, store, names.with_name("b"), names)["findings"]
-    made = cli("--store", there, "store", "import", "bundle", names.with_name("b"), "-o", "json")
-    assert made.exit_code == 0, made.stderr
+    made = cli.done("--store", there, "store", "import", "bundle", names.with_name("b"), "-o", "json")
     assert made.json["findings"] == told
     assert made.json["sameFindings"] is True, told
     return there, {one["code"] for one in told}

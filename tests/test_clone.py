@@ -35,11 +35,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def clone(cli: Cli, store: Path, target: Path, *words: object) -> Any:
-    shown = cli("--store", store, "store", "clone", target, *words, "--dry-run", "-o", "json")
-    assert shown.exit_code == 0, shown.stderr
+    shown = cli.done("--store", store, "store", "clone", target, *words, "--dry-run", "-o", "json")
     assert not target.exists()
-    done = cli("--store", store, "store", "clone", target, *words, "-o", "json")
-    assert done.exit_code == 0, done.stderr
+    done = cli.done("--store", store, "store", "clone", target, *words, "-o", "json")
     assert {**done.json, "dryRun": True} == shown.json
     return done.json
 

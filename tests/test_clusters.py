@@ -147,8 +147,7 @@ def test_a_store_of_parts_is_brought_up_to_date(whole: Any, tmp_path: Path, cli:
     mutated = disks_of("mutated", tmp_path / "mutated")
     shutil.rmtree(disks)
     copy_tree(mutated, disks)
-    answer = cli("--store", path, "store", "refresh", "-o", "json")
-    assert answer.exit_code == 0
+    answer = cli.done("--store", path, "store", "refresh", "-o", "json")
     assert answer.json["newFiles"]
     found, expected = content(path), whole("mutated")
     assert {name: found[name] for name in ("tree", "owners")} == {name: expected[name] for name in ("tree", "owners")}

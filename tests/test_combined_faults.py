@@ -286,8 +286,7 @@ def test_what_was_not_planted_is_not_lost(cli: Cli, tmp_path: Path, seed: int) -
     imported = cli("--store", store, "store", "import", "cluster", "--zookeeper", disks / "zookeeper", *words)
     assert imported.exit_code in (0, 1), imported.stderr
     if put_old_metadata in planted:
-        recovered = cli("--store", store, "store", "recover", "--yes")
-        assert recovered.exit_code == 0, recovered.stderr
+        cli.done("--store", store, "store", "recover", "--yes")
     told = {row["ledgerId"] for row in cli.rows(store, "ledgers underreplicated")}
     found = {tuple(row[:3]): row for _, row in rows_of(cli, store, "--uncommitted")}
     said = [row for rows in oracle(WORLD)["rows"].values() for row in rows]

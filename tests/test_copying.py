@@ -29,8 +29,7 @@ def empty(cli: Cli, tmp_path: Path) -> Path:
 
 
 def rows(cli: Cli, store: Path, *words: str) -> list[Any]:
-    result = cli("--store", store, *words, "-o", "jsonl")
-    assert result.exit_code == 0, result.stderr
+    result = cli.done("--store", store, *words, "-o", "jsonl")
     return result.json_lines
 
 
@@ -132,8 +131,7 @@ def made(tmp_path: Path) -> Path:
 
 
 def test_holes_in_batches_and_positions_in_empty_ledgers(cli: Cli, made: Path, empty: Path) -> None:
-    result = cli("--store", empty, "topics", "copy", "a/b/t", "a/b/empty", "--from", made, "-o", "jsonl")
-    assert result.exit_code == 0, result.stderr
+    result = cli.done("--store", empty, "topics", "copy", "a/b/t", "a/b/empty", "--from", made, "-o", "jsonl")
     parts = result.json_lines
     first, last = parts[0]["after"]["ledgers"]
     stand = {

@@ -267,8 +267,7 @@ def _die(connection: object, path: str) -> None:
 def _load(cli: Cli, store: Path, dump: Path, *options: object) -> Any:
     if not store.exists():
         create_store(store, now_ms=NOW_MS)
-    result = cli("--store", store, "topics", "load", dump, *options, "-o", "json")
-    assert result.exit_code == 0, result.stderr
+    result = cli.done("--store", store, "topics", "load", dump, *options, "-o", "json")
     return result.json
 
 

@@ -309,8 +309,7 @@ def test_killed_readers_use_up_no_places(tmp_path: Path, cli: Cli) -> None:
     path = changed(tmp_path, cli)
     for arguments in (("store", "log"), ("topics", "reset-cursor", TOPIC, "-s", "half", "-m", "9:6")):
         _killed_reader(path, 512)
-        answer = cli("--store", path, *arguments)
-        assert answer.exit_code == 0, answer.stderr
+        cli.done("--store", path, *arguments)
 
 
 def test_a_killed_reader_keeps_no_pages(tmp_path: Path) -> None:
@@ -427,8 +426,7 @@ def test_the_pages_that_a_command_walked_are_not_walked_again(cli: Cli, monkeypa
     store = imported("small", "clean")
     monkeypatch.setattr("pulsar_admin.store.rules.files.check_file", lambda *_: pytest.fail("they were walked again"))
     for command in (["doctor"], ["store", "check"]):
-        result = cli("--store", store, *command)
-        assert result.exit_code == 0, result.stderr
+        cli.done("--store", store, *command)
     with open_store(store) as opened, pytest.raises(pytest.fail.Exception):
         list(check_store(opened))  # nobody walked those of the Python interface
     monkeypatch.undo()  # the check behind every test walks them

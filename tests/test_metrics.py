@@ -54,8 +54,7 @@ def _labels(text: str) -> Labels:
 
 def written(cli: Cli, store: Path, out: Path, *words: str) -> dict[str, dict[Labels, float]]:
     """Return the metrics that the command writes to OUT, without the label of the cluster, which all have."""
-    result = cli("--store", store, "metrics", "--out", out, *words)
-    assert result.exit_code == 0
+    result = cli.done("--store", store, "metrics", "--out", out, *words)
     found = parse(out.read_text())
     assert result.json["samples"] == sum(map(len, found.values()))
     assert {labels[0] for values in found.values() for labels in values} == {("cluster", "standalone")}

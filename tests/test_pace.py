@@ -125,8 +125,7 @@ def test_an_import_is_bounded(disk: Path, cli: Cli) -> None:
     assert cli("--store", disk / "s", "store", "import", "standalone", source, "--max-rate", "40M").exit_code == 0
     assert time.monotonic() - started >= size / (40 * MEGA) * 0.9
     assert not PACE.is_limited
-    deep = cli("--store", disk / "s", "store", "check", "--deep", "--max-rate", "1G")
-    assert deep.exit_code == 0
+    cli.done("--store", disk / "s", "store", "check", "--deep", "--max-rate", "1G")
     for wrong in ("0", "-1", "fast"):
         assert cli("--store", disk / "t", "store", "import", "standalone", source, "--max-rate", wrong).exit_code == 2
     both = cli("--store", disk / "t", "store", "import", "standalone", source, "--max-rate", "1M", "--spark")

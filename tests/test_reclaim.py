@@ -72,8 +72,7 @@ def test_what_lives_stays_and_what_is_dead_goes(data: Path, cli: Cli) -> None:
     }
     assert {"delete", "compact", "keep"} <= {row["action"] for row in told.values()}
     taken = disk_bytes(current)
-    done = cli(*words(data, "--yes", "-o", "json"))
-    assert done.exit_code == 0
+    done = cli.done(*words(data, "--yes", "-o", "json"))
     assert entries(current, alive) == before
     freed = taken - disk_bytes(current)
     assert done.json["freedBytes"] == freed
@@ -85,8 +84,7 @@ def test_what_lives_stays_and_what_is_dead_goes(data: Path, cli: Cli) -> None:
     moved = [(ledger, entry) for ledger, entry, _ in records(current / new.pop()) if ledger >= 0]
     assert len(set(moved)) == len(moved) == done.json["movedEntries"]
     assert set(moved) <= before.keys()
-    again = cli(*words(data, "--yes", "-o", "json"))
-    assert again.exit_code == 0
+    again = cli.done(*words(data, "--yes", "-o", "json"))
     assert (again.json["freedBytes"], again.json["movedEntries"]) == (0, 0)
 
 
@@ -129,8 +127,7 @@ def test_a_real_cluster_that_was_killed(cli: Cli, tmp_path: Path) -> None:
         journals = {file: digest_of(file) for file in current.glob("*.txn")}
         metadata = ("--zookeeper", tmp_path / "data" / "zookeeper")
         forecast = cli("store", "reclaim", bookie, *metadata, "--below", "100", "--dry-run", "-o", "json").json
-        done = cli("store", "reclaim", bookie, *metadata, "--below", "100", "--yes", "-o", "json")
-        assert done.exit_code == 0
+        done = cli.done("store", "reclaim", bookie, *metadata, "--below", "100", "--yes", "-o", "json")
         assert forecast["deletedLedgers"] > 0
         moved += done.json["movedEntries"]
         assert {file: digest_of(file) for file in current.glob("*.txn")} == journals
@@ -153,8 +150,7 @@ def test_a_copy_that_a_stopped_run_left_is_known_by_its_records(data: Path, cli:
     (current / "78.log.compacting").write_bytes(log.read_bytes()[:9999])
     (storage,) = cli(*words(data, "--dry-run", "-o", "json")).json["directories"]
     assert storage["leftovers"] == ["78.log.compacting"]
-    done = cli(*words(data, "--yes", "-o", "json"))
-    assert done.exit_code == 0
+    cli.done(*words(data, "--yes", "-o", "json"))
     assert not (current / "77.log").exists()
     assert not (current / "78.log.compacting").exists()
     assert entries(current, alive) == before
@@ -400,8 +396,7 @@ def test_empty_metadata_is_refused(data: Path, cli: Cli) -> None:
     assert "lists no ledger at all" in refuses(cli, data)
     with pytest.raises(Refused, match="lists no ledger at all"):
         reclaim(str(data / "bookkeeper"), metadata=data / "metadata", dry_run=True)
-    done = cli(*words(data, "--yes", "--force", "-o", "json"))
-    assert done.exit_code == 0
+    cli.done(*words(data, "--yes", "--force", "-o", "json"))
     assert not [file for file in (data / CURRENT).glob("*.log") if file.stat().st_size]
 
 
@@ -454,8 +449,7 @@ def test_it_asks_first(data: Path, cli: Cli) -> None:
     done = cli(*words(data))
     assert done.exit_code == 3
     assert "this cannot be undone: up to" in done.stderr
-    shown = cli(*words(data, "--dry-run"))
-    assert shown.exit_code == 0
+    shown = cli.done(*words(data, "--dry-run"))
     assert "would be freed" in shown.stdout
     assert digest_of(data / "bookkeeper") == before
 
@@ -485,6 +479,5 @@ def test_the_forecast_answers_where_nothing_can_be_tried(data: Path, cli: Cli, m
         raise DiskFailed("EIO", hint="")
 
     monkeypatch.setattr(live_records, "measure_places", fails)
-    told = cli(*words(data, "--dry-run", "-o", "json"))
-    assert told.exit_code == 0, told.stderr
+    told = cli.done(*words(data, "--dry-run", "-o", "json"))
     assert told.json["logs"] == measured["logs"]

@@ -85,10 +85,8 @@ def salvage(store: Path, bookie: Path, cli: Cli) -> Callable[..., Any]:
 
     def run(*words: object) -> Any:
         named = words or (bookie,)
-        shown = cli("--store", store, "store", "salvage", *named, "--dry-run", "-o", "json")
-        assert shown.exit_code == 0, shown.stderr
-        done = cli("--store", store, "store", "salvage", *named, "--yes", "-o", "json")
-        assert done.exit_code == 0, done.stderr
+        shown = cli.done("--store", store, "store", "salvage", *named, "--dry-run", "-o", "json")
+        done = cli.done("--store", store, "store", "salvage", *named, "--yes", "-o", "json")
         assert {**done.json, "dryRun": True, "kept": []} == shown.json
         again = cli("--store", store, "store", "salvage", *named, "--dry-run", "-o", "json").json
         assert not again["needed"], again

@@ -128,8 +128,7 @@ def test_no_report_of_a_change_has_a_secret(
     secret = "wJalrXUtnFEMI/K7MDENG"
     words = ("-d", "aws-s3", "-b", "bucket", "-r", "eu-west-1", "-i", "AKIA", "-s", secret)
     words += () if group == "namespaces" else ("-oat", "10M")
-    done = cli(group, "set-offload-policies", place, *words, *more)
-    assert done.exit_code == 0, done.stderr
+    done = cli.done(group, "set-offload-policies", place, *words, *more)
     for said in (done, cli("store", "log", "-o", "json"), cli("store", "log", "1")):
         assert secret not in said.stdout + said.stderr
     if "--dry-run" not in more:

@@ -413,9 +413,7 @@ def test_without_the_logs_policies_are_unknown_and_cursors_move(cli: Cli, path: 
 
 
 def test_status_goes_by_the_topics_own_policies(cli: Cli, path: Path) -> None:
-    assert (
-        cli("--store", path, "topics", "set-delayed-delivery", "acme/policies/lived", "-e", "-t", "3s").exit_code == 0
-    )
+    cli.done("--store", path, "topics", "set-delayed-delivery", "acme/policies/lived", "-e", "-t", "3s")
     (row,) = cli("--store", path, "delayed", "status", "acme/policies/lived", "-o", "json").json
     assert (row["policy"]["tickTime"], row["policySource"]) == (3000, "topic")
     assert row["evictingQuotas"] == ["destination_storage"]
@@ -426,8 +424,7 @@ def test_events_that_compaction_alone_keeps(path: Path, cli: Cli) -> None:
     """A broker compacts ``__change_events`` and trims it: then every policy is in the compacted ledger, and no entry in its own."""
     before = _policies_of(path)
     assert before
-    made = cli("--store", path, "compaction", "run", EVENTS, "-o", "json")
-    assert made.exit_code == 0, made.stderr
+    cli.done("--store", path, "compaction", "run", EVENTS, "-o", "json")
     managed = ManagedLedger((LedgerInfo(900_000),))
     change_value(path, parse_topic(EVENTS).path, lambda _: encode_managed_ledger(managed))
     assert _policies_of(path) == before

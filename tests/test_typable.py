@@ -308,8 +308,7 @@ def test_data_is_left_as_it_is(tmp_path: Path, cli: Cli) -> None:
     assert base64.b64decode(read[0]["payload"]) == text.encode()
     store = copied("small", "clean", tmp_path)
     for name in ("hint", "undo"):
-        changed = cli("--store", store, "namespaces", "set-property", "public/default", "-k", name, "-v", text)
-        assert changed.exit_code == 0
+        cli.done("--store", store, "namespaces", "set-property", "public/default", "-k", name, "-v", text)
         assert cli("--store", store, "namespaces", "get-property", "public/default", "-k", name).stdout.strip() == text
     shown = cli("--store", store, "namespaces", "get-properties", "public/default", "-o", "json").json
     assert (shown["hint"], shown["undo"]) == (text, text)

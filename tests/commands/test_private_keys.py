@@ -31,8 +31,7 @@ def encrypted_topics(name: str) -> dict[str, list[Any]]:
 def test_every_encrypted_message_of_the_worlds(name: str, engine: tuple[str, ...], command: str, cli: Cli) -> None:
     topics = encrypted_topics(name)
     keys = ("--private-key", world(name) / "keys")
-    result = cli("--store", imported(name, "clean"), "topics", command, *topics, *keys, *engine, "-o", "jsonl")
-    assert result.exit_code == 0, result.stderr
+    result = cli.done("--store", imported(name, "clean"), "topics", command, *topics, *keys, *engine, "-o", "jsonl")
     assert [as_recorded(row) for row in result.json_lines] == [row for rows in topics.values() for row in rows]
     assert not any("encrypted" in row for row in result.json_lines)
 
@@ -45,8 +44,7 @@ def test_searching_behind_the_lock(cli: Cli) -> None:
     everything = cli("--store", store, "topics", "read", SECRET, "--payload", *keys, "-o", "jsonl").json_lines
     text = "a"
     expected = [row for row in everything if text.encode() in base64.b64decode(row["payload"])]
-    found = cli("--store", store, "topics", "search", SECRET, "--text", text, "--payload", *keys, "-o", "jsonl")
-    assert found.exit_code == 0
+    found = cli.done("--store", store, "topics", "search", SECRET, "--text", text, "--payload", *keys, "-o", "jsonl")
     assert found.json_lines == expected != []
 
 
@@ -65,8 +63,7 @@ def test_single_messages(cli: Cli) -> None:
     ids = ("-l", str(first[0]), "-e", str(first[1]))
     row = cli("--store", store, "topics", "get-message-by-id", SECRET, *ids, *key, "-o", "json").json
     assert (row["key"] or "", row["sha1"]) == (first[5], first[8])
-    text = cli("--store", store, "topics", "get-message-by-id", SECRET, *ids, *key)
-    assert text.exit_code == 0
+    text = cli.done("--store", store, "topics", "get-message-by-id", SECRET, *ids, *key)
     assert text.stdout.startswith("Batch Message ID:")
 
 

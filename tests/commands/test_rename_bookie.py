@@ -57,8 +57,7 @@ def test_a_bookie_gets_another_id_and_its_disks_by_the_export(cli: Cli, tmp_path
     }
     assert codes(cli, store) == before
 
-    result = cli("--store", store, "bookies", "rename", OLD, NEW)
-    assert result.exit_code == 0, result.stderr
+    cli.done("--store", store, "bookies", "rename", OLD, NEW)
     listed = cli("--store", store, "-o", "json", "bookies", "list-bookies").json["bookies"]
     assert {row["bookieId"] for row in listed} == {NEW, "bk1test", "bk2test"}
     cookie = cli("--store", store, "store", "cat", f"/ledgers/cookies/{NEW}", "--raw").stdout
@@ -72,8 +71,7 @@ def test_a_bookie_gets_another_id_and_its_disks_by_the_export(cli: Cli, tmp_path
     assert report["cookies"] == [{"path": str(disk / "current" / "VERSION"), "was": OLD, "bookie": NEW}]
     assert digest_of(disk) == untouched
     # By its new id, too, as its configuration may have it by then.
-    done = cli("--store", store, "-o", "json", "store", "export", "bookie", f"{NEW}={disk}", "--yes")
-    assert done.exit_code == 0, done.stderr
+    cli.done("--store", store, "-o", "json", "store", "export", "bookie", f"{NEW}={disk}", "--yes")
     assert f'bookieHost: "{NEW}"'.encode() in (disk / "current" / "VERSION").read_bytes()
     assert cli("--store", store, "-o", "json", "store", "export", "bookie", disk, "--dry-run").json["cookies"] == []
     snapshot = tmp_path / "snapshot"

@@ -232,8 +232,7 @@ def _store(path: Path, ledgers: list[list[int]], closed_ms: tuple[int, ...], mar
 def _moved(cli: Cli, store: Path, now_s: int, *arguments: str) -> str:
     command, *options = arguments
     asked = ("--store", store, "--now", f"@{now_s}", "topics", command, MADE, "-s", "s", *options)
-    result = cli(*asked, "--rule", "broker", "--force", "--dry-run", "-o", "json")
-    assert result.exit_code == 0, result.stderr
+    result = cli.done(*asked, "--rule", "broker", "--force", "--dry-run", "-o", "json")
     after: str = result.json["after"]["markDeletePosition"]
     return after
 

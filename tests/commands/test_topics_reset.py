@@ -58,8 +58,7 @@ def state_of(store: Path, topic: str, cursor: str) -> CursorState:
 
 
 def reset(cli: Cli, store: Path, *arguments: object) -> Any:  # Any: JSON
-    result = cli("--store", store, "topics", "reset-cursor", *arguments, "-o", "json")
-    assert result.exit_code == 0, result.stderr
+    result = cli.done("--store", store, "topics", "reset-cursor", *arguments, "-o", "json")
     return result.json
 
 

@@ -44,8 +44,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def rows(cli: Cli, path: Path, *arguments: object) -> list[Any]:
-    result = cli("--store", path, "delayed", *arguments, "-o", "jsonl")
-    assert result.exit_code == 0, result.stderr
+    result = cli.done("--store", path, "delayed", *arguments, "-o", "jsonl")
     return result.json_lines
 
 

@@ -30,8 +30,7 @@ def stored(cli: Cli, path: Path) -> dict[str, object]:
 def test_enable_writes_both_parts(cli: Cli, path: Path) -> None:
     before = stored(cli, path)
     rows = rows_of(path, "tree", "delayed")
-    done = cli.on(path, f"namespaces enable-delayed-message {NAMESPACE} -p 1h -t 500ms -o json")
-    assert done.exit_code == 0
+    done = cli.done("--store", path, *f"namespaces enable-delayed-message {NAMESPACE} -p 1h -t 500ms -o json".split())
     assert done.json["before"]["tickTime"] == 2000
     after = stored(cli, path)
     # The world's own policy has a maximum delay of ten days: it stays, as does every other key, in its place.
@@ -50,8 +49,7 @@ def test_enable_writes_both_parts(cli: Cli, path: Path) -> None:
 
 
 def assert_undone(cli: Cli, path: Path, rows: dict[str, dict[bytes, bytes]]) -> None:
-    done = cli.on(path, "store undo 1 -o json")
-    assert done.exit_code == 0, done.stderr
+    cli.done("--store", path, "store", "undo", "1", "-o", "json")
     assert rows_of(path, "tree", "delayed") == rows
 
 
@@ -87,8 +85,7 @@ def test_split_cuts_indexes_in_the_same_change(cli: Cli, path: Path) -> None:
             }
     result = cli.on(path, "delayed verify acme/delayed/reminders -o json")
     assert (result.exit_code, [row["findings"] for row in result.json]) == (0, [[], []])
-    undone = cli("--store", path, "store", "undo", done["change"], "-o", "json")
-    assert undone.exit_code == 0, undone.stderr
+    cli.done("--store", path, "store", "undo", done["change"], "-o", "json")
     assert rows_of(path, "tree", "delayed") == rows
     with open_store(path) as store:
         assert [held(store, subscription) for subscription in ("workers", "audit")] == before

@@ -313,8 +313,7 @@ def test_a_broken_cluster_is_mended_and_goes_on(clustered: Clustered, tmp_path: 
 
 def _do(cli: Cli, store: Path, *words: object) -> Any:  # Any: JSON
     """One command that has to work; its result."""
-    result = cli("--store", store, *words, "-o", "json")
-    assert result.exit_code == 0, (words, result.stderr)
+    result = cli.done("--store", store, *words, "-o", "json")
     return result.json
 
 

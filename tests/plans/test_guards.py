@@ -77,8 +77,7 @@ def test_every_change_of_it_is_refused_and_warns_when_forced(store: Path, cli: C
     assert GUARDED[topic] in refused.error["message"]
     assert "--force" in refused.error["hint"]
     assert rows_of(store) == before
-    forced = cli("--store", store, *words.split(), "--force", "-o", "json")
-    assert forced.exit_code == 0, forced.stderr
+    forced = cli.done("--store", store, *words.split(), "--force", "-o", "json")
     if "unsubscribe" not in words:
         assert any("moved" in text for text in forced.json["warnings"])
     check_undo(cli, store, 1, before)
@@ -92,8 +91,7 @@ def test_an_expiry_of_it_is_refused(store: Path, cli: Cli) -> None:
 
 
 def test_one_of_users_with_such_a_name_moves(store: Path, cli: Cli) -> None:
-    moved = cli.on(store, "topics skip a/b/users -s transaction.subscription -n 1")
-    assert moved.exit_code == 0
+    cli.done("--store", store, "topics", "skip", "a/b/users", "-s", "transaction.subscription", "-n", "1")
 
 
 def test_a_row_of_a_file_is_named(store: Path, cli: Cli, tmp_path: Path) -> None:
@@ -108,8 +106,7 @@ def test_a_plan_says_that_it_was_forced(store: Path, cli: Cli, tmp_path: Path) -
     plan = tmp_path / "plan.json"
     skip = ("topics", "skip", "a/b/compacted", "-s", "__compaction", "-n", "1")
     assert cli("--store", store, *skip, "--force", "--plan", plan).exit_code == 0
-    applied = cli.on(store, f"apply {plan} -y -o json")
-    assert applied.exit_code == 0, applied.stderr
+    applied = cli.done("--store", store, *f"apply {plan} -y -o json".split())
     assert "marks how far the topic is compacted" in applied.json["warnings"][0]
 
 
@@ -118,8 +115,7 @@ def test_the_cure_of_a_dead_pending_ack_log_is_allowed(tmp_path: Path, cli: Cli)
     cursors = {"__pending_ack_state": CursorInfo(-1, Position(7, 13))}
     store = made_store(tmp_path, {PENDING_ACKS: MadeTopic([[]], cursors=cursors)})
     cure = ("managed-ledger", "update-mark-delete-cursor", "-mlp", mlp(PENDING_ACKS), "-cn", "__pending_ack_state")
-    done = cli("--store", store, *cure, "-cm", "10:-1")
-    assert done.exit_code == 0, done.stderr
+    cli.done("--store", store, *cure, "-cm", "10:-1")
     with open_store(store) as opened, opened.read() as txn:
         path = parse_topic(PENDING_ACKS).cursor_path("__pending_ack_state")
         assert decode_cursor_info(read_node(txn, path).value, path).mark_delete == Position(10, -1)

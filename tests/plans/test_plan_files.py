@@ -58,8 +58,7 @@ def store(tmp_path: Path) -> Path:
 
 def _plan(cli: Cli, store: Path, name: str = "reset") -> tuple[Path, Json]:
     file = store.parent / "a.plan"
-    done = cli("--store", store, "--now", NOW, *PLANNED[name], "--plan", file)
-    assert done.exit_code == 0, done.stderr
+    cli.done("--store", store, "--now", NOW, *PLANNED[name], "--plan", file)
     assert file.stat().st_mode & 0o077 == 0
     return file, json.loads(file.read_bytes())
 

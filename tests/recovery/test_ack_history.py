@@ -435,8 +435,7 @@ def test_a_reset_to_a_state_brings_back_its_holes(cli: Cli, tmp_path: Path) -> N
     with opened(store, FRESH) as (reader, topic):
         wanted = {one.name: one for one in iter_ack_states(reader, topic, imported_versions(reader.txn, topic, HOLES))}
     words = ("--store", store, "topics", "reset-cursor", FRESH, "-s", HOLES, "--as-of")
-    done = cli(*words, "269:12", "-o", "json")
-    assert done.exit_code == 0, done.stderr
+    done = cli.done(*words, "269:12", "-o", "json")
     assert ranges_of(store) == wanted["269:12"].state
     assert done.json["replayed"]["entries"] == wanted["269:12"].backlog - wanted["269:19"].backlog
     # The history is that of what was imported: back and forth.
@@ -454,8 +453,7 @@ def test_a_time_that_may_mean_several_states_is_refused_unless_one_is_chosen(cli
     assert "269:10 to 269:12" in refused.stderr
     assert "--if-unsure redeliver: consumers get up to" in refused.stderr
     for choice, state in (("redeliver", "269:10"), ("oldest", "269:10"), ("skip", "269:12"), ("newest", "269:12")):
-        done = cli(*words, "@1795253616300", "--if-unsure", choice, "--dry-run", "-o", "json")
-        assert done.exit_code == 0, done.stderr
+        done = cli.done(*words, "@1795253616300", "--if-unsure", choice, "--dry-run", "-o", "json")
         assert done.json["rule"] == f"as-of {state}"
         warnings = done.json["warnings"]
         assert "may have been at 3 states" in warnings[-1]

@@ -14,8 +14,7 @@ DAY_MS = 86_400_000
 
 
 def brokers(cli: Cli, *words: object) -> dict[str, Any]:
-    result = cli("-o", "json", *words)
-    assert result.exit_code == 0, result.stderr
+    result = cli.done("-o", "json", *words)
     return result.json["brokers"]  # type: ignore[no-any-return]
 
 

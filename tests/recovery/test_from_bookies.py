@@ -55,8 +55,7 @@ def import_bookies(store: Path, *more: str) -> None:
 def test_every_ledger_comes_back_as_it_was(cli: Cli, bare: Path, tmp_path: Path) -> None:
     whole = tmp_path / "with-zookeeper"
     import_bookies(whole, "--zookeeper", str(world(CLUSTER) / "crashed" / "zookeeper"))
-    result = cli("--store", bare, "store", "recover", "--yes", "-o", "json")
-    assert result.exit_code == 0, result.stderr
+    result = cli.done("--store", bare, "store", "recover", "--yes", "-o", "json")
     assert result.json[0]["after"]["level"] == "C"
     assert not any("Then: --level B" in text for text in result.json[0]["warnings"])  # they are recovered
     with open_store(whole) as right, right.read() as truth, open_store(bare) as made, made.read() as txn:
@@ -187,10 +186,8 @@ def test_what_bookies_collected_is_left_apart(cli: Cli, tmp_path: Path) -> None:
 
 def test_a_plan_file_is_done_as_it_was_shown(cli: Cli, bare: Path, tmp_path: Path) -> None:
     plan = tmp_path / "recover.json"
-    planned = cli("--store", bare, "-o", "json", "store", "recover", "--plan", plan)
-    assert planned.exit_code == 0, planned.stderr
-    done = cli("--store", bare, "-o", "json", "apply", plan, "--yes")
-    assert done.exit_code == 0, done.stderr
+    planned = cli.done("--store", bare, "-o", "json", "store", "recover", "--plan", plan)
+    done = cli.done("--store", bare, "-o", "json", "apply", plan, "--yes")
     assert [row["after"] for row in done.json] == [row["after"] for row in planned.json]
     assert cli("--store", bare, "apply", plan, "--yes").exit_code == 4
     assert cli("--store", bare, "store", "undo", "1", "--yes").exit_code == 0

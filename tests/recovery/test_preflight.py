@@ -88,8 +88,7 @@ def replayed(current: Path) -> set[int]:
 
 def preflight(cli: Cli, root: Path, *words: object) -> dict:  # type: ignore[type-arg]
     bookies = [word for name in BOOKIES for word in ("--bookie", root / name)]
-    result = cli("store", "preflight", *bookies, *words, "-o", "json")
-    assert result.exit_code == 0, result.stderr
+    result = cli.done("store", "preflight", *bookies, *words, "-o", "json")
     return result.json  # type: ignore[no-any-return]
 
 
@@ -217,8 +216,7 @@ def test_another_layout_is_told_and_nothing_is_deleted_by_it(
 ) -> None:
     root, store = scratch_copy("cluster", "clean", tmp_path), tmp_path / "store"
     words = [word for name in BOOKIES for word in ("--bookie", root / name)]
-    imported = cli("--store", store, "store", "import", "cluster", "--zookeeper", root / "zookeeper", *words)
-    assert imported.exit_code == 0
+    cli.done("--store", store, "store", "import", "cluster", "--zookeeper", root / "zookeeper", *words)
     put_values(store, {"/ledgers/LAYOUT": layout.encode()})
     told = cli("--store", store, "store", "preflight")
     assert (told.exit_code, says in told.stdout) == (0, True)
@@ -240,8 +238,7 @@ def test_a_bookie_that_never_ran(cli: Cli, tmp_path: Path) -> None:
     directories = f"{tmp_path}/journal,{tmp_path}/ledgers"
     words = ("store", "preflight", "--zookeeper", zookeeper)
     for bookie in (directories, f"bk9={directories}"):
-        result = cli(*words, "--bookie", bookie, "--max-loss", "0", "-o", "json")
-        assert result.exit_code == 0, result.stderr
+        result = cli.done(*words, "--bookie", bookie, "--max-loss", "0", "-o", "json")
         assert result.json["bookies"] == []
     conf = tmp_path / "bookkeeper.conf"
     conf.write_text(f"journalDirectory={tmp_path}/none\nledgerDirectories={tmp_path}/ledgers\nbookieId=bk1test\n")
@@ -254,11 +251,8 @@ def test_a_bookie_that_never_ran(cli: Cli, tmp_path: Path) -> None:
 def test_an_empty_metadata_store_under_the_bookies_of_a_store(cli: Cli, tmp_path: Path) -> None:
     root, store = (world("cluster") / "clean").resolve(), tmp_path / "store"
     bookies = [word for name in BOOKIES for word in ("--bookie", root / name)]
-    assert (
-        cli("--store", store, "store", "import", "cluster", "--zookeeper", root / "zookeeper", *bookies).exit_code == 0
-    )
-    result = cli("--store", store, "store", "preflight", "--no-metadata", "-o", "json")
-    assert result.exit_code == 0, result.stderr
+    cli.done("--store", store, "store", "import", "cluster", "--zookeeper", root / "zookeeper", *bookies)
+    result = cli.done("--store", store, "store", "preflight", "--no-metadata", "-o", "json")
     assert result.json == preflight(cli, root, "--no-metadata")
     given = cli("--store", store, "store", "preflight", "--bookie", root / BOOKIES[0])
     assert given.exit_code == 2
@@ -298,9 +292,7 @@ def test_a_bookie_whose_index_does_not_open_is_told_with_the_others(cli: Cli, tm
     current = cluster / "bookkeeper0" / "current"
     (current / database / "CURRENT").write_bytes(b"")
     words = [word for name in BOOKIES for word in ("--bookie", cluster / name)]
-    assert (
-        cli("--store", store, "store", "import", "cluster", "--zookeeper", cluster / "zookeeper", *words).exit_code == 0
-    )
+    cli.done("--store", store, "store", "import", "cluster", "--zookeeper", cluster / "zookeeper", *words)
     assert cli("--store", store, "store", "preflight", "--list").exit_code == 0
     said = cli("--store", store, "store", "preflight").stdout
     assert f"bk0test does not start\n  {current / database} does not open" in said
@@ -313,8 +305,7 @@ def test_what_brokers_delete_is_told_on_a_damaged_newest_snapshot(cli: Cli, tmp_
     folder = tmp_path / "zk" / "version-2"
     shutil.copytree(world("cluster") / "crashed" / "zookeeper" / "version-2", folder)
     words = ("store", "preflight", "--zookeeper", folder.parent, "--brokers", "-o", "json")
-    sound = cli(*words)
-    assert sound.exit_code == 0
+    sound = cli.done(*words)
     newest = max(folder.glob("snapshot.*"), key=lambda file: int(file.suffix[1:], 16))
     raw = newest.read_bytes()
     newest.write_bytes(raw[: len(raw) // 2] + b"\xff" * 8 + raw[len(raw) // 2 + 8 :])

@@ -225,8 +225,7 @@ def test_a_view_that_a_truncate_dropped_is_attached_again(name: str, cli: Cli, t
     assert set(told[0]["evidence"]["firstKeys"]) <= only
     leaked = {one for row in found if row["code"].startswith("leaked") for one in row["evidence"]["ledgerIds"]}
     assert ledger not in leaked
-    previewed = cli(*run, *told[0]["mend"].split()[1:], "--dry-run")
-    assert previewed.exit_code == 0
+    previewed = cli.done(*run, *told[0]["mend"].split()[1:], "--dry-run")
     assert f"compactedLedger: none -> {ledger}" in previewed.stdout
     assert [row["code"] for row in diagnoses(cli, store)] == [row["code"] for row in found]
     attached = cli(*run, *told[0]["mend"].split()[1:], "-o", "json").json
@@ -320,8 +319,7 @@ def test_of_a_topic_that_is_gone_with_its_ledgers_nothing_says_deleted(
     assert told["evidence"]["subscriptions"] == sorted(key.decode().rpartition("/")[2] for key in cursors)[:5]
     assert cli("--store", store, *told["mend"].split()[1:]).exit_code == 0
     for level in ((), ("--level", "A"), ("--level", "B")):
-        made = cli("--store", store, "store", "recover", *level, "--dry-run", "-o", "json")
-        assert made.exit_code == 0
+        made = cli.done("--store", store, "store", "recover", *level, "--dry-run", "-o", "json")
         assert made.json["after"]["leftOut"] == [f"persistent://{name}"]
         assert "passedOver" not in made.json["after"]
 

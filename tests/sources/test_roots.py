@@ -136,8 +136,7 @@ def test_a_cluster_below_a_path_is_found_and_goes_back_there(
     assert not [
         path for path in after.keys() - before.keys() if not path.startswith(("/zookeeper", roots.outer("/ledgers")))
     ]
-    again = cli("--store", tmp_path / "again", "store", "import", "cluster", "--zookeeper", out)
-    assert again.exit_code == 0
+    cli.done("--store", tmp_path / "again", "store", "import", "cluster", "--zookeeper", out)
     assert [key for key, row in tree(tmp_path / "again").items() if plain.get(key) != row and key in plain] == [
         change["path"]
     ]
@@ -240,12 +239,10 @@ def test_a_running_ensemble_is_read_and_written_as_its_files(
     parents = {path[:at] for path in nodes for at in range(1, len(path)) if path[at] == "/"}
     store = tmp_path / "s"
     with FakeZooKeeper({**{path: Znode(b"") for path in sorted(parents)}, **nodes}) as server:
-        answer = cli("--store", store, "store", "import", "cluster", "--zookeeper", server.address)
-        assert answer.exit_code == 0, answer.stderr
+        cli.done("--store", store, "store", "import", "cluster", "--zookeeper", server.address)
         assert {key: row for key, row in tree(store).items() if key in plain} == plain
         assert cli("--store", store, *CHANGE).exit_code == 0
-        written = cli("--store", store, "store", "export", "zookeeper", server.address, "-o", "json", "--yes")
-        assert written.exit_code == 0, written.stderr
+        written = cli.done("--store", store, "store", "export", "zookeeper", server.address, "-o", "json", "--yes")
         (node,) = written.json["nodes"]
         outer = roots.outer(node["path"])
         assert server.nodes[outer].version == nodes[outer].version + 1

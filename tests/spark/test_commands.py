@@ -416,8 +416,7 @@ def _progress(result: CliResult) -> list[dict[str, Any]]:  # Any: JSON values
 
 
 def _check(cli: Cli, store: Path, words: tuple[str, ...], *more: str) -> None:
-    result = cli("--store", store, "--progress", "json", *words, *more)
-    assert result.exit_code == 0, result.stderr
+    result = cli.done("--store", store, "--progress", "json", *words, *more)
     *_, last = _progress(result)
     assert last["unit"] == "bytes"
     assert last["finished"] is True

@@ -44,8 +44,7 @@ def tables_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 
 def load(cli: Cli, tables: Path, store: Path, *more: str) -> Path:
-    done = cli("--store", store, "store", "import", "tables", tables, *more)
-    assert done.exit_code == 0, done.stderr
+    cli.done("--store", store, "store", "import", "tables", tables, *more)
     return store
 
 
