@@ -148,6 +148,20 @@ class CliResult(NamedTuple):
     def error(self) -> Any:  # Any: the error object of ``-o json``
         return json.loads(self.stderr.splitlines()[-1])["error"]
 
+    def ends(self, exit_code: int, *said: str) -> "CliResult":
+        """Assert that it ended with EXIT_CODE, and SAID each of these texts on stderr."""
+        assert self.exit_code == exit_code, self.stderr
+        for text in said:
+            assert text in self.stderr
+        return self
+
+    def fails(self, exit_code: int, code: str, *said: str) -> "CliResult":
+        """Assert that it ended with EXIT_CODE and an error of CODE, whose message has each text of SAID; of ``-o json``."""
+        assert (self.exit_code, self.error["code"]) == (exit_code, code), self.stderr
+        for text in said:
+            assert text in self.error["message"]
+        return self
+
 
 class Cli:
     """Runs the real root command in this process: ``cli("topics", "list", "public/default")``; a bug fails the test."""
@@ -160,9 +174,7 @@ class Cli:
 
     def done(self, *arguments: object) -> CliResult:
         """Run a command that has to end with exit code 0."""
-        result = self._run(*arguments, bug=False)
-        assert result.exit_code == 0, result.stderr
-        return result
+        return self(*arguments).ends(0)
 
     def on(self, store: object, line: str) -> CliResult:
         """Run a command line, its words parted by blanks, on the store of a directory."""

@@ -231,8 +231,7 @@ def test_stated_times_rule_ledgers_out_whose_entries_are_not_here(tmp_path: Path
     path = _lost(tmp_path / "s", properties=properties)
     asked = START_MS + 3_600_000 + 5 if properties else START_MS + 5
     ask = ("--store", path, "topics", "find-by-time", TOPIC, "-o", "json", "--time")
-    found = cli(*ask, f"@{asked}")
-    assert found.exit_code == 1
+    found = cli(*ask, f"@{asked}").ends(1)
     assert found.json["ledgersWithoutIndex"] == ([12] if properties else [11, 12])
     assert found.json["position"]["ledgerId"] == 13
     assert "5 lost entries of ledger 12 (12:0 to 12:4)" in found.stderr

@@ -1035,8 +1035,7 @@ def test_logs_of_one_directory_are_named_without_it(cli: Cli) -> None:
 
 def test_a_partition_0_is_not_the_partitioned_topic(cli: Cli) -> None:
     ask = ("topics", "update-partitioned-topic", "acme/orders/parts-partition-0", "-p", "9", "--dry-run")
-    answer = cli("--store", imported("small", "clean"), *ask)
-    assert (answer.exit_code, "is not the partitioned topic" in answer.stderr) == (3, True)
+    cli("--store", imported("small", "clean"), *ask).ends(3, "is not the partitioned topic")
 
 
 def test_messages_without_a_time_of_delivery_are_not_delayed() -> None:

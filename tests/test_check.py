@@ -357,8 +357,7 @@ def test_many_lost_ledgers_are_one_finding_and_asked_for_once(
 
     monkeypatch.setattr(broken, "find_ledger", counted)
     monkeypatch.setattr(owners, "find_owners", None)  # its own list owns them
-    answer = cli("--store", store, "topics", "stats", "public/default/plain")
-    assert answer.exit_code == 1
+    answer = cli("--store", store, "topics", "stats", "public/default/plain").ends(1)
     assert answer.stderr.count("warning: ") == 7
     assert f"{lost:,} ledgers are broken" in answer.stderr
     assert {asked[10_000_000 + number] for number in range(lost)} == {1}

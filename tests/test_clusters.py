@@ -161,8 +161,7 @@ def test_a_bookie_beside_a_standalone_directory(whole: Any, tmp_path: Path, cli:
     for name in ("zookeeper", "bookkeeper0"):
         (root / name).symlink_to(disks / name)
     copy_tree(disks / "bookkeeper1", tmp_path / "linked")  # a link needs the same file system
-    answer = cli("--store", path, "store", "import", "standalone", root)
-    assert (answer.exit_code, "1 of 3 bookies imported" in answer.stderr) == (0, True)
+    answer = cli("--store", path, "store", "import", "standalone", root).ends(0, "1 of 3 bookies imported")
     assert cli("--store", path, "store", "add", "bookie", tmp_path / "linked", "--link").exit_code == 0
     assert cli("--store", path, "store", "add", "bookie", disks / "bookkeeper2", "--copy").exit_code == 0
     assert content(path) == whole("clean")
@@ -399,8 +398,7 @@ def test_bookies_of_another_cluster_are_not_added(tmp_path: Path, cli: Cli) -> N
     """Neither to metadata, nor metadata to them; and not a bookie that is there already."""
     small, other, path = world("small") / "clean", world("nometa") / "clean", tmp_path / "s"
     assert cli("--store", path, "store", "import", "cluster", "--metadata", small / "metadata").exit_code == 0
-    answer = cli("--store", path, "store", "add", "bookie", other / "bookkeeper")
-    assert answer.exit_code == 3
+    answer = cli("--store", path, "store", "add", "bookie", other / "bookkeeper").ends(3)
     instance = decode_cookie((other / "bookkeeper/current/VERSION").read_bytes(), "VERSION").instance_id
     assert f"belongs to another cluster: its instance id is {instance}" in answer.stderr
     assert len(read_store_info(path).sources) == 1
@@ -408,8 +406,7 @@ def test_bookies_of_another_cluster_are_not_added(tmp_path: Path, cli: Cli) -> N
     answer = cli("--store", tmp_path / "b", "store", "add", "zookeeper", small / "metadata")
     assert (answer.exit_code, "belongs to another cluster" in answer.stderr) == (3, True)
     assert cli("--store", path, "store", "add", "bookie", small / "bookkeeper").exit_code == 0
-    answer = cli("--store", path, "store", "add", "bookie", small / "bookkeeper")
-    assert (answer.exit_code, "the store has bookie" in answer.stderr) == (3, True)
+    answer = cli("--store", path, "store", "add", "bookie", small / "bookkeeper").ends(3, "the store has bookie")
 
 
 def _with_cookie(disks: Path, number: int, old: str, new: str) -> str:
@@ -454,8 +451,7 @@ def test_a_stopped_import_of_other_parts_is_named(disks: Path, tmp_path: Path, c
     (tmp_path / "metadata").mkdir()
     (tmp_path / "metadata" / "CURRENT").write_bytes(b"no RocksDB")
     assert cli(*words, "--metadata", tmp_path / "metadata").exit_code == 6
-    answer = cli(*words, "--zookeeper", disks / "zk")
-    assert (answer.exit_code, "that was stopped" in answer.stderr) == (3, True)
+    cli(*words, "--zookeeper", disks / "zk").ends(3, "that was stopped")
 
 
 def _of_cluster(disks: Path, third: str) -> tuple[Any, ...]:
@@ -478,8 +474,7 @@ def test_a_journal_directory_that_was_forgotten_comes_later(
     assert content(path) == whole("crashed")
     assert cli("--store", path, "store", "refresh").exit_code == 0
     assert content(path) == whole("crashed")
-    answer = cli("--store", path, "store", "add", "bookie", rest)
-    assert (answer.exit_code, "the store has bookie bk2test" in answer.stderr) == (3, True)
+    answer = cli("--store", path, "store", "add", "bookie", rest).ends(3, "the store has bookie bk2test")
 
 
 def test_an_old_copy_of_a_directory_is_not_added_to_its_bookie(disks: Path, tmp_path: Path, cli: Cli) -> None:
@@ -487,8 +482,7 @@ def test_an_old_copy_of_a_directory_is_not_added_to_its_bookie(disks: Path, tmp_
     assert cli("--store", path, "store", "import", *_of_cluster(disks, f"{disks}/bk3/ledgers0")).exit_code == 1
     copy_tree(disks / "bk3" / "ledgers0", old)
     before = content(path), digest_of(path / "store.json")
-    answer = cli("--store", path, "store", "add", "bookie", old)
-    assert (answer.exit_code, "2 ledger directories given for bookie bk2test" in answer.stderr) == (3, True)
+    cli("--store", path, "store", "add", "bookie", old).ends(3, "2 ledger directories given for bookie bk2test")
     assert (content(path), digest_of(path / "store.json")) == before
 
 
@@ -558,8 +552,7 @@ def test_a_disk_that_is_lost_for_good(disks: Path, tmp_path: Path, cli: Cli) -> 
     assert "create an empty directory there" in answer.stderr
     assert content(path) == before
     (disks / "real/ledgers0").mkdir(parents=True)
-    answer = cli("--store", path, "store", "refresh", "--forget")
-    assert answer.exit_code == 1
+    answer = cli("--store", path, "store", "refresh", "--forget").ends(1)
     rows = cli("--store", path, "ledgers", "underreplicated", "-o", "json").json
     assert f"entry logs are gone, and {len(rows)} ledgers have entries on fewer bookies" in answer.stderr
     assert "bookies imported" not in answer.stderr
@@ -569,8 +562,7 @@ def test_a_disk_that_is_lost_for_good(disks: Path, tmp_path: Path, cli: Cli) -> 
 def test_the_old_command_says_the_new_line(disks: Path, tmp_path: Path, cli: Cli) -> None:
     (disks / "a host/data").mkdir(parents=True)
     (disks / "bk2").rename(disks / "a host/data/bk2")
-    answer = cli("--store", tmp_path / "s", "store", "import", "standalone", disks)
-    assert answer.exit_code == 5
+    answer = cli("--store", tmp_path / "s", "store", "import", "standalone", disks).ends(5)
     line = next(line for line in answer.stderr.splitlines() if "store import cluster" in line).partition(
         "pulsar-admin "
     )[2]
@@ -632,8 +624,7 @@ def test_metadata_of_a_running_ensemble(whole: Any, disks: Path, tmp_path: Path,
         assert (answer.exit_code, answer.json["nodesUpdated"], answer.json["nodesAdded"]) == (0, 1, 0)
     before = content(path)
     assert before["tree"] != whole("clean")["tree"]
-    answer = cli("--store", path, "store", "refresh")
-    assert (answer.exit_code, "no ZooKeeper answers" in answer.stderr) == (5, True)
+    answer = cli("--store", path, "store", "refresh").ends(5, "no ZooKeeper answers")
     assert content(path) == before
 
 
@@ -681,8 +672,7 @@ def test_disks_at_urls(
     usages = [cli("--store", one, "store", "usage", "-o", "json") for one in (path, here)]
     assert usages[0].json == usages[1].json != []
     # What a start deletes is in a bookie's databases, which are not fetched.
-    forecast = cli("--store", path, "store", "preflight")
-    assert (forecast.exit_code, f"was not fetched from file://{disks}/bk" in forecast.stderr) == (3, True)
+    cli("--store", path, "store", "preflight").ends(3, f"was not fetched from file://{disks}/bk")
     if not fetches:
         (log,) = [*path.glob("remote/*bk1-ledgers0*/*/0.log")]
         read = cli("--store", path, "bookkeeper", "readlog", log)

@@ -187,8 +187,7 @@ def test_a_copy_beside_a_writer_is_refused(cli: Cli, made: Path, empty: Path) ->
         assert (result.exit_code, result.error["code"]) == (4, "store-busy")
         assert list((empty / "entries").iterdir()) == []
     assert result.exit_code == 0, result.stderr
-    again = cli(*copy)
-    assert (again.exit_code, again.error["code"]) == (3, "already-exists")
+    cli(*copy).fails(3, "already-exists")
 
 
 def test_undo_of_copy_and_load_keeps_the_log_for_the_undo_of_the_undo(cli: Cli, made: Path, tmp_path: Path) -> None:

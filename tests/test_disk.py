@@ -191,9 +191,7 @@ def test_new_store_on_a_read_only_disk(tmp_path: Path, cli: Cli, monkeypatch: py
 
     monkeypatch.setattr(os, "mkdir", mkdir)
     for arguments in (("store", "init"), ("store", "import", "standalone", str(world("small") / "clean"))):
-        answer = cli("--store", tmp_path / "s", *arguments, "-o", "json")
-        assert (answer.exit_code, answer.error["code"]) == (3, "not-writable")
-        assert "Read-only file system" in answer.error["message"]
+        cli("--store", tmp_path / "s", *arguments, "-o", "json").fails(3, "not-writable", "Read-only file system")
 
 
 def test_compaction_on_a_full_disk(cli: Cli, tmp_path: Path) -> None:

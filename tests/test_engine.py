@@ -146,9 +146,7 @@ def test_executors_are_asked_before_this_process_works(
         monkeypatch.setattr(
             f"pulsar_admin.store.doctor.diagnosing.{name}", lambda *_, **__: pytest.fail("this process worked")
         )
-    result = cli.on(demo_store, f"{command} --deep --spark")
-    assert result.exit_code == 7
-    assert "error: slices to read: True\n" in result.stderr
+    cli.on(demo_store, f"{command} --deep --spark").ends(7, "error: slices to read: True\n")
 
 
 def test_runs_that_take_turns_have_no_more_processes_than_one() -> None:

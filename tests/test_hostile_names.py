@@ -308,8 +308,7 @@ def test_a_name_that_no_file_can_have(
 def test_a_plan_needs_a_name(plan: str, tmp_path: Path, cli: Cli) -> None:
     path = copied("small", "clean", tmp_path)
     skip = ("topics", "skip", "public/default/plain", "-s", "half", "-n", "1")
-    answer = cli("--store", path, *skip, "--plan", plan, "-o", "json")
-    assert (answer.exit_code, answer.error["code"]) == (3, "already-exists")
+    cli("--store", path, *skip, "--plan", plan, "-o", "json").fails(3, "already-exists")
 
 
 def test_an_empty_plan_option_changes_nothing(tmp_path: Path, cli: Cli) -> None:

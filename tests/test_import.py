@@ -228,8 +228,7 @@ def test_links_need_one_file_system(tmp_path: Path, cli: Cli, monkeypatch: pytes
     monkeypatch.setattr(os, "link", link)
     answer = cli(
         "--store", tmp_path / "s", "store", "import", "standalone", world("small") / "clean", "--link", "-o", "json"
-    )
-    assert (answer.exit_code, answer.error["code"]) == (3, "refused")
+    ).fails(3, "refused")
     assert "--copy" in answer.error["hint"]
 
 
@@ -310,10 +309,9 @@ def test_what_is_no_pulsar_directory(
 ) -> None:
     source = scratch_copy("small", "clean", tmp_path)
     change(source)
-    answer = cli("--store", tmp_path / "s", "store", "import", "standalone", source, "-o", "json")
-    assert (answer.exit_code, answer.error["code"]) == (5, "source-not-found")
-    assert str(source) in answer.error["message"]
-    assert message in answer.error["message"]
+    answer = cli("--store", tmp_path / "s", "store", "import", "standalone", source, "-o", "json").fails(
+        5, "source-not-found", str(source), message
+    )
     assert answer.error["hint"]
     assert hint in answer.error["hint"]
     assert not (tmp_path / "s").exists()
@@ -327,8 +325,7 @@ def test_store_import_knows_what_a_directory_is(tmp_path: Path, cli: Cli) -> Non
         (source / "bookkeeper", f"store import cluster --bookie 127.0.0.1:34299={source / 'bookkeeper'}"),
         (tmp_path / "s" / "store.json", f"store import bundle {tmp_path / 's' / 'store.json'}"),
     ):
-        refused = cli("--store", tmp_path / "n", "store", "import", place)
-        assert refused.exit_code == 5
+        refused = cli("--store", tmp_path / "n", "store", "import", place).ends(5)
         assert refused.stderr.endswith(f"{line}\n")
 
 
@@ -382,8 +379,7 @@ def odd_source(tmp_path: Path) -> Path:
 def test_odd_metadata_is_counted_and_the_rest_imported(odd_source: Path, tmp_path: Path, cli: Cli) -> None:
     answer = cli("--store", tmp_path / "s", "store", "import", "standalone", odd_source, "-o", "json")
     assert (answer.exit_code, answer.json["undecodableValues"], answer.json["nodes"]) == (1, 5, 245 + 7)
-    found = cli("--store", tmp_path / "s", "store", "check", "-o", "json")
-    assert found.exit_code == 1
+    found = cli("--store", tmp_path / "s", "store", "check", "-o", "json").ends(1)
     reasons = " ".join(row["message"] for row in found.json if row["code"] == "value-undecodable")
     for text in ("not UTF-8", "40 bytes", "version 9", "header size 2147483647", "70001 bytes"):
         assert text in reasons

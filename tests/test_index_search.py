@@ -49,9 +49,7 @@ def test_the_id_by_an_index_is_that_of_a_broker(cli: Cli) -> None:
         ledger_id, entry_id = recorded[index][:2]
         expected = {"ledgerId": ledger_id, "entryId": entry_id, "partitionIndex": -1, "batchIndex": -1, "batchSize": 0}
         assert cli(*ask, "-i", index).json == expected
-    behind = cli(*ask, "-i", len(recorded))
-    assert (behind.exit_code, behind.stdout) == (5, "")
-    assert f"Message not found for index {len(recorded)}" in behind.stderr
+    assert cli(*ask, "-i", len(recorded)).ends(5, f"Message not found for index {len(recorded)}").stdout == ""
     assert cli(*ask, "-i", -2).exit_code == 2
     partition = cli(*ask[:-1], "acme/orders/parts-partition-1", "-i", 0)
     assert partition.json["partitionIndex"] == 1
@@ -129,8 +127,7 @@ def test_command(cli: Cli, demo_store: Path, tmp_path: Path) -> None:
     assert cli(*common, "public/default/batched", "--index", 10**6).exit_code == 5
     nothing = cli(
         "--store", imported("nometa", "clean"), *common[2:], "public/default/plain", "--index", 0, "-o", "json"
-    )
-    assert (nothing.exit_code, nothing.error["code"]) == (5, "nothing-matches")
+    ).fails(5, "nothing-matches")
     assert "AppendIndexMetadataInterceptor" in nothing.error["hint"]
     assert cli(*common, "public/default/batched", "--index", -1).exit_code == 2
 

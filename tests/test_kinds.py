@@ -104,8 +104,7 @@ def test_an_index_that_disagrees_with_its_log_is_named(
     copy_tree(world("kinds") / "clean", clean)
     store = _imported(cli, tmp_path, clean, (1,))
     _slot(clean / "bookie1/ledgers/current/0/1/1.idx", 3, location)
-    found = cli("--store", store, "store", "check", "--deep", "-o", "json")
-    assert found.exit_code == 1
+    found = cli("--store", store, "store", "check", "--deep", "-o", "json").ends(1)
     (row,) = [row for row in found.json if row["severity"] == "problem"]
     assert (row["code"], row["where"]) == ("index-file-wrong", "ledger 1")
     assert words in row["message"]

@@ -44,9 +44,7 @@ def test_an_import_that_is_dropped_goes_on_from_nothing(
     store = tmp_path / "new"
     server.before = lambda server, number, _: number == at
     with server:
-        answer = cli(*imported(server, store))
-        assert (answer.exit_code, answer.error["code"]) == (5, "source-not-found")
-        assert server.address in answer.error["message"]
+        cli(*imported(server, store)).fails(5, "source-not-found", server.address)
         assert cli("--store", store, "topics", "list", "public/default").exit_code != 0
         server.put("/admin/clusters/another", b"{}")
         assert cli(*imported(server, store)).exit_code == 0
@@ -86,8 +84,7 @@ def test_a_refresh_behind_an_export_whose_answer_was_lost(server: FakeZooKeeper,
         change(cli, store, *CHANGES)
         assert cli(*export(store, server)).error["code"] == "source-busy"
         wanted = tree(store)
-        answer = cli("--store", store, "store", "refresh", "-o", "json")
-        assert answer.exit_code == 1
+        answer = cli("--store", store, "store", "refresh", "-o", "json").ends(1)
         assert len(answer.json["stoppedExport"]) == 3  # the fourth is in neither
         assert answer.json["conflicts"] == []
         assert tree(store) == wanted

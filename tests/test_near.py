@@ -29,8 +29,7 @@ from tests.stores import imported
     ],
 )
 def test_an_error_names_what_was_meant(cli: Cli, demo_store: Path, words: str, near: list[str]) -> None:
-    result = cli("--store", demo_store, "-o", "json", *words.split())
-    assert result.exit_code == 5
+    result = cli("--store", demo_store, "-o", "json", *words.split()).ends(5)
     assert result.error["context"].get("near", []) == near
     assert result.error["hint"].startswith(f"did you mean {' or '.join(near)}? ") is bool(near)
 
@@ -87,11 +86,8 @@ def test_a_topic_that_a_change_of_the_store_deleted_names_the_change_until_it_is
 ) -> None:
     store = ["--store", str(demo_copy / "pulsar-store")]
     assert cli(*store, "topics", "delete", "public/default/batched", "--force", "--yes").exit_code == 0
-    gone = cli(*store, "topics", "stats", "public/default/batched")
-    assert gone.exit_code == 5
-    assert "change 1 of this store deleted it at 20" in gone.stderr
-    listed = cli(*store, "undo")
-    assert listed.exit_code == 2
+    cli(*store, "topics", "stats", "public/default/batched").ends(5, "change 1 of this store deleted it at 20")
+    listed = cli(*store, "undo").ends(2)
     assert "topics delete" in listed.stdout
     assert listed.stderr.rstrip().endswith("store undo 1 --dry-run")
     assert cli(*store, "undo", "1").exit_code == 0

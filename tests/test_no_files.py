@@ -76,8 +76,7 @@ def test_logs_and_journals(how: list[str], odd: Path, tmp_path: Path, cli: Cli) 
     assert (again.exit_code, again.json["doubts"]) == (1, answer.json["doubts"])
     rows = {Path(row["path"]).name: row["header"] for row in cli("logs", "list", current, "-o", "json").json}
     assert {rows[name] for name in left_out} == {text.partition("not read: ")[2] for text in left_out.values()}
-    verified = cli("logs", "verify", current, "-o", "json")
-    assert verified.exit_code == 1
+    verified = cli("logs", "verify", current, "-o", "json").ends(1)
     assert {Path(row["path"]).name for row in verified.json if row["problems"]} == left_out.keys()
     assert (
         cli("logs", "list", current / "f1.log", "-o", "json")

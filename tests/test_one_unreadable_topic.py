@@ -93,8 +93,7 @@ def test_tables_have_the_messages_of_the_other_topics(cli: Cli, broken: Path, tm
 
 def test_the_cursors_of_the_other_topics_move(cli: Cli, broken: Path) -> None:
     words = ("namespaces", "clear-backlog", "public/default", "--dry-run", "-o", "json")
-    together = cli("--store", broken, *words)
-    assert together.exit_code == 1
+    together = cli("--store", broken, *words).ends(1)
     assert {row["topic"] for row in together.json} == {str(READABLE)}
     assert f"{UNREADABLE.path}: no ManagedLedgerInfo" in together.stderr
 
@@ -183,6 +182,5 @@ def test_a_summary_counts_what_follows(cli: Cli, tmp_path: Path, damages_stores:
     key = ledgers[0].to_bytes(8, "big")
     with open_store(path, writable=True) as store:
         store.write(lambda txn: txn.put("times", key, b"damaged"))
-    found = cli("--store", path, "ledgers", "list", "-o", "json")
-    assert found.exit_code == 6
+    found = cli("--store", path, "ledgers", "list", "-o", "json").ends(6)
     assert [row["ledgerId"] for row in found.json] == [row["ledgerId"] for row in rows if row["ledgerId"] != ledgers[0]]

@@ -185,9 +185,7 @@ def test_alone_without_a_store_it_says_how_to_make_one(
     assert (found.exit_code, found.stdout) == (2, "")
     assert found.stderr.startswith("No store here. Create one")
     assert len(found.stderr.splitlines()) == 4
-    named = cli("--store", tmp_path / "absent")
-    assert named.exit_code == 5
-    assert "is not a store" in named.stderr
+    cli("--store", tmp_path / "absent").ends(5, "is not a store")
 
 
 def test_what_to_ask_next_can_be_asked(cli: Cli) -> None:

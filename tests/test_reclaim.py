@@ -181,8 +181,7 @@ def test_the_only_good_copy_is_not_deleted(data: Path, cli: Cli) -> None:
     shutil.copyfile(log, current / "77.log")
     flip(log, places(current)[entry][1] + 40)
     copy = digest_of(current / "77.log")
-    done = cli(*words(data, "--yes", "--below", "100", "-o", "json"))
-    assert done.exit_code == 1
+    done = cli(*words(data, "--yes", "--below", "100", "-o", "json")).ends(1)
     assert {Path(row["log"]).name for row in done.json["passedOver"]} == {log.name, "77.log"}
     assert digest_of(current / "77.log") == copy
     assert log.exists()
@@ -212,8 +211,7 @@ def test_a_damaged_log_is_named_and_left(damage: str, data: Path, cli: Cli) -> N
         flip(log, offset + (100 if damage == "bit" else 1))
     broken = digest_of(log)
     before = {entry: value for entry, value in good_entries(current, alive).items() if entry != lost}
-    done = cli(*words(data, "--yes", "-o", "json"))
-    assert done.exit_code == 1
+    done = cli(*words(data, "--yes", "-o", "json")).ends(1)
     (left,) = done.json["passedOver"]
     assert (Path(left["log"]).name, f"{offset:#x}" in left["reason"]) == (name, True)
     assert name in done.stderr
@@ -340,8 +338,7 @@ def test_no_room_is_told_and_a_log_can_wait_elsewhere(
     taken = disk_bytes(data)
     monkeypatch.setattr(reclaim, "free_bytes", lambda _: taken - disk_bytes(data))
     told = cli(*words(data, "--dry-run", "-o", "json")).json
-    done = cli(*words(data, "--yes", "-o", "json"))
-    assert done.exit_code == 1
+    done = cli(*words(data, "--yes", "-o", "json")).ends(1)
     assert done.json["left"]
     no_room = [row for row in told["logs"] if row["reason"].startswith("no room: ")]
     assert [str(current / row["log"]) for row in no_room] == sorted(done.json["left"])
@@ -406,8 +403,7 @@ def test_older_metadata_is_refused(data: Path, cli: Cli, tmp_path: Path) -> None
     delete_ledgers(data / "metadata", [newest])
     store = tmp_path / "store"
     assert cli("--store", store, "store", "import", "standalone", data).exit_code == 1  # and topics it has none
-    done = cli("--store", store, "store", "reclaim", data / "bookkeeper", "--yes", "-o", "json")
-    assert done.exit_code == 3
+    done = cli("--store", store, "store", "reclaim", data / "bookkeeper", "--yes", "-o", "json").ends(3)
     assert f"1 ledger of the bookie ({newest} to {newest}) are newer than" in done.error["message"]
     assert "store refresh" in done.error["hint"]
 
@@ -423,8 +419,7 @@ def test_metadata_that_lacks_what_topics_name_is_refused(cli: Cli, tmp_path: Pat
     # A deletion that was not exported deletes nothing.
     assert cli(*words).json["logs"] == before["logs"]
     lose_nodes(store, "/ledgers/00/0000/L001")
-    done = cli(*words)
-    assert done.exit_code == 3
+    done = cli(*words).ends(3)
     assert "that topics name" in done.error["message"]
 
 
@@ -446,9 +441,7 @@ def test_other_storages_are_refused(data: Path, cli: Cli) -> None:
 
 def test_it_asks_first(data: Path, cli: Cli) -> None:
     before = digest_of(data / "bookkeeper")
-    done = cli(*words(data))
-    assert done.exit_code == 3
-    assert "this cannot be undone: up to" in done.stderr
+    cli(*words(data)).ends(3, "this cannot be undone: up to")
     shown = cli.done(*words(data, "--dry-run"))
     assert "would be freed" in shown.stdout
     assert digest_of(data / "bookkeeper") == before

@@ -135,8 +135,7 @@ def test_a_vanished_log_is_named_and_forgotten_only_when_told(tmp_path: Path, cl
     path = make(source, tmp_path / "s")
     before = rows_of(path, "entries", "times")
     (source / "bookkeeper/current/0.log").unlink()
-    answer = cli("--store", path, "store", "refresh", "-o", "json")
-    assert answer.exit_code == 1
+    answer = cli("--store", path, "store", "refresh", "-o", "json").ends(1)
     assert (answer.json["lost"], answer.json["elsewhere"]) == ({}, {str(source / "bookkeeper/current/0.log"): 1087})
     told = cli("--store", path, "store", "refresh")
     assert "LOST" not in told.stdout
@@ -248,13 +247,11 @@ def test_dry_run(tmp_path: Path, cli: Cli) -> None:
 def test_no_source(tmp_path: Path, cli: Cli) -> None:
     path = tmp_path / "s"
     assert cli("--store", path, "store", "init").exit_code == 0
-    answer = cli("--store", path, "store", "refresh", "-o", "json")
-    assert (answer.exit_code, answer.error["code"]) == (3, "refused")
+    cli("--store", path, "store", "refresh", "-o", "json").fails(3, "refused")
     source = scratch_copy("small", "clean", tmp_path)
     make(source, tmp_path / "t")
     source.rename(tmp_path / "away")
-    answer = cli("--store", tmp_path / "t", "store", "refresh", "-o", "json")
-    assert (answer.exit_code, answer.error["code"]) == (5, "source-not-found")
+    cli("--store", tmp_path / "t", "store", "refresh", "-o", "json").fails(5, "source-not-found")
 
 
 @pytest.mark.parametrize("state", ["clean", "mutated", "crashed"])

@@ -94,9 +94,7 @@ def test_no_command_prints_a_token(options: tuple[str, ...], cli: Cli, demo_stor
 def test_a_port_that_is_none_is_a_usage_error(url: str, cli: Cli, demo_store: Path) -> None:
     pytest.importorskip("pyspark")
     option = "--spark-remote" if url.startswith("sc:") else "--spark-master"
-    done = cli("--store", demo_store, "store", "check", "--deep", option, url)
-    assert done.exit_code == 2, done.stderr
-    assert "names no host and port" in done.stderr
+    cli("--store", demo_store, "store", "check", "--deep", option, url).ends(2, "names no host and port")
 
 
 def test_no_pyspark_is_still_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -219,8 +219,7 @@ def test_an_event_that_cannot_be_read_leaves_policies_unknown(tmp_path: Path, cl
         pytest.raises(MetadataCorrupt, match="policies of a/b are unknown"),
     ):
         find_message_ttl(txn, parse_topic("a/b/t"))
-    answer = cli("--store", path, "topics", "get-message-ttl", "a/b/t", "-o", "json")
-    assert (answer.exit_code, answer.error["code"]) == (6, "metadata-corrupt")
+    cli("--store", path, "topics", "get-message-ttl", "a/b/t", "-o", "json").fails(6, "metadata-corrupt")
 
 
 @settings(max_examples=25, deadline=None, derandomize=True, database=None)
@@ -342,8 +341,7 @@ def test_the_brokers_index_goes_on(cli: Cli, tmp_path: Path) -> None:
 
 def test_which_cluster_it_is_must_be_known(cli: Cli, tmp_path: Path) -> None:
     path = make_store(tmp_path / "s", {"a/b/t": MadeTopic([[]])})
-    refused = cli("--store", path, "topics", "set-message-ttl", "a/b/t", "-t", "5", "-o", "json")
-    assert (refused.exit_code, refused.error["code"]) == (3, "refused")
+    cli("--store", path, "topics", "set-message-ttl", "a/b/t", "-t", "5", "-o", "json").fails(3, "refused")
     from tests.plans.test_expiry import put_json
 
     put_json(path, "/admin/policies/a/b", {"replication_clusters": ["here"]})
@@ -406,8 +404,7 @@ def test_without_the_logs_policies_are_unknown_and_cursors_move(cli: Cli, path: 
     for log in (source / "bookkeeper" / "current").iterdir():
         if log.suffix in (".log", ".txn"):
             log.unlink()
-    unknown = cli("--store", store, "topics", "get-message-ttl", "acme/policies/lived", "-o", "json")
-    assert (unknown.exit_code, unknown.error["code"]) == (6, "metadata-corrupt")
+    cli("--store", store, "topics", "get-message-ttl", "acme/policies/lived", "-o", "json").fails(6, "metadata-corrupt")
     moved = cli("--store", store, "topics", "clear-backlog", "acme/policies/lived", "-s", "workers", "-o", "json")
     assert (moved.exit_code, moved.json["entries"]) == (0, 20)
 

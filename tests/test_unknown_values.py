@@ -193,8 +193,7 @@ def orphans(cli: Cli, path: Path) -> set[int]:
 
 
 def refused(cli: Cli, path: Path, *words: object) -> str:
-    answer = cli("--store", path, "ledgers", *words)
-    assert answer.exit_code == 3, answer.stdout + answer.stderr
+    answer = cli("--store", path, "ledgers", *words).ends(3)
     return answer.stderr
 
 

@@ -70,8 +70,6 @@ def test_what_a_url_cannot_say_is_a_wrong_request(
     words: tuple[str, ...], url: str, said: str, cli: Cli, demo_store: Path
 ) -> None:
     """No log is damaged: what is wrong, in which URL, and what it may have."""
-    answer = cli("--store", demo_store, *words, url, "-o", "json")
-    assert (answer.exit_code, answer.error["code"]) == (2, "invalid-value")
-    assert said in answer.error["message"]
+    answer = cli("--store", demo_store, *words, url, "-o", "json").fails(2, "invalid-value", said)
     assert "key:secret" not in answer.stderr
     assert "endpoint_override" in answer.stderr or "credential_kind (anonymous, environment)" in answer.stderr

@@ -372,7 +372,6 @@ def test_a_file_without_text_is_no_schema(path: Path, cli: Cli, tmp_path: Path, 
     file = tmp_path / "schema.json"
     file.write_text(text)
     for command in ("upload", "compatibility"):
-        done = cli.on(path, f"schemas {command} {PLAIN} -f {file} -o json")
-        assert (done.exit_code, done.error["code"]) == (2, "invalid-value")
+        cli.on(path, f"schemas {command} {PLAIN} -f {file} -o json").fails(2, "invalid-value")
     with pa.open_store(path) as store, pytest.raises(pa.InvalidValue):
         store.topic(PLAIN).upload_schema(file)

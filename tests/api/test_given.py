@@ -542,5 +542,4 @@ def test_what_is_there_and_empty_is_empty(store: pa.Store) -> None:
     ],
 )
 def test_so_it_is_on_the_command_line(cli: Cli, words: tuple[str, ...]) -> None:
-    answered = cli("--store", imported("small", "clean"), *words)
-    assert (answered.exit_code, answered.stdout) == (5, "")
+    assert cli("--store", imported("small", "clean"), *words).ends(5).stdout == ""

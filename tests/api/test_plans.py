@@ -235,6 +235,5 @@ def test_a_file_of_settings_that_cannot_be_meant_is_refused(
     if text is not None:
         (tmp_path / file).write_text(text)
     words = ("clusters", command, "standalone", "--cluster-config-file", tmp_path / file, "-o", "json")
-    done = cli("--store", demo_store, *words)
-    assert (done.exit_code, done.error["code"]) == (2, "invalid-value")
+    done = cli("--store", demo_store, *words).fails(2, "invalid-value")
     assert text is not None or str(tmp_path / file) in done.error["message"]

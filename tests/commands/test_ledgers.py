@@ -51,8 +51,7 @@ def test_info(cli: Cli) -> None:
     assert document["metadata"]["digestType"] == "CRC32C"
     assert [Path(file).name for file in document["files"]] == ["0.log"]
     assert document["indexed"]["entriesWithBrokerTime"] == 25
-    several = cli.on(imported("small", "clean"), "ledgers info 9 99999 -o json")
-    assert several.exit_code == 1
+    several = cli.on(imported("small", "clean"), "ledgers info 9 99999 -o json").ends(1)
     assert [row["ledgerId"] for row in several.json] == [9]
 
 
@@ -112,15 +111,12 @@ def test_lost_and_damaged_entries(tmp_path: Path, cli: Cli) -> None:
     source = damaged_source(tmp_path)
     path = tmp_path / "s"
     assert cli.on(path, f"store import standalone {source}").exit_code == 1
-    missing = cli.on(path, "ledgers missing -o json")
-    assert missing.exit_code == 1
+    missing = cli.on(path, "ledgers missing -o json").ends(1)
     (row,) = missing.json
     assert (row["ledgerId"], row["reason"], row["missingEntries"], row["ranges"]) == (9, "entries", 1, [[2, 2]])
-    verified = cli.on(path, "ledgers verify 9 -o json")
-    assert verified.exit_code == 1
+    verified = cli.on(path, "ledgers verify 9 -o json").ends(1)
     assert (verified.json[0]["entries"], verified.json[0]["missingEntries"]) == (24, 1)
-    entries = cli.on(path, "ledgers entries 9 -o json")
-    assert entries.exit_code == 1
+    entries = cli.on(path, "ledgers entries 9 -o json").ends(1)
     assert [row["entryId"] for row in entries.json if row["state"] == "missing"] == [2]
     assert len(entries.json) == 25
 
@@ -139,8 +135,7 @@ def test_verify_finds_what_rotted_since_import(tmp_path: Path, cli: Cli) -> None
     data = bytearray(log.read_bytes())
     data[143_400 + 60] ^= 1
     log.write_bytes(data)
-    answer = cli.on(path, "ledgers verify 9 10 -o json")
-    assert answer.exit_code == 1
+    answer = cli.on(path, "ledgers verify 9 10 -o json").ends(1)
     assert [row["damagedEntries"] for row in answer.json] == [1, 0]
     assert answer.json[0]["damaged"][0][0] == 2
     assert "digest" in answer.json[0]["damaged"][0][1]
@@ -211,25 +206,21 @@ def test_what_is_referenced_stays(tmp_path: Path, cli: Cli) -> None:
     path = copied("small", "clean", tmp_path)
     before = rows_of(path)
     for ledger in (9, 15, 85, 108):
-        answer = cli.on(path, f"ledgers delete 17 {ledger}")
-        assert (answer.exit_code, f"ledger {ledger} is referenced: " in answer.stderr) == (3, True)
+        cli.on(path, f"ledgers delete 17 {ledger}").ends(3, f"ledger {ledger} is referenced: ")
     assert cli.on(path, "ledgers delete 99999").exit_code == 5
     file = tmp_path / "ids"
     file.write_text("\n17\nseventeen\n")
-    answer = cli.on(path, f"ledgers delete --from-file {file}")
-    assert (answer.exit_code, "line 3: no ledger id: 'seventeen'" in answer.stderr) == (2, True)
+    cli.on(path, f"ledgers delete --from-file {file}").ends(2, "line 3: no ledger id: 'seventeen'")
     assert rows_of(path) == before
 
 
 def test_what_cannot_be_read_could_reference_it(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
     path = copied("small", "clean", tmp_path)
     put_node(path, "/managed-ledgers/acme/delayed/persistent/reminders", b"\xff\xff")
-    refused = cli.on(path, "ledgers delete 17")
-    assert (refused.exit_code, "what references ledgers cannot be read whole" in refused.stderr) == (3, True)
+    cli.on(path, "ledgers delete 17").ends(3, "what references ledgers cannot be read whole")
     with open_store(path, writable=True) as store:  # not by the derived rows, but by a topic behind it
         store.write(lambda txn: [txn.delete("owners", key) for key in [*txn.keys("owners", (9).to_bytes(8, "big"))]])
-    refused = cli.on(path, "ledgers delete 9 --force")
-    assert (refused.exit_code, "ledger 9 is referenced: " in refused.stderr) == (3, True)
+    cli.on(path, "ledgers delete 9 --force").ends(3, "ledger 9 is referenced: ")
     assert cli.on(path, "ledgers delete 17 --force").exit_code == 0
 
 
@@ -243,8 +234,7 @@ def test_ledgers_of_other_programs_stay(tmp_path: Path, cli: Cli, damages_stores
     with open_store(path) as store, store.read() as txn:
         metadata = decode_ledger_metadata(read_node(txn, ledger_path(17)).value, "test")
     put_node(path, ledger_path(17), encode_ledger_metadata(replace(metadata, custom={})))
-    refused = cli.on(path, "ledgers delete 17")
-    assert (refused.exit_code, "other programs may use it" in refused.stderr) == (3, True)
+    cli.on(path, "ledgers delete 17").ends(3, "other programs may use it")
     assert cli.on(path, "ledgers delete 17 --force").exit_code == 0
 
 

@@ -60,8 +60,7 @@ def test_dump_shows_damage_in_its_place(tmp_path: Path, cli: Cli) -> None:
         entrylog.encode_header(entrylog.EntryLogHeader(1, 0, 0))
         + b"".join((*parts[:2], bytes(bad), parts[3], b"\x07" * 99, *parts[4:], parts[0][:20]))
     )
-    answer = cli("logs", "dump", path, "-o", "jsonl")
-    assert answer.exit_code == 1
+    answer = cli("logs", "dump", path, "-o", "jsonl").ends(1)
     rows = answer.json_lines
     assert [row["state"].split(":")[0] for row in rows] == [
         *["ok"] * 2,
@@ -153,15 +152,12 @@ def test_verify_finds_a_flipped_bit(tmp_path: Path, cli: Cli) -> None:
 
 
 def test_dump_wants_one_file(cli: Cli) -> None:
-    answer = cli("logs", "dump", world("small") / "clean/bookkeeper/current", "-o", "json")
-    assert (answer.exit_code, answer.error["code"]) == (2, "invalid-value")
+    cli("logs", "dump", world("small") / "clean/bookkeeper/current", "-o", "json").fails(2, "invalid-value")
 
 
 def test_not_a_bookie(tmp_path: Path, cli: Cli) -> None:
     for command in ("list", "verify"):
-        answer = cli("logs", command, tmp_path, "-o", "json")
-        assert (answer.exit_code, answer.error["code"]) == (5, "source-not-found")
-        assert "found none" in answer.error["message"]
+        cli("logs", command, tmp_path, "-o", "json").fails(5, "source-not-found", "found none")
 
 
 @pytest.mark.parametrize("words", [("dump", "-o", "csv"), ("verify", "-o", "json")])

@@ -167,8 +167,7 @@ def test_what_a_bookie_that_is_not_imported_may_have_makes_the_answer_unknown(on
     assert (broker["position"], broker["agrees"]) == (None, None)
     assert "is unknown: its search reads 30:27" in broker["why"]
     for words in (("find-by-time", topic, "--time", time, "--rule", "broker"), ("get-message-id", topic, "-d", time)):
-        asked = cli("--store", one_of_three, "topics", *words, "-o", "json")
-        assert (asked.exit_code, asked.error["code"]) == (6, "not-seen")
+        cli("--store", one_of_three, "topics", *words, "-o", "json").fails(6, "not-seen")
 
 
 def test_a_last_ledger_that_may_go_on_makes_a_brokers_answer_unknown(tmp_path: Path, cli: Cli) -> None:
@@ -192,8 +191,7 @@ def test_the_first_entry_is_exact_whatever_is_not_seen_after_it(one_of_three: Pa
 def test_an_expiry_refuses_what_it_does_not_see(one_of_three: Path, cli: Cli) -> None:
     """Ledger 33 was closed after the limit: what of it is on the other bookies may be younger."""
     expire = ("--store", one_of_three, "topics", "expire", PLAIN[0], "-s", "half", "-t", "2026-11-21T09:31:12Z")
-    refused = cli(*expire, "--dry-run", "-o", "json")
-    assert refused.exit_code == 3
+    refused = cli(*expire, "--dry-run", "-o", "json").ends(3)
     assert "11 entries of ledger 33 not seen here (33:1 to 33:31; bk1test and bk2test" in refused.error["message"]
     forced = cli(*expire, "--dry-run", "--force", "-o", "json").json
     assert any("half loses 11 entries of ledger 33" in text for text in forced["warnings"])
@@ -282,16 +280,14 @@ def test_a_ledger_that_bookkeeper_does_not_know(cli: Cli, tmp_path: Path, damage
     store = _store(tmp_path, [[1_000, 2_000], [3_000, 4_000], [5_000]], (2_500, 4_500), Position(10, -1))
     _lose(store, 11)
     find = ("--store", store, "topics", "find-by-time", MADE, "--time", "@3", "-o")
-    asked = cli(*find, "json", "--rule", "broker")
-    assert asked.exit_code == 5
+    asked = cli(*find, "json", "--rule", "broker").ends(5)
     assert "a broker answers 404 (Message ID not found) here" in asked.error["message"]
     assert "no metadata of ledger 11" in asked.error["message"]
     broker = cli(*find, "json", "--explain").json["broker"]
     assert broker["position"] is None
     assert "404" in broker["why"]
     reset = f"--store {store} topics reset-cursor {MADE} -s s -t @3 --max-clock-skew -1 --dry-run".split()
-    refused = cli(*reset, "--rule", "broker", "-o", "json")
-    assert refused.exit_code == 5
+    refused = cli(*reset, "--rule", "broker", "-o", "json").ends(5)
     assert "a broker answers 500 and moves nothing" in refused.error["message"]
     assert cli(*reset, "-o", "json").exit_code == 3  # the first entry it would get is lost
     assert cli(*reset, "--force", "-o", "json").json["after"]["markDeletePosition"] == "10:1"

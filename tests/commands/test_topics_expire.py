@@ -274,8 +274,7 @@ def test_all_subscriptions_of_nobody(cli: Cli, tmp_path: Path) -> None:
         tmp_path / "made",
         {"a/b/t": MadeTopic([[Made(CREATED_MS)]], cursors={"__compaction": CursorInfo(-1, Position(10, -1))})},
     )
-    result = cli.on(path, "topics expire-all-subscriptions a/b/t -t 1h -o json")
-    assert (result.exit_code, result.error["code"]) == (5, "subscription-not-found")
+    cli.on(path, "topics expire-all-subscriptions a/b/t -t 1h -o json").fails(5, "subscription-not-found")
 
 
 # -- as recorded ------------------------------------------------------------------------------------------------------

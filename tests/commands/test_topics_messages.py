@@ -100,8 +100,7 @@ def test_a_chunk_alone_is_shown_as_stored(cli: Cli, demo_store: Path) -> None:
 @pytest.mark.parametrize(("ledger_id", "entry_id"), [(9, 25), (9, -1), (8, 0), (424242, 0)])
 def test_no_such_message(ledger_id: int, entry_id: int, cli: Cli, demo_store: Path) -> None:
     command = ("get-message-by-id", "public/default/plain", f"--ledgerId={ledger_id}", f"--entryId={entry_id}")
-    result = cli("--store", demo_store, "topics", *command, "-o", "json")
-    assert (result.exit_code, result.error["code"]) == (5, "entry-not-found")
+    result = cli("--store", demo_store, "topics", *command, "-o", "json").fails(5, "entry-not-found")
     expected = f"Cannot find any messages based on ledgerId:{ledger_id} entryId:{entry_id}"
     assert result.error["message"] == expected
 
@@ -217,8 +216,7 @@ def test_an_empty_backlog_is_empty(cli: Cli, tmp_path: Path) -> None:
     topic = MadeTopic([[Made(START_MS)]], cursors={"done": CursorInfo(-1, Position(10, 0))})
     store = make_store(tmp_path / "store", {T: topic})
     assert rows(cli, store, "peek-messages", T, "-s", "done") == []
-    result = cli.on(store, f"topics peek-messages {T} -s done")
-    assert (result.exit_code, result.stdout) == (0, "")
+    assert cli.on(store, f"topics peek-messages {T} -s done").ends(0).stdout == ""
 
 
 # -- damage ---------------------------------------------------------------------------------------------------------------

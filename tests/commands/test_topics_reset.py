@@ -228,11 +228,9 @@ def test_a_cursor_beyond_a_limit_is_reset_by_force_and_no_reason_to_refuse_other
 
 def test_the_compaction_cursor(cli: Cli, store: Path) -> None:
     arguments = f"--store {store} topics reset-cursor acme/orders/compacted -s {COMPACTION_CURSOR} -m earliest".split()
-    refused = cli(*arguments, "-o", "json")
-    assert (refused.exit_code, refused.error["code"]) == (3, "refused")
-    assert ("marks how far the topic is compacted; if it is moved, readers see other messages") in refused.error[
-        "message"
-    ]
+    cli(*arguments, "-o", "json").fails(
+        3, "refused", "marks how far the topic is compacted; if it is moved, readers see other messages"
+    )
     before = rows_of(store)
     assert cli(*arguments, "--force").exit_code == 0
     assert dict(state_of(store, "acme/orders/compacted", COMPACTION_CURSOR).properties) == {"CompactedTopicLedger": 91}
@@ -323,8 +321,7 @@ def test_a_file_from_stdin(cli: Cli, made: Path, monkeypatch: pytest.MonkeyPatch
     reset(cli, made, "--from-file", "-")
     assert dict(state_of(made, "a/b/t", "sub").batch_deletes) == {Position(10, 2): bit_words([2])}
     monkeypatch.setattr("sys.stdin", io.StringIO('{"topic":"a/b/t","color":1}'))
-    told = cli.on(made, "topics reset-cursor --from-file -")
-    assert (told.exit_code, "error: stdin line 1: unknown key 'color'" in told.stderr) == (2, True)
+    cli.on(made, "topics reset-cursor --from-file -").ends(2, "error: stdin line 1: unknown key 'color'")
     # where "sub" stood before this change: all rows start from the same state
     assert state_of(made, "a/b/t", "other").mark_delete == Position(11, 0)
 

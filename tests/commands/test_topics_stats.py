@@ -248,8 +248,7 @@ def test_partitions(cli: Cli, demo_store: Path) -> None:
     for name in names:
         assert internal["partitions"][name] == ask(cli, demo_store, "stats-internal", name)
         assert info["partitions"][name] == ask(cli, demo_store, "info-internal", name)
-    result = cli.on(demo_store, "topics partitioned-stats-internal acme/iot/skewed")
-    assert result.exit_code == 5
+    cli.on(demo_store, "topics partitioned-stats-internal acme/iot/skewed").ends(5)
 
 
 @pytest.mark.parametrize("world", [*WORLD_NAMES, CLUSTER])
@@ -361,8 +360,7 @@ def test_a_damaged_topic_is_an_error(cli: Cli, store: Path) -> None:
     with open_store(store) as opened, open_reader(opened) as reader:
         value = read_node(reader.txn, path).value
     put_values(store, {path: value[:-1]})
-    result = cli.on(store, "topics stats-internal public/default/plain -o json")
-    assert (result.exit_code, result.error["code"]) == (6, "metadata-corrupt")
+    result = cli.on(store, "topics stats-internal public/default/plain -o json").fails(6, "metadata-corrupt")
     result = cli.on(store, "topics stats-internal --pattern public/default/* -o json")
     assert (result.exit_code, len(result.json), result.error["code"]) == (1, 9, "metadata-corrupt")
 
@@ -372,8 +370,7 @@ def test_a_damaged_time_row_is_an_error(cli: Cli, store: Path) -> None:
     key = (9).to_bytes(8, "big")
     with open_store(store, writable=True) as opened:
         opened.write(lambda txn: txn.put("times", key, b"\x01\x00"))
-    result = cli.on(store, "topics stats-internal public/default/plain --explain -o json")
-    assert (result.exit_code, result.error["code"]) == (6, "index-corrupt")
+    cli.on(store, "topics stats-internal public/default/plain --explain -o json").fails(6, "index-corrupt")
 
 
 # -- get-backlog-size and analyze-backlog ---------------------------------------------------------------------------

@@ -184,6 +184,4 @@ def test_a_time_is_found_as_one_by_one(cli: Cli, backwards: Path, monkeypatch: p
 def test_what_cannot_be_read_before_the_answer_is_named(cli: Cli, backwards: Path) -> None:
     words = ("--store", backwards, "compaction", "find-by-time", f"{T}2", "--time", f"@{PUBLISH_MS + 300}")
     for more in ((), ("--jobs", "2")):
-        result = cli(*words, *more)
-        assert result.exit_code == 6
-        assert "compacted ledger entry 78:200" in result.stderr
+        cli(*words, *more).ends(6, "compacted ledger entry 78:200")

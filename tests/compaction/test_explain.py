@@ -117,8 +117,7 @@ def test_a_ledger_that_lacks_the_value_is_wrong(cli: Cli, tmp_path: Path) -> Non
     made = [Made(1_700_000_000_000 + number, raw=keyed(b"a", b"v%d" % number, number)) for number in range(3)]
     compacted = MadeCompacted(9, [], Position(10, 2))
     store = make_store(tmp_path / "store", {topic: MadeTopic([made], compacted=compacted)})
-    result = cli.on(store, f"compaction explain {topic} --key a -o jsonl")
-    assert result.exit_code == 1
+    result = cli.on(store, f"compaction explain {topic} --key a -o jsonl").ends(1)
     assert [(row["fate"], row["compacted"], row.get("isWrong", False)) for row in result.json_lines] == [
         (occurrences.SUPERSEDED, False, False),
         (occurrences.SUPERSEDED, False, False),

@@ -582,8 +582,7 @@ def test_trimmed_topic(tmp_path: Path, cli: Cli) -> None:
         f"content that only the compacted ledger {first.json['after']['compactedLedger']} has is lost" in second.stderr
     )
     assert [row[1] for row in _rows(store)] == ["k1", "k2", "k3", "k4"]
-    refused = cli("--store", store, "store", "undo", first.json["change"])
-    assert refused.exit_code == 4
+    cli("--store", store, "store", "undo", first.json["change"]).ends(4)
     for change in (second.json["change"], first.json["change"]):
         assert cli.on(store, f"store undo {change}").exit_code == 0
     assert _rows(store) == before

@@ -190,8 +190,7 @@ def test_one_that_readers_would_not_get_all_of_is_refused(
     store = detached(tmp_path, **fields)  # type: ignore[arg-type]
     if open_:
         left_open(store)
-    refused = cli.on(store, f"-o json compaction attach {TOPIC} 77 -y")
-    assert refused.exit_code == 3
+    refused = cli.on(store, f"-o json compaction attach {TOPIC} 77 -y").ends(3)
     assert text in refused.error["message"]
     found = {row["code"]: row for row in cli.rows(store, "doctor")}
     assert "compacted-view-detached" not in found
@@ -204,8 +203,7 @@ def test_one_that_readers_would_not_get_all_of_is_refused(
 def test_one_beside_the_view_that_the_topic_has_is_refused(cli: Cli, tmp_path: Path) -> None:
     store = detached(tmp_path)
     assert cli.on(store, f"compaction run {TOPIC}").exit_code == 0
-    refused = cli.on(store, f"-o json compaction attach {TOPIC} 77 -y")
-    assert refused.exit_code == 3
+    refused = cli.on(store, f"-o json compaction attach {TOPIC} 77 -y").ends(3)
     assert "has a compacted view in ledger" in refused.error["message"]
 
 

@@ -76,8 +76,7 @@ def test_the_wait_is_over(cli: Cli, tmp_path: Path) -> None:
         ("store", "export", "standalone", tmp_path / "out"),
     ):
         for wait in ((), ("--wait", "30ms")):
-            refused = cli("--store", path, *command, *wait, "-o", "json")
-            assert (refused.exit_code, refused.error["code"]) == (4, "store-busy")
+            refused = cli("--store", path, *command, *wait, "-o", "json").fails(4, "store-busy")
             assert refused.error["hint"].endswith("--wait 30s")
     assert cli("--store", path, "topics", "list", "public/default", "--wait", "1ms").exit_code == 0
     assert cli("--store", path, *SKIP, "--dry-run", "--wait", "1ms").exit_code == 0
@@ -87,8 +86,7 @@ def test_the_wait_is_over(cli: Cli, tmp_path: Path) -> None:
     refused = cli("--store", tmp_path / "new", "store", "import", "standalone", source, "--wait", "30ms", "-o", "json")
     assert (refused.exit_code, refused.error["code"]) == (4, "store-busy")
     os.close(lock)
-    wrong = cli("--store", tmp_path / "none", *SKIP, "--wait", "30ms", "-o", "json")
-    assert (wrong.exit_code, wrong.error["code"]) == (5, "store-not-found")
+    cli("--store", tmp_path / "none", *SKIP, "--wait", "30ms", "-o", "json").fails(5, "store-not-found")
     assert not (tmp_path / "none").exists()
 
 

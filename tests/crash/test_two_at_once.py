@@ -34,8 +34,7 @@ def test_two_imports_into_one_path(stride: int, tmp_path: Path, cli: Cli) -> Non
         with open_store(path) as store, store.read() as txn:
             assert txn.count("tree") > 0
             assert_sound(path, store)
-        refused = cli(*arguments, "-o", "json")
-        assert (refused.exit_code, refused.error["code"]) == (3, "already-exists")
+        cli(*arguments, "-o", "json").fails(3, "already-exists")
         assert cli("--store", path, "store", "info", "-o", "json").json["entries"] == ENTRIES
         if ended:
             assert number > 10, "the steps of an import are not seen"

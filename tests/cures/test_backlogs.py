@@ -232,8 +232,7 @@ def test_few_markers_are_nothing(whole_cli: Cli, tmp_path: Path) -> None:
 def test_peek_says_why_it_shows_nothing(form: str, cli: Cli, tmp_path: Path) -> None:
     peek = ("topics", "peek-messages", NAME, "-s", "s", "-n", 3, "-o", form)
     markers = made(tmp_path / "markers", [[entry(), *(entry(marker=10) for _ in range(5))]], Position(10, 0))
-    shown = cli("--store", markers, *peek)
-    assert (shown.exit_code, "5 of the 5 entries of its backlog are markers of brokers" in shown.stderr) == (0, True)
+    shown = cli("--store", markers, *peek).ends(0, "5 of the 5 entries of its backlog are markers of brokers")
     cut = made(tmp_path / "cut", [chunks("u", 4)], Position(10, 1))
     shown = cli("--store", cut, *peek)
     assert "10:2 is chunk 3 of 4 of a message that begins at 10:0" in shown.stderr

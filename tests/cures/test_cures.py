@@ -269,8 +269,7 @@ def test_a_damaged_cursor_is_replaced_or_removed_with_force(
     node = f"{PLAIN}/{name}"
     change(lambda txn: put_nodes(txn, [Node(node, NodeStat(0, 1, NOW_MS, NOW_MS, False), value)]))(path)
     command = ("--store", path, "topics", words[0], "public/default/plain", "-s", name, *words[1:])
-    refused = cli(*command, "-o", "json")
-    assert (refused.exit_code, refused.error["code"]) == (6, "metadata-corrupt")
+    cli(*command, "-o", "json").fails(6, "metadata-corrupt")
     previewed = cli(*command, "--force", "--dry-run")
     assert (previewed.exit_code, "acknowledgements and properties are lost" in previewed.stdout) == (0, True)
     assert node_value(path, node) == value

@@ -74,8 +74,7 @@ def test_a_mark_with_a_reason_stays(whole_cli: Cli, tmp_path: Path) -> None:
     lose_nodes(store, ledger_path(newer))
     put_values(store, {MARKS: b"", **marks(stale, newer)})
     run = ("--store", store, "ledgers", "unmark")
-    refused = whole_cli(*run, newer, "-o", "json")
-    assert (refused.exit_code, refused.error["code"]) == (3, "refused")
+    whole_cli(*run, newer, "-o", "json").fails(3, "refused")
     assert whole_cli(*run, 1_999_999_999, "-o", "json").error["code"] == "not-found"
     assert whole_cli(*run).exit_code == 0
     listed = whole_cli("--store", store, "bookkeeper", "listunderreplicated").stdout.split()

@@ -49,8 +49,6 @@ def parses(words: list[str]) -> None:
 
 
 def test_an_unknown_code_names_those_near(cli: Cli) -> None:
-    answer = cli("doctor", "--explain", "ledger-mising")
-    assert answer.exit_code == 2
-    assert "ledger-missing" in answer.stderr
+    cli("doctor", "--explain", "ledger-mising").ends(2, "ledger-missing")
     assert cli("doctor", "--code", "ledger-mising").exit_code == 2
     assert "autoSkipNonRecoverableData" in cli("doctor", "--explain", "ledger-missing").stdout

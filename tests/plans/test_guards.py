@@ -72,8 +72,7 @@ def test_every_change_of_it_is_refused_and_warns_when_forced(store: Path, cli: C
         words = words.replace(word, value)
     words = words.replace("LEDGER", str(first_ledger(topic)))
     before = rows_of(store)
-    refused = cli("--store", store, *words.split(), "-o", "json")
-    assert refused.exit_code == 3, refused.stdout
+    refused = cli("--store", store, *words.split(), "-o", "json").ends(3)
     assert GUARDED[topic] in refused.error["message"]
     assert "--force" in refused.error["hint"]
     assert rows_of(store) == before
@@ -86,8 +85,7 @@ def test_every_change_of_it_is_refused_and_warns_when_forced(store: Path, cli: C
 def test_an_expiry_of_it_is_refused(store: Path, cli: Cli) -> None:
     for topic, cursor in GUARDED.items():
         for more in ((), ("--rule", "broker")):
-            refused = cli("--store", store, "topics", "expire", topic, "-s", cursor, "-t", "1s", *more)
-            assert refused.exit_code == 3, (topic, refused.stderr)
+            cli("--store", store, "topics", "expire", topic, "-s", cursor, "-t", "1s", *more).ends(3)
 
 
 def test_one_of_users_with_such_a_name_moves(store: Path, cli: Cli) -> None:
@@ -97,9 +95,7 @@ def test_one_of_users_with_such_a_name_moves(store: Path, cli: Cli) -> None:
 def test_a_row_of_a_file_is_named(store: Path, cli: Cli, tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.write_text(json.dumps({"topic": PENDING_ACKS, "subscription": "__pending_ack_state", "messageId": "earliest"}))
-    refused = cli.on(store, f"topics reset-cursor --from-file {rows}")
-    assert refused.exit_code == 3
-    assert "line 1: __pending_ack_state of" in refused.stderr
+    cli.on(store, f"topics reset-cursor --from-file {rows}").ends(3, "line 1: __pending_ack_state of")
 
 
 def test_a_plan_says_that_it_was_forced(store: Path, cli: Cli, tmp_path: Path) -> None:
@@ -272,8 +268,7 @@ def test_a_partitioned_topic_beside_nothing_says_nothing(tmp_path: Path, cli: Cl
 def test_no_log_of_transactions_ends(topic: str, verb: str, store: Path, cli: Cli, tmp_path: Path) -> None:
     """Seen: truncating a log of pending acks, which a broker opens as no topic, deleted what transactions had acknowledged."""
     for words in ((), ("--dry-run",), ("--plan", tmp_path / "plan.json")):
-        refused = cli("--store", store, "topics", verb, topic, *words, "-o", "json")
-        assert (refused.exit_code, refused.error["code"]) == (3, "refused")
+        refused = cli("--store", store, "topics", verb, topic, *words, "-o", "json").fails(3, "refused")
     assert not (tmp_path / "plan.json").exists()
     with pa.open_store(store) as opened, pytest.raises(pa.Refused):
         opened.delete_topics(topic) if verb == "delete" else getattr(opened.topic(topic), verb)()

@@ -40,17 +40,14 @@ def test_all_of_them_come_back(cli: Cli, tmp_path: Path, expected: dict[int, dic
 def test_what_is_not_deleted_is_refused(cli: Cli, tmp_path: Path) -> None:
     store = copied(CLUSTER, "crashed", tmp_path)
     alive = next(row["ledgerId"] for row in cli.rows(store, "ledgers list") if row["owners"])
-    result = cli("--store", store, "-o", "json", "ledgers", "restore", "--deleted", str(alive))
-    assert (result.exit_code, result.error["code"]) == (3, "refused")
-    result = cli("--store", store, "-o", "json", "ledgers", "restore", "--deleted", "987654")
-    assert result.exit_code == 5
+    result = cli("--store", store, "-o", "json", "ledgers", "restore", "--deleted", str(alive)).fails(3, "refused")
+    result = cli("--store", store, "-o", "json", "ledgers", "restore", "--deleted", "987654").ends(5)
     assert "--zookeeper DIR" in result.error["hint"]
 
 
 def test_a_store_without_history_says_what_to_bring(cli: Cli, tmp_path: Path) -> None:
     store = copied("small", "crashed", tmp_path)
-    result = cli("--store", store, "-o", "json", "ledgers", "restore", "--deleted")
-    assert (result.exit_code, result.error["code"]) == (3, "refused")
+    result = cli("--store", store, "-o", "json", "ledgers", "restore", "--deleted").fails(3, "refused")
     assert "--zookeeper DIR" in result.error["hint"]
     result = cli("--store", store, "-o", "json", "ledgers", "restore", "--deleted", "--zookeeper", tmp_path)
     assert (result.exit_code, result.error["code"]) == (5, "source-not-found")

@@ -101,8 +101,7 @@ def test_in_place_it_is_what_it_was(cli: Cli, tmp_path: Path) -> None:
     claims = cli("--store", store, "-o", "json", "ledgers", "info", "124").json["metadata"]["customMetadata"]
     assert claims["pulsar/managed-ledger"] == "public/default/persistent/doomed"
     assert cli("--store", store, "-o", "json", "topics", "subscriptions", DOOMED).json == []
-    result = cli("--store", store, "-o", "json", "topics", "undelete", DOOMED)
-    assert (result.exit_code, result.error["code"]) == (3, "refused")
+    cli("--store", store, "-o", "json", "topics", "undelete", DOOMED).fails(3, "refused")
 
 
 @pytest.mark.parametrize("in_place", [True, False])
@@ -360,8 +359,7 @@ def test_a_topic_that_had_nothing_yet(cli: Cli, tmp_path: Path) -> None:
 def test_before_it_was_there(cli: Cli, tmp_path: Path) -> None:
     store = copied(CLUSTER, "crashed", tmp_path)
     before = str(lists_of(TRIMMED)[0][0] - 1)
-    result = cli("--store", store, "-o", "json", "topics", "restore", TRIMMED, "--at", before)
-    assert (result.exit_code, result.error["code"]) == (5, "topic-not-found")
+    cli("--store", store, "-o", "json", "topics", "restore", TRIMMED, "--at", before).fails(5, "topic-not-found")
 
 
 # -- without any history ----------------------------------------------------------------------------------------------
@@ -375,8 +373,7 @@ def test_by_what_entries_say(cli: Cli, tmp_path: Path) -> None:
     expected = [messages_of(cli, store, f"{name}-restored") for name in (DOOMED, TRIMMED)]
     cli("--store", store, "store", "undo", "2")
     cli("--store", store, "store", "undo", "1")
-    lost = cli("--store", store, "-o", "json", "topics", "undelete", DOOMED, "--by-evidence")
-    assert lost.exit_code == 5
+    lost = cli("--store", store, "-o", "json", "topics", "undelete", DOOMED, "--by-evidence").ends(5)
     assert f"lost-and-found/ledgers/from-{FIRST_OF_DOOMED}" in lost.error["hint"]
     name = f"lost-and-found/ledgers/from-{FIRST_OF_DOOMED}"
     shown = cli("--store", store, "topics", "undelete", name, "--by-evidence", "--to", DOOMED)

@@ -101,8 +101,7 @@ def check_told(cli: Cli, store: Path, names: tuple[str, ...]) -> None:
 def check_not_deleted(cli: Cli, store: Path, names: tuple[str, ...]) -> None:
     """What brings deleted topics back says that this is none, and what does instead."""
     for name in names:
-        refused = cli("--store", store, "-o", "json", "topics", "undelete", name, "--in-place", "-y")
-        assert refused.exit_code == 3
+        refused = cli("--store", store, "-o", "json", "topics", "undelete", name, "--in-place", "-y").ends(3)
         assert f"{name} was not deleted the way brokers delete" in refused.error["message"]
         words = refused.error["hint"].partition("pulsar-admin ")[2].split()
         assert cli("--store", store, *words, "--dry-run").exit_code == 0
@@ -472,7 +471,6 @@ def test_a_ledger_whose_place_is_unknown_is_not_put_back(why: str, cli: Cli, tmp
         ledger_path(dropped): encode_ledger_metadata(metadata),
     }
     put_values(store, values)
-    refused = cli("--store", store, "ledgers", "restore", dropped)
-    assert (refused.exit_code, why in refused.stderr) == (3, True), refused.stderr
+    refused = cli("--store", store, "ledgers", "restore", dropped).ends(3, why)
     assert ("close it with: bookkeeper shell" in refused.stderr) is (why == "it is not closed")
     assert "ledgers restore" not in str([row["mend"] for row in told_of(cli, store, "leaked-topic-ledgers")])

@@ -216,8 +216,7 @@ def test_a_master_that_is_not_there_ends_work_on_many(cli: Cli, demo_store: Path
     ("option", "value"), [("master", "host:7077"), ("master", "local[]"), ("remote", "host:15002")]
 )
 def test_no_master_of_a_kind_that_spark_knows(cli: Cli, demo_store: Path, option: str, value: str) -> None:
-    result = cli.on(demo_store, f"ledgers verify --spark-{option} {value}")
-    assert result.exit_code == 2
+    result = cli.on(demo_store, f"ledgers verify --spark-{option} {value}").ends(2)
     assert result.stderr.startswith(f"error: --spark-{option} {value} is not a Spark ")
 
 
@@ -445,8 +444,7 @@ def test_workers_without_our_packages(
     python = bare_python(tmp_path / "bare")
     monkeypatch.setattr(spark.sparkContext, "pythonExec", python)
     monkeypatch.setattr("pulsar_admin.engine.open_engine", lambda settings: nullcontext(SparkEngine(spark)))
-    result = cli.on(demo_store, "store check --deep --spark")
-    assert result.exit_code == 7, result.stderr
+    result = cli.on(demo_store, "store check --deep --spark").ends(7)
     assert [line.split(":")[0] for line in result.stderr.splitlines()] == ["error", "hint"]
     said = result.stderr
     assert said.startswith("error: a Spark worker lacks a package: ")

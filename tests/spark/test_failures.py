@@ -208,8 +208,7 @@ def test_the_rest_is_given_when_a_log_is_gone(
     whole = cli("--store", store, *words, "-o", "jsonl").stdout.splitlines()
     gone = max((source / "bookkeeper" / "current").glob("*.log"), key=_size)
     gone.unlink()
-    result = cli("--store", store, *words, *more, "-o", "jsonl")
-    assert result.exit_code == 1, result.stderr
+    result = cli("--store", store, *words, *more, "-o", "jsonl").ends(1)
     rest = result.stdout.splitlines()
     assert rest
     assert rest != whole

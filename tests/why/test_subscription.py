@@ -198,8 +198,7 @@ def test_an_entry_that_was_damaged_since_is_told(
     data = bytearray(log.read_bytes())
     data[offset + 4 + size - 1] ^= 0xFF
     log.write_bytes(data)
-    result = cli("--store", path, "topics", "why", TOPIC, "-s", "s", "--now", f"@{NOW_MS}", "-o", "json")
-    assert result.exit_code == 1
+    result = cli("--store", path, "topics", "why", TOPIC, "-s", "s", "--now", f"@{NOW_MS}", "-o", "json").ends(1)
     first = result.json["reasons"][0]
     assert (first["code"], first["evidence"]["position"]) == ("unreadable", "10:0")
 
