@@ -4,11 +4,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.schemas import TopicSchemas, read_schemas
 from pulsar_admin.store.names import parse_topic
-from tests.stores import imported
+from tests.stores import imported, read_store
 from tests.worlds import oracle, world
 
 PREFIX = "persistent://acme/shapes/"
@@ -37,5 +35,4 @@ TOPICS = sorted({row["topic"].removeprefix(PREFIX) for row in sent()})
 @cache
 def schemas(topic: str) -> TopicSchemas:
     """The schemas of TOPIC, from the store."""
-    with open_store(store()) as opened, open_reader(opened) as reader:
-        return read_schemas(reader, parse_topic(PREFIX + topic))
+    return read_store(store(), lambda reader: read_schemas(reader, parse_topic(PREFIX + topic)))

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import Txn, open_store
@@ -17,6 +18,7 @@ from pulsar_admin.store.db.tree import Node, iter_nodes, put_nodes, read_node, r
 from pulsar_admin.store.disks.clone import CloneRequest, apply_clone, plan_clone
 from pulsar_admin.store.history.as_of import Moment, read_tree_at
 from pulsar_admin.store.history.servers import parse_place
+from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.names import parse_topic
 from pulsar_admin.store.sources.cluster import make_layout, open_metadata
@@ -27,6 +29,7 @@ from pulsar_admin.store.transfer.imports import ImportOptions, ImportResult, War
 from tests.fake_zookeeper import Znode
 from tests.worlds import world
 
+T = TypeVar("T")
 ROOT = Path(__file__).resolve().parent.parent
 NOW_MS = 1_795_260_000_000
 KEPT_SECONDS = 3600
@@ -128,6 +131,18 @@ def copied(name: str, state: str, tmp_path: Path) -> Path:
 def narrow_copy(tmp_path: Path) -> Path:
     """Return a copy of the narrow store for a test that changes it."""
     return Path(shutil.copytree(narrow(), tmp_path / "pulsar-store"))
+
+
+def read_rows(path: Path, work: Callable[[Txn], T]) -> T:
+    """Return what WORK makes of a read transaction of the store at PATH."""
+    with open_store(path) as store, store.read() as txn:
+        return work(txn)
+
+
+def read_store(path: Path, work: Callable[[EntryReader], T]) -> T:
+    """Return what WORK makes of a reader of the store at PATH."""
+    with open_store(path) as store, open_reader(store) as reader:
+        return work(reader)
 
 
 def write_rows(path: Path, work: Callable[[Txn], object]) -> None:

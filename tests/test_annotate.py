@@ -21,7 +21,7 @@ from pulsar_admin.store.names import Position, TopicName, parse_topic
 from pulsar_admin.store.proto.managed_ledger_pb2 import ManagedLedgerInfo
 from pulsar_admin.store.sources.rocksdb import read_values
 from tests.conftest import Cli
-from tests.stores import change_value, copied, imported, put_node
+from tests.stores import change_value, copied, imported, put_node, read_rows
 from tests.synthetic import Made, MadeTopic, make_store
 from tests.worlds import assert_unchanged, oracle, world
 
@@ -163,16 +163,14 @@ def test_annotate_is_a_change_with_undo_and_plan(tmp_path: Path, cli: Cli) -> No
     store = copied("small", "clean", tmp_path)
     plain = parse_topic("public/default/plain")
     words = ("--store", store, "store", "annotate", plain, "--form", "fields", "-o", "json")
-    with open_store(store) as opened, opened.read() as txn:
-        before = read_node(txn, plain.path)
+    before = read_rows(store, lambda txn: read_node(txn, plain.path))
     shown = cli(*words, "--dry-run").json
     expected = _recorded_times("public/default/plain", decode_managed_ledger(before.value, "").ledgers)
     assert len(expected) > 5
     assert (shown["before"], shown["after"]) == ({"annotatedLedgers": 0}, {"annotatedLedgers": len(expected)})
     assert cli(*words, "--plan", tmp_path / "plan").exit_code == 0
     assert cli("--store", store, "apply", tmp_path / "plan").exit_code == 0
-    with open_store(store) as opened, opened.read() as txn:
-        after = read_node(txn, plain.path)
+    after = read_rows(store, lambda txn: read_node(txn, plain.path))
     assert _stated_by_hand(after.value) == expected
     assert after.stat.version == before.stat.version + 1
     assert cli(*words).json["annotated"] == []  # nothing is left to write

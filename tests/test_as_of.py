@@ -20,7 +20,7 @@ from pulsar_admin.store.transfer import imports
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.reading_zookeeper import last_time_of
-from tests.stores import apply_values, copied, imported, write_rows
+from tests.stores import apply_values, copied, imported, read_rows, write_rows
 from tests.worlds import scratch_copy, world
 
 HOUR = 3_600_000
@@ -30,8 +30,7 @@ SMALL_MS = 1_795_253_057_132
 
 
 def as_of(store: Path) -> AsOf | None:
-    with open_store(store) as opened, opened.read() as txn:
-        return find_as_of(txn)
+    return read_rows(store, find_as_of)
 
 
 def bring(cli: Cli, source: Path, store: Path) -> AsOf | None:

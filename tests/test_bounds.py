@@ -119,7 +119,7 @@ from pulsar_admin.store.tables.folder import Folder
 from tests.compaction.entries import Batch, Slot, compacted, entry
 from tests.conftest import Cli
 from tests.fake_zookeeper import FakeZooKeeper
-from tests.stores import imported, lose_nodes, put_node
+from tests.stores import imported, lose_nodes, put_node, read_rows, read_store
 from tests.synthetic import CREATED_MS, Made, MadeCompacted, MadeTopic, ledger_node, make_store
 
 DAY, LONG = 86_400_000, 2**63 - 1
@@ -1211,8 +1211,7 @@ def test_clocks_are_wrong_beyond_five_minutes(
     """Of ledgers whose entries have no broker's time: the first two were closed, the third is open."""
     topic = MadeTopic([[Made(_FIRST_MS)], [Made(second)], [Made(third)]], closed_ms=(_FIRST_MS, closed))
     path, name = make_store(tmp_path / "s", {"a/b/c": topic}), parse_topic("a/b/c")
-    with open_store(path) as store, open_reader(store) as reader:
-        clocks = TopicFacts(reader, read_topic(reader.txn, name), None, _NOW_MS).clocks
+    clocks = read_store(path, lambda reader: TopicFacts(reader, read_topic(reader.txn, name), None, _NOW_MS).clocks)
     assert clocks == Clocks(**told)  # type: ignore[arg-type]  # of their names
     ledgers = ((_FIRST_MS, _FIRST_MS, 0), (second, closed, _FIRST_MS), (third, 0, closed))
     on_time = [is_on_time(WholeLedger(1, 1, True, at, at), end, begin, _NOW_MS) for at, end, begin in ledgers]
@@ -1271,8 +1270,7 @@ def test_lost_policies_of_a_later_partition_are_told(first: str, tmp_path: Path,
         put_node(path, parse_topic(names[1]).path, b"\xff")
     elif first == "absent":
         lose_nodes(path, parse_topic(names[1]).path)
-    with open_store(path) as store, store.read() as txn:
-        (text,) = find_lost_events(txn, parse_topic("a/b/c"))
+    (text,) = read_rows(path, lambda txn: find_lost_events(txn, parse_topic("a/b/c")))
     assert text.startswith(f"ledger 14 of {EVENTS}-partition-1, its namespace's policies: ")
 
 

@@ -31,7 +31,6 @@ from pulsar_admin.jsonify import dump_json, to_json
 from pulsar_admin.plot import Chart, _set_value_ticks, short_number
 from pulsar_admin.progress import BarProgress, open_progress
 from pulsar_admin.store.codec.managedledger import LedgerInfo
-from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.model.topics import iter_topics
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.wording import camel_case
@@ -39,7 +38,7 @@ from pulsar_admin.visible import wrapped
 from tests.conftest import Cli
 from tests.forked import start_line
 from tests.sample_commands import SAMPLE_TABLE, sample_row
-from tests.stores import imported
+from tests.stores import imported, read_rows
 
 FORMATS = ("table", "json", "jsonl", "csv", "plain")
 ROW = {
@@ -501,8 +500,7 @@ def test_a_total_of_nothing_is_not_known(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("command", [("store", "check"), ("doctor",)])
 def test_a_check_counts_topics(command: tuple[str, ...], cli: Cli, demo_store: Path) -> None:
     line = json.loads(cli("--store", demo_store, *command, "--progress", "json").stderr.splitlines()[-1])
-    with open_store(demo_store) as store, store.read() as txn:
-        topics = len(list(iter_topics(txn)))
+    topics = read_rows(demo_store, lambda txn: len(list(iter_topics(txn))))
     assert (line["done"], line["unit"]) == (topics, "topics")
 
 

@@ -25,13 +25,13 @@ from pulsar_admin.store.db.storeinfo import read_store_info
 from pulsar_admin.store.errors import MissingComponent, SourceNotFound
 from pulsar_admin.store.index import build
 from pulsar_admin.store.model.coverage import find_absent_bookies
-from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.sources.bookies import group_directories
 from pulsar_admin.store.sources.given_bookies import find_bookie, parse_bookie
 from tests.conftest import Cli, CliResult
 from tests.encoders import encode_entry
 from tests.fake_zookeeper import FakeZooKeeper, Znode
 from tests.reading_zookeeper import transactions_of
+from tests.stores import read_rows, read_store
 from tests.worlds import STATES, assert_unchanged, copy_tree, digest_of, world
 from tests.zookeeper_files import read_zookeeper_nodes
 
@@ -165,8 +165,7 @@ def test_a_bookie_beside_a_standalone_directory(whole: Any, tmp_path: Path, cli:
     assert cli("--store", path, "store", "add", "bookie", tmp_path / "linked", "--link").exit_code == 0
     assert cli("--store", path, "store", "add", "bookie", disks / "bookkeeper2", "--copy").exit_code == 0
     assert content(path) == whole("clean")
-    with open_store(path) as store, store.read() as txn:
-        modes = {(log.bookie, log.mode) for log in iter_logs(txn)}
+    modes = read_rows(path, lambda txn: {(log.bookie, log.mode) for log in iter_logs(txn)})
     assert modes == set(zip(IDS, ("referenced", "linked", "copied"), strict=True))
     answer = cli("--store", path, "store", "refresh", "-o", "json")
     assert (answer.exit_code, answer.json["newFiles"], answer.json["nodesUpdated"]) == (0, [], 0)
@@ -194,8 +193,7 @@ def made_bookie(folder: Path, cookie: str = COOKIE) -> Path:
 
 
 def read(path: Path, ledger_id: int, entry_id: int) -> bytes:
-    with open_store(path) as store, open_reader(store) as reader:
-        return bytes(reader.read(ledger_id, entry_id).payload)
+    return read_store(path, lambda reader: bytes(reader.read(ledger_id, entry_id).payload))
 
 
 def test_bookies_that_are_not_imported_are_named(disks: Path, tmp_path: Path, cli: Cli) -> None:
@@ -204,8 +202,7 @@ def test_bookies_that_are_not_imported_are_named(disks: Path, tmp_path: Path, cl
         words = ("import", "cluster", "--zookeeper", disks / "zk", "--bookie") if number == 1 else ("add", "bookie")
         answer = cli("--store", path, "store", *words, bookie(disks, number))
         assert (answer.exit_code, f"{number} of 3 bookies imported" in answer.stderr) == (0, bool(absent))
-        with open_store(path) as store, store.read() as txn:
-            found = find_absent_bookies(txn)
+        found = read_rows(path, find_absent_bookies)
         assert ([] if found is None else list(found.absent)) == absent
 
 

@@ -17,7 +17,7 @@ from pulsar_admin.store.model.ledgers import iter_blocks
 from pulsar_admin.store.model.reader import open_reader
 from tests.conftest import Cli
 from tests.encoders import encode_entry
-from tests.stores import imported
+from tests.stores import imported, read_rows
 from tests.worlds import copy_tree, world
 
 OWN, OTHER = world("small") / "clean", world("nometa") / "clean"
@@ -111,8 +111,7 @@ def test_where_nothing_proves_which_copy_is_right_both_are_named(
     assert (answer.exit_code, answer.json["strangers"]) == (1, [])
     found = _payloads(path)
     replaced = {place for place in own if found[place] != own[place]}
-    with open_store(path) as store, store.read() as txn:
-        named = {(damage.ledger_id, damage.entry_id) for damage in iter_differing(txn)}
+    named = read_rows(path, lambda txn: {(damage.ledger_id, damage.entry_id) for damage in iter_differing(txn)})
     assert replaced <= named
     assert named <= {place for place in own if other.get(place, own[place]) != own[place]}
     assert len(named) > 100

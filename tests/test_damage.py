@@ -16,7 +16,7 @@ from pulsar_admin.store.errors import IndexCorrupt, MetadataCorrupt
 from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.conftest import Cli
 from tests.deep import deep_but_for
-from tests.stores import copied, import_standalone, imported, narrow_copy, put_node, write_rows
+from tests.stores import copied, import_standalone, imported, narrow_copy, put_node, read_rows, write_rows
 from tests.worlds import assert_unchanged, copy_tree, scratch_copy
 
 COMMANDS: tuple[tuple[str, ...], ...] = (
@@ -55,8 +55,7 @@ def assert_clear(cli: Cli, *arguments: object) -> int:
 def test_a_bit_flipped_in_our_rows(database: str, tmp_path: Path, cli: Cli, damages_stores: None) -> None:
     path = copied("small", "clean", tmp_path) if database == "tree" else narrow_copy(tmp_path)
     random_ = random.Random(database)
-    with open_store(path) as store, store.read() as txn:
-        rows = [(key, bytes(value)) for key, value in txn.items(database) if len(value)]
+    rows = read_rows(path, lambda txn: [(key, bytes(value)) for key, value in txn.items(database) if len(value)])
     for key, value in random_.sample(rows, min(len(rows), 4)):
         damaged = bytearray(value)
         damaged[random_.randrange(len(value))] ^= 1 << random_.randrange(8)
@@ -83,8 +82,7 @@ def test_rubbish_in_our_rows(
     database: str, key: bytes | None, row: bytes, tmp_path: Path, cli: Cli, damages_stores: None
 ) -> None:
     path = narrow_copy(tmp_path)
-    with open_store(path) as store, store.read() as txn:
-        first, _ = next(txn.items(database), (bytes(12 if database == "damage" else 8), b""))
+    first, _ = read_rows(path, lambda txn: next(txn.items(database), (bytes(12 if database == "damage" else 8), b"")))
     _put(path, database, key or first, row)
     for arguments in COMMANDS:
         assert_clear(cli, "--store", path, *arguments)

@@ -44,7 +44,7 @@ from pulsar_admin.store.scan import entries as scan_entries
 from pulsar_admin.store.scan import messages as scan_messages
 from tests import shapes
 from tests.conftest import Cli
-from tests.stores import NOW_MS, copied, imported
+from tests.stores import NOW_MS, copied, imported, read_rows
 from tests.synthetic import Made, MadeTopic, make_store
 from tests.worlds import CLUSTER, asked_topics, oracle
 
@@ -460,8 +460,7 @@ def test_interceptors_go_on_where_the_topic_ends(cli: Cli, tmp_path: Path) -> No
     _load(cli, store, tmp_path / "a.jsonl", "--interceptors", "index")
     found = [decode_message_entry(raw, "entry").broker for raw in _entries(store, "public/default/plain")]
     assert [entry.index for entry in found if entry] == list(range(last.index + 1 + 300))
-    with open_store(store) as opened, opened.read() as txn:
-        managed = read_topic(txn, parse_topic("public/default/plain")).managed
+    managed = read_rows(store, lambda txn: read_topic(txn, parse_topic("public/default/plain")).managed)
     assert managed.properties["index"] == str(last.index + 300)
 
 

@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 
 import pulsar_admin as pa
-from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import iter_nodes
 from pulsar_admin.store.names import parse_namespace, parse_topic
 from pulsar_admin.store.transfer.ensemble_export import _holds
 from tests.conftest import Cli
 from tests.fake_zookeeper import FakeZooKeeper, Znode
-from tests.stores import copied, imported, lose_nodes, nodes_of
+from tests.stores import copied, imported, lose_nodes, nodes_of, read_rows
 
 PLAIN = "/managed-ledgers/public/default/persistent/plain"
 SKIP = "topics skip public/default/plain -s half -n 2"
@@ -37,8 +36,7 @@ def store(tmp_path: Path) -> Path:
 
 
 def values(store: Path) -> dict[str, bytes]:
-    with open_store(store) as opened, opened.read() as txn:
-        return {node.path: node.value for node in iter_nodes(txn, "/")}
+    return read_rows(store, lambda txn: {node.path: node.value for node in iter_nodes(txn, "/")})
 
 
 def change(cli: Cli, store: Path, *commands: str) -> None:
@@ -308,8 +306,7 @@ def test_ids_go_on_above_a_ledger_that_was_made_again(store: Path, cli: Cli) -> 
         done = cli.done(*export(store, server))
         assert done.json["nextLedgerId"] == report["nextLedgerId"] == server.nodes["/ledgers/idgen"].children_made
         assert "/ledgers/00/0000/L0018" in server.nodes
-    with open_store(store) as opened, opened.read() as txn:
-        largest = max(int.from_bytes(key, "big") for key, _ in txn.items("times"))
+    largest = read_rows(store, lambda txn: max(int.from_bytes(key, "big") for key, _ in txn.items("times")))
     assert [node["action"] for node in report["nodes"]] == ["create"]
     assert report["nextLedgerId"] > largest > 18
 

@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from pulsar_admin.store.codec.rocksvalue import decode_value
-from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import iter_nodes
 from pulsar_admin.store.sources import rocksdb
 from pulsar_admin.store.transfer import exports as exporter
 from tests.conftest import Cli
 from tests.deep import deep_but_for
-from tests.stores import apply_values, rocksdb_rows
+from tests.stores import apply_values, read_rows, rocksdb_rows
 from tests.test_disk import assert_full, run_limited
 from tests.worlds import assert_unchanged, scratch_copy
 
@@ -43,8 +42,7 @@ def export(store: Path, target: Path, *options: str) -> tuple[object, ...]:
 
 
 def values(store: Path) -> dict[str, bytes]:
-    with open_store(store) as opened, opened.read() as txn:
-        return {node.path: node.value for node in iter_nodes(txn, "/")}
+    return read_rows(store, lambda txn: {node.path: node.value for node in iter_nodes(txn, "/")})
 
 
 # -- links ------------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from pulsar_admin.store.recovery.ledgers import name_bookies
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.moved_bookies import change_ledgers, renamed
-from tests.stores import copied
+from tests.stores import copied, read_rows
 from tests.test_placement import ledger, upstream_write_set
 from tests.worlds import world
 
@@ -81,8 +81,7 @@ def _client(path: Path) -> dict[int, tuple[bool, set[int]]]:
 
 
 def _ends(path: Path) -> dict[int, int]:
-    with open_store(path) as store, store.read() as txn:
-        return {one: read_ledger(txn, one).last_entry_id for one in iter_ledger_ids(txn)}
+    return read_rows(path, lambda txn: {one: read_ledger(txn, one).last_entry_id for one in iter_ledger_ids(txn)})
 
 
 def _payloads(path: Path, topic: str, cli: Cli) -> list[Any]:
@@ -136,8 +135,7 @@ def test_renamed_bookies(name: str, count: int, state: str, tmp_path: Path, cli:
 def test_undone(tmp_path: Path, cli: Cli) -> None:
     path = copied("cluster", "clean", tmp_path)
     change_ledgers(path, renamed(dict(zip(BOOKIES["cluster"], OLD[:2], strict=False))))
-    with open_store(path) as store, store.read() as txn:
-        before = {one: find_metadata(txn, one) for one in iter_ledger_ids(txn)}
+    before = read_rows(path, lambda txn: {one: find_metadata(txn, one) for one in iter_ledger_ids(txn)})
     assert cli("--store", path, "ledgers", "restore", "--to-bookies").exit_code == 0
     with open_store(path) as store, store.read() as txn:
         assert {one: find_metadata(txn, one) for one in iter_ledger_ids(txn)} != before
@@ -199,8 +197,7 @@ def test_what_may_have_more_of_an_open_ledger_comes_in_before_it_is_closed(tmp_p
     given = [word for number in (0, 1) for word in ("--bookie", cluster / f"bookkeeper{number}")]
     cli("--store", path, "store", "import", "cluster", "--zookeeper", cluster / "zookeeper", *given, "-q")
     change_ledgers(path, renamed(dict(zip(BOOKIES["cluster"], OLD[:2], strict=False))))
-    with open_store(path) as store, store.read() as txn:
-        states = {one: find_metadata(txn, one).state for one in iter_ledger_ids(txn)}
+    states = read_rows(path, lambda txn: {one: find_metadata(txn, one).state for one in iter_ledger_ids(txn)})
     told = cli("--store", path, "ledgers", "restore", "--to-bookies")
     assert (told.exit_code, "left as it is: ledger 263 was never closed, and bk2test" in told.stdout) == (0, True)
     rows = {row["ledgerId"]: row for row in cli("--store", path, "ledgers", "missing", "-o", "json").json}

@@ -35,7 +35,7 @@ from tests.conftest import Cli
 from tests.cures.curing import diagnoses, run_printed
 from tests.deep import deep_but_for
 from tests.locking import locked
-from tests.stores import apply_values, copied, import_standalone, imported
+from tests.stores import apply_values, copied, import_standalone, imported, read_rows
 from tests.worlds import GOLDEN, STATES, WORLD_NAMES, assert_unchanged, copy_tree, scratch_copy, world
 from tests.zookeeper_files import read_zookeeper_nodes
 
@@ -337,8 +337,7 @@ def test_metadata_in_zookeeper(tmp_path: Path) -> None:
         archive.extractall(source / "zookeeper", filter="data")
     import_into(tmp_path / "s", source)
     wanted = {node.path: node for node in read_zookeeper_nodes(source / "zookeeper" / "version-2", [])}
-    with open_store(tmp_path / "s") as store, store.read() as txn:
-        found = {node.path: node for node in iter_nodes(txn, "/")}
+    found = read_rows(tmp_path / "s", lambda txn: {node.path: node for node in iter_nodes(txn, "/")})
     assert {path: (node.value, node.stat.version) for path, node in found.items()} == {
         path: (node.data, node.version) for path, node in wanted.items()
     }

@@ -27,7 +27,7 @@ from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.reference_index import assert_index_is_right
-from tests.stores import import_standalone
+from tests.stores import import_standalone, read_rows
 from tests.worlds import scratch_copy, world
 
 ROWS = ("entries", "times", "damage", "logs")
@@ -35,8 +35,7 @@ MIB = 1 << 20
 
 
 def rows_of(path: Path) -> dict[str, list[tuple[bytes, bytes]]]:
-    with open_store(path) as store, store.read() as txn:
-        return {name: [(key, bytes(value)) for key, value in txn.items(name)] for name in ROWS}
+    return read_rows(path, lambda txn: {name: [(key, bytes(value)) for key, value in txn.items(name)] for name in ROWS})
 
 
 def _logs_of(source: Path) -> list[Path]:
@@ -303,8 +302,7 @@ def test_a_slice_without_a_result_keeps_the_others(tmp_path: Path, cli: Cli, mon
         with store.read() as txn:
             logs = [log for log in iter_logs(txn) if log.unfinished]
             assert [log.path for log in logs] == [broken.path]
-        with open_store(tmp_path / "here") as here, here.read() as txn:
-            digests = ledger_digests(txn)
+        digests = read_rows(tmp_path / "here", ledger_digests)
         index_files(store, logs, Scanning(digests, engine=Recording(1)))
     assert broken.start <= asked[2][0].start < broken.end
     assert [piece.start for piece in asked[2][1:]] == [

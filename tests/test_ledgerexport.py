@@ -10,12 +10,11 @@ from pulsar_admin.store.codec.entrylog import decode_header, decode_ledgers_map,
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.codec.logscan import Record, iter_records
 from pulsar_admin.store.codec.rocksvalue import decode_counter, encode_counter
-from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.own_ledgers import SEQUENCE_KEY
 from pulsar_admin.store.sources.rocksdb import read_values
 from tests.conftest import Cli
 from tests.decoders import decode_ledgers_row
-from tests.stores import apply_values, copied, rocksdb_rows
+from tests.stores import apply_values, copied, read_rows, rocksdb_rows
 from tests.worlds import assert_unchanged, scratch_copy, world
 
 BATCHED, SINGLE = "acme/orders/compacted", "acme/orders/compacted-single"
@@ -116,8 +115,7 @@ def test_ids_go_on_above_a_ledger_that_was_made_again(tmp_path: Path, cli: Cli) 
     cli("--store", store, "store", "import", "standalone", data)
     assert cli("--store", store, "ledgers", "restore", "18").exit_code == 0
     assert cli("--store", store, "store", "export", "standalone", target).exit_code == 0
-    with open_store(store) as opened, opened.read() as txn:
-        largest = max(int.from_bytes(key, "big") for key, _ in txn.items("times"))
+    largest = read_rows(store, lambda txn: max(int.from_bytes(key, "big") for key, _ in txn.items("times")))
     raw = read_values(target / "metadata", [SEQUENCE_KEY])
     assert decode_counter(raw[SEQUENCE_KEY], "sequence") > largest > 18
 

@@ -35,7 +35,7 @@ from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.scan.payloads import PayloadColumns
 from pulsar_admin.store.sources.rocksdb import read_values
 from tests.conftest import Cli
-from tests.stores import NOW_MS, copied, lose_nodes, put_node
+from tests.stores import NOW_MS, copied, lose_nodes, put_node, read_rows
 from tests.test_check import PLAIN, _stranger_in_list
 from tests.worlds import world
 
@@ -183,8 +183,7 @@ def test_nothing_is_left_when_a_payload_fails(tmp_path: Path) -> None:
 
 def test_an_id_is_taken_by_a_ledger_by_a_reference_and_by_one_written_with_it(tmp_path: Path) -> None:
     path = copied("small", "clean", tmp_path)
-    with open_store(path) as store, store.read() as txn:
-        value = read_node(txn, PLAIN).value
+    value = read_rows(path, lambda txn: read_node(txn, PLAIN).value)
     put_node(path, PLAIN, _stranger_in_list(value))  # a reference to a ledger that is not there
     lose_nodes(path, "/managed-ledgers/acme/orders/")  # whose ledgers nothing references then
     spec = LedgerSpec({"component": b"managed-ledger"})

@@ -27,7 +27,7 @@ from pulsar_admin.store.sources.index_places import Scanned, read_misled
 from pulsar_admin.store.sources.rocksdb import apply_changes, open_for_reading
 from tests.conftest import Cli
 from tests.reference_index import bodies
-from tests.stores import copied, imported, write_rows
+from tests.stores import copied, imported, read_rows, write_rows
 from tests.test_kinds import DIRECTORIES, KINDS
 from tests.test_placement import upstream_write_set
 from tests.worlds import copy_tree, digest_of_file, scratch_copy, world
@@ -241,8 +241,7 @@ def test_entry_logs_of_several_bookies(lost: tuple[int, ...], is_critical: bool,
     assert {row["where"] for row in found} == {str(log) for log in logs.values()}
     assert {row["context"]["severity"] for row in found} == {"critical" if is_critical else "warning"}
     assert all(row["context"]["entries"] >= 300 for row in found)
-    with open_store(path) as store, store.read() as txn:
-        ids = [one for one in iter_ledger_ids(txn) if expected[one][1]]
+    ids = read_rows(path, lambda txn: [one for one in iter_ledger_ids(txn) if expected[one][1]])
     assert {row["ledgerId"] for row in cli("--store", path, "ledgers", "missing", "-o", "json").json} == set(ids)
     for row in found:
         _mend(path, row["hint"][row["hint"].index("pulsar-admin") :], cli)
@@ -325,8 +324,7 @@ def test_rows_of_one_of_several_bookies_that_lead_to_other_records(tmp_path: Pat
     wrong = _mislead(source / "bookkeeper1" / "current", 5)
     path = _import(source, tmp_path / "s", cli)
     (row,) = (one for one in _findings(path, cli, "--deep") if one["code"] == "index-rows-wrong")
-    with open_store(path) as store, store.read() as txn:
-        entries = sum(one[0] in {*iter_ledger_ids(txn)} for one in wrong)
+    entries = read_rows(path, lambda txn: sum(one[0] in {*iter_ledger_ids(txn)} for one in wrong))
     context = row["context"]
     assert (context["severity"], context["entries"], context["elsewhere"]) == ("warning", entries, entries)
     _mend(path, row["hint"][row["hint"].index("pulsar-admin") :], cli)
@@ -373,8 +371,7 @@ def test_rows_that_the_stores_own_index_confirms_need_no_log(
 
 
 def _entries_of_ledgers(path: Path) -> dict[int, int]:
-    with open_store(path) as store, store.read() as txn:
-        return {one: read_ledger(txn, one).entries for one in iter_ledger_ids(txn)}
+    return read_rows(path, lambda txn: {one: read_ledger(txn, one).entries for one in iter_ledger_ids(txn)})
 
 
 def _lose_locations(current: Path, *, directory: bool) -> None:

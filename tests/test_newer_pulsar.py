@@ -16,7 +16,7 @@ from pulsar_admin.store.names import Position
 from pulsar_admin.store.recovery.metadata_index import read_known
 from tests.conftest import Cli
 from tests.cures.curing import put_values
-from tests.stores import copied, imported, lose_nodes, narrow_copy
+from tests.stores import copied, imported, lose_nodes, narrow_copy, read_rows
 
 WORLD = "scalable"
 SEGMENTS = {  # as the nodes of the world say, in Pulsar's own protobuf: see the README of the golden worlds
@@ -115,8 +115,7 @@ def test_a_topic_that_is_read_changes_beside_them(tmp_path: Path, cli: Cli) -> N
 
 
 def values_of(path: Path) -> dict[str, bytes]:
-    with open_store(path) as store, store.read() as txn:
-        return {node.path: node.value for node in iter_nodes(txn, "/")}
+    return read_rows(path, lambda txn: {node.path: node.value for node in iter_nodes(txn, "/")})
 
 
 # -- what nobody wrote yet --------------------------------------------------------------------------------------------
@@ -169,8 +168,7 @@ def test_a_domain_of_any_name_and_depth_owns_its_ledgers(tmp_path: Path, cli: Cl
     put_values(path, PLANTED)
     found = {row["ledgerId"]: row["owners"] for row in cli.rows(path, "ledgers missing")}
     assert {ledger: tuple(one.values()) for ledger, (one,) in found.items() if ledger >= 900} == NAMED
-    with open_store(path) as store, store.read() as txn:
-        known = read_known("test", ((node.path, node.value) for node in iter_nodes(txn, "/")))
+    known = read_rows(path, lambda txn: read_known("test", ((node.path, node.value) for node in iter_nodes(txn, "/"))))
     assert set(known.names.ledgers.tolist()) >= set(NAMED)
     assert [cli("--store", path, *words).stdout for words in ask] == before
 

@@ -17,7 +17,7 @@ from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import Position, parse_topic
 from tests.conftest import Cli
-from tests.stores import change_value, copied, narrow_copy, put_node
+from tests.stores import change_value, copied, narrow_copy, put_node, read_rows
 
 READABLE, UNREADABLE = parse_topic("public/default/plain"), parse_topic("public/default/json")
 TIME = "2026-11-20T00:00Z"
@@ -147,8 +147,7 @@ def test_a_lost_ledger_of_transaction_snapshots_keeps_no_topic_from_its_answer(
 @pytest.mark.parametrize("value", [b"\xff\xff", bytes.fromhex("4778000000040807101600")], ids=["damaged", "unknown"])
 def test_the_topics_after_it_are_judged(value: bytes, cli: Cli, tmp_path: Path, damages_stores: None) -> None:
     path = copied("small", "clean", tmp_path)
-    with open_store(path) as store, store.read() as txn:
-        first, *others = iter_topics(txn)
+    first, *others = read_rows(path, iter_topics)
     put_node(path, others[-1].path, b"\xff\xff")
     judged = {*map(str, others), *(one.path for one in others)}
 

@@ -18,7 +18,7 @@ from pulsar_admin.store.reports.overview import Largest, Overview, Wanted, read_
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.reference_index import reference_index
-from tests.stores import NOW_MS, imported
+from tests.stores import NOW_MS, imported, read_rows
 from tests.test_cli_output import on_terminal
 from tests.why.test_disk import kept, place, retention
 from tests.worlds import WORLD_NAMES, asked_topics, oracle, scratch_copy, world
@@ -59,8 +59,7 @@ def test_of_entries_whose_file_is_gone_the_index_knows_a_bound(tmp_path: Path, c
     """A block is 1,024 entries of one ledger, and ledgers of this world have 25."""
     source, store = scratch_copy("small", "clean", tmp_path), tmp_path / "pulsar-store"
     assert cli("--store", store, "store", "import", "standalone", source).exit_code == 0
-    with open_store(store) as opened, opened.read() as txn:
-        times = {key: ms for key, (_, ms) in reference_index(iter_logs(txn), store).items()}
+    times = read_rows(store, lambda txn: {key: ms for key, (_, ms) in reference_index(iter_logs(txn), store).items()})
     for log in (source / "bookkeeper" / "current").glob("*.log"):
         log.unlink()
     found = overview_of(store)
@@ -75,8 +74,7 @@ def test_of_entries_whose_file_is_gone_the_index_knows_a_bound(tmp_path: Path, c
 def test_disks_are_as_their_logs_say(name: str) -> None:
     """Dead is what belongs to a ledger without a metadata node; the reference walks the logs."""
     store = imported(name, "clean")
-    with open_store(store) as opened, opened.read() as txn:
-        nodes = {key.decode() for key in txn.keys("tree", b"/ledgers/")}
+    nodes = read_rows(store, lambda txn: {key.decode() for key in txn.keys("tree", b"/ledgers/")})
     alive = {int("".join(path.split("/")[2:]).replace("L", "")) for path in nodes if "/L" in path}
     sums, stuck = [0, 0], 0
     for log in (world(name) / "clean" / "bookkeeper" / "current").glob("*.log"):

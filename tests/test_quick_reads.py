@@ -42,7 +42,7 @@ from pulsar_admin.store.reports.subscriptions import Asked, iter_facts, iter_sub
 from pulsar_admin.store.rules import judging
 from pulsar_admin.store.rules.table import ALL_TOPIC_RULES
 from tests.rules.test_quiet import damage_drawn
-from tests.stores import NOW_MS, copied, imported
+from tests.stores import NOW_MS, copied, imported, read_rows
 from tests.worlds import STATES
 
 _CUSTOM = {
@@ -156,8 +156,7 @@ def _goes_on(metadata: LedgerMetadata | None) -> bool:
 
 
 def test_usual_nodes_are_decoded_and_say_nothing_unknown() -> None:
-    with open_store(imported("small", "clean")) as store, store.read() as txn:
-        rows = [(key, bytes(row)) for key, row in txn.items("tree")]
+    rows = read_rows(imported("small", "clean"), lambda txn: [(key, bytes(row)) for key, row in txn.items("tree")])
     usual = 0
     for seed, (key, row) in enumerate(rows):
         for changed in (row[:33] + value for value in _damaged(row[33:] or b"\0", seed, 20)):

@@ -12,7 +12,7 @@ import pytest
 import pulsar_admin
 from pulsar_admin.store.codec.scalable import decode_scalable_topic
 from pulsar_admin.store.codec.transactions import TxnId
-from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import METADATA_FILE_ID, Damage, clear_damage, put_damage
 from pulsar_admin.store.db.tree import iter_nodes, put_nodes, read_node, tree_key
 from pulsar_admin.store.errors import NotSeen
@@ -22,7 +22,7 @@ from pulsar_admin.store.names import parse_topic
 from pulsar_admin.store.scan.entries import EntryScan
 from pulsar_admin.store.scan.places import Places
 from tests.conftest import Cli
-from tests.stores import copied, imported, put_node, write_rows
+from tests.stores import copied, imported, put_node, read_rows, write_rows
 from tests.test_scalable import known
 from tests.versions import answers_of_export, changes, count
 from tests.worlds import GOLDEN, oracle
@@ -216,8 +216,7 @@ def test_transactions_of_segments(cli: Cli) -> None:
 def test_what_a_committed_transaction_did_hides_nothing_of_an_open_one(cli: Cli, tmp_path: Path) -> None:
     path, asked = copied(WORLD, "clean", tmp_path), ["transactions", "slow-transactions", "-t", "1s", "-o", "json"]
     before = cli("--store", path, *asked).json
-    with open_store(path) as store, store.read() as txn:
-        did = next(iter_nodes(txn, "/txn/op/3_0-"))
+    did = read_rows(path, lambda txn: next(iter_nodes(txn, "/txn/op/3_0-")))
     put_node(path, did.path.replace("/3_0-", "/1_0-"), did.value)
     assert cli("--store", path, *asked).json == before
 

@@ -20,7 +20,7 @@ from pulsar_admin.store.transfer.fetching import list_again
 from pulsar_admin.store.transfer.imports import ImportOptions
 from pulsar_admin.store.transfer.refresh import RefreshOptions, RefreshResult, refresh_store
 from tests.conftest import Cli
-from tests.stores import import_standalone, imported
+from tests.stores import import_standalone, imported, read_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import assert_unchanged, copy_tree, scratch_copy, world
 
@@ -210,10 +210,8 @@ def test_metadata_changed_here_stays_and_conflicts_are_named(tmp_path: Path) -> 
             plan = Plan(ChangeKind("test", "test"), txn.id, steps, (ChangePart(),))
         apply_plan(store, plan, 7)
     become(source, world("small") / "mutated")
-    with open_store(imported("small", "mutated")) as mutated, mutated.read() as txn:
-        theirs = find_node(txn, f"{PLAIN}/half")
-    with open_store(imported("small", "clean")) as clean, clean.read() as txn:
-        old = find_node(txn, f"{PLAIN}/half")
+    theirs = read_rows(imported("small", "mutated"), lambda txn: find_node(txn, f"{PLAIN}/half"))
+    old = read_rows(imported("small", "clean"), lambda txn: find_node(txn, f"{PLAIN}/half"))
     result = refresh(path)
     assert result.conflicts == ([f"{PLAIN}/half"] if theirs.value != old.value else [])
     assert result.problems == len(result.conflicts)

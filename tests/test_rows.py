@@ -33,7 +33,7 @@ from tests.altering import RawRow, alter, alter_branch_keys, raw_rows
 from tests.conftest import Cli
 from tests.crash.killing import killing
 from tests.soundness import assert_sound
-from tests.stores import imported, narrow_copy, write_rows
+from tests.stores import imported, narrow_copy, read_rows, write_rows
 from tests.worlds import GOLDEN, assert_unchanged, world
 
 ACROSS = "persistent://public/default/across"
@@ -387,8 +387,7 @@ def test_the_first_change_gives_digests_and_undo_goes_on(old: Path, cli: Cli) ->
 
 
 def has_digests(path: Path) -> bool:
-    with open_store(path) as opened, opened.read() as txn:
-        return txn.has_digests
+    return read_rows(path, lambda txn: txn.has_digests)
 
 
 def test_a_refresh_gives_digests_also_without_a_source(old: Path, cli: Cli) -> None:
@@ -621,8 +620,7 @@ def test_a_kill_leaves_the_old_rows_or_the_new_ones(when: str, old: Path) -> Non
 def test_a_row_of_the_state_that_is_no_such_row_is_told(key: bytes, tmp_path: Path, cli: Cli) -> None:
     """As a bit makes it that turns where rows have no digests: what is read of it, or that it is damaged; never an end of the program."""
     path = narrow_copy(tmp_path)
-    with open_store(path) as opened, opened.read() as txn:
-        whole = txn.get("state", key) or b'["bookie-1:3181"]'
+    whole = read_rows(path, lambda txn: txn.get("state", key) or b'["bookie-1:3181"]')
     readers = (
         find_absent_bookies,
         find_unknown_bookies,

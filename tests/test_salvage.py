@@ -43,7 +43,7 @@ from pulsar_admin.store.transfer.imports import ImportOptions, import_layout
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.locking import locked
-from tests.stores import NOW_MS, apply_values, rocksdb_rows
+from tests.stores import NOW_MS, apply_values, read_rows, rocksdb_rows
 from tests.synthetic import ledger_node
 from tests.worlds import copy_tree, digest_of, world
 
@@ -515,8 +515,7 @@ def test_entries_of_a_lost_log_come_from_other_bookies(bookie: Path, store: Path
     after = _entries(current)
     assert after.items() <= before.items()
     assert (locations["logGone"], added["fromOtherBookies"]) == (1958, len(after) - 19)
-    with open_store(store) as opened, opened.read() as txn:
-        listed = set(iter_ledger_ids(txn))
+    listed = read_rows(store, lambda txn: set(iter_ledger_ids(txn)))
     assert {key for key in before if key[0] in listed} <= after.keys()
     assert rocksdb_rows(current / "ledgers") == index["bookkeeper0/ledgers"]
 
@@ -569,8 +568,7 @@ def test_a_ledger_is_fenced_where_a_witness_says_so(old: OldLedgers, known: Witn
 def test_every_ledger_in_the_index_of_another_bookie_is_known(store: Path, bookie: Path) -> None:
     indexes = [world("cluster") / f"crashed/bookkeeper{number}/current/ledgers" for number in (1, 2)]
     ids = {int.from_bytes(key) for index in indexes for key in rocksdb_rows(index) if len(key) == 8}
-    with open_store(store) as opened, opened.read() as txn:
-        rows = _rows_of_others(txn, find_bookie(parse_bookie(str(bookie))))
+    rows = read_rows(store, lambda txn: _rows_of_others(txn, find_bookie(parse_bookie(str(bookie)))))
     assert rows.keys() == ids
     assert {ledger_id % 2 for ledger_id in ids} == {0, 1}
 

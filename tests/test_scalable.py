@@ -18,7 +18,7 @@ from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import managed_ledger_of_path, parse_topic
 from pulsar_admin.store.proto import managed_ledger_pb2
 from tests.conftest import Cli
-from tests.stores import copied, imported, lose_nodes, put_node
+from tests.stores import copied, imported, lose_nodes, put_node, read_rows
 from tests.worlds import GOLDEN, oracle
 
 WORLD, TOPIC, NODE = "scalable", "topic://acme/n/scal", "/topics/acme/n/scal"
@@ -32,8 +32,7 @@ def answered() -> Record:
 
 
 def nodes_of(path: Path) -> dict[str, bytes]:
-    with open_store(path) as store, store.read() as txn:
-        return {node.path: node.value for node in iter_nodes(txn, "/")}
+    return read_rows(path, lambda txn: {node.path: node.value for node in iter_nodes(txn, "/")})
 
 
 # -- names: what TopicName of 5.0.1 made of these texts: the name in full, and its managed ledger ----------------------

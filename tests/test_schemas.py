@@ -32,7 +32,7 @@ from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import EARLIEST, Position, parse_topic
 from pulsar_admin.store.scan.typed_values import TypedValues
 from tests.shapes import PREFIX, TOPICS, schemas, sent, store
-from tests.stores import copied, imported, put_node
+from tests.stores import copied, imported, put_node, read_rows, read_store
 from tests.worlds import oracle
 
 NOT_DECODED = {
@@ -95,14 +95,12 @@ def test_values_of_another_producer(topic: str) -> None:
 
 def test_a_version_that_is_lost_hides_no_later_one(tmp_path: Path, damages_stores: None) -> None:
     path, name = copied("shapes", "clean", tmp_path), parse_topic(f"{PREFIX}orders-avro")
-    with open_store(path) as opened, opened.read() as txn:
-        locator = find_locator(txn, name)
+    locator = read_rows(path, lambda txn: find_locator(txn, name))
     assert locator is not None
     first, *others = locator.index
     lost = replace(locator, index=(replace(first, position=Position(9_999, 0)), *others))
     put_node(path, name.schema_path, encode_schema_locator(lost))
-    with open_store(path) as opened, open_reader(opened) as reader:
-        found = read_schemas(reader, name)
+    found = read_store(path, lambda reader: read_schemas(reader, name))
     assert (list(found.versions), list(found.problems)) == ([1, 2], [0])
 
 

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from pulsar_admin.store.codec.zookeeper import Snapshot, decode_snapshot
-from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.files import METADATA_FILE_ID, Damage, put_damage
 from pulsar_admin.store.db.tree import Node, iter_nodes
 from pulsar_admin.store.sources.zookeeper import read_snapshot
 from tests.conftest import Cli
-from tests.stores import copied, put_node, write_rows
+from tests.stores import copied, put_node, read_rows, write_rows
 from tests.worlds import assert_unchanged
 from tests.zookeeper_files import read_zookeeper_nodes
 
@@ -31,8 +30,7 @@ def export(store: Path, target: Path, *options: str) -> tuple[object, ...]:
 
 
 def tree_of(store: Path) -> dict[str, Node]:
-    with open_store(store) as opened, opened.read() as txn:
-        return {node.path: node for node in iter_nodes(txn, "/")}
+    return read_rows(store, lambda txn: {node.path: node for node in iter_nodes(txn, "/")})
 
 
 def test_every_node_and_its_parents(store: Path, tmp_path: Path, cli: Cli) -> None:

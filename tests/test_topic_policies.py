@@ -48,7 +48,7 @@ from pulsar_admin.store.policies.in_force import (
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
-from tests.stores import change_value, copied, imported
+from tests.stores import change_value, copied, imported, read_rows
 from tests.synthetic import Made, MadeTopic, make_store
 from tests.worlds import oracle
 
@@ -428,6 +428,5 @@ def test_events_that_compaction_alone_keeps(path: Path, cli: Cli) -> None:
 
 
 def _policies_of(path: Path) -> Any:
-    with open_store(path) as opened, opened.read() as txn:
-        found = find_policy_events(txn, parse_namespace("acme/policies"))
+    found = read_rows(path, lambda txn: find_policy_events(txn, parse_namespace("acme/policies")))
     return found and (found.local, found.global_)

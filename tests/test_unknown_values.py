@@ -17,7 +17,7 @@ from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.proto import managed_ledger_pb2, schema_pb2
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from tests.conftest import Cli
-from tests.stores import copied, narrow_copy, write_rows
+from tests.stores import copied, narrow_copy, read_rows, write_rows
 from tests.synthetic import Made, MadeTopic, make_store
 
 FIELD = b"\xa2\x06\x04ever"
@@ -107,8 +107,7 @@ def change(path: Path, *changes: tuple[str, Change]) -> None:
 
 
 def value_of(path: Path, name: str) -> bytes:
-    with open_store(path) as store, store.read() as txn:
-        return read_node(txn, name).value
+    return read_rows(path, lambda txn: read_node(txn, name).value)
 
 
 def codes(cli: Cli, path: Path, *words: str) -> Iterator[tuple[str, str, str]]:

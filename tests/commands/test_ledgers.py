@@ -19,7 +19,7 @@ from tests.commands.changing import check_undo, rows_of
 from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry
 from tests.conftest import Cli
 from tests.deep import deep_but_for
-from tests.stores import copied, imported, lose_nodes, put_node
+from tests.stores import copied, imported, lose_nodes, put_node, read_rows, read_store
 from tests.synthetic import Made, MadeCompacted, MadeTopic, make_store
 from tests.worlds import oracle, scratch_copy
 
@@ -231,8 +231,7 @@ def test_ledgers_of_other_programs_stay(tmp_path: Path, cli: Cli, damages_stores
     from pulsar_admin.store.codec.ledgermetadata import decode_ledger_metadata, encode_ledger_metadata
 
     path = copied("small", "clean", tmp_path)
-    with open_store(path) as store, store.read() as txn:
-        metadata = decode_ledger_metadata(read_node(txn, ledger_path(17)).value, "test")
+    metadata = read_rows(path, lambda txn: decode_ledger_metadata(read_node(txn, ledger_path(17)).value, "test"))
     put_node(path, ledger_path(17), encode_ledger_metadata(replace(metadata, custom={})))
     cli.on(path, "ledgers delete 17").ends(3, "other programs may use it")
     assert cli.on(path, "ledgers delete 17 --force").exit_code == 0
@@ -241,8 +240,7 @@ def test_ledgers_of_other_programs_stay(tmp_path: Path, cli: Cli, damages_stores
 def test_restoring_brings_the_same_bytes_and_is_undone(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
     """The node has the value that Pulsar wrote, but for the order of its custom metadata."""
     path = copied("small", "clean", tmp_path)
-    with open_store(path) as store, store.read() as txn:
-        value = read_node(txn, ledger_path(18)).value
+    value = read_rows(path, lambda txn: read_node(txn, ledger_path(18)).value)
     lose_nodes(path, ledger_path(18))
     before = rows_of(path)
     for words in (("9",), ("17",), ("90",)):
@@ -305,8 +303,7 @@ def test_a_cursor_in_it_stands_in_front_of_the_next(tmp_path: Path, cli: Cli) ->
     with open_store(path, writable=True) as store:
         store.write(put)
     cli.on(path, "ledgers forget 18 --force")
-    with open_store(path) as store, open_reader(store) as reader:
-        cursor = read_cursor(reader.txn, reader, read_topic(reader.txn, topic), "half")
+    cursor = read_store(path, lambda reader: read_cursor(reader.txn, reader, read_topic(reader.txn, topic), "half"))
     assert cursor.mark_delete == at(21, 4), "in front of 21, and over what is acknowledged there"
     assert cursor.state.ranges == (ranges[2], ranges[3])
     assert (dict(cursor.state.batch_deletes), dict(cursor.state.properties)) == ({at(22, 8): (3,)}, {"p": 1})
@@ -359,8 +356,7 @@ def test_a_lost_schema_version(lost: int, tmp_path: Path, cli: Cli, damages_stor
     lose_nodes(path, ledger_path(gone.position.ledger_id))
     done = cli.on(path, f"ledgers forget {gone.position.ledger_id}")
     assert f"lost: version {gone.version} of the schema" in done.stdout
-    with open_store(path) as store, store.read() as txn:
-        after = decode_schema_locator(read_node(txn, AVRO.schema_path).value, "test")
+    after = read_rows(path, lambda txn: decode_schema_locator(read_node(txn, AVRO.schema_path).value, "test"))
     left = [item for item in before.index if item is not gone]
     if lost == 0:
         assert (after.index, after.newest) == (tuple(left), before.newest)
@@ -372,8 +368,7 @@ def test_a_lost_schema_version(lost: int, tmp_path: Path, cli: Cli, damages_stor
 
 def test_all_versions_of_a_schema(tmp_path: Path, cli: Cli) -> None:
     path = copied("small", "clean", tmp_path)
-    with open_store(path) as store, store.read() as txn:
-        ids = decode_schema_locator(read_node(txn, AVRO.schema_path).value, "test").ledger_ids
+    ids = read_rows(path, lambda txn: decode_schema_locator(read_node(txn, AVRO.schema_path).value, "test").ledger_ids)
     done = cli("--store", path, "ledgers", "forget", *ids, "--force")
     assert "no version is left" in done.stdout
     with open_store(path) as store, store.read() as txn:

@@ -15,7 +15,7 @@ from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.upstream_list import upstream_commands
 from tests.conftest import Cli
 from tests.live.policy_commands import LINES, STORED, commands_of, stored_policies
-from tests.stores import narrow_copy, put_node
+from tests.stores import narrow_copy, put_node, read_rows
 
 RECORDED: dict[str, Any] = json.loads(STORED.read_text())
 IGNORED = {"is_allow_auto_update_schema", "dispatcherPauseOnAckStatePersistentEnabled"}
@@ -86,8 +86,7 @@ def test_the_recorded_lines(share: str, cli: Cli, prepared: Path) -> None:
                 f"$ {command}\n--- real ({code})\n{stdout}{refused}\n--- ours ({said.exit_code})\n{said.stdout}{said.stderr}"
             )
     assert asked > 100
-    with open_store(prepared) as store, store.read() as txn:
-        found = stored_policies(txn)
+    found = read_rows(prepared, stored_policies)
     for name, values in RECORDED["stored"].items():
         for key in {*values, *found.get(name, {})} - IGNORED if _namespace(("", "", name)) == share else ():
             theirs, ours = values.get(key), found.get(name, {}).get(key)

@@ -13,7 +13,7 @@ from pulsar_admin.store.facts.under_replication import MARKS
 from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.conftest import Cli
 from tests.recovery.written import writes_of
-from tests.stores import NOW_MS, copied, import_standalone, put_node, write_rows
+from tests.stores import NOW_MS, copied, import_standalone, put_node, read_rows, write_rows
 from tests.worlds import CLUSTER, digest_of, scratch_copy
 
 OLD, NEW = "bk0test", "bookie-0.pulsar.example:3181"
@@ -99,8 +99,7 @@ def test_bookies_whose_directories_have_the_same_names_are_not_mixed_up(cli: Cli
     for line in (f"{OLD} c:3181", "bk1test b:3181", "bk2test x:3181", "x:3181 a:3181", "c:3181 d:3181"):
         assert cli("--store", store, "bookies", "rename", *line.split()).exit_code == 0
     assert cli("--store", store, "store", "undo", "5").exit_code == 0
-    with open_store(store) as opened, opened.read() as txn:
-        found = {first: now.bookie_id for first, now in iter_renamed(txn)}
+    found = read_rows(store, lambda txn: {first: now.bookie_id for first, now in iter_renamed(txn)})
     assert found == {OLD: "c:3181", "bk1test": "b:3181", "bk2test": "a:3181"}
 
 

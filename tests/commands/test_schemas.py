@@ -17,7 +17,7 @@ from pulsar_admin.store.model.schemas import find_locator
 from pulsar_admin.store.names import Position, parse_topic
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
-from tests.stores import copied, put_node
+from tests.stores import copied, put_node, read_store
 
 TOPIC = "tdo/sch/pq"
 DEFINITION = (
@@ -198,8 +198,7 @@ PAIR_DEFINITION = (
 
 def register(store: Path, new: NewSchema) -> None:
     """Register a schema of public/default/plain."""
-    with open_store(store) as opened, open_reader(opened) as reader:
-        plan = plan_upload(reader, parse_topic("public/default/plain"), new, now_ms=1)
+    plan = read_store(store, lambda reader: plan_upload(reader, parse_topic("public/default/plain"), new, now_ms=1))
     assert isinstance(plan, WritingPlan)
     with open_store(store, writable=True) as opened:
         plan.made(opened)

@@ -18,7 +18,7 @@ from pulsar_admin.store.names import parse_topic
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.live.topic_changes import NAMESPACE, RECORDING
-from tests.stores import copied, put_node
+from tests.stores import copied, put_node, read_rows
 from tests.worlds import asked_topics
 
 PLAIN = "public/default/plain"
@@ -43,8 +43,7 @@ def known(path: str, value: bytes) -> Any:
 
 
 def nodes_of(store: Path) -> dict[str, Any]:
-    with open_store(store) as opened, opened.read() as txn:
-        nodes = [node for node in iter_nodes(txn, "/") if f"/{NAMESPACE}/" in node.path]
+    nodes = read_rows(store, lambda txn: [node for node in iter_nodes(txn, "/") if f"/{NAMESPACE}/" in node.path])
     return {node.path: known(node.path, node.value) for node in nodes}
 
 

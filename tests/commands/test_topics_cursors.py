@@ -14,7 +14,7 @@ from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, iter_cursor_name
 from pulsar_admin.store.names import Position, parse_topic
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
-from tests.stores import copied
+from tests.stores import copied, read_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import assert_unchanged, oracle
 
@@ -29,8 +29,7 @@ def info_of(store: Path, topic: str, cursor: str) -> CursorInfo:
 
 
 def cursors_of(store: Path, topic: str) -> list[str]:
-    with open_store(store) as opened, opened.read() as txn:
-        return sorted(iter_cursor_names(txn, parse_topic(topic)))
+    return read_rows(store, lambda txn: sorted(iter_cursor_names(txn, parse_topic(topic))))
 
 
 # -- skip and clear-backlog -------------------------------------------------------------------------------------------
@@ -166,8 +165,7 @@ def test_ledger_0_is_a_cursor_ledger_as_any_other(cli: Cli, tmp_path: Path) -> N
     assert told == {"s": (1, "cursor-ledger", 0), "other": (-1, "metadata", None)}
     internal = cli.json(store, "topics stats-internal a/b/t")["cursors"]
     assert {name: one["cursorLedger"] for name, one in internal.items()} == {"s": 0, "other": -1}
-    with open_store(store) as opened, opened.read() as txn:
-        owners = find_owners(txn, 0)
+    owners = read_rows(store, lambda txn: find_owners(txn, 0))
     assert sorted((owner.kind, owner.topic, owner.cursor) for owner in owners) == [
         ("cursor", "persistent://a/b/t", "s"),
         ("cursor", "persistent://a/b/u", "s+"),

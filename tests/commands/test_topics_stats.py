@@ -22,7 +22,7 @@ from pulsar_admin.store.reports.overview import read_newest_ms
 from pulsar_admin.store.reports.stats import _earliest
 from tests.conftest import Cli
 from tests.cures.curing import put_values
-from tests.stores import change_value, imported, lose_nodes, put_node, write_rows
+from tests.stores import change_value, imported, lose_nodes, put_node, read_store, write_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import CLUSTER, WORLD_NAMES, oracle, world
 
@@ -357,8 +357,7 @@ def test_a_topic_never_opened(cli: Cli, store: Path) -> None:
 
 def test_a_damaged_topic_is_an_error(cli: Cli, store: Path) -> None:
     path = parse_topic("public/default/plain").path
-    with open_store(store) as opened, open_reader(opened) as reader:
-        value = read_node(reader.txn, path).value
+    value = read_store(store, lambda reader: read_node(reader.txn, path).value)
     put_values(store, {path: value[:-1]})
     result = cli.on(store, "topics stats-internal public/default/plain -o json").fails(6, "metadata-corrupt")
     result = cli.on(store, "topics stats-internal --pattern public/default/* -o json")

@@ -23,7 +23,7 @@ from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from tests.compaction.entries import LZ4, PUBLISH_MS, Batch, Slot, compacted, decompressed, entry, split
 from tests.conftest import Cli
 from tests.deep import deep_but_for
-from tests.stores import imported
+from tests.stores import imported, read_store
 from tests.synthetic import Made, MadeCompacted, MadeTopic, make_store
 from tests.worlds import oracle
 
@@ -188,8 +188,7 @@ TOPIC = "public/default/t"
 def test_read_is_the_recorded_reader_of_newer(name: str) -> None:
     """Message by message; the reader had the key of the encrypted ones, whose entries are compared."""
     said = SAID[name]["compacted_messages"]
-    with open_store(imported("compacted", "clean")) as store, open_reader(store) as reader:
-        rows = read_rows(reader, name)
+    rows = read_store(imported("compacted", "clean"), lambda reader: read_rows(reader, name))
     found = [[ledger, entry_id, index, key, sha1, size] for ledger, entry_id, index, _, key, size, sha1 in rows]
     if name == NEWER_SECRET:
         assert [row[:2] for row in found] == [list(place) for place in sorted({tuple(row[:2]) for row in said})]
@@ -280,8 +279,7 @@ def _problems(path: Path, ledgers: list[list[bytes]], horizon: Position, compact
     made = MadeCompacted(77, [compacted(10, 0, VALUE)], horizon, compacted_to=compacted_to)
     entries = [[Made(PUBLISH_MS, raw=raw) for raw in ledger] for ledger in ledgers]
     store = make_store(path / "s", {TOPIC: MadeTopic(entries, compacted=made)})
-    with open_store(store) as opened, open_reader(opened) as reader:
-        return read_status(reader, read_topic(reader.txn, parse_topic(TOPIC))).problems
+    return read_store(store, lambda reader: read_status(reader, read_topic(reader.txn, parse_topic(TOPIC))).problems)
 
 
 @pytest.mark.parametrize("behind", [[], [VALUE]])
@@ -417,8 +415,7 @@ def _missed(name: str, end: tuple[int, int]) -> set[tuple[int, ...]]:
 @pytest.mark.parametrize("name", OLDER_SAID)
 def test_read_is_the_recorded_reader_of_older(name: str) -> None:
     """The client shows no empty messages without a key in a batch."""
-    with open_store(imported("compacted-old", "clean")) as store, open_reader(store) as reader:
-        rows = read_rows(reader, name)
+    rows = read_store(imported("compacted-old", "clean"), lambda reader: read_rows(reader, name))
     found = [[ledger, entry_id, index, key, sha1, size] for ledger, entry_id, index, _, key, size, sha1 in rows]
     assert [row for row in found if row[3] or row[5]] == _got(name)
 

@@ -27,7 +27,7 @@ from pulsar_admin.store.names import Position, parse_topic
 from tests.compaction.entries import LZ4, PUBLISH_MS, Batch, Slot, compacted, decompressed, entry, split
 from tests.compaction.test_recorded import COMPACTED
 from tests.conftest import Cli
-from tests.stores import copied, imported
+from tests.stores import copied, imported, read_rows, read_store
 from tests.synthetic import Made, MadeCompacted, MadeTopic, make_store
 from tests.worlds import assert_unchanged, oracle
 
@@ -41,8 +41,7 @@ def _payloads(reader: EntryReader, topic: str) -> list[bytes]:
 
 
 def _stored(path: Path, topic: str = TOPIC) -> list[bytes]:
-    with open_store(path) as store, open_reader(store) as reader:
-        return _payloads(reader, topic)
+    return read_store(path, lambda reader: _payloads(reader, topic))
 
 
 def _view(path: Path, topic: str = TOPIC) -> list[Message]:
@@ -276,8 +275,7 @@ def test_change_and_undo(tmp_path: Path, cli: Cli) -> None:
     store = copied("small", "clean", tmp_path)
     name = "acme/orders/compacted-single"
     before = _rows(store, name)
-    with open_store(store) as opened, opened.read() as txn:
-        old_metadata = find_metadata(txn, 94)
+    old_metadata = read_rows(store, lambda txn: find_metadata(txn, 94))
     with assert_unchanged(store / "entries"), assert_unchanged(store / "meta" / "data.mdb"):
         preview = cli.json(store, f"compaction run {name} --dry-run")
     report = cli.json(store, f"compaction run {name}")
@@ -309,8 +307,7 @@ def test_nothing_survives(tmp_path: Path, cli: Cli) -> None:
     report = cli.json(store, f"compaction run {TOPIC}")
     assert (report["entries"], report["after"]["markDeletePosition"]) == (0, "10:0")
     assert _rows(store) == []
-    with open_store(store) as opened, opened.read() as txn:
-        metadata = find_metadata(txn, report["after"]["compactedLedger"])
+    metadata = read_rows(store, lambda txn: find_metadata(txn, report["after"]["compactedLedger"]))
     assert (metadata.last_entry_id, metadata.length, metadata.state.name) == (-1, 0, "CLOSED")
     assert cli.json(store, f"compaction last-id {TOPIC}")["entryId"] == -1
 

@@ -12,12 +12,11 @@ from pulsar_admin.store.compaction.status import CompactionStatus, read_status
 from pulsar_admin.store.db.environment import Store, Txn, open_store
 from pulsar_admin.store.db.tree import find_node, put_nodes
 from pulsar_admin.store.model.ledgers import find_metadata
-from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_topic
 from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry
 from tests.conftest import Cli
-from tests.stores import lose_nodes, put_node, write_rows
+from tests.stores import lose_nodes, put_node, read_store, write_rows
 from tests.synthetic import Made, MadeCompacted, MadeTopic, ledger_node, make_store
 
 TOPIC = "public/default/t"
@@ -33,8 +32,7 @@ def _store(path: Path, **fields: object) -> Path:
 
 
 def _status(path: Path) -> CompactionStatus:
-    with open_store(path) as store, open_reader(store) as reader:
-        return read_status(reader, read_topic(reader.txn, parse_topic(TOPIC)))
+    return read_store(path, lambda reader: read_status(reader, read_topic(reader.txn, parse_topic(TOPIC))))
 
 
 def test_as_it_should_be(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tests.conftest import Cli
 from tests.crash.killing import killing
 from tests.delayed.test_build import skip
 from tests.delayed.world import TOPIC, held, sent, waiting
-from tests.stores import copied
+from tests.stores import copied, read_rows
 
 pytestmark = pytest.mark.usefixtures("damages_stores")  # each test checks its store itself
 SUBSCRIPTIONS = ("audit", "workers")
@@ -82,8 +82,7 @@ def leaked(cli: Cli, path: Path) -> list[int]:
 
 def strays(path: Path) -> set[Path]:
     """Files of entries that no row of the catalogue names."""
-    with open_store(path) as store, store.read() as txn:
-        named = {Path(log.path).name for log in iter_logs(txn)}
+    named = read_rows(path, lambda txn: {Path(log.path).name for log in iter_logs(txn)})
     return {file for file in (path / "entries").iterdir() if file.name not in named}
 
 

@@ -17,7 +17,7 @@ from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.rules import topics as deduplication
 from tests.conftest import Cli
 from tests.cures.curing import check_cured, check_told, diagnoses, put_values, run_printed, told
-from tests.stores import lose_nodes
+from tests.stores import lose_nodes, read_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 
 NAME = parse_topic("a/b/t")
@@ -85,8 +85,7 @@ def test_a_cursor_at_the_beginning_of_a_ledger_that_was_empty(whole_cli: Cli, tm
     """apache/pulsar#2666: a broker that loaded the topic deleted the empty ledger 13, and 14 is the next one."""
     store = make_store(tmp_path / "s", {str(NAME): MadeTopic([*LEDGERS, [], []], cursors={"s": CursorInfo(-1, END)})})
     before = diagnoses(whole_cli, store)
-    with open_store(store) as opened, opened.read() as txn:
-        listed = decode_managed_ledger(read_node(txn, NAME.path).value, NAME.path)
+    listed = read_rows(store, lambda txn: decode_managed_ledger(read_node(txn, NAME.path).value, NAME.path))
     listed = replace(listed, ledgers=tuple(one for one in listed.ledgers if one.ledger_id != 13))
     ahead = {NAME.cursor_path("s"): encode_cursor_info(CursorInfo(-1, Position(13, -1)))}
     put_values(store, ahead | {NAME.path: encode_managed_ledger(listed)})

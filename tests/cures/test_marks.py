@@ -14,7 +14,7 @@ from pulsar_admin.store.names import parse_topic
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.cures.curing import check_cured, check_told, diagnoses, put_values, told
-from tests.stores import copied, lose_nodes
+from tests.stores import copied, lose_nodes, read_rows
 from tests.worlds import CLUSTER
 
 MARKS = "/ledgers/underreplication/ledgers"
@@ -36,8 +36,7 @@ def marks(*ledgers: int) -> Mapping[str, bytes]:
 
 
 def complete_ledger(store: Path) -> int:
-    with open_store(store) as opened, opened.read() as txn:
-        return read_topic(txn, PLAIN).ids[0]
+    return read_rows(store, lambda txn: read_topic(txn, PLAIN).ids[0])
 
 
 def deleted_ledger(cli: Cli, store: Path) -> int:

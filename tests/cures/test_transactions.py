@@ -10,20 +10,18 @@ from msgspec.structs import replace
 from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
 from pulsar_admin.store.codec.ledgermetadata import LedgerState, encode_ledger_metadata, ledger_path
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
-from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.ledger_ids import find_next_ledger_id, put_next_ledger_id
 from pulsar_admin.store.facts.transactions import PendingAckLog
 from pulsar_admin.store.model.broken import BrokenLedger
 from pulsar_admin.store.model.cursors import PENDING_ACK_CURSOR
 from pulsar_admin.store.model.ledgers import find_metadata
-from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.model.transactions import ASSIGN, log_topic
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.proto.transaction_pb2 import PendingAckMetadataEntry, TransactionMetadataEntry
 from tests.conftest import Cli
 from tests.cures.curing import check_cured, check_told, diagnoses, put_values, run_printed, told
-from tests.stores import copied, lose_nodes, write_rows
+from tests.stores import copied, lose_nodes, read_rows, read_store, write_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.why.planted import Message, Planted, ask, plant
 from tests.worlds import CLUSTER
@@ -37,8 +35,7 @@ CODE = "transaction-coordinators-unassigned"
 
 
 def read_log(store: Path) -> Topic:
-    with open_store(store) as opened, open_reader(opened) as reader:
-        return read_topic(reader.txn, LOG)
+    return read_store(store, lambda reader: read_topic(reader.txn, LOG))
 
 
 def reason_of(cli: Cli, store: Path) -> str:
@@ -63,8 +60,7 @@ def trim(store: Path, empty: Sequence[int]) -> Position:
     """
     log = read_log(store)
     last = log.ledgers[-1]
-    with open_store(store) as opened, opened.read() as txn:
-        metadata = find_metadata(txn, last.ledger_id)
+    metadata = read_rows(store, lambda txn: find_metadata(txn, last.ledger_id))
     assert metadata is not None
     opened_again = encode_ledger_metadata(replace(metadata, state=LedgerState.OPEN, last_entry_id=-1, length=0))
     ids = [last.ledger_id + more for more in empty]

@@ -12,7 +12,7 @@ from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.delayed.test_build import skip
 from tests.delayed.world import TOPIC, build, held, index_of
-from tests.stores import copied, put_node
+from tests.stores import copied, put_node, read_rows
 
 NAMESPACE = "acme/delayed"
 
@@ -42,8 +42,7 @@ def test_enable_writes_both_parts(cli: Cli, path: Path) -> None:
     # get-delayed-delivery prints upstream's policy alone; the widths of the index are with what is delayed.
     shown = cli.json(path, f"delayed status {NAMESPACE}/reminders")[0]["policy"]
     assert (shown["timePartitionGranularity"], shown["tickDuration"]) == (3_600_000, 500)
-    with open_store(path) as store, store.read() as txn:
-        row = txn.get("delayed", b"policy\0acme/delayed")
+    row = read_rows(path, lambda txn: txn.get("delayed", b"policy\0acme/delayed"))
     assert json.loads(row or b"") == {"format": 1, "granularity": 3_600_000, "tick": 500}
     assert_undone(cli, path, rows)
 

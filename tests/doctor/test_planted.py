@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
 from pulsar_admin.store.codec.ledgermetadata import closed_ledger, encode_ledger_metadata, ledger_path
 from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
-from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.facts import file_sums
 from pulsar_admin.store.names import Position
@@ -20,7 +19,7 @@ from pulsar_admin.store.rules import storage, topics
 from pulsar_admin.store.rules.finding import Finding, Severity
 from tests.conftest import Cli
 from tests.doctor.test_checked import told
-from tests.stores import NOW_MS, change_value, copied, imported, put_node
+from tests.stores import NOW_MS, change_value, copied, imported, put_node, read_rows
 from tests.worlds import oracle
 
 PLAIN = "persistent://public/default/plain"
@@ -225,8 +224,7 @@ def test_a_list_of_ledgers_near_what_zookeeper_takes(
 
     change_value(store_path, PLAIN_PATH, listed)
     assert not [one for one in new_in(store_path, before) if one.code == "ledger-list-large"]
-    with open_store(store_path) as store, store.read() as txn:
-        size = len(read_node(txn, PLAIN_PATH).value)
+    size = read_rows(store_path, lambda txn: len(read_node(txn, PLAIN_PATH).value))
     monkeypatch.setattr(topics, "NODE_BYTES", size * 2 + 1)
     assert not [one for one in told(store_path) if one.code == "ledger-list-large"]
     for limit, severity in (

@@ -8,14 +8,13 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import iter_nodes
 from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.answers import Answer, Answers, given_nodes, own_nodes, read_answers, write_answers
 from tests.live.broker import BASE_SETTINGS, Broker
 from tests.live.distribution import find_distribution
 from tests.live.upstream import UpstreamAdmin
-from tests.stores import import_standalone
+from tests.stores import import_standalone, read_rows
 
 SETTINGS = {**BASE_SETTINGS, "transactionCoordinatorEnabled": "true", "topicLevelPoliciesEnabled": "true"}
 
@@ -25,8 +24,7 @@ def nodes_of(data: Path) -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as scratch:
         shutil.copytree(data, f"{scratch}/data")
         import_standalone(Path(scratch, "data"), Path(scratch, "store"), ImportOptions(now_ms=0), lambda _: None)
-        with open_store(Path(scratch, "store")) as store, store.read() as txn:
-            return {node.path: node.value for node in iter_nodes(txn, "/")}
+        return read_rows(Path(scratch, "store"), lambda txn: {node.path: node.value for node in iter_nodes(txn, "/")})
 
 
 def ask_again(found: Answers, web_url: str, data: Path) -> Answers:

@@ -19,7 +19,6 @@ from pulsar_admin.store.codec.ledgermetadata import (
     ledger_id_of_path,
     ledger_path,
 )
-from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.model.ledgers import find_metadata
 from tests.conftest import Cli
 from tests.live import recipe
@@ -30,6 +29,7 @@ from tests.live.conftest import Clustered, import_cluster
 from tests.live.on_disk import JOURNAL_HEADER_BYTES, iter_records
 from tests.live.producing import open_client
 from tests.live.test_compaction import toolkit_rows
+from tests.stores import read_rows
 from tests.worlds import copy_tree
 
 pytestmark = pytest.mark.live
@@ -377,8 +377,7 @@ def _mend(cli: Cli, store: Path, said: dict[str, Any], planted: Planted) -> None
     _do(cli, store, "ledgers", "restore", planted.victim)
     path = ledger_path(planted.victim)
     original = decode_ledger_metadata(bytes.fromhex(said["ledgers"][path]), path)
-    with open_store(store) as opened, opened.read() as txn:
-        restored = find_metadata(txn, planted.victim)
+    restored = read_rows(store, lambda txn: find_metadata(txn, planted.victim))
     assert restored == replace(original, ctoken=restored.ctoken if restored else None)
     forgotten = _do(cli, store, "ledgers", "forget", *planted.events, "--yes")
     assert POLICY_TOPIC in str(forgotten)

@@ -13,11 +13,11 @@ from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.delayed.expiry_plans import EXPIRE
 from pulsar_admin.store.errors import UndoConflict
 from pulsar_admin.store.model.cursors import read_cursor
-from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_topic
 from tests.commands.changing import rows_of
-from tests.stores import copied
+from tests.stores import copied, read_rows, read_store
 
 NOW_MS = 1_795_260_000_000
 DATABASES = ("tree", "base", "owners", "changes")
@@ -83,8 +83,7 @@ def test_stopped_at_every_write(
     before = rows_of(path, *DATABASES)
     writes = 0
     while True:
-        with open_store(path) as store, open_reader(store) as reader:
-            plan = make(reader)
+        plan = read_store(path, make)
         try:
             with monkeypatch.context() as patch:
                 _stop_after(patch, writes)
@@ -119,8 +118,7 @@ def _apply(path: Path, plan: Plan) -> None:
 
 
 def _check_undo(path: Path, tree: dict[bytes, bytes], owners: dict[bytes, bytes]) -> None:
-    with open_store(path) as store, store.read() as txn:
-        undo = plan_undo(txn, 1)
+    undo = read_rows(path, lambda txn: plan_undo(txn, 1))
     _apply(path, undo)
     assert rows_of(path) == {"tree": tree, "owners": owners}
     with open_store(path) as store, store.read() as txn, pytest.raises(UndoConflict, match="is undone already"):

@@ -46,7 +46,7 @@ from pulsar_admin.store.search.expiry import (
     iter_forecast,
 )
 from pulsar_admin.store.search.pending import PendingSearch, read_future_dated
-from tests.stores import put_node
+from tests.stores import put_node, read_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 
 NOW_MS = CREATED_MS + 1_000_000
@@ -323,8 +323,7 @@ def test_ttl_in_force(tmp_path: Path) -> None:
     topic = parse_topic("a/b/t")
 
     def found() -> MessageTtl | None:
-        with open_store(path) as store, store.read() as txn:
-            return find_message_ttl(txn, topic)
+        return read_rows(path, lambda txn: find_message_ttl(txn, topic))
 
     assert found() is None
     put_json(path, "/admin/policies/a/b", {"bundles": None})

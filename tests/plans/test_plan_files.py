@@ -21,7 +21,7 @@ from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.names import EARLIEST, LATEST, parse_namespace, parse_topic, parse_topics
 from tests.commands.changing import rows_of
 from tests.conftest import Cli
-from tests.stores import NOW_MS, copied, write_rows
+from tests.stores import NOW_MS, copied, read_rows, write_rows
 from tests.worlds import assert_unchanged
 
 Json = dict[str, Any]  # Any: JSON
@@ -439,8 +439,7 @@ def test_a_plan_without_steps_writes_nothing(cli: Cli, store: Path, tmp_path: Pa
     file = tmp_path / "a.plan"
     stays = ("topics", "reset-cursor", TOPIC, "-s", "reset-me", "-m", "earliest")
     assert cli("--store", store, *stays, "--plan", file).exit_code == 0
-    with open_store(store) as opened, opened.read() as txn:
-        before = txn.id
+    before = read_rows(store, lambda txn: txn.id)
     for options in ((), ("--dry-run",)):
         told = cli("--store", store, "apply", file, *options)
         assert (told.exit_code, "nothing to change" in told.stdout) == (0, True)

@@ -13,7 +13,7 @@ from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.model.resources import find_json, tenant_path
 from pulsar_admin.store.names import parse_namespace
 from tests.conftest import Cli
-from tests.stores import copied, imported, narrow_copy, put_node
+from tests.stores import copied, imported, narrow_copy, put_node, read_rows
 
 
 def test_amounts_of_a_quota_are_those_of_their_options(cli: Cli, tmp_path: Path) -> None:
@@ -58,8 +58,7 @@ def test_what_is_so_already_stops_nothing_that_follows() -> None:
 def test_a_tenant_goes_with_no_replicated_namespace(cli: Cli, tmp_path: Path, damages_stores: None) -> None:
     """``TenantsBase`` (4.0.8) deletes each namespace as ``NamespacesBase.internalDeleteNamespaceAsync`` does."""
     path, name = narrow_copy(tmp_path), parse_namespace("public/default")
-    with open_store(path) as store, store.read() as txn:
-        policies = find_json(txn, name.policies_path) or {}
+    policies = read_rows(path, lambda txn: find_json(txn, name.policies_path) or {})
     put_node(path, name.policies_path, json.dumps({**policies, "replication_clusters": ["standalone", "b"]}).encode())
     for words in (("namespaces", "delete", name), ("tenants", "delete", "public")):
         cli("--store", path, *words, "--force", "-y").ends(3, "still more than one replication clusters")

@@ -8,13 +8,12 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.changes.ledger_metadata import find_ensembles, restored_metadata
 from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment
-from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.owners import iter_owners
 from pulsar_admin.store.errors import Refused
 from pulsar_admin.store.model.ledgers import find_metadata
-from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.model.reader import EntryReader
 from tests.deep import deep_but_for
-from tests.stores import imported
+from tests.stores import imported, read_store
 from tests.worlds import CLUSTER, STATES, WORLD_NAMES
 
 
@@ -30,8 +29,7 @@ def of_closed(reader: EntryReader) -> dict[int, tuple[LedgerMetadata, LedgerMeta
 @pytest.mark.parametrize("name", WORLD_NAMES)
 @deep_but_for((2,), "state", STATES)
 def test_every_ledger_of_the_recorded_worlds(name: str, state: str) -> None:
-    with open_store(imported(name, state)) as store, open_reader(store) as reader:
-        found = of_closed(reader)
+    found = read_store(imported(name, state), of_closed)
     assert found
     for ledger_id, (metadata, restored) in found.items():
         assert restored == metadata, ledger_id
@@ -40,8 +38,7 @@ def test_every_ledger_of_the_recorded_worlds(name: str, state: str) -> None:
 @deep_but_for((0, 2), "state", STATES)
 def test_every_ledger_of_the_recorded_cluster(state: str) -> None:
     """Three bookies, write quorum 2: equal, but for the order of bookies that too few entries tell."""
-    with open_store(imported(CLUSTER, state)) as store, open_reader(store) as reader:
-        found = of_closed(reader)
+    found = read_store(imported(CLUSTER, state), of_closed)
     striped = 0
     for ledger_id, (metadata, restored) in found.items():
         assert replace(restored, segments=metadata.segments) == metadata, ledger_id

@@ -26,7 +26,7 @@ from tests.agreeing import check_agreement
 from tests.conftest import Cli
 from tests.recovery.test_undelete import damage
 from tests.recovery.written import entries_of
-from tests.stores import apply_values, write_rows
+from tests.stores import apply_values, read_rows, write_rows
 from tests.worlds import CLUSTER, scratch_copy, world
 
 BOOKIES = ("bookkeeper0", "bookkeeper1", "bookkeeper2")
@@ -216,8 +216,7 @@ def test_every_readable_entry_is_in_one_topic(cli: Cli, bare: Path) -> None:
 
 
 def values_of(store: Path) -> dict[str, bytes]:
-    with open_store(store) as opened, opened.read() as txn:
-        return {node.path: node.value for node in iter_nodes(txn, "/")}
+    return read_rows(store, lambda txn: {node.path: node.value for node in iter_nodes(txn, "/")})
 
 
 def _is_message(raw: bytes) -> bool:
@@ -298,8 +297,7 @@ def test_a_name_that_a_topic_without_a_row_gets_is_refused(cli: Cli, bare: Path,
 
 
 def test_master_keys_are_those_of_no_password(bare: Path) -> None:
-    with open_store(bare) as opened, opened.read() as txn:
-        found = read_master_keys(txn)
+    found = read_rows(bare, read_master_keys)
     assert found.agree > 300  # ledgers, each on two of three bookies
     assert found.locked == ()
 

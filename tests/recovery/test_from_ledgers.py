@@ -19,7 +19,7 @@ from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.recovery.evidence import iter_schema_entries
 from pulsar_admin.store.recovery.from_ledgers import HOLDING, LedgerSurvey, Sources, _cursor
 from tests.conftest import Cli
-from tests.stores import copied, imported, lose_nodes, write_rows
+from tests.stores import copied, imported, lose_nodes, read_rows, read_store, write_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import CLUSTER
 
@@ -83,8 +83,7 @@ def test_topics_ledgers_and_schemas_are_what_they_were(name: str, state: str, tm
 def test_cursors_whose_nodes_are_left_stay_as_they_are(tmp_path: Path, cli: Cli) -> None:
     """The nodes of topics alone are lost."""
     store = copied(CLUSTER, "crashed", tmp_path)
-    with open_store(store) as opened, opened.read() as txn:
-        topics = [name.path for name in iter_topics(txn) if find_node(txn, name.path)]
+    topics = read_rows(store, lambda txn: [name.path for name in iter_topics(txn) if find_node(txn, name.path)])
 
     def work(txn: Txn) -> None:
         for path in topics:
@@ -94,8 +93,7 @@ def test_cursors_whose_nodes_are_left_stay_as_they_are(tmp_path: Path, cli: Cli)
         before = values(reader, "/managed-ledgers/")
         opened.write(work)
     assert cli("--store", store, "store", "recover", "--level", "A", "--cluster", "standalone").exit_code == 0
-    with open_store(store) as opened, open_reader(opened) as reader:
-        after = values(reader, "/managed-ledgers/")
+    after = read_store(store, lambda reader: values(reader, "/managed-ledgers/"))
     left = {path: value for path, value in before.items() if path not in topics}
     assert len(left) > 20
     assert left.items() <= after.items()
@@ -195,8 +193,7 @@ def test_versions_of_schemas_are_read_behind_what_is_none(tmp_path: Path) -> Non
         (expected,) = [*iter_schema_entries(reader, [place.ledger_id])]
     entries = [Made(CREATED_MS, raw=raw) for raw in (b"\xff", payload, b"", payload)]
     path = make_store(tmp_path / "s", {"a/b/t": MadeTopic([entries])})
-    with open_store(path) as store, open_reader(store) as reader:
-        found = [*iter_schema_entries(reader, [10])]
+    found = read_store(path, lambda reader: [*iter_schema_entries(reader, [10])])
     assert (expected[0], found) == (place, [(Position(10, at), expected[1]) for at in (1, 3)])
 
 

@@ -25,7 +25,7 @@ from pulsar_admin.store.recovery.rolling import _is_told_of, _rolled_topic
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.plans.test_restoring import holders_of
-from tests.stores import apply_values, copied, imported, put_back, put_node
+from tests.stores import apply_values, copied, imported, put_back, put_node, read_rows, read_store
 from tests.worlds import CLUSTER, copy_tree, world
 
 
@@ -117,8 +117,7 @@ def test_a_subscription_goes_on_where_its_cursor_ledger_says(tmp_path: Path, cli
     """``half`` of plain moved from 30:26 to 30:35 (oracle: the broker's mutations); those of one position stay where they were."""
     store, _ = rolled("crashed", 0x35D, tmp_path, cli)
     name = parse_topic("public/default/plain")
-    with open_store(store) as again, open_reader(again) as reader:
-        cursors = read_cursors(reader.txn, reader, read_topic(reader.txn, name))
+    cursors = read_store(store, lambda reader: read_cursors(reader.txn, reader, read_topic(reader.txn, name)))
     assert str(cursors["half"].mark_delete) == "30:35"
     assert str(cursors["never"].mark_delete) == "8:-1"
 
@@ -146,8 +145,7 @@ def test_entries_after_an_end_are_counted_apart_from_missing_ones(tmp_path: Path
         (entries + 1, (entries - 1, 0, 0)),
     ):
         put_node(store, node.path, encode_ledger_metadata(replace(metadata, last_entry_id=last), node.value))
-        with open_store(store) as opened, open_reader(opened) as reader:
-            closed = close_ledger(reader, 9, {})
+        closed = read_store(store, lambda reader: close_ledger(reader, 9, {}))
         assert (closed.metadata.last_entry_id, closed.missing, closed.behind) == expected
 
 
@@ -167,8 +165,7 @@ def test_the_next_ledger_has_an_id_of_its_own(tmp_path: Path, cli: Cli) -> None:
     """A snapshot of the rolled metadata gives ids above every one on any disk, also of ledgers that no metadata lists."""
     store, _ = rolled("crashed", 0x35D, tmp_path, cli)
     report = cli("--store", store, "store", "export", "zookeeper-snapshot", tmp_path / "zk", "-o", "json").json
-    with open_store(store) as again, again.read() as txn:
-        on_disks = max(int.from_bytes(key[:8], "big") for key, _ in txn.items("times"))
+    on_disks = read_rows(store, lambda txn: max(int.from_bytes(key[:8], "big") for key, _ in txn.items("times")))
     assert report["nextLedgerId"] > on_disks
 
 
@@ -261,8 +258,7 @@ def test_ensembles_end_where_an_entry_is_nowhere_or_on_a_rare_bookie(
 
 def test_a_topic_keeps_the_ledgers_around_those_that_were_deleted() -> None:
     nothing: Any = None  # it is asked for younger ledgers only
-    with open_store(imported("small", "clean")) as store, store.read() as txn:
-        topic = read_topic(txn, parse_topic("public/default/plain"))
+    topic = read_rows(imported("small", "clean"), lambda txn: read_topic(txn, parse_topic("public/default/plain")))
     for number in range(len(topic.ids)):
         after = _rolled_topic(nothing, nothing, topic, {topic.ids[number]}, [])
         assert [*after.ids] == [*topic.ids[:number], *topic.ids[number + 1 :]]

@@ -23,7 +23,7 @@ from tests.conftest import Cli
 from tests.cures.curing import put_values
 from tests.deep import deep_but_for
 from tests.fake_zookeeper import FakeZooKeeper
-from tests.stores import apply_values, copied, write_rows
+from tests.stores import apply_values, copied, read_rows, write_rows
 from tests.test_ensemble_export import nodes_of
 from tests.worlds import CLUSTER, STATES, copy_tree, world
 
@@ -247,8 +247,7 @@ def test_ids_of_64_bits_lie_beyond_a_smaller_counter(next_id: int, tmp_path: Pat
             assert node is not None
             some = [Node(ledger_path(one), node.stat, node.value) for one in ids]
         opened.write(lambda txn: put_nodes(txn, some))
-    with open_store(store) as opened, opened.read() as txn:
-        found = {*iter_beyond_counter(txn, next_id)}
+    found = read_rows(store, lambda txn: {*iter_beyond_counter(txn, next_id)})
     assert {one for one in found if one > 1000} == {one for one in ids if one >= next_id}
 
 

@@ -20,7 +20,7 @@ from pulsar_admin.store.model.ledgers import find_whole, iter_indexed_ids, sorte
 from pulsar_admin.store.model.topics import count_topics, iter_headless, iter_topics
 from pulsar_admin.store.names import parse_namespace
 from tests.altering import alter, raw_rows
-from tests.stores import copied, imported, write_rows
+from tests.stores import copied, imported, read_rows, write_rows
 from tests.worlds import STATES
 
 
@@ -62,8 +62,7 @@ def _damage(txn: Txn) -> None:
 
 
 def test_a_key_that_is_none_leaves_all_ledgers_to_be_looked_at(tmp_path: Path) -> None:
-    with open_store(imported("small", "clean")) as store, store.read() as txn:
-        expected = {*iter_indexed_ids(txn)}
+    expected = read_rows(imported("small", "clean"), lambda txn: {*iter_indexed_ids(txn)})
     path = copied("small", "clean", tmp_path)
     with open_store(path, writable=True) as store:
         store.write(lambda txn: txn.put("times", b"short", b""))

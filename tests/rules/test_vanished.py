@@ -18,7 +18,7 @@ from tests.conftest import Cli
 from tests.cures import curing
 from tests.cures.curing import put_values, told
 from tests.deep import deep_but_for
-from tests.stores import apply_values, change_value, copied, imported, lose_nodes, write_rows
+from tests.stores import apply_values, change_value, copied, imported, lose_nodes, read_rows, write_rows
 from tests.worlds import CLUSTER, copy_tree, world
 
 Json = Any  # a JSON value
@@ -41,8 +41,7 @@ def without_nodes(tmp_path: Path, *names: str) -> Path:
 
 
 def value_of(store: Path, path: str) -> bytes:
-    with open_store(store) as opened, opened.read() as txn:
-        return read_node(txn, path).value
+    return read_rows(store, lambda txn: read_node(txn, path).value)
 
 
 def diagnoses(cli: Cli, store: Path) -> list[Json]:
@@ -392,8 +391,7 @@ def test_policies_that_are_kept_elsewhere_are_not_gone(cli: Cli, tmp_path: Path)
 def test_a_ledger_that_readers_still_need_and_a_list_lacks_is_not_to_be_deleted(cli: Cli, tmp_path: Path) -> None:
     """Brokers remove ledgers from the beginning of a list alone, and none that a subscription needs: messages are lost with them."""
     store, path = copied("small", "clean", tmp_path), parse_topic("public/default/plain").path
-    with open_store(store) as opened, opened.read() as txn:
-        managed = decode_managed_ledger(read_node(txn, path).value, path)
+    managed = read_rows(store, lambda txn: decode_managed_ledger(read_node(txn, path).value, path))
     dropped, first = managed.ledgers[3].ledger_id, managed.ledgers[0].ledger_id
     put_values(
         store, {path: encode_managed_ledger(replace(managed, ledgers=(*managed.ledgers[1:3], *managed.ledgers[4:])))}
@@ -454,8 +452,7 @@ def test_a_ledger_whose_place_is_unknown_is_not_put_back(why: str, cli: Cli, tmp
     store, path = copied("small", "clean", tmp_path), parse_topic("public/default/plain").path
     managed = decode_managed_ledger(value_of(store, path), path)
     dropped, left = managed.ledgers[3].ledger_id, (*managed.ledgers[:3], *managed.ledgers[4:])
-    with open_store(store) as opened, opened.read() as txn:
-        metadata = find_metadata(txn, dropped)
+    metadata = read_rows(store, lambda txn: find_metadata(txn, dropped))
     assert metadata is not None
     values = {}
     if why == "it is not closed":

@@ -9,15 +9,13 @@ import pyarrow as pa
 import pytest
 
 from pulsar_admin.store.db.blocks import Block
-from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.scan.operations import _run_round
 from pulsar_admin.store.scan.places import Places, is_small_part, split_places
-from tests.stores import imported
+from tests.stores import imported, read_rows
 
 
 def test_places_of_small_parts_are_those_of_each() -> None:
-    with open_store(imported("small", "clean")) as store, store.read() as txn:
-        blocks = [Block(key, row) for key, row in txn.items("entries")]
+    blocks = read_rows(imported("small", "clean"), lambda txn: [Block(key, row) for key, row in txn.items("entries")])
     parts = []
     for number, block in enumerate(blocks):
         for low in range(0, len(block), 1 + number % 5):

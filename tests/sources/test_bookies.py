@@ -11,7 +11,6 @@ from pulsar_admin.store.codec.entrylog import CURRENT_VERSION, EntryLogHeader, e
 from pulsar_admin.store.codec.journal import LATEST_VERSION
 from pulsar_admin.store.codec.journal import encode_header as encode_journal_header
 from pulsar_admin.store.db.bookies import Bookie, decode_bookie, encode_bookie
-from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import InvalidValue, Refused, SourceNotFound
 from pulsar_admin.store.sources.bookieconf import read_bookie_conf
 from pulsar_admin.store.sources.bookies import files_of, find_strangers, group_directories
@@ -20,7 +19,7 @@ from pulsar_admin.store.sources.layout import read_standalone_layout
 from pulsar_admin.store.sources.nodes import MetadataDirectory
 from pulsar_admin.store.sources.roots import Wanted
 from pulsar_admin.store.sources.storage import storages_of
-from tests.stores import copied, lose_nodes, put_node
+from tests.stores import copied, lose_nodes, put_node, read_rows
 from tests.worlds import CLUSTER, world
 
 COOKIE = '4\nbookieHost: "{}"\njournalDir: "/j"\nledgerDirs: "2\\t/l0\\t/l1"\n'
@@ -66,8 +65,7 @@ def test_a_bookie_that_ensembles_name_is_not_foreign(tmp_path: Path, damages_sto
     for path in ("/ledgers/-", "/ledgers/00/0000/L0000"):
         put_node(store, path, b"\xff")
     bookies = group_directories(world(CLUSTER) / "clean" / f"bookkeeper{number}" / "current" for number in (0, 1))
-    with open_store(store) as opened, opened.read() as txn:
-        found = find_strangers(txn, bookies)
+    found = read_rows(store, lambda txn: find_strangers(txn, bookies))
     assert [(one.bookie.bookie_id, one.is_foreign) for one in found] == [("bk1test", False)]
 
 

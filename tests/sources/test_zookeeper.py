@@ -20,7 +20,6 @@ from pulsar_admin.store.codec.ledgermetadata import decode_ledger_metadata, ledg
 from pulsar_admin.store.codec.managedledger import decode_managed_ledger
 from pulsar_admin.store.codec.zookeeper import ZooKeeperNode, decode_snapshot, salvage_snapshot
 from pulsar_admin.store.codec.zookeeper_log import BadRecord, Transaction
-from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import MetadataCorrupt, SourceNotFound, StoreError
 from pulsar_admin.store.model.nodes import decode_structure, structure_of
 from pulsar_admin.store.names import topic_of_path
@@ -29,6 +28,7 @@ from pulsar_admin.store.sources.zookeeper import is_zookeeper, read_snapshot
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.history.files import linked, unpack_zookeeper
+from tests.stores import read_rows
 from tests.zookeeper_files import iter_transactions, read_zookeeper_nodes
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "zookeeper-version-2.tar.xz"
@@ -425,8 +425,7 @@ def _data_directory(version_2: Path, path: Path) -> Path:
 
 
 def _tree(path: Path) -> list[tuple[bytes, bytes]]:
-    with open_store(path) as store, store.read() as txn:
-        return [(key, bytes(row)) for key, row in txn.items("tree")]
+    return read_rows(path, lambda txn: [(key, bytes(row)) for key, row in txn.items("tree")])
 
 
 def _metadata_findings(path: Path, cli: Cli) -> list[str]:

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -18,9 +17,6 @@ from tests.conftest import Cli
 from tests.delayed.world import messages_of
 from tests.stores import copied, imported
 from tests.synthetic import Made, MadeTopic, make_store
-
-if TYPE_CHECKING:
-    pass
 
 NOW = ("--now", "@1795260000000")
 BUILD = ("delayed", "build", "--all-topics", "-o", "json", *NOW)

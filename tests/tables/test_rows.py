@@ -17,7 +17,7 @@ from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, StoreError
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.tables.rows import SMALL_TABLES, iter_ledgers
 from tests.conftest import Cli
-from tests.stores import copied, imported, lose_nodes, put_node
+from tests.stores import copied, imported, lose_nodes, put_node, read_rows
 from tests.worlds import CLUSTER, WORLD_NAMES, asked_topics, oracle
 
 WORLDS = (*WORLD_NAMES, CLUSTER)
@@ -173,8 +173,7 @@ def test_a_schema_that_cannot_be_read_hides_no_other(cli: Cli, tmp_path: Path, d
     question = "select topic, version, type is null unread from schemas order by 1, 2"
     before = cli("--store", store, "sql", question, "-o", "json").json
     first = parse_topic(before[0]["topic"])
-    with open_store(store) as opened, opened.read() as txn:
-        value = read_node(txn, path).value
+    value = read_rows(store, lambda txn: read_node(txn, path).value)
     found = decode_schema_locator(value, path).newest
     moved = SchemaLocator(
         replace(found, version=1), (replace(found, position=Position(1_000_000, 0)), replace(found, version=1))
