@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from pulsar_admin.store.codec.rocksvalue import NodeStat
-from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.environment import Store, Txn, open_store
 from pulsar_admin.store.db.ledger_ids import put_next_ledger_id
 from pulsar_admin.store.db.own_ledgers import largest_ledger_id
 from pulsar_admin.store.db.tree import Node, iter_nodes, put_nodes, read_node, row_of
@@ -145,10 +145,15 @@ def read_store(path: Path, work: Callable[[EntryReader], T]) -> T:
         return work(reader)
 
 
+def in_store(path: Path, work: Callable[[Store], T]) -> T:
+    """Return what WORK makes of the store at PATH, which it may change."""
+    with open_store(path, writable=True) as store:
+        return work(store)
+
+
 def write_rows(path: Path, work: Callable[[Txn], object]) -> None:
     """Run WORK in a write transaction of the store at PATH."""
-    with open_store(path, writable=True) as store:
-        store.write(work)
+    in_store(path, lambda store: store.write(work))
 
 
 def put_node(path: Path, where: str, value: bytes) -> None:

@@ -177,8 +177,7 @@ def test_annotate_is_a_change_with_undo_and_plan(tmp_path: Path, cli: Cli) -> No
     check = cli("--store", store, "store", "check", "--deep", "-o", "json")
     assert (check.exit_code, [row for row in check.json if row["severity"] == "problem"]) == (0, [])
     assert cli("--store", store, "store", "undo", "1").exit_code == 0
-    with open_store(store) as opened, opened.read() as txn:
-        assert read_node(txn, plain.path).value == before.value
+    assert read_rows(store, lambda txn: read_node(txn, plain.path).value) == before.value
 
 
 def test_export_in_place_annotates_the_store_first(tmp_path: Path, cli: Cli) -> None:
@@ -193,8 +192,7 @@ def test_export_in_place_annotates_the_store_first(tmp_path: Path, cli: Cli) -> 
     key = parse_topic("public/default/plain").path.encode()
     value = decode_value(read_values(data / "metadata", [key])[key], "plain")[1]
     assert _stated_by_hand(value) == _recorded_times("public/default/plain", decode_managed_ledger(value, "").ledgers)
-    with open_store(store) as opened, opened.read() as txn:
-        assert read_node(txn, key.decode()).value == value
+    assert read_rows(store, lambda txn: read_node(txn, key.decode()).value) == value
     commands = [row["command"] for row in cli("--store", store, "store", "log", "-o", "json").json]
     assert commands == ["store annotate", "store export standalone --in-place"]
     assert cli(*words).json["nodes"] == []

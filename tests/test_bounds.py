@@ -1287,8 +1287,7 @@ def test_what_tiered_storage_has_is_not_missing_behind_a_topic_that_cannot_be_re
     put_node(path, parse_topic("a/b/c").path, encode_managed_ledger(ManagedLedger((offloaded, LedgerInfo(13)))))
     lose_nodes(path, ledger_path(12))
     put_node(path, parse_topic("a/b/a").path, b"\xff")
-    with open_store(path) as store, store.read() as txn:
-        assert [*iter_missing(txn)] == []
+    assert read_rows(path, lambda txn: [*iter_missing(txn)]) == []
 
 
 def test_a_damaged_copy_at_another_bookie_hides_no_other() -> None:

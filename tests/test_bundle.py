@@ -39,7 +39,7 @@ from pulsar_admin.store.names import decode_name, parse_topic
 from pulsar_admin.store.transfer import bundle as bundles
 from tests.conftest import Cli
 from tests.deep import deep_but_for
-from tests.stores import copied, imported, write_rows
+from tests.stores import copied, imported, read_rows, write_rows
 
 STATES = [
     ("small", "crashed"),
@@ -220,8 +220,7 @@ def is_telling(text: str) -> bool:
 def test_ledgers_of_an_index_are_not_taken_for_deleted_ones(cli: Cli, tmp_path: Path, names: Path) -> None:
     store = copied("small", "clean", tmp_path)
     assert cli("--store", store, "delayed", "build", "acme/delayed/reminders").exit_code == 0
-    with open_store(store) as opened, opened.read() as txn:
-        assert find_index_ledgers(txn)
+    assert read_rows(store, lambda txn: find_index_ledgers(txn))
     there, _ = there_and_back(cli, store, names)
     assert found_in(there, json.loads(names.read_text())["names"]) == found_in(store, {})
 

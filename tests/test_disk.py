@@ -16,12 +16,11 @@ from typing import Any
 
 import pytest
 
-from pulsar_admin.store.db.environment import open_store
 from tests.conftest import Cli, CliResult
 from tests.deep import deep_but_for
 from tests.forked import start_line
 from tests.soundness import bytes_of_store
-from tests.stores import copied, imported
+from tests.stores import copied, imported, read_rows
 from tests.worlds import copy_tree, world
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -80,8 +79,7 @@ def test_a_change_when_files_cannot_grow(change: tuple[str, ...], tmp_path: Path
     before = bytes_of_store(path)
     assert_full(run_limited(70_000, "--store", path, *change))
     assert [file.name for file in path.iterdir() if "unfinished" in file.name] == []
-    with open_store(path) as store, store.read() as txn:
-        assert txn.count("changes") == 0
+    assert read_rows(path, lambda txn: txn.count("changes")) == 0
     assert cli("--store", path, "store", "check", "--deep").exit_code == 0
     assert cli("--store", path, *change).exit_code == 0
     assert bytes_of_store(path) != before or change[1] == "index"

@@ -498,8 +498,7 @@ def dumped(cli: Cli, tmp_path: Path) -> Path:
 
 def _refused(cli: Cli, store: Path, dump: Path, *options: str) -> tuple[int, str]:
     result = cli("--store", store, "topics", "load", dump, *options, "-o", "json")
-    with open_store(store) as opened, opened.read() as txn:
-        assert txn.count("changes") == 0
+    assert read_rows(store, lambda txn: txn.count("changes")) == 0
     assert list((store / "entries").iterdir()) == []
     return result.exit_code, result.error["message"]
 

@@ -137,11 +137,9 @@ def test_undone(tmp_path: Path, cli: Cli) -> None:
     change_ledgers(path, renamed(dict(zip(BOOKIES["cluster"], OLD[:2], strict=False))))
     before = read_rows(path, lambda txn: {one: find_metadata(txn, one) for one in iter_ledger_ids(txn)})
     assert cli("--store", path, "ledgers", "restore", "--to-bookies").exit_code == 0
-    with open_store(path) as store, store.read() as txn:
-        assert {one: find_metadata(txn, one) for one in iter_ledger_ids(txn)} != before
+    assert read_rows(path, lambda txn: {one: find_metadata(txn, one) for one in iter_ledger_ids(txn)}) != before
     assert cli("--store", path, "store", "undo", 1).exit_code == 0
-    with open_store(path) as store, store.read() as txn:
-        assert {one: find_metadata(txn, one) for one in iter_ledger_ids(txn)} == before
+    assert read_rows(path, lambda txn: {one: find_metadata(txn, one) for one in iter_ledger_ids(txn)}) == before
 
 
 def test_exported(tmp_path: Path, cli: Cli) -> None:

@@ -27,7 +27,7 @@ from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.reference_index import assert_index_is_right
-from tests.stores import import_standalone, read_rows
+from tests.stores import import_standalone, in_store, read_rows
 from tests.worlds import scratch_copy, world
 
 ROWS = ("entries", "times", "damage", "logs")
@@ -138,8 +138,7 @@ def _again(path: Path, new: Path, engine: Engine | None, order: int = 1) -> Path
     with open_store(path) as store, store.read() as txn:
         digests = ledger_digests(txn)
         logs = [_blank(log) for log in iter_logs(txn)]
-    with open_store(new, writable=True) as store:
-        index_files(store, logs[::order], Scanning(digests, engine=engine))
+    in_store(new, lambda store: index_files(store, logs[::order], Scanning(digests, engine=engine)))
     return new
 
 

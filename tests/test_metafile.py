@@ -25,7 +25,7 @@ from pulsar_admin.store.errors import DiskFailed, DiskFull, IndexCorrupt, StoreB
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.soundness import bytes_of_store
-from tests.stores import imported, narrow_copy
+from tests.stores import imported, in_store, narrow_copy
 
 TOPIC = "public/default/plain"
 PAGE_BYTES = 4096
@@ -377,8 +377,7 @@ def test_back_ups(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
             assert store.back_up() == store.back_up()
         change(path, cli, number + 4)
         assert len(iter_backups(path)) <= 2
-    with open_store(path, writable=True) as store:
-        store.back_up()
+    in_store(path, lambda store: store.back_up())
     shown = cli("--store", path, "store", "log", "-o", "json").json
     before = bytes_of_store(path)
     file = path / "meta" / "data.mdb"

@@ -17,7 +17,7 @@ from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import Position, parse_topic
 from tests.conftest import Cli
-from tests.stores import change_value, copied, narrow_copy, put_node, read_rows
+from tests.stores import change_value, copied, narrow_copy, put_node, read_rows, write_rows
 
 READABLE, UNREADABLE = parse_topic("public/default/plain"), parse_topic("public/default/json")
 TIME = "2026-11-20T00:00Z"
@@ -106,8 +106,7 @@ def test_the_other_topics_answer_beside_damaged_blocks(cli: Cli, tmp_path: Path,
             for key, row in [*txn.items("entries", ledger_id.to_bytes(8, "big"))]:
                 txn.put("entries", key, row[:-1])
 
-    with open_store(path, writable=True) as store:
-        store.write(cut)
+    write_rows(path, cut)
     reads = ["last-message-id", "examine-messages", "find-by-index --index 1", "skew", "timeline", "timeline -o json"]
     for words in (*reads, f"find-by-time -d {TIME}"):
         together = cli("--store", path, "topics", *words.split(), "--all-topics")
@@ -179,7 +178,6 @@ def test_a_summary_counts_what_follows(cli: Cli, tmp_path: Path, damages_stores:
     put_node(path, first.path, b"\xff\xff")
     assert told() == (unreadable + 1, count - cursors, topics)
     key = ledgers[0].to_bytes(8, "big")
-    with open_store(path, writable=True) as store:
-        store.write(lambda txn: txn.put("times", key, b"damaged"))
+    write_rows(path, lambda txn: txn.put("times", key, b"damaged"))
     found = cli("--store", path, "ledgers", "list", "-o", "json").ends(6)
     assert [row["ledgerId"] for row in found.json] == [row["ledgerId"] for row in rows if row["ledgerId"] != ledgers[0]]

@@ -20,7 +20,7 @@ from pulsar_admin.store.transfer.fetching import list_again
 from pulsar_admin.store.transfer.imports import ImportOptions
 from pulsar_admin.store.transfer.refresh import RefreshOptions, RefreshResult, refresh_store
 from tests.conftest import Cli
-from tests.stores import import_standalone, imported, read_rows
+from tests.stores import import_standalone, imported, in_store, read_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import assert_unchanged, copy_tree, scratch_copy, world
 
@@ -58,8 +58,7 @@ def rows_of(path: Path, *names: str) -> dict[str, list[tuple[bytes, bytes]]]:
 
 
 def refresh(path: Path, *, forget: bool = False) -> RefreshResult:
-    with open_store(path, writable=True) as store:
-        return refresh_store(store, RefreshOptions(forget=forget, now_ms=5))
+    return in_store(path, lambda store: refresh_store(store, RefreshOptions(forget=forget, now_ms=5)))
 
 
 def make(source: Path, path: Path, mode: str = "referenced") -> Path:
@@ -151,8 +150,7 @@ def test_a_vanished_log_is_named_and_forgotten_only_when_told(tmp_path: Path, cl
         key for key, _ in rows_of(expected, "entries")["entries"]
     ]
     assert forgotten.json["entries"] == cli("--store", expected, "store", "info", "-o", "json").json["entries"]
-    with open_store(path) as store, store.read() as txn:
-        assert [log.log_id for log in iter_logs(txn) if log.kind == "entry-log"] == [1]
+    assert read_rows(path, lambda txn: [log.log_id for log in iter_logs(txn) if log.kind == "entry-log"]) == [1]
 
 
 @pytest.mark.parametrize("is_cut_before", [True, False], ids=["cut before the import", "changed since"])

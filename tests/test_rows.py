@@ -33,7 +33,7 @@ from tests.altering import RawRow, alter, alter_branch_keys, raw_rows
 from tests.conftest import Cli
 from tests.crash.killing import killing
 from tests.soundness import assert_sound
-from tests.stores import imported, narrow_copy, read_rows, write_rows
+from tests.stores import imported, in_store, narrow_copy, read_rows, write_rows
 from tests.worlds import GOLDEN, assert_unchanged, world
 
 ACROSS = "persistent://public/default/across"
@@ -68,8 +68,7 @@ def old(tmp_path: Path) -> Path:
 @pytest.fixture
 def new(old: Path) -> Path:
     """The same store, its rows with digests."""
-    with open_store(old, writable=True) as opened:
-        opened.add_digests()
+    in_store(old, lambda opened: opened.add_digests())
     return old
 
 
@@ -172,8 +171,7 @@ def test_no_altered_key_of_a_page_above_hides_rows(new: Path) -> None:
 def test_a_pass_is_cut_at_no_altered_row(new: Path) -> None:
     rows = [row for row in raw_rows(new) if row.database == "tree"]
     alter(new, rows[14], 1, 1)
-    with open_store(new) as store, store.read() as txn:
-        assert txn.every("tree", 7) == [row.key for row in rows[7::7] if row is not rows[14]]
+    assert read_rows(new, lambda txn: txn.every("tree", 7)) == [row.key for row in rows[7::7] if row is not rows[14]]
 
 
 @pytest.mark.usefixtures("damages_stores")
@@ -303,8 +301,7 @@ def test_a_changed_node_is_not_taken_from_the_source(in_key: bool, tmp_path: Pat
 @pytest.mark.usefixtures("damages_stores")
 @pytest.mark.parametrize("database", [name for name in DATABASES if name not in DERIVED])
 def test_a_back_up_cures_what_is_nowhere_else(database: str, new: Path, cli: Cli) -> None:
-    with open_store(new, writable=True) as opened:
-        opened.back_up()
+    in_store(new, lambda opened: opened.back_up())
     before = rows_of(new)
     row = next(row for row in one_of_each(new) if row.database == database)
     alter(new, row, len(row.value) - 6, 4)
@@ -543,8 +540,7 @@ def test_a_back_up_of_before_comes_back(old: Path, cli: Cli) -> None:
 def test_stores_of_two_formats_are_compared(old: Path, tmp_path: Path, cli: Cli) -> None:
     other = tmp_path / "other"
     shutil.copytree(old, other)
-    with open_store(other, writable=True) as opened:
-        opened.add_digests()
+    in_store(other, lambda opened: opened.add_digests())
     assert cli("store", "diff", old, other, "-o", "json").json == []
     assert cli("--store", other, *NOW, "store", "undo", "4", "-y").exit_code == 0
     (row,) = cli("store", "diff", old, other, "-o", "json").json
@@ -688,8 +684,7 @@ def test_every_bit_of_a_row_counts(tmp_path: Path) -> None:
         with open_store(path) as opened, pytest.raises(IndexCorrupt), opened.read() as txn:
             txn.get("times", row.key)
         alter(path, row._replace(value=_turned(row.value, place, bit)), place, bit)
-    with open_store(path) as opened, opened.read() as txn:
-        assert txn.get("times", row.key) == row.value[:-4]
+    assert read_rows(path, lambda txn: txn.get("times", row.key)) == row.value[:-4]
 
 
 def _turned(value: bytes, place: int, bit: int) -> bytes:

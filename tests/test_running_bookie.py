@@ -32,7 +32,7 @@ from pulsar_admin.store.transfer.refresh import RefreshOptions, refresh_store
 from tests.conftest import Cli
 from tests.growing import Bookie, ids, record
 from tests.locking import locked
-from tests.stores import imported
+from tests.stores import imported, in_store
 from tests.worlds import scratch_copy
 
 JOURNAL_BYTES = 4 << 20
@@ -274,8 +274,7 @@ def test_a_refresh_of_which_files_go_meanwhile(tmp_path: Path) -> None:
     for number in range(100, 1000, 100):
         acting.bookie.write(ids(number, 100))
     acting._act = flush_and_roll
-    with open_store(tmp_path / "store", writable=True) as store:
-        result = refresh_store(store, RefreshOptions(), acting.advance)
+    result = in_store(tmp_path / "store", lambda store: refresh_store(store, RefreshOptions(), acting.advance))
     assert (result.doubts, result.problems, result.lost, result.elsewhere) == ([], 0, {}, {})
     assert held(tmp_path / "store") >= {*ids(0, 1000)}
 

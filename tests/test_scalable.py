@@ -543,8 +543,7 @@ def test_a_state_of_segments_that_is_not_known_is_no_damage(cli: Cli, tmp_path: 
     assert said.error["code"] == Unsupported.code
     assert [*findings(cli, path)] == ["unknown-value"]
     assert cli("--store", path, "topics", "stats", "segment://acme/n/scal/0000-7fff-3").exit_code == 0
-    with open_store(path) as store, store.read() as txn:
-        assert find_node(txn, NODE) is not None
+    assert read_rows(path, lambda txn: find_node(txn, NODE)) is not None
 
 
 def test_segments_are_parents_first_also_where_epochs_or_a_circle_say_otherwise() -> None:

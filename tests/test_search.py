@@ -24,7 +24,7 @@ from pulsar_admin.store.search.broker import BrokerSearch
 from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER, BrokerSetup, told_version
 from pulsar_admin.store.search.by_time import Found, find_by_event_time, find_first_at_or_after
 from pulsar_admin.store.search.explain import explain
-from tests.stores import imported
+from tests.stores import imported, read_rows, read_store
 from tests.synthetic import Made, MadeTopic, make_store
 from tests.worlds import CLUSTER, RELOADED, WORLD_NAMES, asked_topics, oracle
 
@@ -68,8 +68,7 @@ def check_publish_times(reader: EntryReader, name: str) -> None:
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_rule_broker_equals_every_recorded_answer(name: str) -> None:
-    with open_store(imported(name, "clean")) as store, open_reader(store) as reader:
-        assert check_rule_broker(reader, name) == ASKED[name]
+    assert read_store(imported(name, "clean"), lambda reader: check_rule_broker(reader, name)) == ASKED[name]
 
 
 @pytest.mark.parametrize(("name", "version", "times"), [("small-newer", "4.2", 862), ("small-newest", "5.0", 837)])
@@ -98,8 +97,7 @@ def test_2_11_is_answered_by_its_own_name() -> None:
     [("compacted-old", ("4.0", "")), ("small", ("4.0", "")), ("scalable", ("5.0", "/txn/tc/parallelism"))],
 )
 def test_the_version_is_taken_from_the_data_where_they_tell(name: str, told: tuple[str, str]) -> None:
-    with open_store(imported(name, "clean")) as store, store.read() as txn:
-        assert told_version(txn) == told
+    assert read_rows(imported(name, "clean"), lambda txn: told_version(txn)) == told
 
 
 @pytest.mark.parametrize(

@@ -116,8 +116,7 @@ def test_undo_and_what_is_refused(cli: Cli, tmp_path: Path) -> None:
     assert cli("--store", store, "ledgers", "list", "-o", "jsonl").stdout == tree
     for old, new, first in ((OLD, NEW, [OLD]), (NEW, "bookie-9:3181", [OLD]), ("bookie-9:3181", OLD, [])):
         assert cli("--store", store, "bookies", "rename", old, new).exit_code == 0
-        with open_store(store) as opened, opened.read() as txn:
-            assert [was for was, _ in iter_renamed(txn)] == first
+        assert read_rows(store, lambda txn: [was for was, _ in iter_renamed(txn)]) == first
     assert codes(cli, store) == before
     for words, code in (
         (("nobody:3181", NEW), "resource-not-found"),

@@ -17,7 +17,7 @@ from pulsar_admin.store.model.schemas import find_locator
 from pulsar_admin.store.names import Position, parse_topic
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
-from tests.stores import copied, put_node, read_store
+from tests.stores import copied, in_store, put_node, read_store
 
 TOPIC = "tdo/sch/pq"
 DEFINITION = (
@@ -200,8 +200,7 @@ def register(store: Path, new: NewSchema) -> None:
     """Register a schema of public/default/plain."""
     plan = read_store(store, lambda reader: plan_upload(reader, parse_topic("public/default/plain"), new, now_ms=1))
     assert isinstance(plan, WritingPlan)
-    with open_store(store, writable=True) as opened:
-        plan.made(opened)
+    in_store(store, lambda opened: plan.made(opened))
 
 
 def test_a_pair_is_uploaded_and_shown_as_two_schemas(tmp_path: Path, cli: Cli, store: Path) -> None:

@@ -18,7 +18,7 @@ from pulsar_admin.store.names import parse_topic
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.live.topic_changes import NAMESPACE, RECORDING
-from tests.stores import copied, put_node, read_rows
+from tests.stores import copied, in_store, put_node, read_rows
 from tests.worlds import asked_topics
 
 PLAIN = "public/default/plain"
@@ -188,8 +188,7 @@ def test_a_shadow_topic_has_the_ledgers_of_its_source(cli: Cli, store: Path) -> 
     assert shown == plain
     lagging = replace(managed_of(store, str(shadow)), ledgers=(LedgerInfo(146, 0, 0, 1),))
     put_node(store, shadow.path, encode_managed_ledger(lagging, b""))
-    with open_store(store, writable=True) as opened:
-        opened.write(lambda txn: index_owners(opened, txn))
+    in_store(store, lambda opened: opened.write(lambda txn: index_owners(opened, txn)))
     listed = cli.on(store, f"topics stats-internal {shadow}")
     assert (listed.exit_code, listed.json["ledgers"]) == (0, expected[-1])
     assert cli.rows(store, "doctor --code ledger-missing") == cli.rows(store, "ledgers missing") == []

@@ -76,8 +76,7 @@ def test_the_truth_in_a_cursor_ledger(cli: Cli, tmp_path: Path) -> None:
     after = info_of(store, "public/default/fresh", "crash-holes")
     assert after.cursors_ledger_id == -1
     assert len(after.ranges) > 50
-    with open_store(store) as opened, opened.read() as txn:
-        assert find_owners(txn, info.cursors_ledger_id) == ()
+    assert read_rows(store, lambda txn: find_owners(txn, info.cursors_ledger_id)) == ()
     check_undo(cli, store, 1, before)
 
 
@@ -190,8 +189,7 @@ def test_unsubscribe(cli: Cli, store: Path) -> None:
     assert done["entries"] == statistics["msgBacklog"]
     assert len(done["unreferencedLedgers"]) >= 1  # its delayed-delivery buckets
     assert cursors_of(store, "acme/delayed/reminders") == ["audit"]
-    with open_store(store) as opened, opened.read() as txn:
-        assert not any(find_owners(txn, ledger) for ledger in done["unreferencedLedgers"])
+    assert not read_rows(store, lambda txn: any(find_owners(txn, ledger) for ledger in done["unreferencedLedgers"]))
     check_undo(cli, store, 1, before)
 
 

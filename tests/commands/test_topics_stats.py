@@ -301,8 +301,7 @@ def test_a_bad_cursor_is_left_out_and_counted(cli: Cli, store: Path) -> None:
 def test_a_lost_compacted_ledger(cli: Cli, store: Path) -> None:
     ledger_id = ask(cli, store, "stats-internal", "acme/orders/compacted")["compactedLedger"]["ledgerId"]
     lose_nodes(store, ledger_path(ledger_id))
-    with open_store(store, writable=True) as opened:
-        opened.write(lambda txn: txn.delete("times", ledger_id.to_bytes(8, "big")))
+    write_rows(store, lambda txn: txn.delete("times", ledger_id.to_bytes(8, "big")))
     found = ask(cli, store, "stats-internal", "acme/orders/compacted", exit_code=1)
     assert found["compactedLedger"]["ledgerId"] == ledger_id
     assert (found["compactedLedger"]["entries"], found["compactedLedger"]["size"]) == (-1, -1)
@@ -367,8 +366,7 @@ def test_a_damaged_topic_is_an_error(cli: Cli, store: Path) -> None:
 @pytest.mark.usefixtures("damages_stores")
 def test_a_damaged_time_row_is_an_error(cli: Cli, store: Path) -> None:
     key = (9).to_bytes(8, "big")
-    with open_store(store, writable=True) as opened:
-        opened.write(lambda txn: txn.put("times", key, b"\x01\x00"))
+    write_rows(store, lambda txn: txn.put("times", key, b"\x01\x00"))
     cli.on(store, "topics stats-internal public/default/plain --explain -o json").fails(6, "index-corrupt")
 
 

@@ -26,7 +26,7 @@ from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.delayed.world import NOW_MS, TOPIC, build, held, index_of, sent, waiting
-from tests.stores import copied
+from tests.stores import copied, in_store
 from tests.synthetic import Made, MadeTopic, make_store
 
 TICK_MS = 1000
@@ -248,8 +248,7 @@ def replace_first(index: Index, first: Any) -> Index:
 
 def test_damaged_ledger_is_named(tmp_path: Path, damages_stores: None) -> None:
     path = copied("small", "clean", tmp_path)
-    with open_store(path, writable=True) as store:
-        build(store, "workers")
+    in_store(path, lambda store: build(store, "workers"))
     (log,) = (path / "entries").glob("own-*.log")
     data = bytearray(log.read_bytes())
     at = data.index(b"\x89PDI") + 12
@@ -318,8 +317,7 @@ def test_batches_and_lost_entries(tmp_path: Path, cli: Cli) -> None:
     path = made_store(tmp_path, message(1000, deliver_at=5000), Made(1, lost=True), Made(2, batch=3))
     told = cli.on(path, "delayed build a/b/c -s s --dry-run").stderr
     assert "persistent://a/b/c s: 1 waiting entry is lost or damaged" in told
-    with open_store(path, writable=True) as store:
-        result = build(store, "s", "persistent://a/b/c")
+    result = in_store(path, lambda store: build(store, "s", "persistent://a/b/c"))
     assert (result.messages, result.missing) == (1, 1)
 
 

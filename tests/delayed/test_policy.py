@@ -12,7 +12,7 @@ from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.delayed.test_build import skip
 from tests.delayed.world import TOPIC, build, held, index_of
-from tests.stores import copied, put_node, read_rows
+from tests.stores import copied, in_store, put_node, read_rows
 
 NAMESPACE = "acme/delayed"
 
@@ -98,8 +98,7 @@ def test_undo_of_a_split_after_a_build_is_refused(cli: Cli, path: Path) -> None:
         build(store, "workers")
         build(store, "audit")
     change = cli(*enable, "-p", "10m", "--split").json["change"]
-    with open_store(path, writable=True) as store:
-        skip(store, "audit", 40)
+    in_store(path, lambda store: skip(store, "audit", 40))
     skipped = cli.json(path, "store log")
     assert cli.on(path, f"delayed build {TOPIC} -s audit").exit_code == 0
     assert cli.json(path, "store log") == skipped

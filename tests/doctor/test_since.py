@@ -25,7 +25,7 @@ from pulsar_admin.store.rules.table import RULES_BY_CODE
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.doctor.test_checked import plant
-from tests.stores import copied, imported
+from tests.stores import copied, imported, write_rows
 from tests.worlds import oracle
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -129,8 +129,7 @@ def test_filters_are_of_what_changed(stores: tuple[Path, Path], cli: Cli) -> Non
 def test_a_store_is_judged_as_of_its_own_time(tmp_path: Path, damages_stores: None) -> None:
     """To a copy of 2020 all that the ledgers say lies in the future; to today's nothing does."""
     early = copied("small", "clean", tmp_path)
-    with open_store(early, writable=True) as store:
-        store.write(lambda txn: put_as_of(txn, AsOf(1_600_000_000_000, "files")))
+    write_rows(early, lambda txn: put_as_of(txn, AsOf(1_600_000_000_000, "files")))
     with open_api(imported("small", "clean")) as store:
         found = store.compare_findings(early, codes=["ledger-closed-in-future"])
     closed = {row.where for row in found.changes if row.change is ChangeSince.GONE}

@@ -17,7 +17,7 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_topic
 from tests.commands.changing import rows_of
-from tests.stores import copied, read_rows, read_store
+from tests.stores import copied, in_store, read_rows, read_store
 
 NOW_MS = 1_795_260_000_000
 DATABASES = ("tree", "base", "owners", "changes")
@@ -113,8 +113,7 @@ def _stop_after(patch: pytest.MonkeyPatch, writes: int) -> None:
 
 
 def _apply(path: Path, plan: Plan) -> None:
-    with open_store(path, writable=True) as store:
-        apply_plan(store, plan, NOW_MS)
+    in_store(path, lambda store: apply_plan(store, plan, NOW_MS))
 
 
 def _check_undo(path: Path, tree: dict[bytes, bytes], owners: dict[bytes, bytes]) -> None:

@@ -89,8 +89,7 @@ def test_a_plan_does_what_its_command_does(name: str, cli: Cli, store: Path, tmp
     assert done.exit_code == 0, done.stderr
     assert rows_of(store, "tree", "owners", "nacks", "delayed") == rows_of(other, "tree", "owners", "nacks", "delayed")
     if fields["steps"] is not None:
-        with open_store(store) as opened, opened.read() as txn:
-            assert read_change(txn, 1).time_ms > NOW_MS + 3_600_000
+        assert read_rows(store, lambda txn: read_change(txn, 1).time_ms) > NOW_MS + 3_600_000
     assert _apply(cli, store, file, fields).error["code"] == "stale-plan"
 
 
@@ -444,6 +443,5 @@ def test_a_plan_without_steps_writes_nothing(cli: Cli, store: Path, tmp_path: Pa
         told = cli("--store", store, "apply", file, *options)
         assert (told.exit_code, "nothing to change" in told.stdout) == (0, True)
     assert cli.json(store, f"apply {file}")["change"] is None
-    with open_store(store) as opened, opened.read() as txn:
-        assert txn.id == before
+    assert read_rows(store, lambda txn: txn.id) == before
     assert cli.json(store, "store log") == []

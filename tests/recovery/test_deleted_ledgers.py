@@ -49,5 +49,4 @@ def test_a_store_without_history_says_what_to_bring(cli: Cli, tmp_path: Path) ->
     store = copied("small", "crashed", tmp_path)
     result = cli("--store", store, "-o", "json", "ledgers", "restore", "--deleted").fails(3, "refused")
     assert "--zookeeper DIR" in result.error["hint"]
-    result = cli("--store", store, "-o", "json", "ledgers", "restore", "--deleted", "--zookeeper", tmp_path)
-    assert (result.exit_code, result.error["code"]) == (5, "source-not-found")
+    result = cli.on(store, f"-o json ledgers restore --deleted --zookeeper {tmp_path}").fails(5, "source-not-found")

@@ -5,11 +5,10 @@ from random import Random
 import numpy as np
 import pytest
 
-from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.recovery import closing
 from pulsar_admin.store.recovery.closing import explain_holders
 from tests.deep import deep_but_for
-from tests.stores import narrow
+from tests.stores import narrow, read_rows
 
 BOOKIES = ("b0", "b1", "b2", "b3", "b4")
 
@@ -45,8 +44,7 @@ def test_a_ledger_shows_the_quorum_from_three_rounds_on(
 ) -> None:
     monkeypatch.setattr(closing, "iter_indexed_ids", lambda txn: [7])
     monkeypatch.setattr(closing, "read_held", lambda *of: dict.fromkeys(BOOKIES[:2], np.arange(entries)))
-    with open_store(narrow()) as store, store.read() as txn:
-        assert closing._usual_quorum(txn) == quorum
+    assert read_rows(narrow(), lambda txn: closing._usual_quorum(txn)) == quorum
 
 
 def test_a_bookie_that_is_gone() -> None:

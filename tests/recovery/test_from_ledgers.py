@@ -181,8 +181,7 @@ def test_what_is_there_stays(tmp_path: Path, cli: Cli) -> None:
         assert decode_managed_ledger(node.value, path).properties == {"index": "299"}
     assert cli("--store", store, "store", "recover", "-o", "json").json["change"] is None
     assert cli("--store", store, "store", "undo", "1").exit_code == 0
-    with open_store(store) as again, again.read() as txn:
-        assert find_node(txn, path) is None
+    assert read_rows(store, lambda txn: find_node(txn, path)) is None
 
 
 def test_versions_of_schemas_are_read_behind_what_is_none(tmp_path: Path) -> None:

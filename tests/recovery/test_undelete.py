@@ -94,8 +94,7 @@ def test_without_topics_what_is_gone_is_listed(cli: Cli, tmp_path: Path) -> None
 
 def test_in_place_it_is_what_it_was(cli: Cli, tmp_path: Path) -> None:
     store = copied(CLUSTER, "crashed", tmp_path)
-    none = cli("--store", store, "-o", "json", "topics", "undelete", "--namespace", "acme/secure", "--in-place")
-    assert (none.exit_code, none.error["code"]) == (5, "namespace-not-found")
+    cli.on(store, "-o json topics undelete --namespace acme/secure --in-place").fails(5, "namespace-not-found")
     cli("--store", store, "topics", "undelete", "--namespace", "public/default", "--in-place", "--hold", "")
     assert len(messages_of(cli, store, DOOMED)) == 300
     claims = cli("--store", store, "-o", "json", "ledgers", "info", "124").json["metadata"]["customMetadata"]
@@ -395,9 +394,7 @@ def test_a_plan_is_applied_as_it_was_shown(cli: Cli, tmp_path: Path, words: tupl
 def test_partitions_of_which_nothing_comes_back(cli: Cli, tmp_path: Path) -> None:
     """They are there, and lost empty ledgers alone."""
     store = copied(CLUSTER, "crashed", tmp_path)
-    result = cli("--store", store, "-o", "json", "topics", "undelete", "acme/orders/parts")
-    assert (result.exit_code, result.error["code"]) == (5, "topic-not-found")
-    assert "parts-partition-0" in result.error["message"]
+    result = cli.on(store, "-o json topics undelete acme/orders/parts").fails(5, "topic-not-found", "parts-partition-0")
     result = cli("--store", store, "topics", "undelete", "acme/orders/parts", DOOMED)
     assert "nothing of persistent://acme/orders/parts-partition-2 can be restored" in result.stdout
     assert len(messages_of(cli, store, f"{DOOMED}-restored")) == 300

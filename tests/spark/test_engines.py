@@ -33,7 +33,7 @@ from pulsar_admin.store.sources.cluster import make_layout, open_metadata
 from pulsar_admin.store.sources.given_bookies import GivenBookie
 from pulsar_admin.store.transfer.imports import ImportOptions, import_layout
 from pulsar_admin.store.transfer.refresh import add_sources
-from tests.stores import import_standalone
+from tests.stores import import_standalone, in_store
 from tests.test_indexing import MIB, IndexContract, here
 from tests.worlds import oracle, world
 
@@ -68,8 +68,7 @@ def _index_of_cluster(path: Path, options: ImportOptions) -> dict[str, list[tupl
     folder = world("cluster") / "crashed"
     given = [GivenBookie("", "", (folder / f"bookkeeper{number}",)) for number in range(3)]
     import_layout(make_layout(open_metadata(str(folder / "zookeeper")), given[:2]), path, options, lambda _: None)
-    with open_store(path, writable=True) as store:
-        add_sources(store, make_layout(None, given[2:]), options, lambda _: None)
+    in_store(path, lambda store: add_sources(store, make_layout(None, given[2:]), options, lambda _: None))
     return _index(path)
 
 

@@ -21,7 +21,7 @@ from pulsar_admin.store.rules.holders import HOLDERS
 from tests.conftest import Cli
 from tests.delayed.world import build
 from tests.stores import NOW_MS as IMPORTED_MS
-from tests.stores import copied, imported, lose_nodes, put_node
+from tests.stores import copied, imported, in_store, lose_nodes, put_node, write_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.why.planted import HOUR_MS
 from tests.worlds import oracle, world
@@ -163,8 +163,7 @@ def test_ledgers_of_a_topic_that_cannot_be_read(tmp_path: Path, damages_stores: 
 
 def test_an_index_of_delayed_messages_of_ours(tmp_path: Path) -> None:
     path = copied("small", "mutated", tmp_path)
-    with open_store(path, writable=True) as store:
-        build(store, "audit")
+    in_store(path, lambda store: build(store, "audit"))
     with open_store(path) as store, open_reader(store) as reader:
         own = set(find_index_ledgers(reader.txn))
         found = [row for row in why_bytes(store, reader, NOW_MS).held if row.reason.code == "delayed-index"]
@@ -219,11 +218,9 @@ def test_what_nothing_shows_to_be_deleted_is_not_dead(tmp_path: Path, damages_st
     assert "dead-in-log" not in codes_of(why(path))
     put_node(path, parse_topic(NAME).path, encode_managed_ledger(ManagedLedger((LedgerInfo(11),))))
     assert lose_nodes(path, "/ledgers/00/0000/L0012") == 1
-    with open_store(path, writable=True) as store:
-        store.write(lambda txn: put_next_ledger_id(txn, 12))
+    write_rows(path, lambda txn: put_next_ledger_id(txn, 12))
     assert (codes_of(why(path))["unlisted"], codes_of(why(path))["dead-in-log"]) == (1, 1)
-    with open_store(path, writable=True) as store:
-        store.write(lambda txn: put_next_ledger_id(txn, None))
+    write_rows(path, lambda txn: put_next_ledger_id(txn, None))
     assert (codes_of(why(path))["unlisted"], "dead-in-log" in codes_of(why(path))) == (2, False)
 
 
