@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 from tests.live.distribution import environment_of
@@ -136,6 +136,12 @@ class Admin:
         self.port, self.web_port = free_port(), free_port()
         self.service_url = f"pulsar://127.0.0.1:{self.port}"
         self.web_url = f"http://127.0.0.1:{self.web_port}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()  # of subclasses: what still runs ends
 
     def answers(self) -> bool:
         """Whether the admin interface answers, which it does when the broker is ready."""

@@ -219,12 +219,9 @@ def _ordinary(cluster: Cluster, client: pulsar.Client) -> None:
 
 def made(folder: Path, namespaces: Sequence[str] = NAMESPACES) -> Iterator[tuple[Cluster, dict[str, list[int]]]]:
     """A cluster in FOLDER that was filled, running, and its topics' ledgers; killed at the end."""
-    cluster = Cluster(folder, SETTINGS, ({**BOOKIE_SETTINGS},) * 3)
-    try:
+    with Cluster(folder, SETTINGS, ({**BOOKIE_SETTINGS},) * 3) as cluster:
         cluster.start()
         yield cluster, fill(cluster, namespaces)
-    finally:
-        cluster.kill()
 
 
 def main() -> None:

@@ -326,15 +326,12 @@ def main() -> None:
     """Start and stop one, twice, with the seconds."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    cluster = Cluster(parser.parse_args().folder.absolute())
-    try:
+    with Cluster(parser.parse_args().folder.absolute()) as cluster:
         for _ in range(2):
             print(f"started in {cluster.start():.1f} s")
             begin = time.monotonic()
             cluster.stop()
             print(f"stopped in {time.monotonic() - begin:.1f} s")
-    finally:
-        cluster.kill()
 
 
 if __name__ == "__main__":

@@ -39,8 +39,7 @@ class ClusterWorld(Struct, frozen=True):
 
 def make_cluster_world(folder: Path, seed: int, probes: int) -> ClusterWorld:
     """Start, fill, ask and end a cluster in FOLDER: broker and one bookie with SIGKILL, in the midst of a producer's work."""
-    cluster = Cluster(folder, recipe.SETTINGS)
-    try:
+    with Cluster(folder, recipe.SETTINGS) as cluster:
         cluster.start()
         recipe.fill(cluster, seed)
         _fill_more(cluster, seed)
@@ -56,8 +55,6 @@ def make_cluster_world(folder: Path, seed: int, probes: int) -> ClusterWorld:
         said["ledgers"] = read_ledgers(cluster)
         said["unlisted"] = _unlisted_of(cluster, said["ledgers"])
         cluster.stop()
-    finally:
-        cluster.kill()
     (folder / "said.json").write_text(json.dumps(said))
     return ClusterWorld(cluster, said, seed)
 

@@ -257,12 +257,13 @@ def live_old(life: Life, old: Path) -> None:
 
 def record(folder: Path, seed: int) -> dict[str, Any]:
     """Make the world in FOLDER; what was said."""
-    cluster = Cluster(folder / "cluster", BROKER_SETTINGS, ({**COLLECTING},) * len(FOUR), FOUR)
-    configuration = cluster.folder / "zookeeper.conf"
-    configuration.write_text(override(configuration.read_text(), {"snapCount": "100", "autopurge.purgeInterval": "0"}))
-    stay = [number for number in range(len(FOUR)) if number != REPLACED]
-    old, clean = folder / "old", folder / "clean"
-    try:
+    with Cluster(folder / "cluster", BROKER_SETTINGS, ({**COLLECTING},) * len(FOUR), FOUR) as cluster:
+        configuration = cluster.folder / "zookeeper.conf"
+        configuration.write_text(
+            override(configuration.read_text(), {"snapCount": "100", "autopurge.purgeInterval": "0"})
+        )
+        stay = [number for number in range(len(FOUR)) if number != REPLACED]
+        old, clean = folder / "old", folder / "clean"
         cluster.start(*(number for number in range(len(FOUR)) if number != JOINS))
         life = Life(cluster, seed)
         live_young(life)
@@ -295,8 +296,6 @@ def record(folder: Path, seed: int) -> dict[str, Any]:
         said["unread"] = {topic: _unread(life, topic) for topic in (*MOVES, AGAIN, CLEARED)}
         life.client.close()
         cluster.stop()
-    finally:
-        cluster.kill()
     return said
 
 

@@ -85,16 +85,13 @@ class World(Struct, frozen=True):
 
 def make_world(folder: Path, seed: int, broker_metadata: bool, kill: bool, probes: int) -> World:
     """Start, fill, ask and end one world in ``folder``; ``said.json`` beside its data holds the answers."""
-    broker = Broker(find_distribution(), folder, SETTINGS | (BROKER_METADATA if broker_metadata else {}))
-    try:
+    with Broker(find_distribution(), folder, SETTINGS | (BROKER_METADATA if broker_metadata else {})) as broker:
         broker.start()
         fill(broker, seed)
         said = ask(broker)
         said["probes"] = probe_times(broker, said["rows"], seed, probes)
         said["confirmed"] = kill_while_writing(broker, broker.kill, folder / "confirmed.jsonl") if kill else []
         broker.stop()
-    finally:
-        broker.kill()
     (folder / "said.json").write_text(json.dumps(said))
     return World(broker, said, seed)
 

@@ -66,8 +66,7 @@ def record(folder: Path, version: str, seed: int) -> dict[str, Any]:
     """Make the world in FOLDER, its data as they were after the first stop in FOLDER/clean; what broker and client said."""
     keys = world("small") / "keys"
     topics = TOPICS if version == NEWER else tuple(keyed for keyed in TOPICS if keyed.name in OF_OLDER)
-    broker = Broker(find_distribution(version), folder, SETTINGS)
-    try:
+    with Broker(find_distribution(version), folder, SETTINGS) as broker:
         broker.start()
         client = open_client(broker.service_url)
         broker.put("persistent/public/default/parts/partitions", 2)
@@ -98,8 +97,6 @@ def record(folder: Path, version: str, seed: int) -> dict[str, Any]:
         for topic, answers in said["topics"].items():
             answers["internal_stats_after"] = broker.get(f"persistent/{topic}/internalStats")
         broker.stop()
-    finally:
-        broker.kill()
     return said
 
 

@@ -61,8 +61,7 @@ _ROW = re.compile(r"entry (\d+)\s*:\s*\(log:\s*(\d+), pos: (\d+)\)")
 def record(folder: Path, seed: int) -> dict[str, Any]:
     """Make the world in FOLDER, its files after the last stop in FOLDER/clean; what was said."""
     said: dict[str, Any] = {"seed": seed, "rows": {}}
-    cluster = Cluster(folder / "cluster", SETTINGS, BOOKIES, DISKS)
-    try:
+    with Cluster(folder / "cluster", SETTINGS, BOOKIES, DISKS) as cluster:
         for version in VERSIONS:
             cluster.settings["bookkeeper_ledgerMetadataVersion"] = version
             cluster.start()
@@ -82,8 +81,6 @@ def record(folder: Path, seed: int) -> dict[str, Any]:
         said["index"] = {
             bookie.bookie_id: _index(cluster, number, said) for number, bookie in enumerate(cluster.bookies)
         }
-    finally:
-        cluster.kill()
     for name in ("zookeeper", *(bookie.folder.name for bookie in cluster.bookies)):
         copy_tree(cluster.folder / name, folder / "clean" / name)
     for log in (folder / "clean").glob("bookie*/*.*"):

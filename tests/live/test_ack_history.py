@@ -78,10 +78,9 @@ def test_the_history_is_what_the_broker_said_and_comes_back(tmp_path: Path) -> N
     seed = time.time_ns() % 1_000_000
     print(f"\nseed {seed}")
     rng = random.Random(seed)
-    broker = Broker(find_distribution(), tmp_path / "pulsar", SETTINGS | BROKER_METADATA)
-    configuration = tmp_path / "pulsar" / "standalone.conf"
-    said = {}
-    try:
+    with Broker(find_distribution(), tmp_path / "pulsar", SETTINGS | BROKER_METADATA) as broker:
+        configuration = tmp_path / "pulsar" / "standalone.conf"
+        said = {}
         for subscription, as_bitmaps in FORMS.items():
             setting = {"managedLedgerPersistIndividualAckAsLongArray": as_bitmaps}
             configuration.write_text(override(configuration.read_text(), setting))
@@ -105,8 +104,6 @@ def test_the_history_is_what_the_broker_said_and_comes_back(tmp_path: Path) -> N
         for subscription, moments in said.items():
             _compare_broker(broker, subscription, moments[1])
         broker.stop()
-    finally:
-        broker.kill()
 
 
 def _compare_history(store: Path, subscription: str, moments: list[Json]) -> None:

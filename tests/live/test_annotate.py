@@ -29,8 +29,7 @@ def _where(ledger: dict[str, object]) -> str | None:
 @pytest.mark.parametrize("version", [VERSION, NEWER])
 def test_what_brokers_keep_of_what_is_annotated(version: str, tmp_path: Path) -> None:
     """The broker starts, every message is read, and the ledger list is written again with new ledgers in it."""
-    broker = Broker(find_distribution(version), tmp_path / "pulsar", SETTINGS)
-    try:
+    with Broker(find_distribution(version), tmp_path / "pulsar", SETTINGS) as broker:
         broker.start()
         client = open_client(broker.service_url)
         for topic in (FIELDS, PROPERTIES):
@@ -63,5 +62,3 @@ def test_what_brokers_keep_of_what_is_annotated(version: str, tmp_path: Path) ->
             kept = [ledger_id for ledger_id, where in after[topic] if where == wanted]
             # 4.2 reads a ledger list by LightProto, which drops what it does not know when it copies.
             assert kept == ([] if topic == FIELDS and version == NEWER else stated)
-    finally:
-        broker.kill()

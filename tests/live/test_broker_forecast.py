@@ -61,8 +61,7 @@ def sizes(broker: Broker) -> dict[str, list[int]]:
 
 
 def test_brokers_delete_what_was_forecast(tmp_path: Path) -> None:
-    broker = Broker(find_distribution(), tmp_path / "pulsar", {**BASE_SETTINGS, **ROLL})
-    try:
+    with Broker(find_distribution(), tmp_path / "pulsar", {**BASE_SETTINGS, **ROLL}) as broker:
         broker.start()
         fill(broker)
         broker.stop()
@@ -98,5 +97,3 @@ def test_brokers_delete_what_was_forecast(tmp_path: Path) -> None:
             assert last[0] == expected
         time.sleep(10)
         assert done()
-    finally:
-        broker.kill()

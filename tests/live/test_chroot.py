@@ -36,9 +36,8 @@ def nodes(cluster: Cluster) -> dict[str, tuple[bytes, int]]:
 
 
 def test_there_and_back_below_a_chroot(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path / "cluster", ONE_BOOKIE, ({},), DISKS[:1], CHROOT)
-    store, out = tmp_path / "store", tmp_path / "out"
-    try:
+    with Cluster(tmp_path / "cluster", ONE_BOOKIE, ({},), DISKS[:1], CHROOT) as cluster:
+        store, out = tmp_path / "store", tmp_path / "out"
         cluster.start()
         client = KazooClient(cluster.zookeeper_address)
         client.start()
@@ -77,5 +76,3 @@ def test_there_and_back_below_a_chroot(tmp_path: Path) -> None:
         assert first_of(speaker, TOPIC) == sent[MESSAGES // 2]
         produce(speaker, TOPIC, ["after"])  # a ledger of a new id
         speaker.close()
-    finally:
-        cluster.kill()

@@ -26,19 +26,16 @@ def clone(tmp_path: Path) -> Iterator[Broker]:
         "ttlDurationDefaultInSeconds": "0",
         "messageExpiryCheckIntervalInMinutes": "600",
     }
-    broker = Broker(find_distribution(), tmp_path / "pulsar", settings)
-    parts = [word for number in range(3) for word in ("--bookie", CLUSTER / f"bookkeeper{number}")]
-    store = tmp_path / "store"
-    run_toolkit(store, "store", "import", "cluster", "--zookeeper", CLUSTER / "zookeeper", *parts)
-    words = ("--boot-at", broker.data, "--cluster", "standalone=lab", "--bookie-id", f"127.0.0.1:{free_port()}")
-    report = run_toolkit(store, "store", "clone", tmp_path / "made", *words)
-    assert report["missing"] == {}
-    (tmp_path / "made").rename(broker.data)
-    try:
+    with Broker(find_distribution(), tmp_path / "pulsar", settings) as broker:
+        parts = [word for number in range(3) for word in ("--bookie", CLUSTER / f"bookkeeper{number}")]
+        store = tmp_path / "store"
+        run_toolkit(store, "store", "import", "cluster", "--zookeeper", CLUSTER / "zookeeper", *parts)
+        words = ("--boot-at", broker.data, "--cluster", "standalone=lab", "--bookie-id", f"127.0.0.1:{free_port()}")
+        report = run_toolkit(store, "store", "clone", tmp_path / "made", *words)
+        assert report["missing"] == {}
+        (tmp_path / "made").rename(broker.data)
         broker.start()
         yield broker
-    finally:
-        broker.kill()
 
 
 def test_a_clone_boots_with_every_backlog_and_message(clone: Broker) -> None:

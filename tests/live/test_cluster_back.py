@@ -25,12 +25,11 @@ Place = tuple[int, int]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path_factory.mktemp("back"), {**SETTINGS, "metadataStoreSessionTimeoutMillis": "12000"})
-    try:
+    with Cluster(
+        tmp_path_factory.mktemp("back"), {**SETTINGS, "metadataStoreSessionTimeoutMillis": "12000"}
+    ) as cluster:
         cluster.start()
         yield cluster
-    finally:
-        cluster.kill()
 
 
 def place(message: pulsar.Message) -> Place:

@@ -85,11 +85,8 @@ def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     seed = time.time_ns() % 1_000_000
     print(f"\nseed {seed}")
     folder = tmp_path_factory.mktemp(request.param)
-    broker = Broker(find_distribution(request.param), folder / "pulsar", SETTINGS)
-    try:
+    with Broker(find_distribution(request.param), folder / "pulsar", SETTINGS) as broker:
         yield _make(broker, folder / "store", request.param, seed)
-    finally:
-        broker.kill()
 
 
 def _readable(exported: Exported) -> list[Keyed]:

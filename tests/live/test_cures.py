@@ -740,17 +740,14 @@ if os.environ.get("ALL"):
 @pytest.mark.parametrize("world", WORLDS)
 def test_a_broker_fails_as_it_is_told_and_serves_when_it_is_cured(world: str, tmp_path: Path) -> None:
     settings, kinds = WORLDS[world]
-    cluster = Cluster(tmp_path / "cluster", settings, [BOOKIE], [Disks(("journal",), ("ledgers",))])
-    faults = [kind() for kind in kinds]
-    planted = Planted(cluster, faults)
-    try:
+    with Cluster(tmp_path / "cluster", settings, [BOOKIE], [Disks(("journal",), ("ledgers",))]) as cluster:
+        faults = [kind() for kind in kinds]
+        planted = Planted(cluster, faults)
         planted.plant()
         wrong = planted.ask_before()
         before, after = planted.cure()
         assert before == Counter(code for fault in faults for code in (fault.code, *fault.brings))
         assert after == Counter()
         wrong += planted.ask_after()
-    finally:
-        cluster.kill()
     print(planted.seconds)
     assert wrong == []

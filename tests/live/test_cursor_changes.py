@@ -110,8 +110,7 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, 
     folder = tmp_path_factory.mktemp("twins")
     seed = time.time_ns() % 1_000_000
     print(f"\nseed {seed}")
-    broker = Broker(find_distribution(), folder / "pulsar", SETTINGS | BROKER_METADATA)
-    try:
+    with Broker(find_distribution(), folder / "pulsar", SETTINGS | BROKER_METADATA) as broker:
         broker.start()
         rows = _fill(broker, seed)
         twins = _twins(rows[PLAIN], rows[BATCHED], seed)
@@ -129,8 +128,6 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, 
                 wait_until(lambda: _is_expired(broker, twin), f"the expiry of {twin.name}")  # noqa: B023
         yield broker, twins, rows
         broker.stop()
-    finally:
-        broker.kill()
 
 
 def _path(twin: Twin) -> str:

@@ -35,15 +35,23 @@ class Generated(Struct, frozen=True):
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Generated]:
     folder = tmp_path_factory.mktemp("generated")
-    broker = Broker(find_distribution(), folder / "pulsar", {**BASE_SETTINGS, **BROKER_METADATA})
-    (folder / "topics.jsonl").write_text(_FILE)
-    options = ["--topic", PLAIN, "--topics", 1, "--from-file", folder / "topics.jsonl", "--entries", 2000]
-    options += ["--keys", 40, "--producers", 3, "--clocks", "steady,slow,jumping", "--interceptors", "timestamp,index"]
-    options += ["--entries-per-ledger", 450, "--log-size-limit", "1M", "--event-time"]
-    options += ["--message-size", "16..900", "--bookie-id", f"127.0.0.1:{free_port()}"]
-    generate(broker.data, *options)
-    run_toolkit(folder / "store", "store", "import", "standalone", broker.data, "--copy")
-    try:
+    with Broker(find_distribution(), folder / "pulsar", {**BASE_SETTINGS, **BROKER_METADATA}) as broker:
+        (folder / "topics.jsonl").write_text(_FILE)
+        options = ["--topic", PLAIN, "--topics", 1, "--from-file", folder / "topics.jsonl", "--entries", 2000]
+        options += [
+            "--keys",
+            40,
+            "--producers",
+            3,
+            "--clocks",
+            "steady,slow,jumping",
+            "--interceptors",
+            "timestamp,index",
+        ]
+        options += ["--entries-per-ledger", 450, "--log-size-limit", "1M", "--event-time"]
+        options += ["--message-size", "16..900", "--bookie-id", f"127.0.0.1:{free_port()}"]
+        generate(broker.data, *options)
+        run_toolkit(folder / "store", "store", "import", "standalone", broker.data, "--copy")
         broker.start()
         client = open_client(broker.service_url)
         rows = {topic: read_rows(client, topic) for topic in TOPICS}
@@ -51,8 +59,6 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Generated]:
         times = {topic: list(_times(broker, topic)) for topic in TOPICS}
         broker.stop()
         yield Generated(folder / "store", rows, times)
-    finally:
-        broker.kill()
 
 
 def _times(broker: Broker, topic: str) -> Iterator[tuple[int, Any]]:

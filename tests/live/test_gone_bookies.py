@@ -50,9 +50,8 @@ def _fails_to_read(broker: Broker) -> bool:
 
 
 def test_a_broker_reads_what_the_metadata_names_again(tmp_path: Path) -> None:
-    broker = Broker(find_distribution(), tmp_path / "pulsar", SETTINGS, heap="600m")
-    store = tmp_path / "store"
-    try:
+    with Broker(find_distribution(), tmp_path / "pulsar", SETTINGS, heap="600m") as broker:
+        store = tmp_path / "store"
         broker.start()
         client = open_client(broker.service_url)
         producer = client.create_producer(TOPIC, batching_enabled=False)
@@ -93,5 +92,3 @@ def test_a_broker_reads_what_the_metadata_names_again(tmp_path: Path) -> None:
         client.create_producer(EMPTY).send(b"first")
         assert len(read_rows(client, TOPIC)) == len(expected) + 1
         client.close()
-    finally:
-        broker.kill()

@@ -61,12 +61,9 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
     seed = time.time_ns() % 1_000_000
     print(f"\nseed {seed}")
     folder = tmp_path_factory.mktemp("load")
-    broker = Broker(find_distribution(), folder / "pulsar", SETTINGS)
-    try:
+    with Broker(find_distribution(), folder / "pulsar", SETTINGS) as broker:
         broker.start()
         yield _load(broker, folder, seed)
-    finally:
-        broker.kill()
 
 
 def _load(broker: Broker, folder: Path, seed: int) -> Loaded:

@@ -59,9 +59,8 @@ class Mended(Struct, frozen=True):
 def mended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mended]:
     """One broker run to fill, one on what was broken, imported, mended and exported in place."""
     folder = tmp_path_factory.mktemp("mending")
-    broker = Broker(find_distribution(), folder / "pulsar", SETTINGS, heap="600m")
-    store = folder / "store"
-    try:
+    with Broker(find_distribution(), folder / "pulsar", SETTINGS, heap="600m") as broker:
+        store = folder / "store"
         broker.start()
         broken = fill(broker)
         broker.stop()
@@ -83,8 +82,6 @@ def mended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mended]:
         codes = {row["code"] for row in checked if row["severity"] == "problem"}
         yield Mended(broker, broken, {row["ledgerId"]: row["reason"] for row in missing}, codes, len(left))
         broker.stop()
-    finally:
-        broker.kill()
 
 
 @pytest.fixture(scope="module")

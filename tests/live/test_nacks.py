@@ -27,8 +27,7 @@ Times = list[tuple[int, int]]  # nacked and delivered again, ms
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    running = Broker(find_distribution(), tmp_path_factory.mktemp("nacks") / "pulsar", BASE_SETTINGS)
-    try:
+    with Broker(find_distribution(), tmp_path_factory.mktemp("nacks") / "pulsar", BASE_SETTINGS) as running:
         running.start()
         for subscription in ("java", "python"):
             running.subscribe(TOPIC, subscription)
@@ -36,8 +35,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         send(client, Sending(TOPIC, "nacked", MESSAGES), 1)
         client.close()
         yield running
-    finally:
-        running.kill()
 
 
 @contextmanager

@@ -31,12 +31,9 @@ def refused(store: Path, *words: object) -> None:
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
-    broker = Broker(find_distribution(NEXT), tmp_path / "pulsar", BASE_SETTINGS)
-    broker.bookie_port = free_port()
-    try:
+    with Broker(find_distribution(NEXT), tmp_path / "pulsar", BASE_SETTINGS) as broker:
+        broker.bookie_port = free_port()
         yield broker
-    finally:
-        broker.kill()
 
 
 def test_all_messages_are_served_after_every_command(tmp_path: Path, broker: Broker) -> None:

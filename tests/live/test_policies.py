@@ -90,8 +90,7 @@ def _set_offline(store: Path, folder: Path) -> None:
 def offline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Offline]:
     """Policies set on a broker, read offline, set offline, exported in place, and the broker started again."""
     folder = tmp_path_factory.mktemp("policies")
-    broker = Broker(find_distribution(), folder / "pulsar", BASE_SETTINGS | BROKER_METADATA)
-    try:
+    with Broker(find_distribution(), folder / "pulsar", BASE_SETTINGS | BROKER_METADATA) as broker:
         broker.start()
         _fill(broker, time.time_ns() % 1_000_000)
         topics = (LIVE, LATER, *SPREAD)
@@ -104,8 +103,6 @@ def offline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Offline]:
         run_toolkit(store, "store", "export", "standalone", broker.data, "--in-place", "--yes")
         broker.start()
         yield Offline(broker, store, said, read)
-    finally:
-        broker.kill()
 
 
 def _pulsar_admin(broker: Broker, *arguments: str) -> Any:  # Any: the JSON it prints

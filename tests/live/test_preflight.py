@@ -33,12 +33,9 @@ Tree = dict[str, tuple[bytes, int]]
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     late = {"flushInterval": "3600000"}  # nothing of the first bookie is in its index when it is killed
-    cluster = Cluster(tmp_path_factory.mktemp("preflight"), SETTINGS, (late, {}, {}))
-    try:
+    with Cluster(tmp_path_factory.mktemp("preflight"), SETTINGS, (late, {}, {})) as cluster:
         cluster.start()
         yield cluster
-    finally:
-        cluster.kill()
 
 
 def produce(cluster: Cluster, topic: str, messages: int) -> None:

@@ -71,8 +71,7 @@ def known(store: Path, *, reads: bool) -> set[tuple[int, int]]:
 
 
 def test_ten_imports_beside_a_real_bookie(tmp_path: Path, cli: Cli) -> None:
-    broker = Broker(find_distribution(), tmp_path / "pulsar", SETTINGS)
-    try:
+    with Broker(find_distribution(), tmp_path / "pulsar", SETTINGS) as broker:
         broker.start()
         with writing(broker.service_url) as writer:
             journals = broker.data / "bookkeeper" / "current"
@@ -86,5 +85,3 @@ def test_ten_imports_beside_a_real_bookie(tmp_path: Path, cli: Cli) -> None:
         broker.stop()
         assert cli("--store", tmp_path / "store-2", "store", "refresh").exit_code == 0
         assert {*writer.confirmed} <= known(tmp_path / "store-2", reads=True)
-    finally:
-        broker.kill()

@@ -26,12 +26,9 @@ Rows = dict[bytes, bytes]
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path / "cluster", ONE_COPY, [{}], [DISKS])
-    try:
+    with Cluster(tmp_path / "cluster", ONE_COPY, [{}], [DISKS]) as cluster:
         cluster.start()
         yield cluster
-    finally:
-        cluster.kill()
 
 
 def produce(cluster: Cluster, rng: random.Random, sent: dict[str, list[bytes]]) -> None:

@@ -38,11 +38,8 @@ class Asked(Struct, frozen=True):
 @pytest.fixture(scope="module", params=[VERSION, NEWER])
 def asked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
     folder = tmp_path_factory.mktemp(request.param)
-    broker = Broker(find_distribution(request.param), folder / "pulsar", SETTINGS)
-    try:
+    with Broker(find_distribution(request.param), folder / "pulsar", SETTINGS) as broker:
         yield _ask(broker, folder / "store", request.param)
-    finally:
-        broker.kill()
 
 
 def _ask(broker: Broker, store: Path, version: str) -> Asked:

@@ -42,8 +42,7 @@ def commands(folder: Path) -> list[tuple[str, ...]]:
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker on a store that COMMANDS changed."""
     folder = tmp_path_factory.mktemp("life")
-    broker = Broker(find_distribution(), folder / "pulsar", SETTINGS | BROKER_METADATA)
-    try:
+    with Broker(find_distribution(), folder / "pulsar", SETTINGS | BROKER_METADATA) as broker:
         broker.start()
         broker.put("tenants/acme", {"adminRoles": [], "allowedClusters": ["standalone"]})
         broker.put(f"namespaces/{NAMESPACE}")
@@ -66,8 +65,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         broker.start()
         yield broker
         broker.stop()
-    finally:
-        broker.kill()
 
 
 def status_of(broker: Broker, path: str) -> int:

@@ -28,12 +28,9 @@ Message = tuple[int, int, bytes]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path_factory.mktemp("undelete"), SETTINGS | {"forceDeleteNamespaceAllowed": "true"})
-    try:
+    with Cluster(tmp_path_factory.mktemp("undelete"), SETTINGS | {"forceDeleteNamespaceAllowed": "true"}) as cluster:
         cluster.start()
         yield cluster
-    finally:
-        cluster.kill()
 
 
 def admin(cluster: Cluster, *words: str) -> None:
