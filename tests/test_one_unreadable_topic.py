@@ -146,7 +146,7 @@ def test_a_lost_ledger_of_transaction_snapshots_keeps_no_topic_from_its_answer(
 @pytest.mark.parametrize("value", [b"\xff\xff", bytes.fromhex("4778000000040807101600")], ids=["damaged", "unknown"])
 def test_the_topics_after_it_are_judged(value: bytes, cli: Cli, tmp_path: Path, damages_stores: None) -> None:
     path = copied("small", "clean", tmp_path)
-    first, *others = read_rows(path, iter_topics)
+    first, *others = read_rows(path, lambda txn: [*iter_topics(txn)])
     put_node(path, others[-1].path, b"\xff\xff")
     judged = {*map(str, others), *(one.path for one in others)}
 
