@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from pyarrow import fs
 from pyroaring import BitMap64
 
+from pulsar_admin.page.charts import Box
 from pulsar_admin.store.changes.subscriptions import own_ledgers
 from pulsar_admin.store.codec import entrylog
 from pulsar_admin.store.codec.cursor import (
@@ -115,7 +116,7 @@ from pulsar_admin.store.sources.cluster import open_metadata
 from pulsar_admin.store.sources.ensemble import Client, LiveEnsemble, parse_address
 from pulsar_admin.store.sources.zookeeper import Gap
 from pulsar_admin.store.tables.entries import senders
-from pulsar_admin.store.tables.folder import Folder
+from pulsar_admin.store.tables.folder import Folder, TableFile
 from tests.compaction.entries import Batch, Slot, compacted, entry
 from tests.conftest import Cli
 from tests.fake_zookeeper import FakeZooKeeper
@@ -347,8 +348,6 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
         for rank in (4, 5)],
     "store.recovery.rolling:_is_distinct": [
         ((N(place=int, number_of_entries=5), N(ranges=(), mark_delete=place)), 0 < place < 5) for place in (0, 1, 4, 5)],
-    "store.reports.backlog:scanned_intervals": [
-        ((N(rank=lambda one: 5, number_of_entries=5), None, Position(1, 0)), ())],
     "store.reports.shell:_holds": [
         ((N(state=LedgerState.CLOSED, last_entry_id=last, ensemble_size=2, write_quorum=1,
             segments=[N(first_entry_id=0, members=("a", "b"))]), bookie), answer)
@@ -784,6 +783,54 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
     "store.sources.zookeeper:LogOrder.take": [
         ((N(last=5, bad=None), None, N(zxid=zxid)), answer)
         for zxid, answer in ((5, None), (6, None), (8, Gap(None, 5, 8, 2, None)))],
+    "commands.compaction.last_id:_text": [(((1, 2, 0),), "1:2:0"), (((1, 2, -1),), "1:2")],
+    "commands.nacks:_tell_floor": [
+        ((N(warn=len), delay_ms), 0 < delay_ms < 100) for delay_ms in (0, 1, 99, 100)],
+    "commands.overview:_ago": [
+        ((0, time_ms, N(tight=True)), answer) for time_ms, answer in ((0, "0s ago"), (1000, "1s AHEAD of now"))],
+    "commands.overview:_findings": [
+        ((N(findings=[N(severity="note", count=count, code="c", where="w")] * codes), N(rows=1)), answer)
+        for count, codes, answer in (
+            (1, 1, ["FINDINGS  1 note", "  note 1 × c: w"]), (2, 1, ["FINDINGS  2 notes", "  note 2 × c: w, …"]),
+            (1, 2, ["FINDINGS  2 notes", "  note 1 × c: w", "  … and 1 more code"]))],
+    "commands.topics.listing:_ttl_text": [
+        ((N(ttl=N(seconds=seconds, source="x")),), answer) for seconds, answer in ((0, None), (1, "1s (x)"))],
+    "commands.topics.printout:_position": [((N(ledger_id=1, entry_id=2, batch_index=0),), "1:2:0")],
+    "api.pending:NackSizes.recommended_bits": [
+        ({"self": N(precisions=[N(precision_bits=bits, java_bytes=size) for bits, size in sizes]), "memory_bytes": 10}, answer)
+        for sizes, answer in ((((7, 10), (8, 10), (9, 5)), 8), (((8, 11), (9, 10), (10, 5)), 9), (((8, 11), (9, 11)), 9))],
+    "api.session:Program.__init__": [
+        ((N(), None, None, jobs, None), None if jobs == 0 else InvalidValue) for jobs in (0, -1)],
+    "columns:_number_text": [((0, "seconds", False), "0s"), ((-1, "seconds", False), "-"), ((0, "age", False), "0s")],
+    "numbers:WholeNumber.convert": [
+        ((N(_low=0, _high=high, _range=str, fail=lambda *said: int("x")), text, None, None), answer)
+        for high, text, answer in ((5, "0", 0), (5, "+5", 5), (5, "6", ValueError), (5, "-1", ValueError), (LONG, str(LONG), LONG))],
+    "numbers:Number.convert": [
+        ((N(_low=0.0, _high=5.0, fail=lambda *said: int("x")), text, None, None), answer)
+        for text, answer in (("0", 0.0), ("5", 5.0), ("5.1", ValueError), ("-0.1", ValueError))],
+    "options:_without_equals": [(("-a=x",), "-ax"), (("-a=",), "-a=")],
+    "page.charts:_label": [
+        ((name, Box(0, 0, width, height), "k"), [(5, 13, "k", shown)] if shown else [])
+        for name, width, height, shown in (
+            ("abcd", 34, 16, "abcd"), ("abcde", 34, 16, "abc…"), ("abcd", 33.9, 16, ""), ("abcd", 34, 15.9, ""))],
+    "query:_Descending.__lt__": [((N(value=1), N(value=other)), other < 1) for other in (0, 1, 2)],
+    "table_layout:_cut": [(("abc", 2, len), 2), (("abc", 0, len), 1), (("ab", 2, len), 2)],
+    "upstream:_default": [
+        (({"default": text, "converter": "Seconds"},), int(text) * 1000) for text in ("0", "1")] + [
+        (({"default": "-1", "converter": "Seconds"},), -1)],
+    "store.names:_ansi_c": [(("\udc80",), "\\200"), (("\udcff",), "\\377"), (("\udd00",), "\\355\\264\\200")],
+    "store.names:Position.__str__": [((Position(1, 2, 0),), "1:2:0"), ((Position(1, 2),), "1:2")],
+    "store.names:Position.entry.fget": [((Position(1, 2, 0),), Position(1, 2))],
+    "store.tables.rows:_ledger_ranges": [((TOPIC, 4, 6), [(7, 4, 4), (9, 0, 0)]), ((TOPIC, 4, 5), [(7, 4, 4)])],
+    "store.tables.folder:_part_of": [
+        (({"path": "p", "rows": 1, "bytes": 2, "sha256": "s", "ledgers": [first, 5]}, "w"), answer)
+        for first, answer in ((5, TableFile("p", 1, 2, "s", (5, 5))), (6, ValueError))],
+    "store.timespec:parse_size_bytes": [
+        ((str(LONG),), LONG), ((str(LONG + 1),), InvalidValue), (("8388607T",), 8388607 << 40), (("8388608T",), InvalidValue)],
+    "store.timespec:format_time_ms": [
+        ((253_402_300_799_999,), "9999-12-31T23:59:59.999Z"), ((253_402_300_800_000,), "253402300800000ms"),
+        ((-62_135_596_800_000,), "0001-01-01T00:00:00.000Z"), ((-62_135_596_800_001,), "-62135596800001ms")],
+    "store.timespec:_integer": [(("9" * 19, ""), 10**19 - 1), (("1" * 20, ""), InvalidValue)],
 }
 # fmt: on
 """By function: what it is given at its bounds, and what it answers, or which error it raises."""
