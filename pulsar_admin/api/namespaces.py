@@ -14,19 +14,6 @@ from pulsar_admin.later import later
 from pulsar_admin.store.codec.java import hash_order
 from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.model import resources
-from pulsar_admin.store.model.resources import (
-    BookieRack,
-    BrokerIsolation,
-    Bundle,
-    BundleQuota,
-    Bundles,
-    ClusterSettings,
-    FailureDomain,
-    IsolationPolicy,
-    Migration,
-    ResourceGroup,
-    TenantInfo,
-)
 from pulsar_admin.store.model.topics import Topic, check_namespace, expand_topic, iter_partitioned, iter_topic_texts
 from pulsar_admin.store.names import NamespaceName, parse_namespace, parse_topic
 from pulsar_admin.store.timespec import format_duration_ms
@@ -63,7 +50,7 @@ class Resources(Planner):
         """Return the names of the tenants."""
         return tuple(self._session.ask(resources.list_tenants))
 
-    def tenant(self, name: str) -> TenantInfo:
+    def tenant(self, name: str) -> resources.TenantInfo:
         """Return a tenant's ``admin_roles`` and ``allowed_clusters``; raises TenantNotFound."""
         return resources.TENANT.record(self._session.ask(resources.read_tenant, name), f"tenant {name}")
 
@@ -115,12 +102,12 @@ class Resources(Planner):
         """Return the bookies that have a cookie, whether they run or not."""
         return tuple(self._session.ask(resources.list_bookies))
 
-    def bookie_racks(self) -> Mapping[str, Mapping[str, BookieRack]]:
+    def bookie_racks(self) -> Mapping[str, Mapping[str, resources.BookieRack]]:
         """Return by group and bookie its ``rack`` and ``hostname``."""
         groups = self._session.ask(resources.read_racks)
         return {group: resources.BOOKIE_RACK.records(racks, "the rack of") for group, racks in groups.items()}
 
-    def bookie_rack(self, bookie: str) -> BookieRack:
+    def bookie_rack(self, bookie: str) -> resources.BookieRack:
         """Return ``rack`` and ``hostname`` of a bookie; raises ResourceNotFound."""
         return resources.BOOKIE_RACK.record(self._session.ask(resources.read_rack, bookie), f"the rack of {bookie}")
 
@@ -166,7 +153,7 @@ class Resources(Planner):
         """Return the names of the resource groups."""
         return tuple(self._session.ask(resources.list_resource_groups))
 
-    def resource_group(self, name: str) -> ResourceGroup:
+    def resource_group(self, name: str) -> resources.ResourceGroup:
         """Return the rates of a resource group, −1: any; raises ResourceNotFound."""
         found = self._session.ask(resources.read_resource_group, name)
         return resources.RESOURCE_GROUP.record(found, f"resource group {name}")
@@ -196,7 +183,7 @@ class Resources(Planner):
         """Plan deleting a resource group; raises ResourceNotFound, Refused while namespaces are in it."""
         return self._planned_rows(resource_changes.plan_delete_group, name)
 
-    def bundle_quota(self, namespace: str | None = None, bundle: str | None = None) -> BundleQuota:
+    def bundle_quota(self, namespace: str | None = None, bundle: str | None = None) -> resources.BundleQuota:
         """Return the quota in force for a namespace's bundle, ``0xLOW_0xHIGH``; without them the default quota.
 
         Raises InvalidValue, NamespaceNotFound.
@@ -236,7 +223,7 @@ class Resources(Planner):
         )
 
 
-def _bundle(txn: Txn, namespace: str | None, bundle: str | None) -> Bundle | None:
+def _bundle(txn: Txn, namespace: str | None, bundle: str | None) -> resources.Bundle | None:
     if namespace is None and bundle is None:
         return None
     if namespace is None or bundle is None:
@@ -269,7 +256,7 @@ class Cluster(Planner):
         """The name of the cluster."""
         return self._name
 
-    def settings(self) -> ClusterSettings:
+    def settings(self) -> resources.ClusterSettings:
         """Return its URLs and client settings: ``service_url``, ``broker_service_url`` …"""
         return resources.CLUSTER.record(self._session.ask(resources.read_cluster, self._name), f"cluster {self._name}")
 
@@ -299,7 +286,7 @@ class Cluster(Planner):
         """Plan setting the cluster's peers; raises Refused for an unknown cluster."""
         return self._planned_rows(resource_changes.plan_peers, self._name, peers)
 
-    def migration(self) -> Migration:
+    def migration(self) -> resources.Migration:
         """Return whether it is ``migrated``, and to where (``migrated_cluster_url``); ResourceNotFound: that was never set."""
         found = self._session.ask(resources.read_migration, self._name)
         return resources.MIGRATION.record(found, f"the migration of {self._name}")
@@ -317,11 +304,11 @@ class Cluster(Planner):
 
     # -- failure domains ----------------------------------------------------------------------------------------------
 
-    def failure_domains(self) -> Mapping[str, FailureDomain]:
+    def failure_domains(self) -> Mapping[str, resources.FailureDomain]:
         """Return its failure domains by name, each with its ``brokers``; as upstream none for a cluster that does not exist."""
         return resources.DOMAIN.records(self._session.ask(resources.read_domains, self._name), "failure domain")
 
-    def failure_domain(self, name: str) -> FailureDomain:
+    def failure_domain(self, name: str) -> resources.FailureDomain:
         """Return one failure domain; raises ResourceNotFound."""
         return resources.DOMAIN.record(
             self._session.ask(resources.read_domain, self._name, name), f"failure domain {name}"
@@ -365,20 +352,20 @@ class Cluster(Planner):
 
     # -- isolation policies -------------------------------------------------------------------------------------------
 
-    def isolation_policies(self) -> Mapping[str, IsolationPolicy]:
+    def isolation_policies(self) -> Mapping[str, resources.IsolationPolicy]:
         """Return by name which ``namespaces`` only its ``primary`` and ``secondary`` brokers serve; ResourceNotFound: never set."""
         found = self._session.ask(resources.read_isolation, self._name)
         return resources.ISOLATION_POLICY.records(found, "isolation policy")
 
-    def isolation_policy(self, name: str) -> IsolationPolicy:
+    def isolation_policy(self, name: str) -> resources.IsolationPolicy:
         """Return one isolation policy; raises ResourceNotFound."""
         found = self._session.ask(resources.read_isolation_policy, self._name, name)
         return resources.ISOLATION_POLICY.record(found, f"isolation policy {name}")
 
-    def broker_isolation(self, broker: str) -> BrokerIsolation:
+    def broker_isolation(self, broker: str) -> resources.BrokerIsolation:
         """Return the isolation policies that concern a broker, which need not exist."""
         isolation = self._session.ask(resources.broker_isolation, self._name, broker)
-        return resources.record_of(BrokerIsolation, isolation, f"an isolation policy of {self._name}")
+        return resources.record_of(resources.BrokerIsolation, isolation, f"an isolation policy of {self._name}")
 
     def set_isolation_policy(
         self,
@@ -588,10 +575,10 @@ class Namespace(PolicyPlans):
 
     # -- bundles ------------------------------------------------------------------------------------------------------
 
-    def bundles(self) -> Bundles:
+    def bundles(self) -> resources.Bundles:
         """Return the ``boundaries`` of its bundles, and ``num_bundles``."""
         return resources.record_of(
-            Bundles, self._session.ask(resources.read_bundles, self._name), f"the bundles of {self._name}"
+            resources.Bundles, self._session.ask(resources.read_bundles, self._name), f"the bundles of {self._name}"
         )
 
     def split_bundle(

@@ -580,7 +580,8 @@ class TopicTransactions(Named):
 
     def stats(self) -> transactions.BufferStats:
         """Return how far committed messages reach, how many transactions are open, and how many were aborted."""
-        return self._session.ask_entries(transactions.buffer_stats, self._name)
+        with self._session.reader() as reader:
+            return transactions.buffer_stats(reader, self._name)
 
     def transaction(self, most: int, least: int) -> transactions.InBuffer:
         """Return an open transaction's start (None: it is not open here), and whether it was aborted, by coordinator (``most``) and number

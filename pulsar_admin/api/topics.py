@@ -19,18 +19,8 @@ from pulsar_admin.store.codec.managedledger import SHADOW_SOURCE, managed_ledger
 from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.errors import InvalidValue, NothingMatches, Refused, StoreError, reason_of
 from pulsar_admin.store.files import read_file
+from pulsar_admin.store.model import topics
 from pulsar_admin.store.model.broken_beside import find_broken_beside
-from pulsar_admin.store.model.topics import Topic as TopicModel
-from pulsar_admin.store.model.topics import (
-    check_partitioned,
-    existing_partitions,
-    expand_topic,
-    partition_count,
-    read_existing,
-    read_topic,
-    select_topics,
-    topics_bytes,
-)
 from pulsar_admin.store.names import (
     EARLIEST,
     LATEST,
@@ -68,7 +58,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.compaction.status import CompactionStatus
     from pulsar_admin.store.db.environment import Store as StoreFile
     from pulsar_admin.store.db.environment import Txn
-    from pulsar_admin.store.dump.find_by_time import FindRule, FoundEntry, TimeQuestion
+    from pulsar_admin.store.dump.find_by_time import FindRule, FoundEntry
     from pulsar_admin.store.model.compacted_view import CompactedView
     from pulsar_admin.store.model.messages import LastMessageId
     from pulsar_admin.store.model.reader import EntryReader
@@ -321,7 +311,7 @@ class TopicPolicies(PolicyPlans):
                 )
             if name != name.base:
                 raise InvalidValue("Not allowed to set/get topic policy for a partition", value=str(name))
-        chosen = (name for name in select_topics(txn, self._selection) if name.domain == PERSISTENT)
+        chosen = (name for name in topics.select_topics(txn, self._selection) if name.domain == PERSISTENT)
         return list(dict.fromkeys(name.base for name in chosen))
 
 
@@ -346,7 +336,7 @@ class Topic(PolicyPlans):
     def partitions(self) -> tuple[Topic, ...]:
         """Return the partitions of a partitioned topic, none of any other."""
         with self._session.reader() as reader:
-            count = partition_count(reader.txn, self._name)
+            count = topics.partition_count(reader.txn, self._name)
         return tuple(Topic(self._session, self._name.partition(index)) for index in range(count))
 
     def partitioned_metadata(self) -> PartitionedTopic:
@@ -354,7 +344,7 @@ class Topic(PolicyPlans):
 
         Raises TopicNotFound, MetadataCorrupt.
         """
-        return self._session.ask(read_existing, self._name)
+        return self._session.ask(topics.read_existing, self._name)
 
     def shadow_source(self) -> str | None:
         """Return the topic whose entries it shows, None: it is no shadow topic. Raises TopicNotFound."""
@@ -381,12 +371,27 @@ class Topic(PolicyPlans):
         TopicNotFound (also for a partitioned topic: ask its partitions), and for ``broker`` LedgerNotFound,
         EntryNotFound or EntryCorrupt where a broker fails, NotSeen if its answer is unknown.
         """
-        from pulsar_admin.store.dump.find_by_time import TimeQuestion
+        from pulsar_admin.store.dump.find_by_time import BROKER, TimeQuestion, find_entry, gaps_before, texts_of_answer
         from pulsar_admin.store.search.broker_setup import BrokerSetup
+        from pulsar_admin.store.search.by_time import texts_of_clock
 
-        wanted_ms, broker = self._session.time_ms(time), BrokerSetup(self._session.broker_version(broker_version))
+        session, name = self._session, self._name
+        wanted_ms, broker = session.time_ms(time), BrokerSetup(session.broker_version(broker_version))
         question = TimeQuestion(wanted_ms, clock, rule, broker, batch_index)
-        return find_by_time(self._session, self._name, question, explain=explain)
+
+        def progress(size_bytes: int) -> AbstractContextManager[Callable[[int], None]]:
+            return session.progress(size_bytes, "bytes", "find-by-time")
+
+        with session.scan() as reader:
+            topic = topics.read_topic(reader.txn, name)
+            if rule != BROKER:
+                session.warn(texts_of_clock(reader, topic, clock))
+            if rule == BROKER or explain:
+                session.partial(f"{name}: {text}" for text in find_broken_beside(reader.txn, topic))
+            entry = find_entry(reader, topic, question, explain=explain, progress=progress)
+            session.partial(gaps_before(entry))
+            session.warn(texts_of_answer(reader.txn, topic, entry))
+        return entry
 
     def find_by_index(self, index: Count) -> IndexFound:
         """Return the entry that covers a message index, which brokers with AppendIndexMetadataInterceptor count
@@ -398,7 +403,7 @@ class Topic(PolicyPlans):
         from pulsar_admin.store.search.by_index import find_by_index
 
         with self._session.scan() as reader:
-            entry = find_by_index(reader, read_topic(reader.txn, self._name), index)
+            entry = find_by_index(reader, topics.read_topic(reader.txn, self._name), index)
             self._session.warn_of_broken(reader.txn, [self._name])
         return entry
 
@@ -412,7 +417,7 @@ class Topic(PolicyPlans):
 
         count = arguments.whole_number("number", number, 1)
         with self._session.read() as txn:
-            return nth_position(read_topic(txn, self._name), count, from_end=from_end)
+            return nth_position(topics.read_topic(txn, self._name), count, from_end=from_end)
 
     def skew(self, *, tolerance: Duration = "1s", clock: Literal["publish", "broker"] = "publish") -> TopicSkew:
         """Return whose clock is wrong: counts of the topic, ``blame``, and of each of ``producers``, the most wrong
@@ -478,7 +483,7 @@ class Topic(PolicyPlans):
         query = MessageQuery(
             window, chosen_columns(columns), subscription, limit, uncommitted=uncommitted, markers=markers
         )
-        return messages_of(self._session, lambda txn: expand_topic(txn, self._name), query, self.name)
+        return messages_of(self._session, lambda txn: topics.expand_topic(txn, self._name), query, self.name)
 
     def search(self, **wanted: Unpack[WantedMessages]) -> Messages:
         """Return the messages that match everything wanted, as ``messages`` does; ``WantedMessages`` lists the
@@ -488,7 +493,7 @@ class Topic(PolicyPlans):
         """
         from pulsar_admin.api.messages import search_of
 
-        return search_of(self._session, lambda txn: expand_topic(txn, self._name), wanted, self.name)
+        return search_of(self._session, lambda txn: topics.expand_topic(txn, self._name), wanted, self.name)
 
     @contextmanager
     def _reporting(self, *, partitions: bool = False) -> Iterator[tuple[EntryReader, list[StoreError]]]:
@@ -497,7 +502,7 @@ class Topic(PolicyPlans):
         """
         with self._session.reporting() as problems, self._session.reader() as reader:
             yield reader, problems
-            names = existing_partitions(reader.txn, self._name) if partitions else [self._name]
+            names = topics.existing_partitions(reader.txn, self._name) if partitions else [self._name]
             self._session.warn_of_broken(reader.txn, names)
 
     def stats(self, *, earliest_time: bool = False, backlog_size: bool = True, newer_keys: bool = False) -> TopicStats:
@@ -541,7 +546,7 @@ class Topic(PolicyPlans):
 
         wanted = StatsOptions(backlog_size, earliest_time)
         with self._reporting(partitions=True) as (reader, problems):
-            name = check_partitioned(reader.txn, self._name)
+            name = topics.check_partitioned(reader.txn, self._name)
             return read_partitioned_stats(reader, name, wanted, per_partition=per_partition, problems=problems)
 
     def internal_stats(self, *, metadata: bool = False, publish_times: bool = True) -> InternalStats:
@@ -567,7 +572,7 @@ class Topic(PolicyPlans):
         from pulsar_admin.store.reports.internal_stats import read_partitioned_internals
 
         with self._reporting(partitions=True) as (reader, problems):
-            name = check_partitioned(reader.txn, self._name)
+            name = topics.check_partitioned(reader.txn, self._name)
             return read_partitioned_internals(
                 reader, name, metadata=metadata, publish_times=publish_times, problems=problems
             )
@@ -604,7 +609,7 @@ class Topic(PolicyPlans):
 
         place = arguments.position_of(position)
         with self._session.read() as txn:
-            topic = read_topic(txn, self._name)
+            topic = topics.read_topic(txn, self._name)
         return topic.total_size_bytes if place == EARLIEST else backlog_size_bytes(topic, place)
 
     def schemas(self) -> tuple[SchemaVersion, ...]:
@@ -667,7 +672,7 @@ class Topic(PolicyPlans):
         from pulsar_admin.store.nacks.holes import read_topic_nacks
 
         with self._session.reader() as reader:
-            topic = read_topic(reader.txn, self._name)
+            topic = topics.read_topic(reader.txn, self._name)
             cursor = None if subscription is None else read_cursor(reader.txn, reader, topic, subscription)
             return read_topic_nacks(reader.txn, topic, cursor)
 
@@ -694,7 +699,7 @@ class Topic(PolicyPlans):
         with self._session.reader() as reader:
             names = {
                 name
-                for part in expand_topic(reader.txn, self._name)
+                for part in topics.expand_topic(reader.txn, self._name)
                 for name in iter_cursor_names(reader.txn, part)
                 if is_subscription(name)
             }
@@ -708,7 +713,7 @@ class Topic(PolicyPlans):
         from pulsar_admin.store.reports.subscriptions import Asked, iter_subscription_facts
 
         with self._session.reporting() as problems, self._session.scan() as reader:
-            names, asked = expand_topic(reader.txn, self._name), Asked.of(self._session.now_ms, quick=quick)
+            names, asked = topics.expand_topic(reader.txn, self._name), Asked.of(self._session.now_ms, quick=quick)
             facts = tuple(iter_subscription_facts(reader, names, asked, problems.append))
             self._session.warn_of_broken(reader.txn, names)
             return facts
@@ -749,7 +754,7 @@ class Topic(PolicyPlans):
             return self._planned(deleting.plan_terminate, deleting.TERMINATE, [self._name])
 
         def make(reader: EntryReader, now_ms: int) -> StorePlan:
-            names = existing_partitions(reader.txn, check_partitioned(reader.txn, self._name))
+            names = topics.existing_partitions(reader.txn, topics.check_partitioned(reader.txn, self._name))
             return deleting.plan_terminate(reader, deleting.TERMINATE_PARTITIONED, names, now_ms)
 
         return self._planned(make)
@@ -766,7 +771,7 @@ class Topic(PolicyPlans):
         return self._planned_parts(deleting.plan_truncate)
 
     def _planned_parts(self, plan: Callable[[EntryReader, Sequence[TopicName], int], StorePlan]) -> Plan:
-        return self._planned(lambda reader, now_ms: plan(reader, expand_topic(reader.txn, self._name), now_ms))
+        return self._planned(lambda reader, now_ms: plan(reader, topics.expand_topic(reader.txn, self._name), now_ms))
 
     def set_partitions(self, partitions: JavaInt) -> Plan:
         """Plan increasing the number of partitions; new ones get the first one's subscriptions, at their end.
@@ -784,7 +789,7 @@ class Topic(PolicyPlans):
     def managed_ledger_text(self) -> str:
         """Return the stored ManagedLedgerInfo in protobuf's text format; raises TopicNotFound, MetadataCorrupt."""
         with self._session.read() as txn:
-            read_topic(txn, self._name)
+            topics.read_topic(txn, self._name)
             return managed_ledger_text(read_node(txn, self._name.path).value, self._name.path)
 
     def forget_ledgers(self, *ledgers: LedgerId) -> Plan:
@@ -906,7 +911,7 @@ class Compaction(Planner):
         from pulsar_admin.store.compaction.status import read_status
 
         with self._session.reader() as reader:
-            topic = read_topic(reader.txn, self._name)
+            topic = topics.read_topic(reader.txn, self._name)
             return read_status(reader, topic, None if leaked else ())
 
     def last_id(self, *, verify: bool = False) -> LastId:
@@ -919,7 +924,7 @@ class Compaction(Planner):
         from pulsar_admin.store.compaction.last_id import find_last_id
 
         with self._session.reporting() as problems, self._session.reader() as reader:
-            return find_last_id(reader, read_topic(reader.txn, self._name), verify=verify, problems=problems)
+            return find_last_id(reader, topics.read_topic(reader.txn, self._name), verify=verify, problems=problems)
 
     def find(self, time: Time, *, rule: ViewRule = "first-at-or-after") -> FoundInView | None:
         """Return the first entry of the compacted ledger published at or after ``time``; ``position`` None if there
@@ -932,7 +937,7 @@ class Compaction(Planner):
 
         wanted_ms = self._session.time_ms(time)
         with self._session.reporting() as problems, self._session.scan(problems) as reader:
-            topic = read_topic(reader.txn, self._name)
+            topic = topics.read_topic(reader.txn, self._name)
             view = open_view(reader, topic, problems)
             return None if view is None else _find_in(reader, topic, view, wanted_ms, rule)
 
@@ -948,7 +953,7 @@ class Compaction(Planner):
         from pulsar_admin.store.model.compacted_view import open_view
 
         with self._session.scan() as reader:
-            topic = read_topic(reader.txn, self._name)
+            topic = topics.read_topic(reader.txn, self._name)
             view = open_view(reader, topic)
             if view is None:
                 return None
@@ -966,7 +971,7 @@ class Compaction(Planner):
         from pulsar_admin.store.model.compacted_view import open_view
 
         with self._session.reader() as reader:
-            topic = read_topic(reader.txn, self._name)
+            topic = topics.read_topic(reader.txn, self._name)
             view = open_view(reader, topic)
             with self._session.progress(topic.number_of_entries, "entries", f"{self._name}: explain") as advance:
                 explanation = explain_key(reader, topic, view, key, rule=rule, advance=advance)
@@ -1067,13 +1072,15 @@ class Compactions(Planner):
                 return compact(store, previews=True)
 
         with session.read() as txn:
-            size_bytes = 0 if asked.everything else topics_bytes(txn, names)
+            size_bytes = 0 if asked.everything else topics.topics_bytes(txn, names)
             return plan_of(
                 WritingPlan(kind_of(asked), txn.id, shown, lambda store: compact(store, previews=False)), txn
             )
 
 
-def _find_in(reader: EntryReader, topic: TopicModel, view: CompactedView, time_ms: int, rule: ViewRule) -> FoundInView:
+def _find_in(
+    reader: EntryReader, topic: topics.Topic, view: CompactedView, time_ms: int, rule: ViewRule
+) -> FoundInView:
     from pulsar_admin.store.compaction.reading import bisect_view, find_in_view, view_extent
     from pulsar_admin.store.search.window import is_few
 
@@ -1084,26 +1091,6 @@ def _find_in(reader: EntryReader, topic: TopicModel, view: CompactedView, time_m
     from pulsar_admin.store.compaction.entries import find_published
 
     return find_published(reader, view, time_ms)
-
-
-def find_by_time(session: Session, name: TopicName, question: TimeQuestion, *, explain: bool = False) -> FoundEntry:
-    """Return where a time is in the topic ``name``, and report what the answer lacks; see ``Topic.find``."""
-    from pulsar_admin.store.dump.find_by_time import BROKER, find_entry, gaps_before, texts_of_answer
-    from pulsar_admin.store.search.by_time import texts_of_clock
-
-    def progress(size_bytes: int) -> AbstractContextManager[Callable[[int], None]]:
-        return session.progress(size_bytes, "bytes", "find-by-time")
-
-    with session.scan() as reader:
-        topic = read_topic(reader.txn, name)
-        if question.rule != BROKER:
-            session.warn(texts_of_clock(reader, topic, question.clock))
-        if question.rule == BROKER or explain:
-            session.partial(f"{name}: {text}" for text in find_broken_beside(reader.txn, topic))
-        entry = find_entry(reader, topic, question, explain=explain, progress=progress)
-        session.partial(gaps_before(entry))
-        session.warn(texts_of_answer(reader.txn, topic, entry))
-    return entry
 
 
 def skews_of(
