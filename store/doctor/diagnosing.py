@@ -22,7 +22,7 @@ from pulsar_admin.store.facts.deep import DeepFacts
 from pulsar_admin.store.facts.parts import Counting
 from pulsar_admin.store.facts.topics import ReadBudget
 from pulsar_admin.store.model.reader import EntryReader, open_reader
-from pulsar_admin.store.rules.finding import Finding, Severity, message_of, place_of
+from pulsar_admin.store.rules.finding import Finding, Severity, place_of, sum_of
 from pulsar_admin.store.rules.judging import judge_deep, judge_store, refuse_bundle, weight
 from pulsar_admin.store.rules.table import rule_of
 from pulsar_admin.store.wording import counted
@@ -157,12 +157,8 @@ class _Run:
         first = self._first[0]
         return [
             replace(
-                first,
-                where=place_of(first.where, f"{self._count:,} ledgers"),
-                message=message_of(first.message, first.where),
+                sum_of(first, self._count, self._bytes, self._messages),
                 evidence={_ALIKE: self._count, "first": first.where},
-                at_stake_bytes=self._bytes,
-                at_stake_messages=self._messages,
                 mend=self._mend or list_of(first.code),
             )
         ]
@@ -250,12 +246,9 @@ def sum_up(findings: Iterable[Finding]) -> Iterator[Finding]:
             yield from group
             continue
         first, listing = group[0], list_of(group[0].code)
+        size_bytes, messages = sum(one.at_stake_bytes for one in group), sum(one.at_stake_messages for one in group)
         yield replace(
-            first,
-            where=place_of(first.where, f"{len(group):,} ledgers"),
-            message=message_of(first.message, first.where),
-            at_stake_bytes=sum(one.at_stake_bytes for one in group),
-            at_stake_messages=sum(one.at_stake_messages for one in group),
+            sum_of(first, len(group), size_bytes, messages),
             mend=first.mend if all(one.mend == first.mend for one in group) else listing,
             hint=first.hint if all(one.hint == first.hint for one in group) else f"list them with: {listing}",
             evidence={"ledgers": len(group)}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from msgspec import field
+from msgspec.structs import replace
 
 from pulsar_admin.store.wording import Answer, clean_text
 
@@ -30,11 +31,7 @@ class Finding(Answer, frozen=True):
     """
 
     SHOWN = ("severity", "code", "where", "message", "mend")
-    JSON_HIDDEN = (
-        "scope",
-        "hint",
-        "repair",
-    )
+    JSON_HIDDEN = ("scope", "hint", "repair")
 
     severity: Severity
     code: str
@@ -74,6 +71,12 @@ def place_of(where: str, ledgers: str = "ledger") -> str:
     return _LEDGER.sub(ledgers, where, count=1)
 
 
-def message_of(first: str, where: str) -> str:
-    """Return the message of many findings: that of the first, and where it is."""
-    return f"{first} (for {where}; the same for each of the others)"
+def sum_of(first: Finding, count: int, size_bytes: int, messages: int) -> Finding:
+    """Return ``first`` as the finding that tells of ``count`` ledgers, with what is at stake in all of them."""
+    return replace(
+        first,
+        where=place_of(first.where, f"{count:,} ledgers"),
+        message=f"{first.message} (for {first.where}; the same for each of the others)",
+        at_stake_bytes=size_bytes,
+        at_stake_messages=messages,
+    )

@@ -77,15 +77,7 @@ class Rule(Struct, Generic[Facts], frozen=True):
     cheap fact of a topic without which the rule cannot apply, so that most topics are not examined in detail.
     """
 
-    JSON_HIDDEN = (
-        "leads",
-        "holds",
-        "loss",
-        "scope",
-        "of_disks",
-        "repair",
-        "needs",
-    )
+    JSON_HIDDEN = ("leads", "holds", "loss", "scope", "of_disks", "repair", "needs")
 
     code: str
     severity: Severity
