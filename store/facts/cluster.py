@@ -39,12 +39,11 @@ from pulsar_admin.store.facts.unclosed import Unclosed
 from pulsar_admin.store.facts.under_replication import iter_marks
 from pulsar_admin.store.facts.unlisted import HeldLedgers, Unlisted, UnlistedLedgers, held_ledgers
 from pulsar_admin.store.facts.vanished import (
-    DetachedView,
     find_bare_namespaces,
     find_vanished,
     kept_ledgers,
-    keys_of_view_alone,
 )
+from pulsar_admin.store.history.servers import find_servers
 from pulsar_admin.store.model.coverage import find_unknown_bookies, read_disks, read_held
 from pulsar_admin.store.model.ledgers import iter_ledger_ids
 from pulsar_admin.store.model.nodes import iter_other_ledgers
@@ -89,9 +88,15 @@ class ClusterFacts:
     bare_namespaces = _of_txn(find_bare_namespaces)
     beyond_counter = _of_txn(unlisted.find_beyond_counter)
     disagreeing_partitions = _of_txn(partitions.find_disagreeing)
+    disks = _of_txn(lambda txn: file_sums.read_disk_usage(txn.store.path, txn))
     journal_only = _of_txn(file_sums.journal_only)
+    log_ends = _of_txn(lambda txn: tuple(damage.reason for damage in iter_log_ends(txn)))
+    """How ZooKeeper's newest log may have had more than was read, where nothing shows whether it had."""
     marks = _of_txn(lambda txn: tuple(iter_marks(txn)))
     newer_ledgers = _of_txn(unlisted.find_newer)
+    next_ledger_id = _of_txn(lambda txn: UnlistedLedgers(txn).next_ledger_id)
+    not_needed = _of_txn(lambda txn: tuple(damage.reason for damage in iter_not_needed(txn)))
+    """Damage of the metadata's files that lost nothing, because other files have the same data."""
     other_ledgers = _of_txn(managed_ledgers.other_ledgers)
     scalable_topics = _of_txn(scalable.read_scalable_topics)
     unassigned_coordinators = _of_reader(transactions.find_unassigned)
@@ -167,44 +172,24 @@ class ClusterFacts:
         return tuple(self._iter_start_facts(thorough=False))
 
     def _iter_start_facts(self, *, thorough: bool, read: Collection[Path] = ()) -> Iterator[StartFact]:
-        from pulsar_admin.store.facts.starts import (
-            find_layout_fact,
-            iter_bookie_facts,
-            iter_server_facts,
-            read_registered,
-        )
-        from pulsar_admin.store.history.servers import find_servers
+        from pulsar_admin.store.facts import starts  # brings numpy
 
         info = self.store.info
-        registered = read_registered(self.reader.txn) if self.has_metadata else None
+        registered = starts.read_registered(self.reader.txn) if self.has_metadata else None
         layout = find_node(self.reader.txn, LAYOUT)
-        fact = find_layout_fact(None if layout is None else layout.value)
+        fact = starts.find_layout_fact(None if layout is None else layout.value)
         if fact is not None:
             yield fact
         for bookie in iter_imported_bookies(info):
-            yield from iter_bookie_facts(bookie, registered, thorough=thorough, read=read)
+            yield from starts.iter_bookie_facts(bookie, registered, thorough=thorough, read=read)
         with suppress(Refused, SourceNotFound, OSError):
             for server in find_servers(info.sources):
-                yield from iter_server_facts(server, thorough=thorough)
-
-    @cached_property
-    def disks(self) -> tuple[tuple[Path, file_sums.DiskUsage], ...]:
-        """The disks, each by one of its folders, of files that were imported where they lie."""
-        return file_sums.read_disk_usage(self.store.path, self.reader.txn)
-
-    @cached_property
-    def next_ledger_id(self) -> int | Unknown:
-        """The ledger id that the metadata would assign next; it never assigned ids from there on."""
-        return UnlistedLedgers(self.reader.txn).next_ledger_id
+                yield from starts.iter_server_facts(server, thorough=thorough)
 
     @property
     def has_rocksdb(self) -> bool:
         """Whether the metadata comes from a standalone's RocksDB, not from ZooKeeper."""
         return any(source.get("kind") == "standalone" for source in self.store.info.sources)
-
-    def keys_of_view_alone(self, view: DetachedView) -> tuple[str, ...] | Unknown:
-        """The keys that only a compacted view has which its topic names no more."""
-        return keys_of_view_alone(self.reader, view)
 
     @cached_property
     def unlisted_ledgers(self) -> HeldLedgers | None:
@@ -224,16 +209,6 @@ class ClusterFacts:
                 for bookie in read_held(txn, ledger_id, disks) or ():
                     ledgers.setdefault(bookie, []).append(ledger_id)
         return dict(sorted(ledgers.items()))
-
-    @cached_property
-    def not_needed(self) -> tuple[str, ...]:
-        """Damage of the metadata's files that lost nothing, because other files have the same data."""
-        return tuple(damage.reason for damage in iter_not_needed(self.reader.txn))
-
-    @cached_property
-    def log_ends(self) -> tuple[str, ...]:
-        """How ZooKeeper's newest log may have had more than was read, where nothing shows whether it had."""
-        return tuple(damage.reason for damage in iter_log_ends(self.reader.txn))
 
     @cached_property
     def unknown_bookies(self) -> tuple[str, ...] | Unknown:

@@ -181,7 +181,7 @@ def _with_uses(facts: ClusterFacts, found: Iterator[Finding]) -> Iterator[Findin
 def fault_of(fact: StartFact) -> StartFault:
     """Return what a fact of a start shows as ``store preflight`` tells it."""
     shown, code = evidence_of(fact), code_of(fact)
-    cure = rule_of(code).command(shown.values)
+    cure = rule_of(code).mend_of(shown)
     return StartFault(code, shown.values["starts"] is True, shown.where, shown.sentence, cure)
 
 

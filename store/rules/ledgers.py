@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.cluster import ClusterFacts
+from pulsar_admin.store.facts.vanished import DetachedView, keys_of_view_alone
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.rules.finding import Severity
 from pulsar_admin.store.rules.rule import Evidence, Rules
 from pulsar_admin.store.wording import counted, listed, plural
-
-if TYPE_CHECKING:
-    from pulsar_admin.store.facts.vanished import DetachedView
 
 _LOST_WITH_LEDGERS = "pulsar-admin ledgers orphans"
 """What looks for a topic whose ledgers are not listed either."""
@@ -184,7 +181,7 @@ def _bare_namespaces(facts: ClusterFacts) -> Iterator[Evidence]:
 )
 def _detached_views(facts: ClusterFacts) -> Iterator[Evidence]:
     for number, view in enumerate(one for one in facts.vanished.views if not one.unfit):
-        keys = facts.keys_of_view_alone(view) if number < _VIEWS_READ else Unknown("other views were read")
+        keys = keys_of_view_alone(facts.reader, view) if number < _VIEWS_READ else Unknown("other views were read")
         if isinstance(keys, Unknown):
             only = "it is the only copy of keys whose messages were trimmed"
         elif keys:
