@@ -456,7 +456,7 @@ def plan_delete_orphans(
     ids = tuple(dict.fromkeys(ledger_ids))
     _check_references(txn, set(ids), force=force)
     vanished = find_vanished(reader)
-    kept = set() if force else (vanished.kept | vanished.off_list) & set(ids)
+    kept = set() if force else (vanished.kept | vanished.off_list.keys()) & set(ids)
     parts = tuple(_part(txn, ledger_id, indexes, force=force) for ledger_id in ids)
     newer = None if force else find_newer(txn)
     if newer is not None:

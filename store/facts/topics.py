@@ -648,6 +648,13 @@ class TopicFacts:
         return any(one.name == self.topic.name.namespace for one in find_bare_namespaces(self.reader.txn))
 
     @fact
+    def off_list(self) -> tuple[int, ...]:
+        """The ledgers with its messages that its list should name, and does not."""
+        from pulsar_admin.store.facts.vanished import find_vanished
+
+        return tuple(one for one, name in find_vanished(self.reader).off_list.items() if name == self.topic.name)
+
+    @fact
     def message_ttl(self) -> MessageTtl | Unknown | None:
         """The TTL in force; None if nothing sets one, or if it is 0, which means no TTL."""
         if isinstance(self.policies, Unknown):

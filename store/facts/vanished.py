@@ -94,9 +94,9 @@ class Vanished(Struct, frozen=True):
     that may be the only copy of something, including those of cursors and schemas of such topics: no finding advises to delete them.
     ``foreign``: those of ``kept`` whose owner is not in this metadata, without a log that shows its deletion: it vanished, or belongs to
     another Pulsar. ``owners``: the path of the node that each of these names as its owner. ``disowned``: listed ledgers whose owner was
-    deleted, as a log or a change shows, here or where the incident bundle was made. ``off_list``: ledgers with messages of topics that
-    do not list these, but list none, or earlier ledgers, or have cursors at earlier positions: brokers remove ledgers only from the
-    beginning of a list, only those before all cursors, and never all."""
+    deleted, as a log or a change shows, here or where the incident bundle was made. ``off_list``: ledgers with messages of topics, and
+    the topic of each, which does not list it, but lists none, or earlier ledgers, or has cursors at earlier positions: brokers remove
+    ledgers only from the beginning of a list, only those before all cursors, and never all."""
 
     topics: tuple[VanishedTopic, ...] = ()
     views: tuple[DetachedView, ...] = ()
@@ -105,7 +105,7 @@ class Vanished(Struct, frozen=True):
     foreign: frozenset[int] = field(default_factory=frozenset)
     owners: Mapping[int, str] = field(default_factory=dict)
     disowned: frozenset[int] = field(default_factory=frozenset)
-    off_list: frozenset[int] = field(default_factory=frozenset)
+    off_list: Mapping[int, TopicName] = field(default_factory=dict)
 
 
 class _LedgerOfGoneNode(Struct, frozen=True):
@@ -204,7 +204,7 @@ def _find(reader: EntryReader) -> Vanished:
         if one.name and one.is_of_messages and one.entries
     }
     floors = {name: _floor(reader, name) for name in set(ends.values())}
-    off_list = frozenset(end.ledger_id for end, name in ends.items() if end > floors[name])
+    off_list = {end.ledger_id: name for end, name in ends.items() if end > floors[name]}
     return Vanished(tuple(topics), views, schemas, frozenset(kept), frozenset(owners), owners, disowned, off_list)
 
 
@@ -249,6 +249,15 @@ def find_place_in_list(txn: Txn, ledger_id: int) -> tuple[Topic, LedgerInfo]:
         raise Refused(f"{name} cannot list ledger {ledger_id}: {why}", hint=hint, ledgerId=ledger_id)
     # A time of 0 means that the ledger is open.
     return topic, LedgerInfo(ledger_id, metadata.last_entry_id + 1, metadata.length, max(node.stat.modified_ms, 1))
+
+
+def is_listable(txn: Txn, ledger_id: int) -> bool:
+    """Whether ``ledgers restore`` puts a ledger of ``Vanished.off_list`` back into its topic's list."""
+    try:
+        find_place_in_list(txn, ledger_id)
+    except StoreError:
+        return False
+    return True
 
 
 def _iter_orphans(reader: EntryReader) -> Iterable[_LedgerOfGoneNode]:

@@ -8,16 +8,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.orphans import LEAKED_INDEX as MADE_ANEW
 from pulsar_admin.store.facts.starts import FULL
 from pulsar_admin.store.facts.unclosed import NAMED
 from pulsar_admin.store.facts.unlisted import Unlisted
-from pulsar_admin.store.facts.vanished import find_place_in_list
+from pulsar_admin.store.facts.vanished import is_listable
 from pulsar_admin.store.rules.copies import LEDGERS_DELETED, LEDGERS_GONE
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.rule import Evidence, Rule, Rules, Sweep
+from pulsar_admin.store.rules.words import LISTED_AT_ONCE
 from pulsar_admin.store.timespec import shown_time
 from pulsar_admin.store.wording import counted, plural
 
@@ -86,8 +86,6 @@ _LISTED_AGAIN = replace(
     mend="pulsar-admin ledgers restore {ledgerIds}",
     how="Put them back into the lists of their topics",
 )
-_LISTED_AT_ONCE = 100
-"""How many ledgers a command that is printed names: it cures these, and the next diagnosis prints one for the rest."""
 LEAKED_LEDGERS = _leak(
     "leaked-ledgers",
     "Ledgers that nothing references",
@@ -184,15 +182,6 @@ def _journal_only(facts: ClusterFacts) -> Iterator[Evidence]:
         )
 
 
-def _is_listable(facts: ClusterFacts, ledger_id: int) -> bool:
-    """Whether ``ledgers restore`` puts a ledger back into its topic's list."""
-    try:
-        find_place_in_list(facts.reader.txn, ledger_id)
-    except StoreError:
-        return False
-    return True
-
-
 @LEAK_SWEEP.by
 def _leaked(facts: ClusterFacts) -> Iterator[Finding]:
     """Sum up the unreferenced ledgers by the kind that they claim."""
@@ -210,13 +199,13 @@ def _leaked(facts: ClusterFacts) -> Iterator[Finding]:
         else:
             rule = _LEAKS.get(component, LEAKED_LEDGERS)
         is_off_list = orphan.ledger_id in facts.vanished.off_list
-        code = rule.code, is_off_list, is_off_list and _is_listable(facts, orphan.ledger_id)
+        code = rule.code, is_off_list, is_off_list and is_listable(facts.reader.txn, orphan.ledger_id)
         rule = _LISTED_AGAIN if code[2] else rule
         rules[code] = rule
         total = sums.setdefault(code, [0, 0, 0])
         for index, more in enumerate((1, orphan.entries, orphan.size_bytes)):
             total[index] += more
-        if len(examples.setdefault(code, [])) < (_LISTED_AT_ONCE if code[2] else NAMED):
+        if len(examples.setdefault(code, [])) < (LISTED_AT_ONCE if code[2] else NAMED):
             examples[code].append(orphan.ledger_id)
     for code, (ledgers, entries, size_bytes) in sums.items():
         is_gone = rules[code] in (LEDGERS_DELETED, LEDGERS_GONE)

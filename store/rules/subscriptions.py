@@ -28,7 +28,7 @@ from pulsar_admin.store.rules.backlogs import CHUNK_RULES, MARKER_RULES
 from pulsar_admin.store.rules.finding import Severity
 from pulsar_admin.store.rules.rule import Evidence, Rule
 from pulsar_admin.store.rules.transactions import TRANSACTION_RULES
-from pulsar_admin.store.rules.words import forced_reset
+from pulsar_admin.store.rules.words import LISTED_AT_ONCE, forced_reset
 from pulsar_admin.store.timespec import format_age_ms, format_time_ms, shown_time, shown_with_age
 from pulsar_admin.store.wording import counted, counted_messages, listed, plural
 
@@ -147,11 +147,20 @@ def _cursor_ahead(facts: SubscriptionFacts) -> Iterator[Evidence]:
             else f"beyond the end of its topic, {ends}"
         )
         harmless = " Nothing is lost if that ledger was empty." if is_before else ""
+        mend, off_list = forced_reset(cursor, "latest"), facts.of.off_list
+        if off_list:  # a reset would skip their messages for good
+            from pulsar_admin.store.facts.vanished import is_listable  # few are ahead
+
+            harmless = f" Its list lacks {plural(len(off_list), 'ledger')} {listed(off_list, 5)} with messages of it."
+            back = [one for one in off_list if is_listable(facts.of.reader.txn, one)][:LISTED_AT_ONCE]
+            mend = (
+                f"pulsar-admin ledgers restore {' '.join(map(str, back))}" if back else "pulsar-admin ledgers orphans"
+            )
         yield Evidence.here(
             f"{cursor.name} is stored at {facts.ahead}, {beyond}: a broker starts it at {cursor.mark_delete}, the end{only}.{harmless}",
             {**_marked(facts), "lastLedger": ledger_id},
             severity=Severity.NOTE if is_before else None,
-            mend=forced_reset(cursor, "latest"),
+            mend=mend,
         )
 
 

@@ -18,6 +18,8 @@ STUCK = (
     "Loads the topic. Consumers stop at the loss without an error; with `autoSkipNonRecoverableData=true` the broker "
     "skips the loss. A last ledger whose metadata is gone is dropped from the list."
 )
+LISTED_AT_ONCE = 100
+"""How many ledgers a printed `ledgers restore` names: it cures these, and the next diagnosis prints one for the rest."""
 UNSEEN = "Nothing: no broker reads the store. Until it is repaired, this toolkit's answers and changes may be wrong."
 PREVENT = "Change a store only with this toolkit, and keep it on a reliable disk."
 REBUILD = "pulsar-admin store index --rebuild"

@@ -445,6 +445,21 @@ def test_ledgers_are_put_back_into_the_list_of_their_topic(
 
 
 @pytest.mark.usefixtures("damages_stores")
+def test_a_cursor_ahead_of_a_list_that_lost_ledgers_is_not_moved(whole_cli: Cli, tmp_path: Path) -> None:
+    """A reset to the end would skip what comes back with the list."""
+    store = copied("small", "clean", tmp_path)
+    ask = ("--store", store, "topics", "subscriptions", NAMES[0], "--table", "-o", "json")
+    before = whole_cli(*ask).json
+    put_values(store, {parse_topic(NAMES[0]).path: b""})
+    ahead = told_of(whole_cli, store, "cursor-ahead")
+    assert len(ahead) == len(before)
+    (mend,) = {row["mend"] for row in ahead}
+    curing.run_printed(whole_cli, mend)
+    assert told_of(whole_cli, store, "cursor-ahead") == []
+    assert whole_cli(*ask).json == before
+
+
+@pytest.mark.usefixtures("damages_stores")
 @pytest.mark.parametrize(
     "why", ["it is not closed", "entries of it are missing", "terminated at", "does not say where"]
 )
