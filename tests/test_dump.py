@@ -593,6 +593,9 @@ def test_ids_that_are_taken_and_topics_that_take_nothing(cli: Cli, tmp_path: Pat
     assert cli(*options, "--keep-ledger-ids").exit_code == 3
     assert cli(*options, "--topic", "acme/orders/parts").exit_code == 3
     assert cli(*options, "--interceptors", "nonsense").exit_code == 2
+    assert cli.on(store, "topics terminate public/default/json").exit_code == 0
+    ended = cli(*options, "--topic", "public/default/json")
+    assert (ended.exit_code, "is terminated" in ended.stderr) == (3, True)
     assert list((store / "entries").glob("own-*")) == []
 
 

@@ -18,6 +18,7 @@ from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.reports.internal_stats import metadata_text
 from tests.conftest import Cli
 from tests.stores import copied, imported, put_node
+from tests.synthetic import MadeTopic, make_store
 from tests.worlds import CLUSTER
 
 RECORDED = (
@@ -138,6 +139,13 @@ def test_what_cannot_be_answered_says_why(cli: Cli, demo_store: Path, code: int,
     result = cli.on(demo_store, f"bookkeeper {words}")
     assert (result.exit_code, result.stdout) == (code, "")
     assert "hint: " in result.stderr
+
+
+def test_a_store_without_a_bookies_directory_says_so(cli: Cli, tmp_path: Path) -> None:
+    store = make_store(tmp_path / "s", {"a/b/t": MadeTopic([[]])})
+    for words, said in (("lastmark", "was not imported from a bookie's directory"), ("whatisinstanceid", "has no node")):
+        result = cli.on(store, f"bookkeeper {words}")
+        assert (result.exit_code, said in result.stderr) == (5, True)
 
 
 def test_what_was_marked_for_replication_is_listed(cli: Cli, demo_copy: Path) -> None:

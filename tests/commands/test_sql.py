@@ -173,6 +173,27 @@ def test_statements_come_from_a_file_and_from_stdin(cli: Cli, tmp_path: Path, mo
     assert "UTF-8" in cli("--store", store, "sql", "-f", file).stderr
 
 
+class _Typed(io.StringIO):
+    """A terminal; the line ^C is that key."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def readline(self, size: int | None = -1, /) -> str:
+        if (line := super().readline(-1)) == "^C\n":
+            raise KeyboardInterrupt
+        return line
+
+
+def test_statements_are_typed_line_by_line(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    lines = ("select 1 as a", "^C", "select 2", "+ 3 as a;", "select 'x;", "y' as a;", "help", "none;", "select 4 as a;")
+    monkeypatch.setattr("sys.stdin", _Typed("\n".join((*lines, "quit", "select 5 as a;\n"))))
+    asked = cli("--store", imported("small", "clean"), "sql", "-o", "jsonl")
+    assert asked.json_lines == [{"a": 5}, {"a": "x;\ny"}, {"a": 4}]
+    assert "A statement ends with a semicolon" in asked.stderr
+
+
 def test_a_plot_of_two_columns(cli: Cli, tmp_path: Path) -> None:
     store = imported("small", "clean")
     text = "select subscription, sum(backlog_entries) backlog from cursors group by 1 order by 1"

@@ -204,10 +204,11 @@ _ROW = dict.fromkeys(("severity", "code", "where", "message", "broker", "mend", 
         (json.dumps([_ROW | {"message": 5}]), "a value has another kind"),
         (json.dumps([_ROW | {"atStakeBytes": "5"}]), "a value has another kind"),
         ("[" * 100_000, "is no list of findings"),
+        ("\udcff", "is no list of findings"),
     ],
 )
 def test_a_file_of_something_else(text: str, said: str | None, tmp_path: Path, cli: Cli) -> None:
-    (tmp_path / "file").write_text(text)
+    (tmp_path / "file").write_bytes(text.encode(errors="surrogateescape"))
     answer = cli("--store", imported("small", "clean"), "doctor", "--since", tmp_path / "file")
     if said is None:  # nothing was found then
         assert answer.stdout.splitlines()[1].endswith(" 13 new, 0 unchanged")
@@ -223,6 +224,13 @@ def test_a_file_of_another_version(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "file").write_text(json.dumps([row | {"where": f"x{place}"} for place in range(12)]))
     found = cli("--store", imported("small", "clean"), "doctor", "--since", tmp_path / "file", "-o", "json").json
     assert [one["change"] for one in found if one["code"] == row["code"]] == ["not-seen"] * 11  # ten, and the rest
+
+
+def test_what_is_summed_up_hides_nothing_after_it(tmp_path: Path, cli: Cli) -> None:
+    asked = ("--store", imported("small", "clean"), "doctor", "--each", 1, "-o", "json")
+    (tmp_path / "file").write_text(cli(*asked).stdout)
+    assert "more" in (tmp_path / "file").read_text()
+    assert cli(*asked, "--since", tmp_path / "file").json == []
 
 
 def test_in_an_empty_store_nothing_is_gone(tmp_path: Path, cli: Cli) -> None:
