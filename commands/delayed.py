@@ -406,11 +406,12 @@ def status(app: App, selection: TopicSelection, subscription: str | None) -> Res
     """
     rows = []
     with app.session.scan() as reader:
-        for topic, cursor in app.delayed(selection, subscription).cursors(reader, unsubscribed=True):
-            summary = app.topic(topic.name).delayed(cursor.name or None).status()
+        chosen = app.delayed(selection, subscription).cursors(reader, unsubscribed=True)
+        named = [(topic.name, cursor.name) for topic, cursor in chosen]
+        for summary in app.each(named, lambda one: app.topic(one[0]).delayed(one[1] or None).status()):
             if (conflict := summary.ttl_conflict) is not None and conflict.messages:
                 app.warn(
-                    f"{topic.name} {cursor.name}: the TTL of {conflict.ttl_seconds} s drops "
+                    f"{summary.topic} {summary.subscription}: the TTL of {conflict.ttl_seconds} s drops "
                     f"{counted(conflict.messages, 'message')} before {plural(conflict.messages, 'it is', 'they are')} "
                     f"due: {', '.join(map(str, conflict.first))}"
                 )
@@ -439,7 +440,8 @@ def verify(app: App, selection: TopicSelection, subscription: str | None) -> Res
 
     with app.session.scan() as reader:
         chosen = list(app.delayed(selection, subscription).cursors(reader))
-        rows = [app.topic(topic.name).delayed(cursor.name).verify() for topic, cursor in chosen]
+        named = [(topic.name, cursor.name) for topic, cursor in chosen]
+        rows = [*app.each(named, lambda one: app.topic(one[0]).delayed(one[1]).verify())]
         rows += iter_leaked_buckets(reader, frozenset(topic.name for topic, _ in chosen))
     for row in rows:
         for finding in row.findings:

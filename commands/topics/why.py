@@ -91,12 +91,15 @@ def why(app: App, selection: TopicSelection, subscription: str | None, disk: boo
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
         with app.scan(reader, size_of(reader, chosen.names), "why") as reader:
+            bare = []
             if subscription is None:
-                asked = [(name, cursor) for name in chosen.names for cursor in app.topic(name).subscriptions()]
+                listed = dict(chosen.each(app, lambda name: app.topic(name).subscriptions()))
+                asked = [(name, cursor) for name, cursors in listed.items() for cursor in cursors]
+                bare = [name for name, cursors in listed.items() if not cursors]
             else:
                 cursors = app.session.iter_cursors(reader, selection, subscription)
                 asked = [(topic.name, subscription) for topic, _ in cursors]
-            explained = [app.topic(name).cursor(cursor).why() for name, cursor in asked]
+            explained = [*app.each(asked, lambda one: app.topic(one[0]).cursor(one[1]).why())]
     is_long = (
         subscription is None and len(explained) > 1
     )  # then those that nothing holds are told in one sentence each, at the end
@@ -105,7 +108,6 @@ def why(app: App, selection: TopicSelection, subscription: str | None, disk: boo
         (f"{one.topic}, subscription {one.subscription}", one.reasons[:1] if is_long and not one.held else one.reasons)
         for one in told
     ]
-    bare = [name for name in chosen.names if subscription is None and name not in dict(asked)]
     return Result(
         lambda: explained[0],
         rows=explained,
