@@ -108,6 +108,7 @@ def test_numbas_own_setting_says_where_the_folder_is(tmp_path: Path) -> None:
 def test_where_nothing_can_be_written_each_process_compiles_for_itself(tmp_path: Path) -> None:
     archive = pack_code(tmp_path)
     assert _python(tmp_path, _SUM, XDG_CACHE_HOME="/dev/null", PYTHONPATH=str(archive)) == "0"
+    assert _python(tmp_path, _SUM, NUMBA_CACHE_DIR="/dev/null") == "0"
     assert not _written(tmp_path)
 
 

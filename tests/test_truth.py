@@ -2,13 +2,19 @@
 
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.codec.policyevent import AvroSchema, PolicyEvent, builtin_schema, encode_policy_event
+from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import tree_key
+from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.search.broker import BrokerSearch
 from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry
 from tests.conftest import Cli
 from tests.stores import copied, put_node, write_rows
@@ -48,6 +54,29 @@ def test_a_compacted_ledger_without_metadata(tmp_path: Path, cli: Cli, damages_s
     rows = cli("--store", path, "store", "check", "-o", "json").json
     (row,) = (row for row in rows if row["code"] == "compacted-ledger-without-metadata")
     assert "3 entries can be read" in row["message"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"listed": False}, "the compacted ledger 77 of persistent://public/default/t is gone"),
+        ({}, "BookKeeper has no metadata of the compacted ledger 77"),
+        ({"lost": (0, 1, 2)}, "its search reads 77:"),
+    ],
+)
+def test_a_broker_that_cannot_read_a_compacted_ledger_answers_500(
+    fields: dict[str, Any], said: str, tmp_path: Path, damages_stores: None
+) -> None:
+    raw = entry(Batch([Slot("k", b"v")], alone=True))
+    made = MadeCompacted(77, [compacted(10, number, raw) for number in range(3)], Position(10, 4), **fields)
+    topics = {"public/default/t": MadeTopic([[Made(PUBLISH_MS, raw=raw)] * 10], compacted=made)}
+    path = make_store(tmp_path / "s", topics)
+    if not fields:
+        _delete(path, ledger_path(77))
+    with open_store(path) as store, open_reader(store) as reader:
+        search = BrokerSearch(reader, read_topic(reader.txn, parse_topic("public/default/t")))
+        with pytest.raises(StoreError, match=f"^a broker answers 500 here: .*{said}"):
+            search.message_id_by_time(PUBLISH_MS)
 
 
 def test_a_compacted_ledger_of_which_nothing_is_left(tmp_path: Path, cli: Cli, damages_stores: None) -> None:

@@ -1,6 +1,7 @@
 """``.idx`` files: the vector, what real bookies wrote, and damage."""
 
 import struct
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from pulsar_admin.store.codec.ledgerindex import (
     ledger_id_of_index,
 )
 from pulsar_admin.store.errors import MetadataCorrupt, StoreError, Unsupported
-from pulsar_admin.store.index.idx_files import iter_index_files
+from pulsar_admin.store.index.idx_files import iter_index_files, verify_indexes
 from tests.codec.bookkeeper_vectors import EMPTY_PASSWORD_KEY, KNOWN
 from tests.worlds import oracle, world
 
@@ -34,6 +35,20 @@ def test_a_slot_that_is_cut_and_one_that_is_empty_are_no_entries() -> None:
     assert [row.entry_id for row in iter_index_rows(VECTOR[: 1024 + 23], 1)] == [0, 1]
     hole = VECTOR[:1024] + bytes(8) + VECTOR[1032:]
     assert [row.entry_id for row in iter_index_rows(hole, 1)] == [1, 2]
+
+
+def test_a_file_that_cannot_be_read_is_told_beside_the_others(tmp_path: Path) -> None:
+    folder = tmp_path / "0" / "0"
+    (folder / "2.idx").mkdir(parents=True)
+    (folder / "1.idx").write_bytes(b"BKLF")
+    (folder / "3.idx").write_bytes(VECTOR)
+    told = {one.ledger_id: (one.entries, one.problems, one.absent_logs) for one in verify_indexes([tmp_path], {})}
+    assert {number: (entries, len(problems)) for number, (entries, problems, _) in told.items()} == {
+        1: (0, 1),
+        2: (0, 1),
+        3: (3, 0),
+    }
+    assert told[3][2] == (1,)
 
 
 def test_names() -> None:

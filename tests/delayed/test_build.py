@@ -17,7 +17,7 @@ from pulsar_admin.store.db.environment import Store, open_store
 from pulsar_admin.store.delayed import build as building
 from pulsar_admin.store.delayed.build import PartitionSource
 from pulsar_admin.store.delayed.waiting import is_current
-from pulsar_admin.store.errors import IndexCorrupt, Unsupported
+from pulsar_admin.store.errors import IndexCorrupt, StalePlan, Unsupported
 from pulsar_admin.store.model.cursors import read_cursor
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import read_topic
@@ -203,6 +203,17 @@ def test_wide_partition_is_split_on_load(store: Store) -> None:
         middle = messages[len(messages) // 2][0]
         rows = source.load(middle, middle + 3_600_000)
     assert rows.times_ms.tolist() == [tick for tick, _, _ in messages if middle <= tick < middle + 3_600_000]
+
+
+def test_an_index_of_a_store_that_changed_meanwhile_is_not_written(store: Store) -> None:
+    with building.open_runs() as file, open_reader(store) as reader:
+        wanted = building.WantedIndex(parse_topic(TOPIC), "workers")
+        draft = building.draft_index(reader, wanted, NOW_MS, file, rebuild=False)
+        building.read_drafts([draft])
+        building.finish_draft(draft)
+        skip(store, "audit", 1)
+        with pytest.raises(StalePlan, match="changed while the index was built"):
+            building.apply_draft(store, draft)
 
 
 def test_newer_directory_is_named(store: Store) -> None:

@@ -27,7 +27,7 @@ from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
 from pulsar_admin.store.codec.policies import Retention
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.delayed.expiry_plans import EXPIRE
-from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt
+from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, Refused
 from pulsar_admin.store.model.cursors import Cursor, CursorSource, Extent, read_cursor
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import Topic, read_topic
@@ -293,6 +293,13 @@ def test_positions(
 def test_never_backwards(places: Path, rule: ExpiryRule, position: Position) -> None:
     with opened(places, "a/b/t", "further") as (reader, topic, cursor):
         assert expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, UpTo(position), rule)).state == cursor.state
+
+
+def test_a_position_after_the_last_entry_is_refused_as_the_broker_does(places: Path) -> None:
+    with opened(places, "a/b/t") as (reader, topic, cursor):
+        after = Position(topic.last_confirmed.ledger_id, topic.last_confirmed.entry_id + 1)
+        with pytest.raises(Refused, match=r"^Expire message by position not issued on topic"):
+            expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, UpTo(after), BROKER))
 
 
 # -- policies ---------------------------------------------------------------------------------------------------------
