@@ -143,7 +143,7 @@ def test_what_cannot_be_answered_says_why(cli: Cli, demo_store: Path, code: int,
 
 def test_a_store_without_a_bookies_directory_says_so(cli: Cli, tmp_path: Path) -> None:
     store = make_store(tmp_path / "s", {"a/b/t": MadeTopic([[]])})
-    for words, said in (("lastmark", "was not imported from a bookie's directory"), ("whatisinstanceid", "has no node")):
+    for words, said in (("lastmark", "not imported from a bookie"), ("whatisinstanceid", "has no node")):
         result = cli.on(store, f"bookkeeper {words}")
         assert (result.exit_code, said in result.stderr) == (5, True)
 

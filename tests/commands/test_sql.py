@@ -187,7 +187,7 @@ class _Typed(io.StringIO):
 
 def test_statements_are_typed_line_by_line(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    lines = ("select 1 as a", "^C", "select 2", "+ 3 as a;", "select 'x;", "y' as a;", "help", "none;", "select 4 as a;")
+    lines = ("select 1", "^C", "select 2", "+ 3 as a;", "select 'x;", "y' as a;", "help", "none;", "select 4 as a;")
     monkeypatch.setattr("sys.stdin", _Typed("\n".join((*lines, "quit", "select 5 as a;\n"))))
     asked = cli("--store", imported("small", "clean"), "sql", "-o", "jsonl")
     assert asked.json_lines == [{"a": 5}, {"a": "x;\ny"}, {"a": 4}]
