@@ -1,4 +1,4 @@
-"""Changes bits of rows in a store's file, as a failing disk or memory does: below LMDB, and with the file's time of before."""
+"""Changes bits of files, and of rows in a store's file as a failing disk or memory does: below LMDB, with the time of before."""
 
 import os
 import struct
@@ -31,6 +31,13 @@ def raw_rows(store: Path, ending: str = NAME_ENDING) -> Iterator[RawRow]:
             database = env.open_db(name.encode(), create=False)
             with env.begin(db=database) as txn:
                 yield from (RawRow(name.removesuffix(ending), key, value) for key, value in txn.cursor())
+
+
+def flip(file: Path, at: int, bits: int = 1) -> None:
+    """Turn BITS of the byte at a place of a file."""
+    data = bytearray(file.read_bytes())
+    data[at] ^= bits
+    file.write_bytes(data)
 
 
 def alter(store: Path, row: RawRow, place: int, bit: int, *, in_key: bool = False) -> None:

@@ -943,9 +943,7 @@ def test_a_quota_of_as_much_as_is_retained_is_refused(cli: Cli, tmp_path: Path) 
     )
     assert cli("--store", store, "topicPolicies", *quota).exit_code == 0
     for minutes, code in ((60, 2), (61, 0)):
-        answer = cli(
-            "--store", store, "topicPolicies", "set-retention", "public/default/plain", "-t", f"{minutes}m", "-s", "-1"
-        )
+        answer = cli.on(store, f"topicPolicies set-retention public/default/plain -t {minutes}m -s -1")
         assert answer.exit_code == code, answer.stderr
 
 

@@ -363,10 +363,7 @@ def test_loaded_into_another_topic(cli: Cli, tmp_path: Path) -> None:
     assert change["before"] == {"ledgers": 0, "numberOfEntries": 0, "lastConfirmedEntry": None}
     key = ("key", "size", "sha1", "properties", "eventTime", "publishTime", "batchIndex")
     rows = [
-        [
-            tuple(str(row[name]) for name in key)
-            for row in cli("--store", store, "topics", "read", name, "-o", "jsonl").json_lines
-        ]
+        [tuple(str(row[name]) for name in key) for row in cli.rows(store, f"topics read {name}")]
         for name in ("public/default/batched", "public/default/copy")
     ]
     assert rows[0] == rows[1]

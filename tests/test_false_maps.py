@@ -9,6 +9,7 @@ import pytest
 
 from pulsar_admin.store.codec.entrylog import HEADER_BYTES, decode_header, decode_ledgers_map, decode_trusted_map
 from pulsar_admin.store.errors import StoreError
+from tests.altering import flip
 from tests.conftest import Cli
 from tests.stores import lived_bookie
 from tests.test_lost_logs import _findings, _import, _mend
@@ -27,14 +28,6 @@ def _map_of(log: Path) -> tuple[int, dict[int, int]]:
     return offset, dict(struct.unpack_from(">qq", data, offset + _HEAD + _ROW * row) for row in range(count))
 
 
-def _flip(log: Path, offset: int, bit: int = 0) -> None:
-    with log.open("r+b") as file:
-        file.seek(offset)
-        byte = file.read(1)[0]
-        file.seek(offset)
-        file.write(bytes([byte ^ 1 << bit]))
-
-
 def _import_lived(source: Path, path: Path, cli: Cli) -> Path:
     bookies = [word for one in sorted(source.glob("bookie*")) for word in ("--bookie", lived_bookie(one))]
     words = ("--store", path, "store", "import", "cluster", "--metadata", source / "zookeeper", *bookies, "-q")
@@ -50,8 +43,8 @@ def test_a_flipped_ledger_and_a_flipped_size_are_told_and_salvage_cures_them(tmp
     source = scratch_copy("lived", "clean", tmp_path)
     lost, sized = (source / log for log in _LOGS)
     (at, ledgers), (other_at, others) = _map_of(lost), _map_of(sized)
-    _flip(lost, at + _HEAD, 5)  # the first ledger becomes one beyond all ids, which none of the records has
-    _flip(sized, other_at + _HEAD + 15)  # the last bit of the bytes of the first
+    flip(lost, at + _HEAD, 1 << 5)  # the first ledger becomes one beyond all ids, which none of the records has
+    flip(sized, other_at + _HEAD + 15)  # the last bit of the bytes of the first
     path = _import_lived(source, tmp_path / "s", cli)
     assert "ledgers-map-false" not in {one["code"] for one in _findings(path, cli)}
     first, second = sorted(_told(path, cli), key=lambda one: str(one["bookie"]))
@@ -81,7 +74,7 @@ def test_where_salvage_refuses_the_command_takes_the_map_out(mode: tuple[str, ..
     """A bookie with ``.idx`` files; of a log that was copied the bookie's own is named, not the store's."""
     source = scratch_copy("kinds", "clean", tmp_path)
     log = source / "bookie0" / "ledgers0" / "current" / "0.log"
-    _flip(log, _map_of(log)[0] + _HEAD, 5)
+    flip(log, _map_of(log)[0] + _HEAD, 1 << 5)
     words = ("--zookeeper", source / "zookeeper", "--bookie", lived_bookie(source / "bookie0"))
     path = tmp_path / "s"
     assert cli("--store", path, "store", "import", "cluster", *words, *mode, "-q").exit_code == 0
@@ -99,7 +92,7 @@ def test_an_offset_beyond_the_end_makes_a_log_empty(tmp_path: Path, cli: Cli) ->
         (one for one in (source / "bookkeeper" / "current").glob("*.log") if _is_unfinished(one)),
         key=lambda one: one.stat().st_size,
     )
-    _flip(log, 11)  # 2^32
+    flip(log, 11)  # 2^32
     path = _import(source, tmp_path / "s", cli)
     (row,) = _told(path, cli)
     assert (row["severity"], row["mapBytes"], row["differing"]) == ("warning", 0, 0)
@@ -113,7 +106,7 @@ def _is_unfinished(log: Path) -> bool:
 
 def test_what_garbage_collection_does_not_believe_is_not_told(tmp_path: Path, cli: Cli) -> None:
     source = scratch_copy("lived", "clean", tmp_path)
-    _flip(source / _LOGS[0], _map_of(source / _LOGS[0])[0] + 12 + 3, 1)
+    flip(source / _LOGS[0], _map_of(source / _LOGS[0])[0] + 12 + 3, 2)
     assert _told(_import_lived(source, tmp_path / "s", cli), cli) == []
 
 

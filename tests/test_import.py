@@ -168,9 +168,7 @@ def test_result_and_source_unchanged(tmp_path: Path, cli: Cli) -> None:
 
 
 def test_dry_run_writes_nothing(tmp_path: Path, cli: Cli) -> None:
-    answer = cli(
-        "--store", tmp_path / "s", "store", "import", "standalone", world("small") / "clean", "--dry-run", "-o", "json"
-    )
+    answer = cli.on(tmp_path / "s", f"store import standalone {world('small') / 'clean'} --dry-run -o json")
     assert (answer.exit_code, answer.json["nodes"], answer.json["files"], answer.json["dryRun"]) == (0, 245, 3, True)
     assert list(tmp_path.iterdir()) == []
 
@@ -226,9 +224,8 @@ def test_links_need_one_file_system(tmp_path: Path, cli: Cli, monkeypatch: pytes
         raise OSError(errno.EXDEV, "Invalid cross-device link")
 
     monkeypatch.setattr(os, "link", link)
-    answer = cli(
-        "--store", tmp_path / "s", "store", "import", "standalone", world("small") / "clean", "--link", "-o", "json"
-    ).fails(3, "refused")
+    command = f"store import standalone {world('small') / 'clean'} --link -o json"
+    answer = cli.on(tmp_path / "s", command).fails(3, "refused")
     assert "--copy" in answer.error["hint"]
 
 

@@ -28,6 +28,7 @@ from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.sources import index_places
 from pulsar_admin.store.sources.rocksdb import apply_changes, create_database, open_for_reading
 from pulsar_admin.store.transfer.imports import ImportOptions
+from tests.altering import flip
 from tests.deep import deep_but_for
 from tests.stores import NOW_MS, copied, import_standalone, imported, write_rows
 from tests.worlds import CLUSTER, scratch_copy
@@ -169,9 +170,7 @@ def test_a_database_of_which_a_block_is_damaged(tmp_path: Path) -> None:
     apply_changes(source / "bookkeeper0/current/locations", list)  # from its log into a table
     import_standalone(source, store, ImportOptions(now_ms=NOW_MS), lambda _: None)
     table = max(source.glob("bookkeeper0/current/locations/*.sst"), key=lambda path: path.stat().st_size)
-    data = bytearray(table.read_bytes())
-    data[20] ^= 1
-    table.write_bytes(data)
+    flip(table, 20)
     assert _astray(store) == {"bookkeeper1": [], "bookkeeper2": []}
     told = _told(store, None)
     assert "bookie-index-unreadable" in {code for code, _, _ in told}

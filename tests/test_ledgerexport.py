@@ -30,10 +30,7 @@ def store(tmp_path: Path, cli: Cli) -> Path:
 
 
 def _ledgers(cli: Cli, store: Path) -> list[int]:
-    return [
-        cli("--store", store, "compaction", "status", topic, "-o", "json").json["ledger"]["ledgerId"]
-        for topic in (BATCHED, SINGLE)
-    ]
+    return [cli.json(store, f"compaction status {topic}")["ledger"]["ledgerId"] for topic in (BATCHED, SINGLE)]
 
 
 def _entries(current: Path, ledgers: list[int], limit_bytes: int) -> dict[int, list[int]]:

@@ -74,18 +74,7 @@ def test_tables_have_the_messages_of_the_other_topics(cli: Cli, broken: Path, tm
     question = "select topic, count(*) n from messages group by topic"
     count = len(cli.on(broken, f"topics read {READABLE} -o jsonl").json_lines)
     asked = cli("--store", broken, "sql", question, "-o", "json")
-    exported = cli(
-        "--store",
-        broken,
-        "store",
-        "export",
-        "tables",
-        tmp_path / "t",
-        "--only",
-        "messages",
-        "--columns",
-        "pulsar-spark",
-    )
+    exported = cli.on(broken, f"store export tables {tmp_path / 't'} --only messages --columns pulsar-spark")
     read = cli("--tables", tmp_path / "t", "sql", question, "-o", "json")
     assert (asked.exit_code, exported.exit_code, read.exit_code) == (1, 1, 0)
     assert asked.json == read.json == [{"topic": str(READABLE), "n": count}]

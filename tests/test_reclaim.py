@@ -11,6 +11,7 @@ import rocksdict
 
 from pulsar_admin import Refused, reclaim
 from pulsar_admin.store.codec import entrylog
+from tests.altering import flip
 from tests.conftest import Cli
 from tests.locking import locked
 from tests.reclaiming import (
@@ -179,18 +180,12 @@ def test_the_only_good_copy_is_not_deleted(data: Path, cli: Cli) -> None:
     name, entry = next((log_id, entry) for entry, (log_id, _) in sorted(places(current).items()) if entry[0] in alive)
     log = current / f"{name:x}.log"
     shutil.copyfile(log, current / "77.log")
-    flip(log, places(current)[entry][1] + 40)
+    flip(log, places(current)[entry][1] + 40, 0x40)
     copy = digest_of(current / "77.log")
     done = cli(*words(data, "--yes", "--below", "100", "-o", "json")).ends(1)
     assert {Path(row["log"]).name for row in done.json["passedOver"]} == {log.name, "77.log"}
     assert digest_of(current / "77.log") == copy
     assert log.exists()
-
-
-def flip(file: Path, offset: int) -> None:
-    data = bytearray(file.read_bytes())
-    data[offset] ^= 0x40
-    file.write_bytes(data)
 
 
 @pytest.mark.parametrize("damage", ["bit", "size", "cut"])
@@ -208,7 +203,7 @@ def test_a_damaged_log_is_named_and_left(damage: str, data: Path, cli: Cli) -> N
     if damage == "cut":
         log.write_bytes(log.read_bytes()[: offset + 300])
     else:
-        flip(log, offset + (100 if damage == "bit" else 1))
+        flip(log, offset + (100 if damage == "bit" else 1), 0x40)
     broken = digest_of(log)
     before = {entry: value for entry, value in good_entries(current, alive).items() if entry != lost}
     done = cli(*words(data, "--yes", "-o", "json")).ends(1)
@@ -227,7 +222,7 @@ def test_damaged_logs_alone_are_not_rewritten(data: Path, cli: Cli) -> None:
     damaged = {int(name.partition(".")[0], 16): name for name, action in told.items() if action == "compact"}
     for log_id, offset in places(current).values():
         if log_id in damaged:
-            flip(current / damaged[log_id], offset + 100)
+            flip(current / damaged[log_id], offset + 100, 0x40)
     done = cli(*words(data, "--yes", "-o", "json"))
     assert (done.exit_code, done.json["newLogs"], done.json["movedEntries"]) == (1, 0, 0)
     assert {Path(row["log"]).name for row in done.json["passedOver"]} == {*damaged.values()}

@@ -18,6 +18,7 @@ from pulsar_admin.store.rules.judging import StartFault, fault_of
 from pulsar_admin.store.sources.journals import Frame, find_stop
 from pulsar_admin.store.sources.zookeeper import ServerFiles
 from pulsar_admin.store.transfer.imports import ImportOptions
+from tests.altering import flip
 from tests.conftest import Cli
 from tests.history.files import unpack_zookeeper
 from tests.recovery.test_recreated import go_on
@@ -166,7 +167,7 @@ def test_an_index_that_opens_and_cannot_be_read_whole(
     """Its bookie starts, and fails to read the rows of the block that is damaged."""
     source, store = disks
     tables = (source / "bookkeeper0" / "current" / "locations").glob("*.sst")
-    flip(max(tables, key=lambda path: path.stat().st_size), 20)
+    flip(max(tables, key=lambda path: path.stat().st_size), 20, 0xFF)
     assert starts(cli, store)["bk0test"] == (True, ["bookie-index-unreadable"])
     assert "bookie-index-unreadable" not in cli("--store", store, "doctor").stdout
     told = {row["code"]: row for row in cli("--store", store, "-o", "json", "doctor", "--deep").json}
@@ -221,12 +222,6 @@ def cut(file: Path, size: int) -> None:
     file.write_bytes(file.read_bytes()[:size])
 
 
-def flip(file: Path, at: int) -> None:
-    data = bytearray(file.read_bytes())
-    data[at] ^= 0xFF
-    file.write_bytes(data)
-
-
 def without_snapshots(folder: Path) -> None:
     for file in folder.glob("snapshot.*"):
         file.unlink()
@@ -270,12 +265,12 @@ SERVERS: list[tuple[Plant, list[tuple[str, bool]]]] = [
         lambda folder: (folder / "log.ffff").write_bytes(bytes(100)),
         [("zookeeper-log-unreadable", False)],
     ),  # invalid magic number
-    (lambda folder: flip(folder / "log.482", 60), [("zookeeper-log-unreadable", False)]),  # CRC check failed
+    (lambda folder: flip(folder / "log.482", 60, 0xFF), [("zookeeper-log-unreadable", False)]),  # CRC check failed
     (lambda folder: cut(folder / "log.482", 1000), []),  # the end of the log
     (without_snapshots, [("zookeeper-snapshot-missing", False)]),  # No snapshot found, but there are log entries
     (without_whole_snapshots, [("zookeeper-snapshot-damaged", False)]),
     (lambda folder: cut(folder / "snapshot.481", 5000), [("zookeeper-snapshot-damaged", True)]),  # from snapshot.35d
-    (lambda folder: flip(folder / "snapshot.481", 3000), [("zookeeper-snapshot-damaged", True)]),
+    (lambda folder: flip(folder / "snapshot.481", 3000, 0xFF), [("zookeeper-snapshot-damaged", True)]),
     (beside_old_snapshot, [("zookeeper-snapshot-damaged", True)]),
     (with_epochs("1", "1"), []),
     (with_epochs("1\n", "2"), []),

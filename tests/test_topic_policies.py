@@ -306,9 +306,7 @@ def test_the_metadata_backends_node_is_written_where_it_is_used(cli: Cli, tmp_pa
     path = make_store(tmp_path / "s", {"a/b/t": MadeTopic([[]]), "a/b/u": MadeTopic([[]])})
     put_json(path, "/admin/topic-policies/local/a/b/persistent/t", {"messageTTLInSeconds": 7, "someday": 1})
     assert cli("--store", path, "topics", "set-delayed-delivery", "a/b/t", "a/b/u", "-d").exit_code == 0
-    kept = cli("--store", path, "store", "cat", "/admin/topic-policies/local/a/b/persistent/t", "-o", "json").json[
-        "value"
-    ]
+    kept = cli.json(path, "store cat /admin/topic-policies/local/a/b/persistent/t")["value"]
     assert kept == {
         "messageTTLInSeconds": 7,
         "someday": 1,

@@ -12,6 +12,7 @@ import pulsar_admin as pa
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.db.tree import tree_key
+from tests.altering import flip
 from tests.conftest import Cli
 from tests.reclaiming import CURRENT, disk_bytes, entries, half_dead_bookie, listed_ledgers
 from tests.recovery.test_preflight import BOOKIES, listed, replayed, rows_of
@@ -182,9 +183,7 @@ def test_a_flipped_byte_is_found(source: Path, tmp_path: Path) -> None:
     assert place.offset is not None
     log = Path(place.file)
     found = log if log.is_absolute() else next(source.rglob(log.name))
-    data = bytearray(found.read_bytes())
-    data[place.offset + 60] ^= 0x40
-    found.write_bytes(data)
+    flip(found, place.offset + 60, 0x40)
     with pa.open_store(made) as store:
         problems = [finding for finding in store.check(deep=True) if finding.is_problem]
         assert problems

@@ -15,6 +15,7 @@ from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_topic
+from tests.altering import flip
 from tests.commands.changing import check_undo, rows_of
 from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry
 from tests.conftest import Cli
@@ -132,9 +133,7 @@ def test_verify_finds_what_rotted_since_import(tmp_path: Path, cli: Cli) -> None
     path = tmp_path / "s"
     cli.on(path, f"store import standalone {source}")
     log = source / "bookkeeper/current/0.log"
-    data = bytearray(log.read_bytes())
-    data[143_400 + 60] ^= 1
-    log.write_bytes(data)
+    flip(log, 143_400 + 60)
     answer = cli.on(path, "ledgers verify 9 10 -o json").ends(1)
     assert [row["damagedEntries"] for row in answer.json] == [1, 0]
     assert answer.json[0]["damaged"][0][0] == 2

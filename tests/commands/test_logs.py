@@ -12,6 +12,7 @@ from pulsar_admin.store.codec import entrylog
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.engine.slices import Cut
 from pulsar_admin.store.scan.ledgers_map import read_map_bytes
+from tests.altering import flip
 from tests.conftest import Cli
 from tests.scan.test_files import entry_record
 from tests.worlds import GOLDEN, assert_unchanged, scratch_copy, world
@@ -141,9 +142,7 @@ def test_verify_finds_a_lying_map(tmp_path: Path, cli: Cli) -> None:
 def test_verify_finds_a_flipped_bit(tmp_path: Path, cli: Cli) -> None:
     source = scratch_copy("small", "clean", tmp_path)
     log = source / "bookkeeper/current/0.log"
-    data = bytearray(log.read_bytes())
-    data[143_010 + 100] ^= 4  # the payload of entry 9:0
-    log.write_bytes(data)
+    flip(log, 143_010 + 100, 4)  # the payload of entry 9:0
     answer = cli("logs", "verify", log, "-o", "json")
     (row,) = answer.json
     assert (answer.exit_code, row["problems"], row["records"]) == (1, 1, 1087)

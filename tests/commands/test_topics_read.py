@@ -24,6 +24,7 @@ from pulsar_admin.store.model.transactions import read_buffer
 from pulsar_admin.store.names import EARLIEST, Position, parse_topic
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from tests import shapes
+from tests.altering import flip
 from tests.compaction.entries import framed
 from tests.compaction.test_last_id import _transaction
 from tests.conftest import Cli
@@ -237,7 +238,7 @@ def test_bad_records_are_passed_over_and_counted(tmp_path: Path, cli: Cli) -> No
         names = [Path(reader.files.name(place[0])).name for place in places if place is not None]
     for place, name in zip(places, names, strict=True):
         (path,) = source.rglob(name)
-        flip(path, place[1] + place[2] - 1)
+        flip(path, place[1] + place[2] - 1, 0x10)
     store_path = tmp_path / "store"
     assert cli.on(store_path, f"store import standalone {source} -q").exit_code == 1
     result = cli.on(store_path, "topics read public/default/plain -o jsonl")
@@ -246,14 +247,6 @@ def test_bad_records_are_passed_over_and_counted(tmp_path: Path, cli: Cli) -> No
     assert (result.exit_code, result.json_lines) == (1, left)
     assert result.stderr.count(".log @ 0x") == 2
     assert ("9:3" in result.stderr, "9:7" in result.stderr) == (True, True)
-
-
-def flip(path: Path, offset: int) -> None:
-    with path.open("r+b") as file:
-        file.seek(offset)
-        byte = file.read(1)[0]
-        file.seek(offset)
-        file.write(bytes([byte ^ 0x10]))
 
 
 def test_lost_entries_are_counted(tmp_path: Path, cli: Cli) -> None:

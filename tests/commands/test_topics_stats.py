@@ -112,10 +112,7 @@ def test_sums_of_subscriptions(cli: Cli, tmp_path: Path) -> None:
 
 def test_a_replicated_subscription_is_told(cli: Cli, store: Path) -> None:
     for flag, told in (("-e", ["half"]), ("-d", [])):
-        assert (
-            cli.on(store, f"topics set-replicated-subscription-status public/default/plain -s half {flag}").exit_code
-            == 0
-        )
+        cli.on(store, f"topics set-replicated-subscription-status public/default/plain -s half {flag}").ends(0)
         found = ask(cli, store, "stats", "public/default/plain")["subscriptions"]
         assert [name for name, one in found.items() if one["isReplicated"]] == told
     # Brokers ask whether the property is there, not for its value.

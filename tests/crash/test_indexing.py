@@ -12,6 +12,7 @@ from msgspec import Struct
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.files import LogFile, delete_log, iter_logs
 from pulsar_admin.store.transfer.imports import ImportOptions
+from tests.altering import flip
 from tests.conftest import Cli
 from tests.crash.forking import RunChild, forking_server
 from tests.faults.states import lose_rows
@@ -232,9 +233,7 @@ def test_a_stopped_rebuild_is_not_taken_up_when_something_changed(change: str, r
         arguments.append("--no-checksums")
     elif change == "a file":
         log = source / "bookkeeper/current/1.log"
-        data = bytearray(log.read_bytes())
-        data[-100] ^= 1
-        log.write_bytes(data)
+        flip(log, -100)
     elif change == "the catalogue":
         gone = next(log for log in catalogue(path).values() if log.kind == "journal")
         write_rows(path, lambda txn: delete_log(txn, gone.file_id))

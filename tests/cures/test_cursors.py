@@ -44,9 +44,7 @@ def test_a_cursor_stored_ahead_of_its_topic(whole_cli: Cli, tmp_path: Path) -> N
     with open_api(store) as asked:
         place = asked.topic(str(NAME)).cursor("s").state()
     assert (str(place.mark_delete), str(place.stored_mark_delete)) == ("12:3", "40:7")
-    look = whole_cli(
-        "--store", store, "topics", "reset-cursor", NAME, "-s", "s", "-m", "latest", "--dry-run", "-o", "json"
-    )
+    look = whole_cli.on(store, f"topics reset-cursor {NAME} -s s -m latest --dry-run -o json")
     assert look.json["before"]["storedMarkDeletePosition"] == "40:7"
     check_cured(whole_cli, store, row, told(before), [NAME.cursor_path("s")])
     with open_store(store) as opened, opened.read() as txn:
@@ -103,10 +101,7 @@ def test_of_a_state_of_an_unknown_form_the_command_is_a_look(whole_cli: Cli, tmp
     store = made(tmp_path / "s", s=END)
     put_values(store, {NAME.cursor_path("s"): encode_cursor_info(CursorInfo(11, END))})  # a ledger of messages
     (row,) = diagnoses(whole_cli, store, "--code", "cursor-unreadable")
-    assert (
-        whole_cli("--store", store, "topics", "reset-cursor", NAME, "-s", "s", "-m", "earliest", "--force").exit_code
-        == 7
-    )
+    whole_cli.on(store, f"topics reset-cursor {NAME} -s s -m earliest --force").ends(7)
     assert row["mend"].endswith(f"store cat {NAME.cursor_path('s')} --hex")
     run_printed(whole_cli, row["mend"])
 

@@ -59,9 +59,7 @@ def _first_at_or_after(rows: list[list[Any]], time_ms: int) -> tuple[int, int] |
 
 def test_find_by_time_is_exact_on_client_clocks(asked: Asked, cli: Cli) -> None:
     for topic, time_ms, _ in asked.said["probes"]:
-        result = cli(
-            "--store", asked.store, *f"topics find-by-time {topic} --time @{time_ms} --clock publish -o json".split()
-        )
+        result = cli.on(asked.store, f"topics find-by-time {topic} --time @{time_ms} --clock publish -o json")
         position = result.json["position"]
         expected = _first_at_or_after(asked.said["rows"][topic], time_ms)
         assert (position and (position["ledgerId"], position["entryId"])) == expected, f"{topic} {time_ms}"
@@ -70,9 +68,7 @@ def test_find_by_time_is_exact_on_client_clocks(asked: Asked, cli: Cli) -> None:
 
 def test_rule_broker_is_the_brokers_answer(asked: Asked, cli: Cli) -> None:
     for topic, time_ms, answer in asked.said["probes"]:
-        result = cli(
-            "--store", asked.store, *f"topics find-by-time {topic} --time @{time_ms} --rule broker -o json".split()
-        )
+        result = cli.on(asked.store, f"topics find-by-time {topic} --time @{time_ms} --rule broker -o json")
         position = result.json["position"]
         assert [position["ledgerId"], position["entryId"]] == answer, f"{topic} {time_ms}"
 

@@ -587,9 +587,5 @@ def test_the_history_is_called_by_two_words_too(cli: Cli) -> None:
     two = cli("--store", store, "topics", "subscriptions", "history", FRESH, "-s", HOLES, "-o", "json").json
     assert one == two
     assert len(one) == 21
-    assert [
-        row["state"]
-        for row in cli(
-            "--store", store, "topics", "subscription-history", FRESH, "-s", HOLES, "--last", "2", "-o", "json"
-        ).json
-    ] == ["269:18", "269:19"]
+    last = cli.json(store, f"topics subscription-history {FRESH} -s {HOLES} --last 2")
+    assert [row["state"] for row in last] == ["269:18", "269:19"]

@@ -19,6 +19,7 @@ from pulsar_admin.store.sources.nodes import MetadataDirectory, iter_source_rows
 from pulsar_admin.store.sources.rocksdb import open_for_reading
 from pulsar_admin.store.sources.zookeeper import read_snapshot
 from pulsar_admin.store.tables.iceberg import open_warehouse
+from tests.altering import flip
 from tests.conftest import Cli
 from tests.cures.curing import diagnoses, run_printed
 from tests.deep import deep_but_for
@@ -290,13 +291,6 @@ def interrupted(*_: object) -> None:
 # -- RocksDB ----------------------------------------------------------------------------------------------------------
 
 
-def flip(table: Path) -> None:
-    """Change a bit of it, or change it back."""
-    raw = bytearray(table.read_bytes())
-    raw[200] ^= 1
-    table.write_bytes(raw)
-
-
 def rocks_rows(directory: Path) -> tuple[dict[bytes, bytes], list[str]]:
     rows: dict[bytes, bytes] = {}
     problems: list[str] = []
@@ -332,7 +326,7 @@ def test_a_flipped_bit_of_rocksdb_is_read_past_and_told(name: str, tmp_path: Pat
 def test_a_rocksdb_whose_logs_lack_changes_is_not_called_whole(lost: str, tmp_path: Path) -> None:
     """Without the first log, one in the middle, or the newest one, which a table may be of."""
     source = scratch_copy("small", "crashed", tmp_path) / "metadata"
-    flip(source / "000010.sst")
+    flip(source / "000010.sst", 200)
     (source / lost).unlink()
     (text,) = rocks_rows(source)[1]
     assert "others may be missing" in text
@@ -369,15 +363,15 @@ def test_a_table_that_no_log_replaces_is_named_and_the_store_is_incomplete(tmp_p
     for log in ("000004.log", "000011.log"):  # which the tables have taken in
         (metadata / log).unlink()
     assert rocks_rows(metadata) == (sound, [])
-    flip(metadata / "000010.sst")
+    flip(metadata / "000010.sst", 200)
     answer = cli("--store", store, "store", "import", "standalone", source, "-o", "json").ends(1)
     assert 0 < answer.json["nodes"] < len(sound)
     assert "000010.sst" in answer.stderr
     answer = cli("--store", store, "topics", "list", "acme/orders").ends(1, "the metadata is incomplete")
     before = tree(store)
-    flip(metadata / "000010.sst")
+    flip(metadata / "000010.sst", 200)
     assert cli("--store", store, "store", "refresh").exit_code == 0
     assert len(tree(store)) == len(sound) > len(before)
-    flip(metadata / "000010.sst")
+    flip(metadata / "000010.sst", 200)
     answer = cli("--store", store, "store", "refresh").ends(1, "keeps the metadata that it has")
     assert len(tree(store)) == len(sound)

@@ -16,6 +16,7 @@ from pulsar_admin.store.files import copy_file
 from pulsar_admin.store.sources import rocksdb, rocksopen
 from pulsar_admin.store.sources.rocksdb import open_for_reading
 from pulsar_admin.store.sources.rocksopen import open_database
+from tests.altering import flip
 from tests.conftest import Cli
 from tests.stores import apply_values, rocksdb_rows
 from tests.worlds import assert_unchanged, scratch_copy, world
@@ -23,12 +24,6 @@ from tests.worlds import assert_unchanged, scratch_copy, world
 LOG = "000004.log"
 PERSISTENT = "/managed-ledgers/public/default/persistent"
 TYPE_OFFSET = 6
-
-
-def flip(file: Path, at: int, bit: int = 1) -> None:
-    data = bytearray(file.read_bytes())
-    data[at] ^= bit
-    file.write_bytes(data)
 
 
 def fragments(data: bytes) -> list[int]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.altering import flip
 from tests.conftest import Cli, CliResult
 from tests.stores import imported
 
@@ -186,9 +187,7 @@ def test_a_flipped_bit_of_a_page_is_no_answer(cli: Cli, folder: Path) -> None:
     path, name = part_of(folder, "entries")
     facts = pq.read_metadata(path).row_group(0)
     column = next(facts.column(n) for n in range(facts.num_columns) if facts.column(n).path_in_schema == "entry_id")
-    data = bytearray(path.read_bytes())
-    data[(column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size // 2] ^= 1
-    path.write_bytes(data)
+    flip(path, (column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size // 2)
     asked = ("sql", "select max(entry_id) from entries")
     for done in (ask(cli, folder), ask(cli, folder, *asked), ask(cli, f"file://{folder}", *asked)):
         refused(done, 6, f"{name} cannot be read: tables.json has SHA-256 ")

@@ -11,6 +11,7 @@ import pytest
 from pulsar_admin.store.errors import Corrupt
 from pulsar_admin.store.tables.folder import Folder, TableFile
 from pulsar_admin.store.tables.parquet import check_file, read_groups, write_part
+from tests.altering import flip
 
 SCHEMA = pa.schema([("cluster", pa.string()), ("payload", pa.binary())])
 
@@ -42,9 +43,7 @@ def test_pages_have_checksums_that_readers_of_ours_verify(part: TableFile, tmp_p
     """What was changed after the file was proven is not read either."""
     path = tmp_path / "one.parquet"
     column = pq.read_metadata(path).row_group(0).column(1)
-    data = bytearray(path.read_bytes())
-    data[(column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size // 2] ^= 1
-    path.write_bytes(data)
+    flip(path, (column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size // 2)
     with pytest.raises(Corrupt, match=r"one\.parquet cannot be read: .*CRC"):
         list(read_groups(Folder(str(tmp_path)), part, SCHEMA))
     from pyarrow.dataset import FileSystemDataset

@@ -11,6 +11,7 @@ from pulsar_admin.store.names import Position
 from pulsar_admin.store.proto.transaction_pb2 import PendingAckMetadataEntry
 from pulsar_admin.store.rules.holders import HOLDERS
 from pulsar_admin.store.rules.subscriptions import STOPPING_RULES, SUBSCRIPTION_RULES
+from tests.altering import flip
 from tests.conftest import Cli
 from tests.cures.curing import put_values
 from tests.stores import imported, lose_nodes
@@ -195,9 +196,7 @@ def test_an_entry_that_was_damaged_since_is_told(
     log = path / "entries" / "0.log"
     with opened(path) as reader:
         _, offset, size = find_place(reader.txn, 10, 0) or (0, 0, 0)
-    data = bytearray(log.read_bytes())
-    data[offset + 4 + size - 1] ^= 0xFF
-    log.write_bytes(data)
+    flip(log, offset + 4 + size - 1, 0xFF)
     result = cli("--store", path, "topics", "why", TOPIC, "-s", "s", "--now", f"@{NOW_MS}", "-o", "json").ends(1)
     first = result.json["reasons"][0]
     assert (first["code"], first["evidence"]["position"]) == ("unreadable", "10:0")
@@ -207,9 +206,7 @@ def test_bookies_that_are_not_imported_are_told_once(tmp_path: Path, cli: Cli) -
     source, store = world(CLUSTER) / "clean", tmp_path / "part"
     arguments = ("--zookeeper", source / "zookeeper", "--bookie", source / "bookkeeper0")
     assert cli("--store", store, "store", "import", "cluster", *arguments).exit_code == 0
-    reasons = cli("-q", "--store", store, "topics", "why", "public/default/plain", "-s", "holes", "-o", "json").json[
-        "reasons"
-    ]
+    reasons = cli.json(store, "-q topics why public/default/plain -s holes")["reasons"]
     (told,) = (reason for reason in reasons if reason["code"] == "not-imported")
     assert told["evidence"]["bookies"] == ["bk1test", "bk2test"]
     assert told["evidence"]["entries"] > 100
