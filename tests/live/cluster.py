@@ -1,9 +1,5 @@
-"""A cluster as operators run it, in processes of its own on loopback: ZooKeeper, three bookies with several disks each, a broker.
+"""A cluster as operators run it, in processes of its own on loopback: ZooKeeper, three bookies with several disks each, a broker."""
 
-``python -m tests.live.cluster FOLDER`` starts one and stops it again, and says how long each took.
-"""
-
-import argparse
 import os
 import signal
 import socket
@@ -320,19 +316,3 @@ def _registration(client: KazooClient, bookie: Bookie) -> int | None:
     """The session that a bookie is registered by."""
     found = client.exists(f"/ledgers/available/{bookie.bookie_id}")
     return found.owner_session_id if found else None
-
-
-def main() -> None:
-    """Start and stop one, twice, with the seconds."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    with Cluster(parser.parse_args().folder.absolute()) as cluster:
-        for _ in range(2):
-            print(f"started in {cluster.start():.1f} s")
-            begin = time.monotonic()
-            cluster.stop()
-            print(f"stopped in {time.monotonic() - begin:.1f} s")
-
-
-if __name__ == "__main__":
-    main()
