@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from pulsar_admin.completing import SCRIPTS, script
+from pulsar_admin.completing import SHELLS, script
 from pulsar_admin.context import App, Result
 from pulsar_admin.options import command
 from pulsar_admin.store.errors import InvalidValue
@@ -17,7 +17,7 @@ from pulsar_admin.store.errors import InvalidValue
     output='The script for the shell to read: `eval "$(pulsar-admin completion bash)"`.',
     errors=[InvalidValue],
 )
-@click.argument("shell", type=click.Choice([*SCRIPTS]))
+@click.argument("shell", type=click.Choice(SHELLS))
 def completion(app: App, shell: str) -> Result:
     """Print the script that completes commands, options and names in a shell.
 

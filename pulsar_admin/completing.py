@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice, takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,77 +32,17 @@ _TO_QUOTE = re.compile(r"([^\w@%+=:,./~^-])")
 _DIGITS_MAX = 19
 _MARK = "\0"
 
-# `read` with a tab as its separator drops none of the fields: kind and word are never empty, and help comes last.
-_BASH = """\
-%(function)s() {
-    local kind word help
-    COMPREPLY=()
-    while IFS=$'\\t' read -r kind word help; do
-        case $kind in
-            dir) compopt -o dirnames ;;
-            file) compopt -o default ;;
-            plain) COMPREPLY+=("$word") ;;
-        esac
-    done < <(COMP_LINE="${COMP_LINE:0:$COMP_POINT}" COMP_WORDBREAKS="$COMP_WORDBREAKS" %(variable)s=bash_complete "$1")
-    if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == */ ]]; then
-        compopt -o nospace
-    fi
-}
-complete -o nosort -F %(function)s %(program)s
-"""
-_ZSH = """\
-#compdef %(program)s
-%(function)s() {
-    local kind word help
-    local -a words_found shown opened
-    local line="${(j: :)words[1,CURRENT-1]} ${PREFIX}"
-    while IFS=$'\\t' read -r kind word help; do
-        case $kind in
-            dir) _path_files -/ ;;
-            file) _path_files -f ;;
-            plain)
-                if [[ $word == */ ]]; then
-                    opened+=("$word")
-                else
-                    words_found+=("$word")
-                    shown+=("${word}${help:+ -- $help}")
-                fi ;;
-        esac
-    done < <(COMP_LINE="$line" %(variable)s=zsh_complete ${words[1]})
-    (( ${#opened} )) && compadd -U -Q -S '' -V opened -a opened
-    (( ${#words_found} )) && compadd -U -Q -l -d shown -V unsorted -a words_found
-    return 0
-}
-if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
-    %(function)s "$@"
-else
-    compdef %(function)s %(program)s
-fi
-"""
-_FISH = """\
-function %(function)s
-    for line in (COMP_LINE=(commandline -cp) %(variable)s=fish_complete %(program)s)
-        set -l parts (string split -m 2 \\t -- $line)
-        switch $parts[1]
-            case dir
-                __fish_complete_directories (commandline -ct)
-            case file
-                __fish_complete_path (commandline -ct)
-            case plain
-                printf '%%s\\t%%s\\n' $parts[2] "$parts[3]"
-        end
-    end
-end
-complete --no-files --keep-order --command %(program)s --arguments "(%(function)s)"
-"""
-SCRIPTS: Mapping[str, str] = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
+SHELLS = ("bash", "zsh", "fish")
+"""Each has its script in ``completion.SHELL``."""
 
 
 def script(shell: str, program: str) -> str:
     """Return the completion script of a program for a shell."""
     variable, _ = completion_instruction(program)
     function = f"_{program.replace('-', '_')}_completion"
-    return SCRIPTS[shell] % {"function": function, "variable": variable, "program": program}
+    # `read` with a tab as its separator drops none of the fields: kind and word are never empty, and help comes last.
+    text = Path(__file__).with_name(f"completion.{shell}").read_text("utf-8")
+    return text % {"function": function, "variable": variable, "program": program}
 
 
 def complete(group: click.Command, program: str, instruction: str) -> int:
@@ -110,7 +51,7 @@ def complete(group: click.Command, program: str, instruction: str) -> int:
 
     writer = Writer()
     shell, _, wanted = instruction.partition("_")
-    if shell not in SCRIPTS or wanted not in ("complete", "source"):
+    if shell not in SHELLS or wanted not in ("complete", "source"):
         return 1
     if wanted == "source":
         writer.write(script(shell, program))

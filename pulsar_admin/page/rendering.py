@@ -79,18 +79,6 @@ DARK = {
     "bytes": "#53c397",
 }
 
-TEXT, GRAPHIC = 4.5, 3.0
-"""Contrasts that WCAG 2.2 asks for (AA): of text, and of what a chart is read by."""
-_TINTS = ("critical", "warning", "note")
-CONTRASTS: tuple[tuple[str, str, float], ...] = (
-    *((ink, ground, TEXT) for ink in ("ink", "muted", "accent") for ground in ("ground", "card", "raised")),
-    *((name, ground, TEXT) for name in _TINTS for ground in ("card", f"{name}-tint")),
-    *(("tile-ink", tile, TEXT) for tile in ("tile", "tile-done", "tile-dead")),
-    *((state, "card", GRAPHIC) for state in ("acknowledged", "one-by-one", "unacknowledged", "delayed", "lost")),
-    ("messages", "card", GRAPHIC),
-    ("bytes", "card", GRAPHIC),
-)
-
 
 def style_of_palettes() -> str:
     """Return both palettes as variables of CSS: what the system prefers, unless the switch says otherwise, and light on paper."""

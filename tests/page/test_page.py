@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from pulsar_admin.page.charts import _CHARACTER, TILES, Box, _label, fold, squarify
-from pulsar_admin.page.rendering import CONTRASTS, DARK, LIGHT, render_page
+from pulsar_admin.page.rendering import DARK, LIGHT, render_page
 from pulsar_admin.page.sections import FINDINGS_SHOWN, ROWS
 from pulsar_admin.page.texts import age_text, clipped
 from pulsar_admin.page.values import Page, Share
@@ -187,6 +187,19 @@ def test_an_empty_store_makes_a_page() -> None:
     said = Parsed(render_page(Page("Doctor", "/data/empty", 0))).texts
     assert "Nothing was found." in said
     assert "No delayed messages are waiting." in said
+
+
+TEXT, GRAPHIC = 4.5, 3.0
+"""Contrasts that WCAG 2.2 asks for (AA): of text, and of what a chart is read by."""
+_TINTS = ("critical", "warning", "note")
+CONTRASTS: tuple[tuple[str, str, float], ...] = (
+    *((ink, ground, TEXT) for ink in ("ink", "muted", "accent") for ground in ("ground", "card", "raised")),
+    *((name, ground, TEXT) for name in _TINTS for ground in ("card", f"{name}-tint")),
+    *(("tile-ink", tile, TEXT) for tile in ("tile", "tile-done", "tile-dead")),
+    *((state, "card", GRAPHIC) for state in ("acknowledged", "one-by-one", "unacknowledged", "delayed", "lost")),
+    ("messages", "card", GRAPHIC),
+    ("bytes", "card", GRAPHIC),
+)
 
 
 @pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
