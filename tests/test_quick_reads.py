@@ -142,7 +142,7 @@ def test_whole_ledgers_lack_nothing_and_no_other_is_left_out(state: str) -> None
                 assert ledger is None or missing_ranges(txn, ledger) or _goes_on(ledger.metadata)
                 continue
             seen += 1
-            assert (ledger.entries, ledger.size_bytes) == whole[:2]
+            assert (ledger.entries, ledger.size_bytes) == (whole.entries, whole.size_bytes)
             assert (ledger.metadata.state is LedgerState.CLOSED) == whole.is_closed
             assert missing_ranges(txn, ledger) == ()
             end = read_open_end(txn, ledger)
@@ -177,7 +177,8 @@ def _assert_says_the_same(whole: object, said: object) -> None:
     if isinstance(whole, ManagedLedger):
         assert isinstance(said, UsualLedgers)
         assert sorted(said.ledger_ids) == [one.ledger_id for one in whole.ledgers]
-        assert said.plain in (None, [(one[0], one[1], one[2], one[3] or 0) for one in whole.ledgers])
+        plain = [(one.ledger_id, one.entries, one.size_bytes, one.timestamp_ms or 0) for one in whole.ledgers]
+        assert said.plain in (None, plain)
     else:
         assert isinstance(whole, CursorInfo)
         assert isinstance(said, UsualCursor)
