@@ -41,6 +41,26 @@ TABLE = ROOT / "pulsar_admin" / "commands.json"
 LIMITS = re.compile("max|rate|quota")
 NOTE = "<!-- made by docs/generate.py: `make docs` writes it again -->\n\n"
 
+MEANINGS: dict[int, str] = {
+    errors.DONE: "done",
+    errors.PROBLEMS: "done, but problems were found (by check, verify or doctor), or part of a batch failed",
+    errors.USAGE: "usage: the command line is not valid",
+    errors.REFUSED: "refused or cancelled",
+    errors.BUSY: "busy, or the plan is stale",
+    errors.NOT_FOUND: "not found (topic, subscription, ledger, or nothing matches)",
+    errors.DAMAGED: "stopped by damaged or missing data, or a failing disk",
+    errors.UNSUPPORTED: "unsupported, or a component is missing (codec, Java, key)",
+    errors.NO_ROOM: "out of disk space, memory or map space",
+    errors.BUG: "a bug in this toolkit",
+    errors.INTERRUPTED: "interrupted",
+}
+OTHER_CODES: dict[str, tuple[int, str]] = {
+    "usage": (errors.USAGE, "The command line is not valid: an unknown option, a missing argument."),
+    "out-of-memory": (errors.NO_ROOM, "The process ran out of memory."),
+    "bug": (errors.BUG, "An unexpected error; the traceback follows."),
+    "interrupted": (errors.INTERRUPTED, "Ctrl-C, or the end of input at a prompt."),
+}
+"""Codes of errors that are not a ``StoreError``: number and meaning."""
 
 SIGNALS = """
 A shell reports a number above 128 for a process that a signal ended. 134 (SIGABRT), 135 (SIGBUS) and 139 (SIGSEGV) can mean that a page
@@ -217,8 +237,8 @@ def exit_codes_page() -> str:
         ' it is in the JSON on stderr: `{"error":{"code":…,"message":…,"hint":…,"context":{…}}}`.\n\n'
         "| exit | meaning | error codes |\n|---|---|---|\n"
     )
-    rows = [*error_rows(), *((code, number, meaning) for code, (number, meaning) in errors.OTHER_CODES.items())]
-    for number, meaning in errors.MEANINGS.items():
+    rows = [*error_rows(), *((code, number, meaning) for code, (number, meaning) in OTHER_CODES.items())]
+    for number, meaning in MEANINGS.items():
         codes = ", ".join(f"`{code}`" for code, exit_code, _ in rows if exit_code == number)
         text += f"| {number} | {meaning} | {codes} |\n"
     text += "\nIf the reader stops early (`| head`), the program ends quietly with 0.\n"

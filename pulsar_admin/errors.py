@@ -29,20 +29,6 @@ NO_ROOM = 8
 BUG = 70
 INTERRUPTED = 130
 
-MEANINGS: dict[int, str] = {
-    DONE: "done",
-    PROBLEMS: "done, but problems were found (by check, verify or doctor), or part of a batch failed",
-    USAGE: "usage: the command line is not valid",
-    REFUSED: "refused or cancelled",
-    BUSY: "busy, or the plan is stale",
-    NOT_FOUND: "not found (topic, subscription, ledger, or nothing matches)",
-    DAMAGED: "stopped by damaged or missing data, or a failing disk",
-    UNSUPPORTED: "unsupported, or a component is missing (codec, Java, key)",
-    NO_ROOM: "out of disk space, memory or map space",
-    BUG: "a bug in this toolkit",
-    INTERRUPTED: "interrupted",
-}
-
 EXIT_CODES: dict[type[errors.StoreError], int] = {
     errors.InvalidValue: USAGE,
     errors.BadSql: USAGE,
@@ -85,14 +71,6 @@ EXIT_CODES: dict[type[errors.StoreError], int] = {
     errors.DiskFailed: DAMAGED,
     errors.LimitExceeded: NO_ROOM,
 }
-
-OTHER_CODES: dict[str, tuple[int, str]] = {
-    "usage": (USAGE, "The command line is not valid: an unknown option, a missing argument."),
-    "out-of-memory": (NO_ROOM, "The process ran out of memory."),
-    "bug": (BUG, "An unexpected error; the traceback follows."),
-    "interrupted": (INTERRUPTED, "Ctrl-C, or the end of input at a prompt."),
-}
-"""Codes of errors that are not a ``StoreError``: number and meaning."""
 
 
 class PipeClosed(Exception):

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from pulsar_admin import store
-from pulsar_admin.errors import EXIT_CODES, MEANINGS, OTHER_CODES, failure_of
+from pulsar_admin.errors import EXIT_CODES, failure_of
 from pulsar_admin.store.codec.avro import avro_decoder
 from pulsar_admin.store.codec.strict_values import json_value
 from pulsar_admin.store.errors import InvalidValue, StoreError, brief, reason_of
 from tests.conftest import Cli
 from tests.stores import imported
+from tests.test_docs import generate
 from tests.worlds import world
 
 # The product's numbers, by what the word in a code says.
@@ -76,13 +77,13 @@ def test_classes_have_a_code_and_its_number() -> None:
 
 
 def test_codes_are_unique() -> None:
-    codes = [cls.code for cls in CLASSES] + list(OTHER_CODES)
+    codes = [cls.code for cls in CLASSES] + list(generate.OTHER_CODES)
     assert len(codes) == len(set(codes))
 
 
 def test_every_number_has_a_meaning() -> None:
-    assert set(MEANINGS) == {0, 1, 2, 3, 4, 5, 6, 7, 8, 70, 130}
-    assert set(EXIT_CODES.values()) | {number for number, _ in OTHER_CODES.values()} <= set(MEANINGS)
+    assert set(generate.MEANINGS) == {0, 1, 2, 3, 4, 5, 6, 7, 8, 70, 130}
+    assert set(EXIT_CODES.values()) | {number for number, _ in generate.OTHER_CODES.values()} <= set(generate.MEANINGS)
 
 
 def test_context_becomes_json_values() -> None:
