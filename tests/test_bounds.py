@@ -114,7 +114,7 @@ from pulsar_admin.store.scan.sources import ListedObject, list_prefix
 from pulsar_admin.store.sources import log_files
 from pulsar_admin.store.sources.cluster import open_metadata
 from pulsar_admin.store.sources.ensemble import Client, LiveEnsemble, parse_address
-from pulsar_admin.store.sources.zookeeper import Gap
+from pulsar_admin.store.sources.zookeeper import Gap, iter_unread_logs
 from pulsar_admin.store.tables.entries import senders
 from pulsar_admin.store.tables.folder import Folder, TableFile
 from tests.compaction.entries import Batch, Slot, compacted, entry
@@ -155,6 +155,7 @@ WINDOW = {"base": 5, "data": b"abc", "_buffer": b"abcd", "_fill": partial(int, "
 """A window onto a file from byte 5 to before 8; reading elsewhere is an error."""
 FILE = N(kind=FileKind.ENTRY_LOG, path="0.log", id=5)
 PART = N(start=0, end=10)
+COVERED = [N(first=0, last=4), N(first=5, last=9)]
 # fmt: off
 BOUNDS: dict[str, list[tuple[Any, object]]] = {
     "commands.bookkeeper:_ledger_id": [((0,), 0)],
@@ -716,6 +717,7 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
     "store.rules.bookies:_needs": [
         (([N(ledger_id=number, needed="x") for number in range(count)],), answer)
         for count, answer in ((0, ""), (1, "; ledger 0: x"), (2, "; ledger 0: x, and 1 more that are needed"))],
+    "store.rules.rule:first_of": [((range(11),), [*range(10)]), ((range(3), 2), [0, 1])],
     "store.rules.starts:_no_snapshot": [
         ((N(values={"first": first}),), "logs but no snapshot (No snapshot found, but there are log entries): a server starts only "
          f"with zookeeper.snapshot.trust.empty=true, which bin/pulsar sets{more}")
@@ -831,6 +833,23 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
         ((253_402_300_799_999,), "9999-12-31T23:59:59.999Z"), ((253_402_300_800_000,), "253402300800000ms"),
         ((-62_135_596_800_000,), "0001-01-01T00:00:00.000Z"), ((-62_135_596_800_001,), "-62135596800001ms")],
     "store.timespec:_integer": [(("9" * 19, ""), 10**19 - 1), (("1" * 20, ""), InvalidValue)],
+    "columns:render_cell": [(({"ledgerId": 1, "entryId": 2, "batchIndex": 0},), "1:2:0"), (({"ledgerId": 1, "entryId": 2},), "1:2"),
+        ((["a", "b", "c"], "names"), "a, b, c"), ((["a", "b", "c", "d"], "names"), "a, b, c and 1 more")],
+    "store.history.differences:_belongs_to": [
+        ((N(path=path, before=b"", after=b""),), (2, "topic", "persistent://t/n/x"))
+        for path in ("/admin/partitioned-topics/t/n/persistent/x", "/schemas/t/n/x")],
+    "store.kernels.wire:varint.plain": [
+        ((b"\xff" * 9 + b"\1", 0, 10), (-1, 10)), ((b"\xff" * 8 + b"\x7f", 0, 9), (LONG, 9)), ((b"\x80", 0, 1), (0, -1)),
+        ((b"\x80\1", 0, 2), (128, 2))],
+    "store.policies.quotas:_closed_ms": [
+        ((N(ids=[7, 9], next_valid=lambda place: Position(9, 0),
+            ledger=lambda ledger_id: N(entries=5, info=N(timestamp_ms=ledger_id))), Position(*place)), answer)
+        for place, answer in (((7, 3), 7), ((7, 4), 9), ((9, 0), None))],
+    "store.search.by_index:_Search.find": [
+        ((N(_topic=N(number_of_entries=2), _covered_from=lambda rank, end: (rank, COVERED[rank])), index), answer)
+        for index, answer in ((-1, None), (0, COVERED[0]), (4, COVERED[0]), (5, COVERED[1]), (9, COVERED[1]), (10, None))],
+    "store.tables.rows:cluster_name": [
+        ((None, name), InvalidValue) for name in ("", "\ud800", "\udfff")] + [((None, "\ud7ff\ue000"), "\ud7ff\ue000")],
 }
 # fmt: on
 """By function: what it is given at its bounds, and what it answers, or which error it raises."""
@@ -1360,3 +1379,9 @@ def test_a_log_without_ledger_0_or_a_record_from_0_on_says_so(cli: Cli) -> None:
     }
     for words, said in asked.items():
         assert said in cli.on(imported("small", "clean"), f"bookkeeper readlog 0 {words}").stdout.splitlines()[-1]
+
+
+def test_a_compressed_log_counts_after_the_base_and_up_to_the_end(tmp_path: Path) -> None:
+    for zxid in (5, 6, 7):
+        (tmp_path / f"log.{zxid}.gz").touch()
+    assert [text.split()[0] for text in iter_unread_logs(tmp_path, 5, 6)] == [str(tmp_path / "log.6.gz")]

@@ -8,10 +8,9 @@ from functools import partial
 from pulsar_admin.store.facts.bookies import Unreadable
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import Evidence, Rules
+from pulsar_admin.store.rules.rule import Evidence, Rules, first_of
 from pulsar_admin.store.wording import counted, listed, plural
 
-_NAMED = 10
 _FORGOTTEN = 50
 """Ledgers of one command."""
 _COPIES = "Keep write quorum at 2 or more, and never delete files of a bookie by hand."
@@ -38,7 +37,7 @@ def _logs(facts: ClusterFacts, *, is_database: bool) -> Iterator[Evidence]:
             {
                 "bookie": log.bookie,
                 "ledgers": len(log.ledgers),
-                "ledgerIds": list(log.ledgers[:_NAMED]),
+                "ledgerIds": first_of(log.ledgers),
                 "entries": log.entries,
                 "elsewhere": log.elsewhere,
                 "outside": log.outside,
@@ -109,7 +108,7 @@ def _unserved(facts: ClusterFacts, *, is_database: bool) -> Iterator[Evidence]:
             {
                 "bookie": bookie,
                 "ledgers": len(ledgers),
-                "ledgerIds": [one.ledger_id for one in ledgers[:_NAMED]],
+                "ledgerIds": first_of(one.ledger_id for one in ledgers),
                 "entries": entries,
                 "offIndex": in_logs,
                 "disks": facts.bookies.disks(bookie),
@@ -183,13 +182,13 @@ def _elsewhere(facts: ClusterFacts) -> Iterator[Evidence]:
             else f"clients read the entries from other bookies, and {whose} also {have} copies"
         )
         yield Evidence(
-            f"bookie {', '.join(gone)}" if gone else f"ledgers {listed(ids, _NAMED)}",
+            f"bookie {', '.join(gone)}" if gone else f"ledgers {listed(ids)}",
             f"{counted(len(ids), 'ledger')} {plural(len(ids), 'names', 'name')} {named}; {what}{_needs(lost)}",
             {
                 "bookies": list(gone),
                 "holders": sorted(holders),
                 "ledgers": len(ids),
-                "ledgerIds": ids[:_NAMED],
+                "ledgerIds": first_of(ids),
                 "entries": entries,
             },
             severity=None if lost else Severity.WARNING,
@@ -232,7 +231,7 @@ def _gone(facts: ClusterFacts) -> Iterator[Evidence]:
         yield Evidence(
             f"bookie {bookie}",
             f"{counted(len(ids), 'ledger')} {plural(len(ids), 'names', 'name')} it, {_are_gone([bookie])}; {what}{_needs(lost)}",
-            {"bookie": bookie, "ledgers": len(ids), "ledgerIds": ids[:_NAMED], "entries": entries},
+            {"bookie": bookie, "ledgers": len(ids), "ledgerIds": first_of(ids), "entries": entries},
             severity=None if any(one.needed for one in lost) else Severity.WARNING,
         )
 
@@ -275,7 +274,7 @@ def _empty(facts: ClusterFacts) -> Iterator[Evidence]:
             ids = sorted(one.ledger_id for one in some)
             they, them = plural(len(ids), "it was", "they were"), plural(len(ids), "it", "them")
             yield Evidence(
-                f"{plural(len(ids), 'ledger')} {listed(ids, _NAMED)}",
+                f"{plural(len(ids), 'ledger')} {listed(ids)}",
                 f"{they} never closed, no imported bookie has an entry of {them}, and nobody can close {them} without "
                 f"{', '.join(bookies)}, {_are_gone(bookies)}{_needs(some)}",
                 {"ledgerIds": ids, "ledgers": len(ids), "bookies": list(bookies), "bookie": bookies[0]},

@@ -32,12 +32,11 @@ from pulsar_admin.store.model.ledger_owners import all_owners, iter_loose_owners
 from pulsar_admin.store.model.ledgers import Ledger, find_times, iter_ledger_ids, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.nodes import VALUE_UNDECODABLE
-from pulsar_admin.store.rules.rule import Evidence, Rule, Rules, Sweep
+from pulsar_admin.store.rules.rule import Evidence, Rule, Rules, Sweep, first_of
 from pulsar_admin.store.rules.topic_data import NEWER_LEDGER_MISSING, judge_missing, repair_of
 from pulsar_admin.store.rules.words import KEEP_COPIES
 from pulsar_admin.store.wording import counted, listed, plural
 
-_NAMED = 10
 _REFERENCED = Sweep[ClusterFacts]("references to ledgers")
 _LEDGERS = Sweep[ClusterFacts]("the ledgers")
 LEDGER_SWEEPS = _REFERENCED, _LEDGERS
@@ -370,16 +369,16 @@ def _stale(facts: ClusterFacts) -> Iterator[Evidence]:
     ids = sorted(mark.ledger_id for mark in stale)
     gone = sorted(mark.ledger_id for mark in stale if mark.is_gone)
     complete = sorted(mark.ledger_id for mark in stale if mark.is_complete)
-    why = (f"{word} ({listed(some, _NAMED)})" for word, some in (("gone", gone), ("complete", complete)) if some)
+    why = (f"{word} ({listed(some)})" for word, some in (("gone", gone), ("complete", complete)) if some)
     yield Evidence(
-        f"{plural(len(ids), 'ledger')} {listed(ids, _NAMED)}",
+        f"{plural(len(ids), 'ledger')} {listed(ids)}",
         f"{counted(len(ids), 'ledger is', 'ledgers are')} marked as under-replicated and {' and '.join(why)}:"
         " there is nothing to replicate",
         {
             "ledgers": len(ids),
-            "ledgerIds": ids[:_NAMED],
+            "ledgerIds": first_of(ids),
             "gone": len(gone),
             "complete": len(complete),
-            "bookies": sorted({bookie for mark in stale for bookie in mark.bookies})[:_NAMED],
+            "bookies": first_of(sorted({bookie for mark in stale for bookie in mark.bookies})),
         },
     )

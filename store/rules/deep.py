@@ -20,12 +20,10 @@ from pulsar_admin.store.index.idx_files import verify_indexes
 from pulsar_admin.store.model.ledgers import iter_ledger_ids, read_ledger
 from pulsar_admin.store.names import FileKind, shell_word
 from pulsar_admin.store.rules.finding import Finding, Severity
-from pulsar_admin.store.rules.rule import Evidence, Sweep
+from pulsar_admin.store.rules.rule import Evidence, Sweep, first_of
 from pulsar_admin.store.rules.starts import START_RULES, code_of, evidence_of
 from pulsar_admin.store.rules.words import KEEP_COPIES, STUCK, UNSEEN, of_index
 from pulsar_admin.store.wording import counted, plural
-
-_NAMED = 10
 
 _LENGTHS = Sweep[DeepFacts]("the lengths of ledgers")
 _INDEX_FILES = Sweep[DeepFacts]("index files of bookies")
@@ -199,7 +197,7 @@ def _check_rows(facts: DeepFacts) -> Iterator[Finding]:
                 {
                     "bookie": one.bookie,
                     "ledgers": len(one.ledgers),
-                    "ledgerIds": list(one.ledgers[:_NAMED]),
+                    "ledgerIds": first_of(one.ledgers),
                     "entries": entries,
                     "elsewhere": one.elsewhere,
                     "disks": facts.bookies.disks(one.bookie),
@@ -216,7 +214,7 @@ def _check_maps(facts: DeepFacts) -> Iterator[Finding]:
     bookies = {directory: one for one in iter_imported_bookies(store.info) for directory in one.ledger_dirs}
     for log, false in facts.iter_false_maps():
         kept = [one for one in false.lacking if not unlisted.is_freed(one)]
-        named = [*kept, *sorted({*false.lacking} - {*kept}), *false.differing][:_NAMED]
+        named = first_of((*kept, *sorted({*false.lacking} - {*kept}), *false.differing))
         lacking = f"lacks {counted(len(false.lacking), 'ledger')} with records in the log" if false.lacking else ""
         wrong = f"has wrong sizes of {counted(len(false.differing), 'ledger')}" if false.differing else ""
         told = (

@@ -11,7 +11,7 @@ from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.vanished import DetachedView, keys_of_view_alone
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import Evidence, Rules
+from pulsar_admin.store.rules.rule import Evidence, Rules, first_of
 from pulsar_admin.store.wording import counted, listed, plural
 
 _LOST_WITH_LEDGERS = "pulsar-admin ledgers orphans"
@@ -136,10 +136,10 @@ def _vanished(facts: ClusterFacts) -> Iterator[Evidence]:
             {
                 "topic": str(topic.name),
                 "ledgers": count,
-                "ledgerIds": list(topic.ledger_ids[:_SHOWN]),
+                "ledgerIds": first_of(topic.ledger_ids, _SHOWN),
                 "entries": topic.entries,
                 "bytes": topic.bytes,
-                "subscriptions": list(topic.subscriptions[:_SHOWN]),
+                "subscriptions": first_of(topic.subscriptions, _SHOWN),
             },
             mend=None if count else _LOST_WITH_LEDGERS,
         )
@@ -188,7 +188,7 @@ def _detached_views(facts: ClusterFacts) -> Iterator[Evidence]:
             only = f"{counted(len(keys), 'key')} ({listed(map(repr, keys), _SHOWN)}) {plural(len(keys), 'is', 'are')} only in it"
         else:
             only = "the topic's own ledgers also have all its keys"
-        told = {} if isinstance(keys, Unknown) else {"keys": len(keys), "firstKeys": list(keys[:_SHOWN])}
+        told = {} if isinstance(keys, Unknown) else {"keys": len(keys), "firstKeys": first_of(keys, _SHOWN)}
         yield _of_view(view, f"is no longer referenced, and the topic has no other: {only}", told)
 
 
@@ -246,7 +246,7 @@ def _vanished_schemas(facts: ClusterFacts) -> Iterator[Evidence]:
             str(schema.name),
             f"its schema's node is gone, but {counted(count, 'ledger')} with its versions {plural(count, 'is', 'are')} still listed: a"
             " broker that deletes a schema deletes its ledgers first",
-            {"topic": str(schema.name), "ledgers": count, "ledgerIds": list(schema.ledger_ids[:_SHOWN])},
+            {"topic": str(schema.name), "ledgers": count, "ledgerIds": first_of(schema.ledger_ids, _SHOWN)},
         )
 
 
@@ -275,7 +275,7 @@ def _foreign(facts: ClusterFacts) -> Iterator[Evidence]:
             f"{plural(len(ids), 'ledger')} {shown}",
             f"{counted(len(ids), 'ledger')} {plural(len(ids), 'names an owner', 'name owners')} that this metadata does not have, and no"
             f" log shows that {plural(len(ids), 'it was', 'they were')} deleted: {listed(owners, _SHOWN)}",
-            {"ledgers": len(ids), "ledgerIds": ids[:_SHOWN], "owners": owners[:_SHOWN]},
+            {"ledgers": len(ids), "ledgerIds": first_of(ids, _SHOWN), "owners": first_of(owners, _SHOWN)},
         )
 
 
@@ -322,5 +322,10 @@ def _not_indexed(facts: ClusterFacts) -> Iterator[Evidence]:
             f"bookie {bookie}",
             f"its entry logs have entries of {counted(len(ids), 'ledger')} that no bookie's index has and the metadata does not list"
             f" ({listed(ids)})",
-            {"bookie": bookie, "ledgers": len(ids), "ledgerIds": ids[:_SHOWN], "disks": facts.bookies.disks(bookie)},
+            {
+                "bookie": bookie,
+                "ledgers": len(ids),
+                "ledgerIds": first_of(ids, _SHOWN),
+                "disks": facts.bookies.disks(bookie),
+            },
         )

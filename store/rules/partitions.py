@@ -8,7 +8,7 @@ from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.partitions import Partitions
 from pulsar_admin.store.names import PARTITION_SUFFIX, shell_word
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import Evidence, Rules
+from pulsar_admin.store.rules.rule import Evidence, Rules, first_of
 from pulsar_admin.store.wording import counted, listed, plural
 
 _NAMED = 5
@@ -57,7 +57,7 @@ def _beyond(facts: ClusterFacts) -> Iterator[Evidence]:
                 str(one.name),
                 f"its metadata {_says(one)}, and {_numbered(one.beyond)} also {exists}: no client of the topic reads or writes {them}"
                 f"{_doubt(facts, one)}",
-                {**_of(one), "partitions": one.beyond[-1] + 1, "beyond": list(one.beyond[:_NAMED])},
+                {**_of(one), "partitions": one.beyond[-1] + 1, "beyond": first_of(one.beyond, _NAMED)},
                 mend=_look(facts, one, f"pulsar-admin topics stats {shell_word(one.name.partition(one.beyond[-1]))}"),
             )
 
@@ -212,7 +212,7 @@ def _says(one: Partitions) -> str:
 def _of(one: Partitions) -> dict[str, object]:
     return {
         "topic": str(one.name),
-        "there": list(one.there[:_NAMED]),
+        "there": first_of(one.there, _NAMED),
         "recorded": None if one.record is None else one.record.partitions,
         "entries": one.entries,
         "bytes": one.bytes,

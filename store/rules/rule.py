@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -17,6 +17,7 @@ from pulsar_admin.store.rules.finding import Finding, Severity
 if TYPE_CHECKING:
     from pulsar_admin.store.facts.topics import SubscriptionFacts, TopicFacts
 
+_Item = TypeVar("_Item")
 Facts = TypeVar("Facts")
 """What a rule looks at: ``ClusterFacts``, ``TopicFacts`` or ``SubscriptionFacts``."""
 _PLACE = re.compile(r"\{(\w+)\}")
@@ -247,6 +248,11 @@ def of_topic(rule: Rule[TopicFacts]) -> Rule[TopicFacts]:
 def of_subscriptions(rule: Rule[SubscriptionFacts]) -> Rule[TopicFacts]:
     """Return ``rule`` as one of topics: it holds where it does for a subscription."""
     return cast("Rule[TopicFacts]", replace(cast("Rule[Any]", rule), holds=each_subscription(rule.holds)))
+
+
+def first_of(items: Iterable[_Item], most: int = 10) -> list[_Item]:
+    """Return as many of ``items`` as evidence names."""
+    return list(items)[:most]
 
 
 def _named(evidence: Evidence, where: str, **whose: str) -> Evidence:

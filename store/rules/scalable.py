@@ -8,7 +8,7 @@ from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.scalable import ScalableFacts, SegmentFacts, iter_untiled
 from pulsar_admin.store.names import TopicName
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import Evidence, Rules
+from pulsar_admin.store.rules.rule import Evidence, Rules, first_of
 from pulsar_admin.store.wording import counted, listed, plural
 
 _NAMED = 5
@@ -69,7 +69,7 @@ def _relations(facts: ClusterFacts) -> Iterator[Evidence]:
             yield Evidence(
                 str(one.name),
                 wrong[0] + (f"; {counted(len(wrong) - 1, 'more relation')} like that" if len(wrong) > 1 else ""),
-                {"topic": str(one.name), "relations": wrong[:_NAMED]},
+                {"topic": str(one.name), "relations": first_of(wrong, _NAMED)},
             )
 
 
