@@ -1,22 +1,33 @@
 """What ``compaction status`` says of cursors and ledgers that do not fit."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from pulsar_admin.store.codec.cursor import CursorInfo
 from pulsar_admin.store.codec.digest import DigestType
-from pulsar_admin.store.codec.ledgermetadata import LedgerState, encode_ledger_metadata, ledger_path
+from pulsar_admin.store.codec.ledgermetadata import (
+    LedgerState,
+    decode_ledger_metadata,
+    encode_ledger_metadata,
+    ledger_path,
+)
+from pulsar_admin.store.compaction.entries import find_published
+from pulsar_admin.store.compaction.reading import bisect_view, find_in_view
 from pulsar_admin.store.compaction.status import CompactionStatus, read_status
 from pulsar_admin.store.db.environment import Store, Txn, open_store
 from pulsar_admin.store.db.tree import find_node, put_nodes
+from pulsar_admin.store.errors import EntryCorrupt
+from pulsar_admin.store.model.compacted_view import find_compacted_view
 from pulsar_admin.store.model.ledgers import find_metadata
+from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_topic
 from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry
 from tests.conftest import Cli
-from tests.stores import lose_nodes, put_node, read_store, write_rows
+from tests.stores import change_value, lose_nodes, put_node, read_store, write_rows
 from tests.synthetic import Made, MadeCompacted, MadeTopic, ledger_node, make_store
 
 TOPIC = "public/default/t"
@@ -26,7 +37,7 @@ RAW = entry(Batch([Slot("k", b"v")], alone=True))
 def _store(path: Path, **fields: object) -> Path:
     """Return a store whose topic of ten entries is compacted to 10:4 into ledger 77."""
     horizon = fields.pop("horizon", Position(10, 4))
-    made = MadeCompacted(77, [compacted(10, 4, RAW)], horizon, **fields)  # type: ignore[arg-type]
+    made = MadeCompacted(77, fields.pop("payloads", [compacted(10, 4, RAW)]), horizon, **fields)  # type: ignore[arg-type]
     entries = [Made(PUBLISH_MS, raw=RAW)] * 10
     return make_store(path / "pulsar-store", {TOPIC: MadeTopic([entries], compacted=made)})
 
@@ -60,6 +71,28 @@ def test_as_it_should_be(tmp_path: Path) -> None:
 )
 def test_problems(tmp_path: Path, fields: dict[str, object], text: str) -> None:
     assert any(text in problem for problem in _status(_store(tmp_path, **fields)).problems)
+
+
+def test_a_horizon_in_the_ledgers_metadata_that_cannot_be_read(tmp_path: Path, damages_stores: None) -> None:
+    path = _store(tmp_path)
+
+    def unreadable(value: bytes) -> bytes:
+        metadata = decode_ledger_metadata(value, "test")
+        return encode_ledger_metadata(replace(metadata, custom={**metadata.custom, "pulsar/compactedTo": b"\xff"}))
+
+    change_value(path, ledger_path(77), unreadable)
+    (problem,) = _status(path).problems
+    assert "ledger 77, pulsar/compactedTo" in problem
+
+
+@pytest.mark.parametrize("find", [find_in_view, bisect_view, find_published])
+@pytest.mark.parametrize("lost", [0, 2])
+def test_a_search_in_a_ledger_that_lost_an_entry_is_stopped(find: Any, lost: int, tmp_path: Path) -> None:
+    path = _store(tmp_path, payloads=[compacted(10, entry_id, RAW) for entry_id in range(3)], lost=(lost,))
+    with open_store(path) as store, open_reader(store) as reader:
+        view = find_compacted_view(reader, read_topic(reader.txn, parse_topic(TOPIC)))
+        with pytest.raises(EntryCorrupt, match=f"entry 77:{lost} is lost"):
+            find(reader, view, PUBLISH_MS + (1 if lost else 0))
 
 
 ENTRIES = [compacted(10, entry_id, RAW) for entry_id in range(5)]
