@@ -11,7 +11,7 @@ from pulsar_admin.store.codec.managedledger import decode_managed_ledger
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.owners import Owner, iter_owners
 from pulsar_admin.store.db.tree import find_node
-from pulsar_admin.store.errors import LedgerNotFound, NothingMatches, StoreError
+from pulsar_admin.store.errors import NothingMatches, StoreError
 from pulsar_admin.store.facts.orphans import iter_all_ledger_ids
 from pulsar_admin.store.facts.unlisted import UnlistedLedgers
 from pulsar_admin.store.model.broken import NO_LEDGER, NO_METADATA, NOT_SEEN, Missing, find_missing
@@ -82,8 +82,6 @@ def _ledger_row(txn: Txn, ledger_id: int, unlisted: UnlistedLedgers) -> LedgerRo
     entries, size_bytes = (sums.entries, sums.payload_bytes) if sums else (None, None)
     try:
         ledger = read_ledger(txn, ledger_id)
-    except LedgerNotFound:
-        raise
     except StoreError:
         pass
     else:
