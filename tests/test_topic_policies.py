@@ -212,13 +212,14 @@ def test_actions(tmp_path: Path) -> None:
 
 def test_an_event_that_cannot_be_read_leaves_policies_unknown(tmp_path: Path, cli: Cli) -> None:
     good, bad = _entry("persistent://a/b/t", _event("a/b/t", messageTTLInSeconds=5)), _entry("k", b"\xff" * 9)
-    path = _made(tmp_path / "s", good, bad)
-    with (
-        open_store(path) as store,
-        store.read() as txn,
-        pytest.raises(MetadataCorrupt, match="^the topic policies of a/b are unknown: entry"),
-    ):
-        find_message_ttl(txn, parse_topic("a/b/t"))
+    for place, last in enumerate((Made(1, lost=True), bad)):
+        path = _made(tmp_path / f"{place}", good, last)
+        with (
+            open_store(path) as store,
+            store.read() as txn,
+            pytest.raises(MetadataCorrupt, match="^the topic policies of a/b are unknown: entry 11:1"),
+        ):
+            find_message_ttl(txn, parse_topic("a/b/t"))
     cli("--store", path, "topics", "get-message-ttl", "a/b/t", "-o", "json").fails(6, "metadata-corrupt")
 
 
