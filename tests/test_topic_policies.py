@@ -217,7 +217,7 @@ def test_an_event_that_cannot_be_read_leaves_policies_unknown(tmp_path: Path, cl
         with (
             open_store(path) as store,
             store.read() as txn,
-            pytest.raises(MetadataCorrupt, match="^the topic policies of a/b are unknown: entry 11:1"),
+            pytest.raises(MetadataCorrupt, match=r"^the topic policies of a/b are unknown: entry 11:1"),
         ):
             find_message_ttl(txn, parse_topic("a/b/t"))
     cli("--store", path, "topics", "get-message-ttl", "a/b/t", "-o", "json").fails(6, "metadata-corrupt")
