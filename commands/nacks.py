@@ -331,8 +331,6 @@ def plan(app: App, options: PlanRequest) -> Result:
 
 
 def _sizes(app: App, options: PlanRequest) -> NackSizes:
-    # Imported here: numpy.
-
     if options.topic is None and options.subscription is not None:
         raise click.UsageError("-s: name its topic with --topic", click.get_current_context())
     measured = None

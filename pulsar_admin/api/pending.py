@@ -366,8 +366,6 @@ class KeptNacks(Planner):
         trackers = [row for row in iter_trackers(txn) if self._subscription in (None, row.subscription)]
         names = set(map(str, self._topics))
         if unknown := names - {row.topic for row in trackers}:
-            # Imported here: who names no topic needs no metadata.
-
             parts = (expand_topic(txn, topic) for topic in self._topics if str(topic) in unknown)
             names.update(str(name) for own in parts for name in own)
         trackers = [row for row in trackers if row.topic in names] if self._topics else trackers

@@ -6,6 +6,7 @@ Every text is escaped as markup, with invisible characters shown (``_shown``); l
 from __future__ import annotations
 
 import errno
+import json
 import os
 from base64 import b64encode
 from functools import cache
@@ -26,58 +27,9 @@ from pulsar_admin.store.wording import counted, plural
 from pulsar_admin.typable import typable
 from pulsar_admin.visible import clean_text
 
-LIGHT = {
-    "ground": "#f4f6f9",
-    "card": "#ffffff",
-    "raised": "#eef2f7",
-    "ink": "#17212d",
-    "muted": "#4f5d6d",
-    "line": "#d5dde6",
-    "accent": "#0b5cad",
-    "critical": "#b01e24",
-    "warning": "#8a5200",
-    "note": "#3a5878",
-    "critical-tint": "#fdecec",
-    "warning-tint": "#fdf3e1",
-    "note-tint": "#eaf1f8",
-    "tile": "#c6dbf3",
-    "tile-done": "#dfe9f4",
-    "tile-dead": "#f3d5d3",
-    "tile-ink": "#12263f",
-    "acknowledged": "#7f92a6",
-    "one-by-one": "#24805c",
-    "unacknowledged": "#cf6c00",
-    "delayed": "#6a4cc0",
-    "lost": "#b01e24",
-    "messages": "#2368b0",
-    "bytes": "#24805c",
-}
-DARK = {
-    "ground": "#0e131a",
-    "card": "#171f29",
-    "raised": "#202a36",
-    "ink": "#e7ecf3",
-    "muted": "#a7b4c3",
-    "line": "#2e3a48",
-    "accent": "#7db9ff",
-    "critical": "#ff9a92",
-    "warning": "#f3c469",
-    "note": "#a4c8ec",
-    "critical-tint": "#341a1d",
-    "warning-tint": "#33270f",
-    "note-tint": "#1a2837",
-    "tile": "#214a7c",
-    "tile-done": "#2b3b4e",
-    "tile-dead": "#5e2a2d",
-    "tile-ink": "#f0f4fa",
-    "acknowledged": "#6c8096",
-    "one-by-one": "#53c397",
-    "unacknowledged": "#f09a44",
-    "delayed": "#ad98ff",
-    "lost": "#ff7f76",
-    "messages": "#6fb1fb",
-    "bytes": "#53c397",
-}
+_FOLDER = Path(__file__).parent
+_PALETTES: dict[str, dict[str, str]] = json.loads((_FOLDER / "palettes.json").read_text("utf-8"))
+LIGHT, DARK = _PALETTES["light"], _PALETTES["dark"]
 
 
 def style_of_palettes() -> str:
@@ -109,7 +61,6 @@ HEADERS = (
     ("Its oldest entry", "age"),
     ("Findings", "number"),
 )
-_FOLDER = Path(__file__).parent
 _MADE = (
     *(clipped, typable, cure_of, look_first, counted, plural, charts.treemap, charts.fold),
     *(charts.blocks, charts.strip_parts, charts.strip_label, charts.ledger_marks, charts.bars),
