@@ -5,7 +5,7 @@ Upstream (4.0.8): ``ManagedCursorImpl.recover``, ``OpReadEntry``, ``PersistentTo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
@@ -16,7 +16,7 @@ from pulsar_admin.store.codec.transactions import TxnId
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import MetadataCorrupt, StoreError
-from pulsar_admin.store.facts import Unknown, backlogs, fact, known, transactions
+from pulsar_admin.store.facts import Fact, Unknown, backlogs, fact, known, transactions
 from pulsar_admin.store.model.broken import NOT_SEEN, BrokenLedger, find_broken
 from pulsar_admin.store.model.coverage import AbsentBookies, absent_of, find_absent_bookies
 from pulsar_admin.store.model.cursors import (
@@ -529,6 +529,10 @@ class ReadBudget(Struct):
         self.last_left_out = name
 
 
+def _asked(tells: Callable[[TopicFacts], bool]) -> Fact[bool]:
+    return Fact(tells)
+
+
 class TopicFacts:
     """The facts of a topic in one snapshot, at ``now_ms``. ``cursors``: its readable durable cursors; None: they are read when needed.
 
@@ -696,31 +700,28 @@ class TopicFacts:
 
     # -- what a topic has where anything may be wrong with it -----------------------------------------------------------
 
+    has_ttl = _asked(lambda facts: known(facts.message_ttl) is not None)
+    """Whether a TTL is in force, as far as is known."""
+    has_quotas = _asked(lambda facts: bool(known(facts.quotas)))
+    """Whether a backlog quota with a limit is in force, as far as is known."""
+    has_ranges = _asked(lambda facts: any(cursor.state.ranges for cursor in facts.cursors))
+    """Whether a cursor has entries acknowledged one by one."""
+    is_deduplicating = _asked(lambda facts: DEDUP_CURSOR in facts.mark_deletes)
+    """Whether it has deduplication's cursor."""
+    has_pending_acks = _asked(lambda facts: any(one.pending_ack_log is not None for one in facts.subscriptions))
+    """Whether a subscription has a log of acknowledgements by transactions."""
+    has_edges = _asked(lambda facts: any(one.may_look_at_edges for one in facts.subscriptions))
+    """Whether the first and last entries of a backlog may be looked at."""
+    is_compacted = _asked(lambda facts: COMPACTION_CURSOR in facts.mark_deletes)
+    """Whether it has compaction's cursor."""
+    is_overtaken = _asked(lambda facts: any(cursor.ahead is not None for cursor in facts.cursors))
+    """Whether a cursor is stored ahead of its end."""
+
     @fact
     def has_wrong_clocks(self) -> bool:
         """Whether times are off by more than the tolerance, or yet to come."""
         clocks = self.clocks
         return bool(clocks.ahead_ms or clocks.behind_ms or clocks.future_now or clocks.late_ledgers)
-
-    @fact
-    def has_ttl(self) -> bool:
-        """Whether a TTL is in force, as far as is known."""
-        return known(self.message_ttl) is not None
-
-    @fact
-    def has_quotas(self) -> bool:
-        """Whether a backlog quota with a limit is in force, as far as is known."""
-        return bool(known(self.quotas))
-
-    @fact
-    def has_ranges(self) -> bool:
-        """Whether a cursor has entries acknowledged one by one."""
-        return any(cursor.state.ranges for cursor in self.cursors)
-
-    @fact
-    def is_deduplicating(self) -> bool:
-        """Whether it has deduplication's cursor."""
-        return DEDUP_CURSOR in self.mark_deletes
 
     @fact
     def has_policy_events(self) -> bool:
@@ -732,26 +733,6 @@ class TopicFacts:
     def policy_events(self) -> PolicyEvents | Unknown | None:
         """What its entries say of the policies of its namespace's topics."""
         return Unknown.unless(lambda: find_policy_events(self.reader.txn, self.topic.name.namespace))
-
-    @fact
-    def has_pending_acks(self) -> bool:
-        """Whether a subscription has a log of acknowledgements by transactions."""
-        return any(one.pending_ack_log is not None for one in self.subscriptions)
-
-    @fact
-    def has_edges(self) -> bool:
-        """Whether the first and last entries of a backlog may be looked at."""
-        return any(one.may_look_at_edges for one in self.subscriptions)
-
-    @fact
-    def is_compacted(self) -> bool:
-        """Whether it has compaction's cursor."""
-        return self.compaction_cursor is not None
-
-    @fact
-    def is_overtaken(self) -> bool:
-        """Whether a cursor is stored ahead of its end."""
-        return any(cursor.ahead is not None for cursor in self.cursors)
 
     def backlog_size_bytes(self, cursor: str) -> int:
         """Return a broker's estimate of the bytes that the cursor of that name has not consumed."""

@@ -8,7 +8,7 @@ from typing import Any
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.rows import AlteredRows
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import Evidence, Rule
+from pulsar_admin.store.rules.rule import Evidence, Rule, Rules
 from pulsar_admin.store.rules.words import UNSEEN
 from pulsar_admin.store.wording import counted, plural
 
@@ -47,58 +47,49 @@ def _undigested(facts: ClusterFacts) -> Iterator[Evidence]:
         )
 
 
-ROW_RULES = (
-    Rule(
-        "rows-altered",
-        Severity.CRITICAL,
-        "Rows of the store are not what was written",
-        _MEANS,
-        _UNSEEN,
-        "pulsar-admin store log",
-        "Put the newest backup of the database in place (`backups/` in the store), or import the source into a new "
-        "store and repeat the changes.",
-        _PREVENT,
-        holds=_altered(lambda altered: not altered.derived and altered.database != "tree"),
-        scope="store",
-    ),
-    Rule(
-        "node-rows-altered",
-        Severity.CRITICAL,
-        "Metadata nodes in the store are not what was written",
-        _MEANS,
-        _UNSEEN,
-        "pulsar-admin store refresh",
-        "Read these nodes from the source again. Nodes that were changed in the store are only in a backup of its database "
-        "(`backups/` in the store).",
-        _PREVENT,
-        holds=_altered(lambda altered: altered.database == "tree"),
-        scope="store",
-    ),
-    Rule(
-        "index-rows-altered",
-        Severity.WARNING,
-        "Rows of the index are not what was written",
-        _MEANS,
-        _UNSEEN,
-        "pulsar-admin store index --rebuild",
-        "Rebuild the index from the files. Metadata and changes of the store stay as they are.",
-        _PREVENT,
-        holds=_altered(lambda altered: altered.derived),
-        scope="store",
-    ),
-    Rule(
-        WITHOUT_DIGESTS,
-        Severity.NOTE,
-        "The store's rows have no digests",
-        "An earlier version wrote the store. Its answers are the same, but a flipped bit on the disk goes unnoticed.",
-        "Nothing: no broker reads the store.",
-        "pulsar-admin store refresh",
-        "The next change of the store gives all rows their digests, and so does a refresh. Earlier versions cannot read the "
-        "store then.",
-        holds=_undigested,
-        scope="store",
-    ),
-)
+ROW_RULES = Rules[ClusterFacts]("store")
+ROW_RULES.row(
+    "rows-altered",
+    Severity.CRITICAL,
+    "Rows of the store are not what was written",
+    _MEANS,
+    _UNSEEN,
+    "pulsar-admin store log",
+    "Put the newest backup of the database in place (`backups/` in the store), or import the source into a new "
+    "store and repeat the changes.",
+    _PREVENT,
+)(_altered(lambda altered: not altered.derived and altered.database != "tree"))
+ROW_RULES.row(
+    "node-rows-altered",
+    Severity.CRITICAL,
+    "Metadata nodes in the store are not what was written",
+    _MEANS,
+    _UNSEEN,
+    "pulsar-admin store refresh",
+    "Read these nodes from the source again. Nodes that were changed in the store are only in a backup of its database "
+    "(`backups/` in the store).",
+    _PREVENT,
+)(_altered(lambda altered: altered.database == "tree"))
+ROW_RULES.row(
+    "index-rows-altered",
+    Severity.WARNING,
+    "Rows of the index are not what was written",
+    _MEANS,
+    _UNSEEN,
+    "pulsar-admin store index --rebuild",
+    "Rebuild the index from the files. Metadata and changes of the store stay as they are.",
+    _PREVENT,
+)(_altered(lambda altered: altered.derived))
+ROW_RULES.row(
+    WITHOUT_DIGESTS,
+    Severity.NOTE,
+    "The store's rows have no digests",
+    "An earlier version wrote the store. Its answers are the same, but a flipped bit on the disk goes unnoticed.",
+    "Nothing: no broker reads the store.",
+    "pulsar-admin store refresh",
+    "The next change of the store gives all rows their digests, and so does a refresh. Earlier versions cannot read the "
+    "store then.",
+)(_undigested)
 CHECK_STOPPED: Rule[Any] = Rule(
     "check-stopped",
     Severity.CRITICAL,
