@@ -31,7 +31,7 @@ from pulsar_admin.store.db.delayed import find_index_ledgers
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_metadata_damage
 from pulsar_admin.store.db.owners import Owner, OwnerKind
-from pulsar_admin.store.db.tree import find_node, iter_values, read_node
+from pulsar_admin.store.db.tree import find_node, iter_values, read_node, tree_key
 from pulsar_admin.store.facts.trees import check_ledgers_seen, check_owners_seen
 from pulsar_admin.store.facts.under_replication import iter_emptied, iter_marks
 from pulsar_admin.store.facts.unlisted import find_newer
@@ -47,7 +47,7 @@ from pulsar_admin.store.model.cursors import (
     read_cursor,
 )
 from pulsar_admin.store.model.ledger_owners import all_owners, custom_text, read_owners
-from pulsar_admin.store.model.ledgers import find_metadata, find_times, iter_entry_ids
+from pulsar_admin.store.model.ledgers import find_metadata, find_times, is_damaged, iter_entry_ids
 from pulsar_admin.store.model.messages import MessageReader, ReadOptions
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.references import BUCKET_PREFIX, NAMING_PREFIXES, read_namings
@@ -106,9 +106,12 @@ def plan_forget(
             referring.add(ledger_id, owner)
     steps: list[Step] = []
     parts: list[plan.ChangePart] = []
+    # A topic whose last ledger has damaged metadata cannot be read with it.
+    hidden = {tree_key(ledger_path(ledger_id)): None for ledger_id in ids if is_damaged(txn, ledger_id)}
+    view = reader.seeing(txn.with_rows("tree", hidden)) if hidden else reader
     names = dict.fromkeys([*referring.topics, *(name for name, _ in referring.cursors)])
     for name in names:
-        topic_steps, topic_parts = _forget_in_topic(reader, name, referring, now_ms)
+        topic_steps, topic_parts = _forget_in_topic(view, name, referring, now_ms)
         steps += topic_steps
         parts += topic_parts
     for name, gone in referring.schemas.items():

@@ -21,7 +21,15 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.unserved import has_unserved
 from pulsar_admin.store.errors import MetadataCorrupt, StoreError, Unsupported
 from pulsar_admin.store.model import coverage
-from pulsar_admin.store.model.ledgers import Ledger, find_ledger, find_metadata, has_node, missing_ranges, read_ledger
+from pulsar_admin.store.model.ledgers import (
+    Ledger,
+    find_ledger,
+    find_metadata,
+    find_sums,
+    has_node,
+    missing_ranges,
+    read_ledger,
+)
 from pulsar_admin.store.model.topics import Topic, TopicLedger, is_whole, read_topic
 from pulsar_admin.store.names import EVENTS, Position, parse_topic, shell_word
 from pulsar_admin.store.wording import Answer, counted, plural
@@ -119,7 +127,8 @@ def _find_missing(txn: Txn, ledger_id: int, owners: tuple[Owner, ...], *, is_lis
     except Unsupported:
         return None
     except MetadataCorrupt:
-        return _without_metadata(txn, ledger_id, NO_METADATA, owners)
+        reason = NO_LEDGER if find_sums(txn, ledger_id) is None else NO_METADATA
+        return _without_metadata(txn, ledger_id, reason, owners)
     if ledger is None or ledger.metadata is None:
         reason = NO_LEDGER if ledger is None else NO_METADATA
         return _without_metadata(txn, ledger_id, reason, owners) if owners or is_listed else None
@@ -294,7 +303,7 @@ class BrokenLedger(Struct, frozen=True):
         if self.reason == GONE:
             bookies, are = ", ".join(self.bookies), plural(len(self.bookies), "is", "are")
             return f"it was never closed, and {bookies}, without which nobody can close it, {are} not in the cluster"
-        if self.reason == NO_METADATA:
+        if self.is_damaged or self.reason == NO_METADATA:
             state = "cannot be read" if self.is_damaged else "is lost"
             return f"its metadata {state}, with {counted(self.entries, 'entry')}"
         if self.cure:
@@ -354,7 +363,7 @@ def find_broken_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> BrokenLed
             of_events=of_events,
             outside_entries=there,
             cure=missing.cure,
-            is_damaged=missing.reason == NO_METADATA and has_node(txn, listed.ledger_id),
+            is_damaged=missing.reason != GONE and has_node(txn, listed.ledger_id),
         )
     broken = BrokenLedger(listed.ledger_id, NOT_SEEN, listed.entries, (), is_last, of_events=of_events)
     unseen_from, bookies = end_unseen(txn, listed)

@@ -17,7 +17,7 @@ from pulsar_admin.store.db import blocks
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import Damage, iter_damage
 from pulsar_admin.store.db.tree import find_node, path_of_key, plain_value, tree_key
-from pulsar_admin.store.errors import LedgerNotFound, MetadataCorrupt
+from pulsar_admin.store.errors import LedgerNotFound, MetadataCorrupt, Unsupported
 from pulsar_admin.store.names import INT_MAX, parse_owner
 
 if TYPE_CHECKING:
@@ -193,8 +193,19 @@ def _find_metadata(txn: Txn, ledger_id: int) -> ledgermetadata.LedgerMetadata | 
     try:
         return None if node is None else ledgermetadata.decode_ledger_metadata(node.value, path)
     except MetadataCorrupt as error:
-        hint = f"rebuild it from the ledger's entries: pulsar-admin ledgers restore {ledger_id}"
+        hint = f"see what can be done: pulsar-admin ledgers missing {ledger_id}"
         raise MetadataCorrupt(error.message, hint=hint, **error.context) from error
+
+
+def is_damaged(txn: Txn, ledger_id: int) -> bool:
+    """Whether the ledger's metadata is there and cannot be decoded; of a later version it may be whole."""
+    try:
+        find_metadata(txn, ledger_id)
+    except Unsupported:
+        return False
+    except MetadataCorrupt:
+        return True
+    return False
 
 
 def has_node(txn: Txn, ledger_id: int) -> bool:

@@ -30,13 +30,11 @@ from pulsar_admin.store.db.unserved import has_unserved
 from pulsar_admin.store.errors import (
     InvalidValue,
     LedgerNotFound,
-    MetadataCorrupt,
     NamespaceNotFound,
     StoreError,
     TopicNotFound,
-    Unsupported,
 )
-from pulsar_admin.store.model.ledgers import find_end, find_metadata, find_sums, find_whole, read_ledger
+from pulsar_admin.store.model.ledgers import find_end, find_metadata, find_sums, find_whole, is_damaged, read_ledger
 from pulsar_admin.store.names import (
     PARTITION_SUFFIX,
     PENDING_ACK_SUFFIX,
@@ -596,7 +594,7 @@ def is_whole(txn: Txn, listed: TopicLedger) -> bool:
     if known is not None and known.entries == listed.entries:
         return True
     row = txn.view("tree", tree.tree_key(ledger_path(listed.ledger_id)))
-    if row is None or (find_usual_ledger(tree.plain_value(row)) is None and _is_damaged(txn, listed.ledger_id)):
+    if row is None or (find_usual_ledger(tree.plain_value(row)) is None and is_damaged(txn, listed.ledger_id)):
         return False
     if has_unserved(txn, listed.ledger_id) or (lacks_bookies(txn) and _is_on_gone(txn, listed.ledger_id)):
         return False
@@ -604,16 +602,6 @@ def is_whole(txn: Txn, listed: TopicLedger) -> bool:
     if sums is None:
         return not listed.entries
     return (sums.entries, sums.first_entry, sums.last_entry) == (listed.entries, 0, listed.entries - 1)
-
-
-def _is_damaged(txn: Txn, ledger_id: int) -> bool:
-    try:
-        find_metadata(txn, ledger_id)
-    except Unsupported:  # of a later version: it may be whole
-        return False
-    except MetadataCorrupt:
-        return True
-    return False
 
 
 def find_plain_size(txn: Txn, name: TopicName) -> tuple[int, int] | None:

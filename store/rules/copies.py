@@ -16,7 +16,7 @@ from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import IndexCorrupt, MetadataCorrupt, StoreError
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
-from pulsar_admin.store.model.broken import find_missing
+from pulsar_admin.store.model.broken import NO_LEDGER, find_missing
 from pulsar_admin.store.model.coverage import (
     absent_in,
     ensemble_bookies,
@@ -29,7 +29,7 @@ from pulsar_admin.store.model.coverage import (
     write_set,
 )
 from pulsar_admin.store.model.ledger_owners import all_owners, iter_loose_owners, loose_of
-from pulsar_admin.store.model.ledgers import Ledger, find_times, iter_ledger_ids, read_ledger, sorted_ledger_ids
+from pulsar_admin.store.model.ledgers import Ledger, iter_ledger_ids, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.nodes import VALUE_UNDECODABLE
 from pulsar_admin.store.rules.rule import Evidence, Rule, Rules, Sweep, first_of
@@ -257,8 +257,10 @@ def _check_ledgers(facts: ClusterFacts) -> Iterator[Finding]:
         try:
             ledger = read_ledger(txn, ledger_id)
         except MetadataCorrupt as error:
-            missing = find_missing(txn, ledger_id) if owners and find_times(txn, ledger_id) is not None else None
-            bring = missing.cure or f"pulsar-admin ledgers restore {ledger_id}" if missing is not None else ""
+            missing = find_missing(txn, ledger_id) if owners else None
+            bring = "" if missing is None else missing.cure or f"pulsar-admin ledgers restore {ledger_id}"
+            if missing is not None and missing.reason == NO_LEDGER and not missing.cure:
+                bring = f"pulsar-admin ledgers forget {ledger_id}" if missing.may_be_forgotten else ""
             yield VALUE_UNDECODABLE.of(error, ledger_path(ledger_id), bring or None)
         except StoreError:
             pass  # the index's check tells

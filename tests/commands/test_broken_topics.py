@@ -297,3 +297,21 @@ def test_damaged_metadata_of_a_ledger_is_cured_as_printed(whole_cli: Cli, tmp_pa
         (mend,) = {row["mend"] for row in damaged}
         run_printed(whole_cli, mend)
         assert told(diagnoses(whole_cli, store)) == before
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_a_last_ledger_with_damaged_metadata_and_no_entries_is_forgotten_as_printed(
+    whole_cli: Cli, tmp_path: Path
+) -> None:
+    """Nothing can rebuild its metadata, and no broker loads the topic with it."""
+    store = narrow_copy(tmp_path)
+    before = told(diagnoses(whole_cli, store))
+    last = whole_cli.json(store, f"topics info-internal {PLAIN}")["ledgers"][-1]["ledgerId"]
+    put_node(store, ledger_path(last), b"BookieMetadataFormatVersion\t3\n\x08")
+    rows = {row["code"]: row for row in diagnoses(whole_cli, store) if row["severity"] == "critical"}
+    assert rows.keys() == {"value-undecodable", "topic-unreadable"}
+    (missing,) = whole_cli.rows(store, "ledgers missing")
+    assert (missing["ledgerId"], missing["reason"]) == (last, "no-ledger")
+    run_printed(whole_cli, rows["value-undecodable"]["mend"])
+    assert told(diagnoses(whole_cli, store)) == before
+    assert whole_cli.on(store, f"topics stats {PLAIN}").exit_code == 0
