@@ -216,9 +216,13 @@ def _forget_in_topic(
         if COMPACTED_LEDGER in state.properties and state.properties[COMPACTED_LEDGER] in lost:
             # Without its view, compaction starts over: a view of the later entries alone would lack older keys.
             state = CursorState(after.first_position)
-        if state != cursor.state or lost:
+        # A broker stores the beginning of an empty last ledger for the end: that would be ahead of the topic without the ledger.
+        ahead = read_cursor(reader.txn, reader, after, cursor_name).ahead if gone and cursor.ahead is None else None
+        if state != cursor.state or lost or ahead is not None:
             steps.append(_cursor_step(reader.txn, cursor, state, lost, now_ms))
-            parts.append(_cursor_part(topic, after, cursor, state, lost))
+            part = _cursor_part(topic, after, cursor, state, lost)
+            stored = {} if ahead is None else {"storedMarkDeletePosition": str(ahead)}
+            parts.append(replace(part, before={**(part.before or {}), **stored}))
     return steps, parts
 
 

@@ -315,3 +315,17 @@ def test_a_last_ledger_with_damaged_metadata_and_no_entries_is_forgotten_as_prin
     run_printed(whole_cli, rows["value-undecodable"]["mend"])
     assert told(diagnoses(whole_cli, store)) == before
     assert whole_cli.on(store, f"topics stats {PLAIN}").exit_code == 0
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_a_cursor_at_the_beginning_of_a_forgotten_last_ledger_is_stored_at_the_end(
+    whole_cli: Cli, tmp_path: Path
+) -> None:
+    """As compaction's is after the topic was loaded: else it would be ahead of its topic."""
+    store, topic = copied("compacted", "clean", tmp_path), "public/default/single-lz4"
+    last = whole_cli.json(store, f"topics info-internal {topic}")["ledgers"][-1]["ledgerId"]
+    before = told(diagnoses(whole_cli, store))
+    change(store, lose_metadata, last)
+    (row,) = [row for row in diagnoses(whole_cli, store) if row["severity"] == "critical"]
+    run_printed(whole_cli, row["mend"])
+    assert told(diagnoses(whole_cli, store)) == before
