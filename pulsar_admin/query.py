@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
@@ -383,11 +384,11 @@ class _Comparison:
 
 
 _SIGNS: Mapping[str, Callable[[Any, Any], bool]] = {  # Any: comparable with its like
-    "=": lambda mine, other: mine == other,
-    "<": lambda mine, other: mine < other,
-    ">": lambda mine, other: mine > other,
-    "<=": lambda mine, other: mine <= other,
-    ">=": lambda mine, other: mine >= other,
+    "=": operator.eq,
+    "<": operator.lt,
+    ">": operator.gt,
+    "<=": operator.le,
+    ">=": operator.ge,
 }
 
 

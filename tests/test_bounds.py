@@ -22,6 +22,7 @@ from pyroaring import BitMap64
 
 from pulsar_admin.page.charts import Box
 from pulsar_admin.store.changes.subscriptions import own_ledgers
+from pulsar_admin.store.changes.topics import plan_topic
 from pulsar_admin.store.codec import entrylog
 from pulsar_admin.store.codec.cursor import (
     CursorInfo,
@@ -54,6 +55,7 @@ from pulsar_admin.store.codec.schema import (
     encode_schema_locator,
 )
 from pulsar_admin.store.codec.transactions import COMMITTED, TxnId
+from pulsar_admin.store.compaction.keys import survey
 from pulsar_admin.store.compaction.last_id import check_indexes
 from pulsar_admin.store.db.bookies import iter_imported_bookies
 from pulsar_admin.store.db.entry_files import EntryFiles
@@ -91,6 +93,7 @@ from pulsar_admin.store.history.as_of import Moment
 from pulsar_admin.store.index.rebuild import Difference
 from pulsar_admin.store.kernels.columns import RECORD
 from pulsar_admin.store.kernels.producers import number_spans
+from pulsar_admin.store.kernels.slots import SLOT
 from pulsar_admin.store.model.broken_beside import find_lost_events
 from pulsar_admin.store.model.coverage import Stripe
 from pulsar_admin.store.model.cursors import CursorSource, read_cursor
@@ -156,6 +159,7 @@ WINDOW = {"base": 5, "data": b"abc", "_buffer": b"abcd", "_fill": partial(int, "
 FILE = N(kind=FileKind.ENTRY_LOG, path="0.log", id=5)
 PART = N(start=0, end=10)
 COVERED = [N(first=0, last=4), N(first=5, last=9)]
+READ = N(file_id=1, problems=4)
 # fmt: off
 BOUNDS: dict[str, list[tuple[Any, object]]] = {
     "commands.bookkeeper:_ledger_id": [((0,), 0)],
@@ -850,6 +854,10 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
         for index, answer in ((-1, None), (0, COVERED[0]), (4, COVERED[0]), (5, COVERED[1]), (9, COVERED[1]), (10, None))],
     "store.tables.rows:cluster_name": [
         ((None, name), InvalidValue) for name in ("", "\ud800", "\udfff")] + [((None, "\ud7ff\ue000"), "\ud7ff\ue000")],
+    "store.db.delayed_entries:_read_packed": [((b"", (0, 1, 1, 0), "x"), EntryCorrupt), ((b"\0", (0, 1, 1, 63), "x"), EntryCorrupt)],
+    "store.transfer.reading:_half_seen": [
+        ((N(rows={1: READ}, before=before), N(is_live=bool)), [READ] if is_new else [])
+        for before, is_new in (({}, True), ({1: N(problems=6, tail_problems=2)}, False), ({1: N(problems=5, tail_problems=2)}, True))],
 }
 # fmt: on
 """By function: what it is given at its bounds, and what it answers, or which error it raises."""
@@ -1385,3 +1393,20 @@ def test_a_compressed_log_counts_after_the_base_and_up_to_the_end(tmp_path: Path
     for zxid in (5, 6, 7):
         (tmp_path / f"log.{zxid}.gz").touch()
     assert [text.split()[0] for text in iter_unread_logs(tmp_path, 5, 6)] == [str(tmp_path / "log.6.gz")]
+
+
+def test_an_empty_value_is_a_null_value_of_a_key_that_may_be_empty() -> None:
+    slots = np.zeros(4, SLOT)
+    slots["value_bytes"], slots["key_length"] = (0, -1, 1, 1), (0, 1, 0, -1)
+    names = ("kind", "messages", "id_start", "id_end", "start", "end", "meta_end")
+    found = survey(SimpleNamespace(rows={name: np.ones(1, np.int64) for name in names}, slots=slots))  # type: ignore[arg-type]
+    assert (found.null_values, found.keyed, found.keyless) == (2, 1, 1)
+
+
+def test_partition_0_of_a_partitioned_topic_can_be_created(tmp_path: Path) -> None:
+    path = make_store(tmp_path / "s", {"a/b/c": MadeTopic([[Made(CREATED_MS)], []])})
+    put_node(path, parse_topic("a/b/t").partitioned_path, b'{"partitions":1}')
+    with open_store(path) as store, open_reader(store) as reader:
+        assert len(plan_topic(reader, parse_topic("a/b/t-partition-0"), None, {}, CREATED_MS).steps) == 1
+        with pytest.raises(InvalidValue, match="smaller than number of partition"):
+            plan_topic(reader, parse_topic("a/b/t-partition-1"), None, {}, CREATED_MS)
