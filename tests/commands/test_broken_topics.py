@@ -216,6 +216,17 @@ def test_lost_events_are_said_of_every_topic_of_the_namespace(tmp_path: Path, cl
     assert cli.on(path, "topics stats acme/orders/compacted").exit_code == 0
 
 
+def test_of_many_topics_whole_ones_hide_no_broken_one(
+    tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch, damages_stores: None
+) -> None:
+    monkeypatch.setattr("pulsar_admin.broken._MANY", 1)  # their ledgers are looked at together
+    path = copied("small", "clean", tmp_path)
+    ledger = cli.json(path, "topics stats-internal public/default/steady")["ledgers"][0]["ledgerId"]
+    answer = cli.on(change(path, lose_metadata, ledger), "topics stats --all-topics")
+    assert answer.exit_code == 1
+    assert f"persistent://public/default/steady: ledger {ledger}: its metadata is lost" in answer.stderr
+
+
 # -- what cannot be read hides nothing behind it -------------------------------------------------------------------------
 
 UNREADABLE = [
