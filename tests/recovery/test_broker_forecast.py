@@ -87,3 +87,14 @@ def test_an_age_limit(cli: Cli) -> None:
     without = [row for topic, row in rows.items() if "/public/default/" in topic and not row["inactive"]]
     assert {row["expires"] for row in without} == {0}  # that namespace has no TTL
     assert cli("--store", store, "store", "preflight", "--brokers", "--max-loss", "1").exit_code == 3
+
+
+def test_an_age_limit_moves_the_subscriptions_beside_the_broker_s_own_cursor(cli: Cli, tmp_path: Path) -> None:
+    store, topic = copied("small", "clean", tmp_path), "acme/orders/compacted-single"
+    said = oracle("small")["topics"][topic]
+    assert said["stats"]["subscriptions"]["__compaction"]["msgBacklog"] > 0
+    assert cli.on(store, "namespaces set-message-ttl acme/orders --messageTTL 86400").exit_code == 0
+    assert cli.on(store, f"topics create-subscription {topic} -s late --messageId earliest").exit_code == 0
+    late = brokers(cli, "--store", store, "--now", "2030-01-01T00:00:00Z", "store", "preflight", "--brokers")
+    (row,) = (row for row in late["rows"] if row["topic"] == f"persistent://{topic}")
+    assert row["expires"] == said["internal_stats"]["numberOfEntries"]
