@@ -148,6 +148,7 @@ _REFUSED = {
     "bookkeeper cookie_get nobody:1": "Cookie not found for bookie 'nobody:1'",
     "managed-ledger delete-managed-ledger-ids -mlp public/default/persistent/plain --ledgerIds 1,x": "invalid ledger ids '1,x'",
     "namespaces split-bundle a/b -b LARGEST --split-algorithm-name specified_positions_divide --split-boundaries 1,x": "--split-boundaries",
+    "namespaces get-anti-affinity-namespaces -c standalone -g heavy": "Tenant should not be null",
     "namespaces set-property public/default -k EMPTY -v x": "--key, --value: neither may be empty",
     "namespaces revoke-subscription-permission public/default -s none --role x": "couldn't find subscription",
     "store reclaim": "name one bookie, DIR[,DIR…] or --bookie-conf FILE, and one metadata store at most",
@@ -202,6 +203,8 @@ def test_lines_that_cannot_be_meant(cli: Cli, demo_store: Path, tmp_path: Path) 
             wrong[line] = (done.exit_code, done.stderr)
     assert wrong == {}
     assert not (tmp_path / "out").exists()
+    done = cli.on(demo_store, "namespaces get-anti-affinity-namespaces -p none -c standalone -g heavy")
+    assert (done.exit_code, done.stdout) == (0, "")  # a broker does not look for the tenant either (4.0.8)
 
 
 def test_every_number_of_the_command_line_is_bounded() -> None:
