@@ -48,7 +48,7 @@ from pulsar_admin.store.policies.in_force import (
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
-from tests.stores import change_value, copied, imported, read_rows
+from tests.stores import change_value, copied, imported, lose_nodes, read_rows
 from tests.synthetic import Made, MadeTopic, make_store
 from tests.worlds import oracle
 
@@ -221,6 +221,18 @@ def test_an_event_that_cannot_be_read_leaves_policies_unknown(tmp_path: Path, cl
         ):
             find_message_ttl(txn, parse_topic("a/b/t"))
     cli("--store", path, "topics", "get-message-ttl", "a/b/t", "-o", "json").fails(6, "metadata-corrupt")
+
+
+def test_topics_whose_events_are_lost_are_named(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    event = _event("a/b/t", messageTTLInSeconds=5)
+    events = MadeTopic([[_entry("x://a", event), _entry("persistent://a/b/t", event)], []])
+    path = make_store(tmp_path / "s", {"a/b/t": MadeTopic([[]]), "a/b/__change_events": events})
+    lose_nodes(path, "/ledgers/00/0000/L0011")
+    told = cli.on(path, "ledgers forget 11 --dry-run --force").stdout
+    assert (
+        "2 events of topic policies are lost: these topics have policies from before them, or none: persistent://a/b/t\n"
+        in told
+    )
 
 
 @settings(max_examples=25, deadline=None, derandomize=True, database=None)
