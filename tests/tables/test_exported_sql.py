@@ -9,6 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import pulsar_admin
+from pulsar_admin.store.errors import Corrupt
+from tests.altering import flip
 from tests.conftest import Cli
 from tests.recovery.test_extend import LEDGER, TOPIC, shorten
 from tests.stores import copied, imported
@@ -91,6 +93,18 @@ def test_what_is_not_there_is_named(folder: Path, cli: Cli, tmp_path: Path) -> N
         cli("--tables", folder, "sql", "select count(*) from messages").ends(5, "messages-west.parquet is gone")
     finally:
         (folder / "gone").rename(folder / "messages-west.parquet")
+
+
+def test_a_bad_file_beside_a_good_one_is_refused_each_time(folder: Path, tmp_path: Path) -> None:
+    from pulsar_admin.store.tables.catalog import ExportedTables
+    from pulsar_admin.store.tables.folder import Folder
+
+    copytree(folder, tmp_path / "tables")
+    flip(tmp_path / "tables" / "messages-west.parquet", 1000)
+    tables = ExportedTables(Folder.of(str(tmp_path / "tables")), None)
+    for _ in range(2):
+        with pytest.raises(Corrupt, match=r"messages-west\.parquet cannot be read"):
+            tables.find("messages")
 
 
 def test_tables_that_are_exported_again_while_they_are_read(cli: Cli, tmp_path: Path) -> None:
