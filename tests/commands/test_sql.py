@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from pulsar_admin.store.names import parse_topic
+from pulsar_admin.store.tables.entries import read_all_schemas
 from tests.conftest import Cli
 from tests.deep import deep_but_for
-from tests.stores import copied, imported, put_node
+from tests.stores import copied, imported, put_node, read_store
 
 AVRO = '"public/default/avro"'
 
@@ -98,6 +99,7 @@ def test_a_schema_that_cannot_be_read_hides_no_other(cli: Cli, tmp_path: Path, d
     found = cli("--store", path, *words)
     assert (found.exit_code, [*dict.fromkeys(row["topic"] for row in found.json)]) == (1, others)
     assert others
+    assert [*read_store(path, read_all_schemas)] == others
 
 
 REFUSED = (
