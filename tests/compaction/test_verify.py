@@ -114,6 +114,14 @@ BAD: dict[str, tuple[list[bytes], list[tuple[str, str]]]] = {
         [compacted(10, 2, entry(Batch(KEPT_2.slots, count=3, indexes=[0, 3]), 2)), GOOD[1]],
         [(kinds.INDEXES, "10:2"), (kinds.MISSING, "10:2:2")],
     ),
+    "an index out of range before another value": (
+        [compacted(10, 2, entry(Batch([Slot("d", b"d0"), Slot("a", b"XX")], count=3, indexes=[3, 0]), 2)), GOOD[1]],
+        [(kinds.INDEXES, "10:2"), (kinds.DIFFERS, "10:2:0"), (kinds.MISSING, "10:2:2")],
+    ),
+    "out of order before another message": (
+        [GOOD[0], compacted(10, 1, RAW[1]), compacted(10, 3, RAW[1])],
+        [(kinds.ORDER, "10:1"), (kinds.DIFFERS, "10:3")],
+    ),
     "indexes beside the flags": (
         [
             compacted(
