@@ -16,6 +16,7 @@ from pulsar_admin.numbers import whole
 from pulsar_admin.options import command
 from pulsar_admin.store.errors import IndexCorrupt, LedgerNotFound, MetadataCorrupt, StoreNotFound
 from pulsar_admin.store.model.ledger_owners import custom_text
+from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
@@ -282,8 +283,10 @@ def _next_steps(found: Iterable[Missing]) -> Iterator[tuple[str, str]]:
             "no-metadata": (
                 f"no-metadata: import the disks of {', '.join(row.absent)}, which may have more of it, then rebuild the metadata"
                 if row.absent
-                else "no-metadata: rebuild the metadata",
-                row.cure,
+                else "no-metadata: rebuild the metadata"
+                if row.cure
+                else "no-metadata: restore ZooKeeper's copy; a package can be uploaded again",
+                row.cure or f"pulsar-admin store ls {shell_word(row.owners[0].topic)}",
             ),
             "not-imported": (f"not-imported: {disks}", row.cure),
             "no-ledger": (f"no-ledger: import the disks of {', '.join(row.absent)}, which may have it", row.cure)

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.codec.packages import decode_log_segment, decode_package_metadata, iter_records
 from pulsar_admin.store.db.blocks import ledger_key
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, Unsupported
 from pulsar_admin.store.model.reader import open_reader
 from tests.conftest import Cli
-from tests.stores import imported_cluster, put_node, write_rows
+from tests.stores import imported_cluster, lose_nodes, put_node, write_rows
 from tests.worlds import oracle
 
 SAID: dict[str, Any] = oracle("packages")  # Any: JSON
@@ -104,6 +105,22 @@ def test_a_damaged_segment_and_a_newer_one_are_told(cli: Cli, tmp_path: Path) ->
         put_node(path, where, value)
         found = {row["code"]: row["where"] for row in cli("--store", path, "doctor", "-o", "jsonl").json_lines}
         assert found[code] == where
+
+
+def test_a_lost_ledger_of_a_package_is_told_and_not_restored(cli: Cli, tmp_path: Path) -> None:
+    """What brokers wrote in its metadata is in no entry."""
+    path = Path(shutil.copytree(imported_cluster("packages"), tmp_path / "store"))
+    for damage, code in (
+        (lambda: put_node(path, ledger_path(11), b"\xff"), "value-undecodable"),
+        (lambda: lose_nodes(path, ledger_path(11)), "newer-ledger-missing"),
+    ):
+        damage()
+        (found,) = (row for row in cli("--store", path, "doctor", "-o", "jsonl").json_lines if row["code"] == code)
+        assert "restore" not in found["mend"]
+        missing = cli.on(path, "ledgers missing")
+        assert "a package can be uploaded again" in missing.stderr
+        assert "pulsar-admin store ls /pulsar/packages/sink" in missing.stderr
+        cli.on(path, "ledgers restore 11").ends(3, "upload the package again")
 
 
 @pytest.mark.parametrize("node", ["/pulsar/packages-tail", "/pulsar/migration-coordinator/tail"])

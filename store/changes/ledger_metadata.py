@@ -147,6 +147,12 @@ def _check(txn: Txn, ledger_id: int) -> Owner:
             hint=_hint_unreferenced(txn, ledger_id),
             ledgerId=ledger_id,
         )
+    if found_owners[0].kind is OwnerKind.PACKAGE:
+        raise Refused(
+            f"ledger {ledger_id} is of {found_owners[0]}, and no entry says what brokers wrote in its metadata",
+            hint="upload the package again, or restore ZooKeeper's copy",
+            ledgerId=ledger_id,
+        )
     return found_owners[0]
 
 

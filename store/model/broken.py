@@ -88,6 +88,11 @@ class Missing(Answer, frozen=True):
         return not any(owner.is_of_newer for owner in self.owners)
 
     @property
+    def may_be_restored(self) -> bool:
+        """Whether its metadata can be rebuilt from entries: that of a package has no more of it than its ledgers' ids."""
+        return all(owner.kind != "package" for owner in self.owners)
+
+    @property
     def is_astray(self) -> bool:
         """Whether other bookies than the metadata's have entries that clients would get if it named them."""
         return self.outside is not None and (self.reason == GONE or not self.outside.asked)

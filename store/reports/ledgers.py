@@ -152,7 +152,13 @@ def iter_missing(txn: Txn) -> Iterator[Missing]:
 def _find_missing(txn: Txn, ledger_id: int) -> Missing | None:
     """Return as ``find_missing``, also with the command for lost metadata that is to be rebuilt, and for bookies that were not imported."""
     missing = find_missing(txn, ledger_id)
-    if missing is not None and missing.reason == NO_METADATA and missing.owners and not missing.cure:
+    if (
+        missing is not None
+        and missing.reason == NO_METADATA
+        and missing.owners
+        and not missing.cure
+        and missing.may_be_restored
+    ):
         return replace(missing, cure=f"pulsar-admin ledgers restore {ledger_id}")
     if missing is not None and missing.reason == NOT_SEEN and missing.bookies:
         return replace(missing, cure=f"pulsar-admin store add bookie {shell_word(missing.bookies[0])}=DIR,DIR")

@@ -199,6 +199,10 @@ _REFERENCES = {
         BUCKET_LEDGER_WITHOUT_METADATA,
         "BookKeeper's metadata of a bucket of delayed messages is gone: a broker rebuilds it from the messages",
     ),
+    OwnerKind.PACKAGE: (
+        NEWER_LEDGER_MISSING,
+        "BookKeeper's metadata of a package of functions, sinks or sources is gone: a broker cannot read it",
+    ),
 }
 """What references ledgers beside topics and cursors: the rule, and what its loss means."""
 _HINT = "see: pulsar-admin ledgers underreplicated"
@@ -259,8 +263,10 @@ def _check_ledgers(facts: ClusterFacts) -> Iterator[Finding]:
         except MetadataCorrupt as error:
             missing = find_missing(txn, ledger_id) if owners else None
             bring = "" if missing is None else missing.cure or f"pulsar-admin ledgers restore {ledger_id}"
-            if missing is not None and missing.reason == NO_LEDGER and not missing.cure:
+            if missing is not None and not missing.cure and missing.reason == NO_LEDGER:
                 bring = f"pulsar-admin ledgers forget {ledger_id}" if missing.may_be_forgotten else ""
+            elif missing is not None and not missing.cure and not missing.may_be_restored:
+                bring = ""
             yield VALUE_UNDECODABLE.of(error, ledger_path(ledger_id), bring or None)
         except StoreError:
             pass  # the index's check tells

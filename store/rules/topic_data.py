@@ -51,12 +51,12 @@ LEDGER_MISSING = TOPIC_SWEEP.row(
 NEWER_LEDGER_MISSING = TOPIC_SWEEP.row(
     "newer-ledger-missing",
     Severity.CRITICAL,
-    "A ledger that only a newer Pulsar reads is lost",
-    "A segment of a scalable topic, or something that this version does not know, names the ledger, and its BookKeeper metadata is"
-    " gone.",
+    "A ledger that only a newer Pulsar reads, or of a package, is lost",
+    "A segment of a scalable topic, a package of functions, sinks or sources, or something that this version does not know, names the"
+    " ledger, and its BookKeeper metadata is gone.",
     STUCK,
     "pulsar-admin ledgers missing {ledgerId}",
-    "No command removes it: nothing here changes what a newer version wrote. Add another bookie or a backup that has "
+    "No command removes it: nothing here changes what a newer version wrote, or packages. Add another bookie or a backup that has "
     "it, and the metadata.",
     KEEP_COPIES,
 )
