@@ -145,6 +145,11 @@ def read_store(path: Path, work: Callable[[EntryReader], T]) -> T:
         return work(reader)
 
 
+def values_of(path: Path) -> dict[str, bytes]:
+    """Return the value of every metadata node of the store at PATH."""
+    return read_rows(path, lambda txn: {node.path: node.value for node in iter_nodes(txn, "/")})
+
+
 def in_store(path: Path, work: Callable[[Store], T]) -> T:
     """Return what WORK makes of the store at PATH, which it may change."""
     with open_store(path, writable=True) as store:

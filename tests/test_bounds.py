@@ -1346,9 +1346,8 @@ def test_lost_policies_of_a_later_partition_are_told(first: str, tmp_path: Path,
     assert text.startswith(f"ledger 14 of {EVENTS}-partition-1, its namespace's policies: ")
 
 
-def test_what_tiered_storage_has_is_not_missing_behind_a_topic_that_cannot_be_read(
-    tmp_path: Path, damages_stores: None
-) -> None:
+@pytest.mark.usefixtures("damages_stores")
+def test_what_tiered_storage_has_is_not_missing_behind_a_topic_that_cannot_be_read(tmp_path: Path) -> None:
     path = make_store(tmp_path / "s", {name: MadeTopic([[Made(CREATED_MS)], []]) for name in ("a/b/a", "a/b/c")})
     offloaded = LedgerInfo(
         *(12, 1, 9, CREATED_MS),

@@ -177,9 +177,8 @@ DEEP: dict[str, tuple[Change, set[str]]] = {
         ("cluster", "copies", -1),
     ],
 )
-def test_two_damaged_rows_are_both_told(
-    world: str, database: str, kept: int, tmp_path: Path, damages_stores: None
-) -> None:
+@pytest.mark.usefixtures("damages_stores")
+def test_two_damaged_rows_are_both_told(world: str, database: str, kept: int, tmp_path: Path) -> None:
     path = copied(world, "clean", tmp_path)
     with open_store(path, writable=True) as store:
         with store.read() as txn:
@@ -294,9 +293,8 @@ def test_a_file_of_another_time(tmp_path: Path, cli: Cli) -> None:
     assert [(one.severity, one.code) for one in found] == [("note", "file-grown")]
 
 
-def test_lists_and_metadata_are_decoded_a_few_times(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damages_stores: None
-) -> None:
+@pytest.mark.usefixtures("damages_stores")
+def test_lists_and_metadata_are_decoded_a_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many ledgers of a topic are lost, its list is not decoded for each; metadata is for its topic, its copies, and itself."""
     entries = [Made(CREATED_MS, lost=True)]
     path = make_store(tmp_path / "s", {"t/n/lost": MadeTopic([entries] * 60), "t/n/there": MadeTopic([entries] * 40)})

@@ -272,9 +272,8 @@ def test_engines_find_the_same_copies(tmp_path: Path, cli: Cli) -> None:
 
 
 @deep_but_for((1,), "absent", [("bk1test",), ("bk0test", "bk2test")])
-def test_bookies_that_were_not_imported(
-    absent: tuple[str, ...], disks: Path, tmp_path: Path, cli: Cli, damages_stores: None
-) -> None:
+@pytest.mark.usefixtures("damages_stores")
+def test_bookies_that_were_not_imported(absent: tuple[str, ...], disks: Path, tmp_path: Path, cli: Cli) -> None:
     """What they should have is unknown, never lost."""
     for bookie in absent:
         (disks / f"bookkeeper{bookie[2]}").unlink()
@@ -491,9 +490,8 @@ DERIVED_DAMAGE: dict[str, set[str]] = {
 
 
 @deep_but_for((0, 2), "damage", DERIVED_DAMAGE)
-def test_damage_of_our_rows_is_found_and_healed(
-    damage: str, tmp_path: Path, cli: Cli, whole_cli: Cli, damages_stores: None
-) -> None:
+@pytest.mark.usefixtures("damages_stores")
+def test_damage_of_our_rows_is_found_and_healed(damage: str, tmp_path: Path, cli: Cli, whole_cli: Cli) -> None:
     path = Path(shutil.copytree(imported("cluster", "clean"), tmp_path / "s"))
     with open_store(path, writable=True) as store:
         with store.read() as txn:
@@ -520,9 +518,8 @@ def test_damage_of_our_rows_is_found_and_healed(
 # -- older stores ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_store_of_before_says_that_it_does_not_know(
-    tmp_path: Path, cli: Cli, whole_cli: Cli, damages_stores: None
-) -> None:
+@pytest.mark.usefixtures("damages_stores")
+def test_a_store_of_before_says_that_it_does_not_know(tmp_path: Path, cli: Cli, whole_cli: Cli) -> None:
     path = tmp_path / "s"
     shutil.copytree(imported("cluster", "clean"), path)
 

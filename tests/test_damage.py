@@ -78,9 +78,8 @@ _DATABASES = ("tree", "logs", "entries", "times", "owners", "changes", "damage")
     [(key, row, database) for key, row in _ROWS for database in _DATABASES],
     ids=str,
 )
-def test_rubbish_in_our_rows(
-    database: str, key: bytes | None, row: bytes, tmp_path: Path, cli: Cli, damages_stores: None
-) -> None:
+@pytest.mark.usefixtures("damages_stores")
+def test_rubbish_in_our_rows(database: str, key: bytes | None, row: bytes, tmp_path: Path, cli: Cli) -> None:
     path = narrow_copy(tmp_path)
     first, _ = read_rows(path, lambda txn: next(txn.items(database), (bytes(12 if database == "damage" else 8), b"")))
     _put(path, database, key or first, row)
@@ -333,9 +332,8 @@ PLAIN = "/managed-ledgers/public/default/persistent/plain"
 
 @pytest.mark.parametrize(("codec", "claimed"), [(1, 2**31 - 1), (2, 10), (3, 0), (4, 2**31 - 1)])
 @pytest.mark.parametrize("node", [PLAIN, f"{PLAIN}/half"])
-def test_decompression_bombs(
-    codec: int, claimed: int, node: str, tmp_path: Path, cli: Cli, damages_stores: None
-) -> None:
+@pytest.mark.usefixtures("damages_stores")
+def test_decompression_bombs(codec: int, claimed: int, node: str, tmp_path: Path, cli: Cli) -> None:
     path = _with_value(tmp_path, node, _bomb(codec, claimed, _compressed_zeros()))
     answer = cli("--store", path, "store", "cat", node)
     assert answer.exit_code in (6, 8)

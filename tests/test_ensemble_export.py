@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 import pulsar_admin as pa
-from pulsar_admin.store.db.tree import iter_nodes
 from pulsar_admin.store.names import parse_namespace, parse_topic
 from pulsar_admin.store.transfer.ensemble_export import _holds
 from tests.conftest import Cli
 from tests.fake_zookeeper import FakeZooKeeper, Znode
-from tests.stores import copied, imported, lose_nodes, nodes_of, read_rows
+from tests.stores import copied, imported, lose_nodes, nodes_of, read_rows, values_of
 
 PLAIN = "/managed-ledgers/public/default/persistent/plain"
 SKIP = "topics skip public/default/plain -s half -n 2"
@@ -33,10 +32,6 @@ WRITTEN = {f"{PLAIN}/half": "update", f"{PLAIN}/made": "create", f"{PLAIN}/never
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     return copied("small", "clean", tmp_path)
-
-
-def values(store: Path) -> dict[str, bytes]:
-    return read_rows(store, lambda txn: {node.path: node.value for node in iter_nodes(txn, "/")})
 
 
 def change(cli: Cli, store: Path, *commands: str) -> None:
@@ -69,7 +64,7 @@ def test_changes_are_one_transaction_that_names_every_version(store: Path, cli: 
         actions = {node["path"]: node["action"] for node in report["nodes"]}
         assert actions == {**WRITTEN, "/admin/policies/acme": "update"}
         (operations,) = server.multis
-        wanted = values(store)
+        wanted = values_of(store)
         assert {path: value for path, (value, _) in after.items() if path in wanted} == wanted
         assert after.keys() ^ before.keys() == {f"{PLAIN}/made", f"{PLAIN}/never"}
         changed = {path for path in before.keys() & after.keys() if before[path] != after[path]}
@@ -140,11 +135,11 @@ def test_a_node_that_moved_stops_all_of_it(
             moved.append(state(server))
 
     change(cli, store, *CHANGES)
-    tree = values(store)
+    tree = values_of(store)
     with FakeZooKeeper(nodes_of(imported("small", "clean")), before) as server:
         cli(*export(store, server)).fails(4, "stale-plan", path)
         assert state(server) == moved[0]
-    assert values(store) == tree
+    assert values_of(store) == tree
     assert exports_in_the_log(store, cli) == []
 
 
@@ -223,7 +218,7 @@ def test_a_connection_lost_behind_the_transaction(committed: bool, store: Path, 
         assert (state(server) != before) == committed
         change(cli, store, SKIP)  # one of its nodes changes again
         report = cli(*export(store, server)).json
-        wanted = values(store)
+        wanted = values_of(store)
         assert {path: value for path, (value, _) in state(server).items() if path in wanted} == wanted
         assert [node["path"] for node in report["nodes"]] == (
             [f"{PLAIN}/half"] if committed else ["/admin/policies/acme", *sorted(WRITTEN)]
@@ -291,7 +286,7 @@ def test_python(store: Path, tmp_path: Path) -> None:
             (node,) = opened.export_zookeeper(server.address).nodes
             assert (node.path, node.action) == (f"{PLAIN}/half", "update")
             report = opened.export_snapshot(tmp_path / "out")
-        assert server.nodes[f"{PLAIN}/half"].value == values(store)[f"{PLAIN}/half"]
+        assert server.nodes[f"{PLAIN}/half"].value == values_of(store)[f"{PLAIN}/half"]
     assert (tmp_path / "out" / report.file).is_file()
 
 

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from pulsar_admin.store.codec.rocksvalue import decode_value
-from pulsar_admin.store.db.tree import iter_nodes
 from pulsar_admin.store.sources import rocksdb
 from pulsar_admin.store.transfer import exports as exporter
 from tests.conftest import Cli
 from tests.deep import deep_but_for
-from tests.stores import apply_values, read_rows, rocksdb_rows
+from tests.stores import apply_values, rocksdb_rows, values_of
 from tests.test_disk import assert_full, run_limited
 from tests.worlds import assert_unchanged, scratch_copy
 
@@ -39,10 +38,6 @@ def store(source: Path, tmp_path: Path, cli: Cli) -> Path:
 
 def export(store: Path, target: Path, *options: str) -> tuple[object, ...]:
     return ("--store", store, "store", "export", "standalone", target, "--yes", "-o", "json", *options)
-
-
-def values(store: Path) -> dict[str, bytes]:
-    return read_rows(store, lambda txn: {node.path: node.value for node in iter_nodes(txn, "/")})
 
 
 # -- links ------------------------------------------------------------------------------------------------------------
@@ -257,7 +252,7 @@ def test_changes_behind_stopped_exports(
         assert cli("--store", store, *change.split()).exit_code == 0
     assert cli(*export(store, source, "--in-place")).exit_code == 0
     assert cli(*export(store, source, "--in-place")).json["nodes"] == []
-    wanted = {path.encode(): value for path, value in values(store).items()}
+    wanted = {path.encode(): value for path, value in values_of(store).items()}
     found = {
         key: value for key, value in rocksdb_rows(source / "metadata").items() if key in imported.keys() | wanted.keys()
     }
@@ -278,17 +273,17 @@ def test_a_refresh_behind_a_stopped_export_takes_nothing_back(
     stopped_export()
     if after:
         assert cli("--store", store, *after.split()).exit_code == 0
-    wanted = values(store)
+    wanted = values_of(store)
     for _ in range(2):
         answer = cli("--store", store, "store", "refresh", "-o", "json").ends(1, "export in place was stopped")
         assert (answer.json["conflicts"], answer.json["nodesUpdated"], answer.json["nodesRemoved"]) == ([], 0, 0)
         assert answer.json["stoppedExport"]
-    assert values(store) == wanted
+    assert values_of(store) == wanted
     assert cli(*export(store, source, "--in-place")).exit_code == 0
     assert cli(*export(store, source, "--in-place")).json["nodes"] == []
     answer = cli("--store", store, "store", "refresh", "-o", "json")
     assert (answer.exit_code, answer.json["stoppedExport"]) == (0, [])
-    assert values(store) == wanted
+    assert values_of(store) == wanted
 
 
 @deep_but_for((0, 2), "limit_bytes", [1, 20_000, 100_000, 5_000_000])

@@ -449,9 +449,8 @@ def test_a_store_lets_in_whom_its_source_lets_in(
         ("meta/data.mdb", "directory"),
     ],
 )
-def test_what_is_no_file_in_a_store_is_named(
-    name: str, kind: str, tmp_path: Path, cli: Cli, damages_stores: None
-) -> None:
+@pytest.mark.usefixtures("damages_stores")
+def test_what_is_no_file_in_a_store_is_named(name: str, kind: str, tmp_path: Path, cli: Cli) -> None:
     path = copied("small", "clean", tmp_path)
     (path / name).unlink(missing_ok=True)
     os.mkfifo(path / name) if kind == "fifo" else (path / name).mkdir()

@@ -290,9 +290,8 @@ def test_a_lost_slice_proves_nothing() -> None:
     ("database", "key", "place"),
     [("entries", block_key(9, 0), BLOCK_HEADER.size), ("times", ledger_key(9), 104), ("entries", block_key(9, 0), -1)],
 )
-def test_a_row_that_is_another(
-    name: str, database: str, key: bytes, place: int, tmp_path: Path, damages_stores: None
-) -> None:
+@pytest.mark.usefixtures("damages_stores")
+def test_a_row_that_is_another(name: str, database: str, key: bytes, place: int, tmp_path: Path) -> None:
     path = copied(name, "clean", tmp_path)
 
     def change(txn: Txn) -> None:

@@ -16,7 +16,7 @@ from pulsar_admin.store.names import Position
 from pulsar_admin.store.recovery.metadata_index import read_known
 from tests.conftest import Cli
 from tests.cures.curing import put_values
-from tests.stores import copied, imported, lose_nodes, narrow_copy, read_rows
+from tests.stores import copied, imported, lose_nodes, narrow_copy, read_rows, values_of
 
 WORLD = "scalable"
 SEGMENTS = {  # as the nodes of the world say, in Pulsar's own protobuf: see the README of the golden worlds
@@ -112,10 +112,6 @@ def test_a_topic_that_is_read_changes_beside_them(tmp_path: Path, cli: Cli) -> N
     changed = {name for name in before if before[name] != after.get(name)}
     assert changed == {"/managed-ledgers/acme/n/persistent/a/s1", "/managed-ledgers/acme/n/persistent/d"}
     assert cli("--store", path, "store", "check").exit_code == 0
-
-
-def values_of(path: Path) -> dict[str, bytes]:
-    return read_rows(path, lambda txn: {node.path: node.value for node in iter_nodes(txn, "/")})
 
 
 # -- what nobody wrote yet --------------------------------------------------------------------------------------------

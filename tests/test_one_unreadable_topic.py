@@ -108,9 +108,8 @@ def test_the_other_topics_answer_beside_damaged_blocks(cli: Cli, tmp_path: Path,
 SNAPSHOTS = parse_topic("public/default/__transaction_buffer_snapshot")
 
 
-def test_a_lost_ledger_of_transaction_snapshots_keeps_no_topic_from_its_answer(
-    cli: Cli, tmp_path: Path, damages_stores: None
-) -> None:
+@pytest.mark.usefixtures("damages_stores")
+def test_a_lost_ledger_of_transaction_snapshots_keeps_no_topic_from_its_answer(cli: Cli, tmp_path: Path) -> None:
     """Closed, of three entries, and nothing of it is here: passed over as lost entries are."""
     path = copied("small", "clean", tmp_path)
     asked = [

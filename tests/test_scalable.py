@@ -12,13 +12,13 @@ import pulsar_admin
 from pulsar_admin.store.codec.managedledger import ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.codec.scalable import decode_scalable_topic
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.db.tree import find_node, iter_nodes
+from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, TopicNotFound, Unsupported
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import managed_ledger_of_path, parse_topic
 from pulsar_admin.store.proto import managed_ledger_pb2
 from tests.conftest import Cli
-from tests.stores import copied, imported, lose_nodes, put_node, read_rows
+from tests.stores import copied, imported, lose_nodes, put_node, read_rows, values_of
 from tests.worlds import GOLDEN, oracle
 
 WORLD, TOPIC, NODE = "scalable", "topic://acme/n/scal", "/topics/acme/n/scal"
@@ -29,10 +29,6 @@ Record = dict[str, Any]  # Any: JSON
 def answered() -> Record:
     stats: Record = oracle(WORLD)["scalable"]["acme/n/scal"]["stats"]
     return stats
-
-
-def nodes_of(path: Path) -> dict[str, bytes]:
-    return read_rows(path, lambda txn: {node.path: node.value for node in iter_nodes(txn, "/")})
 
 
 # -- names: what TopicName of 5.0.1 made of these texts: the name in full, and its managed ledger ----------------------
@@ -140,17 +136,17 @@ def test_stats_are_those_that_the_broker_gave_while_it_wrote(cli: Cli) -> None:
 def test_new_segments_are_as_a_controller_made_those_of_the_world(cli: Cli, tmp_path: Path) -> None:
     path = copied(WORLD, "clean", tmp_path)
     assert cli("--store", path, "scalable-topics", "create", "acme/n/new", "-s", "2").exit_code == 0
-    made, theirs = (json.loads(nodes_of(path)[node]) for node in ("/topics/acme/n/new", NODE))
+    made, theirs = (json.loads(values_of(path)[node]) for node in ("/topics/acme/n/new", NODE))
     assert [*made] == [*theirs]
     alike = ("segmentId", "hashRange", "parentIds", "createdAtEpoch", "entryBucketSplits", "root", "legacy")
     for number in ("0", "1"):
         assert [*made["segments"][number]] == [*theirs["segments"][number]]
         assert [made["segments"][number][key] for key in alike] == [theirs["segments"][number][key] for key in alike]
     assert cli("--store", path, "scalable-topics", "delete", "acme/n/scal", "--yes").exit_code == 0
-    left = nodes_of(path)
+    left = values_of(path)
     assert [name for name in left if "/scal" in name and not name.startswith("/txn")] == []
     assert cli("--store", path, "store", "undo", "2").exit_code == 0
-    assert nodes_of(path)[NODE] == json.dumps(theirs, separators=(",", ":")).encode()
+    assert values_of(path)[NODE] == json.dumps(theirs, separators=(",", ":")).encode()
 
 
 @pytest.mark.parametrize("words", [("create-partitioned-topic", "-p", "2"), ("create",)])
@@ -161,10 +157,10 @@ def test_a_persistent_topic_of_the_same_name_stays_with_its_schema(
     (tmp_path / "schema.json").write_text('{"type":"STRING","schema":"","properties":{}}')
     assert cli("--store", path, "topics", *words, "acme/n/new").exit_code == 0
     assert cli("--store", path, "schemas", "upload", "acme/n/new", "-f", tmp_path / "schema.json").exit_code == 0
-    before = nodes_of(path)
+    before = values_of(path)
     assert "stays beside it" in cli("--store", path, "scalable-topics", "create", "acme/n/new").stderr
     assert cli("--store", path, "scalable-topics", "delete", "acme/n/new", "--yes").exit_code == 0
-    assert nodes_of(path) == before
+    assert values_of(path) == before
 
 
 def test_messages_of_a_key_are_in_the_order_in_which_they_were_sent(cli: Cli) -> None:
@@ -184,7 +180,7 @@ def test_exported_tables_take_the_names_that_a_store_takes(cli: Cli, tmp_path: P
     """Segments 3 and 4 are left of the topic ``scal``: segment 2 is one of the topic ``scal/x`` here."""
     path, tables = copied(WORLD, "clean", tmp_path), tmp_path / "tables"
     segment = "/managed-ledgers/acme/n/segment/{}/0000-ffff-2"
-    put_node(path, segment.format("scal%2Fx"), nodes_of(path)[segment.format("scal")])
+    put_node(path, segment.format("scal%2Fx"), values_of(path)[segment.format("scal")])
     lose_nodes(path, segment.format("scal"))
     assert cli("--store", path, "store", "export", "tables", tables, "--messages").exit_code == 0
     sent = {number: one["msgBacklog"] for number, one in answered()["subscriptions"]["st1"]["segments"].items()}
@@ -246,14 +242,14 @@ def test_python_has_the_same(tmp_path: Path) -> None:
 
 def test_a_reset_over_all_segments_is_one_change_and_undone(cli: Cli, tmp_path: Path) -> None:
     path = copied(WORLD, "clean", tmp_path)
-    before = nodes_of(path)
+    before = values_of(path)
     assert cli("--store", path, "topics", "reset-cursor", TOPIC, "-s", "q1", "-m", "earliest").exit_code == 0
     rows = cli("--store", path, "topics", "stats", TOPIC, "-o", "json").json
     assert [row["subscriptions"]["q1"]["msgBacklog"] for row in rows] == [0, 0, 240, 47, 13]
-    changed = {name for name, value in nodes_of(path).items() if before[name] != value}
+    changed = {name for name, value in values_of(path).items() if before[name] != value}
     assert changed == {"/managed-ledgers/acme/n/segment/scal/0000-ffff-2/q1"}
     assert cli("--store", path, "store", "undo", "1").exit_code == 0
-    assert nodes_of(path) == before
+    assert values_of(path) == before
 
 
 def test_when_a_cursor_became_idle_survives(cli: Cli, tmp_path: Path) -> None:
@@ -261,7 +257,7 @@ def test_when_a_cursor_became_idle_survives(cli: Cli, tmp_path: Path) -> None:
     path, node = copied(WORLD, "clean", tmp_path), "/managed-ledgers/acme/n/segment/scal/0000-ffff-2/q1"
     for words in (("reset-cursor", TOPIC, "-s", "q1", "-m", "earliest"), ("skip", TOPIC, "-s", "q1", "-n", "3")):
         assert cli("--store", path, "topics", *words).exit_code == 0
-        info = managed_ledger_pb2.ManagedCursorInfo.FromString(nodes_of(path)[node])
+        info = managed_ledger_pb2.ManagedCursorInfo.FromString(values_of(path)[node])
         assert info.idleSince == 1_795_697_219_805
 
 
@@ -342,7 +338,7 @@ def test_a_damaged_record_is_told(
 ) -> None:
     path = copied(WORLD, "clean", tmp_path)
     assert findings(cli, path) == {}
-    record = json.loads(nodes_of(path)[NODE])
+    record = json.loads(values_of(path)[NODE])
     damage(record)
     put_node(path, NODE, json.dumps(record).encode())
     found = findings(cli, path)
@@ -425,10 +421,10 @@ sql select+count(*)+n+from+"{TOPIC}\"""".splitlines()
 @pytest.mark.parametrize(("where", "value"), EDITED, ids=[ascii(f"{where}-{value}"[:40]) for where, value in EDITED])
 def test_every_command_answers_or_says_why_not(where: str, value: object, cli: Cli, tmp_path: Path) -> None:
     path = copied(WORLD, "clean", tmp_path)
-    record = json.loads(nodes_of(path)[NODE])
+    record = json.loads(values_of(path)[NODE])
     edited(where, value)(record)
     put_node(path, NODE, json.dumps(record).encode())
-    before = nodes_of(path)
+    before = values_of(path)
     for words in ASKED:
         said = cli(
             "--store", path, *(word.replace("PAGE", str(tmp_path / "page.html")).replace("+", " ") for word in words)
@@ -437,7 +433,7 @@ def test_every_command_answers_or_says_why_not(where: str, value: object, cli: C
         assert "Traceback" not in said.stderr + said.stdout, words
         assert said.exit_code < 2 or said.stderr, words
         assert said.stderr.count("error: ") <= 1, words
-    assert nodes_of(path) == before
+    assert values_of(path) == before
 
 
 @pytest.mark.usefixtures("damages_stores")
@@ -536,7 +532,7 @@ def test_the_epochs_of_a_long_history_are_told_at_once() -> None:
 
 def test_a_state_of_segments_that_is_not_known_is_no_damage(cli: Cli, tmp_path: Path) -> None:
     path = copied(WORLD, "clean", tmp_path)
-    record = json.loads(nodes_of(path)[NODE])
+    record = json.loads(values_of(path)[NODE])
     record["segments"]["3"]["state"] = "FROZEN"
     put_node(path, NODE, json.dumps(record).encode())
     said = cli("--store", path, "-o", "json", "topics", "stats", TOPIC)

@@ -56,9 +56,8 @@ def disks(tmp_path: Path) -> tuple[Path, Path]:
     return source, store
 
 
-def test_indexes_and_journals_of_bookies(
-    cli: Cli, tmp_path: Path, disks: tuple[Path, Path], damages_stores: None
-) -> None:
+@pytest.mark.usefixtures("damages_stores")
+def test_indexes_and_journals_of_bookies(cli: Cli, tmp_path: Path, disks: tuple[Path, Path]) -> None:
     source, store = disks
     currents = [source / f"bookkeeper{number}" / "current" for number in range(3)]
     assert starts(cli, store) == {f"bk{number}test": (True, []) for number in range(3)}
@@ -161,9 +160,8 @@ def test_where_a_replay_ends_and_why_it_fails_there(end: bytes, length: int, sai
     assert frames[1] == (4 + len(_KEY), len(_ADD))
 
 
-def test_an_index_that_opens_and_cannot_be_read_whole(
-    cli: Cli, tmp_path: Path, disks: tuple[Path, Path], damages_stores: None
-) -> None:
+@pytest.mark.usefixtures("damages_stores")
+def test_an_index_that_opens_and_cannot_be_read_whole(cli: Cli, tmp_path: Path, disks: tuple[Path, Path]) -> None:
     """Its bookie starts, and fails to read the rows of the block that is damaged."""
     source, store = disks
     tables = (source / "bookkeeper0" / "current" / "locations").glob("*.sst")
@@ -319,9 +317,8 @@ def test_the_longest_transaction_says_what_to_set(tmp_path: Path) -> None:
         (with_epochs("2", "1"), "zookeeper-epochs-refused"),
     ],
 )
-def test_a_snapshot_of_the_store_mends_a_server(
-    cli: Cli, tmp_path: Path, plant: Plant, code: str, damages_stores: None
-) -> None:
+@pytest.mark.usefixtures("damages_stores")
+def test_a_snapshot_of_the_store_mends_a_server(cli: Cli, tmp_path: Path, plant: Plant, code: str) -> None:
     server, store, made = tmp_path / "zookeeper", tmp_path / "store", tmp_path / "made"
     server.mkdir()
     plant(unpack_zookeeper(server))

@@ -19,6 +19,7 @@ from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import encode_name, parse_topic
 from pulsar_admin.store.reports.subscriptions import Asked, NotDue, SubscriptionFacts, iter_subscription_facts
 from tests.conftest import Cli
+from tests.live.comparing import place
 from tests.stores import NOW_MS, copied, imported, lose_nodes, put_node
 from tests.worlds import CLUSTER, WORLD_NAMES, asked_topics, oracle
 
@@ -39,11 +40,6 @@ def facts_by_topic(world: str, state: str, topics: Json) -> Iterator[tuple[Json,
             }
             assert all(str(one.topic) == str(parse_topic(topic)) for one in found.values())
             yield answers, found
-
-
-def place(text: str) -> tuple[int, int]:
-    ledger, entry = text.split(":")
-    return int(ledger), int(entry)
 
 
 def acknowledged(cursor: Json) -> list[tuple[tuple[int, int], tuple[int, int]]]:

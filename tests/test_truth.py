@@ -93,9 +93,8 @@ def test_a_compacted_ledger_of_which_nothing_is_left(tmp_path: Path, cli: Cli, d
 
 
 @pytest.mark.parametrize("words", ["read", "last-id", "find-by-time --time @0"])
-def test_reading_a_compacted_ledger_without_metadata(
-    words: str, tmp_path: Path, cli: Cli, damages_stores: None
-) -> None:
+@pytest.mark.usefixtures("damages_stores")
+def test_reading_a_compacted_ledger_without_metadata(words: str, tmp_path: Path, cli: Cli) -> None:
     raw = entry(Batch([Slot("k", b"v")], alone=True))
     made = MadeCompacted(77, [compacted(10, number, raw) for number in range(3)], Position(10, 9))
     topics = {"public/default/t": MadeTopic([[Made(PUBLISH_MS, raw=raw)] * 10], compacted=made)}
@@ -157,9 +156,8 @@ def test_a_damaged_topic_stops_no_other(words: str, with_rubbish: Path, cli: Cli
         ("namespaces clear-backlog public/default --dry-run", "persistent://public/default/steady"),
     ],
 )
-def test_a_damaged_cursor_stops_no_other(
-    words: str, goes_on_with: str, tmp_path: Path, cli: Cli, damages_stores: None
-) -> None:
+@pytest.mark.usefixtures("damages_stores")
+def test_a_damaged_cursor_stops_no_other(words: str, goes_on_with: str, tmp_path: Path, cli: Cli) -> None:
     path = copied("small", "clean", tmp_path)
     put_node(path, "/managed-ledgers/public/default/persistent/plain/expire-me", b"\xff\xff rubbish")
     answer = cli("--store", path, *words.split()).ends(1, "persistent/plain/expire-me")
@@ -168,9 +166,8 @@ def test_a_damaged_cursor_stops_no_other(
 
 
 @pytest.mark.parametrize("component", ["a b", "%41", "a%2fb", "~x", "%zz"])
-def test_only_names_that_commands_find_are_listed(
-    component: str, tmp_path: Path, cli: Cli, damages_stores: None
-) -> None:
+@pytest.mark.usefixtures("damages_stores")
+def test_only_names_that_commands_find_are_listed(component: str, tmp_path: Path, cli: Cli) -> None:
     path = copied("small", "clean", tmp_path)
     listed = cli("--store", path, "topics", "list", "public/default").stdout
     node = f"/managed-ledgers/public/default/persistent/{component}"

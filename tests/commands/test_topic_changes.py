@@ -212,9 +212,8 @@ def test_properties_are_unicode(cli: Cli, store: Path) -> None:
     assert cli.json(store, f"topics get-properties {PLAIN}")["владелец"] == "счёт"
 
 
-def test_a_cursor_that_cannot_be_read_hides_no_backlog_of_another(
-    cli: Cli, tmp_path: Path, damages_stores: None
-) -> None:
+@pytest.mark.usefixtures("damages_stores")
+def test_a_cursor_that_cannot_be_read_hides_no_backlog_of_another(cli: Cli, tmp_path: Path) -> None:
     path, words = copied("small", "clean", tmp_path), ("topics", "delete", PLAIN, "--force", "--dry-run", "-o", "json")
     whole = cli("--store", path, *words).json["before"]
     first = whole["subscriptions"][0]

@@ -174,9 +174,8 @@ def test_what_cannot_be_read_is_not_said_to_be_nowhere(tmp_path: Path, cli: Cli,
     assert "no message matches" not in result.stderr
 
 
-def test_nothing_found_beside_a_topic_that_cannot_be_read_is_an_empty_list(
-    tmp_path: Path, cli: Cli, damages_stores: None
-) -> None:
+@pytest.mark.usefixtures("damages_stores")
+def test_nothing_found_beside_a_topic_that_cannot_be_read_is_an_empty_list(tmp_path: Path, cli: Cli) -> None:
     path = plant(tmp_path / "s", Planted())
     put_node(path, parse_topic("public/default/damaged").path, b"\xff")
     for form, shown in (("json", []), ("jsonl", None)):

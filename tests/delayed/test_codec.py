@@ -20,6 +20,7 @@ from pulsar_admin.store.db.delayed_entries import (
     sorted_rows,
 )
 from tests.deep import deep_but_for
+from tests.delayed.world import messages_of
 
 TICK_MS = 1000
 
@@ -27,10 +28,6 @@ TICK_MS = 1000
 def rows_from(messages: Any) -> DelayedRows:
     columns = np.array(sorted(messages), np.int64).reshape(-1, 3)
     return sorted_rows(columns[:, 0], columns[:, 1], columns[:, 2])
-
-
-def messages_of(rows: DelayedRows) -> list[tuple[int, int, int]]:
-    return list(zip(rows.times_ms.tolist(), rows.ledger_ids.tolist(), rows.entry_ids.tolist(), strict=True))
 
 
 def decoded(entries: list[bytes]) -> list[tuple[int, int, int]]:

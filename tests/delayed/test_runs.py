@@ -13,6 +13,7 @@ from pulsar_admin.store.delayed import runs as module
 from pulsar_admin.store.delayed.runs import SortedRuns, open_runs
 from pulsar_admin.store.delayed.verify import MessagePlaces, distinct
 from tests.deep import deep_but_for
+from tests.delayed.world import messages_of
 
 RULES = IndexRules(100, 10)
 Rows = list[tuple[int, int, int]]
@@ -20,10 +21,6 @@ Rows = list[tuple[int, int, int]]
 
 def columns(rows: Rows) -> DelayedRows:
     return DelayedRows(*np.array(rows, np.int64).reshape(-1, 3).T)
-
-
-def listed(rows: DelayedRows) -> Rows:
-    return list(zip(rows.times_ms.tolist(), rows.ledger_ids.tolist(), rows.entry_ids.tolist(), strict=True))
 
 
 @pytest.fixture(autouse=True)
@@ -54,18 +51,18 @@ def test_as_a_plain_sort(span: int, count: int) -> None:
             assert len(beside.load(-50, span + 10)) == min(at, count)
         if rows:
             whole.add(columns(rows))
-        pieces = [(start, listed(part)) for start, part in found.pieces()]
+        pieces = [(start, messages_of(part)) for start, part in found.pieces()]
         assert [(start, row) for start, part in pieces for row in part] == [(partition_of(row), row) for row in wanted]
         assert dict(found.counts) == {start: len(list(rows)) for start, rows in groupby(wanted, key=partition_of)}
         for start, group in groupby(pieces, key=lambda piece: piece[0]):
             sizes = [len(part) for _, part in group]
             assert all(size == 16 for size in sizes[:-1]), start
         for low, high in ((-50, span + 10), (span // 3, span // 2), (span // 2, span // 2 + 10)):
-            assert listed(found.load(low, high)) == [row for row in wanted if low <= row[0] < high]
+            assert messages_of(found.load(low, high)) == [row for row in wanted if low <= row[0] < high]
             assert found.next_time_ms(low) == min((time for time, _, _ in wanted if time >= low), default=None)
         # Neither how the rows came nor what else is in the file matters.
-        assert [(start, listed(part)) for start, part in beside.pieces()] == pieces
-        assert [(start, listed(part)) for start, part in whole.pieces()] == pieces
+        assert [(start, messages_of(part)) for start, part in beside.pieces()] == pieces
+        assert [(start, messages_of(part)) for start, part in whole.pieces()] == pieces
 
 
 def partition_of(row: tuple[int, int, int]) -> int:

@@ -135,9 +135,8 @@ def test_a_backlog_below_its_quota(store_path: Path, before: list[Finding], cli:
     assert new_in(store_path, before) == []
 
 
-def test_one_hole_that_pins_ledgers(
-    store_path: Path, before: list[Finding], monkeypatch: pytest.MonkeyPatch, damages_stores: None
-) -> None:
+@pytest.mark.usefixtures("damages_stores")
+def test_one_hole_that_pins_ledgers(store_path: Path, before: list[Finding], monkeypatch: pytest.MonkeyPatch) -> None:
     end = Position(47, -1)
     held = CursorInfo(-1, Position(9, 3), ranges=((Position(9, 4), end),))  # 9:4 alone is open
     cursors = {name: CursorInfo(-1, end) for name in SUBSCRIPTIONS}
@@ -169,9 +168,8 @@ def test_more_ranges_than_a_broker_stores(store_path: Path, before: list[Finding
 # -- compaction, ledgers ----------------------------------------------------------------------------------------------------
 
 
-def test_a_compaction_that_nobody_repeats(
-    store_path: Path, before: list[Finding], cli: Cli, damages_stores: None
-) -> None:
+@pytest.mark.usefixtures("damages_stores")
+def test_a_compaction_that_nobody_repeats(store_path: Path, before: list[Finding], cli: Cli) -> None:
     """`__compaction` stands at the beginning of a topic whose subscriptions are at its end."""
     set_cursors(store_path, PLAIN_PATH, {name: CursorInfo(-1, Position(47, -1)) for name in SUBSCRIPTIONS})
     info = encode_cursor_info(CursorInfo(-1, Position(9, 24), properties={}))

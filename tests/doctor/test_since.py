@@ -166,9 +166,8 @@ def test_what_cannot_be_read_is_not_gone(stores: tuple[Path, Path], tmp_path: Pa
         (None, "note", 0),
     ],
 )
-def test_fail_on(
-    limit: str | None, case: str, code: int, stores: tuple[Path, Path], tmp_path: Path, cli: Cli, damages_stores: None
-) -> None:
+@pytest.mark.usefixtures("damages_stores")
+def test_fail_on(limit: str | None, case: str, code: int, stores: tuple[Path, Path], tmp_path: Path, cli: Cli) -> None:
     path = stores[case == "warning"]
     if case == "critical":
         plant("no metadata of a ledger", path)

@@ -55,7 +55,7 @@ def first_unacknowledged(rows: list[list[Any]], cursor: dict[str, Any]) -> tuple
 def unacknowledged(rows: list[list[Any]], cursor: dict[str, Any]) -> list[tuple[int, int]]:
     """Every (ledger, entry) a consumer of this cursor gets: after its mark-delete and in none of its ranges."""
     ranges = [_range(text) for text in cursor["individuallyDeletedMessages"].strip("[]").split(",") if text]
-    mark_delete = _position(cursor["markDeletePosition"])
+    mark_delete = place(cursor["markDeletePosition"])
     return [
         position
         for position in sorted({(row[0], row[1]) for row in rows})
@@ -66,9 +66,9 @@ def unacknowledged(rows: list[list[Any]], cursor: dict[str, Any]) -> list[tuple[
 def _range(text: str) -> tuple[tuple[int, int], tuple[int, int]]:
     """A range as the broker prints it, open below and closed above: ``(10:2..10:4]``."""
     low, high = text.strip().strip("(]").split("..")
-    return _position(low), _position(high)
+    return place(low), place(high)
 
 
-def _position(text: str) -> tuple[int, int]:
+def place(text: str) -> tuple[int, int]:
     ledger, entry = text.split(":")
     return int(ledger), int(entry)

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from pulsar_admin.store.proto.managed_ledger_pb2 import PositionInfo
 from tests.live.broker import Admin, wait_until
+from tests.live.comparing import place
 
 Place = tuple[int, int]
 LOG_HEADER_BYTES = 1024
@@ -60,7 +61,7 @@ def are_written(broker: Admin, topics: Sequence[str]) -> bool:
 
 
 def _is_written(said: dict[str, Any], info: dict[str, Any], files: Sequence[bytes]) -> bool:
-    mark_delete = _place(said["markDeletePosition"])
+    mark_delete = place(said["markDeletePosition"])
     broker = Standing(mark_delete, _entries(_ranges(said["individuallyDeletedMessages"])), said["properties"])
     ledger_id = info["cursorsLedgerId"]
     # Where the cursor's ledger was fenced, its state went into the metadata, and the broker still names that ledger.
@@ -182,11 +183,6 @@ def _entries(ranges: Sequence[tuple[Place, Place]]) -> frozenset[Place]:
         for lower, upper in ranges
         for entry_id in range(lower[1] + 1 if lower[0] == upper[0] else 0, upper[1] + 1)
     )
-
-
-def _place(text: str) -> Place:
-    ledger, entry = text.split(":")
-    return int(ledger), int(entry)
 
 
 def _pair(position: dict[str, int]) -> Place:

@@ -40,6 +40,7 @@ class Fault:
     """A rule, and a topic on which it is planted. ``by_hand``: what the rule's words advise where no command of its own cures."""
 
     code = ""
+    namespace = "public/default"
     kind = ""
     """Which of several faults of one rule."""
     by_hand: tuple[str, ...] = ()
@@ -51,7 +52,7 @@ class Fault:
     """Codes of what else is told of it."""
 
     def __init__(self) -> None:
-        self.topic = f"public/default/{self.name}"
+        self.topic = f"{self.namespace}/{self.name}"
 
     @property
     def name(self) -> str:

@@ -438,10 +438,6 @@ class DedupCursorLeft(Filled):
     code = "dedup-cursor-left"
     namespace = "public/dedup"
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.topic = f"{self.namespace}/{self.name}"
-
     def fill(self, broker: Cluster, client: pulsar.Client) -> None:
         broker.put(f"namespaces/{self.namespace}", {})
         broker.post(f"namespaces/{self.namespace}/deduplication", True)
@@ -473,7 +469,6 @@ class BacklogOverQuota(Filled):
 
     def __init__(self) -> None:
         super().__init__()
-        self.topic = f"{self.namespace}/{self.name}"
         self.by_hand = (f"pulsar-admin topics clear-backlog {self.topic} -s {SUBSCRIPTION}",)
 
     def fill(self, broker: Cluster, client: pulsar.Client) -> None:

@@ -26,7 +26,7 @@ from tests.agreeing import check_agreement
 from tests.conftest import Cli
 from tests.recovery.test_undelete import damage
 from tests.recovery.written import entries_of
-from tests.stores import apply_values, read_rows, write_rows
+from tests.stores import apply_values, read_rows, values_of, write_rows
 from tests.worlds import CLUSTER, scratch_copy, world
 
 BOOKIES = ("bookkeeper0", "bookkeeper1", "bookkeeper2")
@@ -213,10 +213,6 @@ def test_every_readable_entry_is_in_one_topic(cli: Cli, bare: Path) -> None:
     }
     assert messages <= count.keys()
     assert len(messages) > 2500
-
-
-def values_of(store: Path) -> dict[str, bytes]:
-    return read_rows(store, lambda txn: {node.path: node.value for node in iter_nodes(txn, "/")})
 
 
 def _is_message(raw: bytes) -> bool:

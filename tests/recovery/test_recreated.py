@@ -124,9 +124,8 @@ def test_of_a_node_its_last_values_and_that_of_a_time_are_kept() -> None:
         assert past.fates == {"/x": Fate(b"c", 40, 50, then, Fate(b"a", 10, 20))}, at_ms
 
 
-def test_it_comes_back_as_it_was_when_it_was_deleted(
-    cli: Cli, tmp_path: Path, sources: tuple[Path, int], damages_stores: None
-) -> None:
+@pytest.mark.usefixtures("damages_stores")
+def test_it_comes_back_as_it_was_when_it_was_deleted(cli: Cli, tmp_path: Path, sources: tuple[Path, int]) -> None:
     source, deleted_ms = sources
     before = imported_from(world(CLUSTER) / "crashed", tmp_path / "before")
     store = imported_from(source, tmp_path / "store")

@@ -330,9 +330,8 @@ def test_a_subscription_at_the_empty_ledger_has_read_everything(cli: Cli, tmp_pa
     assert backlog(cli, store, f"{PLAIN}-restored", "first") == sizes[closed[0]] - 1 + 3
 
 
-def test_a_ledger_that_was_open_and_is_lost_is_not_taken_for_empty(
-    cli: Cli, tmp_path: Path, damages_stores: None
-) -> None:
+@pytest.mark.usefixtures("damages_stores")
+def test_a_ledger_that_was_open_and_is_lost_is_not_taken_for_empty(cli: Cli, tmp_path: Path) -> None:
     time_ms, sizes = next((time_ms, sizes) for time_ms, sizes in sizes_of(TRIMMED) if [*sizes] == [115, 117])
     assert sizes == {115: 40, 117: 0}
     source = scratch_copy(CLUSTER, "crashed", tmp_path)

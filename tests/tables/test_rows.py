@@ -137,9 +137,8 @@ def test_what_cannot_be_read_is_counted_and_the_rest_is_there(tmp_path: Path, da
     assert isinstance(found["topics"].problems[0], MetadataCorrupt)
 
 
-def test_a_store_without_metadata_has_empty_tables_and_the_ledgers_of_its_files(
-    tmp_path: Path, damages_stores: None
-) -> None:
+@pytest.mark.usefixtures("damages_stores")
+def test_a_store_without_metadata_has_empty_tables_and_the_ledgers_of_its_files(tmp_path: Path) -> None:
     store = copied("small", "clean", tmp_path)
     lose_nodes(store, "/")
     counts = {table: len(rows_of(store, table)) for table in SMALL_TABLES}

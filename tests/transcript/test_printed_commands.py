@@ -85,9 +85,8 @@ def why_not(command: str, capsys: pytest.CaptureFixture[str]) -> str:
         *(pytest.param(name, marks=pytest.mark.deep) for name in ("cursors", "replicas", "store", "undelete")),
     ],
 )
-def test_with_a_store_named_they_run_anywhere(
-    name: str, damages_stores: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.usefixtures("damages_stores")
+def test_with_a_store_named_they_run_anywhere(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """``test_says_what_it_said`` runs them where the lines do, without one."""
     failed: list[tuple[str, str, str]] = []
     seen: set[str] = set()

@@ -20,6 +20,7 @@ from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.rules.holders import HOLDERS
 from tests.conftest import Cli
 from tests.delayed.world import build
+from tests.live.comparing import place
 from tests.stores import NOW_MS as IMPORTED_MS
 from tests.stores import copied, imported, in_store, lose_nodes, put_node, write_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
@@ -39,11 +40,6 @@ def record_bytes(name: str, state: str) -> Counter[int]:
             if isinstance(item, Record) and item.ledger_id >= 0:
                 found[item.ledger_id] += 4 + item.size
     return found
-
-
-def place(text: str) -> tuple[int, int]:
-    ledger, entry = text.split(":")
-    return int(ledger), int(entry)
 
 
 def expected_codes(stats: Json, retention: Json) -> dict[int, str]:

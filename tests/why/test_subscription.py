@@ -189,9 +189,8 @@ def test_lost_entries_that_are_acknowledged_hold_nothing(tmp_path: Path, damages
 
 
 @pytest.mark.parametrize("policies", [{}, {"message_ttl_in_seconds": 3600}])
-def test_an_entry_that_was_damaged_since_is_told(
-    policies: dict[str, int], tmp_path: Path, cli: Cli, damages_stores: None
-) -> None:
+@pytest.mark.usefixtures("damages_stores")
+def test_an_entry_that_was_damaged_since_is_told(policies: dict[str, int], tmp_path: Path, cli: Cli) -> None:
     path = plant(tmp_path / "s", Planted(policies=policies))
     log = path / "entries" / "0.log"
     with opened(path) as reader:
