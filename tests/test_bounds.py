@@ -160,6 +160,16 @@ FILE = N(kind=FileKind.ENTRY_LOG, path="0.log", id=5)
 PART = N(start=0, end=10)
 COVERED = [N(first=0, last=4), N(first=5, last=9)]
 READ = N(file_id=1, problems=4)
+LONE = N(
+    ids=[7],
+    ranks=[0, 5],
+    number_of_entries=5,
+    place=lambda position: position.entry_id + 1,
+    rank=lambda position: position.entry_id,
+    at_rank=lambda rank: Position(7, rank),
+    last_confirmed=Position(7, 4),
+    ledgers=[N(ledger_id=7, entries=5)],
+)
 # fmt: off
 BOUNDS: dict[str, list[tuple[Any, object]]] = {
     "commands.bookkeeper:_ledger_id": [((0,), 0)],
@@ -858,6 +868,32 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
     "store.transfer.reading:_half_seen": [
         ((N(rows={1: READ}, before=before), N(is_live=bool)), [READ] if is_new else [])
         for before, is_new in (({}, True), ({1: N(problems=6, tail_problems=2)}, False), ({1: N(problems=5, tail_problems=2)}, True))],
+    "store.changes.cursors:advanced": [
+        ((LONE, CursorState(Position(7, 0), batch_deletes={Position(7, 2): (1,), Position(7, 3): (1,)}), Position(7, 2)),
+         CursorState(Position(7, 2), batch_deletes={Position(7, 3): (1,)})),
+        *(((LONE, CursorState(Position(7, 0), ((Position(7, 1), Position(7, 3)),)), Position(7, entry)), CursorState(Position(7, 3)))
+          for entry in (1, 3))],
+    "store.changes.cursors:skipped": [
+        ((LONE, CursorState(Position(7, -1)), count), CursorState(Position(7, mark)))
+        for count, mark in ((0, -1), (1, 0), (5, 4), (6, 4))],
+    "store.changes.resets:_with_batch": [
+        ((LONE, CursorState(Position(7, 1)), Position(7, entry), (1,)),
+         CursorState(Position(7, 1), batch_deletes={Position(7, 2): (1,)} if entry == 2 else {})) for entry in (1, 2, 5)],
+    "store.delayed.waiting:Waiting.iter_rows": [
+        ((N(rules=N(granularity_ms=10), source=N(
+            next_time_ms=lambda start_ms: start_ms, load=lambda start_ms, end_ms: [start_ms, end_ms])), 0, 20), [[0, 10], [10, 20]])],
+    "store.dump.copying:_moved": [
+        ((N(ledgers=LONE.ledgers, at_rank=LONE.at_rank, place=lambda position, rank=rank: rank), Position(9, 0), {}), Position(7, rank - 1))
+        for rank in (0, 1)],
+    "store.index.scan:EngineScan._lacks_lengths": [
+        ((N(_lengths={1: (5, 3)}), {"problems": [(0, 0, "", ledger_id, 0)], "unknown": [(1, entry_id, surplus)]}), answer)
+        for ledger_id, entry_id, surplus, answer in (
+            (0, 6, -3, False), (0, 6, -2, True), (0, 5, 9, False), (-1, 5, 0, True))],
+    "store.scan.operations:check_is_log": [
+        (("x", FileKind.ENTRY_LOG, head), answer)
+        for head, answer in ((bytes(1024), None), (b"BK", None), (b"BX", EntryLogCorrupt),
+                             ((b"BKLO" + bytes(3) + b"\1").ljust(1024, b"\0"), None), (b"BK".ljust(1024, b"x"), EntryLogCorrupt))],
+    "store.model.topics:_split": [(("",), []), (("a\0b",), ["a", "b"]), (("a",), ["a"])],
 }
 # fmt: on
 """By function: what it is given at its bounds, and what it answers, or which error it raises."""
