@@ -12,7 +12,7 @@ from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.db.delayed_entries import DelayedRows, sorted_rows
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import read_node
-from pulsar_admin.store.delayed.backlog import DelayScan
+from pulsar_admin.store.delayed.backlog import DelayScan, read_due_times
 from pulsar_admin.store.delayed.build import Draft, apply_draft
 from pulsar_admin.store.delayed.runs import SortedRuns, open_runs
 from pulsar_admin.store.delayed.trackers import bitmap_bytes, queue_bytes
@@ -20,8 +20,8 @@ from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli
-from tests.delayed.world import TOPIC, Message, build, held, index_of
-from tests.stores import copied, imported, put_node
+from tests.delayed.world import TOPIC, Message, build, held, index_of, sent
+from tests.stores import copied, imported, put_node, read_store
 
 TICK_MS = 1000
 
@@ -187,6 +187,15 @@ def test_a_bucket_whose_ledger_is_gone_hides_no_other(cli: Cli, path: Path, dama
         store.write(lambda txn: index_owners(store, txn))
     _, leaked = cli.on(path, f"delayed verify {TOPIC} -s workers -o json").json
     assert [one["ledgerId"] for one in leaked["findings"]] == [108]
+
+
+def test_due_times_of_entries_that_are_there() -> None:
+    times = sent("small")
+    place = min(times)
+    rows = DelayedRows(*np.array([(0, 1, 10**6), (0, 9, 0), (0, *place)], np.int64).T)  # lost, not delayed, delayed
+    found = read_store(imported("small", "clean"), lambda reader: read_due_times(reader, rows))
+    assert found[place] - times[place] in range(4)  # clients round up
+    assert found.keys() == {(9, 0), place}
 
 
 def test_an_index_whose_ledger_is_lost_is_told(cli: Cli, path: Path, damages_stores: None) -> None:
