@@ -207,11 +207,10 @@ def find_gaps(txn: Txn, bookie_id: str, ledgers: list[int], have: list[Entries])
     """Return the entries that a bookie should have and none of its own files (``have``) has, by ledger."""
     gaps = Gaps()
     for ledger_id in ledgers:
-        metadata = find_metadata(txn, ledger_id)
-        if metadata is None:
-            continue
+        ledger = read_ledger(txn, ledger_id)
+        assert ledger.metadata is not None  # it names the bookie
         missing = BitMap64()
-        for stripe in stripes_of(metadata, read_ledger(txn, ledger_id).last_entry_id):
+        for stripe in stripes_of(ledger.metadata, ledger.last_entry_id):
             if bookie_id in stripe.members:
                 ids = np.arange(stripe.first, stripe.last + 1, dtype=np.int64)
                 missing.update(array("Q", ids[stripe.holds(bookie_id, ids)].astype("<u8").tobytes()))
@@ -289,8 +288,7 @@ def read_listed(txn: Txn, bookie_id: str) -> BookieLedgers:
             metadata = find_metadata(txn, ledger_id)
         except StoreError:
             continue
-        if metadata is None:
-            continue
+        assert metadata is not None  # it is listed
         # Brokers mostly use one password for all ledgers, and its key is a digest: each is computed once.
         if metadata.password is not None:
             listed.keys[ledger_id] = keys.setdefault(metadata.password, master_key(metadata.password))
