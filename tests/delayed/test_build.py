@@ -205,6 +205,19 @@ def test_wide_partition_is_split_on_load(store: Store) -> None:
     assert rows.times_ms.tolist() == [tick for tick, _, _ in messages if middle <= tick < middle + 3_600_000]
 
 
+def test_a_split_keeps_narrow_partitions_and_cuts_the_wide_ones_after_them(store: Store) -> None:
+    set_rules(store, IndexRules(21_600_000, 2000))
+    build(store, "workers")
+    index = index_of(store, "workers")
+    first, *others = index.partitions
+    narrow = replace_first(index, type(first)(first.start_ms, 300_000, first.ledgers))
+    with building.open_runs() as file, open_reader(store) as reader:
+        draft = building.draft_split(reader, narrow, IndexRules(300_000), file)
+        assert draft.keeps.keys() == {first.start_ms}
+        wide = sum(messages for one in others for _, messages, _ in one.ledgers)
+        assert sum(draft.writes.counts.values()) == wide > 0
+
+
 def test_an_index_of_a_store_that_changed_meanwhile_is_not_written(store: Store) -> None:
     with building.open_runs() as file, open_reader(store) as reader:
         wanted = building.WantedIndex(parse_topic(TOPIC), "workers")
