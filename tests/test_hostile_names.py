@@ -248,6 +248,7 @@ _OUR_WORDS = {  # ours, or a number: none is a name from data
     ("store/model/topics.py", "most + 1"),
     ("store/model/topics.py", "len(numbers)"),
     ("store/rules/subscriptions.py", "_words(facts)"),
+    ("store/rules/subscriptions.py", "' '.join(map(str, back))"),
     ("store/rules/subscriptions.py", "format_age_ms(2 * ttl.seconds * 1000)"),
     ("store/rules/subscriptions.py", "facts.of.topic.at_rank(loss.end)"),
     ("pulsar_admin/api/topics.py", "command"),
