@@ -809,6 +809,21 @@ def test_parquet_of_other_types(name: str, column: pa.Array, cli: Cli, tmp_path:
     assert done.exit_code in (2, 6), done.stderr
 
 
+def test_parquet_that_names_no_topic(cli: Cli, tmp_path: Path) -> None:
+    table = pa.table({"ledgerId": pa.array([1]), "entryId": pa.array([0]), "payload": pa.array([b"x"])})
+    create_store(tmp_path / "s", now_ms=NOW_MS)
+    for metadata, said in (
+        ({"topic": b"\xff"}, "its topic is not UTF-8"),
+        ({}, "it names no topic"),
+        (None, "d.parquet"),
+    ):
+        pq.write_table(table.replace_schema_metadata(metadata), tmp_path / "d.parquet")
+        if metadata is None:
+            (tmp_path / "d.parquet").write_bytes(b"PAR1" * 9)
+        done = cli("--store", tmp_path / "s", "topics", "load", tmp_path / "d.parquet")
+        assert (done.exit_code, said in done.stderr) == (6, True), done.stderr
+
+
 def test_a_directory_that_is_no_dump_is_not_searched(cli: Cli, demo_copy: Path, tmp_path: Path) -> None:
     """PATH may be all of a file system."""
     inner = tmp_path / "of" / "somebody" / "else"
