@@ -795,6 +795,7 @@ def test_rows_that_no_dump_has(changed: dict[str, Any], cli: Cli, tmp_path: Path
         ("ledgerId", pa.array([2**63], pa.uint64())),
         ("entryId", pa.array([-1], pa.int64())),
         ("payload", pa.array(["text"])),
+        ("payload", pa.array([None], pa.binary())),
         ("payload", pa.array([b"x"]).dictionary_encode()),
         ("sha1", pa.array([b"short"])),
         ("ledgerTimestamp", pa.array([True])),
