@@ -484,6 +484,7 @@ InvalidValue | for a single restored topic | store.undelete("acme/secure/trimmed
 InvalidValue | exact bytes, which nothing hides | store.dump("/dev/null/dump", "plain", level="entries", redact=True)
 InvalidValue | is in one of 2 topics | store.cursors("new", "plain", "json").create(start="9:3")
 InvalidValue | topics of an earlier recovery | store.recover(rename="x", level="C")
+InvalidValue | is a state of one subscription | store.cursors("reset-me").reset(as_of="metadata")
 InvalidValue | no bookie is named | store.export_bookies([])
 InvalidValue | neither a path nor an open file | store.load(5)
 InvalidValue | is not between 1970 | store.topic("plain").find(-5)
