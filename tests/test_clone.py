@@ -130,8 +130,10 @@ def test_other_clusters_are_not_reached(store: Path, tmp_path: Path, cli: Cli) -
     made = cli.on(two, "clusters create east --url http://east:8080 --broker-url pulsar://east:6650")
     assert made.exit_code == 0, made.stderr
     assert "which of them" in cli("--store", two, "store", "clone", tmp_path / "data").stderr
+    put_node(two, "/admin/policies/torn", b"{")  # as it is
     clone(cli, two, tmp_path / "data", "--cluster", "standalone")
     copy = tmp_path / "copy"
     assert cli("--store", copy, "store", "import", "standalone", tmp_path / "data").exit_code == 0
+    assert cli.on(copy, "store cat /admin/policies/torn --hex").stdout == "7b\n"
     east = cli("--store", copy, "clusters", "get", "east", "-o", "json").json
     assert (east["serviceUrl"], east["brokerServiceUrl"]) == ("http://clone.invalid", "pulsar://clone.invalid")
