@@ -258,7 +258,7 @@ def forgotten_state(topic: Topic, after: Topic, state: CursorState, gone: Ids) -
 
 
 def _moved(after: Topic, position: Position, gone: Ids) -> Position:
-    if position.ledger_id not in gone or not after.ids:
+    if position.ledger_id not in gone:
         return position
     index = bisect_right(after.ids, position.ledger_id)
     return Position(after.ids[index], -1) if index < len(after.ids) else after.last_confirmed

@@ -340,3 +340,11 @@ def test_a_cursor_at_the_beginning_of_a_forgotten_last_ledger_is_stored_at_the_e
     (row,) = [row for row in diagnoses(whole_cli, store) if row["severity"] == "critical"]
     run_printed(whole_cli, row["mend"])
     assert told(diagnoses(whole_cli, store)) == before
+
+
+def test_cursors_of_a_topic_whose_ledgers_are_all_forgotten_are_not_ahead_of_it(whole_cli: Cli, tmp_path: Path) -> None:
+    store = narrow_copy(tmp_path)
+    ids = [row["ledgerId"] for row in whole_cli.json(store, f"topics info-internal {PLAIN}")["ledgers"]]
+    done = whole_cli("--store", store, "ledgers", "forget", *ids, "--force", "--yes")
+    assert done.exit_code == 0, done.stderr
+    assert "cursor-ahead" not in {row["code"] for row in diagnoses(whole_cli, store)}
