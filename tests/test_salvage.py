@@ -541,6 +541,18 @@ def _witnesses(*, fenced_elsewhere: bool = False, newest: bool = True, in_recove
     return Witnesses(JournalSurvey(), listed, others)
 
 
+@pytest.mark.parametrize("name", ["ledgers", "locations"])
+def test_a_row_that_is_none_hides_none_after_it(name: str, bookie: Path, salvage: Callable[..., Any]) -> None:
+    database = bookie / "current" / name
+    rows = rocksdb_rows(database)
+    shutil.rmtree(database)
+    create_database(database, sorted([*rows.items(), (bytes(7), b"x")]))  # the first
+    (found,) = salvage()["directories"]
+    said = {"ledgers": "size of a key: expected [8, 16], found 7", "locations": "1 row of an unknown format"}
+    assert said[name] in found[name]["problem"]
+    assert rocksdb_rows(database) == rows
+
+
 @pytest.mark.parametrize(
     ("old", "known", "by"),
     [
