@@ -56,11 +56,9 @@ from pulsar_admin.store.codec.schema import (
 )
 from pulsar_admin.store.codec.transactions import COMMITTED, TxnId
 from pulsar_admin.store.compaction.keys import survey
-from pulsar_admin.store.compaction.last_id import check_indexes
 from pulsar_admin.store.db.bookies import iter_imported_bookies
 from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.db.rows import name_of_row
 from pulsar_admin.store.disks.forecast import LogAction, _LogReader
 from pulsar_admin.store.disks.live_records import NOWHERE, LocationsIndex
 from pulsar_admin.store.disks.rows import FilePlace, read_missing
@@ -112,11 +110,10 @@ from pulsar_admin.store.reports.shell import Selection
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.judging import weight
 from pulsar_admin.store.scan.ledgers_map import FalseMap
-from pulsar_admin.store.scan.source_options import pattern_namespace
 from pulsar_admin.store.scan.sources import ListedObject, list_prefix
 from pulsar_admin.store.sources import log_files
 from pulsar_admin.store.sources.cluster import open_metadata
-from pulsar_admin.store.sources.ensemble import Client, LiveEnsemble, parse_address
+from pulsar_admin.store.sources.ensemble import Address, Client, LiveEnsemble, parse_address
 from pulsar_admin.store.sources.zookeeper import Gap, iter_unread_logs
 from pulsar_admin.store.tables.entries import senders
 from pulsar_admin.store.tables.folder import Folder, TableFile
@@ -894,6 +891,20 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
         for head, answer in ((bytes(1024), None), (b"BK", None), (b"BX", EntryLogCorrupt),
                              ((b"BKLO" + bytes(3) + b"\1").ljust(1024, b"\0"), None), (b"BK".ljust(1024, b"x"), EntryLogCorrupt))],
     "store.model.topics:_split": [(("",), []), (("a\0b",), ["a", "b"]), (("a",), ["a"])],
+    "store.compaction.last_id:check_indexes": [
+        (([0, 2], 3, "x"), [0, 2]), *(((wrong, 3, "x"), EntryCorrupt) for wrong in ([0, 0], [1, 0], [3], [-1]))],
+    "store.db.rows:name_of_row": [
+        (("entries", struct.pack(">qq", 7, 2)), "(ledger 7, block 2)"), (("times", bytes(8)), "(ledger 0)"),
+        (("copies", struct.pack(">qI", 7, 1)), "(ledger 7, file 1)"), (("changes", struct.pack(">Q", 3)), "(change 3)"),
+        (("damage", struct.pack(">IQ", 1, 0)), "(file 1, offset 0)"), (("times", bytes(7)), "00" * 7),
+        (("times", bytes(9)), "00" * 9), (("tree", b"/a\xff"), r"'/a\\xff'")],
+    "store.recovery.restore:_not_deleted": [
+        ((b'{"partitions":3,"deleted":true}', "x"), b'{"partitions":3,"deleted":false}'),
+        ((b'{"partitions":3}', "x"), b'{"partitions":3}')],
+    "store.scan.source_options:pattern_namespace": [
+        (("t.*",), "public/default"), (("a/b/t.*",), "a/b"), (("persistent://a/b/.*",), "a/b"), (("b/t.*",), InvalidValue)],
+    "store.sources.ensemble:parse_address": [
+        (("zk:65535",), Address("zk:65535", "")), (("zk1:2181,zk2:65536",), InvalidValue)],
 }
 # fmt: on
 """By function: what it is given at its bounds, and what it answers, or which error it raises."""
@@ -959,13 +970,6 @@ def test_an_entry_cut_in_its_checksum_says_how_much_was_asked_for(size: int) -> 
     assert (cut.value.context["expected"], cut.value.context["found"]) == (6, size)
 
 
-def test_indexes_of_a_batch_that_ascend_are_given_back() -> None:
-    assert check_indexes([0, 2], 3, "here") == [0, 2]
-    for wrong in ([0, 0], [1, 0], [3], [-1]):
-        with pytest.raises(EntryCorrupt):
-            check_indexes(wrong, 3, "here")
-
-
 @pytest.mark.parametrize("pair", [(b"k" * 15, b"v" * 9), (b"k" * 16, b"v" * 7)])
 def test_rows_that_are_no_locations(pair: tuple[bytes, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     good = (bytes(16), bytes(8))
@@ -994,17 +998,8 @@ def test_a_quota_of_as_much_as_is_retained_is_refused(cli: Cli, tmp_path: Path) 
     from tests.stores import copied
 
     store = copied("small", "clean", tmp_path)
-    quota = (
-        "set-backlog-quota",
-        "public/default/plain",
-        "-lt",
-        "3600",
-        "-p",
-        "producer_exception",
-        "-t",
-        "message_age",
-    )
-    assert cli("--store", store, "topicPolicies", *quota).exit_code == 0
+    quota = "set-backlog-quota public/default/plain -lt 3600 -p producer_exception -t message_age"
+    assert cli.on(store, f"topicPolicies {quota}").exit_code == 0
     for minutes, code in ((60, 2), (61, 0)):
         answer = cli.on(store, f"topicPolicies set-retention public/default/plain -t {minutes}m -s -1")
         assert answer.exit_code == code, answer.stderr
@@ -1017,13 +1012,6 @@ def test_names_of_ledgers_end_where_they_end() -> None:
     names.add([8], "persistent://a/b/d")
     found = {text: places.tolist() for text, places in names.of(np.array([6, 7, 8, 9]))}
     assert found == {"persistent://a/b/c": [1, 3], "persistent://a/b/d": [2]}
-
-
-def test_the_mark_of_a_deletion_is_taken_away() -> None:
-    from pulsar_admin.store.recovery.restore import _not_deleted
-
-    assert _not_deleted(b'{"partitions":3,"deleted":true}', "/p") == b'{"partitions":3,"deleted":false}'
-    assert _not_deleted(b'{"partitions":3}', "/p") == b'{"partitions":3}'
 
 
 def test_a_master_key_of_zeros_is_none() -> None:
@@ -1075,12 +1063,6 @@ def test_an_index_that_is_a_prefix_is_wanted(monkeypatch: pytest.MonkeyPatch) ->
     ]
     monkeypatch.setattr(fetching, "list_prefix", lambda url: listed)
     assert [(one.name, one.size_bytes) for one in fetching._objects("s3://x")] == [("locations", 0)]
-
-
-def test_ports_end_at_65535() -> None:
-    assert parse_address("zk:65535").hosts == "zk:65535"
-    with pytest.raises(InvalidValue):
-        parse_address("zk1:2181,zk2:65536")
 
 
 def test_any_part_of_tls_turns_it_on() -> None:
@@ -1181,13 +1163,6 @@ def test_ledgers_of_a_bookie_begin_at_0(monkeypatch: pytest.MonkeyPatch) -> None
     assert index_places.read_ledger_ids(Path(), []).tolist() == [0, 5, 5]
 
 
-def test_the_namespace_of_a_pattern() -> None:
-    found = [pattern_namespace(text) for text in ("t.*", "a/b/t.*", "persistent://a/b/.*")]
-    assert found == ["public/default", "a/b", "a/b"]
-    with pytest.raises(InvalidValue, match="names no namespace"):
-        pattern_namespace("b/t.*")
-
-
 def test_a_compacted_view_that_cannot_be_read_is_dropped_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     from pulsar_admin.store.changes import deleting
 
@@ -1207,23 +1182,6 @@ def test_where_nothing_was_found_no_list_begins() -> None:
     nothing: Any = SimpleNamespace(findings=(), topics=(), topic_count=0)
     assert _findings(nothing, nothing) == ["FINDINGS: none"]
     assert _topic_lines(nothing) == []
-
-
-@pytest.mark.parametrize(
-    ("database", "key", "name"),
-    [
-        ("entries", struct.pack(">qq", 7, 2), "(ledger 7, block 2)"),
-        ("times", struct.pack(">q", 0), "(ledger 0)"),
-        ("copies", struct.pack(">qI", 7, 1), "(ledger 7, file 1)"),
-        ("damage", struct.pack(">IQ", 1, 0), "(file 1, offset 0)"),
-        ("changes", struct.pack(">Q", 3), "(change 3)"),
-        ("times", bytes(7), "00000000000000"),
-        ("times", bytes(9), "000000000000000000"),
-        ("tree", b"/a\xff", r"'/a\\xff'"),
-    ],
-)
-def test_rows_are_named_by_what_their_keys_say(database: str, key: bytes, name: str) -> None:
-    assert name_of_row(database, key) == name
 
 
 def test_partitions_at_each_number() -> None:
