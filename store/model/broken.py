@@ -328,10 +328,8 @@ class BrokenLedger(Struct, frozen=True):
         if not self.lost:
             return "a broker that loads the topic drops the empty ledger from the list"
         if self.of_events:
-            return (
-                "brokers load no topic of the namespace (Failed to load topic within timeout), unless autoSkipNonRecoverableData=true "
-                "makes them skip it"
-            )
+            unless = "" if self.is_damaged else ", unless autoSkipNonRecoverableData=true makes them skip it"
+            return f"brokers load no topic of the namespace (Failed to load topic within timeout){unless}"
         if self.is_damaged:
             return f"consumers stop at {self.ledger_id}:0 (broker log: {_DAMAGED}), also with autoSkipNonRecoverableData=true"
         where, why = f"{self.ledger_id}:{self.lost[0][0]}", "No such entry" if self.reason in _SOME else _NO_LEDGER

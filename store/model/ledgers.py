@@ -17,7 +17,7 @@ from pulsar_admin.store.db import blocks
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import Damage, iter_damage
 from pulsar_admin.store.db.tree import find_node, path_of_key, plain_value, tree_key
-from pulsar_admin.store.errors import LedgerNotFound, MetadataCorrupt, Unsupported
+from pulsar_admin.store.errors import IndexCorrupt, LedgerNotFound, MetadataCorrupt, Unsupported
 from pulsar_admin.store.names import INT_MAX, parse_owner
 
 if TYPE_CHECKING:
@@ -198,10 +198,10 @@ def _find_metadata(txn: Txn, ledger_id: int) -> ledgermetadata.LedgerMetadata | 
 
 
 def is_damaged(txn: Txn, ledger_id: int) -> bool:
-    """Whether the ledger's metadata is there and cannot be decoded; of a later version it may be whole."""
+    """Whether the ledger's metadata is there and cannot be decoded; of a later version, or in a damaged row here, it may be whole."""
     try:
         find_metadata(txn, ledger_id)
-    except Unsupported:
+    except (Unsupported, IndexCorrupt):
         return False
     except MetadataCorrupt:
         return True
