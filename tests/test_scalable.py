@@ -560,3 +560,18 @@ def test_segments_are_parents_first_also_where_epochs_or_a_circle_say_otherwise(
     assert ids({0: (5, []), 1: (1, [0]), 2: (2, [9]), 3: (0, [1, 2])}) == [2, 0, 1, 3]
     assert sorted(ids({0: (0, [1]), 1: (1, [0]), 2: (2, [1]), 3: (3, [3])})) == [0, 1, 2, 3]
     assert ids({number: (number, [number - 1] if number else []) for number in range(20_000)}) == [*range(20_000)]
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize("value", [b"", b"\xff", b"\x08"])
+def test_a_cursor_of_a_segment_that_cannot_be_read_is_told_and_counted(value: bytes, cli: Cli, tmp_path: Path) -> None:
+    """Nothing but cursors lies below a segment: one that is damaged is no other thing."""
+    path, segment = copied(WORLD, "clean", tmp_path), "segment://acme/n/scal/0000-7fff-3"
+    before = cli.json(path, "overview")
+    put_node(path, f"{parse_topic(segment).path}/q1", value)
+    (told,) = cli.rows(path, "doctor --code cursor-unreadable")
+    assert told["where"] == f"subscription 'q1' of {segment}"
+    after = cli.json(path, "overview")
+    assert (after["subscriptions"], after["unreadable"]) == (before["subscriptions"], 1)
+    assert cli("--store", path, *told["mend"].split()[1:]).exit_code == 0
+    assert cli.rows(path, "doctor --code cursor-unreadable") == []

@@ -134,10 +134,12 @@ def other_path(txn: Txn, base: names.TopicName) -> str:
 
 
 def iter_other_cursors(txn: Txn, ledger: names.TopicName) -> Iterator[str]:
-    """Yield the cursors of the managed ``ledger`` of another domain, in clear; what else lies below it may be anything."""
+    """Yield the cursors of the managed ``ledger`` of another domain, in clear; what else lies below it may be anything, but for a
+    segment, below which brokers write only cursors."""
     for component in iter_children(txn, ledger.path):
         node = find_node(txn, f"{ledger.path}/{component}")
-        if node is not None and node.value and is_cursor(node.value, node.path):
+        is_segment = ledger.domain == names.SEGMENT
+        if node is not None and (is_segment or (node.value and is_cursor(node.value, node.path))):
             yield names.decode_name(component)
 
 
