@@ -2,6 +2,7 @@
 
 import random
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,16 @@ import pytest
 from msgspec import Struct
 
 from pulsar_admin.store.db import blocks
-from pulsar_admin.store.db.blocks import NO_MAX, NO_MIN, Block, block_key, decode_times, encode_times
+from pulsar_admin.store.db.blocks import NO_MAX, NO_MIN, Block, block_key, decode_times, encode_times, ledger_of_key
 from pulsar_admin.store.db.environment import Store, Txn, create_store, open_store
-from pulsar_admin.store.db.files import LogFile, put_log
+from pulsar_admin.store.db.files import LogFile, iter_logs, put_log
 from pulsar_admin.store.errors import IndexCorrupt
+from pulsar_admin.store.index.unserved import _of_blocks
 from pulsar_admin.store.index.writer import Indexer
 from pulsar_admin.store.kernels.columns import BAD_DIGEST, HAS_BROKER_TIME, RECORD, UNFRAMED
 from pulsar_admin.store.model.ledgers import find_place, find_times, iter_blocks, iter_entry_ids
 from tests.deep import deep_but_for
+from tests.stores import narrow_copy, read_rows, write_rows
 
 SEEDS = range(12)
 
@@ -355,3 +358,27 @@ def test_payloads_of_some_entries_of_a_block() -> None:
 def test_bytes_of_a_block_by_file() -> None:
     """The size field of each record counts, too."""
     assert list(Block(block_key(7, 2), _good_block()).iter_parts()) == [(1, 2, 72 + 36 + 2 * 4)]
+
+
+def test_damaged_blocks_hide_none_after_them_where_entries_are_in_journals_alone(
+    tmp_path: Path, damages_stores: None
+) -> None:
+    path = narrow_copy(tmp_path)
+
+    def found(txn: Txn) -> dict[int, int]:
+        files = {log.file_id for log in iter_logs(txn)}
+        counts: Counter[int] = Counter()
+        for ledger_id, _, entries in _of_blocks(txn, dict.fromkeys(files), files):
+            counts[ledger_id] += len(entries)
+        return counts
+
+    before = read_rows(path, found)
+    (first, _), (second, row), *_ = read_rows(path, lambda txn: [*txn.items("entries")])
+    write_rows(path, lambda txn: [txn.put("entries", first, b"x"), txn.put("entries", second, row[:-1])])
+    kept = {
+        ledger_id: n
+        for ledger_id, n in before.items()
+        if ledger_id not in (ledger_of_key(first), ledger_of_key(second))
+    }
+    assert read_rows(path, found) == kept
+    assert len(kept) > 2
