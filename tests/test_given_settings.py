@@ -181,6 +181,8 @@ _REFUSED = {
     "clusters update standalone --tls-enable --tls-enable-keystore": "You must specify tls-trust-store-type",
     "bookies set-bookie-rack -b EMPTY -r /a --hostname x": "--bookie: it is empty",
     "resource-quotas reset-namespace-bundle-quota -n public/default -b 0x00000000_0x40000000": "path /loadbalance/resource-quota",
+    "ns-isolation-policy set standalone p --namespaces ( --primary b --auto-failover-policy-type min_available"
+    " --auto-failover-policy-params min_limit=1,usage_threshold=80": "Invalid format of input policy data. policy: p",
     "packages get-metadata function://a/b": "Invalid package name 'function://a/b'",
     "transactions transaction-metadata -m 99 -l 1": "Transaction coordinator with id 99 not found!",
 }  # fmt: skip

@@ -27,6 +27,7 @@ from pulsar_admin.store.model.schemas import (
     find_locator,
     parse_path_test,
     read_schemas,
+    record_fields,
 )
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import EARLIEST, Position, parse_topic
@@ -110,6 +111,12 @@ def test_a_json_value_is_the_text_that_was_sent() -> None:
     assert PlainValues().text(schema, Encoded(0, text)) == text.decode()
     unclear = ValueReader(TopicSchemas({0: schema}), PlainValues().text).read(Encoded(0, b'{"a": NaN}'))
     assert unclear == (None, "no value of its JSON schema: NaN is not JSON")
+
+
+def test_a_definition_that_is_no_json_has_no_fields() -> None:
+    assert [record_fields(ValueSchema("JSON", text)) for text in (b"{", b"\xff", b"[]", b'{"type":"record"}')] == [
+        {}
+    ] * 4
 
 
 def test_no_value_and_why() -> None:

@@ -194,6 +194,10 @@ def test_a_shadow_topic_has_the_ledgers_of_its_source(cli: Cli, store: Path) -> 
     assert cli.rows(store, "doctor --code ledger-missing") == cli.rows(store, "ledgers missing") == []
     truncated = cli.json(store, f"topics truncate {shadow} --dry-run")
     assert truncated.get("before") == truncated.get("after")
+    nowhere = replace(lagging, properties={**lagging.properties, "PULSAR.SHADOW_SOURCE": "x://a"})
+    put_node(store, shadow.path, encode_managed_ledger(nowhere, b""))
+    (own,) = cli.json(store, f"topics stats-internal {shadow}")["ledgers"]
+    assert own["ledgerId"] == 146
 
 
 def test_a_short_name_has_one_part_or_three(cli: Cli, store: Path) -> None:
