@@ -11,7 +11,7 @@ from pulsar_admin.store.changes.resets import batch_size
 from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
 from pulsar_admin.store.compaction.heads import Transactions, read_transactions
 from pulsar_admin.store.db.environment import Txn, open_store
-from pulsar_admin.store.db.tree import read_node
+from pulsar_admin.store.db.tree import read_node, tree_key
 from pulsar_admin.store.model.cursors import iter_cursor_names
 from pulsar_admin.store.model.ledgers import sorted_ledger_ids
 from pulsar_admin.store.model.reader import open_reader
@@ -171,6 +171,16 @@ def test_a_summary_counts_what_follows(cli: Cli, tmp_path: Path, damages_stores:
     write_rows(path, lambda txn: txn.put("times", key, b"damaged"))
     found = cli("--store", path, "ledgers", "list", "-o", "json").ends(6)
     assert [row["ledgerId"] for row in found.json] == [row["ledgerId"] for row in rows if row["ledgerId"] != ledgers[0]]
+
+
+def test_a_damaged_row_of_a_cursor_hides_no_other(cli: Cli, tmp_path: Path, damages_stores: None) -> None:
+    path = narrow_copy(tmp_path)
+    names = [row["subscription"] for row in cli.rows(path, f"topics subscriptions {READABLE} --table")]
+    write_rows(path, lambda txn: txn.put("tree", tree_key(READABLE.cursor_path("half")), b"x"))
+    found = cli.on(path, f"topics subscriptions {READABLE} --table -o jsonl")
+    left = [row["subscription"] for row in found.json_lines]
+    assert (found.exit_code, left) == (1, [name for name in names if name != "half"])
+    assert "half" in names
 
 
 _DAMAGED = (
