@@ -20,6 +20,8 @@ from pulsar_admin.store.compaction.status import CompactionStatus, read_status
 from pulsar_admin.store.db.environment import Store, Txn, open_store
 from pulsar_admin.store.db.tree import find_node, put_nodes
 from pulsar_admin.store.errors import EntryCorrupt
+from pulsar_admin.store.facts import Unknown
+from pulsar_admin.store.facts.vanished import DetachedView, _has_view, keys_of_view_alone
 from pulsar_admin.store.model.compacted_view import find_compacted_view
 from pulsar_admin.store.model.ledgers import find_metadata
 from pulsar_admin.store.model.reader import open_reader
@@ -83,6 +85,17 @@ def test_a_horizon_in_the_ledgers_metadata_that_cannot_be_read(tmp_path: Path, d
     change_value(path, ledger_path(77), unreadable)
     (problem,) = _status(path).problems
     assert "ledger 77, pulsar/compactedTo" in problem
+
+
+def test_a_cursor_and_a_topic_that_cannot_be_read_leave_their_view_unknown(
+    tmp_path: Path, damages_stores: None
+) -> None:
+    path, name = _store(tmp_path), parse_topic(TOPIC)
+    put_node(path, name.cursor_path("__compaction"), b"\xff\xff")
+    assert read_store(path, lambda reader: _has_view(reader, name))
+    put_node(path, name.path, b"\xff\xff")
+    alone = read_store(path, lambda reader: keys_of_view_alone(reader, DetachedView(name, 77, 1, 1, "", ())))
+    assert isinstance(alone, Unknown)
 
 
 @pytest.mark.parametrize("find", [find_in_view, bisect_view, find_published])
