@@ -25,6 +25,7 @@ from pulsar_admin.store.model.schemas import (
     ValueReader,
     encoded,
     find_locator,
+    find_schema,
     parse_path_test,
     read_schemas,
     record_fields,
@@ -103,6 +104,11 @@ def test_a_version_that_is_lost_hides_no_later_one(tmp_path: Path, damages_store
     put_node(path, name.schema_path, encode_schema_locator(lost))
     found = read_store(path, lambda reader: read_schemas(reader, name))
     assert (list(found.versions), list(found.problems)) == ([1, 2], [0])
+    assert read_store(path, lambda reader: [find_schema(reader, name, n) is None for n in (0, 1, 9)]) == [
+        True,
+        False,
+        True,
+    ]
 
 
 def test_a_json_value_is_the_text_that_was_sent() -> None:
