@@ -195,6 +195,8 @@ def _show_schema(ctx: click.Context, param: click.Parameter, value: bool) -> Non
     from pulsar_admin.schemas import schema_of
 
     made = cast("Command", ctx.command)
+    if not made.details.output:
+        return  # the command itself says why a broker alone answers it
     click.echo(dump_json(schema_of(made.details.path, made.details.output), pretty=True))
     ctx.exit()
 

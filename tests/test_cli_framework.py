@@ -202,6 +202,7 @@ def test_the_options_that_are_ignored_are_upstreams() -> None:
 def test_what_needs_a_broker_takes_upstreams_options_and_says_why(cli: Cli, words: str) -> None:
     assert cli(*words.split()).ends(7, "needs a running broker: ").stdout == ""
     assert "Needs a running broker: " in cli(*words.split()[:2], "--help").stdout
+    assert cli(*words.split()[:2], "--schema").ends(7, "needs a running broker: ").stdout == ""
 
 
 @pytest.mark.parametrize("need", NEEDS)
