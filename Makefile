@@ -8,7 +8,7 @@ PACKAGES := pulsar_admin store commands
 # Without .pyc files every process of the tests compiles what it imports again, and pytest rewrites every module's asserts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup test lint check docs screenshots site man demo demo-spark test-live test-deep test-spark fuzz fuzz-lines bench bench-peers constraints wheel wheelhouse sdist clean
+.PHONY: help setup test lint check docs screenshots site man demo demo-spark test-live test-deep test-spark test-browser fuzz fuzz-lines bench bench-peers constraints wheel wheelhouse sdist clean
 
 help:
 	@echo "make demo       the main jobs on small real data, step by step; make demo-spark: the bulk work on Spark"
@@ -20,6 +20,7 @@ help:
 	@echo "make test-live  against a real Pulsar (needs Maven and Java); ALL=1: and every rule of the doctor that is tried on one"
 	@echo "make test-spark  on Spark (needs Java): here, and on a cluster whose workers do not see the checkout (root, for unshare);"
 	@echo "                ALL=1: all of the cluster's"
+	@echo "make test-browser  the page of doctor --html in Chromium, which has to be installed"
 	@echo "make test-deep  the slow properties, and every fault at every step (hours)"
 	@echo "make fuzz       fuzz every decoder and reader, SECONDS=60 each; ONLY=journal,avro for some (docs/fuzzing.md)"
 	@echo "make fuzz-lines run LINES=20000 hostile command lines on a small store"
@@ -50,7 +51,7 @@ $(VENV)/.base: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 test: setup
-	$(BIN)/python -m pytest -m "not live and not deep and not cluster and not spark" -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not live and not deep and not cluster and not spark and not browser" -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 lint: setup
 	$(BIN)/python -m ruff check .
@@ -92,6 +93,10 @@ test-spark: setup
 	$(BIN)/python -m pytest -m "spark and not deep" tests/spark
 	@unshare -m true 2>/dev/null || { echo "not tested on a cluster: unshare needs root" >&2; exit 0; }; \
 		set -x; $(BIN)/python -m pytest -m cluster $(if $(ALL),tests/spark/test_equal_answers.py,-k "killed or packages") tests/spark/test_cluster.py
+
+test-browser: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check playwright==1.65.2
+	$(BIN)/python -m pytest -m browser tests/page
 
 test-deep: setup
 	$(BIN)/python -m pytest -m deep

@@ -1,4 +1,4 @@
-"""Chromium, where the machine has it: pages are opened from the disk, and whatever they ask for beside themselves is noted."""
+"""Chromium, headless: pages are opened from the disk, and whatever they ask for beside themselves is noted."""
 
 import shutil
 from collections.abc import Iterator

@@ -13,11 +13,10 @@ from pulsar_admin.page.rendering import DARK, LIGHT, render_page
 from pulsar_admin.page.sections import ROWS
 from pulsar_admin.page.texts import age_text, clipped
 from pulsar_admin.page.values import Page, TopicRow
-from tests.page.browser import CHROMIUM, Watched, chromium
+from tests.page.browser import Watched, chromium
 from tests.page.making import HOSTILE, NOW_MS, make_page
 
-pytest.importorskip("playwright.sync_api")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
+pytestmark = pytest.mark.browser
 
 Open = Callable[..., Watched]
 
