@@ -654,9 +654,9 @@ class TopicFacts:
     @fact
     def off_list(self) -> tuple[int, ...]:
         """The ledgers with its messages that its list should name, and does not."""
-        from pulsar_admin.store.facts.vanished import find_vanished
+        from pulsar_admin.store.facts.vanished import off_list_of
 
-        return tuple(one for one, name in find_vanished(self.reader).off_list.items() if name == self.topic.name)
+        return off_list_of(self.reader, self.topic.name)
 
     @fact
     def message_ttl(self) -> MessageTtl | Unknown | None:

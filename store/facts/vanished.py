@@ -146,6 +146,16 @@ def find_vanished(reader: EntryReader) -> Vanished:
     return vanished
 
 
+def off_list_of(reader: EntryReader, name: TopicName) -> tuple[int, ...]:
+    """Return the ledgers of ``Vanished.off_list`` that a topic's list lacks."""
+    memo = reader.txn.memo
+    if off_list_of not in memo:
+        by_topic = memo[off_list_of] = defaultdict[TopicName, list[int]](list)
+        for ledger_id, topic in find_vanished(reader).off_list.items():
+            by_topic[topic].append(ledger_id)
+    return tuple(memo[off_list_of].get(name, ()))
+
+
 def kept_ledgers(txn: Txn) -> frozenset[int]:
     """Return ``Vanished.kept`` where this snapshot was asked for it, else nothing."""
     vanished: Vanished = txn.memo.get(_MEMO) or Vanished()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from pulsar_admin.store.db.tree import find_node
@@ -152,7 +153,8 @@ def _cursor_ahead(facts: SubscriptionFacts) -> Iterator[Evidence]:
             from pulsar_admin.store.facts.vanished import is_listable  # few are ahead
 
             harmless = f" Its list lacks {plural(len(off_list), 'ledger')} {listed(off_list, 5)} with messages of it."
-            back = [one for one in off_list if is_listable(facts.of.reader.txn, one)][:LISTED_AT_ONCE]
+            listable = (one for one in off_list if is_listable(facts.of.reader.txn, one))
+            back = [*islice(listable, LISTED_AT_ONCE)]
             mend = (
                 f"pulsar-admin ledgers restore {' '.join(map(str, back))}" if back else "pulsar-admin ledgers orphans"
             )

@@ -12,8 +12,10 @@ from pulsar_admin.store.codec.ledgermetadata import LedgerState, encode_ledger_m
 from pulsar_admin.store.codec.managedledger import decode_managed_ledger, encode_managed_ledger
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import find_node, put_nodes, read_node
+from pulsar_admin.store.facts import vanished
 from pulsar_admin.store.model.ledgers import find_metadata
 from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.rules import subscriptions
 from tests.conftest import Cli
 from tests.cures import curing
 from tests.cures.curing import put_values, told
@@ -457,6 +459,20 @@ def test_a_cursor_ahead_of_a_list_that_lost_ledgers_is_not_moved(whole_cli: Cli,
     curing.run_printed(whole_cli, mend)
     assert told_of(whole_cli, store, "cursor-ahead") == []
     assert whole_cli(*ask).json == before
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_of_a_list_that_lost_many_ledgers_some_are_looked_at(
+    whole_cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For each cursor that is ahead as many as the printed command names."""
+    store, asked = copied("small", "clean", tmp_path), list[int]()
+    put_values(store, {parse_topic(NAMES[0]).path: b""})
+    monkeypatch.setattr(subscriptions, "LISTED_AT_ONCE", 2)
+    monkeypatch.setattr(vanished, "is_listable", lambda _, ledger_id: asked.append(ledger_id) or True)
+    ahead = told_of(whole_cli, store, "cursor-ahead")
+    assert {row["mend"].partition("restore ")[2] for row in ahead} == {"9 18"}
+    assert asked == [9, 18] * len(ahead)
 
 
 @pytest.mark.usefixtures("damages_stores")
