@@ -905,6 +905,11 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
         (("t.*",), "public/default"), (("a/b/t.*",), "a/b"), (("persistent://a/b/.*",), "a/b"), (("b/t.*",), InvalidValue)],
     "store.sources.ensemble:parse_address": [
         (("zk:65535",), Address("zk:65535", "")), (("zk1:2181,zk2:65536",), InvalidValue)],
+    "commands.topics.listing:_drawn": [
+        (([N(start=0, end=0x7FFF, segment_id=1, is_active=False), N(start=0x8000, end=0xFFFF, segment_id=2, is_active=True)],),
+         f"[{'1':-^30}][{'2':=^30}]"), (([N(start=0, end=0x3FF, segment_id=1, is_active=True)],), "[")],
+    "store.engine.spark_session:cause_of": [(("x" * 301,), "x" * 300)],
+    "table_layout:_iter_pieces": [(("ab-c d", 4, len), ["ab-c ", "d"])],
 }
 # fmt: on
 """By function: what it is given at its bounds, and what it answers, or which error it raises."""
