@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import pulsar_admin
+from pulsar_admin.store.codec.ledgermetadata import encode_ledger_metadata, ledger_path
 from pulsar_admin.store.codec.managedledger import ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.codec.scalable import decode_scalable_topic
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, TopicNotFound, Unsupported
+from pulsar_admin.store.model.ledgers import find_metadata
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import managed_ledger_of_path, parse_topic
 from pulsar_admin.store.proto import managed_ledger_pb2
@@ -560,6 +563,21 @@ def test_segments_are_parents_first_also_where_epochs_or_a_circle_say_otherwise(
     assert ids({0: (5, []), 1: (1, [0]), 2: (2, [9]), 3: (0, [1, 2])}) == [2, 0, 1, 3]
     assert sorted(ids({0: (0, [1]), 1: (1, [0]), 2: (2, [1]), 3: (3, [3])})) == [0, 1, 2, 3]
     assert ids({number: (number, [number - 1] if number else []) for number in range(20_000)}) == [*range(20_000)]
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_no_command_is_printed_that_changes_the_list_of_a_segment(cli: Cli, tmp_path: Path) -> None:
+    """Ledger 26 ends before its last entries: `ledgers restore --extend` is refused for segments."""
+    path = copied(WORLD, "clean", tmp_path)
+    with open_store(path) as store, store.read() as txn:
+        metadata = find_metadata(txn, 26)
+    assert metadata is not None
+    put_node(path, ledger_path(26), encode_ledger_metadata(replace(metadata, last_entry_id=40, length=3400)))
+    (told,) = cli.rows(path, "doctor --code ledger-list-differs")
+    assert (told["where"].split(" of ")[1], told["mend"]) == (
+        "segment://acme/n/scal/0000-ffff-2",
+        "pulsar-admin ledgers info 26",
+    )
 
 
 @pytest.mark.usefixtures("damages_stores")

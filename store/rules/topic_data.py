@@ -260,7 +260,7 @@ def _judge_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator[Findi
                 f"the topic's list says {counted(listed.entries, 'entry')} of {counted(listed.size_bytes, 'byte')}, BookKeeper's metadata"
                 f" {actual[0]} of {actual[1]}",
                 "",
-                extend if is_behind else None,
+                extend if is_behind and topic.name.domain == PERSISTENT else None,  # else a controller's list: refused
                 ledgerId=listed.ledger_id,
             )
     yield from judge_missing(txn, ledger, where)
