@@ -169,7 +169,8 @@ def _find(reader: EntryReader) -> Vanished:
     absent = [one for one in orphans if is_shared or find_node(txn, one.owner) is None]
     if is_shared or next(iter_metadata_damage(txn), None) is not None:
         owners = {one.ledger_id: one.owner for one in absent}
-        return Vanished(kept=frozenset(owners), foreign=frozenset(owners), owners=owners)
+        off_list = {} if is_shared else _off_list(reader, orphans)
+        return Vanished(kept=frozenset(owners), foreign=frozenset(owners), owners=owners, off_list=off_list)
     last = _last_values(reader, {one.owner for one in absent}) if absent else {}
     deleted_here = {
         one.owner for one in absent if txn.get("base", tree_key(one.owner))
@@ -208,14 +209,18 @@ def _find(reader: EntryReader) -> Vanished:
     )
     kept = {one.ledger_id for one in orphans if one.name in names} | {view.ledger_id for view in views}
     kept.update(owners, *bare.values())
+    off_list = _off_list(reader, orphans)
+    return Vanished(tuple(topics), views, schemas, frozenset(kept), frozenset(owners), owners, disowned, off_list)
+
+
+def _off_list(reader: EntryReader, orphans: Iterable[_LedgerOfGoneNode]) -> dict[int, TopicName]:
     ends = {
         Position(one.ledger_id, one.entries - 1): one.name
         for one in orphans
         if one.name and one.is_of_messages and one.entries
     }
     floors = {name: _floor(reader, name) for name in set(ends.values())}
-    off_list = {end.ledger_id: name for end, name in ends.items() if end > floors[name]}
-    return Vanished(tuple(topics), views, schemas, frozenset(kept), frozenset(owners), owners, disowned, off_list)
+    return {end.ledger_id: name for end, name in ends.items() if end > floors[name]}
 
 
 def _floor(reader: EntryReader, name: TopicName) -> Position:

@@ -11,6 +11,7 @@ from pulsar_admin.store.codec.claims import topic_claims
 from pulsar_admin.store.codec.ledgermetadata import LedgerState, encode_ledger_metadata, ledger_path
 from pulsar_admin.store.codec.managedledger import decode_managed_ledger, encode_managed_ledger
 from pulsar_admin.store.db.environment import Txn, open_store
+from pulsar_admin.store.db.files import METADATA_FILE_ID, Damage, put_damage
 from pulsar_admin.store.db.tree import find_node, put_nodes, read_node
 from pulsar_admin.store.facts import vanished
 from pulsar_admin.store.model.ledgers import find_metadata
@@ -447,9 +448,13 @@ def test_ledgers_are_put_back_into_the_list_of_their_topic(
 
 
 @pytest.mark.usefixtures("damages_stores")
-def test_a_cursor_ahead_of_a_list_that_lost_ledgers_is_not_moved(whole_cli: Cli, tmp_path: Path) -> None:
+@pytest.mark.parametrize("lost", [(), (Damage(METADATA_FILE_ID, 5, 10, "/admin: cut", -1, -1),)])
+def test_a_cursor_ahead_of_a_list_that_lost_ledgers_is_not_moved(
+    lost: Sequence[Damage], whole_cli: Cli, tmp_path: Path
+) -> None:
     """A reset to the end would skip what comes back with the list."""
     store = copied("small", "clean", tmp_path)
+    write_rows(store, lambda txn: [put_damage(txn, one) for one in lost])
     ask = ("--store", store, "topics", "subscriptions", NAMES[0], "--table", "-o", "json")
     before = whole_cli(*ask).json
     put_values(store, {parse_topic(NAMES[0]).path: b""})
