@@ -15,7 +15,7 @@ from pulsar_admin.store.codec.java import hash_order
 from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.model import resources
 from pulsar_admin.store.model.topics import Topic, check_namespace, expand_topic, iter_partitioned, iter_topic_texts
-from pulsar_admin.store.names import NamespaceName, parse_namespace, parse_topic
+from pulsar_admin.store.names import LONG_MAX, NamespaceName, parse_namespace, parse_topic
 from pulsar_admin.store.timespec import format_duration_ms
 from pulsar_admin.store.wording import Answer
 
@@ -553,8 +553,8 @@ class Namespace(PolicyPlans):
         from pulsar_admin.store.db.delayed import iter_wide
         from pulsar_admin.store.db.delayed_rules import DEFAULT_RULES, SLOTS_MAX, IndexRules, default_tick_ms
 
-        width_ms, now_ms = _width_ms(granularity), self._session.clock_ms
-        rules = IndexRules(width_ms, default_tick_ms(width_ms) if tick is None else _width_ms(tick))
+        width_ms, now_ms = _width_ms("granularity", granularity), self._session.clock_ms
+        rules = IndexRules(width_ms, default_tick_ms(width_ms) if tick is None else _width_ms("tick", tick))
         if tick is None and rules.tick_ms > DEFAULT_RULES.tick_ms:
             text = f"the tick is {format_duration_ms(rules.tick_ms)}: a partition has at most {SLOTS_MAX:,} of them"
             self._session.warn([text])
@@ -730,7 +730,7 @@ class Namespace(PolicyPlans):
         return self._planned_rows(resource_changes.plan_local, kind, self._name, key, value, error)
 
 
-def _width_ms(value: Width) -> int:
+def _width_ms(what: str, value: Width) -> int:
     from pulsar_admin.store.db.delayed_rules import parse_width_ms
 
-    return parse_width_ms(value) if isinstance(value, str) else arguments.whole_number("width", value)
+    return parse_width_ms(value) if isinstance(value, str) else arguments.whole_number(what, value, 1, LONG_MAX)
