@@ -7,6 +7,7 @@ creates one when it loads the topic, as it does for its own partitions that no c
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from typing import Any
@@ -22,6 +23,7 @@ from pulsar_admin.store.codec.java import in_hash_map_order
 from pulsar_admin.store.codec.policies import PartitionedTopic, decode_partitioned_topic, encode_partitioned_topic
 from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.files import iter_metadata_damage
 from pulsar_admin.store.db.tree import find_node, iter_children, tree_key
 from pulsar_admin.store.errors import AlreadyExists, InvalidValue, NamespaceNotFound, Refused, StoreError, TopicNotFound
 from pulsar_admin.store.facts.vanished import VanishedTopic, find_bare_namespaces, find_vanished
@@ -62,9 +64,17 @@ def warned_of_lost(reader: EntryReader, plan: Plan) -> Plan:
 
 def lost_warnings(reader: EntryReader, created: Set[bytes]) -> tuple[str, ...]:
     """Return the warnings about what is lost and would be created: ``created`` has the keys of new metadata nodes."""
+    found = find_vanished(reader)
+    if next(iter_metadata_damage(reader.txn), None) is not None:  # which topics vanished is unknown then
+        unknown = Counter(path for path in found.owners.values() if tree_key(path) in created)
+        return tuple(
+            f"{counted(count, 'ledger')} of {path} {plural(count, 'remains', 'remain')}: nothing shows whether it was deleted, as "
+            "metadata is damaged; see them with: pulsar-admin ledgers orphans"
+            for path, count in sorted(unknown.items())[:_SHOWN]
+        )
     vanished = [
         one
-        for one in find_vanished(reader).topics
+        for one in found.topics
         for name in (one.name,)
         if not created.isdisjoint(map(tree_key, (name.path, name.partitioned_path, name.namespace.policies_path)))
     ]

@@ -169,6 +169,18 @@ def test_what_is_created_over_lost_data_is_warned_of(cli: Cli, tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("damages_stores")
+def test_where_metadata_is_damaged_what_is_created_over_ledgers_is_warned_of(cli: Cli, tmp_path: Path) -> None:
+    store, cut = copied("small", "clean", tmp_path), Damage(METADATA_FILE_ID, 5, 10, "/admin: cut", -1, -1)
+    lose_nodes(store, path_of(NAMES[0]))
+    write_rows(store, lambda txn: put_damage(txn, cut))
+    for name, warned in ((NAMES[0], 1), ("public/default/new", 0)):
+        warnings = cli.json(store, f"topics create {name} --dry-run").get("warnings", ())
+        assert [f"ledgers of {path_of(name)} remain: nothing shows whether" in one for one in warnings] == [
+            True
+        ] * warned
+
+
+@pytest.mark.usefixtures("damages_stores")
 def test_a_topic_that_was_deleted_as_brokers_do_is_none(cli: Cli, tmp_path: Path) -> None:
     """Ledgers first, the node last; and a ledger without entries that was made meanwhile is a leak, no lost topic."""
     store = copied("small", "clean", tmp_path)
