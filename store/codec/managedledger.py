@@ -42,7 +42,7 @@ _INDEX_BYTES = 9  # of its tags, sizes and key
 
 
 class LedgerInfo(Struct, frozen=True, order=True):
-    """One ledger of a topic. A tuple, as a topic may have hundreds of thousands.
+    """One ledger of a topic.
 
     ``timestamp_ms`` is the time of closing, 0 while open and None when absent; an open ledger has entries and size 0.
     ``offloaded`` means the copy in tiered storage is complete, ``offload_uuid`` is there from the first attempt on, and

@@ -61,10 +61,7 @@ _SHOWN = 5
 
 
 class TopicLedger(Struct, frozen=True):
-    """One ledger of a topic with its true size: that of the open last ledger comes from BookKeeper, not from the list.
-
-    A tuple, as a topic may have hundreds of thousands.
-    """
+    """One ledger of a topic with its true size: that of the open last ledger comes from BookKeeper, not from the list."""
 
     info: LedgerInfo
     entries: int
