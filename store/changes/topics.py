@@ -25,7 +25,15 @@ from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_metadata_damage
 from pulsar_admin.store.db.tree import find_node, iter_children, tree_key
-from pulsar_admin.store.errors import AlreadyExists, InvalidValue, NamespaceNotFound, Refused, StoreError, TopicNotFound
+from pulsar_admin.store.errors import (
+    AlreadyExists,
+    IndexCorrupt,
+    InvalidValue,
+    NamespaceNotFound,
+    Refused,
+    StoreError,
+    TopicNotFound,
+)
 from pulsar_admin.store.facts.vanished import VanishedTopic, find_bare_namespaces, find_vanished
 from pulsar_admin.store.model.cursors import REPLICATED_PROPERTY, is_subscription, iter_cursor_names, read_cursor
 from pulsar_admin.store.model.publish_times import BEGIN, Form, annotated_value
@@ -64,7 +72,12 @@ def warned_of_lost(reader: EntryReader, plan: Plan) -> Plan:
 
 def lost_warnings(reader: EntryReader, created: Set[bytes]) -> tuple[str, ...]:
     """Return the warnings about what is lost and would be created: ``created`` has the keys of new metadata nodes."""
-    found = find_vanished(reader)
+    if not created:
+        return ()
+    try:
+        found, namespaces = find_vanished(reader), find_bare_namespaces(reader.txn)
+    except IndexCorrupt as error:  # of anything in the store: no reason to refuse this change
+        return (f"whether data of a lost topic of that name remain is unknown: {error.message}",)
     if next(iter_metadata_damage(reader.txn), None) is not None:  # which topics vanished is unknown then
         unknown = Counter(path for path in found.owners.values() if tree_key(path) in created)
         return tuple(
@@ -78,7 +91,7 @@ def lost_warnings(reader: EntryReader, created: Set[bytes]) -> tuple[str, ...]:
         for name in (one.name,)
         if not created.isdisjoint(map(tree_key, (name.path, name.partitioned_path, name.namespace.policies_path)))
     ]
-    bare = [one for one in find_bare_namespaces(reader.txn) if tree_key(one.name.policies_path) in created]
+    bare = [one for one in namespaces if tree_key(one.name.policies_path) in created]
     lost = [f"{one.name} was lost, not deleted; what remains of it: {_remains(one)}" for one in vanished]
     lost += [f"the policies of {one.name} were lost, but not its {counted(one.topics, 'topic')}" for one in bare]
     if not lost:

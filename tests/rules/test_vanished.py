@@ -12,7 +12,7 @@ from pulsar_admin.store.codec.ledgermetadata import LedgerState, encode_ledger_m
 from pulsar_admin.store.codec.managedledger import decode_managed_ledger, encode_managed_ledger
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.files import METADATA_FILE_ID, Damage, put_damage
-from pulsar_admin.store.db.tree import find_node, put_nodes, read_node
+from pulsar_admin.store.db.tree import find_node, put_nodes, read_node, tree_key
 from pulsar_admin.store.facts import vanished
 from pulsar_admin.store.model.ledgers import find_metadata
 from pulsar_admin.store.names import Position, parse_topic
@@ -178,6 +178,15 @@ def test_where_metadata_is_damaged_what_is_created_over_ledgers_is_warned_of(cli
         assert [f"ledgers of {path_of(name)} remain: nothing shows whether" in one for one in warnings] == [
             True
         ] * warned
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_a_damaged_row_elsewhere_refuses_nothing_that_is_created(cli: Cli, tmp_path: Path) -> None:
+    store = copied("small", "clean", tmp_path)
+    write_rows(store, lambda txn: txn.put("tree", tree_key("/admin/policies/acme/secure"), b"damaged"))
+    for line in ("topics create public/default/new", "namespaces create acme/new"):
+        (warning,) = cli.json(store, f"{line} --dry-run")["warnings"]
+        assert warning.startswith("whether data of a lost topic of that name remain is unknown: the row of"), line
 
 
 @pytest.mark.usefixtures("damages_stores")
