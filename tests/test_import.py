@@ -6,7 +6,6 @@ import gzip
 import json
 import os
 import shutil
-import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,7 +35,7 @@ from tests.cures.curing import diagnoses, run_printed
 from tests.deep import deep_but_for
 from tests.locking import locked
 from tests.stores import apply_values, copied, import_standalone, imported, read_rows
-from tests.worlds import GOLDEN, STATES, WORLD_NAMES, assert_unchanged, copy_tree, scratch_copy, world
+from tests.worlds import GOLDEN, STATES, WORLD_NAMES, assert_unchanged, copy_tree, scratch_copy, unpack, world
 from tests.zookeeper_files import read_zookeeper_nodes
 
 WORLDS = [(name, state) for name in WORLD_NAMES for state in STATES]
@@ -330,8 +329,7 @@ def test_metadata_in_zookeeper(tmp_path: Path) -> None:
     """The tree is ZooKeeper's, byte for byte; nothing can be exported there."""
     source = scratch_copy("small", "clean", tmp_path)
     (source / "metadata").rename(tmp_path / "away")
-    with tarfile.open(GOLDEN / "zookeeper-version-2.tar.xz") as archive:
-        archive.extractall(source / "zookeeper", filter="data")
+    unpack(GOLDEN / "zookeeper-version-2.tar.xz", source / "zookeeper")
     import_into(tmp_path / "s", source)
     wanted = {node.path: node for node in read_zookeeper_nodes(source / "zookeeper" / "version-2", [])}
     found = read_rows(tmp_path / "s", lambda txn: {node.path: node for node in iter_nodes(txn, "/")})

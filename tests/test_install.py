@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.worlds import world
+from tests.worlds import unpack, world
 
 ROOT = Path(__file__).resolve().parent.parent
 JOB = ROOT / "docs" / "examples" / "kubernetes" / "read-a-bookie.yaml"
@@ -73,9 +73,10 @@ def test_the_wheel_has_every_module_and_data_file(wheel: Path) -> None:
 
 @pytest.mark.deep
 def test_the_source_archive_holds_each_file_once_and_makes_the_same_wheel(tmp_path: Path, wheel: Path) -> None:
-    with tarfile.open(_built(tmp_path / "archive", "sdist")) as archive:
+    source = _built(tmp_path / "archive", "sdist")
+    with tarfile.open(source) as archive:
         listed = [name.partition("/")[2] for name in archive.getnames()]
-        archive.extractall(tmp_path, filter="data")
+    unpack(source, tmp_path)
     names = set(listed)
     assert len(names) == len(listed)
     assert {"pyproject.toml", "constraints.txt", "LICENSE", "NOTICE", "Containerfile", "Makefile"} <= names

@@ -7,8 +7,8 @@ import pytest
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.fake_zookeeper import FakeZooKeeper
-from tests.stores import copied
-from tests.test_ensemble_export import CHANGES, change, export, nodes_of, state, values
+from tests.stores import copied, values_of
+from tests.test_ensemble_export import CHANGES, change, export, nodes_of, state
 from tests.worlds import world
 
 
@@ -30,7 +30,7 @@ def imported(server: FakeZooKeeper, store: Path) -> tuple[object, ...]:
 
 
 def tree(store: Path) -> dict[str, bytes]:
-    return {path: value for path, value in values(store).items() if path != "/"}
+    return {path: value for path, value in values_of(store).items() if path != "/"}
 
 
 def served(server: FakeZooKeeper) -> dict[str, bytes]:

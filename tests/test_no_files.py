@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from pulsar_admin.store.codec.journal import encode_header as encode_journal_hea
 from pulsar_admin.store.sources.bookies import read_bookie_directory
 from pulsar_admin.store.sources.zookeeper import Notes, ServerFiles, read_tree
 from tests.conftest import Cli
-from tests.worlds import GOLDEN, scratch_copy
+from tests.worlds import GOLDEN, scratch_copy, unpack
 
 SECONDS = 60
 
@@ -94,8 +93,7 @@ def test_a_disk_of_nothing_else(tmp_path: Path) -> None:
 
 
 def test_files_of_zookeeper(tmp_path: Path) -> None:
-    with tarfile.open(GOLDEN / "zookeeper-version-2.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack(GOLDEN / "zookeeper-version-2.tar.xz", tmp_path)
     directory = tmp_path / "version-2"
     whole = read_tree((ServerFiles(directory, directory),), [])
     os.mkfifo(directory / "log.7fffffff")

@@ -7,7 +7,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import cycle, product
@@ -34,7 +33,7 @@ from tests.conftest import Cli
 from tests.crash.killing import killing
 from tests.soundness import assert_sound
 from tests.stores import imported, in_store, narrow_copy, read_rows, write_rows
-from tests.worlds import GOLDEN, assert_unchanged, world
+from tests.worlds import GOLDEN, assert_unchanged, unpack, world
 
 ACROSS = "persistent://public/default/across"
 NOW = ("--now", "2026-11-24T00:30:00Z")
@@ -54,8 +53,7 @@ ANSWERS = (
 
 def unpacked(archive: Path, folder: Path) -> Path:
     """Return the store of ARCHIVE, unpacked into FOLDER."""
-    with tarfile.open(archive) as tar:
-        tar.extractall(folder, filter="data")
+    unpack(archive, folder)
     return folder / "pulsar-store"
 
 

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import astuple, replace
 
+from pulsar_admin.api.topics import find_by_time as find_entry
 from pulsar_admin.columns import Column, time_text
 from pulsar_admin.commands.topics.answers import bulk_on, one_or_rows, selected, size_of
 from pulsar_admin.commands.topics.broker import BROKER_VERSION
 from pulsar_admin.context import FEW_MESSAGES, App, Result
 from pulsar_admin.options import TIME_POINT, TopicSelection, choice_option, command, flag, topics_argument
-from pulsar_admin.store.dump.find_by_time import BEFORE, BROKER, EVENT, FIRST, FindRule, FoundEntry
+from pulsar_admin.store.dump.find_by_time import BEFORE, BROKER, EVENT, FIRST, FindRule, FoundEntry, TimeQuestion
 from pulsar_admin.store.errors import NothingMatches, TopicNotFound
 from pulsar_admin.store.names import MessagePosition, TopicName
-from pulsar_admin.store.search.broker_setup import BrokerVersion
+from pulsar_admin.store.search.broker_setup import BrokerSetup, BrokerVersion
 from pulsar_admin.store.wording import counted, plural
 
 if TYPE_CHECKING:
@@ -80,19 +81,13 @@ def find_by_time(
         )
     rows = []
     with app.session.reader() as reader:
-        version = app.session.broker_version(broker_version)
+        broker = BrokerSetup(app.session.broker_version(broker_version))
+        question = TimeQuestion(time_ms, app.settings.clock, rule, broker, batch_index)
         names = selected(app, reader.txn, selection, broken=False)
         with _engine(app, reader, names, by_broker=rule == BROKER and not explain):
             for name in names:
                 with app.one_item(alone=len(names) == 1):
-                    entry = app.topic(name).find(
-                        time_ms,
-                        clock=app.settings.clock,
-                        rule=rule,
-                        batch_index=batch_index,
-                        explain=explain,
-                        broker_version=version,
-                    )
+                    entry = find_entry(app.session, name, question, explain=explain)
                     _tell(app, entry)
                     rows.append(_placed(entry, in_batch=batch_index))
     return one_or_rows(rows, COLUMNS, plain=_render if explain else None, alone=len(names) == 1)

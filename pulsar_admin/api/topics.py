@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.compaction.status import CompactionStatus
     from pulsar_admin.store.db.environment import Store as StoreFile
     from pulsar_admin.store.db.environment import Txn
-    from pulsar_admin.store.dump.find_by_time import FindRule, FoundEntry
+    from pulsar_admin.store.dump.find_by_time import FindRule, FoundEntry, TimeQuestion
     from pulsar_admin.store.model.compacted_view import CompactedView
     from pulsar_admin.store.model.messages import LastMessageId
     from pulsar_admin.store.model.reader import EntryReader
@@ -371,27 +371,12 @@ class Topic(PolicyPlans):
         TopicNotFound (also for a partitioned topic: ask its partitions), and for ``broker`` LedgerNotFound,
         EntryNotFound or EntryCorrupt where a broker fails, NotSeen if its answer is unknown.
         """
-        from pulsar_admin.store.dump.find_by_time import BROKER, TimeQuestion, find_entry, gaps_before, texts_of_answer
+        from pulsar_admin.store.dump.find_by_time import TimeQuestion
         from pulsar_admin.store.search.broker_setup import BrokerSetup
-        from pulsar_admin.store.search.by_time import texts_of_clock
 
-        session, name = self._session, self._name
-        wanted_ms, broker = session.time_ms(time), BrokerSetup(session.broker_version(broker_version))
+        wanted_ms, broker = self._session.time_ms(time), BrokerSetup(self._session.broker_version(broker_version))
         question = TimeQuestion(wanted_ms, clock, rule, broker, batch_index)
-
-        def progress(size_bytes: int) -> AbstractContextManager[Callable[[int], None]]:
-            return session.progress(size_bytes, "bytes", "find-by-time")
-
-        with session.scan() as reader:
-            topic = topics.read_topic(reader.txn, name)
-            if rule != BROKER:
-                session.warn(texts_of_clock(reader, topic, clock))
-            if rule == BROKER or explain:
-                session.partial(f"{name}: {text}" for text in find_broken_beside(reader.txn, topic))
-            entry = find_entry(reader, topic, question, explain=explain, progress=progress)
-            session.partial(gaps_before(entry))
-            session.warn(texts_of_answer(reader.txn, topic, entry))
-        return entry
+        return find_by_time(self._session, self._name, question, explain=explain)
 
     def find_by_index(self, index: Count) -> IndexFound:
         """Return the entry that covers a message index, which brokers with AppendIndexMetadataInterceptor count
@@ -1091,6 +1076,26 @@ def _find_in(
     from pulsar_admin.store.compaction.entries import find_published
 
     return find_published(reader, view, time_ms)
+
+
+def find_by_time(session: Session, name: TopicName, question: TimeQuestion, *, explain: bool = False) -> FoundEntry:
+    """Return where a time is in the topic ``name``, and report what the answer lacks; see ``Topic.find``."""
+    from pulsar_admin.store.dump.find_by_time import BROKER, find_entry, gaps_before, texts_of_answer
+    from pulsar_admin.store.search.by_time import texts_of_clock
+
+    def progress(size_bytes: int) -> AbstractContextManager[Callable[[int], None]]:
+        return session.progress(size_bytes, "bytes", "find-by-time")
+
+    with session.scan() as reader:
+        topic = topics.read_topic(reader.txn, name)
+        if question.rule != BROKER:
+            session.warn(texts_of_clock(reader, topic, question.clock))
+        if question.rule == BROKER or explain:
+            session.partial(f"{name}: {text}" for text in find_broken_beside(reader.txn, topic))
+        entry = find_entry(reader, topic, question, explain=explain, progress=progress)
+        session.partial(gaps_before(entry))
+        session.warn(texts_of_answer(reader.txn, topic, entry))
+    return entry
 
 
 def skews_of(

@@ -12,6 +12,7 @@ from base64 import b64encode
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -28,7 +29,8 @@ from pulsar_admin.typable import typable
 from pulsar_admin.visible import clean_text
 
 _FOLDER = Path(__file__).parent
-_PALETTES: dict[str, dict[str, str]] = json.loads((_FOLDER / "palettes.json").read_text("utf-8"))
+_LOADER: Any = __spec__.loader  # from a folder or from the archive that Spark's executors have
+_PALETTES: dict[str, dict[str, str]] = json.loads(_LOADER.get_data(str(_FOLDER / "palettes.json")))
 LIGHT, DARK = _PALETTES["light"], _PALETTES["dark"]
 
 

@@ -5,7 +5,6 @@ import json
 import os
 import random
 import struct
-import tarfile
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
@@ -29,6 +28,7 @@ from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.history.files import linked, unpack_zookeeper
 from tests.stores import read_rows
+from tests.worlds import unpack
 from tests.zookeeper_files import iter_transactions, read_zookeeper_nodes
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "zookeeper-version-2.tar.xz"
@@ -314,8 +314,7 @@ SMALL = GOLDEN.with_name("zookeeper-small.tar.xz")
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("small")
-    with tarfile.open(SMALL) as archive:
-        archive.extractall(folder, filter="data")
+    unpack(SMALL, folder)
     return folder
 
 

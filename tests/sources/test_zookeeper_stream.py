@@ -1,7 +1,6 @@
 """ZooKeeper's files read node by node: the same nodes as at once, and the ids that the recorded broker went on with."""
 
 import gzip
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path
 from pulsar_admin.store.errors import MetadataCorrupt
 from pulsar_admin.store.sources.zookeeper import ServerFiles, ZooKeeperStream
 from tests.deep import deep_but_for
-from tests.worlds import GOLDEN, STATES, world
+from tests.worlds import GOLDEN, STATES, unpack, world
 from tests.zookeeper_files import read_zookeeper_nodes
 
 
@@ -64,8 +63,7 @@ def test_a_damaged_snapshot_is_no_answer(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("archive", ["zookeeper-small", "zookeeper-version-2"])
 def test_recorded_files(tmp_path: Path, archive: str) -> None:
-    with tarfile.open(GOLDEN / f"{archive}.tar.xz") as files:
-        files.extractall(tmp_path, filter="data")
+    unpack(GOLDEN / f"{archive}.tar.xz", tmp_path)
     for directory in {file.parent for file in tmp_path.rglob("log.*")}:
         found, _ = streamed(directory, [])
         assert found == [(node.path, node.data) for node in read_zookeeper_nodes(directory, [])]
