@@ -56,7 +56,7 @@ def test_links_are_not_followed(points_at: str, source: Path, store: Path, tmp_p
 
 
 def test_no_copy_into_itself(source: Path, store: Path, cli: Cli) -> None:
-    cli(*export(store, source / "out")).fails(3, "refused")
+    cli(*export(store, source / "out")).fails(3, "refused", "would be copied into itself")
     assert not (source / "out").exists()
 
 

@@ -396,10 +396,9 @@ class Compaction:
             advance(len(batch.rows))
         result.is_changed |= result.entries_kept < result.entries_read
 
-    def measure(self, advance: Advance) -> CompactionResult:
+    def measure(self, advance: Advance) -> None:
         """Run phase two for its numbers alone."""
         deque(self.payloads(advance), maxlen=0)
-        return self.result
 
     def _everything(self) -> Iterator[tuple[MessageBatch, Array]]:
         self.result = CompactionResult()
