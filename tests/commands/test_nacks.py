@@ -567,6 +567,7 @@ def test_sizes_of_a_load(cli: Cli) -> None:
     shown = cli("nacks", "plan", *options, "--memory", "1K", "-o", "json").json
     check_sizes(sizes, sizes.recommended_bits(memory_bytes=1024), shown)
     assert sizes.recommended_bits("1s") == 9  # 2^9 - 1 ms are within a second, 2^10 - 1 are not
+    assert [sizes.recommended_bits(f"{ms}ms") for ms in (510, 511)] == [8, 9]
     assert sizes.recommended_bits("1h") == 16
     with pytest.raises(pa.InvalidValue, match="how many nacks"):
         pa.nack_sizes()

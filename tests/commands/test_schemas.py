@@ -272,6 +272,20 @@ def test_refusals(cli: Cli, store: Path, given: Path, tmp_path: Path) -> None:
     assert "none.json is not found." in missing.stderr
 
 
+@pytest.mark.parametrize(("strategy", "code"), [("BACKWARD", 0), ("BACKWARD_TRANSITIVE", 3)])
+def test_only_a_transitive_strategy_looks_at_older_versions(
+    strategy: str, code: int, tmp_path: Path, cli: Cli, store: Path
+) -> None:
+    """Upstream ``SchemaRegistryServiceImpl.checkCompatible``: the last field has a type that the first version's data cannot be read by."""
+    cli.on(store, f"namespaces set-schema-compatibility-strategy tdo/sch --compatibility {strategy}")
+    codes = []
+    for fields in ([("a", "int", 0)], [("b", "int", 0)], [("a", "string", "")]):
+        record = {"type": "record", "name": "R", "fields": [{"name": n, "type": k, "default": d} for n, k, d in fields]}
+        (tmp_path / "new.json").write_text(json.dumps({"type": "AVRO", "schema": json.dumps(record), "properties": {}}))
+        codes.append(cli.on(store, f"schemas upload tdo/sch/older -f {tmp_path / 'new.json'}").exit_code)
+    assert codes == [0, 0, code]
+
+
 INT, TEXT = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}, "string"
 WIDER = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}
 MORE = {
