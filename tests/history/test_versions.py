@@ -69,8 +69,8 @@ def test_a_snapshot_behind_a_gap_shows_what_was_written_in_it(unpacked: Path, tm
     shown = [item for item in found[at + 1 :] if isinstance(item, Version) and item.kind == "snapshot"]
     gap = [item for item in _expected(said_by_zookeeper()) if 0x35D < item.zxid < 0x482]
     left = {path: item for path, item in {item.path: item for item in gap}.items() if item.kind != "delete"}
-    assert {item.path: (item.zxid, item.time_ms, item.value) for item in shown} == {
-        path: (item.zxid, item.time_ms, item.value) for path, item in left.items()
+    assert {item.path: (item.zxid, item.time_ms, item.value, item.version) for item in shown} == {
+        path: (item.zxid, item.time_ms, item.value, item.version) for path, item in left.items()
     }
     assert len(shown) > 50
     zxids = [item.zxid for item in found if isinstance(item, Version)]
