@@ -222,7 +222,8 @@ def test_logs_of_equal_numbers_and_one_sequence_over_directories(tmp_path: Path,
     assert [read(tmp_path / "s", *place) for place in ((1, 0), (2, 0), (5, 0), (6, 0))] == [b"a", b"b", b"new", b"new"]
 
 
-def test_directories_are_in_the_order_of_the_cookie(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mark", ["lastId", "lastMark", "lastMark.1"])  # the last of several journals
+def test_directories_are_in_the_order_of_the_cookie(mark: str, tmp_path: Path) -> None:
     """Which of them has a ledger goes by that order; index directories are told from ledger directories by what they hold."""
     cookie = COOKIE.replace("4\n", "5\n", 1) + 'indexDirs: "2\\t/i/a\\t/i/b"\n'
     folder = made_bookie(tmp_path / "bk", cookie)
@@ -230,7 +231,8 @@ def test_directories_are_in_the_order_of_the_cookie(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (folder / "i" / name / "current" / "ledgers").mkdir(parents=True)
         (folder / "i" / name / "current" / "VERSION").write_text(cookie)
-    (folder / "l1" / "lastId").write_text("0\n")
+    (folder / "l1" / mark).write_text("0\n")
+    (folder / "l1" / "ledgers").mkdir()
     (folder / "j" / "1f.txn").write_bytes(b"")
     names = ("i/b", "l1", "j", "i/a", "l0")
     found = find_bookie(parse_bookie(",".join(f"{folder}/{name}" for name in names)))

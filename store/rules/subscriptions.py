@@ -664,7 +664,8 @@ CURSOR_AHEAD: Rule[SubscriptionFacts] = Rule(
     "Starts the subscription at the topic's end when it loads the topic (`ManagedCursorImpl.recoveredCursor`). The "
     "subscription gets only messages written after that.",
     "pulsar-admin topics reset-cursor {topic} -s {subscription} -m latest",
-    "Find out first what the topic lost: `store recover` names ledgers and topics that can be restored. Then store "
+    "Find out first what the topic lost: `store recover` names ledgers and topics that can be restored, and a finding "
+    "names `ledgers restore` where the topic's list lacks ledgers: a reset would skip their messages. Then store "
     "the end as the position; otherwise a broker that reuses ledger ids treats new messages as acknowledged. If the "
     "subscription has to read what the topic still has, use `-m earliest`.",
     "Restore ZooKeeper and bookies from the same moment.",

@@ -101,7 +101,7 @@ def alternatives(pattern: str) -> list[str]:
 
 
 def _list_local(part: str, recursive: bool) -> Iterator[tuple[str, int]]:
-    matched = (name for name in sorted(glob(part)) if os.path.basename(name) not in _BESIDE)
+    matched = (name for name in sorted(glob(part)) if not os.path.basename(name).startswith(_BESIDE))
     for name in [part] if os.path.exists(part) else matched:
         info = os.stat(name)
         if not S_ISDIR(info.st_mode):
@@ -143,7 +143,7 @@ def _list_url(part: str, recursive: bool) -> list[tuple[str, int]]:
         for name in names:
             folders = [info.path for info in infos if info.type == fs.FileType.Directory]
             infos = [info for path in folders for info in _list_at(system, path) if fnmatchcase(info.base_name, name)]
-            infos = [info for info in infos if info.base_name not in _BESIDE]
+            infos = [info for info in infos if not info.base_name.startswith(_BESIDE)]
         sizes = {info.path: info.size for info in infos if info.type == fs.FileType.File}
         for info in infos:
             if info.type == fs.FileType.Directory:

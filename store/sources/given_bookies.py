@@ -153,7 +153,8 @@ def _by_content(given: GivenBookie, directories: Iterable[Path]) -> Bookie:
     for path in directories:
         listed, names = read_bookie_directory(path), {entry.name for entry in path.iterdir()}
         is_index = bool(names & {"ledgers", "locations"}) or next(path.glob("*/*/*.idx"), None) is not None
-        is_ledger = bool(listed.logs) or bool(names & {LAST_ID_FILE, LAST_MARK_FILE})
+        # A bookie with several journals writes lastMark.0, lastMark.1 …
+        is_ledger = bool(listed.logs) or any(name.startswith((LAST_ID_FILE, LAST_MARK_FILE)) for name in names)
         if not (listed.journals or is_ledger or is_index or COOKIE_FILE in names):
             raise SourceNotFound(
                 f"{_said_in(given, path)}{path} is not a bookie's directory: expected files such as 0.log or 17f3a.txn, found none",
