@@ -624,7 +624,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         """
         from pulsar_admin.store.changes.scalable import plan_create_scalable
 
-        return self._planned_rows(plan_create_scalable, parse_scalable(name), segments, properties or {})
+        return self._planned(plan_create_scalable, parse_scalable(name), segments, properties or {})
 
     def delete_scalable_topic(self, name: str, *, force: bool = False) -> Plan:
         """Plan deleting a scalable topic with its segments, subscriptions, ledgers and schema, with ``force`` also unreadable ones.

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.changes.deleting import plan_delete
 from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, DeletedPart, Plan, delete_step, put_value_step
+from pulsar_admin.store.changes.topics import warned_of_lost
 from pulsar_admin.store.codec.java import in_hash_map_order
 from pulsar_admin.store.codec.scalable import HASH_MAX, NEVER
 from pulsar_admin.store.db.environment import Txn
@@ -33,7 +34,9 @@ _DELETE = ChangeKind("scalable-topics delete", "delete scalable topic {first}")
 Json = dict[str, Any]  # Any: JSON
 
 
-def plan_create_scalable(txn: Txn, name: TopicName, segments: int, properties: Mapping[str, str], now_ms: int) -> Plan:
+def plan_create_scalable(
+    reader: EntryReader, name: TopicName, segments: int, properties: Mapping[str, str], now_ms: int
+) -> Plan:
     """Plan creating a scalable topic with this many segments; raises AlreadyExists, NamespaceNotFound, InvalidValue."""
     if not 1 <= segments <= _SEGMENTS_MAX:
         raise InvalidValue(
@@ -42,6 +45,7 @@ def plan_create_scalable(txn: Txn, name: TopicName, segments: int, properties: M
             else f"{segments} segments: at most {_SEGMENTS_MAX} can be created",
             value=segments,
         )
+    txn = reader.txn
     check_namespace(txn, name.namespace)
     regular = _regular(name)
     if find_node(txn, name.scalable_path) is not None:
@@ -66,7 +70,7 @@ def plan_create_scalable(txn: Txn, name: TopicName, segments: int, properties: M
             "scalable one",
         )
     part = ChangePart(topic=str(name), after={"segments": segments, "properties": kept}, warnings=warnings)
-    return Plan(_CREATE, txn.id, tuple(steps), (part,))
+    return warned_of_lost(reader, Plan(_CREATE, txn.id, tuple(steps), (part,)))
 
 
 def _regular(name: TopicName) -> TopicName:

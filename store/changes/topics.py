@@ -40,7 +40,7 @@ from pulsar_admin.store.model.publish_times import BEGIN, Form, annotated_value
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import check_namespace, list_partitions, read_partitioned, read_topic
 from pulsar_admin.store.model.transactions import ASSIGN
-from pulsar_admin.store.names import PARTITION_SUFFIX, Position, TopicName, shell_word
+from pulsar_admin.store.names import PARTITION_SUFFIX, Position, TopicName, managed_ledger_of_path, shell_word
 from pulsar_admin.store.wording import counted, listed, plural
 
 Properties = Mapping[str, str]
@@ -78,28 +78,33 @@ def lost_warnings(reader: EntryReader, created: Set[bytes]) -> tuple[str, ...]:
         found, namespaces = find_vanished(reader), find_bare_namespaces(reader.txn)
     except IndexCorrupt as error:  # of anything in the store: no reason to refuse this change
         return (f"whether data of a lost topic of that name remain is unknown: {error.message}",)
-    if next(iter_metadata_damage(reader.txn), None) is not None:  # which topics vanished is unknown then
-        unknown = Counter(path for path in found.owners.values() if tree_key(path) in created)
-        return tuple(
-            f"{counted(count, 'ledger')} of {path} {plural(count, 'remains', 'remain')}: nothing shows whether it was deleted, as "
-            "metadata is damaged; see them with: pulsar-admin ledgers orphans"
-            for path, count in sorted(unknown.items())[:_SHOWN]
-        )
-    vanished = [
-        one
-        for one in found.topics
-        for name in (one.name,)
-        if not created.isdisjoint(map(tree_key, (name.path, name.partitioned_path, name.namespace.policies_path)))
+    vanished = [one for one in found.topics if _is_under(one.name, created)]
+    is_damaged = next(iter_metadata_damage(reader.txn), None) is not None  # which topics vanished is unknown then
+    names = {path: managed_ledger_of_path(path) for path in found.owners.values()}
+    unknown = [
+        path for path, name in names.items() if name and (is_damaged or name != name.whole) and _is_under(name, created)
     ]
+    counts, damaged = Counter(found.owners.values()), ", as metadata is damaged" if is_damaged else ""
+    remaining = tuple(
+        f"{counted(counts[path], 'ledger')} of {path} {plural(counts[path], 'remains', 'remain')}: nothing shows whether it was "
+        f"deleted{damaged}; see them with: pulsar-admin ledgers orphans"
+        for path in sorted(unknown)[:_SHOWN]
+    )
     bare = [one for one in namespaces if tree_key(one.name.policies_path) in created]
     lost = [f"{one.name} was lost, not deleted; what remains of it: {_remains(one)}" for one in vanished]
     lost += [f"the policies of {one.name} were lost, but not its {counted(one.topics, 'topic')}" for one in bare]
     if not lost:
-        return ()
-    shown = [*lost[:_SHOWN], *([f"{len(lost) - _SHOWN:,} more like it"] if len(lost) > _SHOWN else [])]
+        return remaining
+    shown = [*remaining, *lost[:_SHOWN], *([f"{len(lost) - _SHOWN:,} more like it"] if len(lost) > _SHOWN else [])]
     ledgers = bare or any(one.ledger_ids for one in vanished)
     command = "pulsar-admin store recover --level A" if ledgers else "pulsar-admin ledgers orphans"
     return (*shown, f"to restore it instead of creating it anew: {command}")
+
+
+def _is_under(lost: TopicName, created: Set[bytes]) -> bool:
+    """Whether the nodes that are ``created`` are those of a topic, or of its partitioned or scalable topic, or of its namespace."""
+    paths = (lost.path, lost.partitioned_path, lost.scalable_path, lost.namespace.policies_path)
+    return not created.isdisjoint(map(tree_key, paths))
 
 
 def _remains(lost: VanishedTopic) -> str:

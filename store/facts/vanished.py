@@ -169,8 +169,7 @@ def _find(reader: EntryReader) -> Vanished:
     absent = [one for one in orphans if is_shared or find_node(txn, one.owner) is None]
     if is_shared or next(iter_metadata_damage(txn), None) is not None:
         owners = {one.ledger_id: one.owner for one in absent}
-        off_list = {} if is_shared else _off_list(reader, orphans)
-        return Vanished(kept=frozenset(owners), foreign=frozenset(owners), owners=owners, off_list=off_list)
+        return Vanished((), (), (), frozenset(owners), frozenset(owners), owners, off_list=_off_list(reader, orphans))
     last = _last_values(reader, {one.owner for one in absent}) if absent else {}
     deleted_here = {
         one.owner for one in absent if txn.get("base", tree_key(one.owner))
@@ -258,6 +257,8 @@ def find_place_in_list(txn: Txn, ledger_id: int) -> tuple[Topic, LedgerInfo]:
         why, hint = "entries of it are missing", f"see: pulsar-admin ledgers missing {ledger_id}"
     elif terminated is not None and terminated.ledger_id < ledger_id:
         why = f"the topic is terminated at {terminated}"
+    elif stored_roots(txn.store.info).shared:
+        why, hint = "it may be another Pulsar's", "see: pulsar-admin doctor --code bookkeeper-shared"
     elif topic.ids and topic.ids[-1] < ledger_id and topic.ledgers[-1].is_open:
         why = f"the list does not say where the ledger before it, {topic.ids[-1]}, ends"
     if why:

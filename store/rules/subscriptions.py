@@ -10,7 +10,9 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from pulsar_admin.store.codec.claims import claimed_topic
 from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts import Unknown, known
 from pulsar_admin.store.facts.topics import SubscriptionFacts, TopicFacts
 from pulsar_admin.store.facts.transactions import find_unassigned
@@ -23,13 +25,14 @@ from pulsar_admin.store.model.cursors import (
     is_consumed,
     is_own,
 )
+from pulsar_admin.store.model.ledgers import find_ledger
 from pulsar_admin.store.model.resources import cluster_path
 from pulsar_admin.store.names import Position, shell_word
 from pulsar_admin.store.rules.backlogs import CHUNK_RULES, MARKER_RULES
 from pulsar_admin.store.rules.finding import Severity
 from pulsar_admin.store.rules.rule import Evidence, Rule
 from pulsar_admin.store.rules.transactions import TRANSACTION_RULES
-from pulsar_admin.store.rules.words import LISTED_AT_ONCE, forced_reset
+from pulsar_admin.store.rules.words import LISTED_AT_ONCE, REBUILD, forced_reset
 from pulsar_admin.store.timespec import format_age_ms, format_time_ms, shown_time, shown_with_age
 from pulsar_admin.store.wording import counted, counted_messages, listed, plural
 
@@ -134,6 +137,16 @@ def _cursor_lost(facts: SubscriptionFacts) -> Iterator[Evidence]:
         )
 
 
+def _names(topic: TopicFacts, ledger_id: int) -> bool:
+    """Whether a ledger has entries and names ``topic``, which does not list it."""
+    try:
+        ledger = find_ledger(topic.reader.txn, ledger_id)
+    except StoreError:
+        return False
+    custom = {} if ledger is None or ledger.metadata is None or not ledger.entries else ledger.metadata.custom
+    return ledger_id not in topic.topic.ids and claimed_topic(custom) == topic.topic.name
+
+
 def _cursor_ahead(facts: SubscriptionFacts) -> Iterator[Evidence]:
     cursor, topic = facts.cursor, facts.of.topic
     if facts.ahead is not None:
@@ -152,12 +165,16 @@ def _cursor_ahead(facts: SubscriptionFacts) -> Iterator[Evidence]:
         if off_list:  # a reset would skip their messages for good
             from pulsar_admin.store.facts.vanished import is_listable  # few are ahead
 
-            harmless = f" Its list lacks {plural(len(off_list), 'ledger')} {listed(off_list, 5)} with messages of it."
+            names = plural(len(off_list), "names it as its", "name it as their")
+            harmless = f" Its list lacks {plural(len(off_list), 'ledger')} {listed(off_list, 5)} that {names} topic."
             listable = (one for one in off_list if is_listable(facts.of.reader.txn, one))
             back = [*islice(listable, LISTED_AT_ONCE)]
             mend = (
                 f"pulsar-admin ledgers restore {' '.join(map(str, back))}" if back else "pulsar-admin ledgers orphans"
             )
+        elif _names(facts.of, facts.ahead.ledger_id):  # while another owner is stored for it
+            harmless = f" Its list lacks ledger {facts.ahead.ledger_id} that names it as its topic."
+            mend = REBUILD
         yield Evidence.here(
             f"{cursor.name} is stored at {facts.ahead}, {beyond}: a broker starts it at {cursor.mark_delete}, the end{only}.{harmless}",
             {**_marked(facts), "lastLedger": ledger_id},

@@ -12,11 +12,12 @@ from pulsar_admin.store.codec.ledgermetadata import LedgerState, encode_ledger_m
 from pulsar_admin.store.codec.managedledger import decode_managed_ledger, encode_managed_ledger
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.files import METADATA_FILE_ID, Damage, put_damage
-from pulsar_admin.store.db.tree import find_node, put_nodes, read_node, tree_key
+from pulsar_admin.store.db.tree import find_node, iter_paths, put_nodes, read_node, tree_key
 from pulsar_admin.store.facts import vanished
 from pulsar_admin.store.model.ledgers import find_metadata
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.rules import subscriptions
+from pulsar_admin.store.sources.roots import Roots
 from tests.conftest import Cli
 from tests.cures import curing
 from tests.cures.curing import put_values, told
@@ -171,13 +172,29 @@ def test_what_is_created_over_lost_data_is_warned_of(cli: Cli, tmp_path: Path) -
 @pytest.mark.usefixtures("damages_stores")
 def test_where_metadata_is_damaged_what_is_created_over_ledgers_is_warned_of(cli: Cli, tmp_path: Path) -> None:
     store, cut = copied("small", "clean", tmp_path), Damage(METADATA_FILE_ID, 5, 10, "/admin: cut", -1, -1)
-    lose_nodes(store, path_of(NAMES[0]))
+    lose_nodes(store, path_of(NAMES[0]), path_of(NAMES[1]), "/admin/policies/acme/iot")
     write_rows(store, lambda txn: put_damage(txn, cut))
-    for name, warned in ((NAMES[0], 1), ("public/default/new", 0)):
-        warnings = cli.json(store, f"topics create {name} --dry-run").get("warnings", ())
-        assert [f"ledgers of {path_of(name)} remain: nothing shows whether" in one for one in warnings] == [
-            True
-        ] * warned
+    for words, path in (
+        (f"topics create {NAMES[0]}", path_of(NAMES[0])),
+        (f"topics create-partitioned-topic {NAMES[0]} -p 2", path_of(NAMES[0])),
+        (f"scalable-topics create {NAMES[0]}", path_of(NAMES[0])),
+        ("namespaces create acme/iot", path_of(NAMES[1])),
+        ("topics create public/default/new", None),
+    ):
+        warnings = cli.json(store, f"{words} --dry-run").get("warnings", ())
+        assert [f"of {path} remain" in one and "nothing shows whether" in one for one in warnings] == [True] * bool(
+            path
+        )
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_a_scalable_topic_created_over_its_lost_segments_is_warned_of(cli: Cli, tmp_path: Path) -> None:
+    store, segments = copied("scalable", "clean", tmp_path), "/managed-ledgers/acme/n/segment/scal/"
+    nodes = read_rows(store, lambda txn: [path for path in iter_paths(txn, segments) if path.count("/") == 6])
+    lose_nodes(store, segments, "/topics/acme/n/scal")
+    warnings = cli.json(store, "scalable-topics create acme/n/scal --dry-run")["warnings"]
+    said = [one.split()[3] for one in warnings if one.endswith("see them with: pulsar-admin ledgers orphans")]
+    assert said == sorted(nodes)
 
 
 @pytest.mark.usefixtures("damages_stores")
@@ -485,6 +502,26 @@ def test_a_cursor_ahead_of_a_list_that_lost_ledgers_is_not_moved(
     curing.run_printed(whole_cli, mend)
     assert told_of(whole_cli, store, "cursor-ahead") == []
     assert whole_cli(*ask).json == before
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize("why", ["another Pulsar", "owners"])
+def test_a_cursor_is_not_moved_where_its_ledgers_may_be_off_the_list(
+    why: str, whole_cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may be another Pulsar's, or the store's rows of owners are wrong."""
+    store = copied("small", "clean", tmp_path)
+    path = parse_topic(NAMES[0]).path
+    if why == "owners":
+        write_rows(store, lambda txn: put_nodes(txn, [read_node(txn, path)._replace(value=b"")]))
+    else:
+        put_values(store, {path: b""})
+        monkeypatch.setattr(vanished, "stored_roots", lambda _: Roots(shared=("/b",)))
+        whole_cli("--store", store, "ledgers", "restore", 9).ends(3, "it may be another Pulsar's")
+    ahead = told_of(whole_cli, store, "cursor-ahead")
+    assert ahead
+    mend = "store index --rebuild" if why == "owners" else "ledgers orphans"
+    assert {" ".join(row["mend"].split()[3:]) for row in ahead} == {mend}
 
 
 @pytest.mark.usefixtures("damages_stores")
