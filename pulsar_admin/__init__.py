@@ -10,7 +10,7 @@ _NAMES = {
     "api.files": "MetadataChange diff history log_files log_records reclaim verify_logs",
     "api.ledgers": "Ledger preflight",
     "api.messages": "Batches MessageRecord Messages SparkTables register",
-    "api.namespaces": "BundleTopics Cluster Namespace",
+    "api.namespaces": "Cluster Namespace",
     "api.pending": (
         "CursorTransactions Delayed DueNack KeptNacks NackSizes Nacks TopicTransactions Transactions nack_sizes"
     ),
@@ -86,7 +86,7 @@ _NAMES = {
     "store.model.ledger_owners": "LedgerOwners",
     "store.model.messages": "LastMessageId Message MessageRow",
     "store.model.resources": (
-        "AutoFailover BookieRack BrokerIsolation BundleQuota Bundles ClusterSettings ClusterUrls FailureDomain "
+        "AutoFailover BookieRack BrokerIsolation BundleQuota BundleTopics Bundles ClusterSettings ClusterUrls FailureDomain "
         "IsolationPolicy Migration ResourceGroup TenantInfo"
     ),
     "store.nacks.holes": "TopicNacks",

@@ -4,7 +4,7 @@ from pulsar_admin.api.cursors import Cursor, CursorPlace, Cursors
 from pulsar_admin.api.files import MetadataChange, diff, history, log_files, log_records, reclaim, verify_logs
 from pulsar_admin.api.ledgers import Ledger, preflight
 from pulsar_admin.api.messages import Batches, MessageRecord, Messages, SparkTables, register
-from pulsar_admin.api.namespaces import BundleTopics, Cluster, Namespace
+from pulsar_admin.api.namespaces import Cluster, Namespace
 from pulsar_admin.api.pending import (
     CursorTransactions,
     Delayed,
@@ -166,6 +166,7 @@ from pulsar_admin.store.model.resources import (
     BrokerIsolation,
     BundleQuota,
     Bundles,
+    BundleTopics,
     ClusterSettings,
     ClusterUrls,
     FailureDomain,

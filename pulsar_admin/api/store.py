@@ -593,8 +593,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         """Plan deleting a namespace, with ``force`` also its topics; raises NamespaceNotFound, Refused."""
         from pulsar_admin.store.changes.deleting import plan_delete_namespace
 
-        namespace = parse_namespace(name)
-        return self._planned(lambda reader, now_ms: plan_delete_namespace(reader, namespace, now_ms, force=force))
+        return self._planned(plan_delete_namespace, parse_namespace(name), force)
 
     def create_topic(
         self, name: str, *, partitions: JavaInt | None = None, properties: Mapping[str, str] | None = None
@@ -633,8 +632,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         """
         from pulsar_admin.store.changes.scalable import plan_delete_scalable
 
-        topic = parse_scalable(name)
-        return self._planned(lambda reader, now_ms: plan_delete_scalable(reader, topic, now_ms, force=force))
+        return self._planned(plan_delete_scalable, parse_scalable(name), force)
 
     def create_shadow_topic(self, name: str, source: str, *, properties: Mapping[str, str] | None = None) -> Plan:
         """Plan creating a topic that shows the entries of ``source`` and has subscriptions of its own (PIP-180).

@@ -836,7 +836,7 @@ class Topic(PolicyPlans):
 
     def grant_permission(self, role: str, actions: Sequence[str]) -> Plan:
         """Plan replacing a role's permissions by ``actions`` (``produce``, ``consume`` …); raises InvalidValue."""
-        grant = resource_changes.Grant(role, resource_changes.check_actions(actions))
+        grant = resource_changes.Grant(role, actions)
         return self._plan_grant(resource_changes.GRANT_ON_TOPIC, grant)
 
     def revoke_permission(self, role: str) -> Plan:

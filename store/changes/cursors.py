@@ -281,6 +281,14 @@ def cleared(topic: Topic, state: CursorState) -> CursorState:
     return advanced(topic, state, topic.last_confirmed)
 
 
+def plan_clear(
+    reader: EntryReader, kind: plan.ChangeKind, cursors: Iterable[tuple[Topic, cursors.Cursor]], now_ms: int
+) -> plan.Plan:
+    """Plan skipping the whole backlog of cursors; raises as ``plan_moves``."""
+    moves = [CursorMove(topic, cursor, cleared(topic, cursor.state)) for topic, cursor in cursors]
+    return plan_moves(reader, kind, moves, now_ms)
+
+
 # -- guards ------------------------------------------------------------------------------------------------------------
 # What a broker keeps for itself: cursors that no command moves or removes unless it is forced, wherever it is asked for.
 #

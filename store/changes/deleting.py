@@ -438,7 +438,7 @@ def _ledger_steps(txn: Txn, ledger_ids: Iterable[int], owners: set[str]) -> Iter
 # stay, as there. Entries stay in the bookies' files until these collect their garbage.
 
 
-def plan_delete_namespace(reader: EntryReader, namespace: NamespaceName, now_ms: int, *, force: bool) -> Plan:
+def plan_delete_namespace(reader: EntryReader, namespace: NamespaceName, force: bool, now_ms: int) -> Plan:
     """Plan deleting a namespace, with ``force`` also its topics; raises NamespaceNotFound, Refused."""
     _check_namespace(reader.txn, namespace)
     if not force:
@@ -456,7 +456,7 @@ def plan_delete_namespace(reader: EntryReader, namespace: NamespaceName, now_ms:
     return _plan_namespaces(reader, kind, [namespace], now_ms)
 
 
-def plan_delete_tenant(reader: EntryReader, tenant: str, now_ms: int, *, force: bool) -> Plan:
+def plan_delete_tenant(reader: EntryReader, tenant: str, force: bool, now_ms: int) -> Plan:
     """Plan deleting a tenant, with ``force`` also its namespaces and their topics; raises NamespaceNotFound, Refused."""
     kind = ChangeKind("tenants delete", "delete {first}")
     return _plan_tenants(reader, kind, [tenant], now_ms, force=force)

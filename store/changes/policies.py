@@ -106,12 +106,6 @@ class PolicyChange(Struct, frozen=True):
     steps: tuple[Step, ...]
 
 
-def find_policies(txn: Txn, namespace: NamespaceName) -> Policies | None:
-    """Return the policies of a namespace, None if it has no node; raises MetadataCorrupt."""
-    node = find_node(txn, namespace.policies_path)
-    return None if node is None else decode_policies(node.value, node.path)
-
-
 def read_policies_json(txn: Txn, namespace: NamespaceName) -> JsonObject:
     """Return the stored policies of a namespace with every stored key; raises NamespaceNotFound, MetadataCorrupt."""
     node = _policies_node(txn, namespace)
@@ -211,11 +205,15 @@ def find_rules(txn: Txn, namespace: NamespaceName) -> delayed_rules.IndexRules |
     return None if row is None else delayed_rules.decode_rules(row, str(namespace))
 
 
-ENABLE = ChangeKind("namespaces enable-delayed-message", "enable delayed messages of {place}")
+def read_delayed_policy(txn: Txn, namespace: NamespaceName) -> DelayedPolicy:
+    """Return a namespace's policy for delays; raises MetadataCorrupt, IndexCorrupt, Unsupported."""
+    node = find_node(txn, namespace.policies_path)
+    delivery = None if node is None else decode_policies(node.value, node.path).delayed_delivery
+    return DelayedPolicy(delivery, find_rules(txn, namespace))
 
 
 def plan_enable(
-    txn: Txn, namespace: NamespaceName, rules: delayed_rules.IndexRules, now_ms: int, *, split: bool
+    txn: Txn, namespace: NamespaceName, rules: delayed_rules.IndexRules, now_ms: int, *, split: bool = False
 ) -> Plan:
     """Plan enabling delayed delivery with the given index widths.
 
@@ -230,7 +228,8 @@ def plan_enable(
         kept = 0 if policies.delayed_delivery is None else policies.delayed_delivery.max_delay_ms
         return replace(policies, delayed_delivery=DelayedDelivery(True, rules.tick_ms, kept))
 
-    return _plan(txn, ENABLE, namespace, enable, (before, rules), now_ms)
+    kind = ChangeKind("namespaces enable-delayed-message", "enable delayed messages of {place}")
+    return _plan(txn, kind, namespace, enable, (before, rules), now_ms)
 
 
 def plan_disable(txn: Txn, namespace: NamespaceName, now_ms: int) -> Plan:

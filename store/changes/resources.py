@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, delete_step, put_value_step
@@ -220,6 +220,9 @@ def plan_delete_cluster(txn: Txn, cluster: str, now_ms: int) -> Plan:
 def plan_migration(txn: Txn, cluster: str, migrated: bool, url: Mapping[str, str | None], now_ms: int) -> Plan:
     """Plan setting whether and where to a cluster is migrated; as upstream, the cluster need not exist. Raises InvalidValue."""
     given = {key: value for key, value in url.items() if value is not None}
+    known = [key for key in resources.CLUSTER_URL.defaults if key != "empty"]
+    if unknown := [key for key in given if key not in known]:
+        raise InvalidValue(f"a migration has no {', '.join(unknown)}", hint=f"there are {', '.join(known)}")
     is_empty = set(given) == {"serviceUrl", "serviceUrlTls"}  # upstream's isEmpty, as ClusterPolicies.ClusterUrl has it
     if migrated and is_empty:
         raise InvalidValue("Cluster url must not be empty")
@@ -464,13 +467,21 @@ def _plan_isolation(txn: Txn, kind: ChangeKind, cluster: str, name: str, after: 
 
 CREATE_GROUP = ChangeKind("resourcegroups create", "create {place}")
 UPDATE_GROUP = ChangeKind("resourcegroups update", "update {place}")
+_RATES = {
+    "publish_messages": "publishRateInMsgs",
+    "publish_bytes": "publishRateInBytes",
+    "dispatch_messages": "dispatchRateInMsgs",
+    "dispatch_bytes": "dispatchRateInBytes",
+}
 
 
 def plan_group(txn: Txn, kind: ChangeKind, name: str, rates: Mapping[str, int | None], now_ms: int) -> Plan:
-    """Plan creating or changing a resource group; a rate of None stays, or is −1 in a new group."""
+    """Plan creating or changing a resource group; a rate of None stays, or is −1 in a new group. Raises InvalidValue."""
+    if unknown := rates.keys() - _RATES.keys():
+        raise InvalidValue(f"a resource group has no {', '.join(sorted(unknown))}", hint=f"rates: {', '.join(_RATES)}")
     path = resources.resource_group_path(name)
     stored = resources.find_json(txn, path)
-    given = {key: value for key, value in rates.items() if value is not None}
+    given = {_RATES[key]: value for key, value in rates.items() if value is not None}
     after = resources.RESOURCE_GROUP.replace(stored, {**(stored or {}), **given})
     return _plan_node(txn, kind, f"resource group {name}", path, after, now_ms)
 
@@ -488,15 +499,19 @@ def plan_delete_group(txn: Txn, name: str, now_ms: int) -> Plan:
     return _plan_node(txn, kind, f"resource group {name}", resources.resource_group_path(name), None, now_ms)
 
 
-def plan_quota(txn: Txn, bundle: resources.Bundle | None, quota: Mapping[str, float | bool], now_ms: int) -> Plan:
-    """Plan setting the quota of a bundle; None: the default one."""
+def plan_quota(
+    txn: Txn, namespace: NamespaceName | None, bundle_text: str | None, quota: resources.BundleQuota, now_ms: int
+) -> Plan:
+    """Plan setting the quota of a bundle; None: the default one. Raises as ``store.model.resources.find_bundle``."""
+    bundle = resources.find_bundle(txn, namespace, bundle_text)
     path = resources.bundle_quota_path(bundle)
-    after = resources.BUNDLE_QUOTA.replace(resources.find_json(txn, path), quota)
+    after = resources.BUNDLE_QUOTA.replace(resources.find_json(txn, path), to_builtins(quota))
     return _plan_node(txn, ChangeKind("resource-quotas set", "set {place}"), _quota(bundle), path, after, now_ms)
 
 
-def plan_reset_quota(txn: Txn, bundle: resources.Bundle, now_ms: int) -> Plan:
-    """Plan forgetting the quota of a bundle; raises ResourceNotFound if it has none."""
+def plan_reset_quota(txn: Txn, namespace: NamespaceName, bundle_text: str, now_ms: int) -> Plan:
+    """Plan forgetting the quota of a bundle; raises ResourceNotFound if it has none, InvalidValue, NamespaceNotFound."""
+    bundle = resources.read_bundle(txn, namespace, bundle_text)
     path = resources.bundle_quota_path(bundle)
     if resources.find_json(txn, path) is None:
         raise ResourceNotFound(f"path {path} not found.", hint="the default quota counts there already", path=path)
@@ -562,9 +577,17 @@ def new_policies(given: JsonObject) -> JsonObject:
 
 
 def plan_split(
-    txn: Txn, namespace: NamespaceName, bundle: resources.Bundle, algorithm: str, positions: Sequence[int], now_ms: int
+    txn: Txn,
+    namespace: NamespaceName,
+    text: str | None,
+    bundle_type: str | None,
+    algorithm: str,
+    positions: Sequence[int],
+    now_ms: int,
 ) -> Plan:
-    """Plan splitting a bundle by a broker's algorithm; raises InvalidValue, NeedsBroker."""
+    """Plan splitting the bundle named, or for LARGEST the one with the most topics, by a broker's algorithm; raises
+    InvalidValue, NeedsBroker."""
+    bundle = _choose_bundle(txn, namespace, text, bundle_type)
     if algorithm not in ALGORITHMS:
         raise InvalidValue(
             f"Unsupported namespace bundle split algorithm, supported algorithms are [{', '.join(ALGORITHMS)}]"
@@ -606,8 +629,7 @@ def _positions(txn: Txn, bundle: resources.Bundle, algorithm: str, positions: Se
     )
 
 
-def choose_bundle(txn: Txn, namespace: NamespaceName, text: str | None, kind: str | None) -> resources.Bundle:
-    """Return the named bundle, or for LARGEST the one with the most topics; raises InvalidValue, and NeedsBroker for HOT."""
+def _choose_bundle(txn: Txn, namespace: NamespaceName, text: str | None, kind: str | None) -> resources.Bundle:
     if text is not None and kind is not None:
         raise InvalidValue("--bundle and --bundle-type are mutually exclusive")
     resources.read_policies(txn, namespace, "Namespace not found")
@@ -695,10 +717,15 @@ ACTIONS = ("produce", "consume", "functions", "sources", "sinks", "packages")
 
 
 class Grant(Struct, frozen=True):
-    """The actions that a role is allowed, in place of its former ones; none removes the role."""
+    """The actions that a role is allowed, in place of its former ones; none removes the role. Raises InvalidValue."""
 
     role: str
     actions: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        for action in self.actions:
+            if action not in ACTIONS:
+                raise InvalidValue(f"Illegal auth action '{action}'. Possible values: [{', '.join(ACTIONS)}]")
 
 
 def _plan_policies_key(
@@ -715,24 +742,39 @@ def _plan_policies_key(
     return _plan_key(txn, kind, namespace, namespace.policies_path, key, found, change(found), now_ms)
 
 
-SET_ANTI_AFFINITY = ChangeKind("namespaces set-anti-affinity-group", "set anti affinity group of {place}")
-DELETE_ANTI_AFFINITY = ChangeKind("namespaces delete-anti-affinity-group", "delete anti affinity group of {place}")
-SET_BOOKIE_AFFINITY = ChangeKind("namespaces set-bookie-affinity-group", "set bookie affinity group of {place}")
-DELETE_BOOKIE_AFFINITY = ChangeKind(
+_SET_ANTI_AFFINITY = ChangeKind("namespaces set-anti-affinity-group", "set anti affinity group of {place}")
+_DELETE_ANTI_AFFINITY = ChangeKind("namespaces delete-anti-affinity-group", "delete anti affinity group of {place}")
+_SET_BOOKIE_AFFINITY = ChangeKind("namespaces set-bookie-affinity-group", "set bookie affinity group of {place}")
+_DELETE_BOOKIE_AFFINITY = ChangeKind(
     "namespaces delete-bookie-affinity-group", "delete bookie affinity group of {place}"
 )
-UPDATE_MIGRATION = ChangeKind("namespaces update-migration-state", "update migration state of {place}")
+_UPDATE_MIGRATION = ChangeKind("namespaces update-migration-state", "update migration state of {place}")
 
 
-def plan_local(
-    txn: Txn, kind: ChangeKind, namespace: NamespaceName, key: str, value: object, error: str | None, now_ms: int
+def plan_anti_affinity(txn: Txn, namespace: NamespaceName, group: str | None, now_ms: int) -> Plan:
+    """Plan putting a namespace into an anti-affinity group, None: into none; raises MetadataCorrupt."""
+    kind = _DELETE_ANTI_AFFINITY if group is None else _SET_ANTI_AFFINITY
+    return _plan_local(txn, kind, namespace, resources.ANTI_AFFINITY, group, now_ms)
+
+
+def plan_bookie_affinity(
+    txn: Txn, namespace: NamespaceName, primary: str | None, secondary: str | None, now_ms: int
 ) -> Plan:
-    """Plan setting a key of a namespace's local policies, None: removing it; they are created if missing, as upstream does.
+    """Plan the groups of bookies that store a namespace's data, with ``primary`` None: all; raises NamespaceNotFound, MetadataCorrupt."""
+    resources.read_policies(txn, namespace, "Namespace not found")
+    kind = _DELETE_BOOKIE_AFFINITY if primary is None else _SET_BOOKIE_AFFINITY
+    groups = {"bookkeeperAffinityGroupPrimary": primary, "bookkeeperAffinityGroupSecondary": secondary}
+    given = {key: group for key, group in groups.items() if group is not None} or None
+    return _plan_local(txn, kind, namespace, resources.BOOKIE_AFFINITY, given, now_ms)
 
-    Raises MetadataCorrupt, and NamespaceNotFound with the text ``error``, if there is one, for a namespace without policies.
-    """
-    if error is not None:
-        resources.read_policies(txn, namespace, error)
+
+def plan_migrated(txn: Txn, namespace: NamespaceName, migrated: bool, now_ms: int) -> Plan:
+    """Plan setting whether a namespace is migrated; raises MetadataCorrupt."""
+    return _plan_local(txn, _UPDATE_MIGRATION, namespace, "migrated", migrated, now_ms)
+
+
+def _plan_local(txn: Txn, kind: ChangeKind, namespace: NamespaceName, key: str, value: object, now_ms: int) -> Plan:
+    """Plan setting a key of a namespace's local policies, None: removing it; they are created if missing, as upstream does."""
     path = resources.local_policies_path(namespace)
     stored = resources.find_json(txn, path)
     if stored is None:
@@ -777,32 +819,26 @@ def properties_of(pairs: Sequence[str]) -> dict[str, str]:
     return {key: properties[key] for key in hash_order(properties)}
 
 
-def plan_properties(
-    txn: Txn, kind: ChangeKind, namespace: NamespaceName, change: Callable[[JsonObject], JsonObject], now_ms: int
-) -> Plan:
-    """Plan a change of a namespace's properties; raises NamespaceNotFound."""
-
-    def changed(found: JsonObject) -> JsonObject:
-        return {**found, "properties": change(found.get("properties") or {})}
-
-    return _plan_policies_key(txn, kind, namespace, "properties", changed, now_ms)
-
-
 SET_PROPERTY = ChangeKind("namespaces set-property", "set property of {place}")
 SET_PROPERTIES = ChangeKind("namespaces set-properties", "set properties of {place}")
 REMOVE_PROPERTY = ChangeKind("namespaces remove-property", "remove property of {place}")
 CLEAR_PROPERTIES = ChangeKind("namespaces clear-properties", "clear properties of {place}")
 
 
+def plan_properties(
+    txn: Txn, kind: ChangeKind, namespace: NamespaceName, given: Mapping[str, str | None], now_ms: int
+) -> Plan:
+    """Plan setting a namespace's properties, those of None: removing them; CLEAR_PROPERTIES also removes all others. Raises
+    NamespaceNotFound."""
+
+    def changed(found: JsonObject) -> JsonObject:
+        old = {} if kind is CLEAR_PROPERTIES else found.get("properties") or {}
+        return {**found, "properties": {key: one for key, one in {**old, **given}.items() if one is not None}}
+
+    return _plan_policies_key(txn, kind, namespace, "properties", changed, now_ms)
+
+
 # -- permissions ------------------------------------------------------------------------------------------------------
-
-
-def check_actions(actions: Sequence[str]) -> list[str]:
-    """Return each action once, spelled as upstream does; raises InvalidValue."""
-    for action in actions:
-        if action not in ACTIONS:
-            raise InvalidValue(f"Illegal auth action '{action}'. Possible values: [{', '.join(ACTIONS)}]")
-    return [action for action in ACTIONS if action in actions]
 
 
 GRANT = ChangeKind("namespaces grant-permission", "grant permission of {place}")
@@ -851,7 +887,7 @@ def _check_topic(txn: Txn, topic: TopicName) -> None:
 
 def _granted(roles: JsonObject, grant: Grant) -> JsonObject:
     if grant.actions:
-        return {**roles, grant.role: list(grant.actions)}
+        return {**roles, grant.role: [action for action in ACTIONS if action in grant.actions]}
     return {role: actions for role, actions in roles.items() if role != grant.role}
 
 
@@ -889,9 +925,9 @@ def plan_revoke_subscription(txn: Txn, namespace: NamespaceName, subscription: s
 _SUBSCRIPTIONS = "subscription_auth_roles"
 
 
-def read_permissions(policies: JsonObject, topic: TopicName | None = None) -> dict[str, list[str]]:
-    """Return the actions of each stored role in a namespace's policies, with ``topic`` also those on the topic."""
-    auth: Mapping[str, JsonObject] = policies.get("auth_policies") or {}
+def read_permissions(txn: Txn, namespace: NamespaceName, topic: TopicName | None = None) -> dict[str, list[str]]:
+    """Return the actions of each role in a namespace, with ``topic`` also those on the topic; raises NamespaceNotFound, MetadataCorrupt."""
+    auth: Mapping[str, JsonObject] = resources.read_policies(txn, namespace).get("auth_policies") or {}
     permissions = {role: list(actions) for role, actions in (auth.get("namespace_auth") or {}).items()}
     if topic is not None:
         for role, actions in ((auth.get("destination_auth") or {}).get(str(topic)) or {}).items():
@@ -902,12 +938,12 @@ def read_permissions(policies: JsonObject, topic: TopicName | None = None) -> di
 def read_topic_permissions(txn: Txn, topic: TopicName) -> dict[str, list[str]]:
     """Return each role's actions on a topic and in its namespace; raises TopicNotFound, NamespaceNotFound, MetadataCorrupt."""
     _check_topic(txn, topic)
-    return read_permissions(resources.read_policies(txn, topic.namespace), topic)
+    return read_permissions(txn, topic.namespace, topic)
 
 
-def read_subscription_permissions(policies: JsonObject) -> dict[str, list[str]]:
-    """Return the roles of each subscription in the policies of a namespace."""
-    auth = (policies.get("auth_policies") or {}).get(_SUBSCRIPTIONS) or {}
+def read_subscription_permissions(txn: Txn, namespace: NamespaceName) -> dict[str, list[str]]:
+    """Return the roles of each subscription of a namespace; raises NamespaceNotFound, MetadataCorrupt."""
+    auth = (resources.read_policies(txn, namespace).get("auth_policies") or {}).get(_SUBSCRIPTIONS) or {}
     return {name: hash_order(auth[name]) for name in hash_order(auth)}
 
 

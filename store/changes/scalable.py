@@ -105,7 +105,7 @@ def _active(segment_id: int, start: int, end: int, segments: int, now_ms: int) -
     }
 
 
-def plan_delete_scalable(reader: EntryReader, name: TopicName, now_ms: int, *, force: bool) -> Plan:
+def plan_delete_scalable(reader: EntryReader, name: TopicName, force: bool, now_ms: int) -> Plan:
     """Plan deleting a scalable topic with its segments, their cursors and ledgers, and its schema.
 
     A persistent topic of the same name stays, and with it the schema of both. With ``force``, unreadable nodes are deleted too (a broker

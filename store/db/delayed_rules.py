@@ -11,6 +11,7 @@ import re
 
 from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, Refused, Unsupported, reason_of
 from pulsar_admin.store.names import LONG_MAX, shell_word
+from pulsar_admin.store.timespec import format_duration_ms
 from pulsar_admin.store.wording import Answer
 
 FORMAT = 1
@@ -41,6 +42,14 @@ def default_tick_ms(granularity_ms: int) -> int:
     """Return the tick for who names none: 1 s, more whole seconds where a partition would have too many, less in a narrow one."""
     seconds = max(1, -(-granularity_ms // (SLOTS_MAX * 1000)))
     return min(seconds * 1000, granularity_ms)
+
+
+def make_rules(granularity_ms: int, tick_ms: int | None) -> tuple[IndexRules, list[str]]:
+    """Return the rules for these widths, and a warning if the default tick, for a ``tick_ms`` of None, is longer than usual."""
+    rules = IndexRules(granularity_ms, default_tick_ms(granularity_ms) if tick_ms is None else tick_ms)
+    if tick_ms is not None or rules.tick_ms <= DEFAULT_RULES.tick_ms:
+        return rules, []
+    return rules, [f"the tick is {format_duration_ms(rules.tick_ms)}: a partition has at most {SLOTS_MAX:,} of them"]
 
 
 def parse_width_ms(text: str) -> int:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.changes.log_writer import LedgerSpec, WrittenLedger, apply_written, write_ledgers
 from pulsar_admin.store.changes.plan import ChangeReport, DelayedPart, Plan, SplitIndex, WritingPlan
-from pulsar_admin.store.changes.policies import ENABLE, find_rules, plan_enable
+from pulsar_admin.store.changes.policies import find_rules, plan_enable
 from pulsar_admin.store.codec.claims import COMPONENT
 from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.delayed import Index, Partition, encode_index, find_index, index_key, iter_wide, put_index
@@ -314,8 +314,11 @@ def result_of(draft: Draft, index: Index) -> BuildResult:
 Drafts = Sequence[tuple[Index, Draft]]
 
 
-def plan_split(store: Store, namespace: NamespaceName, rules: IndexRules, txn_id: int, now_ms: int) -> WritingPlan:
-    """Plan enabling a namespace's rules and cutting wider partitions, as one change on transaction ``txn_id``."""
+def plan_split(store: Store, txn: Txn, namespace: NamespaceName, rules: IndexRules, now_ms: int) -> Plan | WritingPlan:
+    """Plan enabling a namespace's rules and cutting wider partitions, as one change; raises InvalidValue."""
+    enabling = plan_enable(txn, namespace, rules, now_ms, split=True)
+    if next(iter_wide(txn, namespace, rules), None) is None:
+        return enabling
 
     def draft(opened: Store, finish: Callable[[Drafts, Plan], ChangeReport]) -> tuple[ChangeReport, ...]:
         with open_runs() as file:
@@ -328,8 +331,8 @@ def plan_split(store: Store, namespace: NamespaceName, rules: IndexRules, txn_id
             return (finish(drafts, replace(plan, parts=parts)),)
 
     return WritingPlan(
-        ENABLE,
-        txn_id,
+        enabling.kind,
+        txn.id,
         lambda: draft(store, lambda _, plan: plan.preview()),
         lambda opened: draft(opened, lambda drafts, plan: apply_split(opened, drafts, plan, now_ms)),
     )

@@ -32,7 +32,13 @@ from pulsar_admin.store.errors import (
     StoreError,
     TenantNotFound,
 )
-from pulsar_admin.store.model.topics import iter_namespaces, iter_topics
+from pulsar_admin.store.model.topics import (
+    check_namespace,
+    expand_topic,
+    iter_namespaces,
+    iter_topic_texts,
+    iter_topics,
+)
 from pulsar_admin.store.names import NamespaceName, TopicName
 from pulsar_admin.store.wording import Answer, Sparse
 
@@ -319,6 +325,25 @@ def read_domain(txn: Txn, cluster: str, domain: str) -> JsonObject:
     return stored
 
 
+def read_peers(txn: Txn, cluster: str) -> list[str] | None:
+    """Return the peers of a cluster, None: it has none; raises as ``read_cluster``."""
+    peers: list[str] | None = as_set(read_cluster(txn, cluster).get("peerClusterNames"))
+    return peers
+
+
+def legacy_namespaces(txn: Txn, cluster: str, tenant: str) -> list[NamespaceName]:
+    """Return a tenant's namespaces with the cluster in their names; raises ResourceNotFound, TenantNotFound."""
+    read_cluster(txn, cluster)
+    return [name for name in list_namespaces(txn, tenant) if name.cluster == cluster]
+
+
+def anti_affinity_namespaces(txn: Txn, cluster: str, tenant: str, group: str) -> list[NamespaceName]:
+    """Return a tenant's namespaces in an anti-affinity group; raises ResourceNotFound, TenantNotFound."""
+    check_cluster(txn, cluster)
+    names = list_namespaces(txn, tenant)
+    return [name for name in names if find_local_policies(txn, name).get(ANTI_AFFINITY) == group]
+
+
 def check_cluster(txn: Txn, cluster: str) -> None:
     """Raise ResourceNotFound for an unknown cluster, in the words of the resource that belongs to it."""
     read_cluster(txn, cluster, f"Cluster {cluster} does not exist.")
@@ -392,6 +417,21 @@ def find_local_policies(txn: Txn, namespace: NamespaceName) -> JsonObject:
     return find_json(txn, local_policies_path(namespace)) or {}
 
 
+ANTI_AFFINITY, BOOKIE_AFFINITY = "namespaceAntiAffinityGroup", "bookieAffinityGroup"
+"""Keys of local policies."""
+
+
+def find_anti_affinity(txn: Txn, namespace: NamespaceName) -> str | None:
+    """Return the anti-affinity group of a namespace, None: it is in none; raises MetadataCorrupt."""
+    return find_local_policies(txn, namespace).get(ANTI_AFFINITY)
+
+
+def find_bookie_affinity(txn: Txn, namespace: NamespaceName) -> JsonObject | None:
+    """Return the groups of bookies that store a namespace's data, None: all do; raises NamespaceNotFound, MetadataCorrupt."""
+    read_policies(txn, namespace, "Namespace not found")
+    return find_local_policies(txn, namespace).get(BOOKIE_AFFINITY)
+
+
 def read_bundles(txn: Txn, namespace: NamespaceName) -> JsonObject:
     """Return the bundles of a namespace, of the cluster where it has some of its own; raises NamespaceNotFound, MetadataCorrupt."""
     policies = read_policies(txn, namespace)
@@ -424,6 +464,51 @@ def bundle_topics(txn: Txn, bundle: Bundle) -> dict[str, int]:
     hashes = ((str(topic), topic_hash(topic)) for topic in iter_topics(txn, bundle.namespace))
     topics = {name: value for name, value in hashes if bundle.holds(value)}
     return in_hash_map_order(topics)
+
+
+class BundleTopics(Answer, frozen=True):
+    """The hashes of topics' names in a bundle, ``0xLOW_0xHIGH``."""
+
+    namespace: str
+    bundle: str
+    topic_hash_positions: Mapping[str, int]
+
+
+def read_bundle_topics(txn: Txn, namespace: NamespaceName, text: str, topics: Sequence[TopicName]) -> BundleTopics:
+    """Return the hashes of topics, or of all if none is named, in a bundle; raises TopicNotFound, InvalidValue."""
+    for topic in topics:
+        check_inside(namespace, topic)
+        expand_topic(txn, topic)
+    bundle, named = read_bundle(txn, namespace, text), set(map(str, topics))
+    hashes = bundle_topics(txn, bundle).items()
+    meant = {name: one for name, one in hashes if not named or {name, name.rpartition("-partition-")[0]} & named}
+    return BundleTopics(str(namespace), bundle.range, meant)
+
+
+def check_inside(namespace: NamespaceName, topic: TopicName) -> None:
+    """Raise InvalidValue for a topic of another namespace."""
+    if topic.namespace != namespace:
+        raise InvalidValue(f"{topic} is not in the namespace {namespace}", value=str(topic))
+
+
+def within(namespace: NamespaceName, text: str | None) -> Callable[[object], bool]:
+    """Return a function that tells whether a topic is in a bundle, None: in the namespace; raises InvalidValue."""
+    if text is None:
+        return lambda topic: True
+    bundle = parse_bundle(namespace, text)
+    return lambda topic: bundle.holds(topic_hash(topic))
+
+
+def list_topic_names(txn: Txn, namespace: NamespaceName, text: str | None, system: bool) -> tuple[str, ...]:
+    """Return the topics of a namespace, or in a bundle of it, none if it has no such bundle; ``system`` adds system topics.
+
+    Raises NamespaceNotFound, InvalidValue, MetadataCorrupt.
+    """
+    check_namespace(txn, namespace)
+    is_meant = within(namespace, text)
+    if text is not None and parse_bundle(namespace, text) not in iter_bundles(txn, namespace):
+        return ()
+    return tuple(filter(is_meant, iter_topic_texts(txn, namespace, system=system)))
 
 
 def bundle_range(txn: Txn, name: TopicName) -> str:
@@ -592,8 +677,19 @@ def bundle_quota_path(bundle: Bundle | None) -> str:
     return f"{_QUOTAS}/default" if bundle is None else f"{_QUOTAS}/{bundle}"
 
 
-def read_bundle_quota(txn: Txn, bundle: Bundle | None) -> JsonObject:
-    """Return the quota in force for a bundle: its own, else the default one, else the built-in one; raises MetadataCorrupt."""
+def find_bundle(txn: Txn, namespace: NamespaceName | None, text: str | None) -> Bundle | None:
+    """Return the bundle named, None if neither it nor the namespace is; raises InvalidValue, NamespaceNotFound."""
+    if namespace is None and text is None:
+        return None
+    if namespace is None or text is None:
+        raise InvalidValue("namespace and bundle must be provided together.")
+    return read_bundle(txn, namespace, text)
+
+
+def read_bundle_quota(txn: Txn, namespace: NamespaceName | None, text: str | None) -> JsonObject:
+    """Return the quota in force for a bundle: its own, else the default one, else the built-in one; raises as ``find_bundle``,
+    MetadataCorrupt."""
+    bundle = find_bundle(txn, namespace, text)
     own = None if bundle is None else find_json(txn, bundle_quota_path(bundle))
     return own or find_json(txn, bundle_quota_path(None)) or {}
 
