@@ -12,10 +12,11 @@ from pulsar_admin.store.db.bodies import find_body, has_bodies
 from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound
-from pulsar_admin.store.model.ledgers import Ledger, find_damage, find_metadata, find_place, read_ledger
+from pulsar_admin.store.model.ledgers import Ledger, find_damage, find_metadata, find_place, is_damaged, read_ledger
 
 if TYPE_CHECKING:
     from pulsar_admin.store.codec.encryption import PrivateKeys
+    from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata
     from pulsar_admin.store.engine.operation import Engine, FailedSlice
 
 
@@ -120,16 +121,20 @@ class EntryReader:
     def _digest(self, ledger_id: int) -> tuple[DigestType | None, bytes]:
         digest = self._digests.get(ledger_id)
         if digest is None:
-            metadata = find_metadata(self.txn, ledger_id)
+            metadata = self._find_metadata(ledger_id)
             digest = (metadata.digest_type, metadata.password or b"") if metadata else (None, b"")
             if len(self._digests) >= _KEPT_DIGESTS:
                 self._digests.clear()
             self._digests[ledger_id] = digest
         return digest
 
+    def _find_metadata(self, ledger_id: int) -> LedgerMetadata | None:
+        """Return what says how to verify entries; None also where it cannot be read, so that these are read as those of a lost one."""
+        return None if is_damaged(self.txn, ledger_id) else find_metadata(self.txn, ledger_id)
+
     def _elsewhere(self, ledger_id: int) -> str:
         """Return where else entries of a ledger may be: on other bookies, where they were written to more than one."""
-        metadata = find_metadata(self.txn, ledger_id)
+        metadata = self._find_metadata(ledger_id)
         replicated = metadata is None or metadata.write_quorum > 1
         return "another replica may hold it: import that bookie too" if replicated else "restore the file from a backup"
 

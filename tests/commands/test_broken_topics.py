@@ -300,6 +300,24 @@ def test_damaged_metadata_of_a_ledger_is_told_by_every_answer(tmp_path: Path, wh
 
 
 @pytest.mark.usefixtures("damages_stores")
+def test_messages_are_read_past_a_ledger_with_damaged_metadata(tmp_path: Path, cli: Cli) -> None:
+    """And its own: what verifies entries without metadata verifies them here."""
+    store, says = narrow_copy(tmp_path), "ledger 18: its metadata cannot be read"
+    put_node(store, ledger_path(18), b"BookieMetadataFormatVersion\t3\n\x08")
+    whole = {
+        words: cli.on(imported("small", "clean"), words).stdout
+        for words in (
+            f"topics read {PLAIN} -o jsonl",
+            f"topics peek-messages {PLAIN} -s never -n 300 -o jsonl",
+            f"topics get-message-by-id {PLAIN} -l 18 -e 3 -o json",
+        )
+    }
+    for words, sound in whole.items():
+        answer = cli.on(store, words)
+        assert (answer.exit_code, answer.stdout, says in answer.stderr) == (1, sound, True), words
+
+
+@pytest.mark.usefixtures("damages_stores")
 def test_a_topic_is_explained_although_a_row_of_one_of_its_ledgers_is_damaged(tmp_path: Path, cli: Cli) -> None:
     """In this store: what brokers have in its place may be whole."""
     store = narrow_copy(tmp_path)
