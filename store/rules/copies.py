@@ -234,6 +234,18 @@ def _check_references(facts: ClusterFacts) -> Iterator[Finding]:
         return  # the sweep over owners tells
 
 
+def mend_damaged(txn: Txn, ledger_id: int) -> str | None:
+    """Return the command for a ledger with damaged metadata that something lists, None if nothing restores or removes it."""
+    missing = find_missing(txn, ledger_id)
+    if missing is None:
+        return None
+    if missing.cure:
+        return missing.cure
+    if missing.reason == NO_LEDGER:
+        return f"pulsar-admin ledgers forget {ledger_id}" if missing.may_be_forgotten else None
+    return f"pulsar-admin ledgers restore {ledger_id}" if missing.may_be_restored else None
+
+
 @_LEDGERS.by
 def _check_ledgers(facts: ClusterFacts) -> Iterator[Finding]:
     """Check each ledger's metadata and copies, more of those that belong to no topic's list; note unreferenced and deleted ones."""
@@ -261,13 +273,7 @@ def _check_ledgers(facts: ClusterFacts) -> Iterator[Finding]:
         try:
             ledger = read_ledger(txn, ledger_id)
         except MetadataCorrupt as error:
-            missing = find_missing(txn, ledger_id) if owners else None
-            bring = "" if missing is None else missing.cure or f"pulsar-admin ledgers restore {ledger_id}"
-            if missing is not None and not missing.cure and missing.reason == NO_LEDGER:
-                bring = f"pulsar-admin ledgers forget {ledger_id}" if missing.may_be_forgotten else ""
-            elif missing is not None and not missing.cure and not missing.may_be_restored:
-                bring = ""
-            yield VALUE_UNDECODABLE.of(error, ledger_path(ledger_id), bring or None)
+            yield VALUE_UNDECODABLE.of(error, ledger_path(ledger_id), mend_damaged(txn, ledger_id) if owners else None)
         except StoreError:
             pass  # the index's check tells
         if ledger is not None and all(owner.kind is not OwnerKind.TOPIC for owner in owners):

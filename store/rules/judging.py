@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import chain, groupby
 
+from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path
 from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.errors import Refused, StoreError
 from pulsar_admin.store.facts.cluster import ClusterFacts, UnreadableTopic
@@ -17,7 +18,7 @@ from pulsar_admin.store.facts.topics import ReadBudget, TopicFacts
 from pulsar_admin.store.facts.values import look_at_nodes
 from pulsar_admin.store.names import EVENTS, PERSISTENT, SEGMENT, TopicName
 from pulsar_admin.store.rules.backlogs import BACKLOGS_LEFT_OUT
-from pulsar_admin.store.rules.copies import LEDGERS_DELETED, LEDGERS_GONE, LEDGERS_UNREFERENCED
+from pulsar_admin.store.rules.copies import LEDGERS_DELETED, LEDGERS_GONE, LEDGERS_UNREFERENCED, mend_damaged
 from pulsar_admin.store.rules.deep import DEEP_SWEEPS
 from pulsar_admin.store.rules.finding import Finding
 from pulsar_admin.store.rules.masking import NAMELESS
@@ -132,7 +133,9 @@ def _judge_topics(
 
     for topic in facts.iter_topics(now_ms or 0, budget, passes):
         if isinstance(topic, UnreadableTopic):
-            yield TOPIC_UNREADABLE.of(topic.error, topic.name, path=topic.path)
+            ledger_id = ledger_id_of_path(str(topic.error.context.get("where")))  # the last one, if it is not the list
+            mend = None if ledger_id is None else mend_damaged(facts.reader.txn, ledger_id)
+            yield TOPIC_UNREADABLE.of(topic.error, topic.name, mend, path=topic.path)
             continue
         yield from TOPIC_SWEEP.judge(topic)
         name = topic.topic.name

@@ -351,6 +351,7 @@ def test_a_last_ledger_with_damaged_metadata_and_no_entries_is_forgotten_as_prin
     put_node(store, ledger_path(last), b"BookieMetadataFormatVersion\t3\n\x08")
     rows = {row["code"]: row for row in diagnoses(whole_cli, store) if row["severity"] == "critical"}
     assert rows.keys() == {"value-undecodable", "topic-unreadable"}
+    assert rows["value-undecodable"]["mend"] == rows["topic-unreadable"]["mend"]
     (missing,) = whole_cli.rows(store, "ledgers missing")
     assert (missing["ledgerId"], missing["reason"]) == (last, "no-ledger")
     run_printed(whole_cli, rows["value-undecodable"]["mend"])
