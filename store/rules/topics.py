@@ -438,7 +438,11 @@ def _ranges_at_limit(facts: SubscriptionFacts) -> Iterator[Evidence]:
 def _compaction_inconsistent(facts: TopicFacts) -> Iterator[Evidence]:
     for text in facts.compaction_problems:
         if not any(told in text for told in _TOLD_ELSEWHERE):
-            yield Evidence.here(text)
+            # Of a topic without entries there is nothing to compact.
+            look = (
+                None if facts.topic.number_of_entries else f"pulsar-admin compaction status {shell_word(facts.where)}"
+            )
+            yield Evidence.here(text, mend=look)
 
 
 @TOPIC_RULES.row(

@@ -11,7 +11,7 @@ from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.policies.in_force import QuotaInForce
 from pulsar_admin.store.policies.quotas import iter_quota_states
 from tests.conftest import Cli
-from tests.stores import put_node
+from tests.stores import change_value, copied, put_node
 from tests.synthetic import Made, MadeTopic, make_store
 from tests.why.planted import SUB, TOPIC, Planted, ask, opened, plant
 
@@ -37,6 +37,25 @@ def test_a_cursor_that_cannot_be_read_may_need_every_ledger(tmp_path: Path, cli:
     assert [row["where"] for row in cli(*asked).json] == [f"persistent://{TOPIC} {SUB}"]
     put_node(store, parse_topic(TOPIC).cursor_path("other"), b"\xff")
     assert cli(*asked).json == []
+
+
+@pytest.mark.parametrize(("is_empty", "command"), [(True, "status"), (False, "run --from-start")])
+def test_a_topic_without_entries_is_not_to_be_compacted_again(
+    is_empty: bool, command: str, tmp_path: Path, cli: Cli, damages_stores: None
+) -> None:
+    """Its cursor names the ledger of a schema as the compacted one."""
+    store, name = copied("small", "clean", tmp_path), "acme/orders/compacted"
+    path = parse_topic(name).path
+    change_value(
+        store,
+        f"{path}/__compaction",
+        lambda value: value.replace(b"CompactedTopicLedger\x10\x5b", b"CompactedTopicLedger\x10\x4b"),
+    )
+    if is_empty:
+        change_value(store, path, lambda _: b"")
+    (found,) = cli.rows(store, "doctor --code compaction-inconsistent")
+    verb, _, option = command.partition(" ")
+    assert found["mend"].endswith(f"compaction {verb} persistent://{name} {option}".rstrip())
 
 
 CLOSED = (1_700_000_100_000, 1_700_000_200_000)  # of the ledgers 10 and 11, of two entries each; 12 is written
