@@ -11,8 +11,8 @@ from pulsar_admin import arguments
 from pulsar_admin.api.plan import Named, Plan, Planner, plan_of
 from pulsar_admin.api.session import Session
 from pulsar_admin.arguments import Checked, Delay, JavaInt, Place, Time
+from pulsar_admin.later import later
 from pulsar_admin.store.codec.transactions import TxnId
-from pulsar_admin.store.db.environment import Store as StoreFile
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.nacks import (
     DEFAULT_PRECISION_BITS,
@@ -25,17 +25,10 @@ from pulsar_admin.store.db.nacks import (
 )
 from pulsar_admin.store.errors import InvalidValue, SubscriptionNotFound
 from pulsar_admin.store.model.cursors import Cursor, is_consumed, iter_cursor_names, read_cursor
-from pulsar_admin.store.model.reader import EntryReader, open_reader
-from pulsar_admin.store.model.topics import Topic, expand_topic, find_pending_ack, iter_topics, read_topic
-from pulsar_admin.store.model.transactions import (
-    coordinator_ids,
-    log_topic,
-    read_buffer,
-    read_coordinator,
-    read_transaction,
-)
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic, expand_topic, iter_topics, read_topic
 from pulsar_admin.store.nacks.buckets import due_time, iter_position_rows
-from pulsar_admin.store.names import LONG_MAX, Position, TopicName, TopicSelection
+from pulsar_admin.store.names import Position, TopicName, TopicSelection
 from pulsar_admin.store.reports import transactions
 from pulsar_admin.store.timespec import moment
 from pulsar_admin.store.wording import Answer, counted
@@ -43,14 +36,21 @@ from pulsar_admin.store.wording import Answer, counted
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pulsar_admin.store.delayed.build import BuildResult, Draft, WantedIndex
-    from pulsar_admin.store.delayed.summary import DelayedSummary, Delivery
-    from pulsar_admin.store.delayed.verify import Verified
-    from pulsar_admin.store.delayed.waiting import Replayed, Waiting
-    from pulsar_admin.store.engine.operation import Engine
+    from pulsar_admin.store.delayed import backlog, runs
+    from pulsar_admin.store.delayed import build as building
+    from pulsar_admin.store.delayed import summary as summaries
+    from pulsar_admin.store.delayed import verify as verifying
+    from pulsar_admin.store.delayed import waiting as waits
     from pulsar_admin.store.nacks.holes import NackedEntries, TopicNacks
     from pulsar_admin.store.nacks.sizes import NackLoad, TrackerSizing
     from pulsar_admin.store.scan.integer_rows import RunFile
+else:
+    backlog = later("pulsar_admin.store.delayed.backlog")
+    building = later("pulsar_admin.store.delayed.build")
+    runs = later("pulsar_admin.store.delayed.runs")
+    summaries = later("pulsar_admin.store.delayed.summary")
+    verifying = later("pulsar_admin.store.delayed.verify")
+    waits = later("pulsar_admin.store.delayed.waiting")
 
 
 class DelayedBacklogs(Checked):
@@ -66,114 +66,59 @@ class DelayedBacklogs(Checked):
 
     def cursors(self, reader: EntryReader, *, unsubscribed: bool = False) -> Iterator[tuple[Topic, Cursor]]:
         """Yield the selected cursors; with ``unsubscribed``, a topic without any gives one as if created at its beginning."""
-        from pulsar_admin.store.delayed.backlog import cursor_of_nobody
-
-        session, subscription, named = self._session, self._subscription, bool(self._selection.topics)
+        session, subscription = self._session, self._subscription
+        single, named = self._selection.single is not None, bool(self._selection.topics)
         is_any = False
         for topic in session.read_topics(reader, self._selection):
-            names = sorted(iter_cursor_names(reader.txn, topic.name))
+            names = iter_cursor_names(reader.txn, topic.name)
             if subscription is None:
-                names = [name for name in names if is_consumed(name)]
-            elif self._selection.single is None or subscription in names:
-                names = [name for name in names if name == subscription]
+                chosen = sorted(filter(is_consumed, names))
+                if unsubscribed and not chosen:
+                    yield topic, backlog.cursor_of_nobody(topic)
             else:
-                names = [subscription]  # which raises that it is not there
-            if not names and subscription is None and unsubscribed:
-                yield topic, cursor_of_nobody(topic)
-            for cursor in session.read_cursors(reader, topic, names, named=named):
+                chosen = (
+                    [subscription] if single or subscription in names else []
+                )  # reading it may raise that it is not there
+            for cursor in session.read_cursors(reader, topic, chosen, named=named):
                 is_any = True
                 yield topic, cursor
         if not is_any and subscription is not None:
             raise SubscriptionNotFound(f"no topic that matches has a subscription {subscription!r}")
 
     @contextmanager
-    def waiting(self) -> Iterator[tuple[EntryReader, Iterator[Waiting]]]:
+    def waiting(self) -> Iterator[tuple[EntryReader, Iterator[waits.Waiting]]]:
         """Open the delayed messages of each subscription that has some, and a reader of its entries."""
-        from pulsar_admin.store.delayed.runs import open_runs
-
-        with self._session.scan() as reader, open_runs() as file:
+        with self._session.scan() as reader, runs.open_runs() as file:
             yield reader, self._iter_waiting(reader, file)
 
-    def _iter_waiting(self, reader: EntryReader, file: RunFile) -> Iterator[Waiting]:
-        from pulsar_admin.store.db.delayed import find_index
-        from pulsar_admin.store.delayed.build import iter_turns
-        from pulsar_admin.store.delayed.summary import open_deliveries
-        from pulsar_admin.store.policies.in_force import find_delivery
-
-        def checked(cursor: Cursor) -> Cursor:
-            find_delivery(reader.txn, cursor.topic)
-            find_index(reader.txn, cursor.topic, cursor.name)
-            return cursor
-
+    def _iter_waiting(self, reader: EntryReader, file: RunFile) -> Iterator[waits.Waiting]:
         alone = self._selection.single is not None
-        for turn in iter_turns(self.cursors(reader, unsubscribed=True), lambda one: one[0].number_of_entries):
-            # What one of many has damaged is told, and the others answer.
-            topics = {topic.name: topic for topic, _ in turn}
-            cursors = self._session.each([cursor for _, cursor in turn], checked, alone=alone)
-            readable = [(topics[cursor.topic], cursor) for cursor in cursors]
-            for delivery in open_deliveries(reader, readable, file, self._session.now_ms):
-                self._session.warn([delivery.warning] if delivery.warning else ())
+        for turn in building.iter_turns(self.cursors(reader, unsubscribed=True), lambda one: one[0].number_of_entries):
+            readable = self._session.each(turn, lambda one: summaries.check_delivery(reader.txn, *one), alone=alone)
+            for delivery in summaries.open_deliveries(reader, list(readable), file, self._session.now_ms):
+                self._session.warn(delivery.warnings)
                 if delivery.waiting.messages:
                     yield delivery.waiting
 
-    def build(self, *, rebuild: bool = False, dry_run: bool = False) -> Iterator[BuildResult]:
+    def build(self, *, rebuild: bool = False, dry_run: bool = False) -> Iterator[building.BuildResult]:
         """Build or update the indexes, each in a transaction of its own; ``dry_run`` writes nothing.
 
         The entries of many are read together; ``rebuild`` discards existing indexes. Indexes are derived and not in
         the audit log. Raises NotWritable, Unsupported.
         """
-        from pulsar_admin.store.delayed.build import WantedIndex, iter_turns
-
         with self._session.reader() as reader:
-            chosen = [WantedIndex.of(*one) for one in self.cursors(reader)]
-        what = len(chosen), "subscriptions", "delayed build"
+            chosen = [building.WantedIndex.of(*one) for one in self.cursors(reader)]
+        now_ms, each = self._session.clock_ms, self._session.each
         with (
             self._session.engine([], sum(wanted.bytes for wanted in chosen)) as engine,
             self._session.opened() if dry_run else self._session.writing() as store,
-            self._session.progress(*what, resumes=True) as advance,
+            self._session.progress(len(chosen), "subscriptions", "delayed build", resumes=True) as advance,
         ):
-            for turn in iter_turns(chosen, lambda wanted: wanted.entries):
-                for result in self._build_turn(store, engine, turn, rebuild, dry_run, len(chosen) == 1):
-                    advance(1)
-                    yield result
-
-    def _build_turn(
-        self,
-        store: StoreFile,
-        engine: Engine | None,
-        turn: Sequence[WantedIndex],
-        rebuild: bool,
-        dry_run: bool,
-        alone: bool,
-    ) -> Iterator[BuildResult]:
-        """Read the missing entries of several subscriptions together, then write each index in a transaction of its own.
-
-        With ``alone``, which means a single subscription, an error ends the work.
-        """
-        from pulsar_admin.store.delayed.build import apply_draft, draft_index, finish_draft, read_drafts, result_of
-        from pulsar_admin.store.delayed.runs import open_runs
-
-        now_ms, each, commits = self._session.clock_ms, self._session.each, 0
-
-        def write(draft: Draft) -> BuildResult:
-            nonlocal commits
-            index = draft.index if dry_run else apply_draft(store, draft, commits)
-            commits += not dry_run
-            return result_of(draft, index)
-
-        with open_runs() as file:
-            with open_reader(store, engine) as reader:
-
-                def draft_of(wanted: WantedIndex) -> Draft:
-                    return draft_index(reader, wanted, now_ms, file, rebuild=rebuild)
-
-                drafts = list(each(turn, draft_of, alone=alone))
-                read_drafts(drafts)
-                drafts = list(each(drafts, finish_draft, alone=alone))
-            for result in each(drafts, write, alone=alone):
+            for result in building.build_indexes(store, engine, chosen, now_ms, each, rebuild=rebuild, dry_run=dry_run):
                 if lost := result.missing + result.unreadable:
                     what = counted(lost, "waiting entry is", "waiting entries are")
                     self._session.partial([f"{result.topic} {result.subscription}: {what} lost or damaged"])
+                advance(1)
                 yield result
 
 
@@ -195,78 +140,44 @@ class Delayed(Named):
         Columns: ``ledger_id``, ``entry_id``; ``deliver_at``, the tick in which it is dispatched; ``due_time``, which
         the message itself asks for, null if its entry is lost; both ``timestamp[us, UTC]``.
         """
-        import pyarrow as pa
-
-        from pulsar_admin.store.db.delayed_entries import join_rows
-        from pulsar_admin.store.delayed.backlog import read_due_times
-        from pulsar_admin.store.scan.typed_values import timestamps
-
         until_ms = self._session.now_ms if until is None else self._session.time_ms(until)
-        with self._opened() as (reader, _, _, delivery):
-            rows = join_rows(list(delivery.waiting.iter_rows(-LONG_MAX, until_ms + 1)))
-            exact = read_due_times(reader, rows)
-        places = zip(rows.ledger_ids.tolist(), rows.entry_ids.tolist(), strict=True)
-        times = pa.array([exact.get(place) for place in places], pa.int64())
-        return pa.table(
-            {
-                "ledger_id": pa.array(rows.ledger_ids, pa.int64()),
-                "entry_id": pa.array(rows.entry_ids, pa.int64()),
-                "deliver_at": timestamps(pa.array(rows.times_ms, pa.int64())),
-                "due_time": timestamps(times),
-            }
-        )
+        with self._opened() as (reader, delivery):
+            return waits.due_table(reader, delivery.waiting, until_ms)
 
     def histogram(self) -> pa.Table:
         """Return how many messages fall due when: ``start`` (timestamp) and ``width_ms`` of a partition of time, ``messages`` in it."""
-        import pyarrow as pa
+        with self._opened() as (_, delivery):
+            return waits.load_table(delivery.waiting)
 
-        from pulsar_admin.store.scan.typed_values import timestamps
-
-        with self._opened() as (_, _, _, delivery):
-            loads = delivery.waiting.loads
-        return pa.table(
-            {
-                "start": timestamps(pa.array([load.start_ms for load in loads], pa.int64())),
-                "width_ms": pa.array([load.width_ms for load in loads], pa.int64()),
-                "messages": pa.array([load.messages for load in loads], pa.int64()),
-            }
-        )
-
-    def status(self) -> DelayedSummary:
+    def status(self) -> summaries.DelayedSummary:
         """Return policy, how many messages are due when, the index and its lag, and the messages that a TTL or quota
         drops before they are due.
 
         ``trackers`` estimates memory and rebuild time of a broker's own index.
         """
-        from pulsar_admin.store.delayed.summary import summarize
+        with self._opened() as (reader, delivery):
+            return summaries.summarize(reader, delivery, self._session.now_ms)
 
-        with self._opened() as (reader, topic, cursor, delivery):
-            return summarize(reader, topic, cursor, delivery, self._session.now_ms)
-
-    def replay(self, until: Time, *, since: Time | None = None) -> Iterator[Replayed]:
+    def replay(self, until: Time, *, since: Time | None = None) -> Iterator[waits.Replayed]:
         """Yield what a time wheel dispatches until ``until``, a slot at a time: ``dispatch.tick_ms`` and, as
         arrays, ``dispatch.rows``.
 
         Messages due before ``since`` are left out. Two partitions of time are in memory. The caller sets the pace.
         Raises InvalidValue (``until`` before ``since``).
         """
-        from pulsar_admin.store.delayed.waiting import iter_replay
-
         until_ms = self._session.time_ms(until)
         since_ms = None if since is None else self._session.time_ms(since)
-        with self._opened() as (_, _, _, delivery):
-            yield from iter_replay([delivery.waiting], since_ms, until_ms)
+        with self._opened() as (_, delivery):
+            yield from waits.iter_replay([delivery.waiting], since_ms, until_ms)
 
-    def verify(self) -> Verified:
+    def verify(self) -> verifying.Verified:
         """Compare a broker's buckets and the index with the entries: counts, and ``findings``. Raises InvalidValue (no subscription)."""
-        from pulsar_admin.store.delayed.verify import verify_cursor
-
         name = self._named()
         with self._session.scan() as reader:
             topic = read_topic(reader.txn, self._name)
-            return verify_cursor(reader, topic, read_cursor(reader.txn, reader, topic, name))
+            return verifying.verify_cursor(reader, topic, read_cursor(reader.txn, reader, topic, name))
 
-    def build(self, *, rebuild: bool = False) -> BuildResult:
+    def build(self, *, rebuild: bool = False) -> building.BuildResult:
         """Build or update the subscription's index; ``rebuild`` discards an existing one.
 
         Indexes are derived and not in the audit log. Raises NotWritable, InvalidValue (no subscription), Unsupported,
@@ -283,19 +194,13 @@ class Delayed(Named):
         return self._subscription
 
     @contextmanager
-    def _opened(self) -> Iterator[tuple[EntryReader, Topic, Cursor, Delivery]]:
-        from pulsar_admin.store.delayed.backlog import cursor_of_nobody
-        from pulsar_admin.store.delayed.runs import open_runs
-        from pulsar_admin.store.delayed.summary import open_deliveries
-
-        with self._session.scan() as reader, open_runs() as file:
-            topic = read_topic(reader.txn, self._name)
-            name = self._subscription
-            cursor = cursor_of_nobody(topic) if name is None else read_cursor(reader.txn, reader, topic, name)
-            (delivery,) = open_deliveries(reader, [(topic, cursor)], file, self._session.now_ms)
-            yield reader, topic, cursor, delivery
-        if delivery.warning:
-            self._session.warn([delivery.warning])
+    def _opened(self) -> Iterator[tuple[EntryReader, summaries.Delivery]]:
+        with self._session.scan() as reader, runs.open_runs() as file:
+            topic, name = read_topic(reader.txn, self._name), self._subscription
+            cursor = backlog.cursor_of_nobody(topic) if name is None else read_cursor(reader.txn, reader, topic, name)
+            (delivery,) = summaries.open_deliveries(reader, [(topic, cursor)], file, self._session.now_ms)
+            yield reader, delivery
+        self._session.warn(delivery.warnings)
 
 
 class DueNack(Answer, frozen=True):
@@ -523,9 +428,6 @@ def nack_sizes(
     return NackSizes(load, given, tuple(size_sample(load, (given.ledger_ids, given.entry_ids), given.times_ms)))
 
 
-_SNAPSHOT = "__transaction_buffer_snapshot"
-
-
 class Transactions(Planner):
     """What the coordinators' logs say. Every question raises NotFound (no such coordinator), and EntryCorrupt."""
 
@@ -535,15 +437,11 @@ class Transactions(Planner):
 
     def stats(self, coordinator: int | None = None) -> Mapping[str, transactions.CoordinatorStats]:
         """Return each coordinator's log, or one's, by coordinator number: open transactions, newest number."""
-        with self._session.reader() as reader:
-            numbers = _coordinators(reader, coordinator)
-            return {str(number): transactions.coordinator_stats(read_coordinator(reader, number)) for number in numbers}
+        return self._session.ask_entries(transactions.coordinator_stats, coordinator)
 
     def internal_stats(self, coordinator: int, *, metadata: bool = False) -> transactions.LogStats:
         """Return the ledgers and cursors of a coordinator's log; ``metadata`` is that of ``Topic.internal_stats``."""
-        with self._session.reader() as reader:
-            read_coordinator(reader, coordinator)
-            return transactions.log_stats(reader, log_topic(coordinator), metadata=metadata)
+        return self._session.ask_entries(transactions.coordinator_log, coordinator, metadata)
 
     def transaction(self, most: int, least: int) -> transactions.TransactionMetadata:
         """Return the topics and subscriptions of an open transaction, by coordinator (``most``) and number
@@ -551,16 +449,14 @@ class Transactions(Planner):
 
         Raises NotFound if it is not open.
         """
-        with self._session.reader() as reader:
-            return transactions.transaction_metadata(reader, read_transaction(reader, TxnId(most, least)))
+        return self._session.ask_entries(transactions.transaction_metadata, TxnId(most, least))
 
     def open(
         self, *, coordinator: int | None = None, timeout_above: Delay | None = None
     ) -> Mapping[str, transactions.TransactionMetadata]:
         """Return open transactions by id, of one coordinator or all, whose timeout (not age) is above ``timeout_above``."""
         timeout_ms = -1 if timeout_above is None else arguments.delay_ms(timeout_above)
-        with self._session.reader() as reader:
-            return transactions.slow_transactions(reader, _coordinators(reader, coordinator), timeout_ms)
+        return self._session.ask_entries(transactions.slow_transactions, coordinator, timeout_ms)
 
     def scale(self, coordinators: JavaInt) -> Plan:
         """Plan increasing the number of transaction coordinators; raises InvalidValue, Refused."""
@@ -578,22 +474,17 @@ class TopicTransactions(Named):
 
     def stats(self) -> transactions.BufferStats:
         """Return how far committed messages reach, how many transactions are open, and how many were aborted."""
-        with self._session.reader() as reader:
-            return transactions.buffer_stats(reader, self._name)
+        return self._session.ask_entries(transactions.buffer_stats, self._name)
 
     def transaction(self, most: int, least: int) -> transactions.InBuffer:
         """Return an open transaction's start (None: it is not open here), and whether it was aborted, by coordinator (``most``) and number
         (``least``).
         """
-        with self._session.reader() as reader:
-            return transactions.in_buffer(read_buffer(reader, self._name), TxnId(most, least))
+        return self._session.ask_entries(transactions.in_buffer, self._name, TxnId(most, least))
 
     def snapshot_stats(self, *, metadata: bool = False) -> transactions.LogStats:
         """Return the ledgers and cursors of the namespace's snapshot topic; ``metadata`` is that of ``Topic.internal_stats``."""
-        with self._session.reader() as reader:
-            read_topic(reader.txn, self._name)
-            log = TopicName(self._name.namespace, _SNAPSHOT)
-            return transactions.log_stats(reader, log, _SNAPSHOT, metadata=metadata)
+        return self._session.ask_entries(transactions.snapshot_log, self._name, metadata)
 
 
 class CursorTransactions(Named):
@@ -609,28 +500,15 @@ class CursorTransactions(Named):
 
     def stats(self) -> transactions.PendingAckStats:
         """Return how many open transactions hold acknowledgements."""
-        with self._reader() as reader:
-            return transactions.pending_ack_stats(reader, self._name, self._subscription)
+        return self._session.ask_entries(transactions.pending_ack_stats, self._name, self._subscription)
 
     def transaction(self, most: int, least: int) -> transactions.InPendingAcks:
         """Return the position that an open transaction acknowledged cumulatively (None: none), by coordinator (``most``) and number
         (``least``).
         """
-        with self._reader() as reader:
-            return transactions.in_pending_ack(reader, self._name, self._subscription, TxnId(most, least))
+        txn = TxnId(most, least)
+        return self._session.ask_entries(transactions.in_pending_ack, self._name, self._subscription, txn)
 
     def internal_stats(self, *, metadata: bool = False) -> transactions.LogStats:
         """Return the ledgers and cursors of the log; ``metadata`` is that of ``Topic.internal_stats``."""
-        with self._reader() as reader:
-            log = find_pending_ack(reader.txn, self._name, self._subscription)
-            return transactions.log_stats(reader, log or self._name.pending_ack(self._subscription), metadata=metadata)
-
-    @contextmanager
-    def _reader(self) -> Iterator[EntryReader]:
-        with self._session.reader() as reader:
-            transactions.check_subscription(reader.txn, self._name, self._subscription)
-            yield reader
-
-
-def _coordinators(reader: EntryReader, coordinator: int | None) -> list[int]:
-    return coordinator_ids(reader.txn) if coordinator is None else [coordinator]
+        return self._session.ask_entries(transactions.pending_ack_log, self._name, self._subscription, metadata)

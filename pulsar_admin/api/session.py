@@ -402,6 +402,11 @@ class Session:
         with self.read() as txn:
             return read(txn, *given)
 
+    def ask_entries(self, read: Callable[[EntryReader, *Given], Result], *given: *Given) -> Result:
+        """Return the result of ``read`` on one snapshot, entries too; not for iterators."""
+        with self.reader() as reader:
+            return read(reader, *given)
+
     def broker_version(self, given: BrokerVersion | None) -> BrokerVersion:
         """Return the broker's version that is ``given``, otherwise the one that wrote the metadata, as far as the metadata shows it."""
         from pulsar_admin.store.search.broker_setup import told_version

@@ -10,8 +10,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from functools import partial
 from itertools import groupby, islice
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from msgspec import Struct, field
@@ -37,6 +38,9 @@ from pulsar_admin.store.names import LONG_MAX, LONG_MIN, NamespaceName, Position
 from pulsar_admin.store.scan.entries import is_within
 from pulsar_admin.store.scan.integer_rows import RunFile
 from pulsar_admin.store.wording import Answer
+
+if TYPE_CHECKING:
+    from pulsar_admin.store.engine.operation import Engine
 
 
 class PartitionSource:
@@ -309,6 +313,39 @@ def result_of(draft: Draft, index: Index) -> BuildResult:
         draft.scan.missing,
         draft.scan.unreadable,
     )
+
+
+def build_indexes(
+    store: Store,
+    engine: Engine | None,
+    chosen: Sequence[WantedIndex],
+    now_ms: int,
+    each: Callable[..., Iterator[Any]],  # Any: what it is asked of each
+    *,
+    rebuild: bool,
+    dry_run: bool,
+) -> Iterator[BuildResult]:
+    """Build or update indexes: the entries of a turn are read together, then each index is written in a transaction of its own.
+
+    ``each(items, work, alone=…)`` works on the items of a turn, and goes on after errors unless the only one has it.
+    """
+    alone = len(chosen) == 1
+    for turn in iter_turns(chosen, lambda wanted: wanted.entries):
+        commits = 0
+
+        def write(draft: Draft) -> BuildResult:
+            nonlocal commits
+            index = draft.index if dry_run else apply_draft(store, draft, commits)
+            commits += not dry_run
+            return result_of(draft, index)
+
+        with open_runs() as file:
+            with open_reader(store, engine) as reader:
+                draft = partial(draft_index, reader, now_ms=now_ms, file=file, rebuild=rebuild)
+                drafts = list(each(turn, draft, alone=alone))
+                read_drafts(drafts)
+                drafts = list(each(drafts, finish_draft, alone=alone))
+            yield from each(drafts, write, alone=alone)
 
 
 Drafts = Sequence[tuple[Index, Draft]]

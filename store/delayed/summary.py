@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from pulsar_admin.store.changes.policies import DelayedPolicy, find_rules
 from pulsar_admin.store.codec.policies import EVICTION
 from pulsar_admin.store.db.delayed import find_index
+from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.delayed.backlog import intervals_of
 from pulsar_admin.store.delayed.trackers import Tracker, estimate_trackers
 from pulsar_admin.store.delayed.waiting import Waiting, open_waiting, without_delay
@@ -41,11 +42,13 @@ def due_counts(waiting: Waiting, now_ms: int) -> dict[str, int]:
 
 
 class Delivery(Struct, frozen=True):
-    """The waiting messages, and the policy that delays them (None: a broker's default). ``warning``: may be empty."""
+    """What a cursor waits for, and the policy that delays it (None: a broker's default)."""
 
+    topic: Topic
+    cursor: Cursor
     waiting: Waiting
     in_force: DeliveryInForce | None
-    warning: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 class IndexSummary(Answer, frozen=True):
@@ -91,18 +94,25 @@ def open_deliveries(
     for (topic, cursor), waiting in zip(cursors, open_waiting(reader, cursors, file), strict=True):
         in_force = find_delivery(reader.txn, topic.name)
         if in_force is None or in_force.delivery.active or not waiting.messages:
-            yield Delivery(waiting, in_force)
+            yield Delivery(topic, cursor, waiting, in_force)
             continue
         warning = (
             f"{topic.name} {cursor.name}: delayed delivery is disabled ({in_force.source} policy): a broker gives all "
             f"{counted(waiting.messages, 'message')} at once"
         )
-        yield Delivery(without_delay(waiting, now_ms), in_force, warning)
+        yield Delivery(topic, cursor, without_delay(waiting, now_ms), in_force, (warning,))
 
 
-def summarize(reader: EntryReader, topic: Topic, cursor: Cursor, delivery: Delivery, now_ms: int) -> DelayedSummary:
+def check_delivery(txn: Txn, topic: Topic, cursor: Cursor) -> tuple[Topic, Cursor]:
+    """Return a topic and cursor that ``open_deliveries`` can open; raises IndexCorrupt, MetadataCorrupt, Unsupported."""
+    find_delivery(txn, topic.name)
+    find_index(txn, topic.name, cursor.name)
+    return topic, cursor
+
+
+def summarize(reader: EntryReader, delivery: Delivery, now_ms: int) -> DelayedSummary:
     """Return the summary of the backlog of a delivery; raises IndexCorrupt, MetadataCorrupt."""
-    waiting, in_force = delivery.waiting, delivery.in_force
+    topic, cursor, waiting, in_force = delivery.topic, delivery.cursor, delivery.waiting, delivery.in_force
     policy = None if in_force is None else in_force.delivery
     edges = waiting.edges()
     is_delayed = policy is None or policy.active

@@ -10,19 +10,20 @@ until the caller takes it out there, so a new wheel can continue at any moment w
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.db.delayed import Index, find_index
 from pulsar_admin.store.db.delayed_entries import DelayedRows, join_rows, no_rows, sorted_rows
 from pulsar_admin.store.db.delayed_rules import IndexRules
-from pulsar_admin.store.delayed.backlog import DelayScan, intervals_of, read_delayed
+from pulsar_admin.store.delayed.backlog import DelayScan, intervals_of, read_delayed, read_due_times
 from pulsar_admin.store.delayed.build import PartitionSource, rules_of
 from pulsar_admin.store.delayed.runs import SortedRuns
 from pulsar_admin.store.model.cursors import Cursor, parts_of, pending_intervals, subtract
@@ -32,6 +33,12 @@ from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import LONG_MAX, LONG_MIN
 from pulsar_admin.store.scan.integer_rows import RunFile
 from pulsar_admin.store.wording import Answer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+_TIMES = {"deliver_at", "due_time", "start"}
 
 
 class WaitingMessages(Protocol):
@@ -285,6 +292,38 @@ def open_waiting(reader: EntryReader, cursors: Iterable[tuple[Topic, Cursor]], f
             width_ms = runs.rules.granularity_ms
             loads = tuple(Load(start_ms, width_ms, count) for start_ms, count in sorted(runs.counts.items()))
             yield Waiting(str(topic.name), cursor.name, runs.rules, runs, loads)
+
+
+def due_table(reader: EntryReader, waiting: Waiting, until_ms: int) -> pa.Table:
+    """Return the messages due up to ``until_ms``: their ids, ``deliver_at`` (their tick) and ``due_time`` (what their entry says)."""
+    rows = join_rows(list(waiting.iter_rows(LONG_MIN, until_ms + 1)))
+    exact = read_due_times(reader, rows)
+    places = zip(rows.ledger_ids.tolist(), rows.entry_ids.tolist(), strict=True)
+    return _table(
+        ledger_id=rows.ledger_ids,
+        entry_id=rows.entry_ids,
+        deliver_at=rows.times_ms,
+        due_time=[exact.get(place) for place in places],
+    )
+
+
+def load_table(waiting: Waiting) -> pa.Table:
+    """Return how many messages fall due when: ``start``, ``width_ms`` and ``messages`` of each partition."""
+    loads = waiting.loads
+    return _table(
+        start=[load.start_ms for load in loads],
+        width_ms=[load.width_ms for load in loads],
+        messages=[load.messages for load in loads],
+    )
+
+
+def _table(**columns: Sequence[int | None] | Array) -> pa.Table:
+    import pyarrow as pa
+
+    from pulsar_admin.store.scan.typed_values import timestamps
+
+    arrays = {name: pa.array(values, pa.int64()) for name, values in columns.items()}
+    return pa.table({name: timestamps(array) if name in _TIMES else array for name, array in arrays.items()})
 
 
 def is_current(topic: Topic, cursor: Cursor, index: Index) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
+from msgspec.structs import replace
+
 from pulsar_admin.store.codec.policies import decode_json_object
 from pulsar_admin.store.codec.transactions import OPEN, TxnId
 from pulsar_admin.store.db.environment import Txn
@@ -13,12 +15,13 @@ from pulsar_admin.store.errors import SubscriptionNotFound
 from pulsar_admin.store.facts.transactions import read_pending_ack_log
 from pulsar_admin.store.model import transactions
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import read_partitioned, read_topic
+from pulsar_admin.store.model.topics import find_pending_ack, read_partitioned, read_topic
 from pulsar_admin.store.names import SEGMENT, TopicName, parse_topic, shell_word
 from pulsar_admin.store.reports.internal_stats import InternalStats, read_internal_stats
 from pulsar_admin.store.wording import Answer
 
 _CLUSTERS = "/admin/clusters/"
+_SNAPSHOT = "__transaction_buffer_snapshot"
 
 
 class TransactionState(StrEnum):
@@ -114,19 +117,46 @@ def coordinators(txn: Txn) -> dict[str, str]:
     return {str(number): url for number in range(read_partitioned(txn, transactions.ASSIGN).partitions)}
 
 
-def coordinator_stats(found: transactions.Coordinator) -> CoordinatorStats:
-    """Return what ``coordinator-stats`` shows."""
-    return CoordinatorStats(TransactionState.READY, found.last_id, found.low_water_mark, len(found.open))
+def coordinator_stats(reader: EntryReader, number: int | None) -> dict[str, CoordinatorStats]:
+    """Return what ``coordinator-stats`` shows of a coordinator (None: of each), by coordinator number."""
+    every = {one: transactions.read_coordinator(reader, one) for one in _numbers(reader, number)}
+    return {
+        str(one): CoordinatorStats(TransactionState.READY, found.last_id, found.low_water_mark, len(found.open))
+        for one, found in every.items()
+    }
 
 
-def log_stats(reader: EntryReader, name: TopicName, shown: str | None = None, *, metadata: bool) -> LogStats:
-    """Return the managed ledger ``name``, called ``shown`` if that is given; raises TopicNotFound, MetadataCorrupt."""
+def _numbers(reader: EntryReader, number: int | None) -> list[int]:
+    return transactions.coordinator_ids(reader.txn) if number is None else [number]
+
+
+def coordinator_log(reader: EntryReader, number: int, metadata: bool) -> LogStats:
+    """Return the managed ledger of a coordinator's log; raises NotFound, TopicNotFound, MetadataCorrupt."""
+    transactions.read_coordinator(reader, number)
+    return _log_stats(reader, transactions.log_topic(number), metadata)
+
+
+def snapshot_log(reader: EntryReader, name: TopicName, metadata: bool) -> LogStats:
+    """Return the managed ledger of the snapshots of a topic's namespace; raises TopicNotFound, MetadataCorrupt."""
+    read_topic(reader.txn, name)
+    return replace(_log_stats(reader, TopicName(name.namespace, _SNAPSHOT), metadata), managed_ledger_name=_SNAPSHOT)
+
+
+def pending_ack_log(reader: EntryReader, name: TopicName, subscription: str, metadata: bool) -> LogStats:
+    """Return the managed ledger of a subscription's pending acknowledgements; raises as ``snapshot_log``, SubscriptionNotFound."""
+    _check_subscription(reader.txn, name, subscription)
+    log = find_pending_ack(reader.txn, name, subscription) or name.pending_ack(subscription)
+    return _log_stats(reader, log, metadata)
+
+
+def _log_stats(reader: EntryReader, name: TopicName, metadata: bool) -> LogStats:
     stats = read_internal_stats(reader, name, metadata=metadata, publish_times=False, problems=[])
-    return LogStats(name.managed_ledger_name if shown is None else shown, stats)
+    return LogStats(name.managed_ledger_name, stats)
 
 
-def in_buffer(buffer: transactions.Buffer, txn: TxnId) -> InBuffer:
-    """Return what a topic knows of one transaction; raises NotSeen."""
+def in_buffer(reader: EntryReader, name: TopicName, txn: TxnId) -> InBuffer:
+    """Return what a topic knows of one transaction; raises TopicNotFound, NotSeen."""
+    buffer = transactions.read_buffer(reader, name)
     if txn in buffer.unknown:
         raise buffer.unknown[txn]
     first = buffer.first.get(txn)
@@ -148,7 +178,7 @@ def buffer_stats(reader: EntryReader, name: TopicName) -> BufferStats:
     )
 
 
-def check_subscription(txn: Txn, name: TopicName, subscription: str) -> None:
+def _check_subscription(txn: Txn, name: TopicName, subscription: str) -> None:
     """Raise TopicNotFound or SubscriptionNotFound unless ``name`` has ``subscription``."""
     read_topic(txn, name)
     if find_node(txn, name.cursor_path(subscription)) is None:
@@ -161,7 +191,8 @@ def check_subscription(txn: Txn, name: TopicName, subscription: str) -> None:
 
 
 def pending_ack_stats(reader: EntryReader, name: TopicName, subscription: str) -> PendingAckStats:
-    """Return what ``pending-ack-stats`` shows."""
+    """Return what ``pending-ack-stats`` shows; raises TopicNotFound, SubscriptionNotFound."""
+    _check_subscription(reader.txn, name, subscription)
     log = read_pending_ack_log(reader, name, subscription)
     if log is None:
         open_ = transactions.read_pending_acks(reader, name, subscription) if name.domain == SEGMENT else None
@@ -173,30 +204,36 @@ def pending_ack_stats(reader: EntryReader, name: TopicName, subscription: str) -
 
 
 def in_pending_ack(reader: EntryReader, name: TopicName, subscription: str, txn: TxnId) -> InPendingAcks:
-    """Return what a subscription knows of one transaction."""
+    """Return what a subscription knows of one transaction; raises TopicNotFound, SubscriptionNotFound."""
+    _check_subscription(reader.txn, name, subscription)
+    return _acknowledged(reader, name, subscription, txn)
+
+
+def _acknowledged(reader: EntryReader, name: TopicName, subscription: str, txn: TxnId) -> InPendingAcks:
     position = (transactions.read_pending_acks(reader, name, subscription) or {}).get(txn)
     return InPendingAcks(None if position is None else str(position))
 
 
-def transaction_metadata(reader: EntryReader, found: transactions.OpenTransaction) -> TransactionMetadata:
-    """Return what ``transaction-metadata`` shows of an open transaction."""
+def transaction_metadata(reader: EntryReader, txn: TxnId) -> TransactionMetadata:
+    """Return what ``transaction-metadata`` shows of an open transaction; raises NotFound."""
+    return _metadata_of(reader, transactions.read_transaction(reader, txn))
+
+
+def _metadata_of(reader: EntryReader, found: transactions.OpenTransaction) -> TransactionMetadata:
     acked: dict[str, dict[str, InPendingAcks]] = {}
     for topic, subscription in dict.fromkeys(found.subscriptions):
-        acked.setdefault(topic, {})[subscription] = in_pending_ack(reader, parse_topic(topic), subscription, found.txn)
+        acked.setdefault(topic, {})[subscription] = _acknowledged(reader, parse_topic(topic), subscription, found.txn)
     produced: dict[str, InBuffer] = {}
     for topic in dict.fromkeys(found.partitions):
         name = parse_topic(topic)
         is_there = find_node(reader.txn, name.path) is not None
-        produced[topic] = in_buffer(
-            transactions.read_buffer(reader, name) if is_there else transactions.Buffer(), found.txn
-        )
+        produced[topic] = in_buffer(reader, name, found.txn) if is_there else InBuffer(None, False)
     return TransactionMetadata(str(found.txn), found.status, found.start_ms, found.timeout_ms, produced, acked)
 
 
-def slow_transactions(
-    reader: EntryReader, coordinator_ids: list[int], timeout_ms: int
-) -> dict[str, TransactionMetadata]:
-    """Return the open transactions whose timeout is longer than ``timeout_ms``, by their ids."""
-    every = (one for number in coordinator_ids for one in transactions.read_coordinator(reader, number).open.values())
+def slow_transactions(reader: EntryReader, number: int | None, timeout_ms: int) -> dict[str, TransactionMetadata]:
+    """Return the open transactions of a coordinator (None: of each) whose timeout is longer than ``timeout_ms``, by their ids."""
+    coordinators = (transactions.read_coordinator(reader, one) for one in _numbers(reader, number))
+    every = (one for coordinator in coordinators for one in coordinator.open.values())
     slow = [one for one in every if one.status == OPEN and one.timeout_ms > timeout_ms]
-    return {str(one.txn): transaction_metadata(reader, one) for one in slow}
+    return {str(one.txn): _metadata_of(reader, one) for one in slow}
