@@ -11,9 +11,7 @@ _NAMES = {
     "api.ledgers": "Ledger preflight",
     "api.messages": "Batches MessageRecord Messages SparkTables register",
     "api.namespaces": "Cluster Namespace",
-    "api.pending": (
-        "CursorTransactions Delayed DueNack KeptNacks NackSizes Nacks TopicTransactions Transactions nack_sizes"
-    ),
+    "api.pending": "CursorTransactions Delayed KeptNacks NackSizes Nacks TopicTransactions Transactions nack_sizes",
     "api.plan": "Plan",
     "api.session": "PartialData",
     "api.store": "Store open_store",
@@ -46,7 +44,7 @@ _NAMES = {
     "store.db.delayed_entries": "DelayedRows",
     "store.db.delayed_rules": "IndexRules",
     "store.db.entry_files": "FileState",
-    "store.db.nacks": "KeptGroup KeptStats",
+    "store.db.nacks": "DueNack KeptGroup KeptStats",
     "store.db.owners": "Owner OwnerKind",
     "store.db.tree": "Node",
     "store.delayed.build": "BuildResult",

@@ -8,7 +8,6 @@ from pulsar_admin.api.namespaces import Cluster, Namespace
 from pulsar_admin.api.pending import (
     CursorTransactions,
     Delayed,
-    DueNack,
     KeptNacks,
     Nacks,
     NackSizes,
@@ -78,7 +77,7 @@ from pulsar_admin.store.db.blocks import LedgerSums
 from pulsar_admin.store.db.delayed_entries import DelayedRows
 from pulsar_admin.store.db.delayed_rules import IndexRules
 from pulsar_admin.store.db.entry_files import FileState
-from pulsar_admin.store.db.nacks import KeptGroup, KeptStats
+from pulsar_admin.store.db.nacks import DueNack, KeptGroup, KeptStats
 from pulsar_admin.store.db.owners import Owner, OwnerKind
 from pulsar_admin.store.db.tree import Node
 from pulsar_admin.store.delayed.build import BuildResult

@@ -241,8 +241,8 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
     "store.model.messages:check_times": [((5, 5), None), ((6, 5), InvalidValue)],
     "store.model.topics:rank_of": [(([7, 9], [0, 5, 8], 7, 4), 4), (([7, 9], [0, 5, 8], 7, 6), 5),
         (([7, 9], [0, 5, 8], 8, 1), 5), (([7, 9], [0, 5, 8], 9, 1), 6)],
-    "store.nacks.buckets:check_delay": [((0,), 0), ((LONG,), LONG), ((LONG + 1,), InvalidValue), ((-1,), InvalidValue)],
-    "store.nacks.buckets:due_time": [((0, LONG), LONG), ((1, LONG), InvalidValue), ((0, 0), 0)],
+    "store.db.nacks:check_delay": [((0,), 0), ((LONG,), LONG), ((LONG + 1,), InvalidValue), ((-1,), InvalidValue)],
+    "store.db.nacks:due_time": [((0, LONG), LONG), ((1, LONG), InvalidValue), ((0, 0), 0)],
     "store.nacks.sizes:seed_bytes": [((10, 4096, 4096), 20), ((10, 4095, 4096), 40)],
     "store.names:parse_position": [((f"{LONG}:{LONG}:{2**31 - 1}",), Position(LONG, LONG, 2**31 - 1)),
         ((f"0:0:{2**31}",), InvalidValue), ((f"0:{2**63}",), InvalidValue)],
@@ -481,7 +481,7 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
     "store.index.unserved:_start": [
         ((N(origin="/d/1.txn", log_id=log_id), {"/d": (5, 9)}), answer) for log_id, answer in ((4, None), (5, 9), (6, 0))],
     "store.nacks.holes:_begins_by": [((5, N(entry_id=lambda index: 5)), True), ((4, N(entry_id=lambda index: 5)), False)],
-    "store.nacks.holes:NackedEntries.add": [
+    "store.changes.nacks:NackedEntries.add": [
         ((N(_topics={}, _default=None, _names="t"), Position(*ids), 0), answer)
         for ids, answer in (((0, 0), EntryNotFound), ((LONG - 1, LONG - 1), EntryNotFound), ((LONG, 0), InvalidValue),
                             ((0, LONG), InvalidValue))],

@@ -4,47 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pulsar_admin import arguments
-from pulsar_admin.api.plan import Named, Plan, Planner, plan_of
+from pulsar_admin.api.plan import Named, Plan, Planner
 from pulsar_admin.api.session import Session
 from pulsar_admin.arguments import Checked, Delay, JavaInt, Place, Time
 from pulsar_admin.later import later
 from pulsar_admin.store.codec.transactions import TxnId
+from pulsar_admin.store.db.audit_log import read_change
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.db.nacks import (
-    DEFAULT_PRECISION_BITS,
-    KeptGroup,
-    KeptStats,
-    TrackerRow,
-    iter_due,
-    iter_trackers,
-    read_stats,
-)
+from pulsar_admin.store.db.nacks import DEFAULT_PRECISION_BITS, DueNack, KeptGroup, KeptStats, iter_due
 from pulsar_admin.store.errors import InvalidValue, SubscriptionNotFound
 from pulsar_admin.store.model.cursors import Cursor, is_consumed, iter_cursor_names, read_cursor
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import Topic, expand_topic, iter_topics, read_topic
-from pulsar_admin.store.nacks.buckets import due_time, iter_position_rows
+from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.nacks.buckets import iter_position_rows, kept_stats, kept_trackers
 from pulsar_admin.store.names import Position, TopicName, TopicSelection
 from pulsar_admin.store.reports import transactions
-from pulsar_admin.store.timespec import moment
 from pulsar_admin.store.wording import Answer, counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from pulsar_admin.store.changes import nacks as changes
     from pulsar_admin.store.delayed import backlog, runs
     from pulsar_admin.store.delayed import build as building
     from pulsar_admin.store.delayed import summary as summaries
     from pulsar_admin.store.delayed import verify as verifying
     from pulsar_admin.store.delayed import waiting as waits
-    from pulsar_admin.store.nacks.holes import NackedEntries, TopicNacks
+    from pulsar_admin.store.nacks.holes import TopicNacks
     from pulsar_admin.store.nacks.sizes import NackLoad, TrackerSizing
     from pulsar_admin.store.scan.integer_rows import RunFile
 else:
+    changes = later("pulsar_admin.store.changes.nacks")
     backlog = later("pulsar_admin.store.delayed.backlog")
     building = later("pulsar_admin.store.delayed.build")
     runs = later("pulsar_admin.store.delayed.runs")
@@ -203,20 +196,6 @@ class Delayed(Named):
         self._session.warn(delivery.warnings)
 
 
-class DueNack(Answer, frozen=True):
-    """One entry to redeliver. ``due_ms``: when it was due, to the precision of its bucket, never too late."""
-
-    topic: str
-    subscription: str
-    position: Position
-    due_ms: int
-
-    @property
-    def due_time(self) -> datetime | None:
-        """When it was due, in UTC."""
-        return moment(self.due_ms)
-
-
 class KeptNacks(Planner):
     """Negative acks of one subscription, or of all, in several topics, or in all; kept by time bucket as PIP-393 does.
 
@@ -231,9 +210,7 @@ class KeptNacks(Planner):
 
     def stats(self) -> tuple[KeptStats, ...]:
         """Return what waits, by topic or partition and subscription: entries, how many are due, bytes, deadlines in ms."""
-        with self._session.read() as txn:
-            every = (read_stats(txn, row, self._session.clock_ms) for row in self._trackers(txn))
-            return tuple(sorted(every, key=lambda stats: (stats.topic, stats.subscription)))
+        return self._session.ask(kept_stats, self._topics, self._subscription, self._session.clock_ms)
 
     def due(self, *, popped: int | None = None) -> tuple[DueNack, ...]:
         """Return the due nacks ordered by time, or with ``popped`` those that this change number removed, of any
@@ -250,43 +227,14 @@ class KeptNacks(Planner):
     def due_groups(self, *, popped: int | None = None) -> Iterator[KeptGroup]:
         """Yield the nacks of ``due`` grouped by ledger and time: ``entry_ids`` is a bitmap of pyroaring."""
         with self._session.read() as txn:
-            if popped is None:
-                yield from self._due(txn)
-            else:
-                from pulsar_admin.store.changes.nacks import popped_groups
-                from pulsar_admin.store.db.audit_log import read_change
-
-                yield from popped_groups(read_change(txn, popped))
+            yield from self._due(txn) if popped is None else changes.popped_groups(read_change(txn, popped))
 
     def pop(self) -> Plan:
         """Plan removing the due nacks; the change keeps them, so that ``Store.undo`` restores them. Look at ``due`` first."""
-        from pulsar_admin.store.changes.nacks import plan_pop
-
-        return self._planned_rows(lambda txn, now_ms: plan_pop(txn, self._due(txn), now_ms))
+        return self._planned_rows(lambda txn, now_ms: changes.plan_pop(txn, self._due(txn), now_ms))
 
     def _due(self, txn: Txn) -> Iterator[KeptGroup]:
-        return iter_due(txn, self._trackers(txn), self._session.clock_ms)
-
-    def _trackers(self, txn: Txn) -> list[TrackerRow]:
-        trackers = [row for row in iter_trackers(txn) if self._subscription in (None, row.subscription)]
-        names = set(map(str, self._topics))
-        if unknown := names - {row.topic for row in trackers}:
-            parts = (expand_topic(txn, topic) for topic in self._topics if str(topic) in unknown)
-            names.update(str(name) for own in parts for name in own)
-        trackers = [row for row in trackers if row.topic in names] if self._topics else trackers
-        if self._subscription is not None and not trackers:
-            self._check_subscription(txn, self._subscription)
-        return trackers
-
-    def _check_subscription(self, txn: Txn, subscription: str) -> None:
-        """Raise SubscriptionNotFound unless one of the topics has the subscription: nothing is kept for it."""
-
-        own = (one for topic in self._topics for one in expand_topic(txn, topic))
-        names = own if self._topics else iter_topics(txn)
-        if not any(subscription in iter_cursor_names(txn, name) for name in names):
-            raise SubscriptionNotFound(
-                f"no topic that is asked about has a subscription {subscription!r}", subscription=subscription
-            )
+        return iter_due(txn, kept_trackers(txn, self._topics, self._subscription), self._session.clock_ms)
 
 
 class Nacks(KeptNacks):
@@ -315,17 +263,16 @@ class Nacks(KeptNacks):
         accepts entries that the store does not know. Raises EntryNotFound, InvalidValue, Refused (another precision
         while some are pending).
         """
-        from pulsar_admin.store.nacks.holes import NackedEntries
-
-        usual_ms, now_ms = due_time(arguments.delay_ms(delay), self._session.clock_ms), self._session.clock_ms
-        with self._session.reader() as reader:
-            nacked = NackedEntries(self._read_topics(reader, known=not force), unknown=force)
-            for one in arguments.given_items("positions", positions):
-                if isinstance(one, tuple) and not isinstance(one, Position):
-                    nacked.add(arguments.position_of(one[0]), due_time(arguments.delay_ms(one[1]), now_ms))
-                else:
-                    nacked.add(arguments.position_of(one), usual_ms)
-            return self._plan(reader, nacked, precision_bits)
+        usual = arguments.delay_ms(delay)
+        given = (
+            (one[0], arguments.delay_ms(one[1]))
+            if isinstance(one, tuple) and not isinstance(one, Position)
+            else (one, usual)
+            for one in arguments.given_items("positions", positions)
+        )
+        placed = ((arguments.position_of(place), delay_ms) for place, delay_ms in given)
+        name = self._subscription
+        return self._planned(changes.plan_positions, self._name, name, placed, precision_bits, force)
 
     def add_lines(
         self,
@@ -350,30 +297,8 @@ class Nacks(KeptNacks):
 
     def add_holes(self, delay: Delay, *, precision_bits: int | None = None) -> Plan:
         """Plan tracking the subscription's own acknowledgement holes: what comes before individually deleted entries."""
-        from pulsar_admin.store.nacks.holes import NackedEntries, hole_intervals
-
-        due_ms = due_time(arguments.delay_ms(delay), self._session.clock_ms)
-        with self._session.reader() as reader:
-            topics = self._read_topics(reader)
-            nacked = NackedEntries(topics)
-            for topic in topics:
-                state = read_cursor(reader.txn, reader, topic, self._subscription).state
-                nacked.add_intervals(topic, hole_intervals(topic, state), due_ms)
-            return self._plan(reader, nacked, precision_bits)
-
-    def _read_topics(self, reader: EntryReader, *, known: bool = True) -> list[Topic]:
-        topics = [read_topic(reader.txn, name) for name in expand_topic(reader.txn, self._name)]
-        for topic in topics if known else ():
-            read_cursor(reader.txn, reader, topic, self._subscription)  # raises that it is not there
-        return topics
-
-    def _plan(self, reader: EntryReader, found: NackedEntries, bits: int | None) -> Plan:
-        from pulsar_admin.store.changes import nacks
-
-        groups = {name: groups for name, groups in found.entries.items() if groups}
-        groups = groups or dict([*found.entries.items()][:1])  # whose report says that there is nothing
-        rows = [nacks.Nacks(name, self._subscription, of_topic, bits) for name, of_topic in groups.items()]
-        return plan_of(nacks.plan_add(reader.txn, rows), reader.txn)
+        delay_ms = arguments.delay_ms(delay)
+        return self._planned(changes.plan_holes, self._name, self._subscription, delay_ms, precision_bits)
 
 
 class NackSizes(Answer, frozen=True):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, NacksPart, Plan
@@ -20,6 +19,7 @@ from pulsar_admin.store.db.nacks import (
     bucket_key,
     check_precision_bits,
     decode_bucket_row,
+    due_time,
     encode_bucket_row,
     encode_tracker_row,
     find_tracker,
@@ -30,39 +30,122 @@ from pulsar_admin.store.db.nacks import (
     tracker_key,
     trim_lower_bits,
 )
-from pulsar_admin.store.errors import NothingMatches, Refused
+from pulsar_admin.store.errors import EntryNotFound, InvalidValue, NothingMatches, Refused
+from pulsar_admin.store.model.cursors import hole_intervals, iter_ledger_parts, read_cursor
+from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic, expand_topic, read_topic
+from pulsar_admin.store.names import LONG_MAX, Position, TopicName
 from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
 
+    Groups = Mapping[tuple[int, int], BitMap64]
+    """(due time in epoch ms, ledger id) → entry ids."""
+
 _ADD = ChangeKind("nacks add", "track negative acks of {subscription} on {place}")
 _POP = ChangeKind("nacks due --pop", "pop due negative acks of {subscription} on {place}")
 
 
-class Nacks(Struct, frozen=True):
-    """Entries to track for one subscription: (due time in epoch ms, ledger id) → entry ids.
+class NackedEntries:
+    """Entries to track, gathered one by one: topic → (due time in epoch ms, ledger id) → entry ids."""
 
-    ``precision_bits``: None takes the subscription's own, 8 for a new one.
+    def __init__(self, topics: Sequence[Topic], *, unknown: bool = False) -> None:
+        """``unknown``: also take positions that none of the topics has, as long as there is one topic only."""
+        self.entries: dict[str, dict[tuple[int, int], BitMap64]] = {str(topic.name): {} for topic in topics}
+        self._topics = {ledger_id: topic for topic in topics for ledger_id in topic.ids}
+        self._default = topics[0] if unknown and len(topics) == 1 else None
+        self._names = ", ".join(str(topic.name) for topic in topics[:1]) + (" …" if len(topics) > 1 else "")
+
+    def add(self, position: Position, due_ms: int) -> None:
+        """Track the entry at a position (its batch index is dropped); raises InvalidValue, EntryNotFound."""
+        if not (0 <= position.ledger_id < LONG_MAX and 0 <= position.entry_id < LONG_MAX):
+            raise InvalidValue(
+                f"position {position} is not an entry",
+                hint="write LEDGER:ENTRY, as topics read prints it",
+                value=str(position),
+            )
+        topic = self._topics.get(position.ledger_id)
+        if topic is None or not topic.is_entry(position.entry):
+            topic = self._default
+        if topic is None:
+            raise EntryNotFound(
+                f"{self._names} has no entry {position}",
+                hint="--force tracks it anyway, on one topic: it may be newer than the store",
+                ledgerId=position.ledger_id,
+                entryId=position.entry_id,
+            )
+        self._bitmap(topic, due_ms, position.ledger_id).add(position.entry_id)
+
+    def add_intervals(self, topic: Topic, intervals: Iterable[tuple[int, int]], due_ms: int) -> None:
+        """Track the entries of a topic with the ranks in the intervals."""
+        for start, end in intervals:
+            for ledger_id, first, last in iter_ledger_parts(topic, start, end):
+                self._bitmap(topic, due_ms, ledger_id).add_range(first, last + 1)
+
+    def _bitmap(self, topic: Topic, due_ms: int, ledger_id: int) -> BitMap64:
+        # Imported here: it costs 8 ms, and only commands that track need it.
+        from pyroaring import BitMap64
+
+        groups = self.entries[str(topic.name)]
+        place = due_ms, ledger_id
+        if place not in groups:
+            groups[place] = BitMap64()
+        return groups[place]
+
+
+def plan_positions(
+    reader: EntryReader,
+    name: TopicName,
+    subscription: str,
+    positions: Iterable[tuple[Position, int]],
+    bits: int | None,
+    force: bool,
+    now_ms: int,
+) -> Plan:
+    """Plan tracking positions, each with its delay in ms; ``force``: those that the store does not know, too.
+
+    ``bits``: see ``plan_add``. Raises TopicNotFound, SubscriptionNotFound, EntryNotFound, InvalidValue, and as ``plan_add``.
     """
+    nacked = NackedEntries(_read_topics(reader, name, None if force else subscription), unknown=force)
+    for position, delay_ms in positions:
+        nacked.add(position, due_time(delay_ms, now_ms))
+    return plan_add(reader.txn, subscription, nacked.entries, bits)
 
-    topic: str
-    subscription: str
-    entries: Mapping[tuple[int, int], BitMap64]
-    precision_bits: int | None = None
+
+def plan_holes(
+    reader: EntryReader, name: TopicName, subscription: str, delay_ms: int, bits: int | None, now_ms: int
+) -> Plan:
+    """Plan tracking the holes in what a subscription acknowledged; raises as ``plan_positions``."""
+    topics = _read_topics(reader, name, subscription)
+    nacked = NackedEntries(topics)
+    for topic in topics:
+        state = read_cursor(reader.txn, reader, topic, subscription).state
+        nacked.add_intervals(topic, hole_intervals(topic, state), due_time(delay_ms, now_ms))
+    return plan_add(reader.txn, subscription, nacked.entries, bits)
 
 
-def plan_add(txn: Txn, nacks: Iterable[Nacks]) -> Plan:
-    """Plan tracking negative acknowledgements as one change.
+def _read_topics(reader: EntryReader, name: TopicName, subscription: str | None) -> list[Topic]:
+    """Return the partitions of a topic, or the topic; each has to have ``subscription``, unless that is None."""
+    topics = [read_topic(reader.txn, one) for one in expand_topic(reader.txn, name)]
+    if subscription is not None:
+        for topic in topics:
+            read_cursor(reader.txn, reader, topic, subscription)
+    return topics
 
-    Raises InvalidValue (bits), and Refused for another precision while some are pending. Without a new entry the plan
-    has no steps.
+
+def plan_add(txn: Txn, subscription: str, entries: Mapping[str, Groups], bits: int | None) -> Plan:
+    """Plan tracking negative acknowledgements of a subscription, by topic, as one change.
+
+    ``bits`` None: those of the subscription, 8 for a new one. Raises InvalidValue (bits), and Refused for another
+    precision while some are pending. Without a new entry the plan has no steps.
     """
     steps: list[Step] = []
     parts: list[ChangePart] = []
     untouched: set[int] = set()
-    for one in nacks:
-        added, part = _add(txn, one)
+    groups = {topic: groups for topic, groups in entries.items() if groups}
+    for topic, own in (groups or dict([*entries.items()][:1])).items():  # one report says that there is nothing
+        added, part = _add(txn, topic, subscription, own, bits)
         if not added:
             untouched.add(len(parts))
         steps += added
@@ -70,20 +153,20 @@ def plan_add(txn: Txn, nacks: Iterable[Nacks]) -> Plan:
     return Plan(_ADD, txn.id, tuple(steps), tuple(parts), untouched=frozenset(untouched))
 
 
-def _add(txn: Txn, nacks: Nacks) -> tuple[list[Step], ChangePart]:
-    old = find_tracker(txn, nacks.topic, nacks.subscription)
+def _add(txn: Txn, topic: str, subscription: str, groups: Groups, bits: int | None) -> tuple[list[Step], ChangePart]:
+    old = find_tracker(txn, topic, subscription)
     waiting = pending_entries(txn, old) if old is not None else 0
     first = next_deadline_ms(txn, old) if old is not None else None
-    tracker = _tracker(old, nacks, waiting)
-    steps, new, known = _bucket_steps(txn, tracker, nacks)
-    deadlines = [trim_lower_bits(due_ms, tracker.precision_bits) for due_ms, _ in nacks.entries]
+    tracker = _tracker(old, topic, subscription, bits, waiting)
+    steps, new, known = _bucket_steps(txn, tracker, groups)
+    deadlines = [trim_lower_bits(due_ms, tracker.precision_bits) for due_ms, _ in groups]
     if steps:
         key = tracker_key(tracker.id)
         steps.insert(0, Step("nacks", key, txn.get("nacks", key), encode_tracker_row(tracker)))
     after_first = min([*deadlines, *([] if first is None else [first])], default=None)
     part = NacksPart(
-        topic=nacks.topic,
-        subscription=nacks.subscription,
+        topic=topic,
+        subscription=subscription,
         precision_bits=tracker.precision_bits,
         before={"pendingEntries": waiting, "nextDeadline": first},
         after={"pendingEntries": waiting + new, "nextDeadline": after_first},
@@ -93,30 +176,28 @@ def _add(txn: Txn, nacks: Nacks) -> tuple[list[Step], ChangePart]:
     return steps, part
 
 
-def _tracker(old: TrackerRow | None, nacks: Nacks, waiting: int) -> TrackerRow:
-    if nacks.precision_bits is not None:
-        check_precision_bits(nacks.precision_bits)
+def _tracker(old: TrackerRow | None, topic: str, subscription: str, bits: int | None, waiting: int) -> TrackerRow:
+    if bits is not None:
+        check_precision_bits(bits)
     if old is None:
-        bits = DEFAULT_PRECISION_BITS if nacks.precision_bits is None else nacks.precision_bits
-        return TrackerRow(nacks.topic, nacks.subscription, bits, 1)
-    bits = old.precision_bits if nacks.precision_bits is None else nacks.precision_bits
-    if bits != old.precision_bits and waiting:
+        return TrackerRow(topic, subscription, DEFAULT_PRECISION_BITS if bits is None else bits, 1)
+    if bits not in (None, old.precision_bits) and waiting:
         raise Refused(
-            f"the nacks of {nacks.subscription!r} on {nacks.topic} are kept with {old.precision_bits} precision bits, "
+            f"the nacks of {subscription!r} on {topic} are kept with {old.precision_bits} precision bits, "
             f"and {counted(waiting, 'entry waits', 'entries wait')}",
             hint=f"give --bits {old.precision_bits}, or none, or wait until they are popped",
             precisionBits=old.precision_bits,
         )
-    return replace(old, precision_bits=bits, additions=old.additions + 1)
+    return replace(old, precision_bits=old.precision_bits if bits is None else bits, additions=old.additions + 1)
 
 
-def _bucket_steps(txn: Txn, tracker: TrackerRow, nacks: Nacks) -> tuple[list[Step], int, int]:
+def _bucket_steps(txn: Txn, tracker: TrackerRow, groups: Groups) -> tuple[list[Step], int, int]:
     """Return the steps, how many entries are new in their bucket, and how many were in it already."""
     # Imported here: help and plans of other commands need no bitmaps.
     from pyroaring import BitMap64
 
     buckets: dict[tuple[int, int], BitMap64] = {}
-    for (due_ms, ledger_id), entry_ids in nacks.entries.items():
+    for (due_ms, ledger_id), entry_ids in groups.items():
         place = trim_lower_bits(due_ms, tracker.precision_bits), ledger_id
         buckets[place] = buckets[place] | entry_ids if place in buckets else BitMap64(entry_ids)
     steps, new, known = [], 0, 0

@@ -11,6 +11,7 @@ import hashlib
 import heapq
 import struct
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import google_crc32c
@@ -19,6 +20,7 @@ from msgspec import Struct, field
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, Unsupported
 from pulsar_admin.store.names import LONG_MAX, Position
+from pulsar_admin.store.timespec import moment
 from pulsar_admin.store.wording import Answer
 
 if TYPE_CHECKING:
@@ -47,6 +49,29 @@ _CHECKSUM_AT = 4
 def trim_lower_bits(time_ms: int, precision_bits: int) -> int:
     """Return the bucket of a time (upstream ``trimLowerBit``)."""
     return time_ms & (-1 << precision_bits)
+
+
+def check_delay(delay_ms: int) -> int:
+    """Return the delay; raises InvalidValue when it is not an integer, negative or beyond 64 bits."""
+    if not isinstance(delay_ms, int) or isinstance(delay_ms, bool) or not 0 <= delay_ms <= LONG_MAX:
+        raise InvalidValue(
+            f"delay of {delay_ms} ms",
+            hint="a delay is a whole number of milliseconds from 0 to 2^63 - 1",
+            value=delay_ms,
+        )
+    return delay_ms
+
+
+def due_time(delay_ms: int, now_ms: int) -> int:
+    """Return when a nack is due; raises InvalidValue for a negative number or a time beyond 64 bits."""
+    check_delay(delay_ms)
+    if not 0 <= now_ms <= LONG_MAX - delay_ms:
+        raise InvalidValue(
+            f"{now_ms} ms and a delay of {delay_ms} ms: beyond 64 bits",
+            hint="times are epoch milliseconds, 0 to 2^63 - 1",
+            value=now_ms,
+        )
+    return now_ms + delay_ms
 
 
 def check_precision_bits(bits: int) -> int:
@@ -214,6 +239,20 @@ class KeptGroup(Answer, frozen=True):
         """Yield the entries."""
         for entry_id in self.entry_ids:
             yield Position(self.ledger_id, entry_id)
+
+
+class DueNack(Answer, frozen=True):
+    """One entry to redeliver. ``due_ms``: when it was due, to the precision of its bucket, never too late."""
+
+    topic: str
+    subscription: str
+    position: Position
+    due_ms: int
+
+    @property
+    def due_time(self) -> datetime | None:
+        """When it was due, in UTC."""
+        return moment(self.due_ms)
 
 
 class KeptStats(Answer, frozen=True):

@@ -258,6 +258,15 @@ def normal_ranges(topic: Topic, state: CursorState) -> Intervals:
     return union((max(topic.place(low), floor), topic.place(high)) for low, high in state.ranges)
 
 
+def hole_intervals(topic: Topic, state: CursorState) -> Intervals:
+    """Return the holes in what was acknowledged, as ranks: not deleted, with an individually deleted entry after them."""
+    deleted = normal_ranges(topic, state)
+    if not deleted:
+        return ()
+    start = topic.place(state.mark_delete)
+    return subtract(((start, deleted[-1][1]),), deleted)
+
+
 def backlog_entries(topic: Topic, state: CursorState) -> int:
     """Return the entries after the mark-delete position that are not individually deleted."""
     return topic.entries_after(state.mark_delete) - count_ranks(normal_ranges(topic, state))

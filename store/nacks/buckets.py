@@ -1,4 +1,4 @@
-"""When negative acks are due; and the rows of ``nacks add --from-file``. Imports nothing heavy.
+"""Which negative acks are asked about; and the rows of ``nacks add --from-file``. Imports nothing heavy.
 
 A row of such a file is one position, as text, ``LEDGER:ENTRY`` (or ``LEDGER:ENTRY:BATCH``), or a JSON object with ``ledgerId`` and
 ``entryId``, such as ``topics read -o jsonl`` and ``nacks due`` print. ``chunks`` lists the other chunks of a chunked message, ``delay``
@@ -7,39 +7,46 @@ A row of such a file is one position, as text, ``LEDGER:ENTRY`` (or ``LEDGER:ENT
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from pulsar_admin.store.codec.strict_values import json_object
-from pulsar_admin.store.errors import InvalidValue, StoreError, reason_of
-from pulsar_admin.store.names import LONG_MAX, Position, TopicName, parse_position, parse_topic
+from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.nacks import KeptStats, TrackerRow, check_delay, iter_trackers, read_stats
+from pulsar_admin.store.errors import InvalidValue, StoreError, SubscriptionNotFound, reason_of
+from pulsar_admin.store.model.cursors import iter_cursor_names
+from pulsar_admin.store.model.topics import expand_topic, iter_topics
+from pulsar_admin.store.names import Position, TopicName, parse_position, parse_topic
 from pulsar_admin.store.timespec import parse_duration_ms
 
 MIN_NACK_DELAY_MS = 100
 """Upstream's floor for the configured delay (not for a backoff's), so that nacks of one batch go together."""
 
 
-def check_delay(delay_ms: int) -> int:
-    """Return the delay; raises InvalidValue when it is not an integer, negative or beyond 64 bits."""
-    if not isinstance(delay_ms, int) or isinstance(delay_ms, bool) or not 0 <= delay_ms <= LONG_MAX:
-        raise InvalidValue(
-            f"delay of {delay_ms} ms",
-            hint="a delay is a whole number of milliseconds from 0 to 2^63 - 1",
-            value=delay_ms,
+def kept_trackers(txn: Txn, topics: Sequence[TopicName], subscription: str | None) -> list[TrackerRow]:
+    """Return the trackers of a subscription (None: of all) in topics (none: in all).
+
+    Raises TopicNotFound for a topic that neither they nor the store know, SubscriptionNotFound if none of the topics has the subscription.
+    """
+    trackers = [row for row in iter_trackers(txn) if subscription in (None, row.subscription)]
+    known = {row.topic for row in trackers}
+    parts = ([topic] if str(topic) in known else expand_topic(txn, topic) for topic in topics)
+    own = {str(name): name for names in parts for name in names}
+    if chosen := [row for row in trackers if not topics or row.topic in own]:
+        return chosen
+    if subscription is not None and not any(
+        subscription in iter_cursor_names(txn, name) for name in (own.values() if topics else iter_topics(txn))
+    ):
+        raise SubscriptionNotFound(
+            f"no topic that is asked about has a subscription {subscription!r}", subscription=subscription
         )
-    return delay_ms
+    return []
 
 
-def due_time(delay_ms: int, now_ms: int) -> int:
-    """Return when a nack is due; raises InvalidValue for a negative number or a time beyond 64 bits."""
-    check_delay(delay_ms)
-    if not 0 <= now_ms <= LONG_MAX - delay_ms:
-        raise InvalidValue(
-            f"{now_ms} ms and a delay of {delay_ms} ms: beyond 64 bits",
-            hint="times are epoch milliseconds, 0 to 2^63 - 1",
-            value=now_ms,
-        )
-    return now_ms + delay_ms
+def kept_stats(txn: Txn, topics: Sequence[TopicName], subscription: str | None, now_ms: int) -> tuple[KeptStats, ...]:
+    """Return what waits for the subscriptions of ``kept_trackers``, by topic and subscription."""
+    every = (read_stats(txn, row, now_ms) for row in kept_trackers(txn, topics, subscription))
+    return tuple(sorted(every, key=lambda stats: (stats.topic, stats.subscription)))
 
 
 _HINT = 'a row is 10:4 or for example {"ledgerId":10,"entryId":4,"delay":"10m"}'

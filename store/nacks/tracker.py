@@ -23,11 +23,10 @@ import numpy.typing as npt
 from msgspec import Struct
 from pyroaring import BitMap64
 
-from pulsar_admin.store.db.nacks import DEFAULT_PRECISION_BITS, check_precision_bits, trim_lower_bits
+from pulsar_admin.store.db.nacks import DEFAULT_PRECISION_BITS, check_precision_bits, due_time, trim_lower_bits
 from pulsar_admin.store.errors import Corrupt, InvalidValue, NotFound
 from pulsar_admin.store.files import read_file
 from pulsar_admin.store.nacks.bitmaps import Int64s, decode_bitmap, decode_groups
-from pulsar_admin.store.nacks.buckets import due_time
 from pulsar_admin.store.nacks.segments import (
     NO_BUCKET,
     Block,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyroaring import BitMap64
 
-from pulsar_admin.store.changes.nacks import Nacks, plan_add, plan_pop, popped_groups
+from pulsar_admin.store.changes.nacks import plan_add, plan_pop, popped_groups
 from pulsar_admin.store.changes.plan import NacksPart, apply_plan, plan_undo
 from pulsar_admin.store.db import nacks as kept
 from pulsar_admin.store.db.audit_log import read_change
@@ -55,7 +55,7 @@ def add(store: Store, model: Model, now: int) -> None:
     for _, due, ledger, entry in drawn:
         groups.setdefault((due, ledger), BitMap64()).add(entry)
     with store.read() as txn:
-        plan = plan_add(txn, [Nacks(*owner, groups, model.bits[owner])])
+        plan = plan_add(txn, owner[1], {owner[0]: groups}, model.bits[owner])
     new = {(due >> model.bits[owner] << model.bits[owner], owner, ledger, entry) for _, due, ledger, entry in drawn}
     assert plan.parts[0].entries == len(new - model.rows)
     if plan.steps:
