@@ -14,8 +14,8 @@ from pulsar_admin.store.names import TopicName
 from pulsar_admin.upstream import mirrored
 
 if TYPE_CHECKING:
-    from pulsar_admin.api.topics import SchemaVersion
     from pulsar_admin.store.codec.schema import IndexEntry
+    from pulsar_admin.store.model.schemas import SchemaVersion
 
 _STRUCTURED = ("AVRO", "JSON", "PROTOBUF")
 _FILE = {"filename": 'A file such as {"type": "AVRO", "schema": "{\\"type\\": …}", "properties": {}}.'}

@@ -15,7 +15,7 @@ _NAMES = {
     "api.plan": "Plan",
     "api.session": "PartialData",
     "api.store": "Store open_store",
-    "api.topics": "Compaction PolicyValue SchemaVersion Topic TopicPolicies",
+    "api.topics": "Compaction Topic TopicPolicies",
     "api.transfers": (
         "BundleImported BundleReport FindingCount create_store fetch_bookie import_bundle import_cluster "
         "import_standalone import_tables preview_import read_bookie_conf"
@@ -83,6 +83,7 @@ _NAMES = {
     "store.model.cursors": "Extent",
     "store.model.ledger_owners": "LedgerOwners",
     "store.model.messages": "LastMessageId Message MessageRow",
+    "store.model.schemas": "SchemaVersion",
     "store.model.resources": (
         "AutoFailover BookieRack BrokerIsolation BundleQuota BundleTopics Bundles ClusterSettings ClusterUrls FailureDomain "
         "IsolationPolicy Migration ResourceGroup TenantInfo"
@@ -91,6 +92,7 @@ _NAMES = {
     "store.nacks.sizes": "NackLoad TrackerSizing",
     "store.names": "FileKind NamespaceName Position TopicName",
     "store.policies.in_force": "DeliveryInForce MessageTtl PoliciesInForce QuotaInForce RetentionInForce",
+    "store.policies.values": "PolicyValue",
     "store.recovery.ack_history": "AckState TimeBound",
     "store.recovery.broker_forecast": "BrokerDefaults BrokerForecast TopicForecast TopicsDeleted",
     "store.recovery.missing_topics": "GoneTopic",

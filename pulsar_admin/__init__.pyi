@@ -18,7 +18,7 @@ from pulsar_admin.api.pending import (
 from pulsar_admin.api.plan import Plan
 from pulsar_admin.api.session import PartialData
 from pulsar_admin.api.store import Store, open_store
-from pulsar_admin.api.topics import Compaction, PolicyValue, SchemaVersion, Topic, TopicPolicies
+from pulsar_admin.api.topics import Compaction, Topic, TopicPolicies
 from pulsar_admin.api.transfers import (
     BundleImported,
     BundleReport,
@@ -174,6 +174,7 @@ from pulsar_admin.store.model.resources import (
     ResourceGroup,
     TenantInfo,
 )
+from pulsar_admin.store.model.schemas import SchemaVersion
 from pulsar_admin.store.nacks.holes import TopicNacks
 from pulsar_admin.store.nacks.sizes import NackLoad, TrackerSizing
 from pulsar_admin.store.names import FileKind, NamespaceName, Position, TopicName
@@ -184,6 +185,7 @@ from pulsar_admin.store.policies.in_force import (
     QuotaInForce,
     RetentionInForce,
 )
+from pulsar_admin.store.policies.values import PolicyValue
 from pulsar_admin.store.recovery.ack_history import AckState, TimeBound
 from pulsar_admin.store.recovery.broker_forecast import BrokerDefaults, BrokerForecast, TopicForecast, TopicsDeleted
 from pulsar_admin.store.recovery.missing_topics import GoneTopic

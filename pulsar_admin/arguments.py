@@ -164,6 +164,15 @@ def duration_ms(value: Duration) -> int:
     return value // timedelta(milliseconds=1)
 
 
+def size_bytes(value: int | str | None) -> int:
+    """Return a size in bytes, as a number or a text such as ``10G``, −1 for None; raises InvalidValue."""
+    from pulsar_admin.store.timespec import parse_size_bytes
+
+    if value is None:
+        return -1
+    return parse_size_bytes(value) if isinstance(value, str) else whole_number("size", value, -1, LONG_MAX)
+
+
 def delay_ms(value: Delay) -> int:
     """Return a duration in ms; raises InvalidValue, also for a negative one."""
     delay = duration_ms(value) if isinstance(value, (str, timedelta)) else whole_number("delay", value)

@@ -147,15 +147,15 @@ OURS_ALONE = re.compile(r"ledgers\.(\*|last)\.((begin|end)PublishTimestamp|publi
 
 
 def internal_stats(reader: EntryReader, name: TopicName) -> object:
-    return read_internal_stats(reader, name, metadata=True, problems=[])
+    return read_internal_stats(reader, name, True, True, [])
 
 
 def internal_info(reader: EntryReader, name: TopicName) -> object:
-    return read_internal_info(reader.txn, name, problems=[])
+    return read_internal_info(reader.txn, name, True, [])
 
 
 def topic_stats(reader: EntryReader, name: TopicName) -> object:
-    return read_topic_stats(reader, name, StatsOptions(), problems=[])
+    return read_topic_stats(reader, name, StatsOptions(), [])
 
 
 @pytest.mark.parametrize("world", WORLDS)

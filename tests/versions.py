@@ -175,7 +175,7 @@ def _messages(reader: EntryReader, name: TopicName) -> Iterator[tuple[Any, ...]]
 
 
 def _internal(reader: EntryReader, topic: TopicName, name: str, said: Any) -> Iterator[Answer]:
-    ours = to_json(read_internal_stats(reader, topic, problems=[]))
+    ours = to_json(read_internal_stats(reader, topic, False, True, []))
     for key in ("numberOfEntries", "totalSize", "lastConfirmedEntry", "state"):
         yield "internal stats", f"{name} {key}", ours[key], said[key]
     ids = [[[one[key] for key in ("ledgerId", "entries", "size")] for one in row["ledgers"]] for row in (ours, said)]

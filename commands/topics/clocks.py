@@ -71,7 +71,7 @@ def skew(app: App, selection: TopicSelection, tolerance_ms: int) -> Result:
     entries before it: the fewest entries that must be ignored for time to run forward. An inversion is an entry
     whose time is earlier than that of the entry before it, by publish time unless --clock broker is given.
     """
-    from pulsar_admin.api.topics import skews_of
+    from pulsar_admin.api.messages import skews_of
 
     clock: Literal["broker", "publish"] = "broker" if check_clock(app.settings.clock) == "broker" else "publish"
     tolerance = timedelta(milliseconds=tolerance_ms)

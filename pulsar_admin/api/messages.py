@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, Un
 
 from pulsar_admin import arguments
 from pulsar_admin.api.session import Session
-from pulsar_admin.arguments import Checked, Clock, Count, Place, Time
+from pulsar_admin.arguments import Checked, Clock, Count, Duration, Place, Time
 from pulsar_admin.jsonify import dump_json
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.db.environment import Txn
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.dump.job import DumpReport, DumpSize
     from pulsar_admin.store.reports.timeline import Timeline, TimelineOptions
     from pulsar_admin.store.scan.messages import Match
+    from pulsar_admin.store.search.skew import TopicSkew
     from pulsar_admin.store.tables.sql import Database
 
 
@@ -374,6 +375,17 @@ def timelines_of(session: Session, names: Sequence[TopicName], options: Timeline
 
     ask = partial(TimelineOfTopics, options=options)
     return each_of_topics(session, names, ask, attrgetter("missing_entries", "unreadable_entries"))
+
+
+def skews_of(
+    session: Session, names: Sequence[TopicName], tolerance: Duration, clock: Literal["publish", "broker"]
+) -> Iterator[TopicSkew]:
+    """Yield whose clock is wrong in each topic, see ``Topic.skew``."""
+    from pulsar_admin.store.search.skew import SkewOfTopics, SkewOptions
+
+    options = SkewOptions(check_clock(clock), arguments.duration_ms(tolerance), session.now_ms)
+    ask = partial(SkewOfTopics, options=options)
+    return each_of_topics(session, names, ask, attrgetter("missing", "unreadable"))
 
 
 def timeline_table(

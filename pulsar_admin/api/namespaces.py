@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pulsar_admin import arguments
 from pulsar_admin.api.plan import Plan, Planner, plan_of
 from pulsar_admin.api.session import Session
-from pulsar_admin.api.topics import PolicyPlans, policy_named
+from pulsar_admin.api.topics import PolicyPlans
 from pulsar_admin.later import later
 from pulsar_admin.store.codec.java import hash_order
 from pulsar_admin.store.errors import InvalidValue
@@ -411,6 +411,8 @@ class Namespace(PolicyPlans):
 
     def policy(self, name: str) -> Any:  # Any: JSON
         """Return a policy (``max-producers``, named as in commands) as stored, None: unset. Raises InvalidValue."""
+        from pulsar_admin.store.policies.table import policy_named
+
         with self._session.read() as txn:
             check_namespace(txn, self._name)
             return policy_values.namespace_value(txn, self._name, policy_named(name, self._group))

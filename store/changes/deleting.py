@@ -54,7 +54,9 @@ from pulsar_admin.store.model.topics import (
     COMPACTED_LEDGER,
     Topic,
     TopicLedger,
+    check_partitioned,
     existing_partitions,
+    expand_topic,
     iter_partitioned,
     iter_topics,
     list_partitions,
@@ -74,29 +76,33 @@ _FORGET = "to let its subscription forget its transactions, delete it with --for
 # -- terminate --------------------------------------------------------------------------------------------------------
 
 
-TERMINATE = ChangeKind("topics terminate", "terminate {place}")
-TERMINATE_PARTITIONED = ChangeKind("topics partitioned-terminate", TERMINATE.words)
+_TERMINATE = ChangeKind("topics terminate", "terminate {place}")
+_TERMINATE_PARTITIONED = ChangeKind("topics partitioned-terminate", _TERMINATE.words)
 _TRUNCATE = ChangeKind("topics truncate", "truncate {place}")
 
 
-def plan_terminate(reader: EntryReader, kind: ChangeKind, names: Iterable[TopicName], now_ms: int) -> Plan:
-    """Plan terminating topics, all or none, so that nothing can be published to them; raises TopicNotFound, Refused."""
+def plan_terminate(reader: EntryReader, name: TopicName, partitioned: bool, now_ms: int) -> Plan:
+    """Plan terminating a topic, or all partitions of one, so that nothing can be published to it; raises TopicNotFound, Refused."""
+    each: Iterable[TopicName] = (name,)
+    if partitioned:
+        each = existing_partitions(reader.txn, check_partitioned(reader.txn, name))
     steps, parts = [], []
-    for name in names:
-        topic = read_topic(reader.txn, name)
-        check_ending(name, "terminate", _FORGET)
+    for one in each:
+        topic = read_topic(reader.txn, one)
+        check_ending(one, "terminate", _FORGET)
         end = _terminal_position(topic)
         before = topic.managed.terminated
         if before is None:
             managed = replace(topic.managed, terminated=end, properties=_properties_now(reader, topic))
-            steps.append(put_managed_ledger(reader.txn, name, managed, now_ms))
+            steps.append(put_managed_ledger(reader.txn, one, managed, now_ms))
         parts.append(
             ChangePart(
-                topic=str(name),
+                topic=str(one),
                 before={"terminatedPosition": None if before is None else str(before)},
                 after={"terminatedPosition": str(end)},
             )
         )
+    kind = _TERMINATE_PARTITIONED if partitioned else _TERMINATE
     return Plan(kind, reader.txn.id, tuple(steps), tuple(parts))
 
 
@@ -121,15 +127,15 @@ def _properties_now(reader: EntryReader, topic: Topic) -> dict[str, str]:
 # -- trim and truncate ------------------------------------------------------------------------------------------------
 
 
-def plan_trim(reader: EntryReader, names: Iterable[TopicName], now_ms: int) -> Plan:
+def plan_trim(reader: EntryReader, name: TopicName, now_ms: int) -> Plan:
     """Plan deleting the ledgers that every subscription has consumed and retention no longer keeps; raises TopicNotFound."""
-    topics = [read_topic(reader.txn, name) for name in names]
+    topics = [read_topic(reader.txn, part) for part in expand_topic(reader.txn, name)]
     cuts = [_cut(reader, topic, trimmable(reader, topic, now_ms), now_ms) for topic in topics]
     steps = tuple(step for cut, _ in cuts for step in cut)
     return Plan(ChangeKind("topics trim-topic", "trim {place}"), reader.txn.id, steps, tuple(part for _, part in cuts))
 
 
-def plan_truncate(reader: EntryReader, names: Iterable[TopicName], now_ms: int) -> Plan:
+def plan_truncate(reader: EntryReader, name: TopicName, now_ms: int) -> Plan:
     """Plan clearing every cursor and deleting all ledgers but the last, regardless of retention.
 
     Raises TopicNotFound, Refused. A compacted topic loses its view, as on a broker: a cleared backlog has no
@@ -138,9 +144,9 @@ def plan_truncate(reader: EntryReader, names: Iterable[TopicName], now_ms: int) 
     """
     steps: list[Step] = []
     parts: list[ChangePart] = []
-    for name in names:
-        topic = read_topic(reader.txn, name)
-        check_ending(name, "truncate", _FORGET)
+    for one in expand_topic(reader.txn, name):
+        topic = read_topic(reader.txn, one)
+        check_ending(one, "truncate", _FORGET)
         cursors = read_cursors(reader.txn, reader, topic).values()
         moves = [_cleared(reader, topic, cursor) for cursor in cursors]
         moved = plan_moves(reader, _TRUNCATE, moves, now_ms)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
@@ -41,6 +42,7 @@ from pulsar_admin.store.codec.value import ValueSchema, join_pair
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import EntryCorrupt, InvalidValue, Refused, reason_of
+from pulsar_admin.store.files import read_file
 from pulsar_admin.store.model.nodes import other_path
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.schemas import find_locator, live_versions
@@ -87,6 +89,16 @@ def parse_schema(data: bytes | Mapping[str, Any], where: str) -> NewSchema:  # A
     for part in whole.key_and_value if kind == "KEY_VALUE" else (whole,):
         _check_definition(part)
     return new
+
+
+def read_schema(path: Path | str) -> NewSchema:
+    """Return the schema in a file that ``schemas upload`` takes; raises InvalidValue."""
+    try:
+        return parse_schema(read_file(Path(path)), str(path))
+    except FileNotFoundError as error:
+        raise InvalidValue(f"Schema file {path} is not found.", path=str(path)) from error
+    except OSError as error:
+        raise InvalidValue(f"{path} cannot be read: {error.strerror or reason_of(error)}", path=str(path)) from error
 
 
 def _check_definition(schema: ValueSchema) -> None:
@@ -189,7 +201,7 @@ def _same_definition(entry: SchemaEntry, new: NewSchema) -> bool:
     return bool(json.loads(entry.definition) == json.loads(new.definition))
 
 
-def plan_delete_schema(txn: Txn, name: TopicName, *, force: bool, now_ms: int) -> Plan | WritingPlan:
+def plan_delete_schema(txn: Txn, name: TopicName, force: bool, now_ms: int) -> Plan | WritingPlan:
     """Plan a version that marks a topic's schema as deleted; with ``force``, delete all versions and their ledgers.
 
     Raises Refused if a topic of a newer Pulsar shares the schema.

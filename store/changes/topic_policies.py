@@ -7,7 +7,7 @@ if it does not exist. In a store with nodes below ``/admin/topic-policies`` and 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -57,11 +57,19 @@ from pulsar_admin.store.model.cursors import Extent
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.schemas import find_locator, find_schema
 from pulsar_admin.store.model.topics import expand_topic, partition_count, read_topic
-from pulsar_admin.store.names import EVENTS, NamespaceName, Position, TopicName, encode_name, java_hash
+from pulsar_admin.store.names import (
+    EVENTS,
+    NamespaceName,
+    Position,
+    TopicName,
+    TopicSelection,
+    encode_name,
+    java_hash,
+)
 from pulsar_admin.store.policies.events import find_policy_events
 from pulsar_admin.store.policies.in_force import find_delivery, find_message_ttl, find_quotas, iter_stored
 from pulsar_admin.store.policies.rules import Scope
-from pulsar_admin.store.policies.values import find_cluster, read_namespace_json
+from pulsar_admin.store.policies.values import find_cluster, read_namespace_json, topics_with_policies
 
 if TYPE_CHECKING:
     from pulsar_admin.store.scan.payloads import Payload
@@ -191,12 +199,13 @@ def _node_path(name: TopicName, is_global: bool) -> str:
 
 
 def plan_changes(
-    txn: Txn, names: Sequence[TopicName], job: PolicyJob, now_ms: int, interceptors: tuple[str, ...] | None
+    txn: Txn, selection: TopicSelection, job: PolicyJob, interceptors: tuple[str, ...] | None, now_ms: int
 ) -> Plan | WritingPlan:
-    """Plan a policy job on topics as one change; raises as ``_read_changes``.
+    """Plan a policy job on the topics that are meant as one change; raises as ``_read_changes``.
 
     ``interceptors`` are described at ``apply_changes``.
     """
+    names = topics_with_policies(txn, selection)
     changes = _read_changes(txn, names, job)
     plan = Plan(job.kind, txn.id, (), tuple(change.part(job) for change in changes))
     if not any(change.changes for change in changes):
@@ -362,9 +371,13 @@ _DELETE = ChangeKind("topicPolicies delete", "delete the policies of {place}")
 
 
 def plan_delete(
-    txn: Txn, names: Sequence[TopicName], now_ms: int, interceptors: tuple[str, ...] | None
+    txn: Txn, selection: TopicSelection, interceptors: tuple[str, ...] | None, now_ms: int
 ) -> Plan | WritingPlan:
-    """Plan deleting all policies of topics, local and global; raises as ``forget_policies``."""
+    """Plan deleting all policies, local and global, of the topics that are meant, also of deleted ones that are named.
+
+    Raises as ``forget_policies``.
+    """
+    names = selection.topics or topics_with_policies(txn, selection)
     parts = []
     for name in sorted({name.base for name in names}):
         own = {source: _set(fields) for source, fields in iter_stored(txn, name)}

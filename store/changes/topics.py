@@ -8,7 +8,7 @@ creates one when it loads the topic, as it does for its own partitions that no c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from typing import Any
 
@@ -316,9 +316,13 @@ REMOVE_PROPERTIES = ChangeKind("topics remove-properties", "remove properties of
 
 
 def plan_properties(
-    txn: Txn, kind: ChangeKind, name: TopicName, change: Callable[[dict[str, str]], dict[str, str]], now_ms: int
+    txn: Txn, kind: ChangeKind, name: TopicName, given: Properties, removed: Collection[str], now_ms: int
 ) -> Plan:
-    """Plan a change of a topic's properties; raises TopicNotFound, MetadataCorrupt."""
+    """Plan setting and removing properties of a topic, whose others stay; raises TopicNotFound, MetadataCorrupt."""
+
+    def change(found: Properties) -> dict[str, str]:
+        return {key: value for key, value in {**found, **given}.items() if key not in removed}
+
     node = None if name.is_partition else find_node(txn, name.partitioned_path)
     if node is None:
         read_topic(txn, name)
@@ -326,12 +330,12 @@ def plan_properties(
         assert node is not None
         managed = managedledger.decode_managed_ledger(node.value, node.path)
         before = dict(managed.properties)
-        after = in_hash_map_order(change(dict(before)))
+        after = in_hash_map_order(change(before))
         value = managedledger.encode_managed_ledger(replace(managed, properties=after), node.value)
     else:
         record = decode_partitioned_topic(node.value, node.path)
         before = dict(record.properties or {})
-        after = change(dict(before))
+        after = change(before)
         value = encode_partitioned_topic(replace(record, properties=after), node.value)
     steps = () if after == before else (put_value_step(txn, node.path, value, now_ms),)
     part = ChangePart(topic=str(name), before={"properties": before}, after={"properties": after})

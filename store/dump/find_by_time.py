@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.db.files import catalogued_bytes
-from pulsar_admin.store.errors import check_choice
+from pulsar_admin.store.errors import StoreError, check_choice
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, is_whole, may_be_broken
 from pulsar_admin.store.names import Position
@@ -22,6 +22,7 @@ from pulsar_admin.store.wording import Answer, counted
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from pulsar_admin.store.compaction.reading import FoundInView
     from pulsar_admin.store.db.environment import Txn
     from pulsar_admin.store.scan.unindexed import ScanFound
     from pulsar_admin.store.search.doubts import Doubt
@@ -192,6 +193,29 @@ def _found(
         unreadable=found.unreadable,
         scanned=scanned,
     )
+
+
+def find_in_view(
+    reader: EntryReader, topic: Topic, time_ms: int, rule: str, problems: list[StoreError]
+) -> FoundInView | None:
+    """Return the first entry of the compacted ledger published at or after a time, None if the topic was never compacted.
+
+    ``rule`` ``broker`` bisects. Raises MetadataCorrupt, EntryCorrupt.
+    """
+    from pulsar_admin.store.compaction import reading
+    from pulsar_admin.store.model.compacted_view import open_view
+    from pulsar_admin.store.search.window import is_few
+
+    view = open_view(reader, topic, problems)
+    if view is None:
+        return None
+    if rule == BROKER:
+        return reading.bisect_view(reader, view, time_ms)
+    if is_few(reading.view_extent(reader.txn, topic, view), None):
+        return reading.find_in_view(reader, view, time_ms)
+    from pulsar_admin.store.compaction.entries import find_published
+
+    return find_published(reader, view, time_ms)
 
 
 def gaps_before(found: FoundEntry) -> list[str]:

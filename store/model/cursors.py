@@ -90,6 +90,12 @@ def iter_cursor_names(txn: Txn, topic: TopicName) -> Iterator[str]:
         yield decode_name(component)
 
 
+def subscription_names(txn: Txn, topic: TopicName) -> tuple[str, ...]:
+    """Return the subscriptions of a topic, of a partitioned one those of any partition, in name order; raises TopicNotFound."""
+    names = {name for part in expand_topic(txn, topic) for name in iter_cursor_names(txn, part)}
+    return tuple(sorted(filter(is_subscription, names)))
+
+
 def is_subscription(cursor: str) -> bool:
     """Whether ``topics subscriptions`` lists this cursor (upstream leaves out deduplication and replicators)."""
     return cursor != DEDUP_CURSOR and not cursor.startswith(REPLICATOR_PREFIX)

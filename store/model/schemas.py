@@ -36,10 +36,18 @@ from pulsar_admin.store.codec.value import (
 )
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node
-from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, InvalidValue, LedgerNotFound, StoreError
+from pulsar_admin.store.errors import (
+    EntryCorrupt,
+    EntryNotFound,
+    InvalidValue,
+    LedgerNotFound,
+    NothingMatches,
+    StoreError,
+)
 from pulsar_admin.store.model.messages import Decoded, Message
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.names import TopicName
+from pulsar_admin.store.wording import Answer
 
 
 class TopicSchemas(Struct, frozen=True):
@@ -109,6 +117,33 @@ def live_versions(reader: EntryReader, topic: TopicName) -> list[tuple[int, Sche
         entry = read_version(reader, item)
         live = [] if entry.deleted else [*live, (item.version, entry)]
     return live
+
+
+class SchemaVersion(Answer, frozen=True):
+    """One version of a topic's schema: ``type`` by upstream's name, ``definition`` as uploaded, such as JSON of Avro."""
+
+    version: int
+    type: str
+    definition: bytes
+    timestamp_ms: int
+    properties: Mapping[str, str]
+
+
+def read_versions(reader: EntryReader, topic: TopicName) -> tuple[SchemaVersion, ...]:
+    """Return what ``live_versions`` does as records; raises as it does."""
+    return tuple(
+        SchemaVersion(version, entry.type_name, entry.definition, entry.timestamp_ms, entry.properties)
+        for version, entry in live_versions(reader, topic)
+    )
+
+
+def find_version(reader: EntryReader, topic: TopicName, version: int | None) -> SchemaVersion:
+    """Return a version of the schema of ``topic``, None: the newest; raises NothingMatches, and as ``live_versions``."""
+    versions = [one for one in read_versions(reader, topic) if version in (None, one.version)]
+    if not versions:
+        what = "none" if version is None else f"no version {version}"
+        raise NothingMatches(f"Schema not found: {topic} has {what}", topic=str(topic))
+    return versions[-1]
 
 
 def read_schemas(reader: EntryReader, topic: TopicName) -> TopicSchemas:

@@ -12,13 +12,15 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from pulsar_admin.store.errors import InvalidValue
-from pulsar_admin.store.model.cursors import Cursor, extent_of, hole_intervals, iter_ledger_parts
-from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.model.cursors import extent_of, hole_intervals, iter_ledger_parts, read_cursor
+from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.names import TopicName
 from pulsar_admin.store.wording import Answer
 
 if TYPE_CHECKING:
     from pulsar_admin.store.db.blocks import Block
     from pulsar_admin.store.db.environment import Txn
+    from pulsar_admin.store.model.reader import EntryReader
     from pulsar_admin.store.nacks.bitmaps import Int64s
 
 
@@ -61,9 +63,12 @@ class TopicNacks(Answer, frozen=True):
         return None if self.entries_per_second is None else self.entries_per_second * self.nacked_share
 
 
-def read_topic_nacks(txn: Txn, topic: Topic, cursor: Cursor | None) -> TopicNacks:
-    """Return what a topic and the holes of a cursor say; raises InvalidValue for a topic without an indexed entry that has a time."""
-
+def read_topic_nacks(reader: EntryReader, name: TopicName, subscription: str | None) -> TopicNacks:
+    """Return what a topic and the holes of a subscription say; raises TopicNotFound, SubscriptionNotFound, and InvalidValue for a topic
+    without an indexed entry that has a time.
+    """
+    txn, topic = reader.txn, read_topic(reader.txn, name)
+    cursor = None if subscription is None else read_cursor(txn, reader, topic, subscription)
     extent = extent_of(txn, topic, ((0, topic.number_of_entries),))
     holes = hole_intervals(topic, cursor.state) if cursor is not None else ()
     all_columns = _columns(txn, topic, ((0, topic.number_of_entries),))

@@ -512,3 +512,16 @@ POLICIES: tuple[Policy, ...] = (
 def policies_by_name() -> dict[str, Policy]:
     """Return the policies by every name of theirs."""
     return {name: policy for policy in POLICIES for name in policy.names.split()}
+
+
+def policy_named(name: str, group: str) -> Policy:
+    """Return a policy of ``group``, ``namespaces`` or ``topics``; raises InvalidValue for an unknown name."""
+
+    def is_known(policy: Policy) -> bool:
+        return (policy.namespace if group == rules.NAMESPACES else policy.topic) is not None
+
+    policy = policies_by_name().get(name)
+    if policy is None or not is_known(policy):
+        names = ", ".join(one.name for one in POLICIES if is_known(one))
+        raise InvalidValue(f"no policy of {group} is called {name}", hint=f"there are {names}", value=name)
+    return policy

@@ -7,10 +7,13 @@ from typing import Any
 from pulsar_admin.store.codec.policies import decode_namespace_json
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, iter_children
-from pulsar_admin.store.names import NamespaceName, TopicName
+from pulsar_admin.store.errors import InvalidValue, Refused
+from pulsar_admin.store.model.topics import select_topics
+from pulsar_admin.store.names import PERSISTENT, NamespaceName, TopicName, TopicSelection, shell_word
 from pulsar_admin.store.policies.in_force import BROKER, GLOBAL_TOPIC, NAMESPACE, TOPIC, iter_stored
 from pulsar_admin.store.policies.places import Json, Options
 from pulsar_admin.store.policies.table import Policy
+from pulsar_admin.store.wording import Answer
 
 NOTHING: tuple[Any, ...] = (None, {}, [], "UNDEFINED")
 """Values that set nothing."""
@@ -68,6 +71,42 @@ def value_in_force(txn: Txn, topic: TopicName, policy: Policy, options: Options)
             return value, source
     above = namespace_value(txn, topic.namespace, policy)
     return (above, NAMESPACE) if above not in NOTHING else (policy.default, BROKER)
+
+
+class PolicyValue(Answer, frozen=True):
+    """What a topic has of a policy, JSON as upstream stores it, and where that is set: ``source`` is None where it is not."""
+
+    topic: str
+    policy: str
+    value: Any
+    source: str | None
+
+
+def topics_with_policies(txn: Txn, selection: TopicSelection) -> list[TopicName]:
+    """Return the topics that are meant, each as a whole; raises TopicNotFound, Refused, and InvalidValue for a partition."""
+    for name in selection.topics:
+        if name.domain != PERSISTENT:
+            raise Refused(
+                f"{name} is no persistent topic: policies of its own are not known here",
+                hint=f"those of its namespace apply to it: pulsar-admin namespaces policies {shell_word(name.namespace)}",
+                topic=str(name),
+            )
+        if name != name.base:
+            raise InvalidValue("Not allowed to set/get topic policy for a partition", value=str(name))
+    chosen = (name for name in select_topics(txn, selection) if name.domain == PERSISTENT)
+    return list(dict.fromkeys(name.base for name in chosen))
+
+
+def sourced_values(txn: Txn, selection: TopicSelection, policy: Policy, options: Options) -> tuple[PolicyValue, ...]:
+    """Return the ``sourced_value`` of each of the topics that are meant."""
+    names = topics_with_policies(txn, selection)
+    return tuple(PolicyValue(str(name), policy.name, *sourced_value(txn, name, policy, options)) for name in names)
+
+
+def answered_values(txn: Txn, selection: TopicSelection, policy: Policy, options: Options) -> tuple[Any, ...]:
+    """Return the values of the topics that are meant as a broker answers: the ``own_value``, or the ``applied_value``."""
+    read = applied_value if options.get("applied") else own_value
+    return tuple(read(txn, name, policy, options) for name in topics_with_policies(txn, selection))
 
 
 def sourced_value(txn: Txn, topic: TopicName, policy: Policy, options: Options) -> tuple[Any, str | None]:

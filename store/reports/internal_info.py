@@ -11,13 +11,14 @@ from collections.abc import Mapping
 
 from msgspec import field
 
-from pulsar_admin.store.codec.cursor import decode_cursor_info
-from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger
+from pulsar_admin.store.codec.cursor import cursor_info_text, decode_cursor_info
+from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger, managed_ledger_text
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.model.cursors import iter_cursor_names
+from pulsar_admin.store.model.cursors import iter_cursor_names, read_cursor
 from pulsar_admin.store.model.publish_times import find_publish_times
+from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, TopicName, encode_name
 from pulsar_admin.store.reports.internal_stats import Properties, iso_time
@@ -76,9 +77,7 @@ class InternalInfo(Sparse, frozen=True):
     properties: Mapping[str, str] | None = None
 
 
-def read_internal_info(
-    txn: Txn, name: TopicName, *, publish_times: bool = True, problems: list[StoreError]
-) -> InternalInfo:
+def read_internal_info(txn: Txn, name: TopicName, publish_times: bool, problems: list[StoreError]) -> InternalInfo:
     """Return the metadata of a topic as stored; a cursor's value that cannot be decoded is reported in ``problems``.
 
     Without ``publish_times`` the keys that are ours alone are left out.
@@ -115,6 +114,19 @@ def read_internal_info(
         cursors,
         dict(sorted(managed.properties.items())) or None,
     )
+
+
+def stored_topic_text(txn: Txn, name: TopicName) -> str:
+    """Return the stored ManagedLedgerInfo of a topic in protobuf's text format; raises TopicNotFound, MetadataCorrupt."""
+    read_topic(txn, name)
+    return managed_ledger_text(read_node(txn, name.path).value, name.path)
+
+
+def stored_cursor_text(reader: EntryReader, name: TopicName, subscription: str) -> str:
+    """Return the stored ManagedCursorInfo of a subscription in protobuf's text format; raises as ``read_cursor``."""
+    read_cursor(reader.txn, reader, read_topic(reader.txn, name), subscription)
+    path = name.cursor_path(subscription)
+    return cursor_info_text(read_node(reader.txn, path).value, path)
 
 
 def _info_row(txn: Txn, info: LedgerInfo, publish_times: bool) -> LedgerInfoRow:

@@ -44,14 +44,11 @@ class PartitionedInternalStats(Answer, frozen=True):
 
 
 def read_partitioned_internals(
-    reader: EntryReader, name: TopicName, *, metadata: bool, publish_times: bool, problems: list[StoreError]
+    reader: EntryReader, name: TopicName, metadata: bool, publish_times: bool, problems: list[StoreError]
 ) -> PartitionedInternalStats:
-    """Return the internal statistics of the partitions that exist; see ``read_internal_stats``."""
-    options = {"metadata": metadata, "publish_times": publish_times}
-    parts = {
-        str(part): read_internal_stats(reader, part, problems=problems, **options)
-        for part in topics.existing_partitions(reader.txn, name)
-    }
+    """Return the internal statistics of the partitions that exist; see ``read_internal_stats``. Raises TopicNotFound."""
+    existing = topics.existing_partitions(reader.txn, topics.check_partitioned(reader.txn, name))
+    parts = {str(part): read_internal_stats(reader, part, metadata, publish_times, problems) for part in existing}
     return PartitionedInternalStats(topics.read_partitioned(reader.txn, name), parts)
 
 
@@ -126,12 +123,7 @@ def iso_time(time_ms: int) -> str:
 
 
 def read_internal_stats(
-    reader: EntryReader,
-    name: TopicName,
-    *,
-    metadata: bool = False,
-    publish_times: bool = True,
-    problems: list[StoreError],
+    reader: EntryReader, name: TopicName, metadata: bool, publish_times: bool, problems: list[StoreError]
 ) -> InternalStats:
     """Return the internal statistics of a topic; ``metadata`` adds each ledger's BookKeeper metadata as text.
 

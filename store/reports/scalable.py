@@ -65,7 +65,7 @@ def read_scalable_stats(reader: EntryReader, name: TopicName, problems: list[Sto
     ends: dict[int, bool] = {}
     for segment in record.segments:
         try:
-            stats[segment.segment_id] = read_topic_stats(reader, segment.topic, StatsOptions(), problems=problems)
+            stats[segment.segment_id] = read_topic_stats(reader, segment.topic, StatsOptions(), problems)
             ends[segment.segment_id] = read_topic(reader.txn, segment.topic).managed.terminated is not None
         except StoreError as error:
             problems.append(error)
@@ -172,7 +172,7 @@ def read_segment_stats(reader: EntryReader, name: TopicName, problems: list[Stor
             hint=f"see: pulsar-admin scalable-topics get-metadata {shell_word(name.whole)}",
             topic=str(name),
         )
-    topic, stats = read_topic(reader.txn, name), read_topic_stats(reader, name, StatsOptions(), problems=problems)
+    topic, stats = read_topic(reader.txn, name), read_topic_stats(reader, name, StatsOptions(), problems)
     return {
         "terminated": topic.managed.terminated is not None,
         **_NO_RATES,

@@ -30,7 +30,13 @@ from pulsar_admin.store.model.cursors import (
 )
 from pulsar_admin.store.model.entry_times import read_entry_time
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import Topic, existing_partitions, read_partitioned, read_topic
+from pulsar_admin.store.model.topics import (
+    Topic,
+    check_partitioned,
+    existing_partitions,
+    read_partitioned,
+    read_topic,
+)
 from pulsar_admin.store.names import Position, TopicName, in_hash_order
 from pulsar_admin.store.policies.in_force import QuotaInForce, find_quotas
 from pulsar_admin.store.reports.internal_stats import iter_cursors
@@ -168,7 +174,7 @@ class PartitionedTopicStats(TopicStats, frozen=True):
 
 
 def read_topic_stats(
-    reader: EntryReader, name: TopicName, options: StatsOptions, *, problems: list[StoreError]
+    reader: EntryReader, name: TopicName, options: StatsOptions, problems: list[StoreError]
 ) -> TopicStats:
     """Return the statistics of a topic; a cursor or policies that cannot be read are left out and reported in ``problems``.
 
@@ -260,16 +266,14 @@ def _sums(
 
 
 def read_partitioned_stats(
-    reader: EntryReader, name: TopicName, options: StatsOptions, *, per_partition: bool, problems: list[StoreError]
+    reader: EntryReader, name: TopicName, options: StatsOptions, per_partition: bool, problems: list[StoreError]
 ) -> PartitionedTopicStats:
     """Return the stats of the partitioned topic ``name``, summed over its partitions as upstream adds them up.
 
     ``per_partition`` also keeps the parts. Raises TopicNotFound, MetadataCorrupt.
     """
-    by_name = {
-        str(part): read_topic_stats(reader, part, options, problems=problems)
-        for part in existing_partitions(reader.txn, name)
-    }
+    existing = existing_partitions(reader.txn, check_partitioned(reader.txn, name))
+    by_name = {str(part): read_topic_stats(reader, part, options, problems) for part in existing}
     metadata = read_partitioned(reader.txn, name)
     parts = tuple(by_name.values())
     subscriptions: dict[str, SubscriptionStats] = {}

@@ -24,7 +24,7 @@ from pulsar_admin.store.model.cursors import (
     is_subscription,
 )
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import Topic, partition_count, read_topic
+from pulsar_admin.store.model.topics import Topic, expand_topic, partition_count, read_topic
 from pulsar_admin.store.names import Position, TopicName
 from pulsar_admin.store.policies.in_force import MessageTtl
 from pulsar_admin.store.wording import Answer
@@ -80,6 +80,13 @@ class SubscriptionFacts(Answer, frozen=True):
     cursor_ledger: int | None
     unreadable_states: int
     properties: Mapping[str, str]
+
+
+def read_subscription_facts(
+    reader: EntryReader, name: TopicName, asked: Asked, problems: list[StoreError]
+) -> tuple[SubscriptionFacts, ...]:
+    """Return the facts of every subscription of a topic, or of each partition; raises TopicNotFound. See ``iter_subscription_facts``."""
+    return tuple(iter_subscription_facts(reader, expand_topic(reader.txn, name), asked, problems.append))
 
 
 def iter_subscription_facts(
