@@ -1,6 +1,8 @@
 """The tree as of any transaction and time, against a replay in the test of what ZooKeeper's own classes read."""
 
+import struct
 from pathlib import Path
+from zlib import adler32
 
 import pytest
 
@@ -54,6 +56,13 @@ def test_as_of_transactions_and_times(unpacked: Path, tmp_path: Path) -> None:
         last = max(other for other, time_ms in times.items() if time_ms <= times[zxid])
         assert _plain(unpacked, Moment(time_ms=times[zxid])) == trees[last]
     assert _plain(unpacked, Moment(time_ms=times[max(times)] + 10**9)) == trees[max(times)]
+    # The leader's clock stepped forward and back: what follows the first later transaction is not of the moment.
+    raw = bytearray((unpacked / "log.482").read_bytes())
+    at = raw.index(struct.pack(">qq", 0x491, times[0x491])) - 12
+    raw[at + 20 : at + 28] = struct.pack(">q", times[0x491] + 10**9)
+    raw[at - 12 : at - 4] = struct.pack(">q", adler32(raw[at : at + int.from_bytes(raw[at - 4 : at])]))
+    (linked(unpacked, tmp_path / "clock", "log.482") / "log.482").write_bytes(raw)
+    assert find_zxid(servers(tmp_path / "clock"), Moment(time_ms=times[0x4A0]), []) == 0x490
 
 
 def test_a_snapshot_that_saw_later_transactions_is_not_the_base(unpacked: Path, tmp_path: Path) -> None:

@@ -32,6 +32,8 @@ def test_two_moments(cli: Cli, unpacked: Path, tmp_path: Path) -> None:
     shown = {node["path"]: node for row in rows for node in row["nodes"]}
     assert set(shown) == differing
     assert sum(len(row["nodes"]) for row in rows) == len(differing) > 150
+    usual = cli("--store", tmp_path / "none", *(word for word in line if word != "--all")).json
+    assert [row for row in usual if row["kind"] == "topic"] == [row for row in rows if row["kind"] == "topic"]
     for path, node in shown.items():
         expected = "created" if path not in before else "deleted" if path not in after else "changed"
         assert node["change"] == expected

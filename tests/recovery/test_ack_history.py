@@ -273,7 +273,8 @@ def test_an_old_message_behind_a_state_does_not_bound_it(tmp_path: Path) -> None
     }
     with opened(store, TOPIC) as (reader, made):
         versions = imported_versions(reader.txn, made, "sub")
-        found = list(iter_ack_states(reader, made, versions, writes=[writes]))
+        undated = {place: WriteTime(None, None, "2.txn") for place in writes}  # of another bookie
+        found = list(iter_ack_states(reader, made, versions, writes=[undated, writes]))
     assert [one.not_after and one.not_after.time_ms - T for one in found] == [7_100, 7_100]
 
 
@@ -363,11 +364,12 @@ def test_states_in_parts_count_by_their_footer(make: Any) -> None:
     """PIP-381: parts, then a JSON footer; the parts are no states of their own."""
     whole = position_info(3, [5])
     footer = b'{"numParts":2,"length":%d}' % len(whole)
-    found = states_of(make(position_info(2), whole[:3], whole[3:], footer, b"\xff damaged"))
+    found = states_of(make(position_info(2), whole[:3], whole[3:], footer, b"\xff damaged", position_info(6)))
     assert [(one.name, one.backlog, bool(one.problem)) for one in found] == [
         ("11:0", 5, False),
         ("11:3", 3, False),
         ("11:4", 0, True),
+        ("11:5", 1, False),
     ]
 
 
