@@ -1,10 +1,13 @@
 """The write quorum and ensembles that explain which bookies hold the entries of a ledger whose metadata is lost."""
 
 from random import Random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from pulsar_admin.store.codec.digest import DigestType
+from pulsar_admin.store.errors import EntryCorrupt
 from pulsar_admin.store.recovery import closing
 from pulsar_admin.store.recovery.closing import explain_holders
 from tests.deep import deep_but_for
@@ -45,6 +48,27 @@ def test_a_ledger_shows_the_quorum_from_three_rounds_on(
     monkeypatch.setattr(closing, "iter_indexed_ids", lambda txn: [7])
     monkeypatch.setattr(closing, "read_held", lambda *of: dict.fromkeys(BOOKIES[:2], np.arange(entries)))
     assert read_rows(narrow(), lambda txn: closing._usual_quorum(txn)) == quorum
+
+
+def test_a_bookie_that_is_replaced_in_the_middle() -> None:
+    held = [
+        one if entry < 100 or "b2" not in one else one - {"b2"} | {"b3"} for entry, one in enumerate(written(300, 3, 2))
+    ]
+    fit, _ = explain_holders([*map(frozenset, held[:50]), frozenset({"b2"}), *map(frozenset, held[51:])])
+    assert [(one.first_entry_id, one.members) for one in fit.segments] == [(0, BOOKIES[:3]), (100, ("b0", "b1", "b3"))]
+
+
+@pytest.mark.parametrize(("good", "found"), [({1, 2, 3}, (30, 3)), ({1, 2}, (33, 1)), ({2}, (33, 2)), ((), (33, 3))])
+def test_an_end_is_of_the_entries_that_can_be_read(
+    good: set[int], found: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(ledger_id: int, entry_id: int) -> SimpleNamespace:
+        if entry_id not in good:
+            raise EntryCorrupt("")
+        return SimpleNamespace(length=10 * entry_id, digest_type=DigestType(entry_id))
+
+    monkeypatch.setattr(closing, "iter_entry_ids", lambda *of: (1, 2, 3))
+    assert closing._end_of(SimpleNamespace(txn=None, read=read), 7, 3, 33) == (found[0], DigestType(found[1]))
 
 
 def test_a_bookie_that_is_gone() -> None:
