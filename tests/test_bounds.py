@@ -12,7 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from zlib import adler32
+from zlib import adler32, compress
 
 import numpy as np
 import pytest
@@ -23,7 +23,10 @@ from pyroaring import BitMap64
 from pulsar_admin.page.charts import Box
 from pulsar_admin.store.changes.subscriptions import own_ledgers
 from pulsar_admin.store.changes.topics import plan_topic
-from pulsar_admin.store.codec import entrylog
+from pulsar_admin.store.codec import entrylog, sequencefile
+from pulsar_admin.store.codec.buffer import Reader
+from pulsar_admin.store.codec.claims import SCHEMA_KEY, TOPIC_KEY
+from pulsar_admin.store.codec.compression import ZLIB
 from pulsar_admin.store.codec.cursor import (
     CursorInfo,
     CursorState,
@@ -59,6 +62,7 @@ from pulsar_admin.store.compaction.keys import survey
 from pulsar_admin.store.db.bookies import iter_imported_bookies
 from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.nacks import BUCKET, ID_SIZE_BYTES, _sealed
 from pulsar_admin.store.disks.forecast import LogAction, _LogReader
 from pulsar_admin.store.disks.live_records import NOWHERE, LocationsIndex
 from pulsar_admin.store.disks.rows import FilePlace, read_missing
@@ -99,9 +103,12 @@ from pulsar_admin.store.model.ledgers import WholeLedger, sorted_ledger_ids
 from pulsar_admin.store.model.publish_times import PublishTimes
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.references import read_namings
-from pulsar_admin.store.model.resources import Bundle, parse_bundle
+from pulsar_admin.store.model.resources import Bundle, TenantInfo, parse_bundle
 from pulsar_admin.store.model.topics import iter_partitioned, read_topic
+from pulsar_admin.store.nacks.tracker import NegativeAcksTracker
 from pulsar_admin.store.names import EARLIEST, EVENTS, FileKind, NamespaceName, parse_topic
+from pulsar_admin.store.policies.rules import TOPIC_POLICIES
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData
 from pulsar_admin.store.recovery.ack_history import TimeBound
 from pulsar_admin.store.recovery.journal_times import WriteTime
 from pulsar_admin.store.recovery.metadata_index import LedgerNames
@@ -124,6 +131,7 @@ from tests.stores import imported, lose_nodes, put_node, read_rows, read_store
 from tests.synthetic import CREATED_MS, Made, MadeCompacted, MadeTopic, ledger_node, make_store
 
 DAY, LONG = 86_400_000, 2**63 - 1
+A_TOPIC, PLAIN = parse_topic("a/b/c"), "/managed-ledgers/a/b/persistent/c"
 N = SimpleNamespace
 BAD = N(bad={0: [N(offset=10, length_bytes=5, ledger_id=0), N(offset=20, length_bytes=7, ledger_id=-1)]})
 KIND = N(name="x", like=None, default=None, unset=None)
@@ -910,19 +918,36 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
          f"[{'1':-^30}][{'2':=^30}]"), (([N(start=0, end=0x3FF, segment_id=1, is_active=True)],), "[")],
     "store.engine.spark_session:cause_of": [(("x" * 301,), "x" * 300)],
     "table_layout:_iter_pieces": [(("ab-c d", 4, len), ["ab-c ", "d"])],
+    "store.codec.claims:claimed_topic": [(({TOPIC_KEY: b"\xff"},), None), (({SCHEMA_KEY: b"x"},), None)],
+    "store.codec.compression:fills": [((ZLIB, b"xx", memoryview(bytearray(3))), False)],
+    "store.codec.cursor:rename_properties": [((b"\xff", str), None)],
+    "store.codec.cursor:_footer": [((b"{",), None), ((b'{"numParts":1}',), None), ((b'{"numParts":1,"length":2}',), (1, 2))],
+    "store.codec.zookeeper_log:_decode_usual": [((b"", 0, 0), None)],
+    "store.history.words:_deleted": [((PLAIN, b"\xff"), ["deleted"])],
+    "store.history.words:describe": [((PLAIN, b"\xff", encode_managed_ledger(ManagedLedger())),
+        "a value that could not be read was replaced: topic created")],
+    "store.model.ledger_owners:_text": [((b"\xff",), "ff"), ((b"a",), "a"), ((b"\n",), "0a")],
+    "store.recovery.chains:_decoder_of": [((N(type_name=kind, definition=text),), None) for kind, text in (
+        ("AVRO", b"x"), ("JSON", b"x"), ("JSON", b"{}"), ("JSON", b'{"fields": [1]}'), ("STRING", b""))],
+    "store.recovery.from_bookies:_time": [((10**18,), str(10**18)), ((0,), "1970-01-01T00:00:00+00:00")],
+    "store.sources.bookies:_journal_id": [(("x.txn",), None), (("a.txn",), 10), (("a.log",), None)],
+    "store.tables.sql:_check_name": [(("a//b",), None), (("topic://a/b",), None)],
+    "store.transfer.bundle:_custom": [((b"\xff", None), b"")],
 }
 # fmt: on
 """By function: what it is given at its bounds, and what it answers, or which error it raises."""
 
 
-def _answer(place: str, given: Any) -> object:
+def _called(place: str, given: Any) -> object:
     module, _, name = place.partition(":")
     call = attrgetter(name)(import_module(f"pulsar_admin.{module}"))
+    found = call(**given) if isinstance(given, dict) else call(*given)
+    return found.tolist() if isinstance(found, np.ndarray) else list(found) if isinstance(found, Iterator) else found
+
+
+def _answer(place: str, given: Any) -> object:
     try:
-        found = call(**given) if isinstance(given, dict) else call(*given)
-        return (
-            found.tolist() if isinstance(found, np.ndarray) else list(found) if isinstance(found, Iterator) else found
-        )
+        return _called(place, given)
     except (StoreError, ValueError) as error:
         return type(error)
 
@@ -932,6 +957,154 @@ def test_at_its_bounds() -> None:
     assert [
         (place, given, found) for place, given, expected in asked if (found := _answer(place, given)) != expected
     ] == []
+
+
+def _sealed_row(*fields: Any) -> dict[str, bytes]:
+    return {"key": b"k", "value": _sealed(b"k", *fields)}
+
+
+MAP_FILE = b"SEQ\x06" + b"".join(
+    bytes([len(name)]) + name.encode() for name in (sequencefile._KEY, sequencefile._VALUE)
+)
+EVENT = {"domain": "x", "tenant": "a", "namespace": "b", "topic": "c"}
+HASHES = {"segmentId": 0, "hashRange": {"start": 0, "end": 1}, "state": "ACTIVE"}
+# fmt: off
+REFUSED: dict[str, list[tuple[Any, str]]] = {
+    "store.codec.bookie:decode_cookie": [((b"3\nx", "c"), "lines of a cookie")],
+    "store.codec.bookie:decode_last_mark": [((b"x", "m"), "last log mark")],
+    "store.codec.buffer:Reader.varint": [((Reader(b"\xff" * 9 + b"\2", "v", EntryCorrupt),), "longer than 64 bits"),
+        ((Reader(b"\xff" * 11, "v", EntryCorrupt),), "longer than 64 bits")],
+    "store.codec.dbledger:decode_location_row": [((b"\xff" * 8 + bytes(8), bytes(8), "r"), "ledger, entry and log")],
+    "store.codec.entrylog:_decode_map_batch": [((memoryview(bytes(64)), 0, "m", {}), "no ledgers map @ 0x0")],
+    "store.codec.jute:read_text": [((Reader(b"\0\0\0\1\xff", "j", MetadataCorrupt),), "a path that is not UTF-8")],
+    "store.codec.ledgerindex:decode_ledger_index_header": [
+        ((b"BKLE" + struct.pack(">4i", 1, 0, 0, 8) + bytes(1024), "i"), "length of the explicit LAC")],
+    "store.codec.ledgermetadata:_decode_text_v1": [((b"x", "m"), "version 1 text")],
+    "store.codec.ledgermetadata:_check": [((N(ensemble_size=2, write_quorum=1, ack_quorum=1, length=0, last_entry_id=-1,
+        segments=[N(members=("a",), first_entry_id=0)]), "m"), "members of each segment")],
+    "store.codec.message:decode_message_id": [((b"\xff",), "no message id"), ((b"",), "no whole message id")],
+    "store.codec.policyevent:_event": [(({"topicPoliciesEvent": None}, "e"), "names no topic"),
+        (({"topicPoliciesEvent": EVENT}, "e"), "invalid topic domain")],
+    "store.codec.protobuf:parse_text": [((MessageIdData, b"nonsense", "t"), "no MessageIdData"),
+        ((MessageIdData, b"", "t"), "a required field is missing")],
+    "store.codec.scalable:decode_scalable_topic": [((b'{"segments": []}', "s", A_TOPIC), "segments: expected an object"),
+        ((b'{"properties": [1]}', "s", A_TOPIC), "properties: expected an object")],
+    "store.codec.scalable:_segment": [(("1", HASHES, "s", A_TOPIC), "its id is 0"),
+        (("0", HASHES | {"entryBucketSplits": {"a": 1}}, "s", A_TOPIC), "entryBucketSplits of segment 0: expected a list"),
+        (("0", HASHES | {"legacyTopicName": "topic://a/b/c"}, "s", A_TOPIC), "is no persistent topic")],
+    "store.codec.scalable:_ids": [(({"parentIds": {"a": 1}}, "parentIds"), "parentIds: expected a list")],
+    "store.codec.sequencefile:_inflated": [((memoryview(b"xx"), "f", 0), "zlib: "),
+        ((memoryview(compress(b"a"))[:-1], "f", 0), "do not end with it")],
+    "store.codec.sequencefile:_block": [((Reader(b"\0" + b"".join(bytes([len(part)]) + part
+        for part in map(compress, (b"", b"", b"\1", b""))), "f", EntryLogCorrupt), "f", 0), "more than its records")],
+    "store.codec.sequencefile:iter_map_file": [((MAP_FILE + b"\1\0\3lzo", "f"), "compressed with lzo"),
+        ((MAP_FILE + b"\0\1" + bytes(20) + b"\0\0\0\5", "f"), "no mark before a block")],
+    "store.codec.strict_values:finite": [(("NaN",), "is not a number of JSON")],
+    "store.codec.strict_values:json_value": [(("[" * 10**6,), "more than")],
+    "store.codec.transactions:txn_of_key": [(("x", "t"), "expected COORDINATOR_NUMBER, found x")],
+    "store.codec.transactions:decode_txn_header": [((b"{}", "t"), "no TxnHeader")],
+    "store.codec.transactions:decode_txn_operation": [((b"{}", "t"), "no TxnOp")],
+    "store.codec.wrapper:unwrap": [((b"\x47\x78" + b"\0\0\0\x63" + bytes(9), None, "w"), "compression header of 99 bytes")],
+    "store.codec.zookeeper:iter_snappy": [((b"\0\0\0\1x", "z"), "no snappy stream")],
+    "store.db.delayed_entries:_read_roaring": [((b"\0\0\1x", 1, "d"), "no RoaringBitmap")],
+    "store.db.file:_check_metas": [(((N(transaction=2, raw=b"a"), N(transaction=1, raw=b"b")),
+        N(transaction=2, meta="62", change=1)), "is not the one that was committed")],
+    "store.db.nacks:bucket_of_key": [((BUCKET + bytes(ID_SIZE_BYTES) + b"\xff" * 16,), "beyond 63 bits")],
+    "store.db.nacks:bucket_row_entries": [((b"k", b""), "0 bytes")],
+    "store.db.nacks:decode_tracker_row": [(_sealed_row((0, 2, 0), b"\xff\xfe"), "utf-8"),
+        (_sealed_row((0, 3, 0), b"ab"), "do not fit its key")],
+    "store.db.nacks:decode_bucket_row": [(_sealed_row((0, 0, 1), b"x"), "")],
+    "arguments:time_ms_of": [((timedelta(-1), 0), "is an age, and negative"), ((datetime(2026, 1, 1), 0), "has no time zone")],
+    "api.messages:_match": [(({name: []},), f"{name} is empty") for name in ("keys", "properties", "texts", "json_paths")],
+    "api.plan:decode": [((1.5,), "no method takes a fraction")],
+    "api.plan:_tuple": [(([],), "expected a tuple")],
+    "api.plan:Request.as_json": [((N(of=int),), "a int")],
+    "config:check_path": [(("s3://a/b",), "is a URL")],
+    "config:_plain": [(("f", "x", value), f"sets x to {kind}") for value, kind in (({}, "a table"), ([], "a list"), (1.5, "a fraction"))],
+    "config:_flag": [(("x", "maybe"), "x is 'maybe'")],
+    "config:_pairs": [((("a=b", "c"),), "is not a pair")],
+    "store.changes.resets:_row": [(([], "f", None, int), "not a JSON object"), (({"x": 1}, "f", None, int), "unknown key 'x'"),
+        (({"topic": "a"}, "f", None, int), "are required strings"),
+        (({"topic": "a", "time": 1, "exclude": 1}, "f", "s", int), "exclude is true or false")],
+    "store.changes.resets:_target": [(({"toSubscription": 1}, False, int), "toSubscription must be a string")],
+    "store.changes.resets:_position": [((1,), "messageId is")],
+    "store.changes.resets:_time": [(([], int), "time is epoch milliseconds")],
+    "store.changes.resources:plan_set_rack": [((None, "b:1", "g", {"rack": rack}, 0), text) for rack, text in (
+        ("/", "rack name is invalid"), ("/a/b", "Bookie 'rack' parameter is invalid"))],
+    "store.changes.resources:isolation_of": [(({"namespaces": ["a"], "primary": primary}, kind, {}, None), text)
+        for primary, kind, text in (([""], "min_available", "unable to parse primary"), (["b"], "x", "policy type specified : x"),
+        (["b"], "min_available", "policy params specified"))],
+    "store.changes.resources:plan_split": [((None, None, None, "x", (), 0), "Unsupported namespace bundle split algorithm")],
+    "store.changes.resources:choose_bundle": [((None, None, "a", "HOT"), "mutually exclusive")],
+    "store.changes.subscriptions:check_new": [((N(name="", properties={}),), "needs a name"),
+        ((N(name="__compaction", properties={}),), "the broker's own cursors"),
+        ((N(name="pulsar.repl.x", properties={}),), "the broker's own cursors"),
+        ((N(name="s", properties={"a": "", "#pulsar.internal.x": ""}),), "is the broker's own")],
+    "store.db.audit_log:_decode_change": [((b"k", b"x"), "the audit record 6b is damaged")],
+    "store.db.audit_log:_link_of": [((1, row), "the audit record of change 1 is damaged")
+        for row in (b"x", compress(b"x"), compress(b"[]"))],
+    "store.db.audit_log:_step_of": [((["nodes", "", None, None],), "a step without a key"),
+        ((["x", "YQ==", None, None],), "in no database: 'x'")],
+    "store.db.copies:_unpack": [((b"x",), "78")],
+    "store.db.copies:_decode": [((b"k", b"x"), "6b")],
+    "store.db.files:iter_damage": [((N(items=lambda *of: [(b"k", b"x")]),), "the damage row 6b is damaged")],
+    "store.db.ledger_ids:find_deleted": [((N(get=lambda *of, row=row: row),), "damaged") for row in (b"x", b'"ab"', b"[true]")],
+    "store.db.owners:decode_owners": [((1, b"x"), "the owners row of ledger 1 is damaged")],
+    "store.db.tree:_encoded": [(("\ud800",), "is not Unicode")],
+    "store.model.resources:record_of": [((TenantInfo, {"adminRoles": 5}, "x"), "x is not as Pulsar stores it")],
+    "store.recovery.preflight:parse_percent": [((text,), "is not a percentage from 0 to 100") for text in ("x", "-1", "101%")],
+    "store.scan.following:_listed_at": [(("/a/x.log", 1), "neither as an entry log nor as a journal")],
+    "store.tables.sql:_check_name": [(("a/b/c",), "no row has the topic 'a/b/c'")],
+    "store.transfer.bundle:_create_stand_in": [((Path(), N(size_bytes=-1)), "a file of less than 0 bytes")],
+    "store.doctor.since:_finding_of": [(({"change": "new"},), "it was made with --since")],
+    "store.model.schemas:parse_path_test": [(("x",), "x"), (("$.a ~ 3",), "$.a ~ 3")],
+    "store.nacks.buckets:iter_position_rows": [((['{"ledgerId": 1, "entryId": 1, ' + more], "f", A_TOPIC), text) for more, text in (
+        ('"topic": "a/b/d"}', "it belongs to topic a/b/d"), ('"chunks": {}}', "chunks must be a list"),
+        ('"chunks": [1]}', "a chunk is a position"), ('"delay": []}', "delay is a duration"))],
+    "store.nacks.segments:_verify": [((N(precision_bits=0, buckets=np.array(buckets), ledgers=np.array([0, 0]), lengths=np.array([0, 0]),
+        bitmaps=b""),), text) for buckets, text in (([-1, 0], "a negative number"), ([2, 1], "not in order"), ([1, 1], "not in order"))],
+    "store.nacks.segments:check_column": [(("x", [1.5]), "is not a column"), (("x", [[1], [1, 2]]), "inhomogeneous")],
+    "store.nacks.segments:add_times": [((np.arange(2), np.arange(3)), "columns of different lengths")],
+    "store.nacks.tracker:NegativeAcksTracker.add_many": [({"self": NegativeAcksTracker(), "ledger_ids": [1], "entry_ids": [1, 2],
+        "delays_ms": 1, "now_ms": 1}, "columns of different lengths")],
+    "store.names:parse_topic": [(("non-persistent://a/b/c",), "it has no data on disk")],
+    "store.names:parse_scalable": [(("segment://a/b/c/0000-ffff-0",), "is a segment")],
+    "store.names:parse_topics": [((["a"], "b"), "not both")],
+    "store.policies.offload:check_offload": [((N(group=TOPIC_POLICIES), {"managedLedgerOffloadReadBufferSizeInBytes": 0}, {}),
+        "readBufferSizeInBytes cannot be less than or equal to 0!")],
+    "store.reports.scalable:_rates": [((N(path="p", value=b'{"msgRateIn": "1"}'),), "msgRateIn: expected a number, found a text")],
+    "store.scan.source_options:_paths": [(("x",), "no JSON list of texts"), (("[1]",), "no JSON list of texts")],
+    "store.scan.source_options:_count": [(("0",), "no number from 1 on")],
+    "store.scan.source_options:_trigger_bytes": [(("0",), "no size from 1 on")],
+    "store.scan.source_options:_offsets": [(({}, "latest", "Latest"), "can't be latest"),
+        (({}, "earliest", '{"a/b/c": "-1:-1"}'), "can't be earliest for a topic")],
+    "store.scan.source_options:_message_id": [((value,), "has no message id ") for value in (5, {}, "a", ["a"])],
+    "store.scan.source_options:read_connector_options": [
+        (({"pulsar.reader.readCompacted": "true"}, {}), "compacted views are not read here")],
+    "store.scan.source_options:_topics": [(({"topic": "", "topics": "", "topicsPattern": ""},), "none is given"),
+        (({"topic": "a", "topics": "b", "topicsPattern": ""},), "topic and topics are given"),
+        (({"topic": "a,b", "topics": "", "topicsPattern": ""},), "names one topic")],
+    "store.scan.source_options:_places": [(({"startingOffsets": 1, "startingTime": 2}, "starting"), "are both given")],
+    "store.scan.source_options:pattern_topics": [(("(", []), "is not a regular expression")],
+    "store.sources.ensemble:read_client_secret": [((Path("/nowhere"),), "no password can be read from it")],
+    "store.timespec:parse_time": [({"text": text, "now_ms": 0}, said) for text, said in (("10000-01-01", "beyond the year 9999"),
+        ("2026-13-01T00:00:00Z", "month must be in"), ("today 25:00", "hour must be in"))],
+    "store.timespec:_in_range": [((10**15, "x"), "beyond the year 9999")],
+}
+# fmt: on
+"""By function: what it refuses, and a part of what it says then."""
+
+
+def _refusal(place: str, given: Any) -> str:
+    try:
+        return f"no refusal: {_called(place, given)}"
+    except (StoreError, ValueError) as error:
+        return str(error)
+
+
+def test_what_is_refused_says_why() -> None:
+    asked = [(place, given, text) for place, rows in REFUSED.items() for given, text in rows]
+    assert [(place, text, said) for place, given, text in asked if text not in (said := _refusal(place, given))] == []
 
 
 def test_ledger_0_is_a_ledger() -> None:
