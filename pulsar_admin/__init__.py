@@ -17,8 +17,8 @@ _NAMES = {
     "api.store": "Store open_store",
     "api.topics": "Compaction Topic TopicPolicies",
     "api.transfers": (
-        "BundleImported BundleReport FindingCount create_store fetch_bookie import_bundle import_cluster "
-        "import_standalone import_tables preview_import read_bookie_conf"
+        "create_store fetch_bookie import_bundle import_cluster import_standalone import_tables preview_import "
+        "read_bookie_conf"
     ),
     "changes": "Change ChangeReport",
     "jsonify": "to_json",
@@ -129,6 +129,7 @@ _NAMES = {
     "store.tables.export": "TableCommitted TableWritten TablesReport",
     "store.tables.importing": "TablesImported",
     "store.transfer.bookie_export": "BookieExportReport CookieWritten DirectoryWritten LedgerPlaced",
+    "store.transfer.bundle": "BundleImported BundleReport FindingCount",
     "store.transfer.ensemble_export": "EnsembleExportReport",
     "store.transfer.exports": "ExportReport LedgerExported NodeExported",
     "store.transfer.imports": "ImportPreview ImportResult",

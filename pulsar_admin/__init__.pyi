@@ -20,9 +20,6 @@ from pulsar_admin.api.session import PartialData
 from pulsar_admin.api.store import Store, open_store
 from pulsar_admin.api.topics import Compaction, Topic, TopicPolicies
 from pulsar_admin.api.transfers import (
-    BundleImported,
-    BundleReport,
-    FindingCount,
     create_store,
     fetch_bookie,
     import_bundle,
@@ -243,6 +240,7 @@ from pulsar_admin.store.sources.given_bookies import GivenBookie
 from pulsar_admin.store.tables.export import TableCommitted, TablesReport, TableWritten
 from pulsar_admin.store.tables.importing import TablesImported
 from pulsar_admin.store.transfer.bookie_export import BookieExportReport, CookieWritten, DirectoryWritten, LedgerPlaced
+from pulsar_admin.store.transfer.bundle import BundleImported, BundleReport, FindingCount
 from pulsar_admin.store.transfer.ensemble_export import EnsembleExportReport
 from pulsar_admin.store.transfer.exports import ExportReport, LedgerExported, NodeExported
 from pulsar_admin.store.transfer.imports import ImportPreview, ImportResult

@@ -158,18 +158,23 @@ def cluster(
     A cluster below a path of ZooKeeper (`metadataPrefix` in Helm, zk:2181/pulsar) is found. If there are several,
     --chroot names one; a --bookie-conf also names its cluster.
     """
-    from pulsar_admin.api.transfers import layout_of
-    from pulsar_admin.arguments import wanted_of
+    from pulsar_admin.api.transfers import given_parts
+    from pulsar_admin.store.sources.cluster import make_layout
 
     at: Moment | None = more.pop("at")
     index = not more.pop("no_index")
-    wanted = wanted_of(more.pop("chroot"), more.pop("ledgers_root"))
+    roots = more.pop("chroot"), more.pop("ledgers_root")
     given = bookies_of(_fetched(app, bookies, more.pop("fetch_to"), is_new=True), **more)
     place = zookeeper if metadata is None else metadata
     if (zookeeper and metadata) or not (place or given):
         raise click.UsageError("name --zookeeper or --metadata, and the bookies with --bookie or --bookie-conf")
     return importing.import_layout(
-        app, layout_of(place, given, client, wanted), at, mode=mode, verify=not no_checksums, index=index
+        app,
+        make_layout(*given_parts(place, given, client, *roots)),
+        at,
+        mode=mode,
+        verify=not no_checksums,
+        index=index,
     )
 
 

@@ -125,7 +125,6 @@ def _parts(
 ) -> ClusterParts:
     from pulsar_admin.api.ledgers import parts_of_store
     from pulsar_admin.api.transfers import given_parts
-    from pulsar_admin.arguments import wanted_of
     from pulsar_admin.store.recovery.preflight import read_parts
 
     given = bookies_of(bookies, **confs)
@@ -136,7 +135,7 @@ def _parts(
         raise click.UsageError("name the metadata of these bookies with --zookeeper, --metadata or --no-metadata")
     if not places and not given:
         return parts_of_store(app.session, empty=no_metadata)
-    return read_parts(*given_parts(places[0] if places else None, given, client, wanted_of(chroot, ledgers_root)))
+    return read_parts(*given_parts(places[0] if places else None, given, client, chroot, ledgers_root))
 
 
 def _preflight_screen(found: Preflight) -> Iterator[str | Table]:

@@ -282,7 +282,7 @@ def preflight(
     ``import_cluster`` does before it reads.
     """
     _check_topics(metadata is None, brokers or broker_conf is not None)
-    parts = preflights.read_parts(*given_parts(metadata, bookies, client, arguments.wanted_of(chroot, ledgers_root)))
+    parts = preflights.read_parts(*given_parts(metadata, bookies, client, chroot, ledgers_root))
     return forecast_of(session_of(), parts, brokers, broker_conf)
 
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
-from msgspec import convert
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from pulsar_admin import arguments
 from pulsar_admin.api.session import Session, session_of
 from pulsar_admin.arguments import Checked, Count, Rate, Time
-from pulsar_admin.jsonify import to_json
 from pulsar_admin.later import later
-from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.files import FileMode
 from pulsar_admin.store.db.storeinfo import REMOTE, check_new_store
 from pulsar_admin.store.errors import InvalidValue, check_choice
@@ -27,10 +23,11 @@ from pulsar_admin.store.wording import Answer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pulsar_admin.store.db.environment import Store
+    from pulsar_admin.confirm import Plan as Previewed
     from pulsar_admin.store.db.environment import Store as StoreFile
     from pulsar_admin.store.disks.clone import CloneReport
     from pulsar_admin.store.disks.salvage import SalvageReport
+    from pulsar_admin.store.doctor import diagnosing
     from pulsar_admin.store.engine.operation import Engine
     from pulsar_admin.store.history.as_of import Moment
     from pulsar_admin.store.model.publish_times import Form
@@ -42,16 +39,19 @@ if TYPE_CHECKING:
     from pulsar_admin.store.sources.roots import Wanted
     from pulsar_admin.store.tables.export import TablesReport
     from pulsar_admin.store.tables.importing import TablesImported
+    from pulsar_admin.store.transfer import bundle as bundles
     from pulsar_admin.store.transfer import imports as importing
     from pulsar_admin.store.transfer import refresh as refreshing
-    from pulsar_admin.store.transfer.bookie_export import BookieExportPlan, BookieExportReport
+    from pulsar_admin.store.transfer.bookie_export import BookieExportReport
     from pulsar_admin.store.transfer.ensemble_export import EnsembleExportReport, EnsemblePlan
-    from pulsar_admin.store.transfer.exports import ExportPlan, ExportReport
+    from pulsar_admin.store.transfer.exports import ExportReport
     from pulsar_admin.store.transfer.imports import ImportPreview, ImportResult
     from pulsar_admin.store.transfer.offloads import OffloadResult
     from pulsar_admin.store.transfer.refresh import RefreshPreview, RefreshResult
     from pulsar_admin.store.transfer.snapshot_export import SnapshotExportReport
 else:
+    bundles = later("pulsar_admin.store.transfer.bundle")
+    diagnosing = later("pulsar_admin.store.doctor.diagnosing")
     clusters = later("pulsar_admin.store.sources.cluster")
     given_bookies = later("pulsar_admin.store.sources.given_bookies")
     importing = later("pulsar_admin.store.transfer.imports")
@@ -59,6 +59,7 @@ else:
 
 
 Exported = TypeVar("Exported", bound=Answer)
+Planned = TypeVar("Planned", bound="Previewed")
 Mode = Literal["referenced", "copied", "linked"]
 """Where the entry logs of an import lie: where they are, or copied or hard-linked into the store."""
 
@@ -127,7 +128,7 @@ def import_cluster(
     disks that cannot belong to one cluster.
     """
     place, session = Path(path), session_of(now=now, jobs=jobs, spark=spark)
-    layout = layout_of(metadata, bookies, client, arguments.wanted_of(chroot, ledgers_root))
+    layout = clusters.make_layout(*given_parts(metadata, bookies, client, chroot, ledgers_root))
     with PACE.limited(max_rate):
         return import_parts(session, layout, place, mode=mode, verify=verify, index=index, at=at)
 
@@ -171,11 +172,7 @@ def import_parts(
 
     layout = layout_then(session, layout, at)
     size_bytes = importing.layout_bytes(layout) if index else 0
-    with (
-        session.warnings() as warn,
-        session.engine([], size_bytes) as engine,
-        session.progress(size_bytes, "bytes", "import", resumes=True) as advance,
-    ):
+    with _bringing(session, size_bytes, "import") as (engine, advance, warn):
         options = importing.ImportOptions(FileMode(mode), verify, session.clock_ms, engine, session.wait_ms, index)
         result = importing.import_layout(layout, path, options, advance, warn)
     if layout.metadata is not None and not layout.metadata.roots.is_whole:
@@ -196,47 +193,27 @@ def layout_then(session: Session, layout: Layout, at: Time | Moment | None) -> L
     return replace(layout, metadata=metadata)
 
 
-def layout_of(
-    metadata: Path | str | None,
-    bookies: Iterable[str | GivenBookie],
-    client: Path | str | None = None,
-    wanted: Wanted | None = None,
-) -> Layout:
-    """Return the parts of a cluster that are named; raises InvalidValue if none is."""
-    return clusters.make_layout(*given_parts(metadata, bookies, client, wanted))
-
-
 def given_parts(
     metadata: Path | str | None,
     bookies: Iterable[str | GivenBookie],
     client: Path | str | None,
-    wanted: Wanted | None = None,
+    chroot: str | None,
+    ledgers_root: str | None,
 ) -> tuple[Source | None, list[GivenBookie]]:
-    """Return the named parts of a cluster; raises InvalidValue if none is named. Bookies' configurations are added to ``wanted``."""
+    """Return the named parts of a cluster; raises InvalidValue if none is named, SourceNotFound."""
     given = [*map(given_bookie, arguments.given_items("bookies", bookies))]
     if metadata is None and not given:
         raise InvalidValue("no part of a cluster is named", hint="name metadata, bookies or both")
-    return source_of(metadata, client, wanted, given), given
+    return source_of(metadata, client, arguments.wanted_of(chroot, ledgers_root), given), given
 
 
 def source_of(
-    metadata: Path | str | None,
-    client: Path | str | None = None,
-    wanted: Wanted | None = None,
-    bookies: Iterable[GivenBookie] = (),
+    metadata: Path | str | None, client: Path | str | None, wanted: Wanted, bookies: Iterable[GivenBookie]
 ) -> Source | None:
     """Return the named metadata, None for none; raises SourceNotFound. ``bookies`` may say which cluster of a ZooKeeper it is."""
-    from pulsar_admin.store.sources.roots import Wanted
-
     if metadata is None:
         return None
-    wanted = wanted or Wanted()
-    hints = dict.fromkeys(bookie.metadata_root for bookie in bookies if bookie.metadata_root)
-    return clusters.open_metadata(
-        str(metadata),
-        None if client is None else Path(client),
-        Wanted(wanted.chroot, wanted.ledgers, (*hints,)),
-    )
+    return clusters.open_metadata(str(metadata), None if client is None else Path(client), wanted, bookies)
 
 
 def given_bookie(bookie: str | given_bookies.GivenBookie) -> given_bookies.GivenBookie:
@@ -296,47 +273,8 @@ def create_store(path: Path | str) -> None:
     create(place, now_ms=session_of().clock_ms)
 
 
-class FindingCount(Answer, frozen=True):
-    """How many findings of one ``code`` a check has; ``severity``: problem or note."""
-
-    severity: str
-    code: str
-    count: int
-
-
-class BundleReport(Answer, frozen=True):
-    """What a bundle holds. ``left_out``: nodes that say nothing of topics, cursors and ledgers; ``names``: the file of names."""
-
-    bundle: str
-    names: str
-    nodes: int
-    left_out: int
-    files: int
-    rows: int
-    cursor_entries: int
-    findings: tuple[FindingCount, ...]
-
-
-class BundleImported(Answer, frozen=True):
-    """The contents of a bundle, the version that made it (``toolkit``), when (``created_ms``), and what a check found there.
-
-    ``same_findings``: whether a check here finds the same, apart from rules that need bookies' files.
-    """
-
-    store: str
-    nodes: int
-    left_out: int
-    files: int
-    rows: int
-    cursor_entries: int
-    toolkit: str | None
-    created_ms: int | None
-    findings: tuple[FindingCount, ...]
-    same_findings: bool
-
-
 @arguments.checked
-def import_bundle(file: Path | str, path: Path | str, *, now: Time | None = None) -> BundleImported:
+def import_bundle(file: Path | str, path: Path | str, *, now: Time | None = None) -> bundles.BundleImported:
     """Create a store from an incident bundle; it answers questions that need only metadata and the index.
 
     Raises SourceNotFound, AlreadyExists, MetadataCorrupt, Unsupported, DiskFull, NotWritable.
@@ -344,56 +282,22 @@ def import_bundle(file: Path | str, path: Path | str, *, now: Time | None = None
     return store_of_bundle(session_of(now=now), Path(file), Path(path))
 
 
-def store_of_bundle(session: Session, file: Path, path: Path) -> BundleImported:
+def store_of_bundle(session: Session, file: Path, path: Path) -> bundles.BundleImported:
     """Create a store from a bundle for a session."""
-    from pulsar_admin.store.transfer.bundle import import_bundle as import_file
-
-    result, header = import_file(file, path, session.clock_ms)
-    with open_store(path) as store:  # what it checks may be damaged
-        here = _findings(store)
-    told = convert(header.get("findings") or [], tuple[FindingCount, ...])
-    same = _of_bundles(here) == _of_bundles(told)
-    return BundleImported(
-        store=str(path),
-        toolkit=header.get("toolkit"),
-        created_ms=header.get("created"),
-        findings=told,
-        same_findings=same,
-        **asdict(result),
-    )
+    return bundles.import_bundle(file, path, session.clock_ms, diagnosing.check_store)
 
 
-def _versions() -> dict[str, str]:
-    import platform
-    from importlib.metadata import version
-
-    return {
-        "toolkit": version("pulsar-admin-toolkit"),
-        "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.machine()}",
-    }
-
-
-def _of_bundles(findings: Iterable[FindingCount]) -> list[FindingCount]:
-    """Return the findings that need no bookies' files."""
-    from pulsar_admin.store.rules.table import RULES
-
-    of_disks = {rule.code for rule in RULES if rule.of_disks}
-    return [finding for finding in findings if finding.code not in of_disks]
-
-
-def _findings(store: Store) -> tuple[FindingCount, ...]:
-    """Return how many findings of each code there are, problems first."""
-    from pulsar_admin.store.doctor.diagnosing import check_store
-    from pulsar_admin.store.rules.rows import WITHOUT_DIGESTS
-
-    # A bundle has the content of rows and not their bytes: whether those of its store have digests is not found again.
-    counts = Counter(
-        (not finding.is_problem, finding.code) for finding in check_store(store) if finding.code != WITHOUT_DIGESTS
-    )
-    return tuple(
-        FindingCount("note" if is_note else "problem", code, count) for (is_note, code), count in sorted(counts.items())
-    )
+@contextmanager
+def _bringing(
+    session: Session, size_bytes: int, label: str
+) -> Iterator[tuple[Engine | None, Callable[[int], None], Callable[[str], None]]]:
+    """Open the engine that scans new files, the function for progress, and the one for warnings."""
+    with (
+        session.warnings() as warn,
+        session.engine([], size_bytes) as engine,
+        session.progress(size_bytes, "bytes", label, resumes=True) as advance,
+    ):
+        yield engine, advance, warn
 
 
 class Transfers(Checked):
@@ -431,7 +335,7 @@ class Transfers(Checked):
 
                 list_again(store)
             size_bytes = survey_files(store, clusters.read_stored_layout(store.info)).bytes()
-            with self._bringing(size_bytes, "refresh") as (engine, advance, warn):
+            with _bringing(self._session, size_bytes, "refresh") as (engine, advance, warn):
                 options = refreshing.RefreshOptions(verify, forget, self._session.clock_ms, engine)
                 return refreshing.refresh_store(store, options, advance, warn)
 
@@ -445,7 +349,7 @@ class Transfers(Checked):
         ledgers_root: str | None = None,
     ) -> ImportPreview:
         """Return what ``add_parts`` would read: metadata nodes, files, bytes; raises what it raises before it writes."""
-        layout = layout_of(metadata, bookies, client, arguments.wanted_of(chroot, ledgers_root))
+        layout = clusters.make_layout(*given_parts(metadata, bookies, client, chroot, ledgers_root))
         with self._session.opened() as store:
             return refreshing.preview_add(store, layout)
 
@@ -464,25 +368,13 @@ class Transfers(Checked):
 
         A stopped addition continues when it is called again, or with ``refresh``. Raises what ``import_cluster`` and ``refresh`` raise.
         """
-        layout = layout_of(metadata, bookies, client, arguments.wanted_of(chroot, ledgers_root))
+        layout = clusters.make_layout(*given_parts(metadata, bookies, client, chroot, ledgers_root))
         with (
             self._session.writing() as store,
-            self._bringing(importing.layout_bytes(layout), "add") as (engine, advance, warn),
+            _bringing(self._session, importing.layout_bytes(layout), "add") as (engine, advance, warn),
         ):
             options = importing.ImportOptions(FileMode(mode), verify, self._session.clock_ms, engine)
             return refreshing.add_sources(store, layout, options, advance, warn)
-
-    @contextmanager
-    def _bringing(
-        self, size_bytes: int, label: str
-    ) -> Iterator[tuple[Engine | None, Callable[[int], None], Callable[[str], None]]]:
-        """Open the engine that scans new files, the function for progress, and the one for warnings."""
-        with (
-            self._session.warnings() as warn,
-            self._session.engine([], size_bytes) as engine,
-            self._session.progress(size_bytes, "bytes", label, resumes=True) as advance,
-        ):
-            yield engine, advance, warn
 
     def add_offload(self, place: str, *, dry_run: bool = False) -> OffloadResult:
         """Import ledgers from tiered storage: a directory of objects or MapFiles, or the URL of a bucket and
@@ -517,18 +409,28 @@ class Transfers(Checked):
         if annotate is not None:
             check_choice("annotate", annotate, Form)
         now_ms = self._session.clock_ms
-        with self._session.opened() as store:
-            plan = plan_export(store, Path(directory), in_place=in_place, annotate=annotate, now_ms=now_ms)
-        return self._export(plan, lambda store: run_export(store, plan, now_ms), dry_run)
+        return self._exported(
+            lambda store: plan_export(store, Path(directory), in_place=in_place, annotate=annotate, now_ms=now_ms),
+            run_export,
+            dry_run,
+        )
 
-    def _export(
-        self, plan: ExportPlan | EnsemblePlan | BookieExportPlan, run: Callable[[StoreFile], Exported], dry_run: bool
+    def _exported(
+        self,
+        plan: Callable[[StoreFile], Planned],
+        run: Callable[[StoreFile, Planned, int], Exported],
+        dry_run: bool,
+        *,
+        changes: bool = True,
     ) -> Exported:
+        """Plan, confirm and run an export, or with ``dry_run`` only plan it; ``changes``: whether the store is written, too."""
+        with self._session.opened() as store:
+            planned = plan(store)
         if dry_run:
-            return cast("Exported", plan.report(dry_run=True))
-        self._session.confirm(plan)
-        with self._session.writing() as store:
-            return run(store)
+            return cast("Exported", planned.preview())
+        self._session.confirm(planned)
+        with self._session.writing() if changes else self._session.opened() as store:
+            return run(store, planned, self._session.clock_ms)
 
     def export_zookeeper(
         self,
@@ -548,13 +450,16 @@ class Transfers(Checked):
         from pulsar_admin.store.sources.ensemble import parse_address, read_client
         from pulsar_admin.store.transfer.ensemble_export import plan_ensemble_export, run_ensemble_export
 
-        place, login = (parse_address(address), read_client(None if client is None else Path(client)))
-        with self._session.opened() as store:
-            plan = plan_ensemble_export(store, place, login, jute_maxbuffer)
-        if not plan.nodes:
-            self._session.tell(f"{place} has every change of the store: nothing to write")
-        return self._export(
-            plan, lambda store: run_ensemble_export(store, plan, login, self._session.clock_ms), dry_run
+        place, login = parse_address(address), read_client(None if client is None else Path(client))
+
+        def plan(store: StoreFile) -> EnsemblePlan:
+            planned = plan_ensemble_export(store, place, login, jute_maxbuffer)
+            if not planned.nodes:
+                self._session.tell(f"{place} has every change of the store: nothing to write")
+            return planned
+
+        return self._exported(
+            plan, lambda store, planned, now_ms: run_ensemble_export(store, planned, login, now_ms), dry_run
         )
 
     def export_snapshot(self, directory: Path | str, *, force: bool = False) -> SnapshotExportReport:
@@ -565,10 +470,13 @@ class Transfers(Checked):
         """
         from pulsar_admin.store.transfer.snapshot_export import apply_snapshot_export, plan_snapshot_export
 
-        with self._session.opened() as store:
-            plan = plan_snapshot_export(store, Path(directory), self._session.clock_ms, force=force)
-            self._session.confirm(plan)
-            return apply_snapshot_export(store, plan)
+        now_ms = self._session.clock_ms
+        return self._exported(
+            lambda store: plan_snapshot_export(store, Path(directory), now_ms, force=force),
+            lambda store, plan, _: apply_snapshot_export(store, plan),
+            False,
+            changes=False,
+        )
 
     def clone(
         self,
@@ -596,12 +504,7 @@ class Transfers(Checked):
             cluster,
             bookie_id,
         )
-        with self._session.opened() as store:
-            plan = plan_clone(store, request)
-            if dry_run:
-                return plan.report(dry_run=True)
-            self._session.confirm(plan)
-            return apply_clone(store, plan, self._session.clock_ms)
+        return self._exported(lambda store: plan_clone(store, request), apply_clone, dry_run, changes=False)
 
     def salvage(self, bookie: str | GivenBookie, *, collected: bool = False, dry_run: bool = False) -> SalvageReport:
         """Rebuild the index of a stopped bookie from its logs and journals, cut a journal that prevents its start, and put aside the
@@ -614,15 +517,14 @@ class Transfers(Checked):
         """
         from pulsar_admin.store.disks.salvage import apply_salvage, plan_salvage
 
-        with self._session.opened() as store:
-            disks = given_bookies.find_bookie(given_bookie(bookie))
-            plan = plan_salvage(store, disks, collected=collected)
-            if dry_run:
-                return plan.report(dry_run=True)
-            self._session.confirm(plan)
-            return apply_salvage(store, plan)
+        return self._exported(
+            lambda store: plan_salvage(store, given_bookies.find_bookie(given_bookie(bookie)), collected=collected),
+            lambda store, plan, _: apply_salvage(store, plan),
+            dry_run,
+            changes=False,
+        )
 
-    def write_bundle(self, file: Path | str, *, names: Path | str | None = None) -> BundleReport:
+    def write_bundle(self, file: Path | str, *, names: Path | str | None = None) -> bundles.BundleReport:
         """Write metadata, index and findings into a new file, to share with others: pseudonyms for names, no
         payloads or keys.
 
@@ -631,19 +533,9 @@ class Transfers(Checked):
         contents, and ``findings`` by code. Raises AlreadyExists, InvalidValue, DiskFull, NotWritable, and StoreBusy
         while another bundle is written with these names.
         """
-        from pulsar_admin.store.transfer.bundle import write_bundle
-
-        place = Path(file)
-        if not place.name:
-            raise InvalidValue(f"file {str(file)!r} has no name", value=str(file))
-        beside = place.with_name(f"{place.name}.names.json") if names is None else Path(names)
-        if beside == place:
-            raise InvalidValue(f"{file} cannot be both the bundle and the file of its names", hint="name another file")
         with self._session.opened() as store:
-            findings = _findings(store)
-            told = {**_versions(), "created": self._session.clock_ms, "findings": to_json(findings)}
-            result = write_bundle(store, place, beside, told)
-        return BundleReport(bundle=str(place), names=str(beside), findings=findings, **asdict(result))
+            findings, beside = diagnosing.check_store(store), None if names is None else Path(names)
+            return bundles.write_bundle(store, Path(file), beside, findings, self._session.clock_ms)
 
     def export_bookies(self, bookies: Iterable[str | GivenBookie], *, dry_run: bool = False) -> BookieExportReport:
         """Write the ledgers created here to stopped bookies, as of ``import_cluster``, with as many copies as the
@@ -652,18 +544,10 @@ class Transfers(Checked):
         ``dry_run`` only plans it. Returns the ledgers, their bookies, the entries and cookies written; ``export_zookeeper``
         transfers the metadata. Raises InvalidValue, Refused, NotFound, SourceNotFound, SourceBusy, StalePlan.
         """
-        from pulsar_admin.store.changes.bookies import iter_renamed
         from pulsar_admin.store.transfer.bookie_export import apply_bookie_export, plan_bookie_export
 
-        with self._session.read() as txn:
-            renamed = {old: cookie.bookie_id for old, cookie in iter_renamed(txn)}
-        disks = [given_bookies.find_bookie(given_bookie(one), renamed) for one in bookies]
-        if not disks:
-            raise InvalidValue("no bookie is named", hint="name each as ID=DIR,DIR")
-        given_bookies.check_apart(disks)
-        with self._session.opened() as store:
-            plan = plan_bookie_export(store, disks, self._session.clock_ms)
-        return self._export(plan, lambda store: apply_bookie_export(store, plan, self._session.clock_ms), dry_run)
+        given, now_ms = [*map(given_bookie, bookies)], self._session.clock_ms
+        return self._exported(lambda store: plan_bookie_export(store, given, now_ms), apply_bookie_export, dry_run)
 
     def export_tables(
         self,
@@ -685,26 +569,17 @@ class Transfers(Checked):
         rows. Unreadable metadata is left out with a PartialData warning. Raises InvalidValue, Refused, StalePlan,
         StoreBusy, SourceNotFound, SliceFailed, DiskFull, NotWritable; after an error the tables are unchanged.
         """
-        from pulsar_admin.store.tables.export import ExportRequest, choose_tables, export_tables, scanned_bytes
+        from pulsar_admin.store.tables.export import ExportRequest, export_tables, scanned_bytes
 
+        if iceberg:
+            from pulsar_admin.store.tables.iceberg import export_iceberg as export
+        else:
+            export = export_tables
         chosen = arguments.given_texts("only", only)
-        place = str(directory)
+        request = ExportRequest(str(directory), cluster, chosen, catalog, payload, columns, messages, iceberg)
         with self._session.reporting() as problems, self._session.reader(unindexed=True) as reader:
-            tables = choose_tables(chosen, messages=messages, state=reader.txn.store.info.state)
-            for what, is_given in (("columns are", columns is not None), ("payload is", payload)):
-                if is_given and "messages" not in tables:
-                    raise InvalidValue(f"{what} of the table messages", hint="add --messages")
-            if catalog is not None and not iceberg:
-                raise InvalidValue("only Iceberg tables have a catalogue", hint="add --iceberg")
-            if columns is not None and iceberg:
-                text = "Iceberg tables have one schema for all clusters, so other columns are for Parquet files alone"
-                raise InvalidValue(text, hint="leave out --columns or --iceberg")
-            if iceberg:
-                from pulsar_admin.store.tables.iceberg import export_iceberg as export
-            else:
-                export = export_tables
-            request = ExportRequest(place, cluster, tables, catalog, payload=payload, profile=columns)
-            size_bytes = scanned_bytes(reader, tables, columns)
+            request = request.checked(reader.txn.store.info.state)
+            size_bytes = scanned_bytes(reader, request)
             with (
                 self._session.engine([], size_bytes) as engine,
                 self._session.progress(size_bytes, "bytes", "export") as advance,

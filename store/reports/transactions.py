@@ -47,15 +47,15 @@ class CoordinatorStats(Answer, frozen=True):
     recover_end_time_ms: int = 0
 
 
-class BufferStats(Answer, frozen=True):
+class BufferStats(Answer, frozen=True, kw_only=True):
     """What ``transaction-buffer-stats`` shows. ``max_read_position``: how far a reader of committed messages gets."""
 
     state: TransactionState
     max_read_position: str
-    last_snapshot_timestamps_ms: int
+    last_snapshot_timestamps_ms: int = 0
     ongoing_txn_size: int
-    recover_start_time_ms: int
-    recover_end_time_ms: int
+    recover_start_time_ms: int = 0
+    recover_end_time_ms: int = 0
     total_aborted_transactions: int
     snapshot_type: str = "Single"
 
@@ -170,10 +170,7 @@ def buffer_stats(reader: EntryReader, name: TopicName) -> BufferStats:
     return BufferStats(
         state=TransactionState.READY if buffer.any else TransactionState.NO_SNAPSHOT,
         max_read_position=str(topic.last_confirmed if first is None else topic.previous(first)),
-        last_snapshot_timestamps_ms=0,
         ongoing_txn_size=len(buffer.first),
-        recover_start_time_ms=0,
-        recover_end_time_ms=0,
         total_aborted_transactions=len(buffer.aborted),
     )
 

@@ -33,12 +33,15 @@ def _name(metadata: Source | None, bookies: Iterable[Bookie]) -> str:
     return ", ".join([*parts, *(f"bookie {bookie.name}" for bookie in bookies)])
 
 
-def open_metadata(place: str, client: Path | None = None, wanted: Wanted = ANY) -> Source:
+def open_metadata(
+    place: str, client: Path | None = None, wanted: Wanted = ANY, bookies: Iterable[GivenBookie] = ()
+) -> Source:
     """Return the metadata store at a place; raises SourceNotFound, and Refused if ZooKeeper has several clusters.
 
     ``place``: a directory, ZooKeeper's dataDir and dataLogDir separated by a comma, or the address of an ensemble
-    (``client``: how to log in). ``wanted``: which cluster of a ZooKeeper.
+    (``client``: how to log in). ``wanted``: which cluster of a ZooKeeper; configurations of ``bookies`` may say it, too.
     """
+    wanted = replace(wanted, hints=(*dict.fromkeys(one.metadata_root for one in bookies if one.metadata_root),))
     path = Path(place)
     parts = [path] if path.exists() else [Path(part) for part in place.split(",")]
     if len(parts) <= 2 and all(part.is_dir() for part in parts):

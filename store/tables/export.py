@@ -54,8 +54,8 @@ MESSAGES = "messages"
 
 
 class ExportRequest(Struct, frozen=True):
-    """What to export where. ``cluster`` None: as the metadata say; ``only`` empty: all tables but messages; ``catalog``: of Iceberg's;
-    ``payload``: of messages; ``profile``: another tool's columns for them, values as bytes."""
+    """What to export where. ``cluster`` None: as the metadata say; ``only`` empty: all tables but messages, which ``messages`` adds;
+    ``payload``: of messages; ``profile``: another tool's columns for them, values as bytes; ``catalog``: of ``iceberg``."""
 
     directory: str
     cluster: str | None = None
@@ -63,6 +63,22 @@ class ExportRequest(Struct, frozen=True):
     catalog: str | None = None
     payload: bool = False
     profile: Profile | None = None
+    messages: bool = False
+    iceberg: bool = False
+
+    def checked(self, state: StoreState) -> ExportRequest:
+        """Return the request with its tables named, of a store in this state; raises as ``choose_tables``, and InvalidValue for options
+        of tables that are not written."""
+        tables = choose_tables(self.only, messages=self.messages, state=state)
+        for what, is_given in (("columns are", self.profile is not None), ("payload is", self.payload)):
+            if is_given and MESSAGES not in tables:
+                raise InvalidValue(f"{what} of the table messages", hint="add --messages")
+        if self.catalog is not None and not self.iceberg:
+            raise InvalidValue("only Iceberg tables have a catalogue", hint="add --iceberg")
+        if self.profile is not None and self.iceberg:
+            text = "Iceberg tables have one schema for all clusters, so other columns are for Parquet files alone"
+            raise InvalidValue(text, hint="leave out --columns or --iceberg")
+        return replace(self, only=tables)
 
 
 class TableWritten(Answer, frozen=True):
@@ -146,10 +162,10 @@ def choose_tables(only: Sequence[str], *, messages: bool = False, state: StoreSt
     return chosen
 
 
-def scanned_bytes(reader: EntryReader, tables: Sequence[str], profile: Profile | None) -> int:
-    """Return at most how many bytes are read for these tables: messages with a profile's columns are read separately from entries."""
-    apart = profile is not None and MESSAGES in tables
-    scans = "entries" in tables or (MESSAGES in tables and not apart)
+def scanned_bytes(reader: EntryReader, request: ExportRequest) -> int:
+    """Return at most how many bytes are read for a request: messages with a profile's columns are read separately from entries."""
+    apart = request.profile is not None and MESSAGES in request.only
+    scans = "entries" in request.only or (MESSAGES in request.only and not apart)
     return (scans + apart) * catalogued_bytes(reader.txn) if scans or apart else 0
 
 
@@ -161,16 +177,24 @@ def export_tables(
     engine: Engine | None = None,
     advance: Callable[[int], None] = lambda count: None,
 ) -> TablesReport:
-    """Write the requested tables; unreadable metadata goes to ``fail``.
+    """Write the tables of a checked request; unreadable metadata goes to ``fail``.
 
     Raises Refused (another cluster of this name is there), InvalidValue, StoreBusy, SourceNotFound, SliceFailed,
     DiskFull, NotWritable; the earlier tables stay unchanged then.
     """
     folder = Folder.of(request.directory)
     cluster = cluster_name(reader.txn, request.cluster)
-    tables = choose_tables(request.only, state=reader.txn.store.info.state)
     run = Exporting(
-        reader, folder, cluster, tables, now_ms, fail, engine, advance, payload=request.payload, profile=request.profile
+        reader,
+        folder,
+        cluster,
+        request.only,
+        now_ms,
+        fail,
+        engine,
+        advance,
+        payload=request.payload,
+        profile=request.profile,
     )
     identity = cluster_identity(reader.txn)
     _check_folder(run, read_manifest(folder), identity)
@@ -184,7 +208,7 @@ def export_tables(
         finally:
             with suppress(StoreError):
                 folder.remove(run.staging)
-    written = [_written(table, before, after) for table in tables]
+    written = [_written(table, before, after) for table in request.only]
     return TablesReport(request.directory, cluster, tuple(written), made.damaged, made.problems, tuple(removed))
 
 

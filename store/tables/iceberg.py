@@ -99,30 +99,31 @@ def export_iceberg(
     engine: Engine | None = None,
     advance: Callable[[int], None] = lambda count: None,
 ) -> export.TablesReport:
-    """Commit the requested tables to their catalogue; unreadable metadata goes to ``fail``.
+    """Commit the tables of a checked request to their catalogue; unreadable metadata goes to ``fail``.
 
     Raises Refused (tables that are not ours, of another cluster of this name, or with columns that do not fit),
     StalePlan (another run was faster), StoreBusy, SourceNotFound, SliceFailed, DiskFull, NotWritable.
     """
     folder = Folder.of(request.directory)
     cluster, identity = cluster_name(reader.txn, request.cluster), cluster_identity(reader.txn)
-    tables = export.choose_tables(request.only, state=reader.txn.store.info.state)
     if folder.read(NAME) is not None:
         raise Refused(f"{folder.place} has tables without a catalogue ({NAME})", hint="name another directory")
     warehouse = open_warehouse(folder.place, request.catalog)
     with closing(warehouse.catalog):
-        for table in tables:
+        for table in request.only:
             find_rows(warehouse, table, cluster, identity)
         folder.make()
         with folder.locked(f".{export.word_of(cluster)}.lock"):
             removed = export.left_by(folder, cluster)
             for path in removed:
                 folder.remove(path)
-            run = export.Exporting(reader, folder, cluster, tables, now_ms, fail, engine, advance, request.payload)
+            run = export.Exporting(
+                reader, folder, cluster, request.only, now_ms, fail, engine, advance, request.payload
+            )
             folder.make(run.staging)
             try:
                 made = export.make_tables(run)
-                done = [_commit_table(warehouse, run, made, table, identity) for table in tables]
+                done = [_commit_table(warehouse, run, made, table, identity) for table in request.only]
             finally:
                 with suppress(StoreError):
                     folder.remove(run.staging)

@@ -26,11 +26,12 @@ from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.own_ledgers import find_placed, put_placed
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import find_node, read_node
-from pulsar_admin.store.errors import NotFound, Refused, StalePlan
+from pulsar_admin.store.errors import InvalidValue, NotFound, Refused, StalePlan
 from pulsar_admin.store.files import read_file, replace_like
 from pulsar_admin.store.model.ledgers import Ledger, find_metadata, iter_ledger_ids, read_ledger
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import parse_owner
+from pulsar_admin.store.sources.given_bookies import GivenBookie, check_apart, find_bookie
 from pulsar_admin.store.sources.rocksdb import check_unlocked, damaged_in_place, lock_database
 from pulsar_admin.store.sources.storage import Storage, cookie_of, storages_of
 from pulsar_admin.store.transfer.exports import Previewed, is_own, iter_changed_nodes
@@ -112,11 +113,17 @@ class BookieExportPlan(Struct, Previewed, frozen=True):
         )
 
 
-def plan_bookie_export(store: Store, bookies: Sequence[Bookie], now_ms: int) -> BookieExportPlan:
+def plan_bookie_export(store: Store, given: Sequence[GivenBookie], now_ms: int) -> BookieExportPlan:
     """Plan writing every ledger that this toolkit created and no cluster has to some of the bookies.
 
     Raises Refused, NotFound, InvalidValue, SourceBusy for bookies that cannot take them.
     """
+    if not given:
+        raise InvalidValue("no bookie is named", hint="name each as ID=DIR,DIR")
+    with store.read() as txn:
+        renamed = {old: cookie.bookie_id for old, cookie in iter_renamed(txn)}
+    bookies = [find_bookie(one, renamed) for one in given]
+    check_apart(bookies)
     for bookie in bookies:
         for storage in storages_of(bookie):
             for database in storage.databases:

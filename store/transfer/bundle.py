@@ -24,18 +24,21 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import platform
 import re
 import secrets
 import struct
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from importlib.metadata import version
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, convert
 from msgspec.structs import asdict, replace
 
 from pulsar_admin.store import errors
@@ -105,6 +108,10 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.redaction import SALT_BYTES, Pseudonyms
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import SEGMENT, managed_ledger_of_path, parse_owner, parse_topic
+from pulsar_admin.store.rules.finding import Finding
+from pulsar_admin.store.rules.rows import WITHOUT_DIGESTS
+from pulsar_admin.store.rules.table import RULES
+from pulsar_admin.store.wording import Answer
 
 FORMAT, VERSION = "pulsar-admin incident bundle", 1
 _PLAIN_ROWS = ("entries", "times", "copies")
@@ -123,6 +130,54 @@ class BundleResult(Struct):
     files: int = 0
     rows: int = 0
     cursor_entries: int = 0
+
+
+class FindingCount(Answer, frozen=True):
+    """How many findings of one ``code`` a check has; ``severity``: problem or note."""
+
+    severity: str
+    code: str
+    count: int
+
+
+class BundleReport(Answer, frozen=True):
+    """What a bundle holds. ``left_out``: nodes that say nothing of topics, cursors and ledgers; ``names``: the file of names."""
+
+    bundle: str
+    names: str
+    nodes: int
+    left_out: int
+    files: int
+    rows: int
+    cursor_entries: int
+    findings: tuple[FindingCount, ...]
+
+
+class BundleImported(Answer, frozen=True):
+    """The contents of a bundle, the version that made it (``toolkit``), when (``created_ms``), and what a check found there.
+
+    ``same_findings``: whether a check here finds the same, apart from rules that need bookies' files.
+    """
+
+    store: str
+    nodes: int
+    left_out: int
+    files: int
+    rows: int
+    cursor_entries: int
+    toolkit: str | None
+    created_ms: int | None
+    findings: tuple[FindingCount, ...]
+    same_findings: bool
+
+
+def count_findings(findings: Iterable[Finding]) -> tuple[FindingCount, ...]:
+    """Return how many findings of each code there are, problems first."""
+    # A bundle has the content of rows and not their bytes: whether those of its store have digests is not found again.
+    counts = Counter((not one.is_problem, one.code) for one in findings if one.code != WITHOUT_DIGESTS)
+    return tuple(
+        FindingCount("note" if is_note else "problem", code, count) for (is_note, code), count in sorted(counts.items())
+    )
 
 
 # -- names ------------------------------------------------------------------------------------------------------------
@@ -152,14 +207,30 @@ def encode_names(names: Pseudonyms) -> bytes:
 # -- out --------------------------------------------------------------------------------------------------------------
 
 
-def write_bundle(store: Store, path: Path, names_path: Path, header: Mapping[str, Any]) -> BundleResult:  # Any: JSON
-    """Write the bundle of a store to a new file, and before it the pseudonyms to ``names_path``; ``header``: further
-    information at its beginning.
+def write_bundle(
+    store: Store, path: Path, names_path: Path | None, findings: Iterable[Finding], now_ms: int
+) -> BundleReport:
+    """Write the bundle of a store, of which a check has ``findings``, to a new file, and before it the pseudonyms to ``names_path``, by
+    default ``path`` with ``.names.json`` appended.
 
     Raises AlreadyExists, InvalidValue, DiskFull, NotWritable, and StoreBusy while another bundle is made with these
     names.
     """
-    result = BundleResult()
+    if not path.name:
+        raise errors.InvalidValue(f"file {str(path)!r} has no name", value=str(path))
+    names_path = path.with_name(f"{path.name}.names.json") if names_path is None else names_path
+    if names_path == path:
+        raise errors.InvalidValue(
+            f"{path} cannot be both the bundle and the file of its names", hint="name another file"
+        )
+    result, counts = BundleResult(), count_findings(findings)
+    header = {
+        "toolkit": version("pulsar-admin-toolkit"),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "created": now_ms,
+        "findings": [asdict(one) for one in counts],
+    }
     with alone_at(names_path):
         names = read_names(names_path)
         buffer = BytesIO()
@@ -173,7 +244,7 @@ def write_bundle(store: Store, path: Path, names_path: Path, header: Mapping[str
             file.write(_line(["end", result.rows]))
         data = buffer.getvalue()
         write_new_file(path, data, before=lambda: replace_file(names_path, encode_names(names), mode=PRIVATE_FILE))
-    return result
+    return BundleReport(bundle=str(path), names=str(names_path), findings=counts, **asdict(result))
 
 
 def _line(value: object) -> bytes:
@@ -327,8 +398,10 @@ def _hidden_record(body: bytes, entry: Entry, names: Pseudonyms) -> bytes | None
 # -- in ---------------------------------------------------------------------------------------------------------------
 
 
-def import_bundle(path: Path, store_path: Path, now_ms: int) -> tuple[BundleResult, Json]:
-    """Create a new store from a bundle; return the bundle's content in numbers, and its header.
+def import_bundle(
+    path: Path, store_path: Path, now_ms: int, check: Callable[[Store], Iterable[Finding]]
+) -> BundleImported:
+    """Create a new store from a bundle, and compare what ``check`` finds there with what it found where the bundle was made.
 
     Nothing is created if it cannot be read. Raises SourceNotFound, MetadataCorrupt, Unsupported, AlreadyExists,
     DiskFull.
@@ -354,7 +427,19 @@ def import_bundle(path: Path, store_path: Path, now_ms: int) -> tuple[BundleResu
         with open_store(making, writable=True, unfinished=True) as store:
             _fill(store, _checked(path, lines, result), result)
             store.update_info(state=StoreState.READY)
-    return result, header
+    with open_store(store_path) as store:  # what it checks may be damaged
+        here = count_findings(check(store))
+    told = convert(header.get("findings") or [], tuple[FindingCount, ...])
+    of_disks = {rule.code for rule in RULES if rule.of_disks}
+    same, was = ([one for one in counts if one.code not in of_disks] for counts in (here, told))
+    return BundleImported(
+        store=str(store_path),
+        toolkit=header.get("toolkit"),
+        created_ms=header.get("created"),
+        findings=told,
+        same_findings=same == was,
+        **asdict(result),
+    )
 
 
 def _iter_lines(path: Path) -> Iterator[tuple[int, Any]]:  # Any: JSON
