@@ -15,15 +15,18 @@ from collections.abc import Iterator, Mapping, Set
 from contextlib import suppress
 from enum import Enum
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
-from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.errors import InvalidValue, StoreError
 from pulsar_admin.store.names import MessagePosition, NamespaceName, Position, TopicName, parse_topic
 from pulsar_admin.store.wording import camel_case, json_keys, optional_fields
 from pulsar_admin.typable import OWN_TEXT, is_carrying, own_text
+
+if TYPE_CHECKING:
+    from pulsar_admin.store.db.tree import Node
 
 _HTML = {ord(char): f"\\u{ord(char):04x}" for char in "<>&='\u2028\u2029"}
 """What Gson escapes where it makes JSON that HTML may hold."""
@@ -98,6 +101,53 @@ def to_json(value: object) -> Any:  # Any: a JSON value
     if hasattr(value, "__iter__"):
         return [to_json(item) for item in value]
     return str(value)
+
+
+def node_json(path: str, value: bytes | None) -> dict[str, Any] | None:  # Any: a JSON value
+    """Return a metadata node's value decoded, with secrets hidden; in hexadecimal if it cannot be decoded; None for no value."""
+    from pulsar_admin.store.model.nodes import decode_structure
+    from pulsar_admin.store.model.redaction import hide_secrets_in
+
+    if value is None:
+        return None
+    try:
+        structure, decoded = decode_structure(path, value)
+    except StoreError as error:
+        return {"structure": "unreadable", "error": error.message, "value": value.hex()}
+    return {"structure": structure, "value": hide_secrets_in(_decoded_json(decoded))}
+
+
+def stored_json(node: Node) -> dict[str, Any]:  # Any: a JSON value
+    """Return a metadata node: its stat, times in ms, the name of its structure and its decoded value; raises MetadataCorrupt."""
+    from pulsar_admin.store.model.nodes import decode_structure
+
+    structure, value = decode_structure(node.path, node.value)
+    return {
+        "path": node.path,
+        "version": node.stat.version,
+        "created": node.stat.created_ms,
+        "modified": node.stat.modified_ms,
+        "bytes": len(node.value),
+        "structure": structure,
+        "value": _decoded_json(value),
+    }
+
+
+def _decoded_json(value: object) -> Any:  # Any: a JSON value
+    """Return ``to_json`` of a decoded node, with names for upstream's numbers, text for custom metadata, and short ranges."""
+    from pulsar_admin.store.codec.cursor import CursorInfo
+    from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata
+    from pulsar_admin.store.model.cursors import range_text
+    from pulsar_admin.store.model.ledger_owners import custom_text
+
+    document = to_json(value)
+    if isinstance(value, LedgerMetadata):
+        digest = None if value.digest_type is None else value.digest_type.name
+        document |= {"state": value.state.name, "digestType": digest, "custom": custom_text(value)}
+    elif isinstance(value, CursorInfo):
+        mark_delete = None if value.mark_delete is None else str(value.mark_delete)
+        document |= {"markDelete": mark_delete, "ranges": range_text(value.ranges)}
+    return document
 
 
 def partition_json(value: object, partition_index: int) -> Any:  # Any: a JSON value

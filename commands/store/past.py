@@ -130,11 +130,11 @@ def _row(event: Event) -> dict[str, Any]:  # Any: JSON
 
 
 def _json_row(event: Event) -> dict[str, Any]:  # Any: JSON
-    from pulsar_admin.api.store import readable_node
+    from pulsar_admin.jsonify import node_json
 
     version = event.version
-    before = readable_node(version.path, event.before)
-    return _row(event) | {"old": before, "new": readable_node(version.path, version.value)}
+    before = node_json(version.path, event.before)
+    return _row(event) | {"old": before, "new": node_json(version.path, version.value)}
 
 
 def _missing_row(item: Gap | Flaw) -> dict[str, Any]:  # Any: JSON
@@ -201,11 +201,9 @@ def _changed_row(found: Changed) -> Json:
 
 
 def _json_of_changed(found: Changed) -> Json:
-    from pulsar_admin.api.store import readable_node
+    from pulsar_admin.jsonify import node_json
 
-    nodes = (
-        (node, readable_node(node.path, node.before), readable_node(node.path, node.after)) for node in found.nodes
-    )
+    nodes = ((node, node_json(node.path, node.before), node_json(node.path, node.after)) for node in found.nodes)
     return _changed_row(found) | {
         "nodes": [{"path": node.path, "change": node.change, "old": old, "new": new} for node, old, new in nodes]
     }

@@ -218,12 +218,14 @@ def _cut(
 # -- delete -----------------------------------------------------------------------------------------------------------
 
 
-def check_deletable(txn: Txn, name: TopicName, *, force: bool) -> TopicName:
-    """Return the topic's name if it may be deleted.
+def check_deletable(txn: Txn, name: TopicName, *, partitioned: bool, force: bool) -> TopicName:
+    """Return the topic's name if it may be deleted; what is said to be ``partitioned`` is looked at with its partitions.
 
     Raises TopicNotFound, and Refused for a partitioned topic. Unless ``force``, also raises MetadataCorrupt, and
     Refused for a transaction log, which a broker deletes together with its topic.
     """
+    if partitioned:
+        return name
     if name.domain == SCALABLE:
         raise Refused(
             f"{name} is a scalable topic",

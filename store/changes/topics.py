@@ -33,6 +33,7 @@ from pulsar_admin.store.errors import (
     Refused,
     StoreError,
     TopicNotFound,
+    check_choice,
 )
 from pulsar_admin.store.facts.vanished import VanishedTopic, find_bare_namespaces, find_vanished
 from pulsar_admin.store.model.cursors import REPLICATED_PROPERTY, is_subscription, iter_cursor_names, read_cursor
@@ -367,8 +368,9 @@ def plan_coordinators(reader: EntryReader, count: int, now_ms: int) -> Plan:
 def plan_annotate(txn: Txn, names: Iterable[TopicName], form: Form, now_ms: int) -> Plan:
     """Plan writing first and last publish time in ``form`` on every closed ledger whose entries are all present.
 
-    Raises MetadataCorrupt, IndexCorrupt.
+    Raises InvalidValue, MetadataCorrupt, IndexCorrupt.
     """
+    check_choice("form", form, Form)
     steps: list[Step] = []
     parts: list[ChangePart] = []
     untouched: set[int] = set()

@@ -14,6 +14,7 @@ import json
 import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct, convert, to_builtins
@@ -63,6 +64,17 @@ def read_change(txn: Txn, number: int) -> Change:
     if row is None:
         raise ChangeNotFound(f"no change {number}", hint="list them with: pulsar-admin store log", change=number)
     return _decode_change(key, row)
+
+
+def read_undoings(txn: Txn) -> dict[int, int]:
+    """Return undone change → the change that undid it; damaged records are left out."""
+    undone = {}
+    for number in change_numbers(txn):
+        with suppress(IndexCorrupt):  # told where it is listed
+            row = read_change(txn, number)
+            if row.undoes is not None:
+                undone[row.undoes] = row.change
+    return undone
 
 
 def append_change(

@@ -12,19 +12,22 @@ from contextlib import nullcontext
 from functools import partial
 from heapq import heappush, heappushpop
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pulsar_admin.store.db.environment import Store
+from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.files import catalogued_bytes
+from pulsar_admin.store.errors import InvalidValue, check_choice
 from pulsar_admin.store.facts.deep import DeepFacts
 from pulsar_admin.store.facts.parts import Counting
 from pulsar_admin.store.facts.topics import ReadBudget
 from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.model.topics import count_topics
 from pulsar_admin.store.rules.finding import Finding, Severity, place_of, sum_of
 from pulsar_admin.store.rules.judging import judge_deep, judge_store, refuse_bundle, weight
-from pulsar_admin.store.rules.table import rule_of
+from pulsar_admin.store.rules.table import check_codes, rule_of
 from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
@@ -38,12 +41,22 @@ _MORE, _ALIKE = "more", "alike"
 
 
 class DoctorOptions(Struct, frozen=True):
-    """What to look for. ``deep``: also read every byte; ``each``: how many findings of a code are kept; ``codes``: these only."""
+    """What to look for. ``deep``: also read every byte; ``each``: how many findings of a code are kept; ``codes``: these only.
+
+    Raises InvalidValue.
+    """
 
     deep: bool = False
     each: int = EACH
     codes: Collection[str] = ()
     severities: Collection[str] = ()
+
+    def __post_init__(self) -> None:
+        if self.each < 1:
+            raise InvalidValue(f"each {self.each}: expected a whole number of 1 or more", value=self.each)
+        check_codes(self.codes)
+        for severity in self.severities:
+            check_choice("severity", severity, Literal["critical", "warning", "note"])
 
 
 def diagnose(
@@ -69,6 +82,8 @@ def diagnose(
         refuse_bundle(store)
     with open_reader(store) if reader is None else nullcontext(reader) as current:
         facts, budget = DeepFacts(store, current, advance, engine), ReadBudget(unlimited=options.deep)
+        if options.deep:
+            facts.meet()
         visit = (lambda: None) if options.deep else partial(advance, 1)
         looked = judge_store(facts, now_ms=now_ms, budget=budget, visit=visit, processes=processes, counting=counting)
         for finding in chain(looked, judge_deep(facts) if options.deep else ()):
@@ -76,6 +91,33 @@ def diagnose(
             if is_meant and (not options.severities or finding.severity in options.severities):
                 ranking.add(finding)
     yield from ranking.ranked()
+
+
+class Look(NamedTuple):
+    """With what everything is looked at, see ``diagnose``."""
+
+    reader: EntryReader
+    engine: Engine | None
+    advance: Callable[[int], None]
+
+    def diagnose(self, options: DoctorOptions, now_ms: int, processes: int) -> Iterator[Finding]:
+        """Yield the findings, see ``diagnose``."""
+        reader, engine, advance = self
+        return diagnose(
+            reader.txn.store,
+            now_ms=now_ms,
+            options=options,
+            advance=advance,
+            engine=engine,
+            reader=reader,
+            processes=processes,
+        )
+
+
+def extent_of_look(txn: Txn, *, deep: bool) -> tuple[int, str]:
+    """Return how many bytes, or topics where it is not deep, a look advances by in all."""
+    with txn.passing_altered():  # the look tells of them
+        return (catalogued_bytes(txn), "bytes") if deep else (count_topics(txn), "topics")
 
 
 class Ranking:
@@ -225,6 +267,8 @@ def check_store(
         refuse_bundle(store)
     with open_reader(store) if reader is None else nullcontext(reader) as current:
         facts = DeepFacts(store, current, advance, engine)
+        if deep:
+            facts.meet()
         findings = judge_store(facts, now_ms=None, visit=lambda: None if deep else advance(1))
         yield from sum_up(sorted(findings, key=weight))
         if deep:

@@ -8,20 +8,27 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path, PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
-from pulsar_admin.store.doctor.diagnosing import Ranking, count_of, is_rest, rest_of
-from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.storeinfo import check_pages
+from pulsar_admin.store.doctor.diagnosing import DoctorOptions, Look, Ranking, count_of, diagnose, is_rest, rest_of
+from pulsar_admin.store.errors import InvalidValue, StoreNotFound
+from pulsar_admin.store.facts.starts import read_registered
+from pulsar_admin.store.model.copy_age import find_as_of
 from pulsar_admin.store.rules.finding import Finding, Severity, place_of
 from pulsar_admin.store.rules.masking import BLIND, BLIND_PLACES, BLIND_TOPIC, DEEP, FILES, UNREAD
 from pulsar_admin.store.rules.table import RULES_BY_CODE
 from pulsar_admin.store.wording import Answer
+
+if TYPE_CHECKING:
+    from pulsar_admin.store.engine.operation import Engine
 
 LISTED = 1_000
 """Findings of a code that are compared one by one, at least."""
@@ -255,6 +262,47 @@ def _ledgers_of(one: Finding) -> int:
 
 def _count(one: Finding) -> int:
     return _ledgers_of(one) or count_of(one)
+
+
+# -- the earlier look -------------------------------------------------------------------------------------------------
+
+
+def check_earlier(path: Path, own: Path) -> None:
+    """Raise InvalidValue if ``path`` is the store at ``own`` itself, StoreNotFound for a directory that is no store."""
+    hint = "name an earlier copy of this store, or a file that doctor -o json wrote"
+    if path.resolve() == own.resolve():
+        raise InvalidValue(f"{path} is this store itself", hint=hint)
+    if path.is_dir() and not (path / "store.json").exists():
+        raise StoreNotFound(f"{path} is not a store (no store.json there)", hint=hint, path=str(path))
+
+
+def compare_with(
+    path: Path, look: Look, options: DoctorOptions, now_ms: int, processes: int, warn: Callable[[Iterable[str]], None]
+) -> FindingComparison:
+    """Compare the findings of another store, at its own time or if that is unknown at ``now_ms``, or of a saved file, with those of a
+    look; ``processes`` is that of ``diagnose``. Another cluster's store is warned of. Raises InvalidValue, IndexCorrupt."""
+    listed = replace(options, each=max(options.each, LISTED), severities=())
+    if path.is_dir():
+        before, cluster = _findings_of(path, now_ms, listed, look.engine)
+        own = read_registered(look.reader.txn).instance_id
+        if cluster and own and cluster != own:
+            whose = f"{path} belongs to another cluster ({cluster}; this store: {own})"
+            warn([f"{whose}: nothing that is new or gone shows a change"])
+    else:
+        before = [one for one in read_saved(path) if not options.codes or one.code in options.codes]
+    now, is_empty = look.diagnose(listed, now_ms, processes), not look.reader.txn.store.info.sources
+    return compare(before, now, each=options.each, deep=options.deep, is_empty=is_empty, severities=options.severities)
+
+
+def _findings_of(path: Path, now_ms: int, options: DoctorOptions, engine: Engine | None) -> tuple[list[Finding], str]:
+    """Return the findings of the store at a path, and its BookKeeper's id."""
+    walked = check_pages(path)  # before LMDB reads them: it dies of damage
+    with open_store(path) as store:
+        store.walked = walked
+        with store.read() as txn:
+            as_of, cluster = find_as_of(txn), read_registered(txn).instance_id
+        then_ms = now_ms if as_of is None else as_of.time_ms
+        return list(diagnose(store, now_ms=then_ms, options=options, engine=engine)), cluster
 
 
 # -- findings that were saved -----------------------------------------------------------------------------------------

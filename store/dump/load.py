@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from itertools import groupby
 from typing import Any
 
 from msgspec import Struct, field
 
 from pulsar_admin.store.changes import log_writer
-from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, ChangeReport, Plan
+from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, ChangeReport, Plan, WritingPlan
 from pulsar_admin.store.changes.topics import lost_warnings
 from pulsar_admin.store.codec.claims import topic_claims
 from pulsar_admin.store.codec.interceptors import InterceptorChain, open_chain
@@ -59,6 +60,27 @@ class LoadedTopic(Struct):
     size_bytes: int = 0
     gaps: int = 0
     properties: dict[str, str] = field(default_factory=dict)
+
+
+def plan_load(
+    txn: Txn,
+    opened: Callable[[], AbstractContextManager[Store]],
+    source: EntryDump,
+    options: LoadOptions,
+    progress: Callable[[], AbstractContextManager[Advance]],
+) -> WritingPlan:
+    """Plan loading a dump into the store that ``opened`` holds open; raises what ``preview_load`` and ``apply_load`` raise when it
+    is previewed or applied."""
+
+    def shown() -> tuple[ChangeReport, ...]:
+        with opened() as store:
+            return (preview_load(store, source, options),)
+
+    def made(store: Store) -> tuple[ChangeReport, ...]:
+        with progress() as advance:
+            return (apply_load(store, source, options, advance),)
+
+    return WritingPlan(LOAD, txn.id, shown, made, digest=source.digest)
 
 
 def preview_load(store: Store, source: EntryDump, options: LoadOptions) -> ChangeReport:

@@ -58,6 +58,15 @@ class DeepFacts(ClusterFacts):
         self.engine = engine
         self._read = set[Path]()  # databases of which every block was read
 
+    def meet(self) -> None:
+        """See that what runs slices can read the files, before work that takes long and would be lost if not."""
+        from pulsar_admin.store.engine.slices import Cut, plan_slices
+
+        if self.engine is not None:
+            with self.reader.txn.passing_altered():
+                logs = [(one.place(self.store.path), one.file_id, one.size_bytes) for one in iter_logs(self.reader.txn)]
+            self.engine.meet(plan_slices(logs, Cut(slices=1)))
+
     def iter_misled(self) -> Iterator[Misled]:
         """Yield the bookies whose index leads to wrong records, without those whose disks are missing or that are known for it.
 

@@ -318,6 +318,26 @@ def is_own(cursor: str) -> bool:
     return cursor in (COMPACTION_CURSOR, DEDUP_CURSOR)
 
 
+def read_truth(reader: EntryReader, node: Node) -> dict[str, object] | None:
+    """Return as JSON where the cursor of a node really stands, None where its topic is not known; raises what ``read_cursor`` raises."""
+    from pulsar_admin.store.model.nodes import managed_node
+
+    named = managed_node(node.path, node.value)
+    if named is None or named.ledger is None or named.cursor is None:
+        return None
+    cursor = read_cursor(reader.txn, reader, read_topic(reader.txn, named.ledger), named.cursor)
+    return {
+        "source": cursor.source,
+        "markDeletePosition": str(cursor.mark_delete),
+        **({} if cursor.ahead is None else {"storedMarkDeletePosition": str(cursor.ahead)}),
+        "individuallyDeletedMessages": range_text(cursor.state.ranges),
+        "batchDeletes": {str(position): list(words) for position, words in cursor.state.batch_deletes.items()},
+        "properties": dict(cursor.state.properties),
+        "skippedEntries": cursor.skipped_entries,
+        "recoverableMarkDeletePosition": None if cursor.recoverable is None else str(cursor.recoverable.mark_delete),
+    }
+
+
 def iter_namespace_cursors(
     reader: EntryReader,
     namespace: NamespaceName,

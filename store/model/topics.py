@@ -478,6 +478,14 @@ def iter_topic_texts(txn: Txn, namespace: NamespaceName, *, system: bool) -> Ite
             yield root + name
 
 
+def list_topics(txn: Txn, namespace: NamespaceName | None, *, system: bool) -> tuple[str, ...]:
+    """Return every topic and partition of a namespace (None: of all) as text; raises NamespaceNotFound."""
+    if namespace is not None:
+        check_namespace(txn, namespace)
+    chosen = iter_all_namespaces(txn) if namespace is None else (namespace,)
+    return tuple(name for one in chosen for name in iter_topic_texts(txn, one, system=system))
+
+
 def select_topics(txn: Txn, selection: TopicSelection) -> tuple[TopicName, ...]:
     """Return the topics meant by ``selection``, partitioned ones as their partitions; a glob is matched with and without ``persistent://``.
 

@@ -77,6 +77,7 @@ def explanation(code: str) -> Rule[Any]:
     return rule
 
 
-def check_codes(codes: Collection[str]) -> tuple[str, ...]:
-    """Return the codes; raises InvalidValue for one that no rule has."""
-    return tuple(explanation(code).code for code in codes)
+def check_codes(codes: Collection[str]) -> None:
+    """Raise InvalidValue for a code that no rule has."""
+    for code in codes:
+        explanation(code)

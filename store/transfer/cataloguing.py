@@ -28,6 +28,7 @@ from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.sources.bookies import BookieFile, Stranger, files_of, find_strangers, size_of
 from pulsar_admin.store.sources.layout import Layout
 from pulsar_admin.store.urls import shown_path
+from pulsar_admin.store.wording import counted, plural
 
 
 class Survey(Struct, frozen=True):
@@ -83,8 +84,8 @@ def survey_files(store: Store, layout: Layout) -> Survey:
     )
 
 
-def find_gone(txn: Txn, ledgers: Collection[int]) -> dict[Path, int]:
-    """Return missing file → how many of its entries are indexed, of these ledgers or, if none is named, of all."""
+def iter_gone_texts(txn: Txn, ledgers: Collection[int]) -> Iterator[str]:
+    """Yield for each missing file how many of its entries are indexed, of these ledgers or, if none is named, of all."""
     store = txn.store.path
     paths = {
         log.file_id: log.locate(store)
@@ -92,7 +93,11 @@ def find_gone(txn: Txn, ledgers: Collection[int]) -> dict[Path, int]:
         if path_state(log, log.locate(store)) is FileState.MISSING
     }
     held = _held_entries(txn, set(paths), ledgers)
-    return {paths[file_id]: count for file_id, count in held.items() if count}
+    for file_id, count in held.items():
+        if count:
+            entries = f"its {counted(count, 'entry')} {plural(count, 'is', 'are')} not counted as missing"
+            again = "to look for copies in other files: pulsar-admin store refresh"
+            yield f"{paths[file_id]} is gone: {entries}; {again}"
 
 
 def _held_entries(txn: Txn, file_ids: set[int], ledgers: Collection[int] = ()) -> dict[int, int]:

@@ -14,7 +14,7 @@ continues with the same command, or with the next refresh.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,11 +48,18 @@ from pulsar_admin.store.db.tree import Node, Row, decode_node, find_node, iter_n
 from pulsar_admin.store.errors import IndexCorrupt, Refused
 from pulsar_admin.store.files import scratch_directory
 from pulsar_admin.store.index.build import Advance, Scanning, ledger_digests
-from pulsar_admin.store.index.rebuild import build_index, open_scratch, read_catalogue, rebuild_index
+from pulsar_admin.store.index.rebuild import (
+    RebuildResult,
+    build_index,
+    compare_index,
+    open_scratch,
+    read_catalogue,
+    rebuild_index,
+)
 from pulsar_admin.store.index.unserved import has_moved, index_unserved
 from pulsar_admin.store.model.copy_age import find_as_of, put_as_of, put_refreshed
 from pulsar_admin.store.model.coverage import find_absent_bookies, find_underreplicated, index_absent_bookies
-from pulsar_admin.store.model.references import index_owners
+from pulsar_admin.store.model.references import count_wrong_owners, index_owners
 from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes
 from pulsar_admin.store.sources import cluster
 from pulsar_admin.store.sources.bookies import find_strangers, foreign_ids, journal_marks
@@ -319,6 +326,22 @@ def _read_otherwise(store: Store, options: RefreshOptions, result: RefreshResult
         rebuild_index(store, verify=options.verify, advance=lambda count: None, engine=options.engine)
         with store.read() as txn:
             result.entries = imports.count_entries(txn)
+
+
+def remake_index(
+    store: Store, *, verify: bool, writes: bool, advance: Callable[[int], None], engine: Engine | None
+) -> RebuildResult:
+    """Rebuild the index from the files and the owners of ledgers from the metadata, or only compare them with what there is.
+
+    Raises SourceChanged, DiskFull.
+    """
+    make = rebuild_index if writes else compare_index
+    result = make(store, verify=verify, advance=advance, engine=engine)
+    with store.read() as txn:
+        owners = count_wrong_owners(store, txn)
+    if owners and writes:
+        store.write(lambda txn: index_owners(store, txn))
+    return replace(result, changed_rows=result.changed_rows + owners)
 
 
 def _has_other_digests(txn: Txn) -> bool:
