@@ -131,25 +131,6 @@ def test_a_word_that_may_mean_a_change_is_answered_with_the_line_and_runs_nothin
     assert cli(*offered.split(), "--help").stdout.startswith(f"Usage: pulsar-admin {offered} ")
 
 
-@pytest.mark.parametrize(
-    ("line", "text"),
-    [
-        ("topics peek a/b/c -s x", "Did you mean: pulsar-admin topics peek-messages a/b/c -s x\n"),
-        ("undelete a/b/c", "Did you mean: pulsar-admin topics undelete a/b/c\n"),
-        ("export d", "Did you mean: pulsar-admin store export d\n"),
-        ("topics open-transactions", "No such command 'open-transactions'.\n"),
-        (
-            "topics transaction-buffer-stats a/b/c",
-            "Did you mean: pulsar-admin transactions transaction-buffer-stats a/b/c\n",
-        ),
-        ("topics doctor --code x", "Did you mean: pulsar-admin doctor --code x\n"),
-        ("dump a/b/c", "Did you mean topics dump or logs dump?\n"),
-    ],
-)
-def test_a_name_of_another_group_or_a_like_one_is_offered(cli: Cli, line: str, text: str) -> None:
-    assert cli(*line.split()).ends(2, text).stdout == ""
-
-
 @pytest.mark.parametrize("line", ["help", "help topics", "help topics why", "topics help", "topics help why"])
 def test_help_is_a_word_like_others(cli: Cli, line: str) -> None:
     assert cli("help", "describe").stdout.startswith("Usage: pulsar-admin topics describe ")
@@ -275,19 +256,6 @@ def test_global_options_at_every_level(cli: Cli, words: str) -> None:
     assert (document["store"], document["options"]["time"]) == ("/a", 999_000)
 
 
-def test_zone_after_the_time_that_needs_it(cli: Cli) -> None:
-    result = cli("sample", "parse", "--time", "2023-11-14T23:13:20", "--tz", "Europe/Berlin")
-    assert result.json["options"]["time"] == 1_700_000_000_000
-
-
-def test_command_may_use_a_short_flag_of_its_own(cli: Cli) -> None:
-    options = cli("sample", "parse", "-t", "1h", "-d", "1700000000000", "--now", "@1700003600", "-m", "10:4:7").json[
-        "options"
-    ]
-    assert options["ago"] == options["point"] == 1_700_000_000_000
-    assert options["position"] == {"ledgerId": 10, "entryId": 4, "partitionIndex": -1, "batchIndex": 7}
-
-
 def test_version(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     import importlib.metadata
 
@@ -373,25 +341,6 @@ def test_bad_file(
 # -- changes ----------------------------------------------------------------------------------------------------------
 
 
-def test_change_says_what_it_did(cli: Cli) -> None:
-    assert cli("sample", "change", "-s", "w").stdout == (
-        "change 17: skip messages of workers on persistent://public/default/a\n"
-        "  markDeletePosition: 10:3 -> 12:5\n"
-        "  new: none -> 1:2\n"
-        "  consumers skip 1 message in 1,203 entries (1,234,567 bytes)\n"
-        "  undo: pulsar-admin store undo 17\n"
-    )
-    document = cli("sample", "change", "-s", "w", "-o", "json").json
-    assert (document["change"], document["undo"]) == (17, "pulsar-admin store undo 17")
-
-
-def test_dry_run_shows_and_stops(cli: Cli) -> None:
-    assert cli("sample", "change", "-s", "w", "--lossy", "--dry-run").stdout.startswith(
-        "dry run, nothing was written: "
-    )
-    assert cli("--dry-run", "sample", "change", "-s", "w", "-o", "json").json["dryRun"] is True
-
-
 def test_loss_needs_yes_without_a_terminal(cli: Cli) -> None:
     assert cli("sample", "change", "-s", "w", "--lossy").ends(3, "3 ledgers", "--yes").stdout == ""
     assert cli("sample", "change", "-s", "w", "--lossy", "-y").exit_code == 0
@@ -420,37 +369,6 @@ def test_exit_code_of_several(cli: Cli, arguments: list[str], code: int, rows: i
 
 
 # -- errors -----------------------------------------------------------------------------------------------------------
-
-
-def test_error_as_text(cli: Cli) -> None:
-    result = cli("sample", "fail", "nothing")
-    assert (result.exit_code, result.stdout) == (5, "")
-    assert result.stderr == "warning: about to fail\nerror: nothing is at or after the time\nhint: look earlier\n"
-    assert "warning" not in cli("sample", "fail", "nothing", "-q").stderr
-
-
-def test_error_as_json(cli: Cli) -> None:
-    result = cli("sample", "fail", "nothing", "-o", "json")
-    assert json.loads(result.stderr.splitlines()[0]) == {"warning": {"message": "about to fail"}}
-    assert result.error == {
-        "code": "nothing-matches",
-        "message": "nothing is at or after the time",
-        "hint": "look earlier",
-        "context": {"time": 5, "data": "01"},
-    }
-
-
-@pytest.mark.parametrize(
-    "words", ["-o json nonsense", "--output=json nonsense", "-ojsonl nonsense", "sample rows -o json"]
-)
-def test_usage_error_as_json_wherever_it_was_asked(cli: Cli, words: str) -> None:
-    cli(*words.split()).fails(2, "usage")
-
-
-def test_error_as_json_by_environment(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PULSAR_ADMIN_OUTPUT", "json")
-    assert cli("nonsense").error["code"] == "usage"
-    assert cli("nonsense", "-o", "table").stderr.startswith("error: ")
 
 
 @pytest.mark.parametrize(
@@ -608,9 +526,3 @@ def test_the_installed_program_is_the_one_that_may_be_interrupted_early() -> Non
 
     scripts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["scripts"]
     assert set(scripts.values()) == {"pulsar_admin.__main__:main"}
-
-
-def test_tables_say_nothing_of_an_age_that_is_none(cli: Cli, demo_store: Path) -> None:
-    table = cli("--store", demo_store, "topics", "stats", "public/default/plain", "-o", "table").stdout
-    (row,) = (line for line in table.splitlines() if line.startswith("oldestBacklogMessageAgeSeconds"))
-    assert row.split() == ["oldestBacklogMessageAgeSeconds", "-"]

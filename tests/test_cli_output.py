@@ -13,7 +13,6 @@ import re
 import struct
 import sys
 import termios
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from rich.console import Console
 from pulsar_admin import command_table, commands, output
 from pulsar_admin.columns import Column, kind_of, render_cell, size_text
 from pulsar_admin.jsonify import dump_json, to_json
-from pulsar_admin.plot import Chart, _set_value_ticks, short_number
+from pulsar_admin.plot import Chart, _set_value_ticks
 from pulsar_admin.progress import BarProgress, open_progress
 from pulsar_admin.store.codec.managedledger import LedgerInfo
 from pulsar_admin.store.model.topics import iter_topics
@@ -38,7 +37,7 @@ from pulsar_admin.visible import wrapped
 from tests.conftest import Cli
 from tests.forked import start_line
 from tests.sample_commands import SAMPLE_TABLE, sample_row
-from tests.stores import imported, read_rows
+from tests.stores import read_rows
 
 FORMATS = ("table", "json", "jsonl", "csv", "plain")
 ROW = {
@@ -102,14 +101,6 @@ _OBJECTS = st.dictionaries(_TEXTS, _LEAVES, max_size=3)
 )
 def test_pretty_json_is_what_jackson_writes(value: Any) -> None:  # Any: a JSON value
     assert dump_json(value, pretty=True) == "".join(_jackson(value, "\n"))
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0, "0"), (999, "999"), (1000, "1k"), (12_340, "12.3k"), (-4e6, "-4M"), (1e9, "1G"), (1e12, "1T")],
-)
-def test_marks_of_a_chart_have_a_suffix_from_its_factor_on(value: float, text: str) -> None:
-    assert short_number(value) == text
 
 
 @pytest.mark.parametrize(
@@ -207,13 +198,6 @@ def test_kind_of_a_key(key: str, value: object, kind: str) -> None:
     assert kind_of(key, value) == kind
 
 
-def test_a_column_of_times_that_some_records_lack() -> None:
-    rows = [{"lastTime": None}, {"lastTime": 0}, {"lastTime": 1_700_000_000_003}]
-    stream = io.StringIO()
-    output.emit_records(output.Writer(stream), rows, output.Style("csv"))
-    assert stream.getvalue().split("\n") == ["lastTime", '""', "0", "2023-11-14T22:13:20.003Z", ""]
-
-
 def test_times_in_another_zone(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = {form: cli("sample", "rows", "a", "-o", form, "--tz", "Europe/Berlin").stdout for form in FORMATS}
     for form in ("table", "csv", "plain"):
@@ -248,16 +232,6 @@ def test_document_in_every_format(cli: Cli) -> None:
 # -- names ------------------------------------------------------------------------------------------------------------
 
 
-def test_names_in_every_format(cli: Cli) -> None:
-    shown = ["persistent://a/b/a", "persistent://a/b/b\\x1b[31m"]
-    real = ["persistent://a/b/a", "persistent://a/b/b\x1b[31m"]
-    results = {form: cli("sample", "names", "a/b", "-o", form) for form in FORMATS}
-    assert results["plain"].stdout.splitlines() == shown == cli("sample", "names", "a/b").stdout.splitlines()
-    assert results["table"].stdout.splitlines() == ["NAME", *shown]
-    assert results["csv"].stdout.splitlines() == ["NAME", *shown]
-    assert results["json"].json == real == results["jsonl"].json_lines
-
-
 # -- records ----------------------------------------------------------------------------------------------------------
 
 
@@ -278,25 +252,6 @@ def test_records_in_every_format(cli: Cli) -> None:
         "persistent://public/default/b  10:0      2023-11-14T22:13:20.000Z     0",
     ]
     assert cli("sample", "rows", "a", "b").stdout == results["table"].stdout
-
-
-@pytest.mark.parametrize(
-    ("form", "text"), [("json", "[]\n"), ("jsonl", ""), ("plain", ""), ("csv", "A,B\n"), ("table", "A  B\n")]
-)
-def test_no_records(form: str, text: str) -> None:
-    stream = io.StringIO()
-    columns = (Column("A", "a"), Column("B", "b"))
-    output.emit_records(output.Writer(stream), iter(()), output.Style(form, "auto", columns))
-    assert stream.getvalue() == text
-
-
-def test_long_table_keeps_its_columns_and_one_header_and_is_never_cut(cli: Cli) -> None:
-    name = "x" * 400
-    assert f"/{name}  10:0" in cli("sample", "rows", name).stdout
-    lines = cli("sample", "rows", "a", "--count", "2500").stdout.splitlines()
-    assert len(lines) == 2501
-    assert sum(line.startswith("TOPIC") for line in lines) == 1
-    assert {line.index("2023-11-14T22:13:2") for line in lines[1001:]} == {lines[2000].index("2023")}
 
 
 def test_records_are_written_as_they_come() -> None:
@@ -417,16 +372,6 @@ def test_bar_on_a_terminal() -> None:
     assert on_terminal(80, "sample", "work", "-q") == ""
 
 
-def test_a_bar_without_a_total_only_counts() -> None:
-    bar = BarProgress(None, "topics", "scan", lambda: 0)
-    bar.advance(1234)
-    bar.stop()
-    console = Console(width=100, file=io.StringIO(), record=True)
-    console.print(bar._bar.get_renderable())
-    assert " 1,234 " in console.export_text(clear=False)
-    assert "None" not in console.export_text(clear=False)
-
-
 BARS = [
     (
         "persistent://public/default/compacted: phase two",
@@ -544,83 +489,6 @@ def test_what_comes_slowly_is_seen_as_it_comes(form: str, monkeypatch: pytest.Mo
 # -- screens of a terminal alone --------------------------------------------------------------------------------------
 
 
-def of_store(*words: str) -> str:
-    store = imported("small", "crashed")
-    return on_terminal(
-        80,
-        "--store",
-        str(store),
-        "--now",
-        "2026-11-21T12:00:00Z",
-        "--no-progress",
-        *words,
-        PAGER="cat",
-    )
-
-
-def test_the_doctor_on_a_terminal_has_a_paragraph_a_code_and_its_counts_last(cli: Cli) -> None:
-    words = ("--store", imported("small", "crashed"), "--now", "2026-11-21T12:00:00Z", "doctor", "-o", "json")
-    found = json.loads(cli(*words).stdout)
-    codes = Counter(f"{one['severity']} {one['code']}" for one in found)
-    tones = {"problem": "1;31", "warning": "33", "note": "36"}
-    colored = of_store("doctor")
-    assert all(f"\x1b[{tones[one['severity']]}m{one['severity']}\x1b[0m {one['code']}\n" in colored for one in found)
-    lines = of_store("doctor", "--color", "never").splitlines()
-    assert Counter(line for line in lines if line in codes) == Counter(dict.fromkeys(codes, 1))
-    more = {f"{count - 3:,} more: pulsar-admin --store" for count in codes.values() if count > 3}
-    assert {
-        line.split("and ")[1].rpartition(" --store")[0] + " --store" for line in lines if line.startswith("  and ")
-    } == more
-    severities = Counter(one["severity"] for one in found)
-    assert lines[-1].startswith(", ".join(f"{count} {name}" for name, count in severities.items()))
-    assert all(len(line) <= 80 for line in lines if "pulsar-admin" not in line and " " in line.strip())
-    assert not [line for line in lines if line.startswith("/")]  # a path that has no room goes on at its place
-
-
-def test_a_progress_bar_leaves_a_file_its_lines(tmp_path: Path, cli: Cli) -> None:
-    words = ("--store", str(imported("small", "crashed")), "ledgers", "verify", "-o", "jsonl")
-    with (tmp_path / "saved").open("wb") as saved:
-        on_terminal(80, *words, stdout=saved.fileno())
-    assert (tmp_path / "saved").read_text() == cli(*words).stdout
-
-
-def test_lists_on_a_terminal_fold_no_name_and_leave_out_what_is_sound(cli: Cli) -> None:
-    """Names begin a line of their table, and none ends in the middle; ``store check`` has a paragraph a finding."""
-    words = ("--store", imported("small", "crashed"))
-    rows = json.loads(cli(*words, "topics", "subscriptions", "--all-topics", "-o", "json").stdout)
-    names = [[row["topic"].removeprefix("persistent://"), name] for row in rows for name in row["subscriptions"]]
-    lines = of_store("topics", "subscriptions", "--all-topics", "--color", "never").splitlines()
-    first = next(n for n, line in enumerate(lines) if line.startswith("TOPIC")) + 1
-    assert [line.split()[:2] for line in lines[first : first + len(names)]] == names
-    read = json.loads(cli(*words, "ledgers", "verify", "-o", "json").stdout)
-    sound = of_store("ledgers", "verify", "--color", "never")
-    assert sound.startswith(
-        f"no problem in {len(read)} ledgers: {sum(one['entries'] for one in read):,} entries read, "
-    )
-    found = json.loads(cli(*words, "store", "check", "-o", "json").stdout)
-    shown = of_store("store", "check", "--color", "never").splitlines()
-    assert [f"{one['severity']} {one['code']}" for one in found[:-1]] == [
-        line for line in shown if line.startswith(("problem ", "note "))
-    ]
-
-
-def test_a_long_answer_on_a_terminal_leaves_out_parts_that_say_nothing(cli: Cli) -> None:
-    info = json.loads(cli("--store", imported("small", "crashed"), "ledgers", "info", "9", "-o", "json").stdout)
-    shown = of_store("ledgers", "info", "9", "--color", "never")
-    rows = dict(line.split(maxsplit=1) for line in shown.splitlines()[1:-2] if line[0] != " " and " " in line)
-    assert info["coverage"]["underReplicated"] == info["indexed"]["firstEntryId"] == 0
-    assert not {"coverage.underReplicated", "indexed.firstEntryId", "coverage.bookies.0.gone"} & rows.keys()
-    assert rows["entries"] == rows["indexed.entries"] == str(info["entries"])
-    assert shown.splitlines()[-1] == "Parts that say nothing (0, -1, false) are left out; -o json has all."
-
-
-def test_usage_on_a_terminal_sums_to_what_a_pipe_has(cli: Cli) -> None:
-    owners = json.loads(cli("--store", imported("small", "crashed"), "store", "usage", "-o", "json").stdout)
-    total = of_store("store", "usage", "--color", "never").splitlines()[-1].split()
-    assert total[0] == "TOTAL"
-    assert f"{sum(one['entries'] for one in owners):,}" in total
-
-
 def test_a_note_on_a_terminal_is_not_folded_inside_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
@@ -639,12 +507,3 @@ def test_a_note_on_a_terminal_is_not_folded_inside_a_command(monkeypatch: pytest
         "    55  25 entries: not looked at: after",
         "        it",
     ]
-
-
-def test_sentences_on_a_terminal_are_folded_and_in_a_pipe_they_are_not(cli: Cli) -> None:
-    store = ("--store", imported("small", "crashed"), "--now", "2026-11-21T12:00:00Z")
-    told = cli(*store, "delayed", "histogram", "acme/delayed/reminders").stdout.splitlines()[0]
-    shown = of_store("delayed", "histogram", "acme/delayed/reminders", "--color", "never")
-    assert len(told) > 80
-    assert told in " ".join(line.strip() for line in shown.splitlines())
-    assert all(len(line) <= 80 for line in shown.splitlines())

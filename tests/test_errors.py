@@ -5,19 +5,17 @@ import json
 import pkgutil
 import re
 import struct
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pulsar_admin import store
-from pulsar_admin.errors import EXIT_CODES, failure_of
+from pulsar_admin.errors import EXIT_CODES
 from pulsar_admin.store.codec.avro import avro_decoder
 from pulsar_admin.store.codec.strict_values import json_value
-from pulsar_admin.store.errors import InvalidValue, StoreError, brief, reason_of
+from pulsar_admin.store.errors import StoreError, reason_of
 from tests.conftest import Cli
-from tests.stores import imported
 from tests.test_docs import generate
 from tests.worlds import world
 
@@ -86,14 +84,6 @@ def test_every_number_has_a_meaning() -> None:
     assert set(EXIT_CODES.values()) | {number for number, _ in generate.OTHER_CODES.values()} <= set(generate.MEANINGS)
 
 
-def test_context_becomes_json_values() -> None:
-    text = failure_of(InvalidValue("bad \u00e9", hint="h", value=b"\x00", path=None)).render_json()
-    assert (
-        text
-        == '{"error":{"code":"invalid-value","message":"bad \u00e9","hint":"h","context":{"value":"00","path":null}}}'
-    )
-
-
 @pytest.mark.parametrize(
     ("decode", "words"),
     [
@@ -113,44 +103,6 @@ def test_reasons_are_about_the_data(decode: Callable[[], object], words: str) ->
     with pytest.raises(Exception) as caught:  # noqa: PT011
         decode()
     assert reason_of(caught.value) == words
-
-
-def test_another_programs_error_is_one_line_of_some_length() -> None:
-    assert brief(ValueError(" one\n\ttwo ")) == "one two"
-    assert brief("x" * 301) == "x" * 300
-
-
-_CLEAR = ("namespaces", "clear-backlog", "public/default", "-s", "nobody")
-_SET_TTL = ("namespaces", "set-message-ttl", "public/default", "-ttl", "never", "--dry-run")
-NAMED: list[tuple[tuple[str, ...], str, str, list[str]]] = [
-    (("namespaces", "policies", "no/where"), "namespace", "no/where", ["pulsar-admin tenants list"]),
-    (_CLEAR, "subscription", "nobody", ["topics subscriptions"]),
-    (_SET_TTL, "value", "never", ["write an integer"]),
-    (("store", "check", "--deep", "--memory", "1K"), "memory", "1024", ["512M"]),
-]
-
-
-@pytest.mark.parametrize(("arguments", "key", "value", "hints"), NAMED, ids=lambda value: str(value)[:30])
-def test_errors_say_what_is_next_and_carry_what_was_named(
-    arguments: tuple[str, ...], key: str, value: str, hints: list[str], cli: Cli
-) -> None:
-    error = cli("--store", imported("small", "clean"), *arguments, "-o", "json").error
-    assert str(error["context"][key]) == value
-    assert all(hint in error["hint"] for hint in hints)
-    assert not any(word in error["message"] for word in ("time unit", " 0M "))
-
-
-def test_a_search_without_an_answer_says_so(cli: Cli) -> None:
-    asked = ("topics", "find-by-time", "public/default/plain", "--time", "2027-01-01T00:00:00Z")
-    answer = cli("--store", imported("small", "clean"), *asked)
-    assert (answer.exit_code, answer.json["position"]) == (5, None)
-    assert "no entry is at or after 2027-01-01T00:00:00.000Z" in answer.stderr
-
-
-def test_a_traceback_ends_with_the_hint() -> None:
-    error = InvalidValue("there is no table 'topic'", hint="tables: topics, ledgers")
-    assert traceback.format_exception(error)[-1] == "tables: topics, ledgers\n"
-    assert len(traceback.format_exception(InvalidValue("no hint"))) == 1
 
 
 def test_a_current_directory_that_was_deleted_is_no_bug(

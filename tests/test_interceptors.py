@@ -2,7 +2,6 @@
 
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -11,7 +10,6 @@ from pulsar_admin.store.codec.brokerentry import BrokerEntry, encode_broker_entr
 from pulsar_admin.store.codec.interceptors import (
     ENTRY_POINT_GROUP,
     Append,
-    InterceptorChain,
     open_chain,
     parse_interceptors,
     read_broker_conf,
@@ -68,13 +66,6 @@ def test_an_empty_chain_puts_no_header() -> None:
     assert chain.intercept(Append(1, 1)) is None
 
 
-def test_the_index_is_that_of_the_last_message() -> None:
-    chain = open_chain((TIMESTAMP, INDEX))
-    found = [chain.intercept(Append(1_700_000_000_000 + n, messages)) for n, messages in enumerate((1, 3, 1))]
-    assert found == [BrokerEntry(1_700_000_000_000 + n, index) for n, index in enumerate((0, 3, 4))]
-    assert chain.properties() == {"index": "4"}
-
-
 def test_the_bytes_are_those_of_the_vector() -> None:
     """Broker time 1700000000005 and index 0 in front of an entry; computed apart from this code."""
     entry = open_chain((INDEX, TIMESTAMP)).intercept(Append(1_700_000_000_005, 1))
@@ -109,12 +100,6 @@ def test_an_interceptor_of_others() -> None:
 def test_an_entry_point_that_makes_something_else() -> None:
     with pytest.raises(InvalidValue, match="Nothing"):
         open_chain(parse_interceptors("Nothing"))
-
-
-def test_a_topic_has_its_own_counter() -> None:
-    chains: list[Any] = [open_chain((INDEX,)) for _ in range(2)]
-    assert [chain.intercept(Append(0, 5)).index for chain in chains] == [4, 4]
-    assert isinstance(chains[0], InterceptorChain)
 
 
 def test_a_broker_conf_is_java_properties(tmp_path: Path) -> None:

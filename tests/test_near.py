@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_admin.store.history.events import find_deletion
 from pulsar_admin.store.history.versions import is_named
 from pulsar_admin.store.sources.zookeeper import ServerFiles
 from tests.conftest import Cli
@@ -51,19 +50,6 @@ def test_a_topic_that_a_broker_deleted_is_said_to_be(cli: Cli) -> None:
     for command in ("store history", "topics undelete"):
         assert f"{command} persistent://public/default/doomed" in result.stderr
     assert "deleted" not in cli("--store", store, "topics", "why", "public/default/nope").stderr
-
-
-def test_the_logs_are_not_decoded_for_a_name_that_they_do_not_have(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Decoding takes seconds, and most names that are not there are slips."""
-    asked: list[str] = []
-    original = find_deletion
-    monkeypatch.setattr(
-        "pulsar_admin.store.history.events.find_deletion",
-        lambda servers, path: asked.append(path) or original(servers, path),  # type: ignore[func-returns-value]
-    )
-    for name in ("nope", "doomed"):
-        assert cli("--store", imported("cluster", "crashed"), "topics", "why", f"public/default/{name}").exit_code == 5
-    assert asked == ["/managed-ledgers/public/default/persistent/doomed"]
 
 
 @pytest.mark.parametrize("length", [1, 2, 7, 64])

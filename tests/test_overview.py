@@ -1,6 +1,5 @@
 """The overview against what the live broker answered, and against counting by hand."""
 
-import shlex
 from functools import cache
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from pulsar_admin.store.doctor.overview import count_findings
 from pulsar_admin.store.model.copy_age import read_copied_ms
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.names import Position
-from pulsar_admin.store.reports.overview import Largest, Overview, Wanted, read_overview
+from pulsar_admin.store.reports.overview import Overview, Wanted, read_overview
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.reference_index import reference_index
@@ -108,12 +107,6 @@ def test_every_byte_of_a_topic_is_held_once(name: str) -> None:
     assert compared > 8
 
 
-@pytest.mark.parametrize(("entry", "others"), [(8, 1), (9, 0)])
-def test_who_has_all_of_a_ledger_does_not_need_it(entry: int, others: int, tmp_path: Path) -> None:
-    found = overview_of(kept(tmp_path / "s", {"slow": (10, 4), "other": (10, entry), "fast": (12, 9)}))
-    assert [(row.subscription, row.others) for row in found.blockers if row.reason == "cursor"] == [("slow", others)]
-
-
 def test_of_policies_that_cannot_be_read_retention_is_unknown(tmp_path: Path, cli: Cli) -> None:
     """As `store usage --why` says it: all cursors have left two ledgers, and nothing says whether retention keeps them."""
     readable = kept(tmp_path / "readable", {"done": (12, 9)}, retention(-1, -1))
@@ -126,27 +119,6 @@ def test_of_policies_that_cannot_be_read_retention_is_unknown(tmp_path: Path, cl
     assert "unknown retention (unreadable policies)" in text
     assert "unknown retention, 2 ledgers" in text
     assert 'kept_bytes{reason="retention-unknown"}' in cli("--store", damaged, "metrics").stdout
-
-
-def test_a_list_is_the_beginning_of_the_whole_list() -> None:
-    found = overview_of(imported("small", "clean"), top=2)
-    assert found.largest == whole("small").largest[:2]
-    assert found.backlogs == whole("small").backlogs[:2]
-    assert found.blockers == whole("small").blockers[:2]
-    assert (found.held, found.namespaces) == (whole("small").held, whole("small").namespaces)
-
-
-def test_the_copy_is_as_old_as_its_import() -> None:
-    assert whole("small").copied_ms == NOW_MS
-    assert whole("small").copy_age_ms == 1000
-
-
-def test_largest_keeps_the_first_of_those_alike() -> None:
-    largest: Largest[str] = Largest(2)
-    for weight, item in ((1, "a"), (3, "b"), (3, "c"), (3, "d"), (0, "e")):
-        largest.add(weight, item)
-    assert largest.items() == ("b", "c")
-    assert Largest[str](0).items() == ()
 
 
 # -- the command ------------------------------------------------------------------------------------------------------
@@ -166,15 +138,6 @@ def test_it_fits_one_screen(height: int) -> None:
     assert not any(line.endswith("…") for line in facts)
 
 
-def test_alone_it_shows_the_store_that_is_there(cli: Cli) -> None:
-    store = imported("small", "clean")
-    same = cli("--store", store, "overview", "--now", "@1795260060000").stdout
-    assert "read 1m0s ago" in same
-    assert cli("--store", store, "--now", "@1795260060000").stdout == same
-    found = cli("--store", store, "-o", "json").json
-    assert (found["topics"], found["bytes"]) == (whole("small").topics, whole("small").bytes)
-
-
 def test_alone_without_a_store_it_says_how_to_make_one(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,15 +147,6 @@ def test_alone_without_a_store_it_says_how_to_make_one(
     assert found.stderr.startswith("No store here. Create one")
     assert len(found.stderr.splitlines()) == 4
     cli("--store", tmp_path / "absent").ends(5, "is not a store")
-
-
-def test_what_to_ask_next_can_be_asked(cli: Cli) -> None:
-    store = imported("small", "crashed")
-    text = cli("--store", store, "overview").stdout
-    commands = [shlex.split(line)[1:] for line in text.partition("ASK NEXT\n")[2].splitlines()]
-    assert len(commands) > 3
-    for words in commands:
-        assert cli("--store", store, *words, "--dry-run" if words[-1] == "refresh" else "-q").exit_code in (0, 1), words
 
 
 def test_an_empty_store_has_an_overview(cli: Cli, tmp_path: Path) -> None:

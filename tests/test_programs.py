@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -46,20 +45,6 @@ def test_backlogs_of_a_tenant(store: Path) -> None:
     assert found == expected
 
 
-def test_a_time_in_all_partitions(store: Path) -> None:
-    names = [f"acme/orders/parts-partition-{index}" for index in range(3)]
-    times = sorted(row[3] for row in TOPICS[names[1]]["messages"])
-    time_ms = times[len(times) // 2]
-    expected = []
-    for name in names:
-        # An entry is as old as its first message.
-        firsts = {tuple(row[:2]): row[3] for row in reversed(TOPICS[name]["messages"])}
-        place = min((place for place, first_ms in firsts.items() if first_ms >= time_ms), default=None)
-        expected.append(f"persistent://{name} {'-' if place is None else '{}:{}'.format(*place)}")
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=time_ms)
-    assert run("time_in_partitions", store, "acme/orders/parts", moment.isoformat()).splitlines() == expected
-
-
 def test_decoded_messages(store: Path) -> None:
     name = "persistent://public/default/avro"
     printed = run("decoded_messages", store, "public/default/avro", "item").splitlines()
@@ -90,15 +75,6 @@ def test_tests_of_an_application(store: Path) -> None:
     line = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_my_topics.py"]
     done = subprocess.run(line, cwd=PROGRAMS, env={**os.environ, "STORE": str(store)}, capture_output=True, text=True)
     assert "2 passed" in done.stdout
-
-
-def test_late_messages_as_a_frame(store: Path) -> None:
-    header, *lines = run("late_messages", store, "acme/iot/skewed").splitlines()
-    assert header.split() == ["ledger_id", "entry_id", "producer", "late"]
-    slow = {tuple(row[:2]) for row in TOPICS["acme/iot/skewed"]["messages"] if row[-1] == "slow-clock"}
-    found = {(int(row[1]), int(row[2])) for row in map(str.split, lines)}
-    assert len(found) == 10
-    assert found < slow
 
 
 @pytest.mark.deep

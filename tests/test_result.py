@@ -12,10 +12,3 @@ def test_a_screen_gives_way_where_something_is_asked_of_rows(cli: Cli, demo_stor
     assert "subscription holes" in cli(*why).stdout
     assert cli(*why, "--columns", "subscription").stdout.split() == ["SUBSCRIPTION", "holes"]
     assert cli(*why, "-o", "csv").stdout.startswith("TOPIC,SUBSCRIPTION,")
-
-
-def test_one_object_stands_alone_and_several_are_rows(cli: Cli, demo_store: Path) -> None:
-    describe = ("--store", demo_store, "topics", "describe", "--quick", "-o", "json")
-    one, several = cli(*describe, _PLAIN).json, cli(*describe, _PLAIN, "acme/iot/skewed").json
-    assert one == several[0]
-    assert len(several) == 2

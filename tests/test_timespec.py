@@ -213,14 +213,6 @@ def test_point_takes_bare_milliseconds() -> None:
         parse_time_point("1700000000", now_ms=NOW)
 
 
-@pytest.mark.parametrize(
-    ("text", "milliseconds"),
-    [("3h", NOW - 3 * HOUR), ("90", NOW - 90_000), ("0", NOW), ("1h30m", NOW - 5_400_000), ("PT5M", NOW - 300_000)],
-)
-def test_ago(text: str, milliseconds: int) -> None:
-    assert parse_time_or_ago(text, now_ms=NOW) == milliseconds
-
-
 def test_ago_refuses_a_bare_epoch_and_negative_seconds() -> None:
     for text, unit in (("1700000000000", "milliseconds"), ("1700000000", "seconds")):
         with pytest.raises(InvalidValue, match="means seconds") as caught:

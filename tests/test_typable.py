@@ -5,7 +5,6 @@ import base64
 import json
 import os
 import re
-import shlex
 import shutil
 from collections.abc import Iterator
 from functools import cache
@@ -13,16 +12,14 @@ from pathlib import Path
 
 import pytest
 
-import pulsar_admin as pa
 from pulsar_admin.cli import run
-from pulsar_admin.cures import cure_lines
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.rules.table import RULES_BY_CODE
 from pulsar_admin.store.sources.ensemble import Client
 from pulsar_admin.typable import PROGRAM, begin, carry, typable
 from tests.conftest import Cli
 from tests.printed import commands_in, is_placeholder, printed_commands, words_of
-from tests.stores import copied, write_rows
+from tests.stores import copied
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.transcript.test_printed_commands import previewing
 
@@ -199,18 +196,6 @@ def test_undo_undoes_in_the_store_that_was_changed(
     assert cli("store", "log", "-o", "json").json[0]["undoneBy"] is None
 
 
-def test_where_a_store_is_not_named_lines_stay_short(
-    store: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("PULSAR_ADMIN_STORE", str(store))
-    monkeypatch.setenv("PULSAR_ADMIN_NOW", "2026-11-21T12:00:00Z")
-    monkeypatch.setenv("PULSAR_ADMIN_TZ", "Europe/Berlin")
-    monkeypatch.chdir(tmp_path)
-    done = cli("topics", "skip", PLAIN, "-s", "half", "-n", "3")
-    assert done.stderr.splitlines()[-1] == "  undo: pulsar-admin store undo 1"
-    assert cli("topics", "stats", "a/b/c").stderr.splitlines()[-1].endswith(": pulsar-admin tenants list")
-
-
 def test_everywhere_it_is_said(store: Path, cli: Cli, tmp_path: Path) -> None:
     """In hints, warnings, notes, JSON, tables, CSV, the text of doctor, why and overview, and behind a copy button."""
     given = ["--tz", "Europe/Berlin", "--now", "2026-11-21T12:00:00Z", "--store", str(store)]
@@ -295,11 +280,6 @@ def test_what_stands_already_and_what_is_no_command_stays() -> None:
         assert typable(f"see: pulsar-admin {text}") == f"see: pulsar-admin {expected}"
 
 
-def test_the_other_name_of_the_program(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["--store", str(store), "topics", "stats", "a/b/c"], program="pulsar-admin-offline") == 5
-    assert f": pulsar-admin-offline --store {shell_word(store)} tenants list\n" in capsys.readouterr().err
-
-
 def test_data_is_left_as_it_is(tmp_path: Path, cli: Cli) -> None:
     """The same words in a message, in a property or in a policy are none of ours."""
     text = "pulsar-admin store undo 1"
@@ -314,40 +294,7 @@ def test_data_is_left_as_it_is(tmp_path: Path, cli: Cli) -> None:
     assert (shown["hint"], shown["undo"]) == (text, text)
 
 
-def test_python_names_the_store(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(store.parent)
-    with pa.open_store(store.name, writable=True) as opened:
-        report = opened.apply(opened.topic(PLAIN).cursor("half").skip(3))
-    assert report.documents()[0]["undo"] == f"pulsar-admin --store {shell_word(store)} store undo 1"
-    assert str(report).endswith(f"\n  undo: pulsar-admin --store {shell_word(store)} store undo 1")
-
-
 # -- cures ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_cure_is_looked_at_first() -> None:
-    assert cure_lines("pulsar-admin ledgers restore 5 --dry-run") == [
-        "look first: pulsar-admin ledgers restore 5 --dry-run",
-        "$ pulsar-admin ledgers restore 5",
-    ]
-    assert cure_lines("pulsar-admin ledgers info 5") == ["look: pulsar-admin ledgers info 5"]
-    forecast = "pulsar-admin topics expire a/b/c -s x --forecast 2d"
-    assert cure_lines(forecast) == [f"look: {forecast}"]
-
-
-def test_why_prints_the_look_and_the_cure(tmp_path: Path, cli: Cli) -> None:
-    """Seen: ``$ … expire-messages … --dry-run`` alone, ``-t 3d`` where nothing was so old, and the question which time is now."""
-    store, now, now_ms = copied("small", "clean", tmp_path), "2026-11-25T00:00:00.000Z", 1_795_564_800_000
-    assert "expire-messages" not in cli("--store", store, "topics", "why", PLAIN, "-s", "half").stdout
-    write_rows(store, lambda txn: txn.put("state", b"as-of", f"{now_ms} metadata".encode()))
-    expire = f"pulsar-admin --store {shell_word(store)} topics expire-messages persistent://{PLAIN} -s half -t 3d --now {now}"
-    why = ("--store", store, "topics", "why", PLAIN, "-s", "half")
-    assert f"  look first: {expire} --dry-run\n  $ {expire}\n" in cli(*why).stdout
-    for command in (expire, expire.replace("-t 3d", "--ttl")):
-        commands = [reason["command"] for reason in cli(*why, "-o", "json").json["reasons"]]
-        assert command in commands
-        assert cli(*shlex.split(command)[1:], "--dry-run").exit_code == 0
-        assert cli("--store", store, "namespaces", "set-message-ttl", "public/default", "-ttl", "3600").exit_code == 0
 
 
 def test_no_cure_in_the_sources_is_a_dry_run_alone() -> None:

@@ -6,13 +6,10 @@ import pytest
 
 from pulsar_admin import Refused, open_store, reclaim
 from pulsar_admin.store.codec.rocksvalue import NodeStat, encode_value
-from pulsar_admin.store.db.environment import open_store as open_store_file
-from pulsar_admin.store.db.tree import read_node
 from tests.conftest import Cli
 from tests.cures.curing import put_values
 from tests.reclaiming import half_dead_bookie
-from tests.stores import apply_values, imported, narrow_copy
-from tests.worlds import STATES, WORLD_NAMES
+from tests.stores import apply_values, narrow_copy
 
 _STAT = NodeStat(0, 0, 1, 1, False)
 _NODES = {  # of a Pulsar 5 and of one after it, of Kafka, of nobody known, and what a 4.x cluster has beside what a standalone has
@@ -41,25 +38,6 @@ def store(tmp_path: Path) -> Path:
 
 def accepting(*trees: str) -> list[str]:
     return [word for tree in trees for word in ("--accept-unknown-tree", tree)]
-
-
-@pytest.mark.parametrize("name", WORLD_NAMES)
-@pytest.mark.parametrize("state", STATES)
-def test_what_4_writes_is_known(name: str, state: str, cli: Cli) -> None:
-    found = cli("--store", imported(name, state), "doctor", "--code", "unknown-tree", "-o", "jsonl").json_lines
-    assert found == []
-
-
-def test_each_is_named_by_doctor_and_check(store: Path, cli: Cli) -> None:
-    found = cli("--store", store, "doctor", "--code", "unknown-tree", "-o", "jsonl").json_lines
-    assert {row["where"]: row["message"] for row in found} == {
-        "/brokers": "1 tree of another program (Kafka): 1 node, kept as they are",
-        "/topics": "1 tree of a newer Pulsar: 2 nodes, kept as they are",
-        "/txn": "1 tree of a newer Pulsar: 1 node, kept as they are",
-        "/widgets": "1 tree of a newer Pulsar or another program: 1 node, kept as they are",
-    }
-    checked = cli("--store", store, "store", "check", "-o", "jsonl").json_lines
-    assert [row["where"] for row in checked if row["code"] == "unknown-tree"] == [*_UNKNOWN]
 
 
 @pytest.mark.parametrize(
@@ -110,15 +88,6 @@ def test_disks_are_not_reclaimed_by_metadata_with_unknown_trees(tmp_path: Path, 
     assert cli(*words, *accepting(*_UNKNOWN)).exit_code == 0
     with pytest.raises(Refused, match="/brokers"):
         reclaim(str(data / "bookkeeper"), metadata=data / "metadata", dry_run=True, accept_unknown_tree=["/topics"])
-
-
-def test_topics_that_are_known_change_as_ever(store: Path, cli: Cli) -> None:
-    """And what is not known stays as it was, byte for byte."""
-    topic = "public/default/plain"
-    for words in (("reset-cursor", topic, "-s", "half", "-m", "earliest"), ("terminate", topic), ("truncate", topic)):
-        cli.done("--store", store, "topics", *words)
-    with open_store_file(store) as opened, opened.read() as txn:
-        assert {path: read_node(txn, path).value for path in _NODES} == _NODES
 
 
 def test_info_and_overview_name_them(store: Path, cli: Cli) -> None:

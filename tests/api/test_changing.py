@@ -137,19 +137,6 @@ def test_rows_of_resets_have_the_names_of_reset(path: Path) -> None:
                 store.reset_cursors([wrong], "half")
 
 
-def test_a_plan_of_another_state_is_refused(path: Path) -> None:
-    with pa.open_store(path, writable=True) as store:
-        cursor = store.topic(PLAIN).cursor("half")
-        late = cursor.clear()
-        store.apply(cursor.skip(1))
-        with pytest.raises(pa.StalePlan):
-            store.apply(late)
-        assert len(store.changes()) == 1
-        assert store.apply(cursor.skip(1)).number == 2
-        with pytest.raises(pa.UndoConflict):
-            store.undo(1)
-
-
 def test_what_is_as_wanted_already_writes_nothing(path: Path) -> None:
     with pa.open_store(path, writable=True) as store:
         plan = store.topic(PLAIN).cursor("half").reset(to=pa.Position(30, 0), rule="broker")

@@ -4,7 +4,6 @@ import copy
 import json
 import subprocess
 import sys
-import warnings
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Iterator
@@ -27,7 +26,6 @@ from pulsar_admin.store.scan.typed_values import VersionedValues
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.stores import NOW_MS, imported
-from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import oracle, world
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -116,12 +114,6 @@ def test_one_time_in_every_form(demo_store: Path) -> None:
 def test_what_is_no_time_is_refused(store: pa.Store, value: Any) -> None:
     with pytest.raises(pa.InvalidValue):
         store.topic("plain").find(value)
-
-
-def test_the_largest_reasons_are_the_first(store: pa.Store) -> None:
-    everything, two = store.why_bytes(), store.why_bytes(top=2)
-    assert everything.holders == len(everything.held) > 2
-    assert (two.held, two.totals, two.holders) == (everything.held[:2], everything.totals, everything.holders)
 
 
 # -- messages ---------------------------------------------------------------------------------------------------------
@@ -232,36 +224,7 @@ def test_a_partitioned_topic_is_its_partitions(store: pa.Store) -> None:
         topic.find("3h")
 
 
-def test_nothing_is_read_before_it_is_iterated_over(store: pa.Store) -> None:
-    topic = store.topic("plain")
-    messages = topic.messages(subscription="not there")
-    with pytest.raises(pa.SubscriptionNotFound):
-        next(iter(messages))
-
-
-def test_what_is_lost_is_warned_of_and_listed(tmp_path: Path) -> None:
-    entries = [Made(CREATED_MS), Made(CREATED_MS + 2, lost=True), Made(CREATED_MS + 5)]
-    path = make_store(tmp_path / "made", {"a/b/t": MadeTopic([entries])})
-    with pa.open_store(path) as opened:
-        messages = opened.topic("a/b/t").messages(columns=["entry_id"])
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            assert [row["entry_id"] for row in messages.rows()] == [0, 2]
-        assert [warning.category for warning in caught] == [pa.PartialData]
-        assert [type(problem).__name__ for problem in messages.problems] == ["EntryNotFound"]
-
-
 # -- statistics -------------------------------------------------------------------------------------------------------
-
-
-def test_stats_are_those_of_the_command(store: pa.Store, cli: Cli, demo_store: Path) -> None:
-    for name in ("plain", "acme/delayed/reminders"):
-        topic = store.topic(name)
-        assert to_json(topic.stats()) == cli.json(demo_store, f"topics stats {name}")
-        shown = cli.json(demo_store, f"topics stats-internal {name} -m --explain")
-        assert to_json(topic.internal_stats(metadata=True)) == shown
-    shown = cli.json(demo_store, "topics partitioned-stats acme/orders/parts")
-    assert to_json(store.topic("acme/orders/parts").partitioned_stats()) == shown
 
 
 @pytest.mark.parametrize("compacted", [False, True])
@@ -363,21 +326,6 @@ def test_what_is_encrypted_needs_the_key(store: pa.Store, demo_store: Path) -> N
     assert digests == [row[8] for row in recorded_rows(topic) if row[5] == "k0009"]
 
 
-@pytest.mark.parametrize(
-    ("wanted", "said"),
-    [
-        ({"keys": "k0003"}, "is a str"),
-        ({"regex": "("}, "not a regular expression"),
-        ({"json_paths": ["id=1"]}, "is not a path"),
-        ({"nothing": 1}, "unknown keyword: nothing"),
-        ({"limit": -1}, "limit -1"),
-    ],
-)
-def test_what_cannot_be_searched_for(store: pa.Store, wanted: dict[str, Any], said: str) -> None:
-    with pytest.raises(pa.InvalidValue, match=said):
-        store.topic(KEYED).search(**wanted)
-
-
 # -- a message has one form: rows, records, Arrow and pandas agree, few or many, and values are what the schemas say
 
 _WHOLE = (*COLUMNS, "topic", "payload", "marker_type")
@@ -417,15 +365,6 @@ def test_values_are_what_was_sent(store: pa.Store) -> None:
     assert [row["value"] for row in messages.rows()] == [
         row["value"] for row in oracle("small")["sent"] if row["topic"] == name
     ]
-
-
-def test_values_of_topics_with_different_schemas_are_json_text(store: pa.Store) -> None:
-    columns = ["topic", "value"]
-    both = store.search("public/default/avro", "public/default/plain", columns=columns)
-    assert both.schema.field("value").type == pyarrow.string()
-    typed = [row["value"] for row in store.search("public/default/avro", columns=columns).rows()]
-    texts = [row["value"] for row in both.rows() if row["topic"].endswith("/avro")]
-    assert list(map(json.loads, texts)) == typed
 
 
 def _schema(kind: str, *fields: tuple[str, Any]) -> ValueSchema:
@@ -474,7 +413,6 @@ def test_a_version_of_another_type_is_json_text_beside_it() -> None:
 
 REMINDERS = "acme/delayed/reminders"
 PLAIN = "public/default/plain"
-NOW = ("--now", f"@{NOW_MS}")
 
 
 # -- ledgers ----------------------------------------------------------------------------------------------------------
@@ -532,18 +470,6 @@ def test_what_is_due_is_what_was_asked_for(store: pa.Store) -> None:
     assert all(timedelta() <= found[place] - due <= timedelta(milliseconds=50) for place, due in expected.items())
     assert all(abs(row["due_time"] - row["deliver_at"]) < timedelta(seconds=2) for row in rows)
     assert sum(delayed.histogram().column("messages").to_pylist()) == len(rows) == delayed.status().messages
-
-
-def test_due_and_status_are_those_of_the_commands(store: pa.Store, cli: Cli, demo_store: Path) -> None:
-    options = ("-s", "workers", "--until", "2026-11-21T12:00:00Z", "-o", "jsonl")
-    shown = cli("--store", demo_store, *NOW, "delayed", "due", REMINDERS, *options).json_lines
-    found = store.topic(REMINDERS).delayed("workers").due("2026-11-21T12:00:00Z")
-    times = [(time - EPOCH) // timedelta(milliseconds=1) for time in found.column("deliver_at").to_pylist()]
-    assert times == [row["deliverAt"] for row in shown]
-    (row,) = cli("--store", demo_store, *NOW, "delayed", "status", REMINDERS, "-s", "workers", "-o", "json").json
-    status = to_json(store.topic(REMINDERS).delayed("workers").status())
-    assert {**status, "trackers": []} == {**row, "trackers": []}
-    assert [one["name"] for one in status["trackers"]] == [one["name"] for one in row["trackers"]]
 
 
 # -- compaction -------------------------------------------------------------------------------------------------------

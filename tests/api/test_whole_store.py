@@ -194,19 +194,6 @@ def test_a_flipped_byte_is_found(source: Path, tmp_path: Path) -> None:
 # -- ledgers, metadata, logs ------------------------------------------------------------------------------------------
 
 
-def test_ledgers_and_who_they_belong_to(path: Path) -> None:
-    expected = Counter(row[0] for row in ROWS)
-    with pa.open_store(path) as store:
-        rows = {row.ledger_id: row for row in store.ledger_rows(PLAIN)}
-        assert {ledger_id: rows[ledger_id].entries for ledger_id in expected} == expected
-        assert {owner.topic for owner in store.ledger(ROWS[0][0]).owners().owners} == {f"persistent://{PLAIN}"}
-        assert len(list(store.ledger_rows())) == len(store.ledgers())
-        assert expected.keys().isdisjoint(row.ledger_id for row in store.orphans())
-        assert store.missing() == ()
-        with pytest.raises(pa.LedgerNotFound):
-            store.ledger(10**6).owners()
-
-
 def test_metadata_nodes(path: Path) -> None:
     recorded = oracle("small")["namespaces"]["acme/delayed"]["policies"]["delayed_delivery_policies"]
     with pa.open_store(path) as store:

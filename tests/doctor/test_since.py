@@ -232,14 +232,6 @@ def test_what_is_summed_up_hides_nothing_after_it(tmp_path: Path, cli: Cli) -> N
     assert cli(*asked, "--since", tmp_path / "file").json == []
 
 
-def test_in_an_empty_store_nothing_is_gone(tmp_path: Path, cli: Cli) -> None:
-    assert cli("--store", tmp_path / "s", "store", "init").exit_code == 0
-    found = cli("--store", tmp_path / "s", "doctor", "--since", imported("small", "clean"), "-o", "json").json
-    assert {one["change"] for one in found} == {"not-seen"}
-    nothing = cli("--store", tmp_path / "s", "doctor", "--severity", "note").stdout
-    assert nothing.endswith("\nNothing of this kind was found.\n")
-
-
 def test_what_is_refused(tmp_path: Path, cli: Cli) -> None:
     path = imported("small", "clean")
     for asked in (
@@ -278,24 +270,6 @@ def test_what_is_refused(tmp_path: Path, cli: Cli) -> None:
 )  # fmt: skip
 def test_the_same_finding(before: Finding, found: Finding, expected: list[str]) -> None:
     assert [change for change, _, _ in changes([before], [found])] == expected
-
-
-def test_of_a_topic_that_cannot_be_read_nothing_is_gone() -> None:
-    before = [one("clock-ahead", f"{T}c", topic=f"{T}c"), one("clock-ahead", f"{T}d", topic=f"{T}d")]
-    assert changes(before, [one("topic-unreadable", f"{T}c")])[1:] == [
-        ("not-seen", "clock-ahead", f"{T}c"),
-        ("gone", "clock-ahead", f"{T}d"),
-    ]
-    assert {change for change, *_ in changes(before, [one("metadata-incomplete", "x")])} == {"new", "not-seen"}
-
-
-def test_ledgers_that_one_look_sums_up_are_compared_by_their_number() -> None:
-    few = [one(CODE, f"ledger {number} of {T}c", ledgerId=number) for number in range(3)]
-    many = ranked([one(CODE, f"ledger {number} of {T}c", ledgerId=number) for number in range(12)], 5)
-    assert [row.where for row in many] == [f"12 ledgers of {T}c"]
-    assert changes(few, many) == [("worse", CODE, f"12 ledgers of {T}c")]
-    assert changes(many, few) == []
-    assert compare(many, few, each=10).unchanged == 3
 
 
 @pytest.mark.parametrize("seed", range(60))

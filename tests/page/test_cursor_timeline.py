@@ -3,11 +3,10 @@
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from pulsar_admin import PartialData, import_standalone
-from pulsar_admin.page.collecting import Limits, _charts_of_due, _Waits, collect_page
+from pulsar_admin.page.collecting import Limits, collect_page
 from pulsar_admin.page.values import Page
 from pulsar_admin.store.codec.cursor import CursorInfo
 from pulsar_admin.store.db.environment import Txn, open_store
@@ -146,9 +145,3 @@ def test_what_is_in_tiered_storage_is_not_lost(tmp_path: Path) -> None:
         strips = [one.strip for one in collect_page(store, reader, (), NOW_MS).standings]
     assert [strip.count("lost") for strip in strips] == [0] * 6
     assert sum(strip.count("unacknowledged") for strip in strips) > 4_000
-
-
-def test_only_several_subscriptions_have_a_chart_of_all() -> None:
-    one, other = _Waits("t", "s", np.array([NOW_MS])), _Waits("t", "u", np.array([NOW_MS, NOW_MS + 1]))
-    for due, charts in (((), []), ((one,), [("s", 1)]), ((one, other), [("", 3), ("s", 1), ("u", 2)])):
-        assert [(chart.subscription, chart.entries) for chart in _charts_of_due(due, 9)] == charts

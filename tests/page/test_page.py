@@ -4,18 +4,16 @@ import json
 import re
 from collections import Counter
 from html.parser import HTMLParser
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from pulsar_admin.page.charts import _CHARACTER, TILES, Box, _label, fold, squarify
+from pulsar_admin.page.charts import TILES, Box, fold, squarify
 from pulsar_admin.page.rendering import DARK, LIGHT, render_page
-from pulsar_admin.page.sections import FINDINGS_SHOWN, ROWS
-from pulsar_admin.page.texts import age_text, clipped
+from pulsar_admin.page.sections import FINDINGS_SHOWN
+from pulsar_admin.page.texts import clipped
 from pulsar_admin.page.values import Page, Share
-from pulsar_admin.store.rules.rule import Rule
 from pulsar_admin.visible import clean_text
 from tests.conftest import Cli
 from tests.hostile import FORGED, make_hostile_store
@@ -90,56 +88,6 @@ def test_findings_beyond_those_shown_are_counted_by_code() -> None:
     assert " ledger-missing: 30" in parsed.texts
 
 
-def test_findings_of_a_code_share_a_card() -> None:
-    one, other = make_page(("orders", "payments")).findings
-    alike = (one, replace(other, severity=one.severity, code=one.code, broker=one.broker))  # type: ignore[type-var]
-    page = replace(
-        make_page(),
-        findings=(*alike, other),
-        rules={one.code: Rule(one.code, one.severity, "Entries are lost", means="They are `gone`.")},
-    )
-    parsed = Parsed(render_page(page))
-    assert parsed.tags["article"] == 2
-    assert "Entries are lost: 2 times" in parsed.texts
-    assert {"gone", "What it means"} <= set(parsed.texts)
-    assert "2,469 messages, 8 KiB" in parsed.texts
-    assert {alike[0].message, alike[1].message, one.mend, other.mend} <= set(parsed.texts)
-    assert parsed.texts.count(one.broker) == 1
-
-
-def test_rows_of_topics_are_those_given() -> None:
-    page = make_page(topics=250)
-    made = render_page(page)
-    data = _data(made)
-    spaces, worsts = data["spaces"], data["worsts"]
-    assert [f"{spaces[space]}/{name}" for space, name in zip(data["space"], data["name"], strict=True)] == [  # type: ignore[call-overload]
-        f"{row.namespace}/{row.name}" for row in page.topics
-    ]
-    for key, column in (
-        ("entries", "entries"),
-        ("size", "size_bytes"),
-        ("ledgers", "ledgers"),
-        ("subscriptions", "subscriptions"),
-        ("backlog", "backlog_entries"),
-        ("findings", "findings"),
-        ("oldest", "oldest_ms"),
-    ):
-        assert data[key] == [getattr(row, column) for row in page.topics]
-    assert [worsts[index] for index in data["worst"]] == [row.worst for row in page.topics]  # type: ignore[call-overload]
-    assert Parsed(made).text.count("acme/space-") >= ROWS
-    assert "Not shown: 12 topics more, with 34 entries, 5.47 KiB, 7 entries of backlog." in Parsed(made).texts
-
-
-def test_strips_say_each_state_in_words() -> None:
-    said = Parsed(render_page(make_page()))
-    labels = [value for tag, name, value in said.attributes if name == "aria-label" and "acknowledged" in value]
-    assert labels == [
-        "12 entries: 4 acknowledged; 1 acknowledged one by one; 5 unacknowledged; 1 delayed, not yet due; "
-        "1 lost: no client gets it"
-    ]
-    assert "7:0 to 7:3: 4 entries acknowledged" in said.texts
-
-
 def test_nothing_is_loaded_and_nothing_is_styled_or_run_beside_the_policy() -> None:
     parsed = Parsed(render_page(make_page(HOSTILE, topics=300)))
     for tag, name, value in parsed.attributes:
@@ -150,13 +98,6 @@ def test_nothing_is_loaded_and_nothing_is_styled_or_run_beside_the_policy() -> N
     policy = next(value for tag, _, value in parsed.attributes if tag == "meta" and "default-src" in value)
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
-
-
-def test_what_scrolls_is_reached_by_keyboard() -> None:
-    found = Counter(
-        tag for tag, name, value in Parsed(render_page(make_page())).attributes if (name, value) == ("tabindex", "0")
-    )
-    assert found == {"pre": 1, "div": 2}
 
 
 def test_hostile_names_make_no_element() -> None:
@@ -176,11 +117,6 @@ def test_a_hostile_name_is_shown_as_text_with_nothing_hidden(name: str) -> None:
     assert _data(made)["name"] == [clipped(name)]
     hidden = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
     assert not hidden.search(made.decode())
-
-
-def test_a_long_name_is_cut_and_says_how_long_it_is() -> None:
-    assert clipped("k" * 10_240) == "k" * 120 + " … " + "k" * 40 + " (10,240 characters)"
-    assert len(render_page(make_page((HOSTILE[-1],)))) < len(render_page(make_page())) + 40_000
 
 
 def test_an_empty_store_makes_a_page() -> None:
@@ -218,20 +154,6 @@ def _luminance(colour: str) -> float:
 # -- the treemap --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sizes", [[1.0], [6, 6, 4, 3, 2, 2, 1], [10**9, 1, 1], [5.0] * 97])
-def test_rectangles_fill_the_box_by_size(sizes: list[float]) -> None:
-    boxes = squarify(sizes, Box(10, 20, 300, 200))
-    for size, box in zip(sizes, boxes, strict=True):
-        assert box.width * box.height == pytest.approx(size * 60_000 / sum(sizes), rel=1e-6, abs=1e-6)
-        assert box.x >= 10 - 1e-6
-        assert box.x + box.width <= 310 + 1e-3
-        assert box.y + box.height <= 220 + 1e-3
-    for one, other in pairwise(boxes):
-        across = min(one.x + one.width, other.x + other.width) - max(one.x, other.x)
-        along = min(one.y + one.height, other.y + other.height) - max(one.y, other.y)
-        assert across < 1e-6 or along < 1e-6
-
-
 def test_rectangles_are_those_of_the_paper() -> None:
     """Bruls, Huizing and van Wijk, Squarified Treemaps: areas of 6, 6, 4, 3, 2, 2 and 1 in a box of 6 by 4."""
     boxes = squarify([6, 6, 4, 3, 2, 2, 1], Box(0, 0, 6, 4))
@@ -256,20 +178,6 @@ def test_a_few_topics_stay_as_they_are_and_what_is_of_several_is_put_together() 
     assert fold(alone) == alone
     several = [Share("tenant", "space", name, 7, 2, 3) for name in ("3 of one kind", "3 of another")]
     assert fold([*alone, *several]) == [*alone, Share("tenant", "space", "6 more topics", 14, 4, 6)]
-
-
-@pytest.mark.parametrize(("room", "shown"), [(10.9, ["a name of…"]), (11.1, ["a name of 1"]), (3.9, [])])
-def test_a_name_is_cut_where_its_box_ends(room: float, shown: list[str]) -> None:
-    box = Box(300, 7, 8 + room * _CHARACTER, 40)
-    assert [(x, y, text) for x, y, _, text in _label("a name of 1", box, "k")] == [(305, 20, text) for text in shown]
-
-
-@pytest.mark.parametrize(
-    ("age_ms", "said"),
-    [(0, "0s"), (999, "0s"), (61_000, "1m 1s"), (7_200_000, "2h"), (100_000_000, "1d 3h"), (-90_000, "in 1m 30s")],
-)
-def test_ages(age_ms: int, said: str) -> None:
-    assert age_text(age_ms) == said
 
 
 def test_hidden_characters_are_seen() -> None:
