@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from pulsar_admin.store.codec.rocksvalue import NodeStat
@@ -31,6 +32,8 @@ _MODIFIED = struct.Struct(">25xq")
 _KEY_MAX_BYTES = 500
 _KEY_HEAD_BYTES = 400
 PATH_MAX_BYTES = 2**16 - 1
+ROW_OF_NODE = "the row of metadata node "
+"""Begins the message about a damaged row of the tree."""
 
 
 Row = tuple[bytes, bytes]
@@ -124,7 +127,7 @@ def decode_node(key: bytes, row: bytes | memoryview) -> Node:
             raise ValueError(f"flags {flags}, path {raw[:60]!r}")
     except (struct.error, ValueError) as error:
         raise IndexCorrupt(
-            f"the row of metadata node {key[:_KEY_HEAD_BYTES].decode(errors='backslashreplace')} is damaged: {reason_of(error)}",
+            f"{ROW_OF_NODE}{key[:_KEY_HEAD_BYTES].decode(errors='backslashreplace')} is damaged: {reason_of(error)}",
             hint="keep this store; a back-up of its database may have the node (backups/), or import into another directory"
             " (--store NEW) and look there",
         ) from error
@@ -141,6 +144,11 @@ def find_node(txn: Txn, path: str) -> Node | None:
     key = tree_key(path)
     row = txn.view("tree", key)
     return None if row is None else decode_node(key, row)
+
+
+def has_row(txn: Txn, path: str) -> bool:
+    """Whether there is a node at a path, be its row damaged."""
+    return txn.view("tree", tree_key(path)) is not None
 
 
 def read_node(txn: Txn, path: str) -> Node:
@@ -204,16 +212,21 @@ def iter_children_and_keys(txn: Txn, path: str, first: str = "") -> Iterator[tup
         if len(key) <= _KEY_HEAD_BYTES and part.isascii():
             name = part.decode()
         else:
-            name = path_of_key(txn, key)[len(prefix) :].partition("/")[0]
+            path = path_of_key(txn, key)
+            if not path:
+                continue
+            name = path[len(prefix) :].partition("/")[0]
         if name not in seen:  # "x", "x-partition-0", "x/cursor": "x" comes up twice
             seen.add(name)
             yield name, key
 
 
 def path_of_key(txn: Txn, key: bytes) -> str:
-    """Return the path of the node with a key; raises IndexCorrupt."""
-    if len(key) <= _KEY_HEAD_BYTES and key.isascii():
-        return key.decode()
+    """Return the path of the node with a key, "" for a key that is not UTF-8; raises IndexCorrupt for the row of a long path."""
+    if len(key) <= _KEY_HEAD_BYTES:
+        with suppress(UnicodeDecodeError):  # ``store.rules.nodes`` tells of it
+            return key.decode()
+        return ""
     return decode_node(key, txn.get("tree", key) or b"").path
 
 
@@ -222,7 +235,7 @@ def iter_paths(txn: Txn, prefix: str) -> Iterator[str]:
     head = _encoded(prefix)[:_KEY_HEAD_BYTES]
     for key in txn.keys("tree", head):
         path = path_of_key(txn, key)
-        if path.startswith(prefix):
+        if path and path.startswith(prefix):
             yield path
 
 

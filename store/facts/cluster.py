@@ -174,9 +174,10 @@ class ClusterFacts:
     def _iter_start_facts(self, *, thorough: bool, read: Collection[Path] = ()) -> Iterator[StartFact]:
         from pulsar_admin.store.facts import starts  # brings numpy
 
-        info = self.store.info
-        registered = starts.read_registered(self.reader.txn) if self.has_metadata else None
-        layout = find_node(self.reader.txn, LAYOUT)
+        info, registered, layout = self.store.info, None, None
+        with suppress(IndexCorrupt):  # the sweep over nodes tells
+            registered = starts.read_registered(self.reader.txn) if self.has_metadata else None
+            layout = find_node(self.reader.txn, LAYOUT)
         fact = starts.find_layout_fact(None if layout is None else layout.value)
         if fact is not None:
             yield fact

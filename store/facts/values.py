@@ -383,7 +383,10 @@ def unknown_values(txn: Txn) -> tuple[UnknownValues, ...]:
     for key, row in iter_unusual(txn):
         if not key.startswith(_ROOTS):
             continue
-        node = decode_node(key, row)
+        try:
+            node = decode_node(key, row)
+        except IndexCorrupt:
+            continue  # the sweep over nodes tells
         structure, what = unknown_in(node.path, node.value)
         if what:
             names, nodes, first = unknown.get(structure, (set(), 0, node.path))

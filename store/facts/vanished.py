@@ -20,7 +20,7 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_metadata_damage
 from pulsar_admin.store.db.ledger_ids import find_deleted
 from pulsar_admin.store.db.owners import OwnerKind, find_owners, has_owners
-from pulsar_admin.store.db.tree import find_node, read_node, tree_key
+from pulsar_admin.store.db.tree import has_row, read_node, tree_key
 from pulsar_admin.store.errors import MetadataCorrupt, Refused, SourceNotFound, StoreError
 from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.history.servers import find_servers
@@ -127,7 +127,7 @@ def find_bare_namespaces(txn: Txn) -> tuple[BareNamespace, ...]:
     if find_bare_namespaces not in txn.memo:
         bare, is_whole = list[BareNamespace](), next(iter_metadata_damage(txn), None) is None
         namespaces = [one for tenant in list_all_tenants(txn) if is_whole for one in iter_namespaces(txn, tenant)]
-        without = [one for one in namespaces if find_node(txn, one.policies_path) is None]
+        without = [one for one in namespaces if not has_row(txn, one.policies_path)]
         for namespace in without if len(without) < len(namespaces) else ():
             topics = sum(not name.is_system for name in iter_topics(txn, namespace))
             if topics and namespace.tenant not in _OF_BROKERS:
@@ -166,7 +166,7 @@ def _find(reader: EntryReader) -> Vanished:
     txn = reader.txn
     is_shared = bool(stored_roots(txn.store.info).shared)
     orphans = [*_iter_orphans(reader)]
-    absent = [one for one in orphans if is_shared or find_node(txn, one.owner) is None]
+    absent = [one for one in orphans if is_shared or not has_row(txn, one.owner)]
     if is_shared or next(iter_metadata_damage(txn), None) is not None:
         owners = {one.ledger_id: one.owner for one in absent}
         return Vanished((), (), (), frozenset(owners), frozenset(owners), owners, off_list=_off_list(reader, orphans))
@@ -197,14 +197,14 @@ def _find(reader: EntryReader) -> Vanished:
         if lost or name in headless:
             ids = tuple(one.ledger_id for one in lost)
             entries, size_bytes = sum(one.entries for one in lost), sum(one.bytes for one in lost)
-            has_namespace = txn.view("tree", tree_key(name.namespace.policies_path)) is not None
+            has_namespace = has_row(txn, name.namespace.policies_path)
             topics.append(VanishedTopic(name, ids, entries, size_bytes, headless.get(name, ()), has_namespace))
     views = tuple(_detached(reader, orphans))
     names = {topic.name for topic in topics} | {topic.name.base for topic in topics}
     schemas = tuple(
         VanishedSchema(name, tuple(ids))
         for name, ids in sorted(bare.items(), key=lambda item: str(item[0]))
-        if find_node(txn, name.path) is not None or partition_count(txn, name)
+        if has_row(txn, name.path) or partition_count(txn, name)
     )
     kept = {one.ledger_id for one in orphans if one.name in names} | {view.ledger_id for view in views}
     kept.update(owners, *bare.values())
@@ -323,7 +323,7 @@ def _detached(reader: EntryReader, orphans: Iterable[_LedgerOfGoneNode]) -> Iter
         if one.name and one.component == claims.COMPACTED_COMPONENT and one.entries:
             detached[one.name].append(one)
     for name, ledgers in detached.items():
-        if find_node(reader.txn, name.path) is None or _has_view(reader, name):
+        if not has_row(reader.txn, name.path) or _has_view(reader, name):
             continue
         from pulsar_admin.store.compaction.floor import unfit_text  # a store without such a ledger needs none of it
 
@@ -354,7 +354,7 @@ def keys_of_view_alone(reader: EntryReader, view: DetachedView) -> tuple[str, ..
 
 def _has_view(reader: EntryReader, name: TopicName) -> bool:
     """Whether the topic names a compacted ledger, or may name one."""
-    if find_node(reader.txn, name.cursor_path(COMPACTION_CURSOR)) is None:
+    if not has_row(reader.txn, name.cursor_path(COMPACTION_CURSOR)):
         return False
     try:
         cursor = read_cursor(reader.txn, reader, read_topic(reader.txn, name), COMPACTION_CURSOR)

@@ -19,7 +19,7 @@ from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType
 from pulsar_admin.store.codec.ledgermetadata import decode_digest_type, ledger_id_of_path
 from pulsar_admin.store.db import files
 from pulsar_admin.store.db.environment import Store, Txn
-from pulsar_admin.store.db.tree import Node, iter_values
+from pulsar_admin.store.db.tree import Node, path_of_key, plain_value
 from pulsar_admin.store.engine.memory import own_memory_bytes, slice_bytes
 from pulsar_admin.store.engine.slices import SLICE_BYTES, Cut
 from pulsar_admin.store.errors import EntryLogCorrupt, SourceChanged, StoreError
@@ -85,7 +85,8 @@ def ledger_digests(txn: Txn, also: Iterable[Node] = (), but: DigestType | None =
     for unknown ledgers.
     """
     seen = SeenDigests(but)
-    for path, value in chain(iter_values(txn, "/ledgers/"), ((node.path, node.value) for node in also)):
+    rows = ((path_of_key(txn, key), plain_value(row)) for key, row in txn.items("tree", b"/ledgers/"))
+    for path, value in chain(rows, ((node.path, node.value) for node in also)):
         ledger_id = ledger_id_of_path(path)
         if ledger_id is not None:
             seen.see(ledger_id, path, value)

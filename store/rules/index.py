@@ -245,7 +245,12 @@ def _check_owners(facts: ClusterFacts) -> Iterator[Finding]:
     """Check the owners against the references in the tree."""
     txn = facts.reader.txn
     try:
-        for ledger_id, wanted, stored in list(iter_wrong_owners(txn, find_references(facts.store, txn))):
+        references = find_references(facts.store, txn)
+    except StoreError as error:  # of a metadata node, which no rebuild reads again
+        yield OWNERS_DAMAGED.of(error, "owners", "pulsar-admin store refresh")
+        return
+    try:
+        for ledger_id, wanted, stored in list(iter_wrong_owners(txn, references)):
             yield OWNERS_DIFFER.at(
                 f"ledger {ledger_id}",
                 f"expected owners: {listed(sorted(map(str, wanted)), 5) or 'none'}; found: {listed(sorted(map(str, stored)), 5) or 'none'}",

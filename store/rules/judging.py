@@ -8,7 +8,7 @@ from itertools import chain, groupby
 
 from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path
 from pulsar_admin.store.db.environment import Store
-from pulsar_admin.store.errors import Refused, StoreError
+from pulsar_admin.store.errors import IndexCorrupt, Refused, StoreError
 from pulsar_admin.store.facts.cluster import ClusterFacts, UnreadableTopic
 from pulsar_admin.store.facts.deep import DeepFacts
 from pulsar_admin.store.facts.parts import Counting
@@ -26,7 +26,7 @@ from pulsar_admin.store.rules.other_processes import Beside, to_the_end
 from pulsar_admin.store.rules.starts import code_of, evidence_of
 from pulsar_admin.store.rules.storage import CLOSING_RULES, DISK_RULES, LEAK_SWEEP
 from pulsar_admin.store.rules.table import ALL_TOPIC_RULES, RULES, SWEEPS, rule_of
-from pulsar_admin.store.rules.topic_data import TOPIC_SWEEP, TOPIC_UNREADABLE
+from pulsar_admin.store.rules.topic_data import TOPIC_SWEEP, TOPIC_UNREADABLE, mend_row
 from pulsar_admin.store.wording import Answer
 
 _WORST = (
@@ -135,6 +135,7 @@ def _judge_topics(
         if isinstance(topic, UnreadableTopic):
             ledger_id = ledger_id_of_path(str(topic.error.context.get("where")))  # the last one, if it is not the list
             mend = None if ledger_id is None else mend_damaged(facts.reader.txn, ledger_id)
+            mend = mend_row(topic.error) if isinstance(topic.error, IndexCorrupt) else mend
             yield TOPIC_UNREADABLE.of(topic.error, topic.name, mend, path=topic.path)
             continue
         yield from TOPIC_SWEEP.judge(topic)

@@ -9,7 +9,7 @@ from pulsar_admin.store import errors
 from pulsar_admin.store.codec.cursor import decode_cursor_info
 from pulsar_admin.store.codec.ledgermetadata import LedgerState, ledger_path
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.db.tree import find_node, read_node
+from pulsar_admin.store.db.tree import ROW_OF_NODE, find_node, read_node
 from pulsar_admin.store.facts.topics import TopicFacts
 from pulsar_admin.store.model.broken import GONE, find_broken_ledger, find_missing
 from pulsar_admin.store.model.coverage import absent_of, count_unseen
@@ -21,7 +21,7 @@ from pulsar_admin.store.model.topics import COMPACTED_LEDGER, Topic, TopicLedger
 from pulsar_admin.store.names import PERSISTENT, shell_word
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.rule import Sweep
-from pulsar_admin.store.rules.words import KEEP_COPIES, NO_HAND, STUCK, forced_reset
+from pulsar_admin.store.rules.words import KEEP_COPIES, NO_HAND, REBUILD, STUCK, forced_reset
 from pulsar_admin.store.wording import counted, plural
 
 TOPIC_SWEEP = Sweep[TopicFacts]("the topics")
@@ -186,6 +186,8 @@ def _judge_topic(facts: TopicFacts) -> Iterator[Finding]:
                 cursor, (errors.EntryLogCorrupt, errors.MissingComponent, errors.NotWritable, errors.SourceChanged)
             ):
                 mend = "pulsar-admin store refresh"  # its file, once readable, has the state that a reset forgets
+            elif isinstance(cursor, errors.IndexCorrupt):
+                mend = mend_row(cursor)
             elif isinstance(cursor, errors.Unsupported):  # which is not replaced
                 path = facts.topic.name.cursor_path(name)
                 mend = f"pulsar-admin store cat {shell_word(path)} --hex"
@@ -194,6 +196,11 @@ def _judge_topic(facts: TopicFacts) -> Iterator[Finding]:
                 bring = "" if missing is None else missing.cure
                 mend = bring or f"pulsar-admin ledgers restore {ledger_id}"
             yield CURSOR_UNREADABLE.at(where, cursor.message, cursor.hint, mend, topic=facts.where, subscription=name)
+
+
+def mend_row(error: errors.IndexCorrupt) -> str:
+    """Return the command that makes a damaged row of the store anew."""
+    return "pulsar-admin store refresh" if error.message.startswith(ROW_OF_NODE) else REBUILD
 
 
 def _damaged_ledger(txn: Txn, topic: Topic, cursor_name: str) -> int | None:

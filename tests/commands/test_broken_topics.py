@@ -269,6 +269,51 @@ def test_nodes_that_cannot_be_read_hide_nothing_behind_them(tmp_path: Path, cli:
 
 
 @pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize(
+    "key",
+    ["managed-ledgers/public/default/persistent/", "managed-ledgers/public/", "admin/policies/", "", "ledgers/00/"],
+)
+def test_a_path_that_is_not_utf_8_is_a_finding(key: str, whole_cli: Cli, tmp_path: Path) -> None:
+    """It hides no other answer, and the printed commands remove it."""
+    store = copied("small", "clean", tmp_path)
+    before, topics = told(diagnoses(whole_cli, store)), whole_cli.rows(store, "topics stats --all-topics")
+    row = rows_of(store, "tree")["tree"][parse_topic(PLAIN).path.encode()]
+    write_rows(store, lambda txn: txn.put("tree", f"/{key}".encode() + b"\xff", row))
+    after = diagnoses(whole_cli, store)
+    mends = {one["code"]: one["mend"] for one in after if one["code"] in ("node-damaged", "owners-damaged")}
+    assert [one["where"] for one in after if one["severity"] == "critical"] == [f"tree /{key}\\xff"]
+    assert {tuple(mend.split()[-2:]) for mend in mends.values()} == {("store", "refresh")}
+    names = [one["topic"] for one in whole_cli.rows(store, "topics stats --all-topics")]
+    assert names == [one["topic"] for one in topics]
+    for words in ("overview", "topics list public/default", "namespaces list public", "tenants list", "metrics"):
+        assert whole_cli.on(store, words).exit_code in (0, 1), words
+    run_printed(whole_cli, mends["node-damaged"])
+    assert told(diagnoses(whole_cli, store)) == before
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize(
+    "path",
+    [
+        parse_topic(PLAIN).path,
+        parse_topic(PLAIN).cursor_path("half"),
+        "/admin/policies/public/default",
+        ledger_path(22),
+    ],
+)
+def test_a_damaged_row_of_a_node_stops_no_check(path: str, whole_cli: Cli, tmp_path: Path) -> None:
+    """Every finding prints the command that reads it again, and none that replaces it."""
+    store = copied("small", "clean", tmp_path)
+    before = told(diagnoses(whole_cli, store))
+    write_rows(store, lambda txn: txn.put("tree", tree_key(path), b"x"))
+    rows = [row for row in diagnoses(whole_cli, store) if row["severity"] != "note"]
+    assert {row["code"] for row in rows} <= {"node-damaged", "owners-damaged", "topic-unreadable", "cursor-unreadable"}
+    (mend,) = {row["mend"] for row in rows}
+    run_printed(whole_cli, mend)
+    assert told(diagnoses(whole_cli, store)) == before
+
+
+@pytest.mark.usefixtures("damages_stores")
 def test_damaged_metadata_of_a_ledger_is_restored_as_lost_metadata_is(cli: Cli, tmp_path: Path) -> None:
     store, path = narrow_copy(tmp_path), ledger_path(18)
     sound = cli("--store", store, "ledgers", "info", 18).stdout
