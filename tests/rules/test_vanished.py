@@ -200,7 +200,8 @@ def test_a_scalable_topic_created_over_its_lost_segments_is_warned_of(cli: Cli, 
 @pytest.mark.usefixtures("damages_stores")
 def test_a_damaged_row_elsewhere_refuses_nothing_that_is_created(cli: Cli, tmp_path: Path) -> None:
     store = copied("small", "clean", tmp_path)
-    write_rows(store, lambda txn: txn.put("tree", tree_key("/admin/policies/acme/secure"), b"damaged"))
+    long = path_of("acme/secure/" + 500 * "x")
+    write_rows(store, lambda txn: txn.put("tree", tree_key(long), b"damaged"))
     for line in ("topics create public/default/new", "namespaces create acme/new"):
         (warning,) = cli.json(store, f"{line} --dry-run")["warnings"]
         assert warning.startswith("whether data of a lost topic of that name remain is unknown: the row of"), line
