@@ -6,7 +6,7 @@ this table.
 """
 
 _NAMES = {
-    "api.cursors": "Cursor CursorPlace Cursors",
+    "api.cursors": "Cursor Cursors",
     "api.files": "MetadataChange diff history log_files log_records reclaim verify_logs",
     "api.ledgers": "Ledger preflight",
     "api.messages": "Batches MessageRecord Messages SparkTables register",
@@ -80,7 +80,7 @@ _NAMES = {
     "store.index.rebuild": "RebuildResult",
     "store.model.broken": "Missing",
     "store.model.coverage": "BookieCopies Coverage OpenEnd UnderReplicated UnservedEntries",
-    "store.model.cursors": "Extent",
+    "store.model.cursors": "CursorPlace Extent",
     "store.model.ledger_owners": "LedgerOwners",
     "store.model.messages": "LastMessageId Message MessageRow",
     "store.model.schemas": "SchemaVersion",

@@ -1,6 +1,6 @@
 # made by docs/generate.py: `make docs` writes it again
 
-from pulsar_admin.api.cursors import Cursor, CursorPlace, Cursors
+from pulsar_admin.api.cursors import Cursor, Cursors
 from pulsar_admin.api.files import MetadataChange, diff, history, log_files, log_records, reclaim, verify_logs
 from pulsar_admin.api.ledgers import Ledger, preflight
 from pulsar_admin.api.messages import Batches, MessageRecord, Messages, SparkTables, register
@@ -153,7 +153,7 @@ from pulsar_admin.store.index.rebuild import RebuildResult
 from pulsar_admin.store.model.broken import Missing
 from pulsar_admin.store.model.counts import DiskBytes
 from pulsar_admin.store.model.coverage import BookieCopies, Coverage, OpenEnd, UnderReplicated, UnservedEntries
-from pulsar_admin.store.model.cursors import Extent
+from pulsar_admin.store.model.cursors import CursorPlace, Extent
 from pulsar_admin.store.model.ledger_owners import LedgerOwners
 from pulsar_admin.store.model.messages import LastMessageId, Message, MessageRow
 from pulsar_admin.store.model.resources import (

@@ -565,8 +565,8 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         broker = cursor_api.broker_of(self._session, broker_version, max_clock_skew, now_ms)
         request = resets.ResetRequest(now_ms, rule, clock, broker, force)
         with self._session.reader() as reader:
-            texts = (cursor_api.reset_line(self._session, line) for line in arguments.given_items("lines", lines))
-            rows = resets.iter_reset_rows(texts, source, subscription, partial(self._session.time_ms, changes=True))
+            given = arguments.given_items("lines", lines)
+            rows = resets.iter_reset_rows(given, source, subscription, partial(self._session.time_ms, changes=True))
             return cursor_api.resets_plan(self._session, reader, resets.resets_of_rows(reader, rows), request)
 
     def annotate(self, *topics: str, pattern: str | None = None, form: Form = "properties") -> Plan:

@@ -17,7 +17,7 @@ from pulsar_admin.store.codec.cursor import CursorInfo, CursorState, encode_curs
 from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import read_node
-from pulsar_admin.store.errors import Refused
+from pulsar_admin.store.errors import InvalidValue, Refused
 from pulsar_admin.store.facts.backlogs import extent_of_messages, find_cut
 from pulsar_admin.store.model import cursors
 from pulsar_admin.store.model.coverage import absent_of
@@ -282,11 +282,26 @@ def cleared(topic: Topic, state: CursorState) -> CursorState:
 
 
 def plan_clear(
-    reader: EntryReader, kind: plan.ChangeKind, cursors: Iterable[tuple[Topic, cursors.Cursor]], now_ms: int
+    reader: EntryReader,
+    kind: plan.ChangeKind,
+    chosen: Iterable[tuple[Topic, cursors.Cursor]],
+    now_ms: int,
+    *,
+    force: bool = False,
 ) -> plan.Plan:
     """Plan skipping the whole backlog of cursors; raises as ``plan_moves``."""
-    moves = [CursorMove(topic, cursor, cleared(topic, cursor.state)) for topic, cursor in cursors]
+    moves = [CursorMove(topic, cursor, cleared(topic, cursor.state), force=force) for topic, cursor in chosen]
     return plan_moves(reader, kind, moves, now_ms)
+
+
+def plan_skip(
+    reader: EntryReader, count: int, force: bool, chosen: Iterable[tuple[Topic, cursors.Cursor]], now_ms: int
+) -> plan.Plan:
+    """Plan skipping the next ``count`` unacknowledged entries of each cursor; raises InvalidValue, and as ``plan_moves``."""
+    if count < 0:
+        raise InvalidValue(f"skip {count}: a number of entries is 0 or more")
+    moves = [CursorMove(topic, cursor, skipped(topic, cursor.state, count), force=force) for topic, cursor in chosen]
+    return plan_moves(reader, SKIP, moves, now_ms)
 
 
 # -- guards ------------------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ from pulsar_admin.store.db.tree import find_node, iter_children
 from pulsar_admin.store.errors import ENTRY_UNREADABLE, EntryCorrupt, LedgerNotFound, Refused, StoreError
 from pulsar_admin.store.files import remove_file
 from pulsar_admin.store.index.own_logs import LogWriter, index_own_file, next_own_ledgers
-from pulsar_admin.store.model.cursors import read_cursor
+from pulsar_admin.store.model.cursors import read_topic_cursor
 from pulsar_admin.store.model.ledgers import find_metadata, find_times
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, read_topic
@@ -294,7 +294,7 @@ def plan_forget_ledgers(txn: Txn, name: TopicName, ledger_ids: Collection[int], 
 
 
 def plan_mark_delete(
-    reader: EntryReader, name: TopicName, cursor: str, position: Position, now_ms: int, *, force: bool
+    reader: EntryReader, name: TopicName, cursor: str, position: Position, force: bool, now_ms: int
 ) -> Plan:
     """Plan a cursor's mark-delete at exactly ``position``; individually acknowledged entries stay acknowledged.
 
@@ -302,8 +302,7 @@ def plan_mark_delete(
     the whole state moves into ManagedCursorInfo in that case. Raises SubscriptionNotFound, LedgerNotFound and
     EntryNotFound, and unless ``force`` Refused for a cursor that a broker keeps for itself.
     """
-    topic = read_topic(reader.txn, name)
-    before = read_cursor(reader.txn, reader, topic, cursor)
+    topic, before = read_topic_cursor(reader, name, cursor)
     check_position(topic, position, "")
     ledger_id = before.info.cursors_ledger_id
     said = f"the position was in the cursor ledger {ledger_id}, where pulsar-managed-ledger-admin would have left it"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -36,12 +37,13 @@ from pulsar_admin.store.model.cursors import (
     iter_ledger_parts,
     pending_intervals,
     read_cursor,
+    read_topic_cursor,
     subtract,
     union,
 )
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.scalable import in_one_order
-from pulsar_admin.store.model.topics import Topic, expand_topic, read_topic
+from pulsar_admin.store.model.topics import Topic, expand_topic
 from pulsar_admin.store.names import EARLIEST, LATEST, LONG_MAX, Position, TopicName, parse_position, parse_topic
 from pulsar_admin.store.policies.in_force import MessageTtl, find_message_ttl
 from pulsar_admin.store.search.broker import SEARCH_FAILS, BrokerSearch
@@ -385,8 +387,7 @@ def _reset_of_row(reader: EntryReader, row: ResetRow, name: TopicName, seen: dic
     first = seen.setdefault((name, row.subscription), row.where)
     if first != row.where:
         raise errors.InvalidValue(f"{row.subscription} of {name} is moved by {first} already")
-    topic = read_topic(reader.txn, name)
-    return Reset(topic, read_cursor(reader.txn, reader, topic, row.subscription), row.target, row.where)
+    return Reset(*read_topic_cursor(reader, name, row.subscription), row.target, row.where)
 
 
 def plan_resets(reader: EntryReader, resets: Iterable[Reset], request: ResetRequest) -> Plan:
@@ -587,19 +588,23 @@ def _broker_move(topic: Topic, cursor: Cursor, ours: Position | None, theirs: Po
 
 _TARGETS = ("messageId", "time", "shiftBy", "toSubscription")
 _KEYS = {"topic", "subscription", "exclude", *_TARGETS}
+_IN_PYTHON = {"to": "messageId", "shift_by": "shiftBy", "like": "toSubscription"}
 
 
 def iter_reset_rows(
-    lines: Iterable[str], name: str, subscription: str | None, parse_time: Callable[[str], int]
-) -> Iterator[ResetRow]:
-    """Yield the rows of a reset file; ``subscription`` is used for rows without one. Raises InvalidValue."""
+    lines: Iterable[str | Mapping[str, object]], name: str, subscription: str | None, parse_time: Callable[[Any], int]
+) -> Iterator[ResetRow]:  # Any: a time of any form
+    """Yield the rows of a reset file, or of a program, which has mappings with positions and times as Python has them, under the names
+    of ``Cursors.reset``; ``subscription`` is used for rows without one. Raises InvalidValue.
+    """
     row = None
     for number, line in enumerate(lines, 1):
-        if not line.strip():
+        if isinstance(line, str) and not line.strip():
             continue
         where = f"{name} line {number}"
         try:
-            row = _row(json_value(line), where, subscription, parse_time)
+            found = json_value(line) if isinstance(line, str) else line
+            row = _row(found, where, subscription, parse_time)
         except ValueError as error:
             raise errors.InvalidValue(f"{where}: {errors.reason_of(error)}", hint=_hint()) from error
         except errors.StoreError as error:
@@ -611,9 +616,12 @@ def iter_reset_rows(
         raise errors.InvalidValue(f"no change in {name}", hint="one JSON object a line")
 
 
-def _row(found: Any, where: str, subscription: str | None, parse_time: Callable[[str], int]) -> ResetRow:  # Any: JSON
-    if not isinstance(found, dict):
+def _row(
+    found: Any, where: str, subscription: str | None, parse_time: Callable[[Any], int]
+) -> ResetRow:  # Any: as above
+    if not isinstance(found, Mapping):
         raise errors.InvalidValue("not a JSON object")
+    found = {_IN_PYTHON.get(key, key): value for key, value in found.items()}
     unknown = sorted(set(found) - _KEYS)
     if unknown:
         raise errors.InvalidValue(f"unknown key {unknown[0]!r}")
@@ -627,7 +635,7 @@ def _row(found: Any, where: str, subscription: str | None, parse_time: Callable[
     return ResetRow(where, parse_topic(found["topic"]), name, _target(found, exclude, parse_time))
 
 
-def _target(found: dict[str, Any], exclude: bool, parse_time: Callable[[str], int]) -> ResetTarget:  # Any: JSON
+def _target(found: dict[str, Any], exclude: bool, parse_time: Callable[[Any], int]) -> ResetTarget:  # Any: as above
     message_id, time = found.get("messageId"), found.get("time")
     shift_by, other = found.get("shiftBy"), found.get("toSubscription")
     if other is not None and not isinstance(other, str):
@@ -642,8 +650,8 @@ def _target(found: dict[str, Any], exclude: bool, parse_time: Callable[[str], in
 
 
 def _position(value: object) -> Position:
-    if isinstance(value, str):
-        return parse_position(value)
+    if isinstance(value, (str, Position)):
+        return parse_position(str(value))
     if isinstance(value, dict):
         parts = [value.get("ledgerId"), value.get("entryId"), value.get("batchIndex", -1)]
         ids = [integer(part, "messageId", -1) for part in parts]
@@ -651,10 +659,10 @@ def _position(value: object) -> Position:
     raise errors.InvalidValue('messageId is "LEDGER:ENTRY" or an object with ledgerId and entryId')
 
 
-def _time(value: object, parse_time: Callable[[str], int]) -> int:
+def _time(value: object, parse_time: Callable[[Any], int]) -> int:  # Any: as above
     if type(value) is int:
         return parse_time(f"@{value}")
-    if isinstance(value, str):
+    if isinstance(value, (str, datetime, timedelta)):
         return parse_time(value)
     raise errors.InvalidValue("time is epoch milliseconds, or a string that -t takes")
 
@@ -670,6 +678,16 @@ def _hint() -> str:
 
 
 _SHOWN = 3
+
+
+def check_has_times(topic: Topic) -> None:
+    """Raise NothingMatches for a topic without entries."""
+    if not topic.number_of_entries:
+        raise errors.NothingMatches(
+            f"{topic.name} has no entries, so it has no times",
+            hint="list topics and their entries with: pulsar-admin topics stats --all-topics",
+            topic=str(topic.name),
+        )
 
 
 def check_now_is_meant(reader: EntryReader, time_ms: int, clock_ms: int) -> None:

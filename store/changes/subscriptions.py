@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from pulsar_admin.store.changes.cursors import (
     unreadable_text,
 )
 from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, CursorPart, Plan, delete_step, put_value_step
-from pulsar_admin.store.changes.resets import start_state
+from pulsar_admin.store.changes.resets import check_position, start_state
 from pulsar_admin.store.codec.cursor import CursorState, encode_cursor_info
 from pulsar_admin.store.codec.strict_values import parse_integer
 from pulsar_admin.store.db.audit_log import Step
@@ -38,7 +38,7 @@ from pulsar_admin.store.model.cursors import (
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.references import BUCKET_PREFIX
 from pulsar_admin.store.model.topics import COMPACTED_LEDGER, Topic, find_pending_ack
-from pulsar_admin.store.names import Position, shell_word
+from pulsar_admin.store.names import EARLIEST, LATEST, Position, shell_word
 from pulsar_admin.store.policies.retention import freed_ledgers, read_mark_deletes
 
 
@@ -56,9 +56,17 @@ class NewSubscription(Struct, frozen=True):
         return {REPLICATED_PROPERTY: 1} if self.replicated else {}
 
 
-def plan_create(reader: EntryReader, topics: Iterable[Topic], new: NewSubscription, now_ms: int) -> Plan:
-    """Plan creating a subscription on topics, all or none; raises AlreadyExists, InvalidValue for a reserved name or property."""
+def plan_create(reader: EntryReader, topics: Sequence[Topic], new: NewSubscription, now_ms: int) -> Plan:
+    """Plan creating a subscription on topics, all or none.
+
+    Raises AlreadyExists, LedgerNotFound, EntryNotFound (no entry at its start), and InvalidValue for a reserved name or property and a
+    start that is in one of several topics.
+    """
     check_new(new)
+    if new.start not in (EARLIEST, LATEST) and len(topics) > 1:
+        raise InvalidValue(f"position {new.start} is in one of {len(topics)} topics", hint="use earliest or latest")
+    for topic in topics:
+        check_position(topic, new.start, "")
     steps: list[Step] = []
     parts: list[ChangePart] = []
     for topic in topics:
@@ -161,7 +169,7 @@ def shown_properties(cursor_properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def plan_subscription_properties(
-    reader: EntryReader, cursors: Iterable[tuple[Topic, Cursor]], properties: Mapping[str, str], now_ms: int
+    reader: EntryReader, properties: Mapping[str, str], cursors: Iterable[tuple[Topic, Cursor]], now_ms: int
 ) -> Plan:
     """Plan replacing the properties of subscriptions; those of the broker stay. Raises InvalidValue for a reserved name."""
     _check_properties(properties)
@@ -181,7 +189,7 @@ def plan_subscription_properties(
 
 
 def plan_replicated(
-    reader: EntryReader, cursors: Iterable[tuple[Topic, Cursor]], replicated: bool, now_ms: int
+    reader: EntryReader, replicated: bool, cursors: Iterable[tuple[Topic, Cursor]], now_ms: int
 ) -> Plan:
     """Plan enabling or disabling the replication of subscriptions' positions between clusters."""
     words = "set replicated subscription status of {subscription} of {place}"

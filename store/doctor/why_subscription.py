@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from pulsar_admin.store.facts.topics import ReadBudget, SubscriptionFacts, TopicFacts
-from pulsar_admin.store.model.cursors import Cursor, read_cursor
+from pulsar_admin.store.model.cursors import Cursor, read_topic_cursor
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import TopicName
 from pulsar_admin.store.rules.backlogs import CHUNK_RULES, MARKER_RULES
 from pulsar_admin.store.rules.subscriptions import STOPPING_RULES, SUBSCRIPTION_RULES
@@ -61,7 +61,6 @@ def why_nothing_is_given(reader: EntryReader, name: TopicName, subscription: str
 
     Raises TopicNotFound, SubscriptionNotFound, MetadataCorrupt.
     """
-    topic = read_topic(reader.txn, name)
-    cursor = read_cursor(reader.txn, reader, topic, subscription)
+    topic, cursor = read_topic_cursor(reader, name, subscription)
     facts = SubscriptionFacts(TopicFacts(reader, topic, None, now_ms), cursor)
     return tuple(evidence.sentence for rule in (*CHUNK_RULES, *MARKER_RULES) for evidence in rule.holds(facts))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, ParamSpec, final, overload
@@ -28,7 +28,7 @@ from pulsar_admin.store.model.ledgers import find_metadata, find_sums, iter_bloc
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, check_namespace, expand_topic, iter_topics, read_topic
 from pulsar_admin.store.names import NamespaceName, Position, TopicName, decode_name, shell_word
-from pulsar_admin.store.wording import Sparse
+from pulsar_admin.store.wording import Answer, Sparse
 
 if TYPE_CHECKING:
     from pyroaring import BitMap
@@ -134,6 +134,12 @@ def read_cursor(txn: Txn, reader: EntryReader, topic: Topic, name: str) -> Curso
     if node is None:
         raise _not_found(topic.name, name)
     return cursor_of(txn, reader, topic, name, node)
+
+
+def read_topic_cursor(reader: EntryReader, name: TopicName, subscription: str) -> tuple[Topic, Cursor]:
+    """Return a topic and one of its cursors; raises TopicNotFound, SubscriptionNotFound, MetadataCorrupt."""
+    topic = read_topic(reader.txn, name)
+    return topic, read_cursor(reader.txn, reader, topic, subscription)
 
 
 def read_damaged_cursor(txn: Txn, reader: EntryReader, topic: Topic, name: str) -> Cursor:
@@ -289,6 +295,45 @@ def backlog_size_bytes(topic: Topic, mark_delete: Position) -> int:
         elif mark_delete.entry_id >= 0:
             size -= (mark_delete.entry_id + 1) * (ledger.size_bytes // ledger.entries)
     return size
+
+
+class CursorPlace(Answer, frozen=True):
+    """A cursor's position in one topic or partition.
+
+    ``mark_delete``: everything up to it is acknowledged. ``individually_deleted``: (lower, upper] ranges acknowledged
+    after it. ``batch_acks``: entry → bit-set words of its unacknowledged messages. ``source`` of the position:
+    ``metadata``, ``cursor-ledger``, or ``metadata-fallback`` if the cursor ledger is lost. ``backlog_entries`` counts
+    unacknowledged entries, ``backlog_size_bytes`` is the broker's estimate. ``stored_mark_delete``: the stored
+    position if it is after the topic's end, where a broker starts instead (``mark_delete``).
+    """
+
+    topic: str
+    subscription: str
+    mark_delete: Position
+    individually_deleted: tuple[tuple[Position, Position], ...]
+    batch_acks: Mapping[Position, tuple[int, ...]]
+    properties: Mapping[str, int]
+    source: str
+    backlog_entries: int
+    backlog_size_bytes: int
+    stored_mark_delete: Position | None = None
+
+
+def place_of(topic: Topic, cursor: Cursor) -> CursorPlace:
+    """Return where a cursor is."""
+    state = cursor.state
+    return CursorPlace(
+        str(topic.name),
+        cursor.name,
+        state.mark_delete,
+        tuple(state.ranges),
+        state.batch_deletes,
+        state.properties,
+        cursor.source,
+        backlog_entries(topic, state),
+        backlog_size_bytes(topic, state.mark_delete),
+        cursor.ahead,
+    )
 
 
 def iter_backlog(topic: Topic, state: CursorState) -> Iterator[Position]:

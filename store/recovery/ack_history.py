@@ -15,8 +15,8 @@ of them have; the one that redelivers least has acknowledged what any of them ha
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Literal
 
 from msgspec import Struct, field
@@ -54,7 +54,14 @@ from pulsar_admin.store.model.ledgers import read_ledger
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position, shell_word
-from pulsar_admin.store.recovery.journal_times import WriteTime, WriteTimes
+from pulsar_admin.store.recovery.journal_times import (
+    WriteTime,
+    WriteTimes,
+    journals_of,
+    logs_of,
+    read_flush_times,
+    read_write_times,
+)
 from pulsar_admin.store.sources.zookeeper import ServerFiles
 from pulsar_admin.store.timespec import format_time_ms
 from pulsar_admin.store.wording import Answer, counted, listed
@@ -393,6 +400,31 @@ def find_cursor_history(
     return read_cursor_history(servers, paths)
 
 
+def read_history(
+    reader: EntryReader,
+    subscription: str,
+    topics: Collection[Topic],
+    places: Iterable[str],
+    progress: Callable[[int, str, str], AbstractContextManager[Callable[[int], None]]] | None,
+) -> CursorHistory:
+    """Return the history of a subscription's cursors in topics as ``find_cursor_history``, which raises as it does.
+
+    Unless ``progress`` is None, also the times at which its states were written, from journals and entry logs.
+    """
+    store = reader.txn.store
+    past = find_cursor_history(store.info.sources, places, [one.name.cursor_path(subscription) for one in topics])
+    ledgers = {one for topic in topics for one in past.ledgers(reader.txn, topic, subscription)}
+    if progress is not None and ledgers:
+        journals, logs = journals_of(reader.txn), logs_of(reader.txn, ledgers)
+        size_bytes = sum(journals.values()) + sum(log.size_bytes for log in logs)
+        with progress(size_bytes, "bytes", "journals and entry logs") as advance:
+            past.writes = (
+                read_write_times(journals, ledgers, advance),
+                read_flush_times(logs, store.path, advance),
+            )
+    return past
+
+
 def read_cursor_history(servers: Sequence[ServerFiles], paths: Iterable[str]) -> CursorHistory:
     """Return the recorded versions of the cursors at ``paths`` from servers of one ensemble; raises as ``iter_versions``."""
     history = CursorHistory()
@@ -459,6 +491,10 @@ class WantedState(Struct, frozen=True):
     if_unsure: IfUnsure = "refuse"
     past: CursorHistory = field(default_factory=CursorHistory)
     force: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise InvalidValue for an unknown word."""
+        errors.check_choice("if_unsure", self.if_unsure, IfUnsure)
 
 
 class ChosenState(Struct, frozen=True):

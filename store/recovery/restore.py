@@ -47,6 +47,7 @@ from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import find_node, tree_key
 from pulsar_admin.store.facts.indexes import find_bookies_without_rows, read_indexed
 from pulsar_admin.store.facts.vanished import find_vanished
+from pulsar_admin.store.history.servers import find_servers
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
     REPLICATOR_PREFIX,
@@ -72,6 +73,7 @@ from pulsar_admin.store.recovery.deleted_nodes import (
     find_fate,
     is_ledger,
     read_deleted,
+    read_past,
 )
 from pulsar_admin.store.recovery.ledgers import RestorableLedger, find_restorable, index_texts, ledger_step, lost_text
 from pulsar_admin.store.sources.zookeeper import ServerFiles
@@ -493,21 +495,25 @@ def _not_deleted(value: bytes, path: str) -> bytes:
     return json.dumps(fields | {"deleted": False}, separators=(",", ":")).encode()
 
 
-def read_deleted_topics(reader: EntryReader, past: Past, name: TopicName) -> list[Topic]:
-    """Return a deleted topic, or the deleted partitions of a topic, with the entries of their ledgers that are still here.
+def read_deleted_topics(reader: EntryReader, names: Sequence[TopicName], places: Iterable[str]) -> list[Topic]:
+    """Return deleted topics, or the deleted partitions of topics, with the entries of their ledgers that are still here.
 
-    Raises TopicNotFound if the history records no deletion.
+    None unless the ZooKeeper files of the store's sources, or of other places, record the deletion of each.
     """
+    try:
+        past = read_past(find_servers(reader.txn.store.info.sources, places), keep_of(name.namespace for name in names))
+        gone = [read_deleted(reader, one, past, trimmed=True) for one in find_deleted(past, names, [])]
+    except (errors.Refused, errors.TopicNotFound):
+        return []
     deleted = []
-    for one in find_deleted(past, [name], []):
-        then = read_deleted(reader, one, past, trimmed=True)
+    for then in gone:
         ledgers = []
         for info in then.infos:
             with suppress(errors.LedgerNotFound):
                 entries = read_ledger(reader.txn, info.ledger_id).last_entry_id + 1
                 ledgers.append(TopicLedger(info, entries, info.size_bytes, False))
         managed = ManagedLedger(tuple(ledger.info for ledger in ledgers))
-        deleted.append(Topic(one, NodeStat(0, 0, 0, then.gone_ms or 0, False), managed, tuple(ledgers)))
+        deleted.append(Topic(then.name, NodeStat(0, 0, 0, then.gone_ms or 0, False), managed, tuple(ledgers)))
     return deleted
 
 

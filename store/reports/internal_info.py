@@ -16,7 +16,7 @@ from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_le
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.model.cursors import iter_cursor_names, read_cursor
+from pulsar_admin.store.model.cursors import iter_cursor_names, read_topic_cursor
 from pulsar_admin.store.model.publish_times import find_publish_times
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import read_topic
@@ -124,7 +124,7 @@ def stored_topic_text(txn: Txn, name: TopicName) -> str:
 
 def stored_cursor_text(reader: EntryReader, name: TopicName, subscription: str) -> str:
     """Return the stored ManagedCursorInfo of a subscription in protobuf's text format; raises as ``read_cursor``."""
-    read_cursor(reader.txn, reader, read_topic(reader.txn, name), subscription)
+    read_topic_cursor(reader, name, subscription)
     path = name.cursor_path(subscription)
     return cursor_info_text(read_node(reader.txn, path).value, path)
 

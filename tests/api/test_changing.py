@@ -132,7 +132,10 @@ def test_rows_of_resets_have_the_names_of_reset(path: Path) -> None:
         assert [part.after for part in plan.preview().parts] == expected
         plan.save(path.parent / "plan")
         assert store.apply(store.load_plan(path.parent / "plan")).number == 1
-        for wrong, says in (({"topic": PLAIN, "too": "9:3"}, "unknown key 'too'"), ({"to": {1, 2}}, "says no reset")):
+        for wrong, says in (
+            ({"topic": PLAIN, "too": "9:3"}, "unknown key 'too'"),
+            ({"topic": PLAIN, "to": {1, 2}}, "messageId is"),
+        ):
             with pytest.raises(pa.InvalidValue, match=says):
                 store.reset_cursors([wrong], "half")
 

@@ -15,7 +15,7 @@ from pulsar_admin.store.errors import UndoConflict
 from pulsar_admin.store.model.cursors import read_cursor
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import read_topic
-from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.names import EARLIEST, Position, parse_topic
 from tests.commands.changing import rows_of
 from tests.stores import copied, in_store, read_rows, read_store
 
@@ -68,7 +68,7 @@ def _reset(reader: EntryReader) -> Plan:
 
 def _create(reader: EntryReader) -> Plan:
     topics = [move.topic for move in _moves(reader)]
-    return plan_create(reader, topics, NewSubscription("new", topics[0].first_position), NOW_MS)
+    return plan_create(reader, topics, NewSubscription("new", EARLIEST), NOW_MS)
 
 
 def _unsubscribe(reader: EntryReader) -> Plan:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -11,8 +12,7 @@ from pulsar_admin.store.model.cursors import range_text, read_cursor
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import parse_topic
-from pulsar_admin.store.recovery.ack_history import find_cursor_history, state_in_force
-from pulsar_admin.store.recovery.journal_times import journals_of, logs_of, read_flush_times, read_write_times
+from pulsar_admin.store.recovery.ack_history import read_history, state_in_force
 from tests.live.comparing import unacknowledged
 from tests.stores import lived
 from tests.worlds import oracle
@@ -51,14 +51,7 @@ def test_a_time_is_answered_right_or_not_at_all() -> None:
     asked = sorted(standings(), key=lambda one: one.since_ms)
     with open_store(lived()) as store, open_reader(store) as reader:
         topics = {one.topic: read_topic(reader.txn, parse_topic(one.topic)) for one in asked}
-        paths = [topic.name.cursor_path(SUBSCRIPTION) for topic in topics.values()]
-        past = find_cursor_history(store.info.sources, (), paths)
-        ledgers = {one for topic in topics.values() for one in past.ledgers(reader.txn, topic, SUBSCRIPTION)}
-        journals, logs = journals_of(reader.txn), logs_of(reader.txn, ledgers)
-        past.writes = (
-            read_write_times(journals, ledgers, lambda _: None),
-            read_flush_times(logs, store.path, lambda _: None),
-        )
+        past = read_history(reader, SUBSCRIPTION, topics.values(), (), lambda *_: nullcontext(lambda _: None))
         for number, one in enumerate(asked):
             topic = topics[one.topic]
             states = [*past.states(reader, topic, SUBSCRIPTION)]
