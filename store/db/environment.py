@@ -13,11 +13,12 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import wraps
 from heapq import merge
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import lmdb
 from msgspec.structs import replace
@@ -52,6 +53,23 @@ _READER_TABLE_BYTES = 9 << 12  # of lock.mdb, for _MAX_READERS
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _STEPS = 8  # rows that cost less to step over than to search for the row after them
 _T = TypeVar("_T")
+
+
+_Read = TypeVar("_Read", bound=Callable[..., Any])  # Any: any arguments, and any answer
+
+
+def once(read: _Read) -> _Read:
+    """Decorate a function of a transaction, or of a reader that has one as ``txn``: what it returns for the same further arguments is
+    kept in the transaction's ``memo``. Under the decorated function itself, where it takes no other argument."""
+
+    @wraps(read)
+    def kept(source: Any, *args: object) -> object:  # Any: a Txn, or what has one
+        memo, key = getattr(source, "txn", source).memo, (kept, *args) if args else kept
+        if key not in memo:
+            memo[key] = read(source, *args)
+        return memo[key]
+
+    return cast(_Read, kept)
 
 
 class Txn:

@@ -29,7 +29,7 @@ from pulsar_admin.store.codec.entry import decode_entry
 from pulsar_admin.store.codec.entrylog import encode_location
 from pulsar_admin.store.codec.ledgermetadata import LedgerState
 from pulsar_admin.store.db.entry_files import EntryFiles
-from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.environment import Txn, once
 from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.disks.journals import JournalSurvey
 from pulsar_admin.store.disks.logs import Entries, LogSurvey, log_path
@@ -249,12 +249,9 @@ def _iter_elsewhere(txn: Txn, bookie_id: str, ledger_id: int, wanted: BitMap64) 
                 yield block.entry_id(index), place
 
 
+@once
 def _files_of(txn: Txn, bookie_id: str) -> frozenset[int]:
-    key = (_files_of, bookie_id)
-    if key not in txn.memo:
-        txn.memo[key] = frozenset(log.file_id for log in iter_logs(txn) if log.bookie == bookie_id)
-    files: frozenset[int] = txn.memo[key]
-    return files
+    return frozenset(log.file_id for log in iter_logs(txn) if log.bookie == bookie_id)
 
 
 _UNPROVEN = (DIGEST_SIZE[DigestType.DUMMY], DIGEST_SIZE[DigestType.HMAC])

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.environment import Txn, once
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts.numbers import PlainTopics, TopicNumbers, numbers_of
 from pulsar_admin.store.facts.topics import TopicFacts
@@ -96,28 +96,25 @@ def parts_of(txn: Txn, now_ms: int | None, counting: Counting | None = None) -> 
     return [TopicsPart(number, topics, now_ms, tallies) for number in range(len(_ranges_of(txn, topics)))]
 
 
+@once
 def _ranges_of(txn: Txn, topics: int) -> list[list[tuple[NamespaceName, int, int]]]:
     """Return the topics of each part of ``topics`` by namespace and their places there in the order of names.
 
     Each process lists them itself: the topics of many namespaces would fill the pipe, and both processes would wait for each other.
     """
-    key = _ranges_of, topics
-    if key not in txn.memo:
-        parts: list[list[tuple[NamespaceName, int, int]]] = [[]]
-        room = topics
-        for namespace in iter_all_namespaces(txn):
-            count, start = count_topics(txn, namespace), 0
-            while start < count:
-                end = min(count, start + room)
-                parts[-1].append((namespace, start, end))
-                room -= end - start
-                start = end
-                if not room:
-                    parts.append([])
-                    room = topics
-        txn.memo[key] = [ranges for ranges in parts if ranges]
-    cut: list[list[tuple[NamespaceName, int, int]]] = txn.memo[key]
-    return cut
+    parts: list[list[tuple[NamespaceName, int, int]]] = [[]]
+    room = topics
+    for namespace in iter_all_namespaces(txn):
+        count, start = count_topics(txn, namespace), 0
+        while start < count:
+            end = min(count, start + room)
+            parts[-1].append((namespace, start, end))
+            room -= end - start
+            start = end
+            if not room:
+                parts.append([])
+                room = topics
+    return [ranges for ranges in parts if ranges]
 
 
 def tally_part(reader: EntryReader, part: TopicsPart) -> tuple[Tally, ...]:

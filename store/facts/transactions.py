@@ -11,7 +11,7 @@ from contextlib import suppress
 from msgspec import Struct
 
 from pulsar_admin.store.codec.transactions import TxnId
-from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.environment import Txn, once
 from pulsar_admin.store.db.files import iter_metadata_damage
 from pulsar_admin.store.db.ledger_ids import find_next_ledger_id
 from pulsar_admin.store.db.tree import find_node, iter_children
@@ -66,6 +66,7 @@ class UnassignedCoordinators(Struct, frozen=True):
         return not self.recorded or self.open != 0
 
 
+@once
 def find_unassigned(reader: EntryReader) -> UnassignedCoordinators | None:
     """Return the coordinators that no client asks for, if there are any; None if their number is unknown, or may be in metadata that is
     not here.
@@ -73,14 +74,6 @@ def find_unassigned(reader: EntryReader) -> UnassignedCoordinators | None:
     ``TransactionCoordinatorClientImpl`` (4.0.8) asks for as many as ``ASSIGN`` has partitions, and brokers load a log when they are asked.
     Where nothing is recorded, a standalone Pulsar (``PulsarStandalone``) starts with one.
     """
-    memo = reader.txn.memo
-    if find_unassigned not in memo:
-        memo[find_unassigned] = _find_unassigned(reader)
-    found: UnassignedCoordinators | None = memo[find_unassigned]
-    return found
-
-
-def _find_unassigned(reader: EntryReader) -> UnassignedCoordinators | None:
     txn = reader.txn
     is_recorded = find_node(txn, ASSIGN.partitioned_path) is not None
     if not is_recorded and (next(iter_children(txn, _POLICIES), None) is None or any(iter_metadata_damage(txn))):

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from pulsar_admin.store.codec import claims
 from pulsar_admin.store.codec.ledgermetadata import LedgerState, ledger_path
 from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_ledger_ids
-from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.environment import Txn, once
 from pulsar_admin.store.db.files import iter_metadata_damage
 from pulsar_admin.store.db.ledger_ids import find_deleted
 from pulsar_admin.store.db.owners import OwnerKind, find_owners, has_owners
@@ -43,7 +43,6 @@ from pulsar_admin.store.model.topics import (
 from pulsar_admin.store.names import LATEST, NamespaceName, Position, TopicName
 from pulsar_admin.store.sources.roots import stored_roots
 
-_MEMO = "vanished-topics"
 _OF_BROKERS = ("pulsar", "sla-monitor")
 """Tenants of namespaces for health checks."""
 
@@ -121,48 +120,23 @@ class _LedgerOfGoneNode(Struct, frozen=True):
     bytes: int
 
 
+@once
 def find_bare_namespaces(txn: Txn) -> tuple[BareNamespace, ...]:
     """Return the namespaces whose policies are gone; none where there are no policies of any, as of brokers that keep them in another store
     (``configurationMetadataStoreUrl``), and of incomplete metadata. Brokers' own namespaces need none."""
-    if find_bare_namespaces not in txn.memo:
-        bare, is_whole = list[BareNamespace](), next(iter_metadata_damage(txn), None) is None
-        namespaces = [one for tenant in list_all_tenants(txn) if is_whole for one in iter_namespaces(txn, tenant)]
-        without = [one for one in namespaces if not has_row(txn, one.policies_path)]
-        for namespace in without if len(without) < len(namespaces) else ():
-            topics = sum(not name.is_system for name in iter_topics(txn, namespace))
-            if topics and namespace.tenant not in _OF_BROKERS:
-                bare.append(BareNamespace(namespace, topics))
-        txn.memo[find_bare_namespaces] = tuple(bare)
-    found: tuple[BareNamespace, ...] = txn.memo[find_bare_namespaces]
-    return found
+    bare, is_whole = list[BareNamespace](), next(iter_metadata_damage(txn), None) is None
+    namespaces = [one for tenant in list_all_tenants(txn) if is_whole for one in iter_namespaces(txn, tenant)]
+    without = [one for one in namespaces if not has_row(txn, one.policies_path)]
+    for namespace in without if len(without) < len(namespaces) else ():
+        topics = sum(not name.is_system for name in iter_topics(txn, namespace))
+        if topics and namespace.tenant not in _OF_BROKERS:
+            bare.append(BareNamespace(namespace, topics))
+    return tuple(bare)
 
 
+@once
 def find_vanished(reader: EntryReader) -> Vanished:
     """Return the vanished topics by one snapshot and ZooKeeper's logs. With incomplete metadata they are unknown."""
-    memo = reader.txn.memo
-    if _MEMO not in memo:
-        memo[_MEMO] = _find(reader)
-    vanished: Vanished = memo[_MEMO]
-    return vanished
-
-
-def off_list_of(reader: EntryReader, name: TopicName) -> tuple[int, ...]:
-    """Return the ledgers of ``Vanished.off_list`` that a topic's list lacks."""
-    memo = reader.txn.memo
-    if off_list_of not in memo:
-        by_topic = memo[off_list_of] = defaultdict[TopicName, list[int]](list)
-        for ledger_id, topic in find_vanished(reader).off_list.items():
-            by_topic[topic].append(ledger_id)
-    return tuple(memo[off_list_of].get(name, ()))
-
-
-def kept_ledgers(txn: Txn) -> frozenset[int]:
-    """Return ``Vanished.kept`` where this snapshot was asked for it, else nothing."""
-    vanished: Vanished = txn.memo.get(_MEMO) or Vanished()
-    return vanished.kept
-
-
-def _find(reader: EntryReader) -> Vanished:
     txn = reader.txn
     is_shared = bool(stored_roots(txn.store.info).shared)
     orphans = [*_iter_orphans(reader)]
@@ -210,6 +184,22 @@ def _find(reader: EntryReader) -> Vanished:
     kept.update(owners, *bare.values())
     off_list = _off_list(reader, orphans)
     return Vanished(tuple(topics), views, schemas, frozenset(kept), frozenset(owners), owners, disowned, off_list)
+
+
+def off_list_of(reader: EntryReader, name: TopicName) -> tuple[int, ...]:
+    """Return the ledgers of ``Vanished.off_list`` that a topic's list lacks."""
+    memo = reader.txn.memo
+    if off_list_of not in memo:
+        by_topic = memo[off_list_of] = defaultdict[TopicName, list[int]](list)
+        for ledger_id, topic in find_vanished(reader).off_list.items():
+            by_topic[topic].append(ledger_id)
+    return tuple(memo[off_list_of].get(name, ()))
+
+
+def kept_ledgers(txn: Txn) -> frozenset[int]:
+    """Return ``Vanished.kept`` where this snapshot was asked for it, else nothing."""
+    vanished: Vanished = txn.memo.get(find_vanished) or Vanished()
+    return vanished.kept
 
 
 def _off_list(reader: EntryReader, orphans: Iterable[_LedgerOfGoneNode]) -> dict[int, TopicName]:

@@ -7,13 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
-from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.environment import Txn, once
 from pulsar_admin.store.db.tree import find_node, tree_key
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model import topics
 from pulsar_admin.store.names import EVENTS, NamespaceName, TopicName
-
-_MEMO = "brokenevents"
 
 
 def find_broken_beside(txn: Txn, topic: topics.Topic) -> tuple[str, ...]:
@@ -50,16 +48,10 @@ def _compacted_ledger(txn: Txn, topic: topics.Topic) -> int | None:
     return cursor.state.properties.get(topics.COMPACTED_LEDGER)
 
 
+@once
 def _lost_events(txn: Txn, namespace: NamespaceName) -> tuple[str, ...]:
-    """Return sentences about lost policy events of ``namespace``; cached for the life of ``txn``."""
-    key = (_MEMO, namespace)
-    if key not in txn.memo:
-        txn.memo[key] = tuple(_find_lost_events(txn, TopicName(namespace, EVENTS)))
-    texts: tuple[str, ...] = txn.memo[key]
-    return texts
-
-
-def _find_lost_events(txn: Txn, name: TopicName) -> Iterator[str]:
+    """Return sentences about lost policy events of ``namespace``."""
+    name, texts = TopicName(namespace, EVENTS), list[str]()
     partitions = topics.partition_count(txn, name)
     for one in map(name.partition, range(partitions)) if partitions else (name,):
         if find_node(txn, one.path) is None:
@@ -74,4 +66,7 @@ def _find_lost_events(txn: Txn, name: TopicName) -> Iterator[str]:
 
         for broken in find_broken(txn, events):
             if broken.reason != NOT_SEEN:
-                yield f"ledger {broken.ledger_id} of {one.local_name}, its namespace's policies: {broken.what()}: {broken.broker()}"
+                texts.append(
+                    f"ledger {broken.ledger_id} of {one.local_name}, its namespace's policies: {broken.what()}: {broken.broker()}"
+                )
+    return tuple(texts)

@@ -44,7 +44,7 @@ from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.blocks import HAS_AUTO, TIMES_BYTES, TIMES_VERSION, decode_sums, ledger_key
 from pulsar_admin.store.db.bookies import Bookie, iter_imported_bookies
 from pulsar_admin.store.db.copies import has_copies, iter_copies
-from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.environment import Store, Txn, once
 from pulsar_admin.store.db.files import DIFFERS, FileMode, iter_damage, iter_logs
 from pulsar_admin.store.db.owners import Owner, find_owners
 from pulsar_admin.store.db.tree import iter_children, iter_values, plain_value, tree_key
@@ -198,17 +198,15 @@ def absent_in(txn: Txn, members: Iterable[str]) -> tuple[str, ...]:
     return tuple(bookie for bookie in dict.fromkeys(members) if bookie in absent)
 
 
+@once
 def _split_bookies(txn: Txn) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Return (imported, absent, gone)."""
-    if _split_bookies not in txn.memo:
-        kept = _read_bookies_row(txn)
-        imported, named, _ = ((), (), None) if kept is None else kept
-        cookies = {*iter_children(txn, COOKIES)} if named else set()
-        gone = tuple(bookie for bookie in named if cookies and bookie not in cookies)
-        absent = tuple(bookie for bookie in named if bookie not in gone)
-        txn.memo[_split_bookies] = (imported, absent, gone)
-    split: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] = txn.memo[_split_bookies]
-    return split
+    kept = _read_bookies_row(txn)
+    imported, named, _ = ((), (), None) if kept is None else kept
+    cookies = {*iter_children(txn, COOKIES)} if named else set()
+    gone = tuple(bookie for bookie in named if cookies and bookie not in cookies)
+    absent = tuple(bookie for bookie in named if bookie not in gone)
+    return (imported, absent, gone)
 
 
 def _read_bookies_row(txn: Txn) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...] | None] | None:
@@ -372,23 +370,21 @@ class Coverage(Answer, frozen=True):
         )
 
 
+@once
 def read_disks(txn: Txn) -> Disks:
     """Return whose the catalogued files are."""
-    if Disks not in txn.memo:
-        logs = list(iter_logs(txn))
-        info = txn.store.info
-        there, whole = ({b.bookie_id for b in iter_imported_bookies(info, whole=only)} for only in (False, True))
-        doubtful = {log.bookie for log in logs if log.stranger} | (there - whole)  # of some not all is there yet
-        imported = (there | {log.bookie for log in logs}) - doubtful
-        txn.memo[Disks] = Disks(
-            {log.file_id: "" if log.stranger else log.bookie for log in logs if log.mode is not FileMode.OWN},
-            frozenset(log.file_id for log in logs if log.mode is FileMode.OWN),
-            frozenset(imported - {""}),
-            has_copies(txn) or len({log.disk for log in logs if log.mode is not FileMode.OWN and log.records}) < 2,
-            find_gone_bookies(txn),
-        )
-    disks: Disks = txn.memo[Disks]
-    return disks
+    logs = list(iter_logs(txn))
+    info = txn.store.info
+    there, whole = ({b.bookie_id for b in iter_imported_bookies(info, whole=only)} for only in (False, True))
+    doubtful = {log.bookie for log in logs if log.stranger} | (there - whole)  # of some not all is there yet
+    imported = (there | {log.bookie for log in logs}) - doubtful
+    return Disks(
+        {log.file_id: "" if log.stranger else log.bookie for log in logs if log.mode is not FileMode.OWN},
+        frozenset(log.file_id for log in logs if log.mode is FileMode.OWN),
+        frozenset(imported - {""}),
+        has_copies(txn) or len({log.disk for log in logs if log.mode is not FileMode.OWN and log.records}) < 2,
+        find_gone_bookies(txn),
+    )
 
 
 def find_lone_bookie(txn: Txn) -> str:
@@ -801,17 +797,15 @@ def _read_bitmaps(txn: Txn, ledger_id: int, disks: Disks) -> dict[str, BitMap64]
     return held
 
 
+@once
 def read_damaged(txn: Txn) -> dict[int, list[tuple[str, int, bool]]]:
     """Return ledger → (bookie, entry, whether it only differs from another copy) of the damaged records."""
-    if read_damaged not in txn.memo:
-        disks, rows_by_ledger = read_disks(txn), dict[int, list[tuple[str, int, bool]]]()
-        for damage in iter_damage(txn):
-            if damage.ledger_id >= 0 and damage.file_id in disks.by_file:
-                row = (disks.by_file[damage.file_id], damage.entry_id, damage.reason.startswith(DIFFERS))
-                rows_by_ledger.setdefault(damage.ledger_id, []).append(row)
-        txn.memo[read_damaged] = rows_by_ledger
-    damaged: dict[int, list[tuple[str, int, bool]]] = txn.memo[read_damaged]
-    return damaged
+    disks, rows_by_ledger = read_disks(txn), dict[int, list[tuple[str, int, bool]]]()
+    for damage in iter_damage(txn):
+        if damage.ledger_id >= 0 and damage.file_id in disks.by_file:
+            row = (disks.by_file[damage.file_id], damage.entry_id, damage.reason.startswith(DIFFERS))
+            rows_by_ledger.setdefault(damage.ledger_id, []).append(row)
+    return rows_by_ledger
 
 
 def believable_end(last_entry_id: int, ensemble_size: int, records: int) -> int:
@@ -954,39 +948,37 @@ class Shortfalls(Struct, frozen=True):
         return ledger_id not in self.ledgers and ledger_id not in self.others
 
 
+@once
 def read_shortfalls(txn: Txn) -> Shortfalls:
     """Look at the copies of all ledgers, once in a transaction."""
-    if read_shortfalls not in txn.memo:
-        short, absent = set[int](), Counter[str]()
-        lone, ledger_ids = _read_lone(txn)
-        all_whole, damaged = _find_all_whole(txn, lone), None
-        with suppress(StoreError):
-            damaged = read_damaged(txn)
-        others = {one for one in all_whole.iter_open() if damaged is None or one in damaged}  # as of ``is_final``
-        whole_ids = all_whole.iter_ids()
-        whole_id = next(whole_ids, None)
-        for ledger_id in ledger_ids:
-            if ledger_id == whole_id:
-                whole_id = next(whole_ids, None)
-                continue
-            try:
-                ledger = read_ledger(txn, ledger_id)
-                coverage = read_confirmed(txn, ledger)
-            except StoreError:
-                others.add(ledger_id)  # `store check` tells why
-                continue
-            if ledger.metadata is None or ledger.metadata.state is not LedgerState.CLOSED:
-                others.add(ledger_id)
-            if coverage is not None:
-                absent.update(r.bookie for r in coverage.bookies if r.expected and not r.imported and not r.gone)
-                if coverage.short:
-                    short.add(ledger_id)
-        txn.memo.pop(LoneLedgers, None)  # nobody asks again
-        txn.memo[_SHORT_LEDGERS] = ledgers = frozenset(short)
-        txn.memo[WholeLedgers] = all_whole
-        txn.memo[read_shortfalls] = Shortfalls(ledgers, others, absent)
-    shortfalls: Shortfalls = txn.memo[read_shortfalls]
-    return shortfalls
+    short, absent = set[int](), Counter[str]()
+    lone, ledger_ids = _read_lone(txn)
+    all_whole, damaged = _find_all_whole(txn, lone), None
+    with suppress(StoreError):
+        damaged = read_damaged(txn)
+    others = {one for one in all_whole.iter_open() if damaged is None or one in damaged}  # as of ``is_final``
+    whole_ids = all_whole.iter_ids()
+    whole_id = next(whole_ids, None)
+    for ledger_id in ledger_ids:
+        if ledger_id == whole_id:
+            whole_id = next(whole_ids, None)
+            continue
+        try:
+            ledger = read_ledger(txn, ledger_id)
+            coverage = read_confirmed(txn, ledger)
+        except StoreError:
+            others.add(ledger_id)  # `store check` tells why
+            continue
+        if ledger.metadata is None or ledger.metadata.state is not LedgerState.CLOSED:
+            others.add(ledger_id)
+        if coverage is not None:
+            absent.update(r.bookie for r in coverage.bookies if r.expected and not r.imported and not r.gone)
+            if coverage.short:
+                short.add(ledger_id)
+    txn.memo.pop(LoneLedgers, None)  # nobody asks again
+    txn.memo[_SHORT_LEDGERS] = ledgers = frozenset(short)
+    txn.memo[WholeLedgers] = all_whole
+    return Shortfalls(ledgers, others, absent)
 
 
 def find_whole_ledgers(txn: Txn) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.environment import Txn, once
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import MetadataCorrupt, StoreError
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR
@@ -19,7 +19,6 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, partition_count, read_topic
 from pulsar_admin.store.names import EVENTS, NamespaceName, TopicName
 
-_MEMO = "policyevents"
 
 Fields = Mapping[str, Any]  # Any: upstream's TopicPolicies, fields by name
 
@@ -40,17 +39,14 @@ def event_topics(txn: Txn, namespace: NamespaceName) -> tuple[TopicName, ...]:
     return tuple(topic for topic in names if find_node(txn, topic.path) is not None)
 
 
+@once
 def find_policy_events(txn: Txn, namespace: NamespaceName) -> PolicyEvents | None:
     """Return what the events of ``namespace`` say, None when it has no ``__change_events``; kept for the life of ``txn``.
 
     Raises MetadataCorrupt when an event cannot be read, or a broker cannot open their compacted ledger: what they say is unknown.
     """
-    key = (_MEMO, namespace)
-    if key not in txn.memo:
-        names = event_topics(txn, namespace)
-        txn.memo[key] = _read(txn, namespace, names) if names else None
-    events: PolicyEvents | None = txn.memo[key]
-    return events
+    names = event_topics(txn, namespace)
+    return _read(txn, namespace, names) if names else None
 
 
 def _read(txn: Txn, namespace: NamespaceName, names: tuple[TopicName, ...]) -> PolicyEvents:

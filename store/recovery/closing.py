@@ -21,7 +21,7 @@ from pulsar_admin.store.changes.ledger_metadata import ack_quorum_like, find_ens
 from pulsar_admin.store.codec.claims import APPLICATION
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment, closed_over
-from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.environment import Txn, once
 from pulsar_admin.store.errors import Refused, StoreError
 from pulsar_admin.store.model.coverage import read_disks, read_held
 from pulsar_admin.store.model.ledgers import find_metadata, iter_entry_ids, iter_gaps, iter_indexed_ids, read_ledger
@@ -215,22 +215,20 @@ _ROUNDS = 3
 """A ledger's entries go around its bookies this many times before what they show of the quorum counts more than other ledgers."""
 
 
+@once
 def _usual_quorum(txn: Txn) -> int:
     """Return the write quorum of most ledgers that are long enough to show one, 0 if none is."""
-    if _usual_quorum not in txn.memo:
-        quorums, disks = Counter[int](), read_disks(txn)
-        for ledger_id in iter_indexed_ids(txn):
-            if quorums.total() >= _LEDGERS_MAX:
-                break
-            held = read_held(txn, ledger_id, disks)
-            if held and "" not in held:
-                last = min(int(max(entries[-1] for entries in held.values())), _SHOWING)
-                if last + 1 >= _ROUNDS * len(held):
-                    fits = explain_holders(holders_of(held, last))
-                    quorums.update(fit.write_quorum for fit in sorted(fits, key=lambda fit: fit.deviating)[:1])
-        txn.memo[_usual_quorum] = quorums.most_common(1)[0][0] if quorums else 0
-    usual: int = txn.memo[_usual_quorum]
-    return usual
+    quorums, disks = Counter[int](), read_disks(txn)
+    for ledger_id in iter_indexed_ids(txn):
+        if quorums.total() >= _LEDGERS_MAX:
+            break
+        held = read_held(txn, ledger_id, disks)
+        if held and "" not in held:
+            last = min(int(max(entries[-1] for entries in held.values())), _SHOWING)
+            if last + 1 >= _ROUNDS * len(held):
+                fits = explain_holders(holders_of(held, last))
+                quorums.update(fit.write_quorum for fit in sorted(fits, key=lambda fit: fit.deviating)[:1])
+    return quorums.most_common(1)[0][0] if quorums else 0
 
 
 _LEDGERS_MAX = 1_000
