@@ -54,8 +54,7 @@ _NAMES = {
     "store.delayed.verify": "DelayedFinding Verified",
     "store.delayed.waiting": "Dispatch Replayed",
     "store.disks.clone": "CloneReport",
-    "store.disks.forecast": "LogAction LogForecast",
-    "store.disks.reclaim": "ReclaimPlan ReclaimResult",
+    "store.disks.reclaim": "LogAction LogForecast ReclaimPlan ReclaimResult",
     "store.disks.salvage": (
         "DirectorySalvaged EntriesAdded JournalStop JournalsFound LedgersFound LocationsFound SalvageReport"
     ),

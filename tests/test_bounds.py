@@ -63,9 +63,9 @@ from pulsar_admin.store.db.bookies import iter_imported_bookies
 from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.nacks import BUCKET, ID_SIZE_BYTES, _sealed
-from pulsar_admin.store.disks.forecast import LogAction, _LogReader
 from pulsar_admin.store.disks.live_records import NOWHERE, LocationsIndex
-from pulsar_admin.store.disks.rows import FilePlace, read_missing
+from pulsar_admin.store.disks.reclaim import LogAction, _LogReader
+from pulsar_admin.store.disks.salvage import FilePlace, read_missing
 from pulsar_admin.store.doctor.diagnosing import EACH_MOST, sum_up
 from pulsar_admin.store.engine.operation import FailedSlice
 from pulsar_admin.store.engine.slices import FileRange
@@ -1194,7 +1194,7 @@ def test_names_of_ledgers_end_where_they_end() -> None:
 
 def test_a_master_key_of_zeros_is_none() -> None:
     from pulsar_admin.store.codec.dbledger import LedgerData
-    from pulsar_admin.store.disks.rows import OldLedgers
+    from pulsar_admin.store.disks.salvage import OldLedgers
 
     old = OldLedgers(rows={1: LedgerData(True, False, b"\1" * 20)})
     assert not old.lacks_keys

@@ -322,7 +322,7 @@ def test_no_room_is_told_and_a_log_can_wait_elsewhere(
     data: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The room is what the disk says; here it says that nothing is free but what was freed."""
-    from pulsar_admin.store.disks import forecast, reclaim
+    from pulsar_admin.store.disks import reclaim
 
     current = data / CURRENT
     alive = listed_ledgers(data / "metadata")
@@ -344,7 +344,7 @@ def test_no_room_is_told_and_a_log_can_wait_elsewhere(
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr(reclaim, "check_scratch", lambda *_: None)
-    monkeypatch.setattr(forecast, "SLACK_BYTES", 4096)
+    monkeypatch.setattr(reclaim, "SLACK_BYTES", 4096)
     done = cli(*words(data, "--yes", "--scratch", scratch, "-o", "json"))
     assert (done.exit_code, done.json["left"]) == (0, [])
     assert done.json["compactedLogs"] > 0

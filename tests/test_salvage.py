@@ -31,8 +31,16 @@ from pulsar_admin.store.db.tree import Node, put_nodes
 from pulsar_admin.store.disks import switching
 from pulsar_admin.store.disks.journals import JournalSurvey, survey_journals
 from pulsar_admin.store.disks.logs import Entries
-from pulsar_admin.store.disks.rows import BookieLedgers, OldLedgers, Witnesses, make_rows, read_listed
-from pulsar_admin.store.disks.salvage import _rows_of_others, apply_salvage, plan_salvage
+from pulsar_admin.store.disks.salvage import (
+    BookieLedgers,
+    OldLedgers,
+    Witnesses,
+    _rows_of_others,
+    apply_salvage,
+    make_rows,
+    plan_salvage,
+    read_listed,
+)
 from pulsar_admin.store.errors import SourceBusy, StalePlan, StoreError
 from pulsar_admin.store.model.ledgers import iter_ledger_ids
 from pulsar_admin.store.sources import log_files

@@ -6,6 +6,10 @@ are deleted; this repeats in the freed space. Without any free space, a log is m
 symbolic link takes its place. At every step the index leads to every live entry. An interrupted run leaves at most copies, which the
 next run recognizes by their records: a copy is deleted if the index leads to all its records elsewhere.
 
+What is to be done is forecast log by log, as ``GarbageCollectorThread`` (4.17) sees them: a ledger is live if the metadata lists it and the
+bookie's index has it. A log without live ledgers is deleted; one of which they fill less than a share (``majorCompactionThreshold``) is
+rewritten without the rest. The index and the logs' ledgers maps give the answer; a log without a map is read.
+
 Journals are not touched: entries that only they have are replayed when the bookie starts. Rows of deleted ledgers stay in the index; the
 bookie's next garbage collection deletes them (``EntryLocationIndex.removeOffsetFromDeletedLedgers``, BookKeeper 4.17).
 """
@@ -14,13 +18,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pulsar_admin.store import files
 from pulsar_admin.store.aliases import Array
@@ -28,28 +34,399 @@ from pulsar_admin.store.codec.bookie import COOKIE_FILE
 from pulsar_admin.store.codec.entrylog import log_id_of
 from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.disks import live_records
-from pulsar_admin.store.disks.compacting import COMPACTING, LogCompactor, NewLog
-from pulsar_admin.store.disks.forecast import (
-    SLACK_BYTES,
-    LogAction,
-    LogForecast,
-    Room,
-    StorageForecast,
-    allocated_bytes,
-    by_live_bytes,
-    fitting,
-    lacking_bytes,
-    read_forecast,
-    read_state,
-    shares_disk,
-)
+from pulsar_admin.store.disks.compacting import COMPACTING, LogCompactor, NewLog, bytes_of_logs
 from pulsar_admin.store.disks.trust import check_is_of, check_trusted, find_doubts, find_members
-from pulsar_admin.store.errors import IndexCorrupt, InvalidValue, NotFound, StalePlan, Unsupported
+from pulsar_admin.store.errors import (
+    DiskFailed,
+    DiskFull,
+    IndexCorrupt,
+    InvalidValue,
+    NotFound,
+    NotWritable,
+    StalePlan,
+    StoreError,
+    Unsupported,
+)
 from pulsar_admin.store.recovery.metadata_index import Known, is_among
+from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes, read_ledgers_map
+from pulsar_admin.store.sources.bookies import read_bookie_directory
+from pulsar_admin.store.sources.index_places import read_ledger_ids
 from pulsar_admin.store.sources.log_files import newest_log_id, raise_last_id
 from pulsar_admin.store.sources.rocksdb import check_unlocked, is_rocksdb, lock_database
 from pulsar_admin.store.sources.storage import Storage, cookie_of, storages_of
 from pulsar_admin.store.wording import Answer, counted, one_line
+
+# -- the forecast ------------------------------------------------------------------------------------------------------
+
+
+class LogAction(StrEnum):
+    """The action for an entry log."""
+
+    DELETE = "delete"
+    COMPACT = "compact"
+    KEEP = "keep"
+    PASS_OVER = "pass over"
+
+
+_COMPACTED = re.compile(r"([0-9a-f]+)\.log\.([0-9a-f]+)\.compacted")  # TransactionalEntryLogCompactor
+# A group of logs is copied and named by the index in one step: its rows are in memory, and a run that is stopped
+# copies it again.
+_GROUP_BYTES = 8 << 30
+_GROUP_ENTRIES = 1 << 23
+SLACK_BYTES = 1 << 16  # left free beyond the counted bytes
+_INDEX_MARGIN = 3  # times ``index_growth``, which is an estimate: a full disk in the middle would be worse
+_MEASURED_ROWS = 1 << 20
+_BLOCK_BYTES = 4096  # of nearly every file system
+_ROW_BYTES = 12  # of a row of ``locations`` in a table: 9 to 14 were seen
+_LOGGED_ROW_BYTES = 43  # in a write-ahead log
+
+
+class LogForecast(Answer, frozen=True):
+    """An entry log, its content, and the action for it. ``size_bytes``: its size on the disk; ``entries``: those that
+    the index points to in this log.
+
+    ``frees_bytes``: the bytes it frees, minus those that are rewritten. ``reason``: why it is skipped, or cannot be deleted.
+    """
+
+    directory: str
+    log: str
+    size_bytes: int
+    entries: int
+    live_bytes: int = field(name="liveBytes")
+    dead_bytes: int = field(name="deadBytes")
+    live_ledgers: int
+    dead_ledgers: int
+    action: LogAction
+    frees_bytes: int = field(name="freesBytes")
+    reason: str = ""
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return Path(self.directory, self.log)
+
+    @property
+    def log_id(self) -> int:
+        """The log's number, which its file name gives in hexadecimal."""
+        return log_id_of(self.log) or 0
+
+
+Members = Callable[[Array], Array]
+"""From ledgers to those of them whose ensembles name the bookie."""
+
+
+class FileStamp(NamedTuple):
+    """Name, size and time of a file: equal stamps mean that nobody wrote to it."""
+
+    name: str
+    size_bytes: int
+    modified_ns: int
+
+
+def read_state(storage: Storage) -> tuple[FileStamp, ...]:
+    """Return the logs of a storage and the files of its index, for comparing later; without the databases' lock files,
+    which we take ourselves."""
+    places = (storage.logs, *storage.databases)
+    files = (file for place in places for file in place.iterdir() if not file.is_dir() and file.name != "LOCK")
+    return tuple(sorted(FileStamp(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files))
+
+
+class StorageForecast(Struct, frozen=True):
+    """A ledger directory. ``leftovers``: unfinished copies of a compaction.
+
+    ``groups``: the logs that are compacted together, one group after the other; for other logs there is no room.
+    ``alive``: the ledgers that it keeps; ``garbage``, ascending: those on its disk that are not listed.
+    """
+
+    storage: Storage
+    logs: tuple[LogForecast, ...]
+    leftovers: tuple[Path, ...]
+    groups: tuple[tuple[LogForecast, ...], ...]
+    garbage: Array
+    alive: Array
+    index_bytes: int
+    """By how much its index grows, until RocksDB compacts it."""
+    state: tuple[FileStamp, ...]
+    """Its files, as they were before the first was read."""
+
+    def chosen(self, action: LogAction) -> tuple[LogForecast, ...]:
+        """Return the logs with this action."""
+        return tuple(log for log in self.logs if log.action is action)
+
+    @property
+    def frees_bytes(self) -> int:
+        """Return how many bytes become free on the disk of the logs."""
+        return sum(log.frees_bytes for log in self.logs) + sum(size for _, size in self.others())
+
+    def others(self) -> Iterator[tuple[str, int]]:
+        """Yield what else changes the free bytes on the logs' disk: (what, bytes), negative if it takes room."""
+        left = sum(map(allocated_bytes, self.leftovers))
+        live = sum(log.live_bytes for group in self.groups for log in group)
+        yield "unfinished copies", left
+        yield "new logs: headers, ledgers maps", live - sum(map(written_bytes, self.groups))
+        yield "index", -self.index_bytes * shares_disk(self.storage)
+
+
+class Room(NamedTuple):
+    """The free bytes on the disks of a storage's logs and index, which may be one."""
+
+    for_logs: int
+    for_index: int
+
+
+def fitting(storage: Storage, waiting: Sequence[LogForecast], room: Room) -> list[LogForecast]:
+    """Return the first waiting group for which there is room."""
+    group: list[LogForecast] = []
+    for log in waiting:
+        more = [*group, log]
+        entries = sum(one.entries for one in more)
+        is_small = entries <= _GROUP_ENTRIES and sum(one.live_bytes for one in more) <= _GROUP_BYTES
+        if lacking_bytes(storage, more, room) > 0 or (group and not is_small):
+            break
+        group = more
+    return group
+
+
+def lacking_bytes(storage: Storage, group: Sequence[LogForecast], room: Room) -> int:
+    """Return how many bytes of room are lacking for a group; 0 or less: it fits."""
+    written = written_bytes(group) + SLACK_BYTES
+    index = _INDEX_MARGIN * index_growth(storage, sum(log.entries for log in group)) + SLACK_BYTES
+    # Index and logs on one disk take from the same free bytes.
+    if shares_disk(storage):
+        return written + index - room.for_logs
+    return max(written - room.for_logs, index - room.for_index)
+
+
+def by_live_bytes(logs: Iterable[LogForecast]) -> list[LogForecast]:
+    """Return logs in the order of their compaction: each copy needs little room and frees a whole log for the next."""
+    return sorted(logs, key=lambda log: (log.live_bytes, log.log_id))
+
+
+def shares_disk(storage: Storage) -> bool:
+    """Whether the logs and the index of a storage are on one file system."""
+    return os.stat(storage.logs).st_dev == os.stat(storage.index).st_dev
+
+
+def written_bytes(logs: Sequence[LogForecast]) -> int:
+    """Return about how many bytes the new logs take that these logs are copied into."""
+    size = bytes_of_logs([log.live_bytes for log in logs], sum(log.live_ledgers for log in logs))
+    return -(-size // _BLOCK_BYTES) * _BLOCK_BYTES
+
+
+def allocated_bytes(path: Path) -> int:
+    """Return the bytes that a file occupies on its disk, in whole blocks; 0 for a symbolic link, whose target is on another disk."""
+    # Sparse and compressed files have fewer blocks than their size. What XFS allocates beyond the end it takes back by itself.
+    status = os.lstat(path)
+    return 0 if path.is_symlink() else min(status.st_blocks * 512, -(-status.st_size // _BLOCK_BYTES) * _BLOCK_BYTES)
+
+
+def index_growth(storage: Storage, entries: int) -> int:
+    """Return about how many bytes moving these entries writes to the index: their rows, the write-ahead logs, a MANIFEST."""
+    if not entries:
+        return 0
+    files = [*(storage.index / "locations").iterdir()]
+    logs = sum(file.stat().st_size for file in files if file.suffix == ".log")
+    manifest = max((file.stat().st_size for file in files if file.name.startswith("MANIFEST-")), default=0)
+    return manifest + _BLOCK_BYTES + _ROW_BYTES * (entries + logs // _LOGGED_ROW_BYTES)
+
+
+def read_forecast(
+    storage: Storage,
+    known: Known,
+    members: Members,
+    below_percent: float,
+    advance: Callable[[int], None],
+    room: Room | None,
+) -> StorageForecast:
+    """Return the planned action for each log of a storage; logs of which less than ``below_percent`` is live are compacted.
+
+    ``room``: free bytes now, None if logs can wait on another disk.
+
+    ``members`` decides about listed ledgers that are in logs but not in the index. ``advance`` gets the bytes of logs
+    read. Raises MetadataCorrupt, and Refused for an index that is damaged.
+    """
+    state = read_state(storage)
+    logs = read_bookie_directory(storage.logs).logs
+    maps: dict[int, dict[int, int] | None] = dict.fromkeys(log_id for log_id, _ in logs)
+    for log_id, path in logs:
+        with suppress(OSError, StoreError):  # reading the log tells why
+            maps[log_id] = read_ledgers_map(path)
+    unmapped = np.array([log_id for log_id, sizes in maps.items() if sizes is None], np.int64)
+    # Compactions that the bookie itself did not finish name the log they read and the log they write.
+    names = (_COMPACTED.fullmatch(file.name) for file in storage.logs.iterdir())
+    unfinished = {int(part, 16) for name in names if name is not None for part in name.groups()}
+    with live_records.open_index(storage) as index:
+        counts: dict[int, int] = {}
+        parts: list[live_records.IndexRows] = []
+        indexed = [np.zeros(0, np.int64)]
+        for rows in index.iter_places():
+            listed = known.has(rows.ledger_ids)
+            indexed.append(np.unique(rows.ledger_ids))
+            ids, numbers = np.unique(rows.log_ids[listed], return_counts=True)
+            for log_id, count in zip(ids.tolist(), numbers.tolist(), strict=True):
+                counts[log_id] = counts.get(log_id, 0) + count
+            parts.append(rows.where(listed & np.isin(rows.log_ids, unmapped)))
+        in_unmapped = live_records.join_places(parts)
+        in_logs = np.unique(
+            np.concatenate([np.zeros(0, np.int64), *(_ledgers_in(path, maps[one]) for one, path in logs)])
+        )
+        held = np.union1d(read_ledger_ids(storage.index / "ledgers", []), np.concatenate(indexed))
+        # Index and log part when a bookie is killed, or its disk is full; after re-replication it deletes what others have (upstream
+        # ``removeOverReplicatedledgers``): then its ensembles do not name it any more.
+        doubtful = np.setdiff1d(in_logs[known.has(in_logs)], held)
+        alive = np.union1d(held[known.has(held)], members(doubtful) if len(doubtful) else doubtful)
+        found_logs = []
+        for log_id, path in logs:
+            here = in_unmapped.where(in_unmapped.log_ids == log_id)
+            reader = _LogReader(path, alive, here, index.find, advance, below_percent)
+            reason = "" if log_id not in unfinished else "the bookie's own compaction is unfinished"
+            found_logs.append(reader.forecast(maps[log_id], counts.get(log_id, 0), reason))
+    leftovers = tuple(sorted(storage.logs.glob(f"*.log{COMPACTING}")))
+    freed = sum(map(allocated_bytes, leftovers)) + sum(
+        log.frees_bytes for log in found_logs if log.action == LogAction.DELETE
+    )
+    waiting = by_live_bytes(log for log in found_logs if log.action == LogAction.COMPACT)
+    groups, lacking = _groups(storage, waiting, room and room._replace(for_logs=room.for_logs + freed))
+    fit = {log.log_id for group in groups for log in group}
+    no_room = f"no room: {lacking:,} bytes lack for the next log; free them, or name --scratch DIR"
+    told = tuple(
+        replace(log, frees_bytes=0, reason=no_room)
+        if log.action == LogAction.COMPACT and log.log_id not in fit
+        else log
+        for log in found_logs
+    )
+    on_disk = np.union1d(held, in_logs)
+    garbage = on_disk[~known.has(on_disk)]
+    growth = _measured_growth(storage, alive, groups)
+    return StorageForecast(storage, told, leftovers, groups, garbage, alive, growth, state)
+
+
+def _groups(
+    storage: Storage, waiting: list[LogForecast], room: Room | None
+) -> tuple[tuple[tuple[LogForecast, ...], ...], int]:
+    """Return the groups of logs that are compacted one after the other, and how many bytes lack for the next log."""
+    groups: list[tuple[LogForecast, ...]] = []
+    while waiting:
+        group = fitting(storage, waiting, room or Room(1 << 62, 1 << 62))
+        if not group:
+            return tuple(groups), lacking_bytes(storage, waiting[:1], room) if room else 0
+        groups.append(tuple(group))
+        waiting = waiting[len(group) :]
+        if room is not None:
+            # The logs of a group are deleted before the next group is copied, so their bytes are free for it.
+            grown = index_growth(storage, sum(log.entries for log in group))
+            gained = sum(log.size_bytes for log in group) - written_bytes(group) - grown * shares_disk(storage)
+            room = Room(room.for_logs + gained, room.for_index - grown)
+    return tuple(groups), 0
+
+
+def _measured_growth(storage: Storage, alive: Array, groups: Sequence[Sequence[LogForecast]]) -> int:
+    """Return by how many bytes the index grows when the groups' entries move, measured by writing their rows to a scratch RocksDB.
+
+    If the scratch directory cannot be written, it is the estimate.
+    """
+    moved = sum(log.entries for group in groups for log in group)
+    if not moved:
+        return 0
+    log_ids = np.array([log.log_id for group in groups for log in group], np.int64)
+    parts: list[live_records.IndexRows] = []
+    with live_records.open_index(storage) as index:
+        for rows in index.iter_places():
+            parts.append(rows.where(np.isin(rows.log_ids, log_ids) & is_among(alive, rows.ledger_ids)))
+            if sum(len(part.log_ids) for part in parts) >= _MEASURED_ROWS:
+                break
+    rows = live_records.join_places(parts)
+    if not len(rows.log_ids):
+        return index_growth(storage, moved)
+    # Where exactly a record comes to lie is not known yet; in a table, offsets of now take as much room.
+    rows = rows._replace(log_ids=np.full_like(rows.log_ids, log_ids.max() + 1))
+    try:
+        *tables, manifest = live_records.measure_places(storage, rows)
+    except (DiskFailed, DiskFull, NotWritable):
+        return index_growth(storage, moved)
+    if more := moved - len(rows.log_ids):  # only the first rows were measured: the others take as much each
+        tables.append(max(tables) * more // len(rows.log_ids))
+    sizes = [*tables, *[manifest] * len(groups)]  # the index is switched once per group, with a new manifest
+    return sum(-(-size // _BLOCK_BYTES) * _BLOCK_BYTES for size in sizes)
+
+
+def _ledgers_in(path: Path, sizes: Mapping[int, int] | None) -> Array:
+    """Return the ledgers in a log: from its ledgers map (``sizes``), or from its records if it has no map."""
+    try:
+        mapped = read_ledger_sizes(path) if sizes is None else sizes
+    except (OSError, StoreError):
+        mapped = {}  # reading the log for what lives tells why
+    return np.fromiter(mapped, np.int64, len(mapped))
+
+
+class _LogReader(Struct, frozen=True):
+    """Makes the forecast of the log at ``path``."""
+
+    path: Path
+    alive: Array
+    here: live_records.IndexRows
+    find: live_records.Find
+    advance: Callable[[int], None]
+    below_percent: float
+
+    def forecast(self, sizes: Mapping[int, int] | None, entries: int, reason: str) -> LogForecast:
+        """Return the forecast of one log. ``sizes``: its ledgers map, None if it has none; ``entries``: those that the
+        index points to here; ``reason``: why to keep it untouched."""
+        if reason:
+            return self._row(LogAction.PASS_OVER, entries, reason=reason)
+        listed: dict[int, int] = {}
+        if sizes is not None:
+            ids = np.fromiter(sizes, np.int64, len(sizes))
+            listed = {ledger_id: sizes[ledger_id] for ledger_id in ids[is_among(self.alive, ids)].tolist()}
+        if sizes is None or (listed and not entries):
+            # Only its records tell its content, or that other logs have all of them.
+            records = live_records.read_live(self.path, self.alive, self.here, self.find, self.advance)
+            if records.damage:
+                return self._row(LogAction.PASS_OVER, entries, reason=records.damage)
+            ledgers = len(np.unique(records.ledger_ids))
+            rest = max(self.path.stat().st_size - records.bytes, 0)
+            reason = "its entries are also in other logs" if records.copies and not len(records.sizes) else ""
+            return self._chosen(len(records.sizes), (records.bytes, rest), (ledgers, records.dead_ledgers), reason)
+        live, dead = sum(listed.values()), sum(sizes.values()) - sum(listed.values())
+        return self._chosen(entries, (live, dead), (len(listed), len(sizes) - len(listed)))
+
+    def _chosen(
+        self, entries: int, size_bytes: tuple[int, int], ledgers: tuple[int, int], reason: str = ""
+    ) -> LogForecast:
+        live, dead = size_bytes
+        size = allocated_bytes(self.path)
+        if not live and not entries:
+            action, frees = LogAction.DELETE, size
+        # Two blocks: a new log has a header, a ledgers map and a last block that is not full. One that shrinks by less frees nothing.
+        elif live * 100 < self.below_percent * (live + dead) and size > live + 2 * _BLOCK_BYTES:
+            action, frees = LogAction.COMPACT, size - live
+        else:
+            action, frees = LogAction.KEEP, 0
+        return self._row(action, entries, size_bytes, ledgers, frees, reason)
+
+    def _row(
+        self,
+        action: LogAction,
+        entries: int,
+        size_bytes: tuple[int, int] = (0, 0),
+        ledgers: tuple[int, int] = (0, 0),
+        frees: int = 0,
+        reason: str = "",
+    ) -> LogForecast:
+        return LogForecast(
+            str(self.path.parent),
+            self.path.name,
+            allocated_bytes(self.path),
+            entries,
+            size_bytes[0],
+            size_bytes[1],
+            ledgers[0],
+            ledgers[1],
+            action,
+            frees,
+            reason,
+        )
+
 
 _LENT = "pulsar-admin-lent-"
 _LOG_ID = re.compile(r"([0-9a-f]{1,8})\.log(\..*)?")
@@ -58,6 +435,9 @@ _LAST_LOG_ID = (1 << 31) - 1
 Advance = Callable[[int], None]
 Tell = Callable[[str], None]
 Nodes = Callable[[], Iterable[tuple[str, bytes]]]
+
+
+# -- carried out -------------------------------------------------------------------------------------------------------
 
 
 class ReclaimPlan(Answer, frozen=True):
