@@ -6,10 +6,14 @@ lost-and-found topics, because bookies would delete unlisted ledgers (``ScanAndC
 A cursor ledger that nothing references begins with its subscription's position at that moment, the first entry that
 ``ManagedCursorImpl.createNewMetadataLedger`` writes (Pulsar 4.0.8). The first witness is that its positions are in ledgers of one topic,
 the second that only one subscription of that topic was there.
+
+Every younger ledger gets metadata. A schema ledger belongs to its topic if its entries list the versions before it, as
+``BookkeeperSchemaStorage`` writes them, or if the topic's messages use its version (Pulsar 4.0.8).
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -21,13 +25,15 @@ from msgspec.structs import replace
 from pulsar_admin.store.changes.cursors import info_of_state, state_json
 from pulsar_admin.store.changes.ledger_references import forgotten_state
 from pulsar_admin.store.changes.plan import ChangePart, Plan
-from pulsar_admin.store.codec.claims import compacted_claims, topic_claims
+from pulsar_admin.store.codec.claims import APPLICATION, compacted_claims, schema_claims, topic_claims
 from pulsar_admin.store.codec.cursor import CursorState, decode_cursor_ledger, encode_cursor_info
 from pulsar_admin.store.codec.ledgermetadata import LedgerState, encode_ledger_metadata, ledger_path
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
+from pulsar_admin.store.codec.policies import encode_json_object
+from pulsar_admin.store.codec.schema import decode_schema_locator
 from pulsar_admin.store.codec.strict_values import parse_integer
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.db.tree import find_node, read_node
+from pulsar_admin.store.db.tree import find_node, read_node, tree_key
 from pulsar_admin.store.errors import MetadataCorrupt, Refused, StoreError, TopicNotFound
 from pulsar_admin.store.facts.indexes import find_collected
 from pulsar_admin.store.model.coverage import absent_ids, read_disks, read_held
@@ -47,6 +53,7 @@ from pulsar_admin.store.model.ledgers import (
 )
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.references import BUCKET_PREFIX
+from pulsar_admin.store.model.resources import TENANT, tenant_path
 from pulsar_admin.store.model.topics import (
     COMPACTED_LEDGER,
     Topic,
@@ -55,12 +62,30 @@ from pulsar_admin.store.model.topics import (
     partition_count,
     read_topic,
 )
-from pulsar_admin.store.names import TopicName
-from pulsar_admin.store.recovery import missing_topics
-from pulsar_admin.store.recovery.chains import Chains, GroupName, LedgerGroup, find_chains, find_names
-from pulsar_admin.store.recovery.closing import MadeLedger, find_readable_end, fit_ensembles, make_ledger
-from pulsar_admin.store.recovery.evidence import COMPACTED, CURSOR, MESSAGES, LedgerEvidence, read_evidence
-from pulsar_admin.store.recovery.from_ledgers import RECOVER, LedgerSurvey, Remade, Sources, newer_index, newest_known
+from pulsar_admin.store.names import Position, TopicName, parse_topic
+from pulsar_admin.store.recovery.chains import (
+    LOST_AND_FOUND,
+    Chains,
+    GroupName,
+    LedgerGroup,
+    find_chains,
+    find_names,
+    name_of,
+)
+from pulsar_admin.store.recovery.closing import MadeLedger, close_ledger, find_readable_end, fit_ensembles, make_ledger
+from pulsar_admin.store.recovery.evidence import COMPACTED, CURSOR, MESSAGES, SCHEMA, LedgerEvidence, read_evidence
+from pulsar_admin.store.recovery.from_ledgers import (
+    HOLDING,
+    RECOVER,
+    LedgerSurvey,
+    Remade,
+    Sources,
+    cluster_of,
+    default_policies,
+    made_locator,
+    newer_index,
+    newest_known,
+)
 from pulsar_admin.store.wording import counted, listed, plural
 
 
@@ -117,21 +142,15 @@ def plan_rolling(sources: Sources, survey: LedgerSurvey) -> Plan:
         if not group.topic and any(one > world.newest for one in group.ledger_ids)
     ]
     names = _read_names(rolled, world) if strangers else {}
-    lost = missing_topics.plan_lost_and_found(sources, strangers, world.newest, names)
-    rolled.kept += lost.ledger_ids
-    younger = _roll_others(rolled, world, {str(group.ledger_ids[0]): one.topic for group, one in names.items()})
-    for others in (lost, younger):
-        rolled.steps.extend(others.steps)
-        rolled.parts.extend(others.parts)
+    lost = plan_lost_and_found(sources, strangers, world.newest, names)
+    rolled.steps.extend(lost.steps)
+    rolled.parts.extend(lost.parts)
+    rolled.kept += lost.kept
+    rolled.warnings += lost.warnings
+    _roll_others(rolled, world, names)
     if not rolled.parts:  # cursors alone whose ledgers are as they should be
         return Plan(RECOVER, rolled.txn.id, (), ())
-    return Plan(
-        RECOVER,
-        rolled.txn.id,
-        rolled.steps,
-        rolled.parts,
-        warnings=(*_warnings(rolled), *lost.warnings, *younger.warnings),
-    )
+    return Plan(RECOVER, rolled.txn.id, rolled.steps, rolled.parts, warnings=tuple(_warnings(rolled)))
 
 
 def _pass_over(survey: LedgerSurvey, name: TopicName, error: StoreError) -> None:
@@ -180,17 +199,14 @@ def _is_told_of(txn: Txn, name: TopicName) -> bool:
     return index < count if index >= 0 else count == 0
 
 
-def _roll_others(rolled: Rolled, world: _World, names: Mapping[str, TopicName]) -> missing_topics.Younger:
+def _roll_others(rolled: Rolled, world: _World, names: Mapping[LedgerGroup, GroupName]) -> None:
     """Give metadata to the younger ledgers that joined no topic, and an owner to those for which two witnesses agree."""
-    younger = missing_topics.Younger(rolled.sources, tied=rolled.tied)
     had = {*rolled.kept, *sorted_ledger_ids(rolled.txn)}
     young = [
         one for ledger_id, one in sorted(world.evidence.items()) if ledger_id > world.newest and ledger_id not in had
     ]
-    used = missing_topics.used_versions(iter_topics(rolled.txn), world.chains, world.evidence, names)
-    missing_topics.tie_schemas(younger, young, used)
-    missing_topics.close_others(younger, young)
-    return younger
+    _tie_schemas(rolled, young, _used_versions(rolled.txn, world, names))
+    _close_others(rolled, young)
 
 
 # -- topics -----------------------------------------------------------------------------------------------------------
@@ -505,3 +521,177 @@ def _is_same(a: CursorState, b: CursorState) -> bool:
 def _is_distinct(topic: Topic, state: CursorState) -> bool:
     """Whether a subscription created since would hardly have this position: new subscriptions begin at an end of the topic."""
     return bool(state.ranges) or 0 < topic.place(state.mark_delete) < topic.number_of_entries
+
+
+# -- younger ledgers of no known topic --------------------------------------------------------------------------------
+
+
+def plan_lost_and_found(
+    sources: Sources, groups: Sequence[LedgerGroup], newest: int, names: Mapping[LedgerGroup, GroupName]
+) -> Rolled:
+    """Plan a topic for the ledgers above ``newest`` of each group, with one subscription at its beginning."""
+    work = Rolled(sources)
+    entries = ledgers = 0
+    for group in groups:
+        made = _made(work, group, newest, names)
+        if made:
+            _make_topic(work, group, made, names)
+            work.kept += [one.ledger_id for one in made]
+            if group not in names:
+                ledgers += len(made)
+                entries += sum(one.entries for one in made)
+    topics = [parse_topic(part.topic) for part in work.parts if part.topic]
+    for namespace in sorted({one.namespace for one in topics}, key=str):
+        cluster = cluster_of(work.sources)
+        tenant = TENANT.replace(None, {"adminRoles": [], "allowedClusters": [cluster]})
+        for path, value in (
+            (tenant_path(namespace.tenant), tenant),
+            (namespace.policies_path, default_policies(cluster)),
+        ):
+            if find_node(work.txn, path) is None and all(step.key != tree_key(path) for step in work.steps):
+                work.put(path, encode_json_object(value))
+    lost = sum(one.namespace == LOST_AND_FOUND for one in topics)
+    if lost < len(topics):
+        work.warnings.append(
+            f"{counted(len(topics) - lost, 'topic')} of no node {plural(len(topics) - lost, 'has', 'have')} the name that entries say, and"
+            f" a subscription {HOLDING} that keeps the messages: make yours, then remove it"
+        )
+    if lost:
+        work.warnings.append(
+            f"{counted(ledgers, 'ledger')} of {counted(entries, 'entry')} {plural(ledgers, 'is', 'are')} of no topic of this metadata, or"
+            f" one witness alone says of which: see {counted(lost, 'topic')} of {LOST_AND_FOUND}"
+        )
+    return work
+
+
+def _made(work: Rolled, group: LedgerGroup, newest: int, names: Mapping[LedgerGroup, GroupName]) -> list[MadeLedger]:
+    custom = topic_claims(name_of(group, names))
+    made = []
+    sibling = find_metadata(work.txn, newest)
+    for ledger_id in group.ledger_ids:
+        if ledger_id > newest:
+            try:
+                made.append(make_ledger(work.sources.reader, ledger_id, custom, sibling))
+            except Refused as error:
+                work.warnings.append(error.message)
+    return made
+
+
+def _make_topic(
+    work: Rolled, group: LedgerGroup, made: Sequence[MadeLedger], names: Mapping[LedgerGroup, GroupName]
+) -> None:
+    name = name_of(group, names)
+    now_ms = work.sources.now_ms
+    closed = [LedgerInfo(one.ledger_id, one.entries, one.metadata.length, now_ms) for one in made[:-1]]
+    managed = ManagedLedger((*closed, LedgerInfo(made[-1].ledger_id)))
+    cursor = info_of_state(CursorState(Position(made[0].ledger_id, -1)), {})
+    values = {
+        name.path: encode_managed_ledger(managed),
+        name.cursor_path(HOLDING): encode_cursor_info(cursor),
+        **{ledger_path(one.ledger_id): encode_ledger_metadata(one.metadata) for one in made},
+    }
+    for path, value in values.items():
+        work.put(path, value)
+    after: dict[str, object] = {"ledgers": [one.ledger_id for one in made], "entries": sum(one.entries for one in made)}
+    if group in names:
+        after["witnesses"] = list(names[group].witnesses)
+    warnings = tuple(text for one in made for text in one.warnings)
+    work.parts.append(ChangePart(topic=str(name), after=after, warnings=warnings))
+
+
+# -- younger ledgers that are no topic's messages ---------------------------------------------------------------------
+
+
+def _tie_schemas(rolled: Rolled, young: Iterable[LedgerEvidence], used: Mapping[TopicName, int]) -> None:
+    """Write the locators of schemas that younger ledgers continue. ``used``: topic → highest version that its messages use, −1 for none."""
+    by_topic: dict[TopicName, list[LedgerEvidence]] = defaultdict(list)
+    for one in young:
+        for schema_id in one.topics if one.kind == SCHEMA and len(one.topics) == 1 else ():
+            try:
+                by_topic[parse_topic(f"persistent://{schema_id}")].append(one)
+            except StoreError:
+                continue
+    for name, ledgers in sorted(by_topic.items(), key=lambda item: str(item[0])):
+        if name in used:
+            _tie_schema(rolled, name, ledgers, used[name])
+
+
+def _tie_schema(rolled: Rolled, name: TopicName, ledgers: Iterable[LedgerEvidence], used: int) -> None:
+    reader = rolled.sources.reader
+    node = find_node(reader.txn, name.schema_path)
+    before = None if node is None else node.value
+    listed: set[int] = set()
+    if before:
+        try:
+            listed = {item.position.ledger_id for item in decode_schema_locator(before, name.schema_path).index}
+        except StoreError:
+            return
+        ledgers = [one for one in ledgers if listed & one.points.keys()]
+    ids = sorted(one.ledger_id for one in ledgers)
+    locator = made_locator(reader, ids, before) if ids else None
+    if locator is None or (not before and used < locator.versions[0].number) or locator.value == before:
+        return
+    second = (
+        "its entries list versions of this metadata"
+        if before
+        else f"messages of the topic use version {min(used, locator.versions[-1].number)}"
+    )
+    rolled.put(name.schema_path, locator.value)
+    rolled.tied |= {one: schema_claims(name) for one in ids}
+    shown = [
+        {"version": one.number, "ledger": one.ledger_id} for one in locator.versions if one.ledger_id not in listed
+    ]
+    after = {"schemaVersions": shown, "witnesses": ["its entries name the topic", second]}
+    rolled.parts.append(ChangePart(topic=str(name), after=after, warnings=tuple(locator.warnings)))
+
+
+def _used_versions(txn: Txn, world: _World, names: Mapping[LedgerGroup, GroupName]) -> dict[TopicName, int]:
+    """Return base topic → highest schema version that its messages use. ``names``: of groups without a known topic."""
+    used = {name.base: -1 for name in iter_topics(txn)}
+    for group in world.chains.groups:
+        if group.kind == MESSAGES and (group.topic or group in names):
+            base = (parse_topic(group.topic) if group.topic else names[group].topic).base
+            most = max(world.evidence[one].schema_version for one in group.ledger_ids)
+            used[base] = max(used.get(base, -1), most)
+    return used
+
+
+def _close_others(rolled: Rolled, young: Iterable[LedgerEvidence]) -> None:
+    """Give metadata to each remaining younger ledger; those without an owner are listed with their kind."""
+    loose: Counter[str] = Counter()
+    lost: list[int] = []
+    for one in young:
+        claims = rolled.tied.get(one.ledger_id)
+        try:
+            closed = close_ledger(rolled.sources.reader, one.ledger_id, {**APPLICATION, **(claims or {})})
+        except Refused as error:
+            rolled.warnings.append(error.message)
+            continue
+        rolled.put(ledger_path(one.ledger_id), encode_ledger_metadata(closed.metadata))
+        lost += [one.ledger_id] if closed.missing else []
+        if claims is None:
+            loose[one.kind] += 1
+            after = {"kind": one.kind, "entries": one.entries, "witness": "nothing says whose it is"}
+            rolled.parts.append(ChangePart(resource=f"ledger {one.ledger_id}", after=after))
+    rolled.warnings += _warnings_of_others(loose, lost)
+
+
+def _warnings_of_others(loose: Counter[str], lost: list[int]) -> Iterator[str]:
+    if loose:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(loose.items()))
+        yield (
+            f"{counted(loose.total(), 'younger ledger')} ({kinds}) {plural(loose.total(), 'has', 'have')} metadata so that no bookie"
+            " deletes them, but their owners are unknown. Once all is well, list them with: pulsar-admin ledgers orphans"
+        )
+    if loose[SCHEMA] or loose[COMPACTED]:
+        yield (
+            f"{counted(loose[SCHEMA], 'ledger')} of schema versions and {counted(loose[COMPACTED], 'compaction')} since this metadata was"
+            " written are not attached: consumers cannot look such versions up, and topics are compacted again"
+        )
+    if loose[CURSOR]:
+        yield f"{counted(loose[CURSOR], 'cursor ledger')} written later may hold acknowledgements that are not restored"
+    if lost:
+        yield (
+            f"entries of {counted(len(lost), 'ledger')} are lost in part ({listed(lost)}); ledgers forget lets a "
+            "broker continue after them. See: pulsar-admin ledgers missing"
+        )

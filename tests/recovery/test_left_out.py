@@ -14,7 +14,7 @@ from pulsar_admin.store.db.ledger_ids import put_next_ledger_id
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.recovery.chains import LedgerGroup
 from pulsar_admin.store.recovery.from_ledgers import Sources
-from pulsar_admin.store.recovery.missing_topics import plan_lost_and_found
+from pulsar_admin.store.recovery.rolling import plan_lost_and_found
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.stores import copied, imported, lose_nodes, put_back, put_node, write_rows
@@ -107,7 +107,7 @@ def test_lost_and_found_gets_what_is_younger_than_the_newest_known() -> None:
     with open_store(imported(CLUSTER, "crashed")) as store, open_reader(store) as reader:
         group = LedgerGroup("messages", (262, 266, 267))
         for newest, expected in ((261, [262, 266, 267]), (262, [266, 267]), (266, [267]), (267, [])):
-            assert plan_lost_and_found(Sources(reader, 0), [group], newest, {}).ledger_ids == expected
+            assert plan_lost_and_found(Sources(reader, 0), [group], newest, {}).kept == expected
 
 
 def test_detected_level_a_says_which_topics_it_leaves_out(cli: Cli, tmp_path: Path) -> None:
