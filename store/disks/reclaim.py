@@ -28,7 +28,7 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pulsar_admin.store import files
+from pulsar_admin.store import errors, files
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.bookie import COOKIE_FILE
 from pulsar_admin.store.codec.entrylog import log_id_of
@@ -36,17 +36,6 @@ from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.disks import live_records
 from pulsar_admin.store.disks.compacting import COMPACTING, LogCompactor, NewLog, bytes_of_logs
 from pulsar_admin.store.disks.trust import check_is_of, check_trusted, find_doubts, find_members
-from pulsar_admin.store.errors import (
-    DiskFailed,
-    DiskFull,
-    IndexCorrupt,
-    InvalidValue,
-    NotFound,
-    NotWritable,
-    StalePlan,
-    StoreError,
-    Unsupported,
-)
 from pulsar_admin.store.recovery.metadata_index import Known, is_among
 from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes, read_ledgers_map
 from pulsar_admin.store.sources.bookies import read_bookie_directory
@@ -249,7 +238,7 @@ def read_forecast(
     logs = read_bookie_directory(storage.logs).logs
     maps: dict[int, dict[int, int] | None] = dict.fromkeys(log_id for log_id, _ in logs)
     for log_id, path in logs:
-        with suppress(OSError, StoreError):  # reading the log tells why
+        with suppress(OSError, errors.StoreError):  # reading the log tells why
             maps[log_id] = read_ledgers_map(path)
     unmapped = np.array([log_id for log_id, sizes in maps.items() if sizes is None], np.int64)
     # Compactions that the bookie itself did not finish name the log they read and the log they write.
@@ -342,7 +331,7 @@ def _measured_growth(storage: Storage, alive: Array, groups: Sequence[Sequence[L
     rows = rows._replace(log_ids=np.full_like(rows.log_ids, log_ids.max() + 1))
     try:
         *tables, manifest = live_records.measure_places(storage, rows)
-    except (DiskFailed, DiskFull, NotWritable):
+    except (errors.DiskFailed, errors.DiskFull, errors.NotWritable):
         return index_growth(storage, moved)
     if more := moved - len(rows.log_ids):  # only the first rows were measured: the others take as much each
         tables.append(max(tables) * more // len(rows.log_ids))
@@ -354,7 +343,7 @@ def _ledgers_in(path: Path, sizes: Mapping[int, int] | None) -> Array:
     """Return the ledgers in a log: from its ledgers map (``sizes``), or from its records if it has no map."""
     try:
         mapped = read_ledger_sizes(path) if sizes is None else sizes
-    except (OSError, StoreError):
+    except (OSError, errors.StoreError):
         mapped = {}  # reading the log for what lives tells why
     return np.fromiter(mapped, np.int64, len(mapped))
 
@@ -530,10 +519,12 @@ def check_scratch(scratch: Path | None, bookie: Bookie) -> None:
     if scratch is None:
         return
     if not scratch.is_dir():
-        raise NotFound(f"{scratch} is not a directory", hint="create it first, on a disk with room", path=str(scratch))
+        raise errors.NotFound(
+            f"{scratch} is not a directory", hint="create it first, on a disk with room", path=str(scratch)
+        )
     for directory in bookie.ledger_dirs:
         if os.stat(directory).st_dev == os.stat(scratch).st_dev:
-            raise InvalidValue(
+            raise errors.InvalidValue(
                 f"{scratch} is on the disk of {directory}: a log that is moved there frees nothing",
                 hint="name a directory of another disk",
             )
@@ -562,13 +553,13 @@ def plan_reclaim(
     for storage in storages:
         if not is_rocksdb(storage.index / "locations"):
             if next(storage.index.glob("*/*/*.idx"), None) is not None:
-                raise Unsupported(
+                raise errors.Unsupported(
                     f"{storage.index} has index files (.idx): the bookie runs with SortedLedgerStorage or InterleavedLedgerStorage",
                     hint=(
                         "only DbLedgerStorage is supported; bookkeeper shell convert-to-db-storage converts the others"
                     ),
                 )
-            raise NotFound(
+            raise errors.NotFound(
                 f"{storage.index} has no index: expected the database locations",
                 hint="also name the index directories (indexDirectories in its bookkeeper.conf)",
             )
@@ -606,7 +597,7 @@ def apply_reclaim(plan: ReclaimPlan, scratch: Path | None, advance: Advance, tel
                 locks.enter_context(lock_database(database))
         # A bookie that ran since the plan may have moved entries or deleted logs that the plan still counts on.
         if [read_state(storage) for storage in storages] != [forecast.state for forecast in plan.storages]:
-            raise StalePlan("the bookie's disks changed since this was planned", hint="run the command again")
+            raise errors.StalePlan("the bookie's disks changed since this was planned", hint="run the command again")
         before = sum(map(_taken_bytes, storages))
         for forecast in plan.storages:
             _Reclaim(forecast, scratch, advance, tell, result).run()
@@ -778,7 +769,7 @@ class _Reclaim:
                 [rows.where(is_among(self._forecast.alive, rows.ledger_ids)) for rows in chosen]
             )
         if not live_records.same_places(named, expected):
-            raise IndexCorrupt(
+            raise errors.IndexCorrupt(
                 f"{self._storage.index}: the index names {len(named.log_ids):,} entries in {', '.join(f'{one:x}.log' for one in log_ids)},"
                 f" expected {len(expected.log_ids):,}: no log was deleted",
                 hint="run the command again; please report it",
@@ -805,7 +796,7 @@ def next_log_id(current: Path) -> int:
     names = (_LOG_ID.fullmatch(file.name) for file in current.iterdir())
     next_id = max([*(int(name[1], 16) for name in names if name is not None), newest_log_id(current)]) + 1
     if next_id >= _LAST_LOG_ID:
-        raise Unsupported(
+        raise errors.Unsupported(
             f"{current}: the ids of entry logs are used up, at {next_id - 1:#x}: the bookie begins again at 0"
         )
     return next_id

@@ -30,6 +30,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from pyroaring import BitMap64
 
+from pulsar_admin.store import errors
 from pulsar_admin.store.codec import dbledger
 from pulsar_admin.store.codec.bookie import COOKIE_FILE
 from pulsar_admin.store.codec.dbledger import LedgerData, encode_ledgers_row
@@ -44,17 +45,6 @@ from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.disks import switching
 from pulsar_admin.store.disks.journals import JournalPlace, JournalSurvey, Stop, read_place, survey_journals
 from pulsar_admin.store.disks.logs import Entries, LogSurvey, iter_batches, log_path, survey_logs
-from pulsar_admin.store.errors import (
-    Corrupt,
-    InvalidValue,
-    MetadataCorrupt,
-    Refused,
-    SourceChanged,
-    SourceNotFound,
-    StalePlan,
-    StoreError,
-    Unsupported,
-)
 from pulsar_admin.store.files import (
     create_file,
     cut_file,
@@ -147,7 +137,7 @@ def _take(old: OldLedgers, key: bytes, value: bytes, problems: list[str]) -> Non
         return
     try:
         ledger_id, data = dbledger.decode_ledgers_row(key, value, "ledgers")
-    except MetadataCorrupt as error:
+    except errors.MetadataCorrupt as error:
         problems.append(error.message)
         return
     is_long = len(key) > len(dbledger.FLAGS_KEY)
@@ -172,7 +162,7 @@ def read_old_locations(survey: LogSurvey, doubted: Entries) -> OldLocations:
             for key, value in pairs:
                 try:
                     row = dbledger.decode_location_row(key, value, str(directory))
-                except MetadataCorrupt as error:
+                except errors.MetadataCorrupt as error:
                     refused.append(error.message)
                     continue
                 leads = logs.leads(row)
@@ -187,7 +177,7 @@ def read_old_locations(survey: LogSurvey, doubted: Entries) -> OldLocations:
                     old.gone += 1
                 else:
                     old.wrong += 1
-    except (MetadataCorrupt, SourceNotFound) as error:
+    except (errors.MetadataCorrupt, errors.SourceNotFound) as error:
         problems.append(error.message)
     if refused:
         problems.append(f"{counted(len(refused), 'row')} of an unknown format, the first: {refused[0]}")
@@ -269,7 +259,7 @@ def read_missing(txn: Txn, files: EntryFiles, bookie_id: str, ledger_id: int, en
         try:
             body = files.read_record(place)
             entry = decode_entry(body, kind, where=files.name(place.file_id), password=password or b"")
-        except (Corrupt, SourceChanged):
+        except (errors.Corrupt, errors.SourceChanged):
             continue
         if (entry.ledger_id, entry.entry_id) == (ledger_id, entry_id):
             yield bytes(body)
@@ -319,7 +309,7 @@ def read_listed(txn: Txn, bookie_id: str) -> BookieLedgers:
         listed.ledgers.add(ledger_id)
         try:
             metadata = find_metadata(txn, ledger_id)
-        except StoreError:
+        except errors.StoreError:
             continue
         assert metadata is not None  # it is listed
         # Brokers mostly use one password for all ledgers, and its key is a digest: each is computed once.
@@ -688,7 +678,7 @@ def plan_salvage(store: Store, bookie: Bookie, *, collected: bool = False) -> Sa
     for storage in storages:
         has_index = any(path.is_dir() for path in storage.databases)
         if not has_index and next(storage.index.glob("*/*/*.idx"), None) is not None:
-            raise Unsupported(
+            raise errors.Unsupported(
                 f"{storage.index} has .idx files: its bookie does not use DbLedgerStorage, and salvage rebuilds only"
                 " DbLedgerStorage indexes",
                 hint="bookkeeper shell regenerate-interleaved-storage-index-file makes such files again",
@@ -700,7 +690,7 @@ def plan_salvage(store: Store, bookie: Bookie, *, collected: bool = False) -> Sa
     files = files_of(bookie)
     with store.read() as txn:
         for stranger in find_strangers(txn, [bookie]):
-            raise Refused(
+            raise errors.Refused(
                 f"{stranger.reason}; what it should contain is unknown",
                 hint="name a bookie of the cluster that was imported",
                 bookie=bookie.name,
@@ -736,7 +726,7 @@ def _lost_cookies(bookie: Bookie, storages: Sequence[Storage]) -> tuple[Path, ..
     for storage in storages:
         for path in (storage.logs, storage.index):
             if path in listed and path not in full:
-                raise Refused(
+                raise errors.Refused(
                     f"{path} has no cookie (VERSION), unlike the other directories: nothing is written there",
                     hint="mount its disk; on a new disk, first copy VERSION from another directory of the bookie",
                     path=str(path),
@@ -748,7 +738,7 @@ def _check_journals(bookie: Bookie) -> None:
     """Raise InvalidValue when not all journals are given: fences and entries may be there alone."""
     named = dict.fromkeys(cookie_of(bookie).journal_dirs)
     if len(bookie.journal_dirs) < len(named):
-        raise InvalidValue(
+        raise errors.InvalidValue(
             f"bookie {bookie.name}: {counted(len(bookie.journal_dirs), 'journal directory', 'journal directories')} given, its cookie"
             f" names {len(named)}: {', '.join(named)}",
             hint=(
@@ -775,7 +765,7 @@ def files_of(bookie: Bookie) -> tuple[str, ...]:
 def _check_order(surveys: Sequence[LogSurvey]) -> None:
     for survey in surveys:
         if survey.strays:
-            raise InvalidValue(
+            raise errors.InvalidValue(
                 f"{survey.storage.logs} holds {counted(survey.strays, 'entry', 'entries')} of ledgers that belong to "
                 f"another of {counted(len(surveys), 'ledger directory', 'ledger directories')} keeps",
                 hint="name all ledger directories, in the order of ledgerDirectories in bookkeeper.conf",
@@ -832,7 +822,7 @@ def _doubted(txn: Txn, survey: LogSurvey) -> Entries:
     for ledger_id, entries in survey.damaged:
         held = survey.held.of(ledger_id)
         last, members = held.max() if held else -1, 1
-        with suppress(StoreError):
+        with suppress(errors.StoreError):
             ledger = find_ledger(txn, ledger_id)
             if ledger is not None:
                 last = max(last, ledger.last_entry_id)
@@ -887,7 +877,7 @@ def apply_salvage(store: Store, plan: SalvagePlan) -> SalvageReport:
                 plan.kept.append(kept)
         # Compared under the locks: a bookie that ran since the plan may have written or deleted what the plan counts on.
         if files_of(plan.bookie) != plan.files:
-            raise StalePlan(
+            raise errors.StalePlan(
                 f"bookie {plan.bookie.name} changed since the salvage was planned", hint="run the command again"
             )
         parts = [part for part in plan.storages if part.databases]
@@ -896,7 +886,7 @@ def apply_salvage(store: Store, plan: SalvagePlan) -> SalvageReport:
             for part in parts:
                 # ``lastId`` is above every existing log, those of an interrupted salvage included.
                 deque(put_logs(_iter_bodies(txn, files, plan, part), part.storage.logs), maxlen=0)
-                with suppress(MetadataCorrupt):  # a bookie that cannot read it looks at its logs
+                with suppress(errors.MetadataCorrupt):  # a bookie that cannot read it looks at its logs
                     raise_last_id(part.storage.logs)
                 _make_index(part, digests)
         # Until here the bookie is unchanged but for new logs, which its index does not name, and lastId.
@@ -945,7 +935,7 @@ def _make_index(part: StorageSalvage, digests: LedgerDigests) -> None:
         with rocksdb.open_for_reading(directory, problems) as pairs:
             count = sum(1 for _ in pairs)
         if problems or count != expected:
-            raise MetadataCorrupt(
+            raise errors.MetadataCorrupt(
                 f"{directory}: RocksDB wrote {count:,} rows, expected {expected:,}",
                 hint="the files are as they were; please report it",
                 problems=problems,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from pulsar_admin.store import errors
 from pulsar_admin.store.codec.ledgermetadata import find_usual_ledger, ledger_path
 from pulsar_admin.store.codec.managedledger import (
     SHADOW_SOURCE,
@@ -27,13 +28,6 @@ from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db import tree
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.unserved import has_unserved
-from pulsar_admin.store.errors import (
-    InvalidValue,
-    LedgerNotFound,
-    NamespaceNotFound,
-    StoreError,
-    TopicNotFound,
-)
 from pulsar_admin.store.model.ledgers import find_end, find_metadata, find_sums, find_whole, is_damaged, read_ledger
 from pulsar_admin.store.names import (
     PARTITION_SUFFIX,
@@ -196,14 +190,14 @@ def read_topic(txn: Txn, name: TopicName) -> Topic:
     if node is None:
         if name.domain == SCALABLE:
             first = next(iter(expand_topic(txn, name)), None)
-            raise TopicNotFound(
+            raise errors.TopicNotFound(
                 f"{name} has segments and no entries of its own",
                 hint=f"name a segment, for example {first}",
                 topic=str(name),
             )
         partitions = partition_count(txn, name)
         if partitions:
-            raise TopicNotFound(
+            raise errors.TopicNotFound(
                 f"{name} has {counted(partitions, 'partition')} and no entries of its own",
                 hint=f"name a partition, for example {name.partition(0)}",
                 topic=str(name),
@@ -217,13 +211,13 @@ def read_topic(txn: Txn, name: TopicName) -> Topic:
     return kept[1]
 
 
-def _not_found(txn: Txn, name: TopicName) -> TopicNotFound:
+def _not_found(txn: Txn, name: TopicName) -> errors.TopicNotFound:
     """Return the error for an unknown topic, which names its partitions that lost their metadata."""
     there = list_partitions(txn, name) if name.domain == PERSISTENT and not name.is_partition else []
     if there:
         numbers = [one.partition_index for one in there]
         create = f"create the metadata again: pulsar-admin topics create-partitioned-topic {shell_word(name)} -p {len(numbers)}"
-        return TopicNotFound(
+        return errors.TopicNotFound(
             f"no topic {name}: only its {plural(len(there), 'partition')} {listed(numbers, _SHOWN)} "
             f"{plural(len(there), 'exists', 'exist')}, without metadata of a partitioned topic",
             # One that is not there may be lost: it must not be created empty.
@@ -233,12 +227,12 @@ def _not_found(txn: Txn, name: TopicName) -> TopicNotFound:
         )
     below = sum(1 for _ in tree.iter_children(txn, name.path))
     if below:
-        return TopicNotFound(
+        return errors.TopicNotFound(
             f"no topic {name}: its node is gone, but {counted(below, 'subscription')} {plural(below, 'is', 'are')} still listed",
             hint="for the meaning and the repair run: pulsar-admin doctor",
             topic=str(name),
         )
-    return TopicNotFound(
+    return errors.TopicNotFound(
         f"no topic {name}",
         hint=_listing(txn, name.namespace)
         or f"list the existing ones with: pulsar-admin topics list {shell_word(name.namespace)}",
@@ -283,7 +277,7 @@ def _of_source(txn: Txn, name: TopicName, managed: ManagedLedger) -> ManagedLedg
     more than its own list has; its own, if the source is gone."""
     try:
         source = parse_topic(managed.properties[SHADOW_SOURCE])
-    except InvalidValue:
+    except errors.InvalidValue:
         return managed
     node = tree.find_node(txn, source.path)
     if node is None and name.is_partition:
@@ -308,7 +302,7 @@ def read_open_size(txn: Txn, ledger_id: int) -> tuple[int, int]:
         return end
     try:
         ledger = read_ledger(txn, ledger_id)
-    except LedgerNotFound:
+    except errors.LedgerNotFound:
         return 0, 0
     return ledger.entries, ledger.size_bytes
 
@@ -508,8 +502,8 @@ def check_pattern(txn: Txn, pattern: str) -> None:
         raise _no_match(pattern)
 
 
-def _no_match(pattern: str | None) -> TopicNotFound:
-    return TopicNotFound(
+def _no_match(pattern: str | None) -> errors.TopicNotFound:
+    return errors.TopicNotFound(
         f"no topic matches {pattern!r}" if pattern is not None else "the store has no topics",
         hint="list the existing ones with: pulsar-admin topics list TENANT/NAMESPACE",
     )
@@ -519,7 +513,7 @@ def topics_bytes(txn: Txn, names: Iterable[TopicName]) -> int:
     """Return the payload bytes of topics ``names``, without unreadable ones, which are reported where they are read."""
     total = 0
     for name in names:
-        with suppress(StoreError):
+        with suppress(errors.StoreError):
             total += read_topic(txn, name).total_size_bytes
     return total
 
@@ -560,7 +554,7 @@ def iter_all_namespaces(txn: Txn) -> Iterator[NamespaceName]:
 def check_namespace(txn: Txn, namespace: NamespaceName) -> None:
     """Raise NamespaceNotFound unless ``namespace`` has policies or topics."""
     if hint := _listing(txn, namespace):
-        raise NamespaceNotFound(f"no namespace {namespace}", hint=hint, namespace=str(namespace))
+        raise errors.NamespaceNotFound(f"no namespace {namespace}", hint=hint, namespace=str(namespace))
 
 
 def _listing(txn: Txn, namespace: NamespaceName) -> str:
@@ -703,7 +697,7 @@ def select_partitioned(txn: Txn, pattern: str | None) -> tuple[TopicName, ...]:
     names = (name for name in iter_partitioned(txn) if not name.is_system)
     matching = tuple(name for name in names if pattern is None or _matches(name, pattern))
     if not matching:
-        raise TopicNotFound(
+        raise errors.TopicNotFound(
             "no partitioned topic" + (f" matches {pattern!r}" if pattern is not None else " is in the store"),
             hint="list the existing ones with: pulsar-admin topics list-partitioned-topics TENANT/NAMESPACE",
         )
@@ -715,7 +709,7 @@ def check_partitioned(txn: Txn, name: TopicName) -> TopicName:
     if not read_partitioned(txn, name).partitions:
         if tree.find_node(txn, name.path) is None:
             raise _not_found(txn, name)
-        raise TopicNotFound(
+        raise errors.TopicNotFound(
             f"{name} is not a partitioned topic",
             hint=f"list them with: pulsar-admin topics list-partitioned-topics {shell_word(name.namespace)}",
             topic=str(name),

@@ -15,19 +15,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from pulsar_admin.store import errors
 from pulsar_admin.store.engine.operation import Engine
-from pulsar_admin.store.errors import (
-    Corrupt,
-    DiskFull,
-    InvalidValue,
-    NotWritable,
-    Refused,
-    SourceNotFound,
-    StalePlan,
-    StoreBusy,
-    StoreError,
-    brief,
-)
 from pulsar_admin.store.extras import require
 from pulsar_admin.store.files import create_directory
 from pulsar_admin.store.model.reader import EntryReader
@@ -95,7 +84,7 @@ def export_iceberg(
     reader: EntryReader,
     request: export.ExportRequest,
     now_ms: int,
-    fail: Callable[[StoreError], None],
+    fail: Callable[[errors.StoreError], None],
     engine: Engine | None = None,
     advance: Callable[[int], None] = lambda count: None,
 ) -> export.TablesReport:
@@ -107,7 +96,7 @@ def export_iceberg(
     folder = Folder.of(request.directory)
     cluster, identity = cluster_name(reader.txn, request.cluster), cluster_identity(reader.txn)
     if folder.read(NAME) is not None:
-        raise Refused(f"{folder.place} has tables without a catalogue ({NAME})", hint="name another directory")
+        raise errors.Refused(f"{folder.place} has tables without a catalogue ({NAME})", hint="name another directory")
     warehouse = open_warehouse(folder.place, request.catalog)
     with closing(warehouse.catalog):
         for table in request.only:
@@ -125,7 +114,7 @@ def export_iceberg(
                 made = export.make_tables(run)
                 done = [_commit_table(warehouse, run, made, table, identity) for table in request.only]
             finally:
-                with suppress(StoreError):
+                with suppress(errors.StoreError):
                     folder.remove(run.staging)
     return export.TablesReport(folder.place, cluster, tuple(done), made.damaged, made.problems, tuple(removed))
 
@@ -142,7 +131,11 @@ def _commit_table(
     paths, why = [f"{warehouse.root}/{path}" for path in named], export.why_incomplete(run.reader.txn)
     try:
         done = commit(warehouse, Commit(table, run.cluster, identity, paths, why))
-    except (NotWritable, Refused, StalePlan):  # after others nobody knows whether the catalogue has the commit
+    except (
+        errors.NotWritable,
+        errors.Refused,
+        errors.StalePlan,
+    ):  # after others nobody knows whether the catalogue has the commit
         for path in named:
             run.folder.remove(path)
         raise
@@ -163,11 +156,13 @@ def open_warehouse(directory: str, catalog: str | None = None) -> Warehouse:
     place, _, query = directory.partition("?")
     local = "://" not in place
     if odd := set("#%?") & set(directory if local else place):
-        raise InvalidValue(f"{directory}: Iceberg's paths are URIs and cannot have {' '.join(sorted(odd))} in them")
+        raise errors.InvalidValue(
+            f"{directory}: Iceberg's paths are URIs and cannot have {' '.join(sorted(odd))} in them"
+        )
     root = f"file://{Path(place).absolute()}" if local else place.rstrip("/")
     if catalog is None:
         if not local:
-            raise Refused(
+            raise errors.Refused(
                 f"{place} has no room for a catalogue of SQLite, which needs a directory of this machine",
                 hint="name one: --catalog sqlite:////var/lib/tables/catalog.db, http://host:8181, or one that pyiceberg knows",
             )
@@ -209,23 +204,25 @@ def _translated(what: str) -> Iterator[None]:
     try:
         yield
     except _failures() as error:
-        said = brief(error)
+        said = errors.brief(error)
         if any(words in said for words in _NO_SPACE):
             hint = "free some space and run the same command again; each table has either its old rows or its new ones"
-            raise DiskFull(f"{what}: {said}", hint=hint) from error
+            raise errors.DiskFull(f"{what}: {said}", hint=hint) from error
         if any(words in said for words in _READ_ONLY):
-            raise NotWritable(
+            raise errors.NotWritable(
                 f"{what}: the catalogue is read-only: {said}",
                 hint="let this user write it, or choose another: --catalog",
             ) from error
         if any(words in said for words in _LOCKED):
-            raise StoreBusy(
+            raise errors.StoreBusy(
                 f"{what}: {said}", hint="another process writes to it: run the same command again"
             ) from error
         if any(words in said for words in _RACED):
-            raise StalePlan(f"{what}: another run made it meanwhile", hint="run the same command again") from error
+            raise errors.StalePlan(
+                f"{what}: another run made it meanwhile", hint="run the same command again"
+            ) from error
         hint = "--catalog takes a URI, or a name that ~/.pyiceberg.yaml or PYICEBERG_CATALOG__NAME__URI explains"
-        raise SourceNotFound(f"{what}: {said}", hint=hint) from error
+        raise errors.SourceNotFound(f"{what}: {said}", hint=hint) from error
 
 
 def find_table(warehouse: Warehouse, name: str) -> Any:  # Any: pyiceberg's Table, or None
@@ -251,10 +248,10 @@ def find_rows(
         return None, 0
     if table.properties.get(MARK) != name:
         hint = "give another catalogue, or rename that table"
-        raise Refused(f"the Iceberg table {NAMESPACE}.{name} was not made by store export tables", hint=hint)
+        raise errors.Refused(f"the Iceberg table {NAMESPACE}.{name} was not made by store export tables", hint=hint)
     known = table.properties.get(_OF_CLUSTER + cluster, identity)
     if known != identity:
-        raise Refused(
+        raise errors.Refused(
             f"the Iceberg table {NAMESPACE}.{name} has rows of another cluster {cluster!r}: that is {known}, this one is {identity}",
             hint="choose another --cluster name, or another catalogue",
             cluster=cluster,
@@ -291,7 +288,7 @@ def commit(warehouse: Warehouse, change: Commit) -> Committed:
             current = table.current_snapshot()
             return Committed(current.snapshot_id if current else None, before, _rows(table, change.cluster))
     except (CommitFailedException, TableAlreadyExistsError) as error:
-        raise StalePlan(
+        raise errors.StalePlan(
             f"another run has written {change.table} meanwhile: nothing was added", hint="run the same command again"
         ) from error
 
@@ -304,8 +301,8 @@ def _add_columns(transaction: Any, name: str, what: str) -> None:  # Any: pyiceb
         with transaction.update_schema() as update:
             update.union_by_name(TABLES[name])
     except ValidationError as error:
-        raise Refused(
-            f"{what}: {brief(error)}",
+        raise errors.Refused(
+            f"{what}: {errors.brief(error)}",
             hint="rename that column in the table, or export to another directory and catalogue",
         ) from error
 
@@ -339,8 +336,8 @@ def _rows(table: Any, cluster: str) -> int:  # Any: pyiceberg's Table
     try:
         return sum(task.file.record_count for task in table.scan(row_filter=_of(cluster)).plan_files())
     except _UNREADABLE as error:
-        said = brief(error)
-        raise Corrupt(
+        said = errors.brief(error)
+        raise errors.Corrupt(
             f"the files of the Iceberg table {'.'.join(table.name())} cannot be listed: {said}",
             hint=f"restore the missing files in {table.location()}, or export to another directory and catalogue",
         ) from error
