@@ -198,7 +198,7 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
         ((Position(1, 2, 0),), {"ledgerId": 1, "entryId": 2, "partitionIndex": -1, "batchIndex": 0})],
     "output:_told_text": [(("sizeBytes", 0), "0 B")],
     "output:_widest": [((["ab", "abc"], 2), 2)],
-    "page.sections:_value": [(("x", 10**12), "2001-09-09T01:46:40.000Z")],
+    "page.rendering:_value": [(("x", 10**12), "2001-09-09T01:46:40.000Z")],
     "page.texts:age_text": [((1000,), "1s"), ((999,), "0s"), ((60_000,), "1m"), ((DAY + 3_600_000,), "1d 1h"),
         ((-1000,), "in 1s"), ((-999,), "0s")],
     "page.texts:clipped": [(("x" * 8, 8), "x" * 8), (("123456789", 8), "123456 … 89 (9 characters)")],

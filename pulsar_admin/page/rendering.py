@@ -8,25 +8,238 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 from base64 import b64encode
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from pulsar_admin.columns import size_text, time_text
+from pulsar_admin.columns import kind_of, render_cell, size_text, time_text
 from pulsar_admin.cures import cure_of, look_first
-from pulsar_admin.page import charts, sections
+from pulsar_admin.page import charts
+from pulsar_admin.page.charts import Bars, amount, shares
 from pulsar_admin.page.texts import age_text, clipped
-from pulsar_admin.page.values import Page
+from pulsar_admin.page.values import Disk, Due, Page, Rest, Share, Traffic
 from pulsar_admin.store.files import raise_write_error, write_new_file
+from pulsar_admin.store.reports.timeline import Timeline
+from pulsar_admin.store.rules.finding import Finding, Severity
+from pulsar_admin.store.rules.rule import Rule
 from pulsar_admin.store.timespec import format_duration_ms
 from pulsar_admin.store.wording import counted, plural
 from pulsar_admin.typable import typable
 from pulsar_admin.visible import clean_text
+
+FINDINGS_SHOWN = 200
+ROWS = 100
+"""Rows of topics that are shown at once, and those that are there without JavaScript and on paper."""
+_EVIDENCE_SHOWN = 12
+_TEXT_MAX = 1200
+Numbered = tuple[int, Finding]
+"""A finding and its number on the page."""
+_WORD = re.compile("[A-Z]")
+_FIRST_TIME_MS = 10**12  # 2001
+_NAMESPACES_SHOWN = 12
+_BARS_MAX = 120
+
+
+def left_out(rest: Rest, noun: str) -> str:
+    """Return a sentence that counts what the page does not show."""
+    parts = [
+        counted(rest.entries, "entry") if rest.entries else "",
+        size_text(rest.size_bytes) if rest.size_bytes else "",
+        f"{counted(rest.backlog_entries, 'entry')} of backlog" if rest.backlog_entries else "",
+    ]
+    more = ", ".join(filter(None, parts)) or "nothing in them"
+    return f"Not shown: {counted(rest.count, noun)} more, with {more}."
+
+
+# -- findings ------------------------------------------------------------------------------------------------------------
+
+
+def grouped(findings: Sequence[Finding]) -> tuple[list[list[Numbered]], Counter[tuple[Severity, str]]]:
+    """Return the findings as they are given, those of a code together; beyond ``FINDINGS_SHOWN`` their number by severity and code."""
+    shown = enumerate(findings[:FINDINGS_SHOWN], 1)
+    groups = groupby(shown, key=lambda item: (item[1].severity, item[1].code))
+    rest = Counter((finding.severity, finding.code) for finding in findings[FINDINGS_SHOWN:])
+    return [list(group) for _, group in groups], rest
+
+
+def headline(group: Sequence[Numbered], rules: Mapping[str, Rule[Any]]) -> str:
+    """Return what several findings of one code say together."""
+    code = group[0][1].code
+    return f"{rules[code].title if code in rules else code}: {len(group):,} times"
+
+
+def sentence(text: str) -> str:
+    """Return a text that begins with a capital, unless its first word is a name."""
+    return text[:1].upper() + text[1:] if text.partition(" ")[0].isalpha() else text
+
+
+def split_code(text: str) -> list[str]:
+    """Return a text's pieces; the second, fourth … stood between backticks."""
+    return clipped(text, _TEXT_MAX).split("`")
+
+
+def evidence(finding: Finding) -> tuple[list[tuple[str, str]], int]:
+    """Return names and numbers, each with its key in words; nothing that stands beside them already; and how many more there are."""
+    said: tuple[object, ...] = (None, "", [], (), finding.where)
+    found = [(key, value) for key, value in finding.evidence.items() if value not in said]
+    shown = [
+        (_WORD.sub(lambda word: f" {word[0].lower()}", key), _value(key, value))
+        for key, value in found[:_EVIDENCE_SHOWN]
+    ]
+    return shown, len(found) - len(shown)
+
+
+def _value(key: str, value: object) -> str:
+    if isinstance(value, (list, tuple)):
+        return clipped(", ".join(_value(key, one) for one in value), _TEXT_MAX)
+    if isinstance(value, int) and value >= _FIRST_TIME_MS and "bytes" not in key.lower():
+        return time_text(value)
+    kind = "size" if key.lower().endswith("bytes") else kind_of(key, value)
+    return clipped(render_cell(value, kind), _TEXT_MAX)
+
+
+def at_stake(group: Sequence[Numbered]) -> str:
+    """Return what a group of findings puts at stake; empty if unknown or nothing."""
+    messages = sum(finding.at_stake_messages for _, finding in group)
+    size = sum(finding.at_stake_bytes for _, finding in group)
+    parts = [counted(messages, "message") if messages else "", size_text(size) if size else ""]
+    return ", ".join(filter(None, parts))
+
+
+# -- disk ----------------------------------------------------------------------------------------------------------------
+
+
+class Logs(NamedTuple):
+    """The bytes of the entry logs as one bar: what it says, x, width and name of its parts, and each in words."""
+
+    total: int
+    label: str = ""
+    shares: Sequence[tuple[float, float, str]] = ()
+    said: Sequence[tuple[str, str]] = ()
+
+
+def logs(value: Disk) -> Logs:
+    """Return what the entry logs hold."""
+    parts = (
+        ("live", "live", value.live_bytes),
+        ("dead", "dead: of ledgers without metadata", value.dead_bytes),
+        ("other", "headers, damage and unused", value.other_bytes),
+    )
+    total = sum(size for _, _, size in parts)
+    said = [(name, f"{size_text(size)} {words}") for name, words, size in parts if size]
+    label = f"{size_text(total)} in entry logs: {'; '.join(words for _, words in said)}"
+    return Logs(total, label, [*shares([(name, size) for name, _, size in parts if size])], said)
+
+
+def namespaces(rows: Iterable[Share]) -> Iterator[tuple[str, int, int, int]]:
+    """Yield the largest namespaces, and all others together: name, bytes, bytes that no subscription needs, topics."""
+    groups: dict[str, list[Share]] = defaultdict(list)
+    for share in rows:
+        groups[f"{share.tenant}/{share.namespace}"].append(share)
+    ordered = sorted(groups.items(), key=lambda item: -sum(share.size_bytes for share in item[1]))
+    shown = [(clipped(name, 80), group) for name, group in ordered[:_NAMESPACES_SHOWN]]
+    if rest := [share for _, group in ordered[_NAMESPACES_SHOWN:] for share in group]:
+        shown.append((counted(len(ordered) - _NAMESPACES_SHOWN, "more namespace"), rest))
+    for name, group in shown:
+        sizes, done = sum(share.size_bytes for share in group), sum(share.done_bytes for share in group)
+        yield name, sizes, done, sum(share.topics for share in group)
+
+
+# -- traffic and delayed messages ----------------------------------------------------------------------------------------
+
+
+class Figure(NamedTuple):
+    """Messages and bytes of a topic over time: bars, totals, the most in one bucket of ``width``, and all as text."""
+
+    name: str
+    said: str
+    width: str = ""
+    charts: Sequence[tuple[Bars, str, str, str]] = ()
+
+
+def figure(value: Traffic) -> Figure:
+    """Return what arrived when; no charts where nothing has a time."""
+    line = value.timeline
+    notes = [
+        (line.entries_outside, "outside this time"),
+        (line.entries_without_time, "without a time"),
+        (line.missing_entries, "in no file here"),
+        (line.unreadable_entries, "unreadable"),
+    ]
+    said = ", ".join(f"{counted(count, 'entry')} {words}" for count, words in notes if count)
+    name = value.topic.removeprefix("persistent://")
+    if not line.buckets:
+        return Figure(name, said)
+    width = format_duration_ms(_width_of(line))
+    charts = []
+    for unit, whole in (("messages", line.messages), ("bytes", line.bytes)):
+        width_ms, start_ms = _width_of(line), line.buckets[0].time_ms
+        counts = [0] * ((line.buckets[-1].time_ms - start_ms) // width_ms + 1)
+        for bucket in line.buckets:
+            counts[(bucket.time_ms - start_ms) // width_ms] += getattr(bucket, unit)
+        chart = Bars(start_ms, width_ms, counts, unit)
+        total, most = amount(whole, unit), amount(max(chart.counts), unit)
+        label = f"{unit} of {clipped(name)} per {width}: {total} in all, at most {most}"
+        charts.append((chart, total, most, label))
+    return Figure(name, said, width, charts)
+
+
+def _width_of(line: Timeline) -> int:
+    """Return the width of a bar: the timeline's, or a multiple so that there are not more than ``_BARS_MAX``."""
+    buckets = (line.buckets[-1].time_ms - line.buckets[0].time_ms) // line.bucket_ms + 1
+    return line.bucket_ms * -(-buckets // _BARS_MAX)
+
+
+def due_bars(value: Due) -> Bars:
+    """Return what waits, by due time."""
+    return Bars(value.start_ms, value.width_ms, value.counts, "entries")
+
+
+def time_ends(chart: Bars) -> Iterator[str]:
+    """Yield a chart's start, middle and end time."""
+    end_ms = chart.start_ms + chart.width_ms * len(chart.counts)
+    for time_ms in (chart.start_ms, (chart.start_ms + end_ms) // 2, end_ms):
+        yield time_text(time_ms)[:19].replace("T", " ")
+
+
+# -- topics --------------------------------------------------------------------------------------------------------------
+
+
+def data(page: Page) -> dict[str, object]:
+    """Return the rows of topics column by column, namespaces and names of subscriptions once each."""
+    spaces = list(dict.fromkeys(clipped(row.namespace) for row in page.topics))
+    worst = list(dict.fromkeys(clipped(row.worst, 60) for row in page.topics))
+    space_of = {name: index for index, name in enumerate(spaces)}
+    worst_of = {name: index for index, name in enumerate(worst)}
+    return {
+        "rows": ROWS,
+        "total": len(page.topics) + page.topics_rest.count,
+        "now": page.now_ms,
+        "spaces": spaces,
+        "worsts": worst,
+        "space": [space_of[clipped(row.namespace)] for row in page.topics],
+        "name": [clipped(row.name) for row in page.topics],
+        "entries": [row.entries for row in page.topics],
+        "size": [row.size_bytes for row in page.topics],
+        "ledgers": [row.ledgers for row in page.topics],
+        "subscriptions": [row.subscriptions for row in page.topics],
+        "backlog": [row.backlog_entries for row in page.topics],
+        "worst": [worst_of[clipped(row.worst, 60)] for row in page.topics],
+        "oldest": [row.oldest_ms for row in page.topics],
+        "findings": [row.findings for row in page.topics],
+    }
+
+
+# -- the file ----------------------------------------------------------------------------------------------------------
 
 _FOLDER = Path(__file__).parent
 _LOADER: Any = __spec__.loader  # from a folder or from the archive that Spark's executors have
@@ -66,16 +279,8 @@ HEADERS = (
 _MADE = (
     *(clipped, typable, cure_of, look_first, counted, plural, charts.treemap, charts.fold),
     *(charts.blocks, charts.strip_parts, charts.strip_label, charts.ledger_marks, charts.bars),
-    *(
-        sections.left_out,
-        sections.grouped,
-        sections.headline,
-        sections.sentence,
-        sections.split_code,
-        sections.evidence,
-    ),
-    *(sections.at_stake, sections.logs, sections.namespaces, sections.figure, sections.due_bars),
-    *(sections.time_ends, sections.data),
+    *(left_out, grouped, headline, sentence, split_code, evidence, at_stake),
+    *(logs, namespaces, figure, due_bars, time_ends, data),
 )
 """Filters of the template, by their own names."""
 
@@ -112,7 +317,7 @@ def _environment() -> Environment:
     made.filters.update((function.__name__, function) for function in _MADE)
     made.filters.update(number="{:,}".format, size=size_text, time=time_text, age=age_text, duration=format_duration_ms)
     made.globals.update(signs=SEVERITIES, states=charts.STATE_NAMES, hatchings=charts.HATCHINGS)
-    made.globals.update(headers=HEADERS, rows=sections.ROWS)
+    made.globals.update(headers=HEADERS, rows=ROWS)
     return made
 
 

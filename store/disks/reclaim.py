@@ -34,7 +34,7 @@ from pulsar_admin.store.codec.bookie import COOKIE_FILE
 from pulsar_admin.store.codec.entrylog import log_id_of
 from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.disks import live_records
-from pulsar_admin.store.disks.compacting import COMPACTING, LogCompactor, NewLog, bytes_of_logs
+from pulsar_admin.store.disks.live_records import COMPACTING, LogCompactor, NewLog, bytes_of_logs
 from pulsar_admin.store.disks.trust import check_is_of, check_trusted, find_doubts, find_members
 from pulsar_admin.store.recovery.metadata_index import Known, is_among
 from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes, read_ledgers_map

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pulsar_admin.page.rendering import DARK, LIGHT, render_page
-from pulsar_admin.page.sections import ROWS
+from pulsar_admin.page.rendering import DARK, LIGHT, ROWS, render_page
 from pulsar_admin.page.texts import age_text, clipped
 from pulsar_admin.page.values import Page, TopicRow
 from tests.page.browser import Watched, chromium

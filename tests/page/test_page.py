@@ -10,8 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from pulsar_admin.page.charts import TILES, Box, fold, squarify
-from pulsar_admin.page.rendering import DARK, LIGHT, render_page
-from pulsar_admin.page.sections import FINDINGS_SHOWN
+from pulsar_admin.page.rendering import DARK, FINDINGS_SHOWN, LIGHT, render_page
 from pulsar_admin.page.texts import clipped
 from pulsar_admin.page.values import Page, Share
 from pulsar_admin.visible import clean_text
