@@ -84,8 +84,7 @@ from pulsar_admin.store.delayed.trackers import Tracker
 from pulsar_admin.store.delayed.verify import DelayedFinding, Verified
 from pulsar_admin.store.delayed.waiting import Dispatch, Replayed
 from pulsar_admin.store.disks.clone import CloneReport
-from pulsar_admin.store.disks.forecast import LogAction, LogForecast
-from pulsar_admin.store.disks.reclaim import ReclaimPlan, ReclaimResult
+from pulsar_admin.store.disks.reclaim import LogAction, LogForecast, ReclaimPlan, ReclaimResult
 from pulsar_admin.store.disks.salvage import (
     DirectorySalvaged,
     EntriesAdded,

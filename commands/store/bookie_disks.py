@@ -11,8 +11,7 @@ from msgspec.structs import astuple
 
 from pulsar_admin.columns import Column, caution, size_text
 from pulsar_admin.commands.ledger_repairs import accept_option
-from pulsar_admin.commands.store.clusters import bookies_of, conf_options, metadata_options
-from pulsar_admin.commands.store.importing import text_rows
+from pulsar_admin.commands.store.importing import bookies_of, conf_options, metadata_options, text_rows
 from pulsar_admin.context import App, Result, Table
 from pulsar_admin.numbers import PERCENT
 from pulsar_admin.options import command, flag

@@ -11,7 +11,7 @@ import click
 
 from pulsar_admin.columns import Column, alarm, size_text
 from pulsar_admin.commands.ledger_repairs import accept_option
-from pulsar_admin.commands.store.clusters import bookies_of, conf_options, metadata_options
+from pulsar_admin.commands.store.importing import bookies_of, conf_options, metadata_options
 from pulsar_admin.context import App, Result, Shown, Table
 from pulsar_admin.options import ParsedType, command, flag
 from pulsar_admin.store import errors
