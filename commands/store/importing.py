@@ -1,4 +1,4 @@
-"""``store init``, ``import``, ``add``, ``refresh`` and ``index``, and ``store export bookie``: a store and the places that it is read from."""
+"""``store init``, ``import``, ``add``, ``refresh``, ``index`` and ``export bookie``: a store and the places that it is read from."""
 
 from __future__ import annotations
 

@@ -19,7 +19,6 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, partition_count, read_topic
 from pulsar_admin.store.names import EVENTS, NamespaceName, TopicName
 
-
 Fields = Mapping[str, Any]  # Any: upstream's TopicPolicies, fields by name
 
 
