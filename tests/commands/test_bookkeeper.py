@@ -17,7 +17,7 @@ from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.reports.internal_stats import metadata_text
 from tests.conftest import Cli
-from tests.stores import copied, imported, put_node
+from tests.stores import imported, put_node
 from tests.synthetic import MadeTopic, make_store
 from tests.worlds import CLUSTER
 
@@ -212,45 +212,6 @@ def test_changes_write_what_the_script_wrote(cli: Cli, demo_copy: Path) -> None:
     assert moved.stdout.startswith(f"Updated {path}/holes with value \ncursorsLedgerId: -1\nmarkDeleteLedgerId: 9\n")
     assert "undo: pulsar-admin store undo 3" in moved.stderr
     assert _digest(store, f"{path}/holes") == "ddea76915d2e175b"
-
-
-def test_a_position_in_a_cursor_ledger_moves_too(cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "crashed", tmp_path)
-    cursors = (f"{topic}/{cursor}" for topic in _topics(cli, store) for cursor in _subscriptions(cli, store, topic))
-    topic, _, cursor = next(
-        found for found in cursors if _printed(cli, store, found)[0] != "cursorsLedgerId: -1"
-    ).rpartition("/")
-    ledgers = cli.on(store, f"-o json topics stats-internal {topic}").json["ledgers"]
-    position = f"{ledgers[0]['ledgerId']}:0"
-    words = ("update-mark-delete-cursor", "-mlp", _path(topic), "-cn", cursor, "-cm", position)
-    moved = cli("--store", store, "managed-ledger", *words)
-    assert "where pulsar-managed-ledger-admin would have left it" in moved.stderr
-    assert _printed(cli, store, f"{topic}/{cursor}")[:3] == [
-        "cursorsLedgerId: -1",
-        f"markDeleteLedgerId: {ledgers[0]['ledgerId']}",
-        "markDeleteEntryId: 0",
-    ]
-    shown = cli.on(store, f"-o json topics stats-internal {topic}").json["cursors"][cursor]
-    assert shown["markDeletePosition"] == position
-
-
-def _topics(cli: Cli, store: Path) -> list[str]:
-    return cli.on(store, "topics list public/default").stdout.split()
-
-
-def _subscriptions(cli: Cli, store: Path, topic: str) -> list[str]:
-    return cli.on(store, f"topics subscriptions {topic}").stdout.split()
-
-
-def _path(topic: str) -> str:
-    tenant, namespace, name = topic.removeprefix("persistent://").split("/", 2)
-    return f"{tenant}/{namespace}/persistent/{name.replace('%', '%25')}"
-
-
-def _printed(cli: Cli, store: Path, cursor: str) -> list[str]:
-    topic, _, name = cursor.rpartition("/")
-    words = ("print-cursor", "-mlp", _path(topic), "-cn", name)
-    return cli("--store", store, "managed-ledger", *words).stdout.splitlines()
 
 
 REFUSED = {

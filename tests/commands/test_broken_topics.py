@@ -14,7 +14,7 @@ from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.cures.curing import diagnoses, run_printed, told
 from tests.stores import copied, imported, narrow_copy, put_node, write_rows
-from tests.worlds import CLUSTER, STATES, WORLD_NAMES
+from tests.worlds import CLUSTER
 
 PLAIN = "public/default/plain"
 SAYS = (
@@ -47,13 +47,6 @@ def broken(tmp_path: Path, damages_stores: None) -> Path:
     return change(narrow_copy(tmp_path), lose_metadata, 18)
 
 
-@pytest.mark.parametrize("name", WORLD_NAMES)
-@pytest.mark.parametrize("state", STATES)
-def test_sound_topics_are_answered_without_a_word(name: str, state: str, cli: Cli) -> None:
-    answer = cli.on(imported(name, state), "topics stats --all-topics -o jsonl")
-    assert (answer.exit_code, answer.stderr) == (0, "")
-
-
 @pytest.mark.parametrize("words", SAYS.split("; "))
 def test_a_topic_with_a_lost_ledger_is_answered_loudly(words: str, broken: Path, cli: Cli) -> None:
     answer = cli.on(broken, f"topics {words.replace('PLAIN', PLAIN)}")
@@ -61,21 +54,6 @@ def test_a_topic_with_a_lost_ledger_is_answered_loudly(words: str, broken: Path,
     assert "plain: ledger 18: its metadata is lost, with 25 entries: consumers stop at 18:0" in answer.stderr
     assert "pulsar-admin ledgers missing" in answer.stderr
     assert answer.stdout
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "find-by-time public/default/plain --time 2026-11-20T00:00:00Z",
-        "get-message-id public/default/plain -d 2026-11-20T00:00:00Z",
-    ],
-)
-def test_a_question_by_time_speaks_of_what_its_answer_depends_on(words: str, broken: Path, cli: Cli) -> None:
-    """The answer is 9:0; ledger 18 comes after it."""
-    answer = cli("--store", broken, "topics", *words.split(), "-o", "json")
-    assert (answer.exit_code, answer.stderr) == (0, "")
-    position = answer.json.get("position", answer.json)
-    assert (position["ledgerId"], position["entryId"]) == (9, 0)
 
 
 def test_an_answer_that_no_broker_reads_is_said(broken: Path, cli: Cli) -> None:
@@ -416,11 +394,3 @@ def test_a_cursor_at_the_beginning_of_a_forgotten_last_ledger_is_stored_at_the_e
     (row,) = [row for row in diagnoses(whole_cli, store) if row["severity"] == "critical"]
     run_printed(whole_cli, row["mend"])
     assert told(diagnoses(whole_cli, store)) == before
-
-
-def test_cursors_of_a_topic_whose_ledgers_are_all_forgotten_are_not_ahead_of_it(whole_cli: Cli, tmp_path: Path) -> None:
-    store = narrow_copy(tmp_path)
-    ids = [row["ledgerId"] for row in whole_cli.json(store, f"topics info-internal {PLAIN}")["ledgers"]]
-    done = whole_cli("--store", store, "ledgers", "forget", *ids, "--force", "--yes")
-    assert done.exit_code == 0, done.stderr
-    assert "cursor-ahead" not in {row["code"] for row in diagnoses(whole_cli, store)}

@@ -39,12 +39,6 @@ def test_list_agrees_with_the_broker(cli: Cli) -> None:
     assert {row["state"] for row in rows.values()} == {"CLOSED", "GONE"}
 
 
-def test_list_of_one_topic(cli: Cli) -> None:
-    rows = cli.rows(imported("small", "clean"), "ledgers list --topic default/plain")
-    assert rows[0]["ledgerId"] == 9
-    assert {owner["topic"] for row in rows for owner in row["owners"]} == {f"persistent://{PLAIN}"}
-
-
 def test_info(cli: Cli) -> None:
     document = cli.on(imported("small", "clean"), "ledgers info 9").json
     assert (document["state"], document["entries"], document["size"]) == ("CLOSED", 25, 3987)
@@ -183,21 +177,6 @@ def test_orphans_are_deleted_from_their_own_list(tmp_path: Path, cli: Cli) -> No
     assert gone == {tree_key(ledger_path(one)) for one in ORPHANS}
     assert after == {"tree": {k: v for k, v in before["tree"].items() if k not in gone}, "owners": before["owners"]}
     check_undo(cli, path, 1, before)
-
-
-@pytest.mark.parametrize(("world", "reason"), [(("cluster", "crashed"), "deleted"), (("small", "clean"), "gone")])
-def test_a_list_says_of_ledgers_without_metadata_what_orphans_say(
-    world: tuple[str, str], reason: str, cli: Cli
-) -> None:
-    """ZooKeeper's logs show a deletion; RocksDB keeps none."""
-    store = imported(*world)
-    orphans = {row["ledgerId"]: row["reason"].upper() for row in cli.json(store, "ledgers orphans")}
-    listed = {row["ledgerId"]: row["state"] for row in cli.json(store, "ledgers list")}
-    states = {ledger: why for ledger, why in orphans.items() if why in ("DELETED", "GONE", "NEWER", "UNLISTED")}
-    assert reason.upper() in states.values()
-    assert {ledger: listed[ledger] for ledger in states} == states
-    ledger = next(one for one, why in states.items() if why == reason.upper())
-    assert cli.json(store, f"ledgers info {ledger}")["state"] == reason.upper()
 
 
 def test_what_is_referenced_stays(tmp_path: Path, cli: Cli) -> None:

@@ -2,14 +2,12 @@
 
 import csv
 import gzip
-import io
 import os
 from pathlib import Path
 
 import pytest
 
 from pulsar_admin.store.codec import entrylog
-from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.engine.slices import Cut
 from pulsar_admin.store.scan.ledgers_map import read_map_bytes
 from tests.altering import flip
@@ -35,23 +33,6 @@ def test_dump_equals_readlog(state: str, name: str, cli: Cli) -> None:
     assert {row["digestType"] for row in rows} <= {"CRC32C", "CRC32"}
 
 
-def test_dump_of_one_ledger_and_as_csv(cli: Cli) -> None:
-    path = world("small") / "clean/bookkeeper/current/0.log"
-    rows = cli("logs", "dump", path, "--ledger", "9", "-o", "jsonl").json_lines
-    assert [row["entryId"] for row in rows] == list(range(25))
-    assert [row["length"] for row in rows[:3]] == [222, 310, 436]
-    table = list(csv.DictReader(io.StringIO(cli("logs", "dump", path, "--ledger", "9", "-o", "csv").stdout)))
-    assert [int(row["ENTRY"]) for row in table] == list(range(25))
-    unverified = cli("logs", "dump", path, "--ledger", "9", "--no-checksums", "-o", "jsonl").json_lines
-    assert {row["state"] for row in unverified} == {"unverified"}
-
-
-def test_dump_of_a_journal(cli: Cli) -> None:
-    (path,) = (world("small") / "clean/bookkeeper/current").glob("*.txn")
-    answer = cli("logs", "dump", path, "-o", "jsonl")
-    assert (answer.exit_code, len(answer.json_lines)) == (0, 2569)
-
-
 def test_dump_shows_damage_in_its_place(tmp_path: Path, cli: Cli) -> None:
     parts = [entry_record(3, entry_id) for entry_id in range(6)]
     bad = bytearray(parts[2])
@@ -74,24 +55,6 @@ def test_dump_shows_damage_in_its_place(tmp_path: Path, cli: Cli) -> None:
     assert [row["entryId"] for row in rows] == [0, 1, 2, 3, -1, 4, 5, -1]
     assert [row["offset"] for row in rows] == sorted(row["offset"] for row in rows)
     assert (rows[4]["size"], rows[7]["size"]) == (99, 20)
-
-
-@pytest.mark.parametrize("kind", [DigestType.CRC32C, DigestType.CRC32, DigestType.HMAC])
-def test_digest_types(kind: DigestType, tmp_path: Path, cli: Cli) -> None:
-    path = tmp_path / "0.log"
-    path.write_bytes(entrylog.encode_header(entrylog.EntryLogHeader(1, 0, 0)) + entry_record(1, 0, kind))
-    (row,) = cli("logs", "dump", path, "-o", "jsonl").json_lines
-    assert row["digestType"] == kind.name
-
-
-def test_list(cli: Cli) -> None:
-    folder = world("small") / "crashed/bookkeeper"
-    rows = {Path(row["path"]).name: row for row in cli("logs", "list", folder, "-o", "json").json}
-    assert set(rows) == {"0.log", "1.log", "3.log", "5.log", "1a1fd6a8c5d.txn", "1a1fd6a8c5e.txn", "1a1fd6a8c5f.txn"}
-    assert (rows["0.log"]["sealed"], rows["0.log"]["ledgers"], rows["0.log"]["version"]) == (True, 64, 1)
-    assert (rows["1.log"]["sealed"], rows["1.log"]["ledgers"]) == (False, None)
-    assert (rows["1a1fd6a8c5f.txn"]["kind"], rows["1a1fd6a8c5f.txn"]["version"]) == ("journal", 6)
-    assert cli("logs", "list", folder / "current", "-o", "json").json == cli("logs", "list", folder, "-o", "json").json
 
 
 def test_a_bad_header_is_told_of_its_file_alone(tmp_path: Path, cli: Cli) -> None:

@@ -17,7 +17,6 @@ from pulsar_admin.store.db.locks import take_writer_lock
 from pulsar_admin.store.db.nacks import bucket_key, iter_wrong_rows, tracker_id, tracker_key
 from tests.commands.changing import rows_of
 from tests.conftest import Cli
-from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import assert_unchanged, oracle
 
 PLAIN = "public/default/plain"
@@ -181,13 +180,6 @@ def test_bad_lines_add_nothing(nacks: At, tmp_path: Path, line: str) -> None:
     assert "line 2" in result.error["message"]
 
 
-def test_unknown_names(nacks: At) -> None:
-    assert nacks("add", PLAIN, "-s", "none", "--delay", "1h", "29:20").error["code"] == "subscription-not-found"
-    assert nacks("add", "public/default/none", "-s", "x", "--delay", "1h", "29:20").error["code"] == "topic-not-found"
-    assert nacks("due", "public/default/none").error["code"] == "topic-not-found"
-    assert nacks("stats", PLAIN).json == []
-
-
 def test_force_tracks_what_the_store_does_not_know(nacks: At) -> None:
     done = nacks("add", PLAIN, "-s", "later", "--delay", "1s", "5000:7", "--force").json
     assert done["entries"] == 1
@@ -206,17 +198,6 @@ def test_precision_changes_only_while_nothing_waits(nacks: At) -> None:
     assert nacks("stats", PLAIN).json[0]["precisionBits"] == 10
 
 
-def test_undo_is_latest_first(nacks: At) -> None:
-    """The first addition made the subscription's row, which the rows of the second need."""
-    nacks("add", PLAIN, "-s", "half", "--delay", "1s", "29:20")
-    nacks("add", PLAIN, "-s", "half", "--delay", "1h", "29:21")
-    refused = nacks.cli("--store", nacks.store, "store", "undo", 1, "-o", "json")
-    assert (refused.exit_code, refused.error["code"]) == (4, "undo-conflict")
-    for change in (2, 1):
-        assert nacks.cli("--store", nacks.store, "store", "undo", change).exit_code == 0
-    assert rows_of(nacks.store, "nacks") == {"nacks": {}}
-
-
 # -- due --------------------------------------------------------------------------------------------------------------
 
 
@@ -226,17 +207,6 @@ def filled(nacks: At) -> At:
     nacks("add", PLAIN, "-s", "half", "--delay", "1s", "29:20", "29:21", "--bits", 0)
     nacks("add", PLAIN, "-s", "half", "--delay", "1h", "29:22")
     return nacks
-
-
-def test_nothing_due_is_no_error(nacks: At) -> None:
-    for words in ((), ("--pop",)):
-        result = nacks("due", *words, out="jsonl")
-        assert (result.exit_code, result.stdout) == (0, "")
-    said = nacks("due", "--pop", "--dry-run", out="plain")
-    assert (said.exit_code, said.stdout) == (
-        0,
-        "dry run, nothing was written: pop due negative acks of 0 subscriptions on 0 topics\n",
-    )
 
 
 def test_pop(filled: At) -> None:
@@ -438,17 +408,6 @@ def test_plan_from_a_topic(cli: Cli, demo_store: Path) -> None:
     assert [row["precisionBits"] for row in found["precisions"] if row["wanted"]] == [9]
 
 
-def test_plan_takes_rate_and_batches_of_a_topic(cli: Cli, tmp_path: Path) -> None:
-    """100 entries a second of 4 messages, and one dated a year later, which says nothing about the rate."""
-    ledgers = [[Made(CREATED_MS + 10 * (1000 * part + i), batch=4) for i in range(1000)] for part in range(2)]
-    ledgers.append([Made(CREATED_MS + 31_536_000_000)])
-    path = make_store(tmp_path / "made", {"a/b/t": MadeTopic(ledgers)})
-    load = cli.json(path, "nacks plan --topic a/b/t --delay 1m")["load"]
-    assert load["entriesPerSecond"] == pytest.approx(100, rel=0.001)
-    assert (load["batchSize"], load["messagesPerSecond"]) == (4, pytest.approx(400, rel=0.001))
-    assert load["pendingEntries"] == pytest.approx(6000, abs=10)
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -465,28 +424,6 @@ def test_plan_takes_rate_and_batches_of_a_topic(cli: Cli, tmp_path: Path) -> Non
 def test_plans_that_make_no_sense(cli: Cli, words: tuple[str, ...]) -> None:
     result = cli("nacks", "plan", *words, "-o", "json").ends(2)
     assert result.stdout == ""
-
-
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (("--rate", "1e30"), "rate 1e+30: it must be above 0 and at most 1,000,000,000 messages a second"),
-        (("--rate", "0"), "rate 0: it must be above 0"),
-        (("--rate", "5", "--delay", "0"), "delay 0: it must be 1 to 8,796,093,022,207 ms"),
-        (("--rate", "5", "--acknowledged-every", "-4"), "acknowledged every -4: it must be 0"),
-    ],
-    ids=str,
-)
-def test_plan_names_the_number_out_of_range(cli: Cli, words: tuple[str, ...], text: str) -> None:
-    error = cli("nacks", "plan", *words, "-o", "json").error
-    assert error["code"] == "invalid-value"
-    assert error["message"].startswith(text)
-
-
-def test_plan_of_a_topic_without_entries(cli: Cli, demo_store: Path) -> None:
-    arguments = ("--store", demo_store, "nacks", "plan", "-o", "json", "--topic")
-    assert cli(*arguments, "public/default/none").exit_code == 5
-    assert cli(*arguments, PLAIN, "-s", "none").error["code"] == "subscription-not-found"
 
 
 # -- in Python ---------------------------------------------------------------------------------------------------------
@@ -571,16 +508,3 @@ def test_sizes_of_a_load(cli: Cli) -> None:
     assert sizes.recommended_bits("1h") == 16
     with pytest.raises(pa.InvalidValue, match="how many nacks"):
         pa.nack_sizes()
-
-
-def test_sizes_of_a_topic(cli: Cli, demo_store: Path) -> None:
-    options = ("--topic", PLAIN, "-s", "holes", "--delay", "10m", "-o", "json")
-    shown = cli("--store", demo_store, "nacks", "plan", *options).json
-    with pa.open_store(demo_store) as store:
-        measured = store.topic(PLAIN).measured_nacks("holes")
-        sizes = pa.nack_sizes(delay="10m", measured=measured)
-        with pytest.raises(pa.SubscriptionNotFound):
-            store.topic(PLAIN).measured_nacks("none")
-    assert (measured.holes, measured.nacked_share) == (shown["load"]["holes"], shown["load"]["nackedShare"])
-    assert 0 < measured.nacked_share < 1
-    check_sizes(sizes, sizes.recommended_bits(), shown)

@@ -130,23 +130,6 @@ def test_json_has_the_members_that_are_null_too(cli: Cli, prepared: Path) -> Non
     assert list(cli.json(prepared, get)) == list(stored)
 
 
-MISSING = [  # what the real pulsar-admin 4.0.8 requires: of each type of option, with and without a default in its class
-    ("namespaces set-message-ttl pol/a", "--messageTTL"),
-    ("namespaces set-max-producers-per-topic pol/a", "--max-producers-per-topic"),
-    ("namespaces set-compaction-threshold pol/a", "--threshold"),
-    ("namespaces set-clusters pol/a", "--clusters"),
-    ("namespaces set-entry-filters pol/a", "--entry-filters-name"),
-    ("namespaces set-subscription-types-enabled pol/a", "--types"),
-    ("topicPolicies set-max-unacked-messages-per-consumer pol/b/t", "--maxNum"),
-    ("topics create-partitioned-topic pol/a/new", "--partitions"),
-]
-
-
-@pytest.mark.parametrize(("line", "option"), MISSING, ids=[line for line, _ in MISSING])
-def test_a_required_option_is_asked_for(cli: Cli, prepared: Path, line: str, option: str) -> None:
-    assert cli("--store", prepared, *line.split()).ends(2, "Missing option", option).stdout == ""
-
-
 def test_an_equals_sign_may_stand_behind_a_short_option(cli: Cli, prepared: Path) -> None:
     store = ("--store", prepared)
     for line in ("set-max-producers-per-topic pol/a -p=7", "set-subscription-types-enabled pol/a -t=Shared"):

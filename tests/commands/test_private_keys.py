@@ -48,25 +48,6 @@ def test_searching_behind_the_lock(cli: Cli) -> None:
     assert found.json_lines == expected != []
 
 
-def test_single_messages(cli: Cli) -> None:
-    store, key = imported("small", "clean"), ("--private-key", world("small") / "keys")
-    first = encrypted_topics("small")[SECRET][0]
-    for command in (("peek-messages", "-s", "none"), ("examine-messages", "-i", "earliest")):
-        if command[0] == "peek-messages":
-            names = cli.json(store, f"topics subscriptions {SECRET}")
-            if not names:
-                continue
-            command = ("peek-messages", "-s", names[0])
-        (row,) = cli("--store", store, "topics", command[0], SECRET, *command[1:], *key, "-o", "jsonl").json_lines
-        assert "encrypted" not in row
-        assert row["sha1"] in {each[8] for each in encrypted_topics("small")[SECRET]}
-    ids = ("-l", str(first[0]), "-e", str(first[1]))
-    row = cli("--store", store, "topics", "get-message-by-id", SECRET, *ids, *key, "-o", "json").json
-    assert (row["key"] or "", row["sha1"]) == (first[5], first[8])
-    text = cli.done("--store", store, "topics", "get-message-by-id", SECRET, *ids, *key)
-    assert text.stdout.startswith("Batch Message ID:")
-
-
 def test_a_wrong_key_costs_the_messages_it_is_not_for_and_reading_goes_on(cli: Cli) -> None:
     store, wrong = imported("small", "clean"), ("--private-key", GOLDEN / "rsa.priv.pem")
     plain = "public/default/plain"

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -18,21 +17,6 @@ from pulsar_admin.store.tables.entries import read_all_schemas
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.stores import copied, imported, put_node, read_store
-
-AVRO = '"public/default/avro"'
-
-
-def test_values_are_columns(cli: Cli) -> None:
-    found = cli(
-        "--store",
-        imported("small", "clean"),
-        "sql",
-        f"select value.item, value.qty from {AVRO} order by value.id",
-        "-o",
-        "jsonl",
-    )
-    assert found.json_lines[:3] == [{"item": f"item-{n}", "qty": n} for n in range(3)]
-
 
 TYPES = """
 select timestamptz '2026-01-01 00:00:00.123456+00' a, timestamp '2026-01-01' b, date '2026-01-01' c, [1, null] d, map {'k': 1} e,
@@ -68,28 +52,6 @@ def test_every_type_in_every_format(cli: Cli) -> None:
     assert (row["i"], row["g"], row["m"], row["d"], row["j"]) == (str(EXPECTED["i"]), "00ff", "", "[1,null]", "NaN")
     assert "1h30m" in cli("--store", store, "sql", TYPES, "-o", "table").stdout
     assert cli("--store", store, "sql", TYPES, "-o", "plain").stdout.count("\t") == len(EXPECTED) - 1
-
-
-def test_times_are_shown_and_cut_in_the_zone_asked_for(cli: Cli) -> None:
-    text = "select timestamptz '2026-01-01 00:30:00+00' a, date_trunc('day', timestamptz '2026-01-01 23:30:00+00') b"
-    found = cli("--store", imported("small", "clean"), "--tz", "Europe/Berlin", "sql", text, "-o", "json").json
-    assert found == [{"a": "2026-01-01T01:30:00.000+01:00", "b": "2026-01-02T00:00:00.000+01:00"}]
-
-
-def test_what_a_condition_rules_out_is_not_read(cli: Cli) -> None:
-    store = imported("small", "clean")
-    text = (
-        "select count(*) from messages where publish_time < '2000-01-01' or topic = 'persistent://public/default/avro'"
-    )
-    found = cli("--store", store, "sql", text, "--verbose")
-    assert "messages: read 1 of " in found.stderr
-    none = cli(
-        "--store", store, "sql", "select count(*) n from messages where ledger_id = -1", "--verbose", "-o", "json"
-    )
-    assert none.json == [{"n": 0}]
-    assert "messages: read 0 of " in none.stderr
-    every = cli("--store", store, "sql", "select count(key) from messages", "--verbose")
-    assert re.search(r"messages: read (\d+) of \1 ledgers, ([\d,]{5,}) of \2 bytes", every.stderr), every.stderr
 
 
 def test_a_schema_that_cannot_be_read_hides_no_other(cli: Cli, tmp_path: Path, damages_stores: None) -> None:
@@ -141,27 +103,6 @@ def test_files_are_no_tables(file: str, cli: Cli, tmp_path: Path, monkeypatch: p
     assert "42" not in found.stdout
 
 
-WRONG = {
-    "selec 1": "LINE 1: selec 1",
-    "select foo\nfrom messages": "LINE 1: select foo",
-    "select * from nowhere": "a topic is a table, in double quotes",
-    'select value.nothing from "public/default/avro"': "nothing",
-    "select 'x'::int": "Could not convert string 'x'",
-    "select '\udcff'": "the statement is not UTF-8",
-    'select * from "no/such/topic"': "does not exist",
-}
-
-
-@pytest.mark.parametrize("statement", WRONG)
-def test_an_error_shows_the_place(statement: str, cli: Cli) -> None:
-    found = cli("--store", imported("small", "clean"), "sql", statement)
-    assert (found.exit_code, found.stdout) == (2, "")
-    assert WRONG[statement] in found.stderr
-    assert ("LINE 1" in found.stderr) == ("^" in found.stderr)
-    as_json = cli("--store", imported("small", "clean"), "sql", statement, "-o", "json").error
-    assert as_json["code"] == "bad-sql"
-
-
 def test_statements_come_from_a_file_and_from_stdin(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "questions.sql"
     file.write_text("select 1 as a; -- the first\nselect ';' as b;\n")
@@ -206,14 +147,6 @@ def test_a_plot_of_two_columns(cli: Cli, tmp_path: Path) -> None:
     assert "not a number" in cli("--store", store, "sql", "select 1, 'x'", "--plot").stderr
     for number in ("NaN", "inf", "-inf"):
         cli("--store", store, "sql", f"select 1, '{number}'::double", "--plot").ends(2, "cannot be drawn")
-
-
-def test_entries_that_are_gone_are_said_to_be_missing(cli: Cli) -> None:
-    """The answer is of what is there, and the exit code says that something was not."""
-    store = imported("small", "crashed")
-    found = cli("--store", store, "sql", "select count(*) n from messages", "-o", "json")
-    missing = cli("--store", store, "ledgers", "missing", "-o", "json").json
-    assert found.exit_code == (1 if missing else 0), found.stderr
 
 
 def _busy_seconds(pid: int) -> float:
@@ -297,25 +230,7 @@ def test_no_statement_is_told(text: str, cli: Cli) -> None:
     assert found.stderr.startswith("error: there is no statement")
 
 
-def test_the_hint_of_a_pivot_can_be_asked(cli: Cli) -> None:
-    store = imported("small", "clean")
-    hint = cli("--store", store, "sql", "pivot topics on tenant").stderr.splitlines()[1]
-    text = hint.partition("PIVOT names its columns: ")[2]
-    asked = text.replace("TABLE", "topics").replace("COLUMN", "tenant").replace("'a', 'b'", "'acme', 'public'")
-    expected = cli("--store", store, "sql", "select tenant, count(*) n from topics group by 1", "-o", "json").json
-    counts = {row["tenant"]: row["n"] for row in expected}
-    rows = cli("--store", store, "sql", f"select sum(acme) a, sum(public) p from ({asked})", "-o", "json").json
-    assert rows == [{"a": counts["acme"], "p": counts["public"]}]
-
-
 def test_a_label_of_several_lines_is_one(cli: Cli) -> None:
     text = "select 'one' || chr(10) || 'two' as label, 3 as n"
     lines = cli("--store", imported("small", "clean"), "sql", text, "--plot").stdout.splitlines()
     assert [line.strip() for line in lines if "one" in line or "two" in line] == [r"one\ntwo"]
-
-
-def test_rows_are_not_padded_to_a_wide_cell(cli: Cli) -> None:
-    statement = "select repeat('x', 50_000) wide, 1 n union all select repeat('y', 90), 2 union all select 'short', 3 order by n"
-    lines = cli("--store", imported("small", "clean"), "sql", statement, "-o", "table").stdout.splitlines()
-    assert [len(line) for line in lines] == [93, 50_003, 93, 93]
-    assert lines[1] == "x" * 50_000 + "  1"

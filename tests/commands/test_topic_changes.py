@@ -12,7 +12,7 @@ from pulsar_admin.store.changes.plan import ChangeKind, Plan, apply_plan, put_va
 from pulsar_admin.store.codec.cursor import decode_cursor_info
 from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.db.tree import find_node, iter_nodes, tree_key
+from pulsar_admin.store.db.tree import find_node, iter_nodes
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.names import parse_topic
 from tests.commands.changing import check_undo, rows_of
@@ -95,31 +95,6 @@ def test_the_report_is_the_output_where_a_format_is_asked_for(cli: Cli, store: P
     assert cli.json(store, "topics compact acme/orders/compacted-single")["dryRun"] is False
 
 
-def test_truncate(cli: Cli, store: Path) -> None:
-    before, rows = managed_of(store, PLAIN), rows_of(store)
-    said = cli.on(store, f"topics truncate {PLAIN}")
-    assert (said.exit_code, said.stdout) == (0, "")
-    assert "once exported, a broker and its bookies destroy" in said.stderr
-    assert managed_of(store, PLAIN).ledgers == before.ledgers[-1:]
-    backlog = cli.on(store, f"topics get-backlog-size {PLAIN}").stdout
-    assert int(backlog) < 20_000
-    gone = [ledger.ledger_id for ledger in before.ledgers[:-1]]
-    deleted = {key for key in rows["tree"] if key not in rows_of(store)["tree"]}
-    assert deleted >= {b"/ledgers/00/0000/L%04d" % ledger_id for ledger_id in gone}
-    check_undo(cli, store, 1, rows)
-
-
-def test_delete(cli: Cli, store: Path) -> None:
-    before, rows = managed_of(store, PLAIN), rows_of(store)
-    report = cli.json(store, f"topics delete {PLAIN}")
-    assert report["entries"] == 300
-    assert set(report["unreferencedLedgers"]) >= {ledger.ledger_id for ledger in before.ledgers}
-    gone = {key for key in rows["tree"] if key not in rows_of(store)["tree"]}
-    assert tree_key(parse_topic(PLAIN).path) in gone
-    assert cli.on(store, f"topics stats {PLAIN}").exit_code == 5
-    check_undo(cli, store, 1, rows)
-
-
 def test_delete_says_which_subscriptions_lose_a_backlog(cli: Cli, store: Path) -> None:
     """As many messages as the broker said; a subscription that has acknowledged all loses none."""
     consumed = ("topics", "clear-backlog", PLAIN, "-s", "half")
@@ -142,12 +117,6 @@ def test_delete_from_file(cli: Cli, store: Path, tmp_path: Path) -> None:
     assert managed_of(store, "public/default/batched") is None
     both = cli("--store", store, "topics", "delete", "-r", "--from-file", tmp_path / "names")
     assert "Could not apply regex when read topics from file." in both.stderr
-
-
-def test_the_ledgers_of_a_schema_are_told_with_those_of_its_topic(cli: Cli, store: Path) -> None:
-    done = cli.json(store, "topics delete public/default/avro")
-    assert done["before"]["schemaLedgers"]
-    assert {*done["before"]["schemaLedgers"], *done["before"]["ledgers"]} <= {*done["unreferencedLedgers"]}
 
 
 @pytest.mark.usefixtures("damages_stores")
@@ -198,22 +167,6 @@ def test_a_shadow_topic_has_the_ledgers_of_its_source(cli: Cli, store: Path) -> 
     put_node(store, shadow.path, encode_managed_ledger(nowhere, b""))
     (own,) = cli.json(store, f"topics stats-internal {shadow}")["ledgers"]
     assert own["ledgerId"] == 146
-
-
-def test_a_short_name_has_one_part_or_three(cli: Cli, store: Path) -> None:
-    """As pulsar-admin 4.0.8 refuses it."""
-    cli.on(store, "topics create public/default/a/b").ends(
-        2,
-        "Invalid short topic name 'public/default/a/b', it should be in the format of "
-        "<tenant>/<namespace>/<topic> or <topic>",
-    )
-
-
-def test_properties_are_unicode(cli: Cli, store: Path) -> None:
-    """What a shell hands over in another encoding would be metadata that no broker reads."""
-    cli("--store", store, "topics", "update-properties", PLAIN, "-p", "owner=\udcff").ends(2, "is not Unicode")
-    assert cli.on(store, f"topics update-properties {PLAIN} -p владелец=счёт").exit_code == 0
-    assert cli.json(store, f"topics get-properties {PLAIN}")["владелец"] == "счёт"
 
 
 @pytest.mark.usefixtures("damages_stores")

@@ -10,16 +10,13 @@ import pytest
 from pulsar_admin.store.codec.cursor import CursorInfo
 from pulsar_admin.store.model.copy_age import AsOf, put_as_of, put_refreshed
 from pulsar_admin.store.names import Position
-from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.plans.test_expiry import put_json
-from tests.stores import copied, imported, write_rows
+from tests.stores import copied, write_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
-from tests.worlds import assert_unchanged, oracle
+from tests.worlds import assert_unchanged
 
-PLAIN = "public/default/plain"
 STEADY = "public/default/steady"
-LIMIT = "2026-11-21T09:23:14Z"  # the steady producers of the small world were half done
 
 
 @pytest.fixture
@@ -44,55 +41,6 @@ def made(tmp_path: Path) -> Path:
     return path
 
 
-def steady_times() -> dict[tuple[int, int], int]:
-    return {(row[0], row[1]): row[3] for row in oracle("small")["topics"][STEADY]["messages"]}
-
-
-def test_expires_what_is_older_and_undo_brings_it_back(cli: Cli, store: Path) -> None:
-    before = rows_of(store)
-    with assert_unchanged(store / "meta" / "data.mdb"):
-        shown = cli.json(store, f"topics expire {STEADY} -s expire-me -t {LIMIT} --dry-run")
-    done = cli.json(store, f"topics expire {STEADY} -s expire-me -t {LIMIT}")
-    assert done == {**shown, "change": 1, "dryRun": False, "undo": "pulsar-admin store undo 1"}
-    assert done["before"]["markDeletePosition"] == "12:-1"
-    assert done["before"]["backlogEntries"] - done["after"]["backlogEntries"] == done["entries"] == done["messages"]
-    assert [row["entries"] for row in done["ledgers"]] == [25] * (len(done["ledgers"]) - 1) + [done["entries"] % 25]
-    assert sum(row["bytes"] for row in done["ledgers"]) == done["bytes"]
-    ledger, entry = map(int, done["after"]["markDeletePosition"].split(":"))
-    # The world's broker times follow the publish times of these producers within a second.
-    published = steady_times()
-    assert abs(published[ledger, entry] - done["limit"]) < 1_000
-    check_undo(cli, store, 1, before)
-
-
-def test_alias_and_text(cli: Cli, store: Path) -> None:
-    result = cli.on(store, f"topics expire-messages {PLAIN} -s expire-me -p 18:4")
-    assert result.stdout == ""  # as pulsar-admin; by our own name the report is the answer
-    assert result.stderr == (
-        "change 1: expire messages of expire-me on persistent://public/default/plain\n"
-        "  markDeletePosition: 9:-1 -> 18:4\n"
-        "  backlogEntries: 300 -> 270\n"
-        f"  consumers lose 30 messages ({_bytes(PLAIN, 30):,} bytes)\n"
-        f"  ledger 9: 25 messages ({_bytes(PLAIN, 25):,} bytes)\n"
-        f"  ledger 18: 5 messages ({_bytes(PLAIN, 30) - _bytes(PLAIN, 25):,} bytes)\n"
-        "  13 ledgers from 9 to 47 retained by subscription never at 9:-1\n"
-        "  undo: pulsar-admin store undo 1\n"
-    )
-
-
-def _bytes(topic: str, entries: int) -> int:
-    """Payload bytes of the first entries, from the entry logs by way of the raw reader."""
-    from pulsar_admin.store.db.environment import open_store
-    from pulsar_admin.store.model.reader import open_reader
-    from pulsar_admin.store.model.topics import read_topic
-    from pulsar_admin.store.names import parse_topic
-
-    with open_store(imported("small", "clean")) as opened, open_reader(opened) as reader:
-        found = read_topic(reader.txn, parse_topic(topic))
-        places = [found.at_rank(rank) for rank in range(entries)]
-        return sum(len(reader.read(place.ledger_id, place.entry_id).payload) for place in places)
-
-
 def test_the_brokers_rule_and_its_difference(cli: Cli, made: Path) -> None:
     """Publish times 300, 200, 100 s ago and an hour ahead; a fifth from 50 s ago would stand behind the last."""
     now = f"@{CREATED_MS}"
@@ -113,16 +61,6 @@ def test_the_brokers_rule_and_its_difference(cli: Cli, made: Path) -> None:
     assert "1 message never expires by age: from 11:1 on, dated up to 2023-11-14T23:13:20.000Z, sent by p" in text
 
 
-def test_partitions_are_one_change(cli: Cli, made: Path) -> None:
-    before = rows_of(made)
-    result = cli.on(made, f"--now @{CREATED_MS} topics expire a/b/p -s sub -t 250s -o json")
-    assert [(row["change"], row["topic"], row["entries"]) for row in result.json] == [
-        (1, "persistent://a/b/p-partition-0", 1),
-        (1, "persistent://a/b/p-partition-1", 1),
-    ]
-    check_undo(cli, made, 1, before)
-
-
 def test_all_topics_take_those_that_have_it(cli: Cli, made: Path) -> None:
     arguments = f"--store {made} --now @{CREATED_MS} topics expire --all-topics -t 1s --dry-run".split()
     rows = cli(*arguments, "-s", "other", "-o", "json").json
@@ -135,32 +73,6 @@ def test_all_topics_take_those_that_have_it(cli: Cli, made: Path) -> None:
         ("t", 3),
     ]
     assert cli(*arguments, "-s", "nobody").exit_code == 5
-
-
-def test_nothing_to_expire_is_no_change(cli: Cli, store: Path) -> None:
-    with assert_unchanged(store / "meta" / "data.mdb"):
-        result = cli(
-            *("--store", store, "topics", "expire", PLAIN, "-s", "half", "-t", "2000-01-01T00:00:00Z", "--force"),
-            *("-o", "json"),
-        )
-    assert result.exit_code == 0
-    assert [result.json[key] for key in ("change", "undo", "dryRun", "entries")] == [None, None, False, 0]
-    text = cli.on(store, f"topics expire {PLAIN} -s half -t 2000-01-01T00:00:00Z --force").stdout
-    assert text.startswith(
-        "no change: expire messages of half on persistent://public/default/plain\n  nothing to change\n"
-    )
-
-
-def test_all_subscriptions(cli: Cli, made: Path) -> None:
-    before = rows_of(made)
-    result = cli(*f"--store {made} --now @{CREATED_MS} topics expire-all-subscriptions a/b/t -t 50 -o json".split())
-    assert {row["subscription"]: row["after"]["markDeletePosition"] for row in result.json} == dict.fromkeys(
-        ("other", "sub"), "11:0"
-    )
-    # __compaction still stands at the beginning: nothing may be deleted
-    assert result.json[0]["deletable"]["ledgers"] == []
-    assert result.json[0]["deletable"]["blockedBy"] == {"subscription": "__compaction", "markDeletePosition": "10:-1"}
-    check_undo(cli, made, 1, before)
 
 
 # -- the TTL in force -------------------------------------------------------------------------------------------------
@@ -335,11 +247,6 @@ def test_a_reset_past_the_newest_entry(cli: Cli, dated: Path) -> None:
     assert (done["after"]["markDeletePosition"], done["skipped"]["messages"]) == ("11:0", 5)
 
 
-def test_the_time_of_the_newest_entry_is_met(cli: Cli, dated: Path) -> None:
-    ask = ("reset-cursor", "a/b/t", "-s", "sub", "-t", f"@{T + 2 * HOUR}", "-o", "json")
-    assert cli("--store", dated, "topics", *ask).json["after"]["markDeletePosition"] == "10:1"
-
-
 def test_an_age_on_an_old_copy(cli: Cli, dated: Path) -> None:
     """Two hours before the newest entry is what was meant: the hint can be typed, and then does it."""
     error = refused(cli, dated, "reset-cursor", "a/b/t", "-s", "sub", "-t", "1h")
@@ -349,12 +256,6 @@ def test_an_age_on_an_old_copy(cli: Cli, dated: Path) -> None:
     done = cli("--store", dated, "topics", "reset-cursor", "a/b/t", "-s", "sub", "-t", "1h", *as_of, "-o", "json")
     assert done.json["after"]["markDeletePosition"] == "10:0"
     assert done.stderr == ""  # whoever says what now is knows it
-
-
-def test_a_cursor_at_the_end_is_refused_too(cli: Cli, dated: Path) -> None:
-    error = refused(cli, dated, "reset-cursor", "a/b/t", "-s", "done", "-t", f"@{T + 3 * HOUR}", "--now", f"@{T}")
-    assert "skip" not in error["message"]
-    assert error["message"].endswith("the newest entry, 11:0 of 2023-11-15T00:13:20.000Z, is dated 2h ahead of now")
 
 
 def test_a_partition_that_would_skip_is_named(cli: Cli, dated: Path) -> None:
@@ -378,17 +279,6 @@ def test_a_row_of_a_file_is_named(cli: Cli, dated: Path, tmp_path: Path) -> None
 
 
 # -- expiries ---------------------------------------------------------------------------------------------------------
-
-
-def test_an_expiry_before_the_oldest_entry(cli: Cli, dated: Path) -> None:
-    ask = ("expire", "a/b/t", "-s", "sub", "-t", f"@{T}")
-    error = refused(cli, dated, *ask, "--now", f"@{T + 30 * HOUR}")
-    assert error["message"] == (
-        "persistent://a/b/t: sub has nothing to expire before 2023-11-14T22:13:20.000Z; "
-        "its next entry, 10:0 of 2023-11-14T22:13:20.000Z, is 1d6h old"
-    )
-    assert "--force" in error["hint"]
-    assert cli("--store", dated, "topics", *ask, "--force", "-o", "json").json["change"] is None
 
 
 def test_a_subscription_without_a_backlog_has_nothing_to_lose(cli: Cli, dated: Path) -> None:
@@ -428,24 +318,7 @@ def test_an_age_within_a_fresh_copy_expires(cli: Cli, tmp_path: Path) -> None:
     assert (left.exit_code, left.json["after"]["backlogEntries"]) == (0, 0), left.stderr
 
 
-def test_a_ttl_is_the_brokers_rule_and_never_refused(cli: Cli, dated: Path) -> None:
-    put_json(dated, "/admin/policies/a/b", {"message_ttl_in_seconds": 2**30})
-    done = cli.on(dated, "topics expire a/b/t -s sub --ttl -o json")
-    assert (done.exit_code, done.json["change"]) == (0, None)
-
-
 # -- which now, and how old -------------------------------------------------------------------------------------------
-
-
-def test_an_age_says_which_now_it_counts_from(cli: Cli, tmp_path: Path) -> None:
-    path = copied("small", "clean", tmp_path)
-    result = cli.on(path, f"topics reset-cursor {STEADY} -s reset-me -t 10000d --dry-run")
-    note = result.stderr.splitlines()[0]
-    assert note.startswith("note: 10000d is counted back from now (20")
-    assert "), but this copy ends 2026-11-21T09:24:17.132Z, " in note
-    ask = ("--store", path, "topics", "find-by-time", STEADY, "-d", "-10000d")
-    assert cli(*ask).stderr.count("is counted back from the time of this copy, 2026-11-21T09:24:17.132Z") == 1
-    assert cli(*ask, "--quiet").stderr == ""
 
 
 # -- Python -----------------------------------------------------------------------------------------------------------

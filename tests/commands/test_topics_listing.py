@@ -2,7 +2,6 @@
 
 import csv
 import json
-import shlex
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -24,19 +23,6 @@ def test_lists_equal_the_broker(world: str, cli: Cli) -> None:
         for command in ("topics list", "namespaces topics"):
             result = cli("--store", imported(world, "clean"), *command.split(), namespace)
             assert (result.exit_code, sorted(result.stdout.splitlines())) == (0, sorted(answers["topics"]))
-
-
-def test_system_topics(cli: Cli, demo_store: Path) -> None:
-    plain = cli.on(demo_store, "topics list acme/iot").stdout.splitlines()
-    everything = cli.on(demo_store, "topics list acme/iot -ist").stdout.splitlines()
-    assert set(everything) - set(plain) == {
-        "persistent://acme/iot/__change_events",
-        "persistent://acme/iot/__transaction_buffer_snapshot",
-    }
-    assert cli.on(demo_store, "topics list pulsar/system").stdout == ""
-    for command, listed in (("topics list", False), ("namespaces topics", True)):
-        system = cli.on(demo_store, f"{command} pulsar/system -ist").stdout
-        assert ("persistent://pulsar/system/__transaction_log_0\n" in system) is listed
 
 
 def test_domains(cli: Cli, demo_store: Path) -> None:
@@ -81,20 +67,6 @@ def test_the_order_of_a_hash_map() -> None:
     assert in_hash_order(["acker", "s/slash:1"]) == ["s/slash:1", "acker"]
 
 
-def test_partitioned_topics(cli: Cli, demo_store: Path) -> None:
-    found = cli.on(demo_store, "topics list-partitioned-topics acme/orders")
-    assert found.stdout == "persistent://acme/orders/parts\n"
-    assert cli.on(demo_store, "topics list-partitioned-topics public/default").stdout == ""
-
-
-@pytest.mark.parametrize(
-    ("topic", "partitions"), [("acme/orders/parts", 3), ("acme/orders/parts-partition-1", 0), ("acme/iot/skewed", 0)]
-)
-def test_partitioned_metadata(topic: str, partitions: int, cli: Cli, demo_store: Path) -> None:
-    result = cli.on(demo_store, f"topics get-partitioned-topic-metadata {topic}")
-    assert result.stdout == f'{{\n  "partitions" : {partitions},\n  "deleted" : false\n}}\n'
-
-
 def test_partitioned_metadata_of_several(cli: Cli, demo_store: Path) -> None:
     command = ("--store", demo_store, "topics", "get-partitioned-topic-metadata")
     found = cli(*command, "acme/orders/parts", "acme/iot/skewed", "-o", "jsonl").json_lines
@@ -116,32 +88,7 @@ def test_subscriptions_equal_the_broker(world: str, cli: Cli) -> None:
         assert sorted(lines) == by_topic[topic] == sorted(answers["subscriptions"])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (("topics", "list", "no/such"), 5),
-        (("topics", "list", "nonsense"), 2),
-        (("topics", "list", "public/default", "-b", "0x2_0x1"), 2),
-        (("topics", "list-partitioned-topics", "no/such"), 5),
-        (("topics", "get-partitioned-topic-metadata", "no/such/topic"), 5),
-        (("topics", "subscriptions", "no/such/topic"), 5),
-        (("topics", "subscriptions"), 2),
-        (("topics", "subscriptions", "public/default/plain", "--all-topics"), 2),
-    ],
-)
-def test_errors(arguments: tuple[str, ...], code: int, cli: Cli, demo_store: Path) -> None:
-    result = cli("--store", demo_store, *arguments)
-    assert (result.exit_code, result.stdout) == (code, "")
-    assert result.stderr
-
-
 # -- namespaces -----------------------------------------------------------------------------------------------------
-
-
-def test_namespaces_of_a_tenant(cli: Cli, demo_store: Path) -> None:
-    found = cli.on(demo_store, "namespaces list acme").stdout.splitlines()
-    assert found == ["acme/delayed", "acme/iot", "acme/orders", "acme/secure"]
-    assert cli.json(demo_store, "namespaces list public") == ["public/default"]
 
 
 @pytest.mark.parametrize("world", WORLD_NAMES)
@@ -151,27 +98,6 @@ def test_policies_equal_the_broker(world: str, cli: Cli) -> None:
         expected = answers["policies"]
         assert found == expected
         assert list(found) == list(expected)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "topics stats acme/iot/none",
-        "topics stats acme/none/t",
-        "topics list acme/none",
-        "topics stats nobody/ns/t",
-        "namespaces policies nobody/ns",
-        "namespaces list nobody",
-        "tenants get nobody",
-    ],
-)
-def test_what_does_not_exist_is_told_with_what_lists_what_does(line: str, cli: Cli, demo_store: Path) -> None:
-    """The command of the hint shows names: it is not one that fails, too."""
-    told = cli("--store", demo_store, *line.split(), "-o", "json").error["hint"]
-    program, *listing = shlex.split(told.partition("with: ")[2])
-    shown = cli("--store", demo_store, *listing)
-    assert (program, shown.exit_code) == ("pulsar-admin", 0)
-    assert shown.stdout
 
 
 def test_errors_of_namespaces(cli: Cli, demo_store: Path, store: Path) -> None:
@@ -184,12 +110,6 @@ def test_errors_of_namespaces(cli: Cli, demo_store: Path, store: Path) -> None:
     assert cli.on(store, "namespaces topics acme/iot").exit_code == 0
     result = cli.on(store, "namespaces policies acme/iot -o json")
     assert (result.exit_code, "no policies" in result.error["message"]) == (5, True)
-
-
-def test_the_log_names_the_namespace_whose_policies_changed(cli: Cli, store: Path) -> None:
-    assert cli.on(store, "namespaces set-message-ttl public/default -ttl 60").exit_code == 0
-    (header, row) = cli.on(store, "store log -o csv").stdout.splitlines()
-    assert dict(zip(header.split(","), row.split(","), strict=True))["TOPICS"] == "public/default"
 
 
 def test_the_log_shows_people_the_first_topics_of_a_change_and_programs_all(cli: Cli, store: Path) -> None:

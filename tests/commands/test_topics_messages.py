@@ -81,22 +81,6 @@ def test_messages_by_id(world: str, cli: Cli) -> None:
     assert compared > 100
 
 
-def test_a_partition_is_found_by_the_ledger(cli: Cli, demo_store: Path) -> None:
-    (found,) = rows(cli, demo_store, "get-message-by-id", "acme/orders/parts", "-l", 6, "-e", 2)
-    assert found["topic"] == "persistent://acme/orders/parts-partition-1"
-
-
-def test_a_chunk_alone_is_shown_as_stored(cli: Cli, demo_store: Path) -> None:
-    (whole, *_) = rows(cli, demo_store, "read", "public/default/chunked")
-    sizes = [
-        rows(cli, demo_store, "get-message-by-id", "public/default/chunked", "-l", whole["ledgerId"], "-e", entry)[0][
-            "size"
-        ]
-        for entry in (whole["entryId"] - 1, whole["entryId"])
-    ]
-    assert sum(sizes) == whole["size"]
-
-
 @pytest.mark.parametrize(("ledger_id", "entry_id"), [(9, 25), (9, -1), (8, 0), (424242, 0)])
 def test_no_such_message(ledger_id: int, entry_id: int, cli: Cli, demo_store: Path) -> None:
     command = ("get-message-by-id", "public/default/plain", f"--ledgerId={ledger_id}", f"--entryId={entry_id}")
@@ -130,13 +114,6 @@ def test_examine_beyond_the_end(cli: Cli, demo_store: Path, tmp_path: Path) -> N
     store = make_store(tmp_path / "store", {T: MadeTopic([[]])})
     result = cli.on(store, f"topics examine-messages {T} -o json")
     assert result.error["message"] == "Could not examine messages due to the total message is zero"
-
-
-def test_examine_several(cli: Cli, demo_store: Path) -> None:
-    result = cli.on(demo_store, "topics examine-messages acme/orders/parts")
-    assert result.stdout.count("Topic: persistent://acme/orders/parts-partition-") == 3
-    assert result.stdout.count(DASHES) == 2
-    assert len(rows(cli, demo_store, "examine-messages", "acme/orders/parts")) == 3
 
 
 # -- peek-messages --------------------------------------------------------------------------------------------------------
@@ -210,13 +187,6 @@ def test_peek_and_transactions(cli: Cli, store: Path) -> None:
     assert [row["markerType"] for row in shown if "markerType" in row] == ["TXN_COMMIT"] * 15 + ["TXN_ABORT"] * 15
     text = cli("--store", store, "topics", *peek, "all", "-ssm").stdout
     assert text.count("Marker Type: TXN_COMMIT\n") == 15
-
-
-def test_an_empty_backlog_is_empty(cli: Cli, tmp_path: Path) -> None:
-    topic = MadeTopic([[Made(START_MS)]], cursors={"done": CursorInfo(-1, Position(10, 0))})
-    store = make_store(tmp_path / "store", {T: topic})
-    assert rows(cli, store, "peek-messages", T, "-s", "done") == []
-    assert cli.on(store, f"topics peek-messages {T} -s done").ends(0).stdout == ""
 
 
 # -- damage ---------------------------------------------------------------------------------------------------------------
@@ -335,12 +305,6 @@ def test_only_printable_ascii_is_text() -> None:
 
 
 MESSAGE = Message(Position(10, 3), 1_700_000_000_000, None, None, 0, None, None, "p", 4, {}, b"")
-
-
-def test_least_message() -> None:
-    assert render_message(MESSAGE) == "Message ID: 10:3\nPublish time: 1700000000000\nEvent time: 0\n\n"
-    shown = render_message(MESSAGE, Printing(iso=True))
-    assert shown == "Message ID: 10:3\nPublish time: 2023-11-14T22:13:20.000Z\nEvent time: 0\n\n"
 
 
 def test_every_line() -> None:

@@ -218,13 +218,6 @@ def test_several_topics_and_a_missing_one(cli: Cli, demo_store: Path) -> None:
     assert topics == ["skewed", "skewed", "skewed-batched", "skewed-batched"]
 
 
-@pytest.mark.parametrize(
-    "arguments", [("--from", "3"), ("--start-time", "yesterday noon"), ("-n", "-1"), ("--clock", "x")]
-)
-def test_bad_values(arguments: tuple[str, str], cli: Cli, demo_store: Path) -> None:
-    assert cli("--store", demo_store, "topics", "read", "public/default/plain", *arguments).exit_code == 2
-
-
 # -- damage ---------------------------------------------------------------------------------------------------------------
 
 
@@ -333,14 +326,6 @@ def test_values_of_single_messages(cli: Cli) -> None:
     assert "value" not in cli(*command[:-1], "-o", "json").json
 
 
-def test_values_of_the_compacted_view(cli: Cli) -> None:
-    """Never compacted, the view is the topic."""
-    result = cli.on(shapes.store(), "compaction read acme/shapes/orders-avro --value -o jsonl").ends(1, "3:17")
-    assert len(result.json_lines) > 10
-    for row in result.json_lines:
-        _check_sent(row)
-
-
 def test_values_of_peeked_messages(cli: Cli, demo_copy: Path) -> None:
     store = ("--store", demo_copy / "pulsar-store")
     topic = "public/default/avro"
@@ -349,17 +334,6 @@ def test_values_of_peeked_messages(cli: Cli, demo_copy: Path) -> None:
     assert [row["value"] for row in peeked] == [{"id": n, "item": f"item-{n}", "qty": n} for n in range(3)]
     text = cli(*store, "topics", "examine-messages", topic, "-i", "earliest", "--value").stdout
     assert text.splitlines()[-1] == 'Value: {"id":0,"item":"item-0","qty":0}'
-
-
-@pytest.mark.parametrize(
-    "window",
-    [("--start-time", "2026-11-22T00:00:00Z", "--end-time", "2026-11-21T00:00:00Z"), ("--from", "46:0", "--to", "9:0")],
-)
-@pytest.mark.parametrize("command", ["read", "dump"])
-def test_a_window_that_ends_before_it_begins_is_refused(command: str, window: tuple[str, ...], cli: Cli) -> None:
-    result = cli("--store", imported("small", "clean"), "topics", command, "public/default/plain", *window)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "swap the two " in result.stderr
 
 
 # -- much is read as columns: what is read entry by entry, here, in processes, and stopping early -------------------
@@ -425,29 +399,6 @@ def test_what_is_lost_is_counted_and_the_first_named(tmp_path: Path, cli: Cli) -
         assert result.stderr.count(":1 is lost") == 1
     # What lies behind the last message wanted is not looked at.
     assert cli.on(store, f"topics read {T} -n 1 --key none").exit_code == 1
-
-
-@pytest.mark.usefixtures("columns")
-def test_reading_stops_with_the_last_message_wanted(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 20 batches of entries one is read, not all."""
-    store = make_store(tmp_path / "store", {T: MadeTopic([[Made(START_MS + index) for index in range(2000)]])})
-    monkeypatch.setattr("pulsar_admin.store.scan.entries.BATCH_ENTRIES", 100)
-    from pulsar_admin.store.scan.places import PlacesReader
-
-    reads: list[int] = []
-    plain = PlacesReader.read_places
-
-    def watched(scan: PlacesReader, places: Any) -> Any:  # Any: Places → EntryBatch
-        reads.append(len(places))
-        return plain(scan, places)
-
-    monkeypatch.setattr(PlacesReader, "read_places", watched)
-    found = cli.rows(store, f"topics read {T} -n 5")
-    assert [row["entryId"] for row in found] == [0, 1, 2, 3, 4]
-    assert sum(reads) <= 1024
-    reads.clear()
-    assert len(cli.rows(store, f"topics read {T}")) == 2000
-    assert sum(reads) == 2000
 
 
 def test_a_large_window_of_times_is_read_as_columns(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from pulsar_admin.store.changes.resets import bit_words
 from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
@@ -24,7 +23,6 @@ from tests.plans.test_expiry import put_json
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import assert_unchanged, oracle
 
-PLAIN = "public/default/plain"
 BATCHED = "public/default/batched"
 T = CREATED_MS
 
@@ -149,31 +147,6 @@ def test_in_a_recorded_batch(cli: Cli, store: Path) -> None:
     assert dict(state_of(store, BATCHED, "reset-me").batch_deletes) == {Position(8, 4): bit_words(range(3, len(rows)))}
 
 
-def test_to_another_subscription(cli: Cli, made: Path) -> None:
-    before = rows_of(made)
-    done = reset(cli, made, "a/b/t", "-s", "sub", "--to-subscription", "other")
-    assert done["after"]["individuallyDeletedMessages"] == "[(10:0..10:1]]"
-    state, other = state_of(made, "a/b/t", "sub"), state_of(made, "a/b/t", "other")
-    assert replace(state, properties={}) == replace(other, properties={})
-    assert (dict(state.properties), dict(other.properties)) == ({}, {"repl": 1})
-    check_undo(cli, made, 1, before)
-
-
-def test_clears_acknowledgements_and_keeps_subscription_properties(cli: Cli, store: Path) -> None:
-    before = rows_of(store)
-    with open_store(store) as opened, open_reader(opened) as reader:
-        topic = read_topic(reader.txn, parse_topic("acme/delayed/reminders"))
-        properties = read_cursor(reader.txn, reader, topic, "workers").info.cursor_properties
-    assert properties
-    done = reset(cli, store, "acme/delayed/reminders", "-s", "workers", "-m", "103:0")
-    assert done["before"]["individuallyDeletedMessages"] != "[]"
-    assert done["after"]["individuallyDeletedMessages"] == "[]"
-    with open_store(store) as opened, open_reader(opened) as reader:
-        topic = read_topic(reader.txn, parse_topic("acme/delayed/reminders"))
-        assert read_cursor(reader.txn, reader, topic, "workers").info.cursor_properties == properties
-    check_undo(cli, store, 1, before)
-
-
 def test_a_lost_cursor_ledger_is_said(cli: Cli, tmp_path: Path) -> None:
     cursors = {"sub": CursorInfo(77, Position(10, 0))}
     path = make_store(tmp_path / "made", {"a/b/t": MadeTopic([[Made(T), Made(T)]], cursors=cursors)})
@@ -237,12 +210,6 @@ def test_the_compaction_cursor(cli: Cli, store: Path) -> None:
     check_undo(cli, store, 1, before)
 
 
-def test_a_reset_to_where_it_stands_is_no_change(cli: Cli, store: Path) -> None:
-    with assert_unchanged(store / "meta" / "data.mdb"):
-        done = reset(cli, store, PLAIN, "-s", "never", "-m", "earliest")
-    assert (done["change"], done["undo"]) == (None, None)
-
-
 # -- several at once --------------------------------------------------------------------------------------------------
 
 
@@ -271,21 +238,6 @@ def test_a_position_wins_over_a_time_and_that_is_said(cli: Cli, store: Path) -> 
         0,
         "warning: --time is ignored if --messageId is given, as in pulsar-admin\n",
     )
-
-
-def test_all_partitions(cli: Cli, made: Path) -> None:
-    before = rows_of(made)
-    done = reset(cli, made, "a/b/p", "-s", "sub", "-t", f"@{T + 2_000}")
-    assert [(row["change"], row["after"]["markDeletePosition"]) for row in done] == [(1, "12:0"), (1, "13:0")]
-    check_undo(cli, made, 1, before)
-
-
-@pytest.mark.parametrize("selection", [["--all-topics"], ["--pattern", "public/default/*"]], ids=str)
-def test_those_that_have_it(cli: Cli, store: Path, selection: list[str]) -> None:
-    done = reset(cli, store, *selection, "-s", "expire-me", "-m", "latest")
-    names = {row["topic"].removeprefix("persistent://") for row in done}
-    steady = {"public/default/plain", "public/default/steady", "public/default/steady-batched"}
-    assert names == (steady | {"acme/iot/skewed"} if selection == ["--all-topics"] else steady)
 
 
 def _file(tmp_path: Path, *rows: Any) -> Path:

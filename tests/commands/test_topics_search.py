@@ -131,21 +131,6 @@ def test_bytes_that_are_no_text(cli: Cli) -> None:
 AVRO, JSON = "persistent://public/default/avro", "persistent://public/default/json"
 
 
-@pytest.mark.parametrize(
-    ("question", "topic", "numbers"),  # the recipe of the worlds: message i is {"id": i, "item": "item-{i % 7}", …}
-    [
-        (("--json-path", "$.id=7"), AVRO, [7]),
-        (("--json-path", "$.id>=18"), AVRO, [18, 19]),
-        (("--json-path", "$.item=item-3", "--json-path", "$.id"), JSON, [3, 10]),
-        (("--json-path", "$['item']!=item-0", "--json-path", "$.id<3"), JSON, [1, 2]),
-        (("--text", '"item-6"', "--value"), AVRO, [6, 13]),
-    ],
-)
-def test_values(question: tuple[str, ...], topic: str, numbers: list[int], cli: Cli) -> None:
-    rows = searched(cli, imported("small", "clean"), topic, *question)
-    assert [row["value"]["id"] for row in rows] == numbers
-
-
 def test_a_value_that_was_sent_without_a_schema_is_taken_for_json(cli: Cli, tmp_path: Path) -> None:
     bodies = [b'{"order":{"id":42}}', b"no JSON", b'{"order":{"id":"42"}}', b'{"order":{"id":43}}', b"[" * 100_000]
     entries = [Made(1_700_000_000_000 + number, payload=body) for number, body in enumerate(bodies)]

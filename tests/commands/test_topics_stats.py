@@ -1,30 +1,25 @@
 """``stats`` and ``partitioned-stats`` on the command line; the fields themselves are compared in test_stats_oracle."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pulsar_admin.commands.topics.answers import size_of
 from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
-from pulsar_admin.store.codec.logscan import Record, iter_records
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.own_ledgers import OwnLedgers, put_own_ledgers
-from pulsar_admin.store.db.tree import Node, put_nodes, read_node
-from pulsar_admin.store.model.reader import open_reader
-from pulsar_admin.store.model.topics import read_topic
-from pulsar_admin.store.names import Position, parse_namespace, parse_topic
+from pulsar_admin.store.db.tree import Node, put_nodes
+from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.reports.overview import read_newest_ms
 from pulsar_admin.store.reports.stats import _earliest
 from tests.conftest import Cli
 from tests.cures.curing import put_values
-from tests.stores import change_value, imported, lose_nodes, put_node, read_store, write_rows
+from tests.stores import imported, lose_nodes, put_node, write_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
-from tests.worlds import CLUSTER, WORLD_NAMES, oracle, world
+from tests.worlds import CLUSTER, WORLD_NAMES, oracle
 
 START_MS = 1_700_000_000_000
 
@@ -110,44 +105,6 @@ def test_sums_of_subscriptions(cli: Cli, tmp_path: Path) -> None:
     assert len(found["partitions"]) == 2  # the third was never opened
 
 
-def test_a_replicated_subscription_is_told(cli: Cli, store: Path) -> None:
-    for flag, told in (("-e", ["half"]), ("-d", [])):
-        cli.on(store, f"topics set-replicated-subscription-status public/default/plain -s half {flag}").ends(0)
-        found = ask(cli, store, "stats", "public/default/plain")["subscriptions"]
-        assert [name for name, one in found.items() if one["isReplicated"]] == told
-    # Brokers ask whether the property is there, not for its value.
-    info = CursorInfo(-1, Position(9, 1), properties={"pulsar.replicated.subscription": 0})
-    put_values(store, {parse_topic("public/default/plain").cursor_path("half"): encode_cursor_info(info)})
-    assert ask(cli, store, "stats", "public/default/plain")["subscriptions"]["half"]["replicated"]
-
-
-def test_quotas_and_epoch_come_from_what_is_stored(cli: Cli, store: Path) -> None:
-    path = parse_namespace("acme/iot").policies_path
-    quota = {"limit": 7, "limitSize": 1000, "limitTime": 60, "policy": "producer_exception"}
-    more = {"backlog_quota_map": {"destination_storage": quota, "message_age": quota}}
-    change_value(store, path, lambda value: json.dumps(json.loads(value) | more).encode())
-    found = ask(cli, store, "stats", "acme/iot/skewed")
-    assert (found["backlogQuotaLimitSize"], found["backlogQuotaLimitTime"]) == (1000, 60)
-    assert "topicEpoch" not in found
-
-
-@pytest.mark.parametrize("command", ["stats", "partitioned-stats", "stats-internal", "info-internal"])
-def test_no_such_topic(command: str, cli: Cli, demo_store: Path) -> None:
-    result = cli.on(demo_store, f"topics {command} public/default/none -o json")
-    assert (result.exit_code, result.error["code"], result.stdout) == (5, "topic-not-found", "")
-
-
-def test_a_scan_reads_as_many_bytes_as_progress_says(demo_store: Path) -> None:
-    """The whole of a scan's progress is what the reference reader finds of the topic in the entry logs."""
-    name = parse_topic("public/default/plain")
-    with open_store(demo_store) as store, open_reader(store) as reader:
-        ids = set(read_topic(reader.txn, name).ids)
-        expected = size_of(reader, [name])
-    logs = [log for log in (world("small") / "clean" / "bookkeeper" / "current").glob("*.log") if log.stat().st_size]
-    records = (item for log in logs for item in iter_records(log.read_bytes(), log.name))
-    assert expected == sum(item.size for item in records if isinstance(item, Record) and item.ledger_id in ids) > 0
-
-
 def test_the_flag_of_backlog_sizes_switches_them_off(cli: Cli) -> None:
     """As pulsar-admin 4.0.8 does: its option is on by default, and picocli's flag is the opposite of a default."""
     store = imported("small", "clean")
@@ -219,14 +176,6 @@ def test_the_stored_metadata_is_printed_as_gson_does(cli: Cli, store: Path) -> N
         '[\n    {\n      "ledgerId": 97,\n      "timestamp": 0,\n      "isOffloaded": false\n    }\n  ],\n'
         '  "cursors": {},\n  "properties": {\n    "a": "b,c\\u003dd",\n    "b": "\\u003cit\\u0027s\\u003e"\n  }\n}\n'
     )
-
-
-def test_metadata_only_when_asked(cli: Cli, demo_store: Path) -> None:
-    plain = ask(cli, demo_store, "stats-internal", "acme/orders/compacted")
-    full = ask(cli, demo_store, "stats-internal", "acme/orders/compacted", "-m")
-    assert "metadata" not in plain["ledgers"][0]
-    assert full["ledgers"][0]["metadata"].startswith("LedgerMetadata{formatVersion=3, ensembleSize=1, ")
-    assert "password=OMITTED" in full["compactedLedger"]["metadata"]
 
 
 def test_several_topics_are_rows(cli: Cli, demo_store: Path) -> None:
@@ -351,15 +300,6 @@ def test_a_topic_never_opened(cli: Cli, store: Path) -> None:
     assert ask(cli, store, "get-backlog-size", topic) == 0
 
 
-def test_a_damaged_topic_is_an_error(cli: Cli, store: Path) -> None:
-    path = parse_topic("public/default/plain").path
-    value = read_store(store, lambda reader: read_node(reader.txn, path).value)
-    put_values(store, {path: value[:-1]})
-    result = cli.on(store, "topics stats-internal public/default/plain -o json").fails(6, "metadata-corrupt")
-    result = cli.on(store, "topics stats-internal --pattern public/default/* -o json")
-    assert (result.exit_code, len(result.json), result.error["code"]) == (1, 9, "metadata-corrupt")
-
-
 @pytest.mark.usefixtures("damages_stores")
 def test_a_damaged_time_row_is_an_error(cli: Cli, store: Path) -> None:
     key = (9).to_bytes(8, "big")
@@ -460,30 +400,6 @@ def test_lost_entries_are_said(cli: Cli, tmp_path: Path) -> None:
         (f"topics expire {T} -s s -t 1h --forecast 1h -o csv", "≥21"),
     ):
         assert said in cli.on(store, line).stdout, line
-
-
-def test_errors(cli: Cli, demo_store: Path) -> None:
-    command = ("--store", demo_store, "topics")
-    result = cli(*command, "analyze-backlog", "public/default/plain", "-s", "none", "-o", "json")
-    assert (result.exit_code, result.error["code"]) == (5, "subscription-not-found")
-    assert cli(*command, "analyze-backlog", "public/default/plain").exit_code == 2
-    assert cli(*command, "analyze-backlog", "public/default/plain", "-s", "half", "-p", "9").exit_code == 2
-    assert cli(*command, "get-backlog-size", "public/default/none").exit_code == 5
-    # Of several topics those without the subscription are named, the others answered.
-    result = cli(*command, "analyze-backlog", "--pattern", "public/default/*", "-s", "half", "-o", "jsonl")
-    assert (result.exit_code, [row["entries"] for row in result.json_lines]) == (1, [150])
-
-
-@pytest.mark.parametrize("partitions", [1, 2, 3])
-def test_a_partitioned_topic_gives_a_row_a_partition_as_soon_as_there_are_two(
-    partitions: int, tmp_path: Path, cli: Cli
-) -> None:
-    topics = {f"a/b/p-partition-{number}": MadeTopic([[Made(CREATED_MS)]]) for number in range(partitions)}
-    store = make_store(tmp_path / "made", topics)
-    put_node(store, "/admin/partitioned-topics/a/b/persistent/p", b'{"partitions": %d}' % partitions)
-    told = cli.json(store, "topics get-backlog-size a/b/p")
-    assert isinstance(told, list) == (partitions > 1)
-    assert len(told if partitions > 1 else [told]) == partitions
 
 
 def test_the_newest_entry_is_of_a_ledger_that_a_broker_wrote(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """``transactions``: entries that a broker 4.0.8 wrote, and what it said of them: (0,0) committed, (0,1) aborted, (0,2) and (0,3) open."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,8 @@ from pulsar_admin.store.changes.plan import ChangeKind, Plan, put_value_step
 from pulsar_admin.store.codec import transactions as codec
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.db.tree import find_node, tree_key
+from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import EntryCorrupt, Unsupported
-from pulsar_admin.store.facts.backlogs import extent_of_messages
-from pulsar_admin.store.model.reader import open_reader
-from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.model.transactions import log_topic
 from pulsar_admin.store.names import Position, encode_name, parse_topic
 from tests.commands.changing import check_undo, rows_of
@@ -188,30 +184,6 @@ def test_buffer(cli: Cli, store: Path, topic: str) -> None:
         said["ongoingTxnCount"],
         said["abortedTxnCount"],
     )
-
-
-def test_a_preview_of_few_entries_counts_no_markers_between_messages(cli: Cli) -> None:
-    """Also where only the first and the last entry of more would be looked at: neither is a marker here."""
-    path, name = imported("small", "clean"), "public/default/txn-out"
-    lines = cli("--store", path, "topics", "read", name, "--markers", "-o", "jsonl").stdout.splitlines()
-    read = [json.loads(line) for line in lines]
-    last = max(number for number, one in enumerate(read) if "markerType" not in one)
-    messages = sum("markerType" not in one for one in read[: last + 1])
-    entries = len({(one["ledgerId"], one["entryId"]) for one in read[: last + 1]})
-    with open_store(path) as opened, open_reader(opened) as reader:
-        found = extent_of_messages(reader, read_topic(reader.txn, parse_topic(name)), ((0, entries),), at_ends=True)
-    assert (found.entries, found.messages) == (entries, messages)
-    assert messages < last + 1
-
-
-def test_delete_takes_the_pending_acks_along(cli: Cli, store: Path) -> None:
-    """As the broker did: behind ``topics delete`` the log of the subscription was gone, too."""
-    rows = rows_of(store)
-    gone = cli.rows(store, "topics delete tdo/one/txn")
-    log = parse_topic("tdo/one/txn").pending_ack("sub")
-    assert [part["topic"] for part in gone] == ["persistent://tdo/one/txn", str(log)]
-    assert tree_key(log.path) not in rows_of(store)["tree"]
-    check_undo(cli, store, 2, rows)
 
 
 def test_scale(cli: Cli, store: Path) -> None:
