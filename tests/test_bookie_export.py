@@ -138,19 +138,6 @@ def test_python_puts_them_there_as_the_command_does(store: Path, cluster: Path, 
     assert again["written"] == []
 
 
-def test_a_store_whose_ledgers_went_out_is_sound(store: Path, cluster: Path, cli: Cli) -> None:
-    words = (("store", "check"), ("ledgers", "missing"), ("ledgers", "underreplicated"))
-    before = [cli("--store", store, *word).exit_code for word in words]
-    assert cli("--store", store, "store", "export", "bookie", *_targets(cluster)).exit_code == 0
-    assert [cli("--store", store, *word).exit_code for word in words] == before == [0, 0, 1]
-    found = cli("--store", store, "ledgers", "underreplicated", "-o", "json").json
-    assert not [row["ledgerId"] for row in found if row["ledgerId"] > 1000]
-    refreshed = cli("--store", store, "store", "refresh", "-o", "json")
-    assert len(refreshed.json["newFiles"]) == 2, "the logs that went to the imported bookie"
-    assert [cli("--store", store, *word).exit_code for word in words] == before
-    assert len(cli("--store", store, "topics", "read", "public/default/copy-a", "-o", "jsonl").json_lines) == 180
-
-
 def test_metadata_goes_out_only_behind_the_entries(store: Path, cluster: Path, tmp_path: Path, cli: Cli) -> None:
     export = ("--store", store, "store", "export", "zookeeper-snapshot", tmp_path / "snapshot")
     cli(*export).ends(3, "store export bookie")

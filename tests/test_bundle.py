@@ -22,7 +22,6 @@ from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path
 from pulsar_admin.store.codec.managedledger import decode_managed_ledger, encode_managed_ledger
 from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.codec.rocksvalue import NodeStat
-from pulsar_admin.store.db.delayed import find_index_ledgers
 from pulsar_admin.store.db.environment import Store, Txn, open_store
 from pulsar_admin.store.db.ledger_ids import DELETED as DELETED_LEDGERS
 from pulsar_admin.store.db.ledger_ids import find_deleted
@@ -39,7 +38,7 @@ from pulsar_admin.store.names import decode_name, parse_topic
 from pulsar_admin.store.transfer import bundle as bundles
 from tests.conftest import Cli
 from tests.deep import deep_but_for
-from tests.stores import copied, imported, read_rows, write_rows
+from tests.stores import copied, imported, write_rows
 
 STATES = [
     ("small", "crashed"),
@@ -217,14 +216,6 @@ def is_telling(text: str) -> bool:
     return len(re.sub(r"[^A-Za-z]", "", _KNOWN.sub("", text))) >= 3
 
 
-def test_ledgers_of_an_index_are_not_taken_for_deleted_ones(cli: Cli, tmp_path: Path, names: Path) -> None:
-    store = copied("small", "clean", tmp_path)
-    assert cli("--store", store, "delayed", "build", "acme/delayed/reminders").exit_code == 0
-    assert read_rows(store, lambda txn: find_index_ledgers(txn))
-    there, _ = there_and_back(cli, store, names)
-    assert found_in(there, json.loads(names.read_text())["names"]) == found_in(store, {})
-
-
 @pytest.mark.parametrize("row", [b'"123"', b'{"1": 2}', b"[1.5]", b"[true]", b"[[" * 50_000, b"\xff", b"null", b""])
 def test_a_row_of_deleted_ledgers_that_is_none_says_of_no_ledger_that_it_was_deleted(
     tmp_path: Path, row: bytes
@@ -284,19 +275,6 @@ def test_no_name_and_no_payload_is_in_a_bundle(cli: Cli, tmp_path: Path, names: 
     taken = [part for part in parts if len(set(part)) > 8]  # no run of zeros
     assert name == "compacted" or len(taken) > 10
     assert not [piece for piece in taken if piece in blob]
-
-
-def test_what_stands_for_a_name_is_the_same_in_every_bundle_with_one_file_of_names(cli: Cli, tmp_path: Path) -> None:
-    kept = tmp_path / "kept.json"
-    for number in (1, 2):
-        bundle(cli, imported("small", "clean"), tmp_path / f"b{number}", kept)
-    first, second = (gzip.decompress((tmp_path / f"b{number}").read_bytes()).splitlines()[1:] for number in (1, 2))
-    assert first == second
-    assert kept.stat().st_mode & 0o077 == 0
-    bundle(cli, imported("small", "clean"), tmp_path / "b3", tmp_path / "other.json")
-    theirs, ours = (set(json.loads(path.read_text())["names"]) for path in (tmp_path / "other.json", kept))
-    assert not theirs & ours
-    assert "plain" in json.loads(kept.read_text())["names"].values()
 
 
 # -- bad input ------------------------------------------------------------------------------------------------------------

@@ -52,13 +52,6 @@ def test_recorded_worlds_have_no_problem(name: str, state: str) -> None:
     assert {finding.severity for finding in found} == {"note"}
 
 
-def test_progress_of_a_deep_check() -> None:
-    told: list[int] = []
-    with open_store(imported("small", "clean")) as store, store.read() as txn:
-        list(check_store(store, deep=True, advance=told.append))
-        assert sum(told) == sum(log.size_bytes for log in iter_logs(txn))
-
-
 Change = Callable[[Txn], object]
 
 
@@ -269,15 +262,6 @@ def test_files_nobody_names(tmp_path: Path) -> None:
     (path / "entries" / "own-9.log").write_bytes(b"x")
     (stray,) = [finding for finding in findings(path) if finding.code == "stray-file"]
     assert (stray.severity, stray.where) == ("note", str(path / "entries" / "own-9.log"))
-
-
-def test_a_store_named_from_where_one_stands(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its own entry logs are found, too, when the files are read again into a store elsewhere."""
-    path = copied("small", "clean", tmp_path)
-    cli("--store", path, "compaction", "run", "acme/orders/compacted")
-    monkeypatch.chdir(path.parent)
-    for words in (("check", "--deep"), ("index",), ("index", "--rebuild"), ("check", "--deep")):
-        cli.done("--store", path.name, "store", *words)
 
 
 def test_a_file_of_another_time(tmp_path: Path, cli: Cli) -> None:

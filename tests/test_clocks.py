@@ -5,7 +5,6 @@ import random
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pulsar_admin.commands.topics.clocks import _labels
 from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import LimitExceeded
@@ -29,8 +27,7 @@ from pulsar_admin.store.reports.timeline import (
     usual_range,
 )
 from pulsar_admin.store.scan import entries as scan_entries
-from pulsar_admin.store.scan.entries import EntryScan
-from pulsar_admin.store.search.skew import ProducerSkew, SkewOptions, _OffsetTable, misplaced, read_skew
+from pulsar_admin.store.search.skew import SkewOptions, _OffsetTable, misplaced, read_skew
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.synthetic import Made, MadeTopic, make_store
@@ -104,21 +101,6 @@ def test_who_is_ahead_of_now_is_to_blame_also_without_broker_times() -> None:
         assert [row.blamed for row in read_skew(reader, topic, SkewOptions()).producers] == [True, False, False, False]
 
 
-def test_the_producer_from_the_future_is_to_blame_not_those_behind_it(tmp_path: Path) -> None:
-    """Without broker times: one message from next year, then honest ones, then one late."""
-    times = [START_MS + 1000 * number for number in range(20)]
-    times[5] += 365 * 86_400_000
-    times[12] -= 3_600_000
-    path = make_store(tmp_path / "s", {"t/n/x": MadeTopic([[Made(time_ms) for time_ms in times]])})
-    with open_store(path) as store, open_reader(store) as reader:
-        topic = read_topic(reader.txn, parse_topic("t/n/x"))
-        found = read_skew(reader, topic, SkewOptions())
-        assert (found.future, found.late, found.inversions) == (1, 1, 2)
-        assert found.blame == "p"
-        # All but the late one are in the future of a clock that is behind.
-        assert read_skew(reader, topic, SkewOptions(now_ms=times[0] - 2000)).future == 19
-
-
 def test_misplaced_takes_out_the_fewest() -> None:
     rng = random.Random(5)
     for _ in range(200):
@@ -189,28 +171,6 @@ def test_made_topics_equal_brute_force(tmp_path: Path, seed: int, monkeypatch: A
                 start, end = START_MS + 1_001, START_MS + 13_333
                 part = read_timeline(reader, topic, TimelineOptions(bucket_ms, clock, start, end))  # type: ignore[arg-type]
                 assert part.entries + part.entries_outside + part.entries_without_time == len(rows)
-
-
-def test_a_timeline_of_whole_blocks_reads_no_entry(tmp_path: Path, monkeypatch: Any) -> None:
-    topic = MadeTopic([[Made(START_MS + number) for number in range(3000)]])
-    path = make_store(tmp_path / "s", {"t/n/x": topic})
-    read: list[int] = []
-    original = EntryScan.read_here
-
-    def counting(self: EntryScan, places: Any) -> Iterator[Any]:
-        for batch in original(self, places):
-            read.append(len(batch))
-            yield batch
-
-    monkeypatch.setattr(EntryScan, "read_here", counting)
-    with open_store(path) as store, open_reader(store) as reader:
-        found = read_timeline(reader, read_topic(reader.txn, parse_topic("t/n/x")), TimelineOptions(86_400_000))
-        assert [bucket.entries for bucket in found.buckets] == [found.entries] == [3000]
-        assert read == []
-        read_timeline(reader, read_topic(reader.txn, parse_topic("t/n/x")), TimelineOptions(1500))
-        blocks = [(low, min(low + 1024, 3000)) for low in (0, 1024, 2048)]
-        straddling = [b - a for a, b in blocks if (START_MS + a) // 1500 != (START_MS + b - 1) // 1500]
-        assert sum(read) == sum(straddling) < 3000
 
 
 def test_lost_and_damaged_entries_are_counted(cli: Cli, tmp_path: Path) -> None:
@@ -288,46 +248,3 @@ def test_commands(cli: Cli, demo_store: Path, tmp_path: Path) -> None:
     assert cli(*common, "timeline", "public/default/plain", "--png", png).exit_code == 3
     assert cli(*common, "timeline", "public/default/plain", "--png", tmp_path / "a.jpg").exit_code == 2
     assert cli(*common, "timeline", "public/default/plain", "--clock", "event").exit_code == 2
-
-
-@pytest.mark.parametrize(
-    ("times", "width_ms", "shown"),
-    [
-        (("2026-11-20T23:00", "2026-11-20T23:30"), 1_800_000, ["23:00", "23:30"]),
-        (("2026-11-20T23:00:00", "2026-11-20T23:00:30"), 30_000, ["23:00:00", "23:00:30"]),
-        (("2026-11-20T23:00:00.000", "2026-11-20T23:00:00.500"), 500, ["23:00:00.000", "23:00:00.500"]),
-        (("2026-11-20T23:00", "2026-11-21T00:00"), 3_600_000, ["11-20 23:00", "11-21 00:00"]),
-        (("2026-12-31T23:00", "2027-01-01T00:00"), 3_600_000, ["2026-12-31 23:00", "2027-01-01 00:00"]),
-        (("2026-11-20", "2026-11-21"), 86_400_000, ["2026-11-20", "2026-11-21"]),
-    ],
-)
-def test_a_plot_says_as_much_of_times_as_differs(times: tuple[str, ...], width_ms: int, shown: list[str]) -> None:
-    moments = [datetime.fromisoformat(text).replace(tzinfo=UTC) for text in times]
-    assert _labels([int(moment.timestamp() * 1000) for moment in moments], width_ms) == shown
-
-
-def test_an_entry_that_is_no_message_counts_as_one(tmp_path: Path) -> None:
-    path = make_store(tmp_path / "s", {"a/b/c": MadeTopic([[Made(START_MS), Made(START_MS, raw=b"x")]])})
-    with open_store(path) as store, open_reader(store) as reader:
-        found = read_skew(reader, read_topic(reader.txn, parse_topic("a/b/c")), SkewOptions())
-    assert (found.entries, found.messages, found.without_time) == (2, 2, 1)
-
-
-def test_the_blame_goes_to_the_furthest_when_counts_are_equal() -> None:
-    rows = [ProducerSkew("a", 1, 1, 1, -5, -5, -5, 0, 0, 1, 0), ProducerSkew("b", 1, 1, 1, 9, 9, 9, 0, 0, 0, 1)]
-    assert sorted(rows, key=lambda row: -row.furthest_ms)[0].producer == "b"
-
-
-def test_a_timeline_that_ends_before_it_begins(cli: Cli) -> None:
-    words = (
-        "topics",
-        "timeline",
-        "acme/iot/skewed",
-        "--start-time",
-        "2026-11-22T00:00Z",
-        "--end-time",
-        "2026-11-21T00:00Z",
-    )
-    result = cli("--store", imported("small", "clean"), *words)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "ends before it begins: 2026-11-22T00:00:00.000Z to 2026-11-21T00:00:00.000Z" in result.stderr

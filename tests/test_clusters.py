@@ -24,15 +24,12 @@ from pulsar_admin.store.db.files import LogFile, iter_logs
 from pulsar_admin.store.db.storeinfo import read_store_info
 from pulsar_admin.store.errors import MissingComponent, SourceNotFound
 from pulsar_admin.store.index import build
-from pulsar_admin.store.model.coverage import find_absent_bookies
-from pulsar_admin.store.sources.bookies import group_directories
-from pulsar_admin.store.sources.given_bookies import find_bookie, parse_bookie
 from tests.conftest import Cli, CliResult
 from tests.encoders import encode_entry
 from tests.fake_zookeeper import FakeZooKeeper, Znode
 from tests.reading_zookeeper import transactions_of
 from tests.stores import read_rows, read_store
-from tests.worlds import STATES, assert_unchanged, copy_tree, digest_of, world
+from tests.worlds import copy_tree, digest_of, world
 from tests.zookeeper_files import read_zookeeper_nodes
 
 IDS = ("bk0test", "bk1test", "bk2test")
@@ -106,18 +103,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
 # -- what is in the store ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("state", [*(pytest.param(state, marks=pytest.mark.deep) for state in STATES[:-1]), STATES[-1]])
-def test_disks_under_other_names_give_the_same_store(state: str, whole: Any, tmp_path: Path, cli: Cli) -> None:
-    disks, path = disks_of(state, tmp_path / "disks"), tmp_path / "s"
-    words = [word for number in (1, 2, 3) for word in ("--bookie", bookie(disks, number))]
-    with assert_unchanged(disks):
-        answer = cli("--store", path, "store", "import", "cluster", "--zookeeper", disks / "zk", *words, "-o", "json")
-    assert (answer.exit_code, answer.json["absentBookies"]) == (0, [])
-    assert all(" is a link: " in text for text in answer.json["warnings"])
-    assert content(path) == whole(state)
-    assert {name for name, _ in content(path)["logs"]} == set(IDS)
-
-
 @pytest.mark.parametrize("begins", ["metadata", "bookies"])
 def test_parts_that_come_one_after_the_other_end_as_all_at_once(
     begins: str, whole: Any, disks: Path, tmp_path: Path, cli: Cli
@@ -136,22 +121,6 @@ def test_parts_that_come_one_after_the_other_end_as_all_at_once(
     answer = cli("--store", path, "store", "refresh", "-o", "json")
     assert (answer.exit_code, answer.json["newFiles"], answer.json["nodesAdded"]) == (0, [], 0)
     assert cli("--store", path, "store", "index", "-o", "json").json["changedRows"] == 0
-
-
-def test_a_store_of_parts_is_brought_up_to_date(whole: Any, tmp_path: Path, cli: Cli) -> None:
-    """The disks as they were after a restart and more work, in the place of those that were imported."""
-    disks, path = tmp_path / "disks", tmp_path / "s"
-    copy_tree(disks_of("clean", tmp_path / "clean"), disks)
-    words = [word for number in (1, 2, 3) for word in ("--bookie", bookie(disks, number))]
-    assert cli("--store", path, "store", "import", "cluster", "--zookeeper", disks / "zk", *words).exit_code == 0
-    mutated = disks_of("mutated", tmp_path / "mutated")
-    shutil.rmtree(disks)
-    copy_tree(mutated, disks)
-    answer = cli.done("--store", path, "store", "refresh", "-o", "json")
-    assert answer.json["newFiles"]
-    found, expected = content(path), whole("mutated")
-    assert {name: found[name] for name in ("tree", "owners")} == {name: expected[name] for name in ("tree", "owners")}
-    assert found["entries"].keys() == expected["entries"].keys()
 
 
 def test_a_bookie_beside_a_standalone_directory(whole: Any, tmp_path: Path, cli: Cli) -> None:
@@ -196,16 +165,6 @@ def read(path: Path, ledger_id: int, entry_id: int) -> bytes:
     return read_store(path, lambda reader: bytes(reader.read(ledger_id, entry_id).payload))
 
 
-def test_bookies_that_are_not_imported_are_named(disks: Path, tmp_path: Path, cli: Cli) -> None:
-    path = tmp_path / "s"
-    for number, absent in ((1, ["bk1test", "bk2test"]), (2, ["bk2test"]), (3, [])):
-        words = ("import", "cluster", "--zookeeper", disks / "zk", "--bookie") if number == 1 else ("add", "bookie")
-        answer = cli("--store", path, "store", *words, bookie(disks, number))
-        assert (answer.exit_code, f"{number} of 3 bookies imported" in answer.stderr) == (0, bool(absent))
-        found = read_rows(path, find_absent_bookies)
-        assert ([] if found is None else list(found.absent)) == absent
-
-
 def test_logs_of_equal_numbers_and_one_sequence_over_directories(tmp_path: Path, cli: Cli) -> None:
     """DbLedgerStorage: each directory has its 0.log. Interleaved: the newest number has the newest copy, in whichever directory."""
     folder = made_bookie(tmp_path / "bk")
@@ -220,49 +179,6 @@ def test_logs_of_equal_numbers_and_one_sequence_over_directories(tmp_path: Path,
     assert (answer.exit_code, answer.json["files"], answer.json["differingCopies"]) == (0, 6, 0)
     assert "1 of 2 ledger" not in answer.stderr
     assert [read(tmp_path / "s", *place) for place in ((1, 0), (2, 0), (5, 0), (6, 0))] == [b"a", b"b", b"new", b"new"]
-
-
-@pytest.mark.parametrize("mark", ["lastId", "lastMark", "lastMark.1"])  # the last of several journals
-def test_directories_are_in_the_order_of_the_cookie(mark: str, tmp_path: Path) -> None:
-    """Which of them has a ledger goes by that order; index directories are told from ledger directories by what they hold."""
-    cookie = COOKIE.replace("4\n", "5\n", 1) + 'indexDirs: "2\\t/i/a\\t/i/b"\n'
-    folder = made_bookie(tmp_path / "bk", cookie)
-    log_of(folder / "l0" / "0.log", (1, 0, b"a"))
-    for name in ("a", "b"):
-        (folder / "i" / name / "current" / "ledgers").mkdir(parents=True)
-        (folder / "i" / name / "current" / "VERSION").write_text(cookie)
-    (folder / "l1" / mark).write_text("0\n")
-    (folder / "l1" / "ledgers").mkdir()
-    (folder / "j" / "1f.txn").write_bytes(b"")
-    names = ("i/b", "l1", "j", "i/a", "l0")
-    found = find_bookie(parse_bookie(",".join(f"{folder}/{name}" for name in names)))
-    assert found.ledger_dirs == (folder / "l0", folder / "l1")
-    assert found.journal_dirs == (folder / "j",)
-    assert found.index_dirs == (folder / "i/a/current", folder / "i/b/current")
-    paths = [folder / name for name in ("l0", "l1", "j", "i/a/current", "i/b/current")]
-    assert [(one.bookie_id, one.directories) for one in group_directories(paths)] == [("bk1", tuple(paths))]
-
-
-def test_a_directory_that_is_not_given_is_named(tmp_path: Path, cli: Cli) -> None:
-    folder = made_bookie(tmp_path / "bk")
-    log_of(folder / "l0" / "0.log", (1, 0, b"a"))
-    answer = cli("--store", tmp_path / "s", "store", "import", "cluster", "--bookie", folder / "l0")
-    assert "bookie bk1: 1 of 2 ledger directories given; by its cookie they are /l0, /l1" in answer.stderr
-
-
-def test_a_configuration_names_the_directories(whole: Any, disks: Path, tmp_path: Path, cli: Cli) -> None:
-    words: list[object] = []
-    for number in (1, 2, 3):
-        conf = tmp_path / f"bk{number}.conf"
-        conf.write_text(
-            f"# bookie {number}\nbookiePort=3181\nledgerDirectories=/bk{number}/ledgers0\n"
-            f"\njournalDirector\\\n  ies = /bk{number}/journal0\n"
-        )
-        words += ["--bookie-conf", conf]
-    path = tmp_path / "s"
-    answer = cli("--store", path, "store", "import", "cluster", "--zookeeper", disks / "zk", *words, "--root", disks)
-    assert answer.exit_code == 0
-    assert content(path) == whole("clean")
 
 
 def test_metadata_that_comes_later_says_how_entries_are_read(tmp_path: Path, cli: Cli) -> None:

@@ -130,29 +130,6 @@ def made(tmp_path: Path) -> Path:
     return path
 
 
-def test_holes_in_batches_and_positions_in_empty_ledgers(cli: Cli, made: Path, empty: Path) -> None:
-    result = cli.done("--store", empty, "topics", "copy", "a/b/t", "a/b/empty", "--from", made, "-o", "jsonl")
-    parts = result.json_lines
-    first, last = parts[0]["after"]["ledgers"]
-    stand = {
-        row["subscription"]: row["after"] for row in parts if row["topic"].endswith("/t") and "subscription" in row
-    }
-    assert {name: row["markDeletePosition"] for name, row in stand.items()} == {
-        "batch": f"{first}:-1",
-        "between": f"{first}:1",
-        "hole": f"{first}:0",
-        "end": f"{last}:1",
-    }
-    assert [stand[name]["backlogEntries"] for name in ("batch", "between", "hole", "end")] == [3, 2, 2, 0]
-    assert stand["batch"]["batchIndexAcks"] == 1
-    said = " ".join(parts[0]["warnings"])
-    assert "the replicator's cursor pulsar.repl.west" in said
-    assert "policies: messageTTLInSeconds" in said
-    info = cli("--store", empty, "topics", "stats-internal", "a/b/t", "-o", "json").json["cursors"]
-    assert info["hole"]["individuallyDeletedMessages"] == f"[({last}:-1..{last}:0]]"
-    assert cli("--store", empty, "store", "check", "--deep").exit_code == 0
-
-
 def test_a_topic_whose_entries_are_not_all_there_is_refused(cli: Cli, tmp_path: Path, empty: Path) -> None:
     path = make_store(tmp_path / "lost", {"a/b/t": MadeTopic([[Made(1), Made(2, lost=True), Made(3)]])})
     for more in ((), ("--dry-run",)):
@@ -207,21 +184,6 @@ def test_undo_of_copy_and_load_keeps_the_log_for_the_undo_of_the_undo(cli: Cli, 
         assert sorted((store / "entries").iterdir()) == logs
         assert cli("--store", store, "store", "undo", "2").exit_code == 0
         assert rows(cli, store, "topics", "read", "a/b/t") == entries
-
-
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        (("a/b/nowhere", "--from", "{made}"), 5),
-        (("a/b/t", "--from", "{empty}/no-store"), 5),
-        (("a/b/t", "--from", "{empty}"), 2),
-        (("a/b/t", "a/b/empty", "--from", "{made}", "--to", "a/b/u"), 2),
-    ],
-)
-def test_what_cannot_be_copied(cli: Cli, made: Path, empty: Path, words: tuple[str, ...], code: int) -> None:
-    arguments = [word.format(made=made, empty=empty) for word in words]
-    with assert_unchanged(empty / "meta" / "data.mdb"):
-        assert cli("--store", empty, "topics", "copy", *arguments).exit_code == code
 
 
 def test_python(made: Path, empty: Path) -> None:

@@ -129,18 +129,6 @@ def test_windows_equal_topics_read(clock: str, cli: Cli) -> None:
         assert cli(*common, "dump", "acme/iot/skewed", *options).stdout == read.stdout
 
 
-def test_odd_entries_are_left_to_the_ordinary_reader(tmp_path: Path, cli: Cli) -> None:
-    """No message, a batch of another size, a key that is not text, between good ones: the same lines and problems as read."""
-    good = Made(START_MS, batch=3)
-    batch = bytes.fromhex("0e01") + bytes(4)
-    made = [good, Made(START_MS, raw=b"no message"), good, Made(START_MS, raw=batch), Made(START_MS), good]
-    path = make_store(tmp_path / "s", {"t/n/x": MadeTopic([made, [good]])})
-    read = cli("--store", path, "topics", "read", "t/n/x", "-o", "jsonl")
-    dump = cli("--store", path, "topics", "dump", "t/n/x", "-o", "jsonl")
-    assert len(read.json_lines) == 13
-    assert (dump.stdout, dump.stderr, dump.exit_code) == (read.stdout, read.stderr, 1)
-
-
 def test_sha1_equals_hashlib(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)
     data = rng.integers(0, 256, 50_000, dtype=np.uint8)
@@ -349,29 +337,6 @@ def test_new_ledgers_hold_the_same_entries(cli: Cli, tmp_path: Path) -> None:
 
 def _without(row: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in row.items() if key not in ("ledgerId", "ledgerTimestamp")}
-
-
-def test_loaded_into_another_topic(cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
-    lines = cli("--store", store, "topics", "dump", "public/default/batched", "--level", "entries").stdout
-    (tmp_path / "a.jsonl").write_text(lines)
-    options = ("topics", "load", tmp_path / "a.jsonl", "--topic", "public/default/copy")
-    preview = cli("--store", store, *options, "--dry-run", "-o", "json").json
-    assert preview["dryRun"] is True
-    change = cli("--store", store, *options, "-o", "json").json
-    assert {key: change[key] for key in ("entries", "messages", "bytes")} == {
-        key: preview[key] for key in ("entries", "messages", "bytes")
-    }
-    assert change["before"] == {"ledgers": 0, "numberOfEntries": 0, "lastConfirmedEntry": None}
-    key = ("key", "size", "sha1", "properties", "eventTime", "publishTime", "batchIndex")
-    rows = [
-        [tuple(str(row[name]) for name in key) for row in cli.rows(store, f"topics read {name}")]
-        for name in ("public/default/batched", "public/default/copy")
-    ]
-    assert rows[0] == rows[1]
-    assert len(rows[0]) == 600
-    stats = cli("--store", store, "topics", "stats-internal", "public/default/copy", "-o", "json").json
-    assert stats["numberOfEntries"] == 30
 
 
 def test_interceptors_give_what_the_real_broker_gave(cli: Cli, tmp_path: Path) -> None:
@@ -616,16 +581,6 @@ def test_values_are_dumped_by_every_engine(jobs: int) -> None:
     assert [error.message.split(": ")[1] for error in dumped.problems] == [
         "1 value cannot be decoded; valueError says why"
     ] * 2
-
-
-def test_a_value_column_in_parquet(cli: Cli, tmp_path: Path) -> None:
-    target = tmp_path / "dumped"
-    result = cli("--store", shapes.store(), "topics", "dump", "acme/shapes/plain", "--value", "--directory", target)
-    assert result.exit_code == 0, result.stderr
-    table = pq.read_table(next(target.rglob("*.parquet")))
-    assert [json.loads(text) for text in table["value"].to_pylist()] == [row["value"] for row in shapes.sent("plain")]
-    assert table["schemaVersion"].to_pylist() == [0] * 4
-    assert "payload" not in table.column_names
 
 
 # -- several at once, and halves --------------------------------------------------------------------------------------

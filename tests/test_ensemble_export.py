@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-import pulsar_admin as pa
 from pulsar_admin.store.names import parse_namespace, parse_topic
 from pulsar_admin.store.transfer.ensemble_export import _holds
 from tests.conftest import Cli
@@ -101,16 +100,6 @@ def test_a_terminal_is_told_what_and_what_next(store: Path, whole_cli: Cli, monk
     assert (done[0][: len(what) + 6], done[1:3]) == (f"wrote {what}", topics)
     assert done[5] == "  1. start the brokers, or let them load the namespaces again"
     assert done[7] == f"  3. bring the store up to date: pulsar-admin --store {store} store refresh"
-
-
-def test_undo_and_a_second_export_bring_the_values_back(store: Path, cli: Cli) -> None:
-    with FakeZooKeeper(nodes_of(store)) as server:
-        before = {path: value for path, (value, _) in state(server).items()}
-        change(cli, store, *CHANGES)
-        assert cli(*export(store, server)).exit_code == 0
-        change(cli, store, *(f"store undo {number}" for number in (4, 3, 2, 1)))
-        assert cli(*export(store, server)).exit_code == 0
-        assert {path: value for path, (value, _) in state(server).items()} == before
 
 
 @pytest.mark.parametrize(
@@ -253,14 +242,6 @@ def test_another_cluster_is_refused(store: Path, cli: Cli) -> None:
         cli(*export(store, server)).fails(3, "refused", "not the cluster that was imported")
 
 
-def test_nobody_is_asked_nothing_is_written(store: Path, cli: Cli) -> None:
-    change(cli, store, SKIP)
-    with FakeZooKeeper(nodes_of(imported("small", "clean"))) as server:
-        answer = cli(*export(store, server, "-q"))
-        assert "this cannot be undone: 1 metadata node of" in answer.error["message"]
-        assert not server.multis
-
-
 def test_what_cannot_be_written_back_alone_is_said_with_the_change(tmp_path: Path, cli: Cli) -> None:
     """A standalone's export brings new ledgers to its bookie; to those of a cluster another command does."""
     compact = ("compaction", "run", "acme/orders/compacted", "--from-start", "-o", "json")
@@ -275,19 +256,6 @@ def test_what_cannot_be_written_back_alone_is_said_with_the_change(tmp_path: Pat
     answer = cli("--store", cluster, "store", "export", "standalone", tmp_path / "out")
     assert answer.exit_code == 7
     assert "store export zookeeper HOST:PORT" in answer.stderr
-
-
-def test_python(store: Path, tmp_path: Path) -> None:
-    with FakeZooKeeper(nodes_of(store)) as server:
-        with pa.open_store(store, writable=True) as opened:
-            opened.apply(opened.topic("public/default/plain").cursor("half").skip(2))
-            assert opened.export_zookeeper(server.address, dry_run=True).dry_run
-            assert not server.multis
-            (node,) = opened.export_zookeeper(server.address).nodes
-            assert (node.path, node.action) == (f"{PLAIN}/half", "update")
-            report = opened.export_snapshot(tmp_path / "out")
-        assert server.nodes[f"{PLAIN}/half"].value == values_of(store)[f"{PLAIN}/half"]
-    assert (tmp_path / "out" / report.file).is_file()
 
 
 def test_ids_go_on_above_a_ledger_that_was_made_again(store: Path, cli: Cli) -> None:

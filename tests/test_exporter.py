@@ -296,11 +296,3 @@ def test_a_full_disk(limit_bytes: int, source: Path, store: Path, tmp_path: Path
         assert_full(run_limited(limit_bytes, *command))
         assert rocksdb_rows(source / "metadata") == before
     assert cli(*export(store, source, "--in-place")).exit_code == 0
-
-
-def test_an_export_in_place_says_that_nodes_get_new_values() -> None:
-    nodes = tuple(exporter.ChangedNode(path, None, None) for path in ("/a", "/b"))
-    plan = exporter.ExportPlan(Path("/from"), Path("/to"), in_place=True, nodes=nodes)
-    assert plan.loses == "2 metadata nodes of /to get new values"
-    assert exporter.ExportPlan(Path("/from"), Path("/to"), in_place=True).loses == ""
-    assert exporter.ExportPlan(Path("/from"), Path("/to"), in_place=False, nodes=nodes).loses == ""

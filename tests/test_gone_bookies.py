@@ -132,16 +132,6 @@ def test_renamed_bookies(name: str, count: int, state: str, tmp_path: Path, cli:
     assert _payloads(path, "public/default/plain", cli) == before
 
 
-def test_undone(tmp_path: Path, cli: Cli) -> None:
-    path = copied("cluster", "clean", tmp_path)
-    change_ledgers(path, renamed(dict(zip(BOOKIES["cluster"], OLD[:2], strict=False))))
-    before = read_rows(path, lambda txn: {one: find_metadata(txn, one) for one in iter_ledger_ids(txn)})
-    assert cli("--store", path, "ledgers", "restore", "--to-bookies").exit_code == 0
-    assert read_rows(path, lambda txn: {one: find_metadata(txn, one) for one in iter_ledger_ids(txn)}) != before
-    assert cli("--store", path, "store", "undo", 1).exit_code == 0
-    assert read_rows(path, lambda txn: {one: find_metadata(txn, one) for one in iter_ledger_ids(txn)}) == before
-
-
 def test_exported(tmp_path: Path, cli: Cli) -> None:
     """As ZooKeeper's snapshot: an import of that with the same disks finds nothing."""
     path = copied("cluster", "crashed", tmp_path)
@@ -326,22 +316,6 @@ def test_no_entry_is_left_out_that_a_bookie_has() -> None:
         assert gets >= before | known
         came += gets > before
     assert came > 100
-
-
-def test_everything_on_one_bookie() -> None:
-    """A ledger of three bookies, copied onto one: no place of an ensemble of three gets all entries, so that it becomes one of one."""
-    written = ledger([(0, ("b0", "b1", "b2"))], 2, 2)
-    served = {"new": np.arange(1000, dtype=np.int64)}
-    quorum, segments = name_bookies(written, 999, served, frozenset(served), frozenset({"b0", "b1", "b2"}))
-    assert (quorum, segments) == (1, (Segment(0, ("new",)),))
-
-
-@pytest.mark.parametrize(("entries", "quorum", "ensembles"), [(18, 2, 9), (19, 1, 1)])
-def test_more_than_eight_ensembles_more_are_explained_anew(entries: int, quorum: int, ensembles: int) -> None:
-    written = ledger([(0, ("b0", "b1", "b2"))], 2, 2)
-    served = {"new": np.arange(entries, dtype=np.int64)}
-    found, segments = name_bookies(written, entries - 1, served, frozenset(served), frozenset({"b0", "b1", "b2"}))
-    assert (found, len(segments)) == (quorum, ensembles)
 
 
 @pytest.mark.parametrize("hole", [0, 500, 998])

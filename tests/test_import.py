@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import rocksdict
 
-from bench.generate import generate
 from pulsar_admin.store.codec.rocksvalue import NodeStat, encode_value
 from pulsar_admin.store.db import environment as meta
 from pulsar_admin.store.db.environment import Txn, open_store
@@ -22,9 +21,7 @@ from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.db.storeinfo import check_new_store
 from pulsar_admin.store.db.tree import find_node, iter_nodes
 from pulsar_admin.store.errors import AlreadyExists, Unsupported
-from pulsar_admin.store.model.coverage import index_absent_bookies
 from pulsar_admin.store.model.ledgers import find_place
-from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.sources.layout import read_standalone_layout
 from pulsar_admin.store.transfer import cataloguing
 from pulsar_admin.store.transfer import imports as importer
@@ -34,7 +31,7 @@ from tests.conftest import Cli
 from tests.cures.curing import diagnoses, run_printed
 from tests.deep import deep_but_for
 from tests.locking import locked
-from tests.stores import apply_values, copied, import_standalone, imported, read_rows
+from tests.stores import copied, import_standalone, imported, read_rows
 from tests.worlds import GOLDEN, STATES, WORLD_NAMES, assert_unchanged, copy_tree, scratch_copy, unpack, world
 from tests.zookeeper_files import read_zookeeper_nodes
 
@@ -76,21 +73,6 @@ def test_metadata_is_kept_byte_by_byte(name: str, state: str) -> None:
         assert {node.path: (node.stat, node.value) for node in iter_nodes(txn, "/")} == expected
 
 
-@pytest.mark.parametrize(("name", "state"), [*WORLDS, ("compacted", "clean")])
-def test_what_is_noted_of_nodes_while_they_are_written_is_what_they_say(name: str, state: str, tmp_path: Path) -> None:
-    path = copied(name, state, tmp_path)
-    noted = rows_of(path, "owners", "state")
-    with open_store(path, writable=True) as store:
-
-        def note_again(txn: Txn) -> None:
-            index_owners(store, txn)
-            index_absent_bookies(store, txn)
-
-        store.write(note_again)
-    assert len(noted["owners"]) > 20
-    assert rows_of(path, "owners", "state") == noted
-
-
 def test_an_import_reads_no_ledgers_that_it_has_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There may be millions of them."""
     read: list[str] = []
@@ -105,17 +87,6 @@ def test_an_import_reads_no_ledgers_that_it_has_written(tmp_path: Path, monkeypa
     monkeypatch.setattr(Txn, "items", noting)
     assert import_into(tmp_path / "new", world("small") / "clean").nodes > 200
     assert len(read) < 10
-
-
-def test_a_ledger_of_a_newer_version_is_imported(tmp_path: Path) -> None:
-    source = scratch_copy("small", "clean", tmp_path)
-    with open_store(imported("small", "clean")) as store, store.read() as txn:
-        path = next(node.path for node in iter_nodes(txn, "/ledgers/00/"))
-        value = find_node(txn, path).value.replace(b"Version\t3\n", b"Version\t4\n")  # type: ignore[union-attr]
-    apply_values(source / "metadata", {path.encode(): encode_value(NodeStat(0, 0, 1, 1, False), value)})
-    import_into(tmp_path / "new", source)
-    with open_store(tmp_path / "new") as store, store.read() as txn:
-        assert find_node(txn, path).value == value  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("state", ["clean", "crashed"])
@@ -134,22 +105,6 @@ def test_places_are_those_of_bookkeepers_readlog(state: str) -> None:
 
 
 # -- how ---------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("mode", ["referenced", "linked", "copied"])
-def test_modes(mode: str, tmp_path: Path) -> None:
-    source = scratch_copy("small", "crashed", tmp_path)
-    with assert_unchanged(source):
-        result = import_into(tmp_path / "store", source, mode)
-    assert (result.problems, result.warnings, result.files) == (0, [], 7)
-    found = rows_of(tmp_path / "store", "tree", "entries", "times", "owners")
-    assert found == rows_of(imported("small", "crashed"), "tree", "entries", "times", "owners")
-    with open_store(tmp_path / "store") as store, store.read() as txn:
-        for log in iter_logs(txn):
-            inside = log.locate(store.path)
-            assert inside.is_relative_to(tmp_path / "store" / "entries") == (mode != "referenced")
-            assert inside.samefile(log.origin) == (mode != "copied")
-            assert inside.read_bytes() == Path(log.origin).read_bytes()
 
 
 def test_result_and_source_unchanged(tmp_path: Path, cli: Cli) -> None:
@@ -484,12 +439,3 @@ def test_an_import_without_journals_says_what_may_be_missing(tmp_path: Path, cli
     assert cli("--store", tmp_path / "s", "store", "info", "-o", "json").json["entries"] == 3346
     check = cli("--store", tmp_path / "s", "store", "check", "-o", "json")
     assert [row for row in check.json if row["code"] == "journal-absent"] == []
-
-
-def test_a_closed_world_needs_no_journal(tmp_path: Path, cli: Cli) -> None:
-    """Where every ledger is closed and whole, nothing can have been in a journal only."""
-    generate(tmp_path / "made", "--entries", "200", "--message-size", "100", "--keys", "5")
-    for journal in (tmp_path / "made").glob("bookkeeper*/current/*.txn"):
-        journal.unlink()
-    done = cli("--store", tmp_path / "s", "store", "import", "standalone", tmp_path / "made", "-o", "json")
-    assert (done.exit_code, done.json["withoutJournal"]) == (0, [])

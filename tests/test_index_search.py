@@ -9,7 +9,6 @@ import pytest
 from pulsar_admin.store.codec.brokerentry import BrokerEntry
 from pulsar_admin.store.codec.message import encode_message_entry
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.model.messages import MessageReader
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import parse_topic
@@ -68,17 +67,6 @@ def test_peeked_headers_have_the_same_index() -> None:
                     assert found.last_index == int(index)
                     asked += 1
     assert asked > 60
-
-
-def test_transactional_batches_cover_one_index() -> None:
-    with open_store(imported("small", "clean")) as store, open_reader(store) as reader:
-        topic = read_topic(reader.txn, parse_topic("public/default/txn-out"))
-        entries = list(topic.iter_positions(topic.first_position))
-        headers = [MessageReader(reader).read_header(position) for position in entries]
-        for position, header in zip(entries, headers, strict=True):
-            assert header.broker.index is not None
-            found = find_by_index(reader, topic, header.broker.index)
-            assert found.position.entry == position
 
 
 def _raw(index: int | None) -> bytes:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -17,12 +16,10 @@ from pulsar_admin.store.codec.logscan import Record, iter_records
 from pulsar_admin.store.db.environment import Store, create_store, open_store
 from pulsar_admin.store.db.files import LogFile, iter_logs
 from pulsar_admin.store.engine.local import LocalEngine
-from pulsar_admin.store.engine.operation import Engine, pack_slice
+from pulsar_admin.store.engine.operation import Engine
 from pulsar_admin.store.index import build as indexing
 from pulsar_admin.store.index.build import Scanning, index_files, ledger_digests
-from pulsar_admin.store.kernels.columns import BAD_DIGEST, HAS_BROKER_TIME, RECORD
 from pulsar_admin.store.scan import files
-from pulsar_admin.store.scan.runs import Runs, decode_runs, pack_runs
 from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.conftest import Cli
 from tests.deep import deep_but_for
@@ -198,54 +195,6 @@ def test_neither_order_nor_groups_matter(
 
 
 # -- what is sent -----------------------------------------------------------------------------------------------------
-
-
-def _sent(log: Path, size_bytes: int) -> int:
-    from pulsar_admin.store.engine.slices import Cut, plan_slices
-    from pulsar_admin.store.index.scan import ScanRuns
-
-    nothing_known = (np.zeros(0, np.int64), np.zeros(0, np.int16))
-    pieces = plan_slices([(str(log), 1, log.stat().st_size)], Cut(size_bytes))
-    return sum(len(pack_slice(ScanRuns(nothing_known, True), piece).result or b"") for piece in pieces)
-
-
-def test_an_entry_of_a_kilobyte_takes_nine_bytes(tmp_path: Path) -> None:
-    generate(tmp_path / "made", "--entries", 40_000)
-    (log,) = _logs_of(tmp_path / "made")
-    assert 8 * 40_000 < _sent(log, 64 * MIB) < 9 * 40_000
-
-
-def _records(count: int, **columns: Any) -> Any:
-    records = np.zeros(count, RECORD)
-    records["entry_id"], records["messages"], records["size"] = np.arange(count), 1, 100
-    for name, values in columns.items():
-        records[name] = values
-    return records
-
-
-def test_columns_are_sent_only_where_they_are_needed() -> None:
-    """Ledger 1: counts; 2: holes; 3: a broker time on every other entry; 4: none of that."""
-    records = np.concatenate(
-        [
-            _records(10, ledger_id=1, messages=5),
-            _records(10, ledger_id=2, entry_id=np.arange(10) * 3),
-            _records(10, ledger_id=3, flags=[HAS_BROKER_TIME, 0] * 5),
-            _records(10, ledger_id=4, flags=HAS_BROKER_TIME),
-        ]
-    )
-    runs = pack_runs(records, keep_first=False)
-    sizes = {name: len(getattr(runs, name)) for name in Runs.COLUMNS}
-    assert sizes == {"table": 4, "offsets": 40, "sizes": 40, "counts": 10, "slots": 10, "kinds": 10}
-    assert (runs.slots.tolist(), runs.kinds.tolist()) == ([0, 3, 6, 9, 12, 15, 18, 21, 24, 27], [2, 0] * 5)
-    sent = decode_runs([column.tobytes() for column in runs.columns()])
-    assert sent.rows == runs.rows
-    assert sent.starts() == runs.starts() == [(0, 0, 0), (10, 0, 0), (10, 10, 0), (10, 10, 10)]
-
-
-def test_nothing_is_packed_of_nothing_good() -> None:
-    runs = pack_runs(_records(3, flags=BAD_DIGEST), keep_first=True)
-    assert (runs.rows, runs.nbytes) == ([], 0)
-    assert decode_runs([column.tobytes() for column in runs.columns()]).rows == []
 
 
 # -- stopped in the middle --------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 from pulsar_admin.commands.metrics import render_metrics
 from pulsar_admin.store.reports.metrics import Metric, MetricSample
 from tests.conftest import Cli
-from tests.stores import NOW_MS, copied, imported
+from tests.stores import copied, imported
 from tests.worlds import WORLD_NAMES, asked_topics, oracle
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -100,25 +100,6 @@ def test_what_is_delayed_is_what_the_broker_held_back(cli: Cli, tmp_path: Path) 
     assert (none_due, none, all_due, waiting + some_due) == (0, 0, every, every)
 
 
-def test_ages_are_seconds(cli: Cli, tmp_path: Path) -> None:
-    store = imported("small", "clean")
-    found = written(cli, store, tmp_path / "pulsar.prom", "--now", f"@{NOW_MS + 90_500}")
-    assert found["pulsar_offline_copy_age_seconds"] == {(): 90.5}
-    assert found["pulsar_offline_copy_timestamp_seconds"] == {(): NOW_MS / 1000}
-    shown = cli("--store", store, "overview", "--top", "10000", "--now", f"@{NOW_MS + 90_500}", "-o", "json").json
-    ages = found["pulsar_offline_subscription_oldest_unacknowledged_age_seconds"]
-    for row in shown["backlogs"]:
-        labels = (("topic", row["topic"]), ("subscription", row["subscription"]))
-        assert ages[labels] * 1000 == pytest.approx(row["oldestAge"])
-
-
-def test_findings_are_counted_unless_nothing_is_checked(cli: Cli, tmp_path: Path) -> None:
-    """What they count is compared with the doctor in ``tests.agreeing``."""
-    store, out = imported("small", "crashed"), tmp_path / "pulsar.prom"
-    assert "pulsar_offline_findings" in written(cli, store, out)
-    assert "pulsar_offline_findings" not in written(cli, store, out, "--no-check")
-
-
 def test_rows_are_bounded_and_chosen(cli: Cli, tmp_path: Path) -> None:
     out, store = tmp_path / "pulsar.prom", imported("small", "clean")
     everything = written(cli, store, out)
@@ -191,12 +172,6 @@ def test_promtool_takes_metrics_and_rules(cli: Cli, tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (0, "")
     done = subprocess.run(["promtool", "check", "rules", ALERTS], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
-
-
-def test_the_alert_about_findings_is_silent_on_a_healthy_store(cli: Cli, tmp_path: Path) -> None:
-    found = written(cli, imported("small", "clean"), tmp_path / "pulsar.prom")["pulsar_offline_findings_by_code"]
-    assert {dict(labels)["severity"] for labels in found} == {"note"}
-    assert 'findings_by_code{severity=~"critical|warning"} > 0' in ALERTS.read_text()
 
 
 def test_alerts_and_the_page_name_metrics_that_are_there(cli: Cli) -> None:

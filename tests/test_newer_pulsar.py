@@ -19,54 +19,9 @@ from tests.cures.curing import put_values
 from tests.stores import copied, imported, lose_nodes, narrow_copy, read_rows, values_of
 
 WORLD = "scalable"
-SEGMENTS = {  # as the nodes of the world say, in Pulsar's own protobuf: see the README of the golden worlds
-    "segment://acme/n/scal/0000-7fff-0": (3,),
-    "segment://acme/n/scal/8000-ffff-1": (4,),
-    "segment://acme/n/scal/0000-ffff-2": (26, 27, 28, 31, 32),
-    "segment://acme/n/scal/0000-7fff-3": (33,),
-    "segment://acme/n/scal/8000-ffff-4": (34,),
-    "segment://acme/n/b/0000-ffff-1": (35,),
-}
-
-
-def owners_of(cli: Cli, path: Path) -> dict[int, list[tuple[str, str, str]]]:
-    rows = cli("--store", path, "ledgers", "list", "-o", "jsonl").json_lines
-    return {row["ledgerId"]: [(one["kind"], one["topic"], one["cursor"]) for one in row["owners"]] for row in rows}
 
 
 # -- a real 5.0.1 -----------------------------------------------------------------------------------------------------
-
-
-def test_segments_own_their_ledgers(cli: Cli) -> None:
-    path = imported(WORLD, "clean")
-    found = owners_of(cli, path)
-    for name, ledgers in SEGMENTS.items():
-        for ledger in ledgers:
-            assert found[ledger] == [("managed-ledger", name, "")]
-    orphans = cli("--store", path, "ledgers", "orphans", "-o", "jsonl").json_lines
-    assert {row["reason"] for row in orphans} == {"gone"}
-
-
-def test_nothing_is_called_leaked_or_lost(cli: Cli) -> None:
-    path = imported(WORLD, "clean")
-    assert cli("--store", path, "store", "check", "--deep").exit_code == 0
-    found = {row["code"] for row in cli("--store", path, "doctor", "-o", "jsonl").json_lines}
-    assert found == {"ledgers-gone", "dead-bytes-kept"}
-
-
-def test_segments_count_and_topics_list_has_none(cli: Cli) -> None:
-    path = imported(WORLD, "clean")
-    info = cli("--store", path, "store", "info", "-o", "json").json
-    assert (info["topics"], info["subscriptions"], info["otherManagedLedgers"], info["unknownTrees"]) == (9, 15, [], [])
-    topics = cli("--store", path, "topics", "list", "acme/n").stdout.split()
-    assert sorted(topics) == [f"persistent://acme/n/{name}" for name in "abd"]
-
-
-@pytest.mark.parametrize("ledger", sorted({one for ids in SEGMENTS.values() for one in ids}))
-def test_no_ledger_of_a_segment_is_deleted_or_forgotten(ledger: int, cli: Cli) -> None:
-    path = imported(WORLD, "clean")
-    for words in (("delete", ledger, "--force"), ("forget", ledger, "--force")):
-        cli("--store", path, "ledgers", *words, "--dry-run").ends(3, "segment://acme/n/")
 
 
 @pytest.mark.parametrize("name", [WORLD, "five"])
@@ -92,26 +47,6 @@ def test_what_a_later_pulsar_adds_beside_the_known_nodes_is_an_unknown_tree(
     root = f"/{node.split('/')[1]}"
     cli(*words).ends(3, f"({root})")
     assert cli(*words, "--accept-unknown-tree", root).exit_code == 0
-
-
-def test_every_way_of_asking_agrees() -> None:
-    """The owners of a store, and what a metadata store alone names."""
-    with open_store(imported(WORLD, "clean")) as store, store.read() as txn:
-        known = read_known("test", ((node.path, node.value) for node in iter_nodes(txn, "/")))
-        owned = {int.from_bytes(key, "big", signed=True) for key, _ in txn.items("owners")}
-    assert set(known.names.ledgers.tolist()) == owned
-    assert known.unknown_trees == ()
-
-
-def test_a_topic_that_is_read_changes_beside_them(tmp_path: Path, cli: Cli) -> None:
-    path = copied(WORLD, "clean", tmp_path)
-    before = values_of(path)
-    assert cli("--store", path, "topics", "reset-cursor", "acme/n/a", "-s", "s1", "-m", "earliest").exit_code == 0
-    assert cli("--store", path, "topics", "terminate", "acme/n/d").exit_code == 0
-    after = values_of(path)
-    changed = {name for name in before if before[name] != after.get(name)}
-    assert changed == {"/managed-ledgers/acme/n/persistent/a/s1", "/managed-ledgers/acme/n/persistent/d"}
-    assert cli("--store", path, "store", "check").exit_code == 0
 
 
 # -- what nobody wrote yet --------------------------------------------------------------------------------------------

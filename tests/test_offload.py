@@ -14,10 +14,8 @@ import pytest
 import pulsar_admin as pa
 from pulsar_admin.store.codec.offload import decode_offload_index, iter_block_entries
 from pulsar_admin.store.codec.sequencefile import iter_map_file
-from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import EntryLogCorrupt, StoreError, Unsupported
 from pulsar_admin.store.sources.objects import find_offloaded, open_objects
-from pulsar_admin.store.transfer.offloads import add_offload, plan_offload
 from tests.conftest import Cli
 from tests.spark.servers import free_port, wait_for
 from tests.worlds import oracle, world
@@ -94,18 +92,6 @@ def test_what_is_there_is_not_read_again(cli: Cli, store: Path) -> None:
     assert len(cli("--store", store, "topics", "read", "acme/s3/small", "-o", "jsonl").stdout.splitlines()) == 1000
 
 
-def test_what_another_process_brought_meanwhile_is_not_written_again(cli: Cli, store: Path) -> None:
-    place = world("offloaded") / "objects"
-    with open_store(store) as opened:
-        plan = plan_offload(opened, str(place), open_objects(str(place)))
-    assert _add(cli, store, place) == 1
-    files = sorted((store / "entries").iterdir())
-    with open_store(store, writable=True) as opened:
-        late = add_offload(opened, plan, 0)
-    assert (late.ledgers, late.entries, late.here) == (0, 0, 4)
-    assert sorted((store / "entries").iterdir()) == files
-
-
 def test_python_brings_them_as_the_command_does(store: Path) -> None:
     said = oracle("offloaded")["messages"]["persistent://acme/s3/small"]
     with pa.open_store(store, writable=True) as opened:
@@ -121,12 +107,6 @@ def test_what_is_there_is_no_deleted_ledger(cli: Cli, store: Path) -> None:
     orphans = {row["ledgerId"] for row in cli("--store", store, "ledgers", "orphans", "-o", "jsonl").json_lines}
     codes = {row["code"] for row in cli("--store", store, "store", "check", "-o", "jsonl").json_lines}
     assert ("ledgers-gone" in codes) == bool(orphans)
-
-
-def test_a_ledger_that_is_not_brought_yet_is_named_so(cli: Cli, store: Path) -> None:
-    answer = cli("--store", store, "topics", "read", "acme/s3/small", "-o", "jsonl")
-    assert answer.exit_code != 0
-    assert "store add offload" in answer.stderr
 
 
 def test_no_screen_calls_lost_what_is_in_tiered_storage(cli: Cli, store: Path) -> None:

@@ -2,9 +2,8 @@
 
 import csv
 import io
-import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,23 +44,6 @@ def ask(cli: Cli, store: Path, line: str) -> Callable[..., list[Row]]:
         return done.json  # type: ignore[no-any-return]
 
     return asked
-
-
-def _last(value: Any) -> tuple[bool, Any]:  # Any: a JSON value
-    return value is None, 0 if value is None else value
-
-
-def test_sorted_as_python_sorts(ask: Callable[..., list[Row]], line: str) -> None:
-    rows = ask()
-    assert len(rows) > 2
-    first, second, name = LISTS[line]
-    assert ask("--sort", first) == sorted(rows, key=lambda row: _last(row[first]))
-    by_both = sorted(rows, key=lambda row: (_last(row[second]), _last(row[name])))
-    assert ask("--sort", f"{second},{name}") == by_both
-    falling = sorted(rows, key=lambda row: (row[first] is None, -(row[first] or 0)))
-    assert ask("--sort", f"{first}:desc") == falling
-    assert ask("--sort", f"{first}:desc", "--top", "3") == falling[:3]
-    assert ask("--top", "2") == rows[:2]
 
 
 def test_filtered_as_python_filters(ask: Callable[..., list[Row]], line: str) -> None:
@@ -211,29 +193,6 @@ def test_what_is_asked_wrong(options: tuple[str, str], said: str, cli: Cli, stor
 def test_what_is_no_list(line: str, cli: Cli, store: Path) -> None:
     done = cli("--store", store, *line.split(), "--top", "3").ends(2)
     assert done.stdout == ""
-
-
-def test_nothing_found_is_said(cli: Cli, store: Path) -> None:
-    done = cli("--store", store, "ledgers", "list", "--where", "BYTES>1T")
-    assert (done.exit_code, done.stdout.count("\n")) == (0, 1)
-    assert re.fullmatch(r"note: no row of \d+ matches --where\n", done.stderr)
-    assert json.loads(cli("--store", store, "ledgers", "list", "--where", "BYTES>1T", "-o", "json").stdout) == []
-
-
-def test_top_reads_no_further_and_sort_with_top_holds_no_more() -> None:
-    read = 0
-
-    def rows() -> Iterator[Row]:
-        nonlocal read
-        for number in range(100_000):
-            read += 1
-            yield {"n": -number}
-
-    query = parse_query({"top": 2}, now_ms=0, tz=None)
-    assert query is not None
-    assert [row["n"] for row in choose_rows(query, rows(), (), None).rows] == [0, -1]
-    assert read == 2
-    assert [row["n"] for row in _asked(rows(), sort=("n",), top=2)] == [-99_999, -99_998]  # type: ignore[arg-type]
 
 
 def test_a_total_of_what_is_shown(cli: Cli, store: Path) -> None:

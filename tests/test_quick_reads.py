@@ -31,12 +31,11 @@ from pulsar_admin.store.facts import values
 from pulsar_admin.store.facts.values import find_usual, iter_unusual, look_at_nodes, parts_of_nodes
 from pulsar_admin.store.model import coverage
 from pulsar_admin.store.model.coverage import look_at_ledgers_one_by_one, read_open_end, read_shortfalls
-from pulsar_admin.store.model.cursors import iter_cursor_names, read_cursor, read_each_cursor
 from pulsar_admin.store.model.ledgers import LoneLedgers, find_ledger, find_whole, iter_ledger_ids, missing_ranges
 from pulsar_admin.store.model.nodes import decode_structure, unknown_in
 from pulsar_admin.store.model.reader import EntryReader, open_reader
-from pulsar_admin.store.model.references import References, find_references
-from pulsar_admin.store.model.topics import iter_topics, read_topic
+from pulsar_admin.store.model.references import References
+from pulsar_admin.store.model.topics import iter_topics
 from pulsar_admin.store.names import topic_of_path
 from pulsar_admin.store.reports.subscriptions import Asked, iter_facts, iter_subscription_facts, prepare_facts
 from pulsar_admin.store.rules import judging
@@ -116,17 +115,6 @@ def test_sums_are_those_of_the_whole_time_row() -> None:
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_each_cursor_is_what_one_look_up_after_the_other_finds(state: str) -> None:
-    with open_store(imported("small", state)) as store, open_reader(store) as reader:
-        for name in iter_topics(reader.txn):
-            topic = read_topic(reader.txn, name)
-            expected = {
-                cursor: read_cursor(reader.txn, reader, topic, cursor) for cursor in iter_cursor_names(reader.txn, name)
-            }
-            assert dict(read_each_cursor(reader.txn, reader, topic)) == expected
-
-
-@pytest.mark.parametrize("state", STATES)
 def test_whole_ledgers_lack_nothing_and_no_other_is_left_out(state: str) -> None:
     with open_store(imported("small", state)) as store, open_reader(store) as reader:
         txn = reader.txn
@@ -189,15 +177,6 @@ def _assert_says_the_same(whole: object, said: object) -> None:
             assert said.plain.position == (whole.mark_delete.ledger_id, whole.mark_delete.entry_id)
             ranges = [(lower.ledger_id, lower.entry_id, upper.entry_id) for lower, upper in whole.ranges]
             assert list(said.plain.ranges) == ranges
-
-
-@pytest.mark.parametrize("state", STATES)
-def test_references_of_a_pass_over_all_nodes_are_those_of_each(state: str) -> None:
-    with open_store(imported("small", state)) as store, store.read() as txn:
-        expected = list(find_references(store, txn).rows())
-        assert sum(1 for _ in iter_unusual(txn)) < txn.count("tree") // 2
-        assert References in txn.memo
-        assert list(find_references(store, txn).rows()) == expected
 
 
 def test_a_pass_in_parts_keeps_what_one_over_all_nodes_does(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,7 @@
 """The project's own world of Pulsar 5.0.1 (``tests/live/recording_scalable.py``) against what its broker and its v5 client said."""
 
 import json
-from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +17,6 @@ from pulsar_admin.store.errors import NotSeen
 from pulsar_admin.store.model.scalable import iter_by_time
 from pulsar_admin.store.model.transactions import read_segment_states
 from pulsar_admin.store.names import parse_topic
-from pulsar_admin.store.scan.entries import EntryScan
-from pulsar_admin.store.scan.places import Places
 from tests.conftest import Cli
 from tests.stores import copied, imported, put_node, read_rows, write_rows
 from tests.test_scalable import known
@@ -54,11 +50,6 @@ def test_every_message_that_a_v5_consumer_got_is_read_in_the_order_of_its_key(cl
         of_key[row["key"]].append(row["value"])
     for values in of_key.values():  # p0 … were sent before the migration, v300 … after it
         assert values == sorted(values, key=lambda value: (value[0] != "p", int(value[1:])))
-
-
-def test_segments_of_one_epoch_are_read_by_publish_time(cli: Cli) -> None:
-    """No consumer and no clock disturbed the producer, which sent v0, v1 …, each segment after its parents."""
-    assert [row["value"] for row in read(cli, TOPICS[0])] == [f"v{number}" for number in range(300)]
 
 
 @pytest.mark.parametrize("few", [0, 10_000])
@@ -96,21 +87,6 @@ def test_segments_of_a_record_that_cannot_be_read_are_read_one_by_one(cli: Cli, 
     assert (alone.exit_code, alone.json_lines) == (0, [row for row in rows if row["topic"] == segments[0]])
 
 
-def test_segments_that_are_read_at_once_share_memory(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """None of them is few here."""
-    rows = read(cli, TOPICS[0])
-    monkeypatch.setattr("pulsar_admin.store.search.window.SMALL_MESSAGES", 0)
-    batches, scan = list[int](), EntryScan.groups
-
-    def groups(self: EntryScan) -> Iterator[Places]:
-        batches.append(self.batch_bytes)
-        return scan(self)
-
-    monkeypatch.setattr(EntryScan, "groups", groups)
-    assert read(cli, TOPICS[0]) == rows
-    assert batches == [(32 << 20) // len(batches)] * len(batches)
-
-
 def test_equal_times_go_by_segment_id_and_a_circle_loses_nothing() -> None:
     names = {number: parse_topic(f"segment://t/n/a/0000-ffff-{number}") for number in range(4)}
     hashes = {"start": 0, "end": 65535}
@@ -140,28 +116,10 @@ def test_stats_and_cursors_are_those_of_the_broker(cli: Cli, topic: str) -> None
     assert known(found) == known(said(topic)["stats"])
 
 
-def test_times_are_found_in_each_segment(cli: Cli) -> None:
-    times = defaultdict(list)
-    for segment, _, _, publish_ms in said(TOPICS[0])["rows"]:
-        times[segment].append(publish_ms)
-    for time_ms in sorted({one for some in times.values() for one in some})[::60]:
-        line = f"topics find-by-time topic://{TOPICS[0]} --clock publish --time @{time_ms} -o jsonl"
-        found = cli("--store", imported(WORLD, "clean"), *line.split()).json_lines
-        for row in found:
-            here = sorted(times[row["topic"]])
-            place = bisect_left(here, time_ms)
-            assert row["entryTime"] == (here[place] if place < len(here) else None), row
-
-
 def test_what_was_confirmed_before_the_kill_is_there(cli: Cli) -> None:
     numbers = {int(row["value"][1:]) for row in read(cli, TOPICS[0], "crashed")}
     assert set(range(5000, 5000 + oracle(WORLD)["confirmed"])) <= numbers
     assert len(numbers) >= 300 + oracle(WORLD)["confirmed"]
-
-
-def test_a_topic_that_was_deleted_is_gone(cli: Cli) -> None:
-    found = cli("--store", imported(WORLD, "clean"), "scalable-topics", "list", "acme/five").stdout.split()
-    assert found == said("namespace")
 
 
 def test_a_5_0_1_served_of_an_export_what_was_left(cli: Cli, tmp_path: Path) -> None:

@@ -116,19 +116,6 @@ def test_files_that_grow(tmp_path: Path, cli: Cli) -> None:
         assert cli("--store", path, "store", "check", "--deep").exit_code == 0
 
 
-def test_flushed_journals_are_forgotten_in_silence(tmp_path: Path, cli: Cli) -> None:
-    source = scratch_copy("small", "clean", tmp_path)
-    path = make(source, tmp_path / "s")
-    (journal,) = (source / "bookkeeper/current").glob("*.txn")
-    journal.unlink()
-    answer = cli("--store", path, "store", "refresh", "-o", "json")
-    assert (answer.exit_code, answer.json["forgottenFiles"], answer.json["lost"]) == (0, [str(journal)], {})
-    assert answer.json["entriesBefore"] == answer.json["entries"] == 2566
-    # It was the one that lastMark names, which no bookie deletes itself: nothing is lost but the start.
-    found = cli("--store", path, "-o", "json", "doctor", "--deep", "--severity", "critical").json
-    assert [row["code"] for row in found] == ["bookie-journal-missing"]
-
-
 def test_a_vanished_log_is_named_and_forgotten_only_when_told(tmp_path: Path, cli: Cli) -> None:
     source = scratch_copy("small", "clean", tmp_path)
     path = make(source, tmp_path / "s")
@@ -228,26 +215,6 @@ def test_nodes_that_the_source_removed(tmp_path: Path) -> None:
     result = refresh(path)
     assert result.nodes_removed > 0
     assert rows_of(path, "tree", "owners") == rows_of(imported("small", "clean"), "tree", "owners")
-
-
-def test_dry_run(tmp_path: Path, cli: Cli) -> None:
-    source = scratch_copy("small", "clean", tmp_path)
-    path = make(source, tmp_path / "s")
-    become(source, world("small") / "crashed")
-    answer = cli("--store", path, "store", "refresh", "--dry-run", "-o", "json")
-    assert (answer.exit_code, len(answer.json["newFiles"]), answer.json["dryRun"]) == (0, 4, True)
-    assert answer.json["bytes"] > 0
-    assert rows_of(path) == rows_of(imported("small", "clean"))
-
-
-def test_no_source(tmp_path: Path, cli: Cli) -> None:
-    path = tmp_path / "s"
-    assert cli("--store", path, "store", "init").exit_code == 0
-    cli("--store", path, "store", "refresh", "-o", "json").fails(3, "refused")
-    source = scratch_copy("small", "clean", tmp_path)
-    make(source, tmp_path / "t")
-    source.rename(tmp_path / "away")
-    cli("--store", tmp_path / "t", "store", "refresh", "-o", "json").fails(5, "source-not-found")
 
 
 @pytest.mark.parametrize("state", ["clean", "mutated", "crashed"])

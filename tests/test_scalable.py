@@ -19,7 +19,6 @@ from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, TopicNotFou
 from pulsar_admin.store.model.ledgers import find_metadata
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import managed_ledger_of_path, parse_topic
-from pulsar_admin.store.proto import managed_ledger_pb2
 from tests.conftest import Cli
 from tests.stores import copied, imported, lose_nodes, put_node, read_rows, values_of
 from tests.worlds import GOLDEN, oracle
@@ -52,18 +51,6 @@ def test_segments_are_named_as_upstream_names_them(text: str, full: str, managed
     name = parse_topic(text)
     assert (str(name), name.managed_ledger_name) == (full, managed_ledger)
     assert managed_ledger_of_path(f"/managed-ledgers/{managed_ledger}") == name
-
-
-@pytest.mark.parametrize(
-    ("text", "schema"),
-    [
-        ("topic://t/n/a-partition-3", "t/n/a"),
-        ("topic://t/n/a/b", "t/n/a%2Fb"),
-        ("segment://t/n/a/b/0000-ffff-0", "t/n/a%2Fb"),
-    ],
-)
-def test_segments_share_the_schema_of_their_topic(text: str, schema: str) -> None:
-    assert parse_topic(text).schema_id == schema
 
 
 @pytest.mark.parametrize("end", ["a/8000-7fff-0", "a/0000-ffff--1", "a", "a/0000-ffff", "/0000-ffff-0"])
@@ -166,19 +153,6 @@ def test_a_persistent_topic_of_the_same_name_stays_with_its_schema(
     assert values_of(path) == before
 
 
-def test_messages_of_a_key_are_in_the_order_in_which_they_were_sent(cli: Cli) -> None:
-    """The producer sent v0, v1 … with the keys k0 … k16 in turn."""
-    rows = cli("--store", imported(WORLD, "clean"), "topics", "read", TOPIC, "--value", "-o", "jsonl").json_lines
-    sent = defaultdict(list)
-    for row in rows:
-        number = int(row["value"][1:])
-        assert row["key"] == f"k{number % 17}"
-        sent[row["key"]].append(number)
-    assert len(rows) == 300
-    assert [numbers for numbers in sent.values() if numbers != sorted(numbers)] == []
-    assert len({row["topic"] for row in rows}) == 3
-
-
 def test_exported_tables_take_the_names_that_a_store_takes(cli: Cli, tmp_path: Path) -> None:
     """Segments 3 and 4 are left of the topic ``scal``: segment 2 is one of the topic ``scal/x`` here."""
     path, tables = copied(WORLD, "clean", tmp_path), tmp_path / "tables"
@@ -191,19 +165,6 @@ def test_exported_tables_take_the_names_that_a_store_takes(cli: Cli, tmp_path: P
         statement = f'select count(*) "n" from "{name}"'
         for place in (("--tables", tables), ("--store", path)):
             assert cli(*place, "sql", statement, "-o", "json").json == [{"n": count}], (name, place)
-
-
-def test_a_time_is_found_in_each_segment(cli: Cli) -> None:
-    path, time_ms = imported(WORLD, "clean"), 1_795_697_160_000
-    rows = cli("--store", path, "topics", "read", TOPIC, "-o", "jsonl").json_lines
-    first: dict[str, str] = {}
-    for row in rows:
-        if row["brokerTime"] >= time_ms:
-            first.setdefault(row["topic"], f"{row['ledgerId']}:{row['entryId']}")
-    found = cli("--store", path, "topics", "find-by-time", TOPIC, "--time", f"@{time_ms}", "-o", "jsonl").json_lines
-    positions = {row["topic"]: row["position"] for row in found if "topic" in row}
-    assert len(positions) == 5
-    assert {name: f"{one['ledgerId']}:{one['entryId']}" for name, one in positions.items() if one} == first
 
 
 def test_every_command_takes_both_names(cli: Cli) -> None:
@@ -241,27 +202,6 @@ def test_python_has_the_same(tmp_path: Path) -> None:
 
 
 # -- changes ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_reset_over_all_segments_is_one_change_and_undone(cli: Cli, tmp_path: Path) -> None:
-    path = copied(WORLD, "clean", tmp_path)
-    before = values_of(path)
-    assert cli("--store", path, "topics", "reset-cursor", TOPIC, "-s", "q1", "-m", "earliest").exit_code == 0
-    rows = cli("--store", path, "topics", "stats", TOPIC, "-o", "json").json
-    assert [row["subscriptions"]["q1"]["msgBacklog"] for row in rows] == [0, 0, 240, 47, 13]
-    changed = {name for name, value in values_of(path).items() if before[name] != value}
-    assert changed == {"/managed-ledgers/acme/n/segment/scal/0000-ffff-2/q1"}
-    assert cli("--store", path, "store", "undo", "1").exit_code == 0
-    assert values_of(path) == before
-
-
-def test_when_a_cursor_became_idle_survives(cli: Cli, tmp_path: Path) -> None:
-    """``idleSince`` of 5.0, which a reset neither sets nor drops."""
-    path, node = copied(WORLD, "clean", tmp_path), "/managed-ledgers/acme/n/segment/scal/0000-ffff-2/q1"
-    for words in (("reset-cursor", TOPIC, "-s", "q1", "-m", "earliest"), ("skip", TOPIC, "-s", "q1", "-n", "3")):
-        assert cli("--store", path, "topics", *words).exit_code == 0
-        info = managed_ledger_pb2.ManagedCursorInfo.FromString(values_of(path)[node])
-        assert info.idleSince == 1_795_697_219_805
 
 
 @pytest.mark.parametrize(
@@ -504,33 +444,6 @@ def test_rates_of_a_segment_that_cannot_be_read_are_left_out(value: bytes, cli: 
     segments = found.json["layout"]["segments"]
     assert (found.exit_code, node in found.stderr) == (1, True)
     assert [number for number, one in segments.items() if "load" not in one] == ["3"]
-
-
-def test_a_topic_without_a_record_is_not_listed(cli: Cli, tmp_path: Path) -> None:
-    path = copied(WORLD, "clean", tmp_path)
-    put_node(path, "/topics/acme/n/a", b"")
-    for words in ((), ("-p", "owner=nobody")):
-        found = cli("--store", path, "scalable-topics", "list", "acme/n", *words)
-        assert (found.exit_code, "topic://acme/n/a\n" in found.stdout) == (0, False)
-
-
-def test_the_epochs_of_a_long_history_are_told_at_once() -> None:
-    """Each epoch has one segment; by going through all segments for each epoch it took minutes."""
-    count = 20_000
-    rows = {
-        str(number): {
-            "segmentId": number,
-            "hashRange": {"start": 0, "end": 0xFFFF},
-            "state": "ACTIVE" if number == 0 else "SEALED",
-            "createdAtEpoch": count - 1 - number,
-            "sealedAtEpoch": -1 if number == 0 else count - number,
-        }
-        for number in range(count)
-    }
-    record = {"epoch": count - 1, "nextSegmentId": count, "segments": rows}
-    found = decode_scalable_topic(json.dumps(record).encode(), NODE, parse_topic(TOPIC))
-    live = {epoch: [one.segment_id for one in segments] for epoch, segments in found.iter_live()}
-    assert live == {epoch: [count - 1 - epoch] for epoch in range(count)}
 
 
 def test_a_state_of_segments_that_is_not_known_is_no_damage(cli: Cli, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Schemas and values: definitions as the broker's registry gave them, values as their producers sent them, and bad bytes."""
 
 import json
-import struct
 from base64 import b64decode
 from collections.abc import Callable, Iterator
 from decimal import Context, Decimal
@@ -13,7 +12,7 @@ from msgspec.structs import replace
 from pulsar_admin.store.codec import avro
 from pulsar_admin.store.codec.avro import avro_decoder
 from pulsar_admin.store.codec.schema import encode_schema_locator
-from pulsar_admin.store.codec.value import ValueSchema, decoder_of, json_text, plain, split_pair
+from pulsar_admin.store.codec.value import ValueSchema, decoder_of, json_text, plain
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import EntryCorrupt, Unsupported
 from pulsar_admin.store.model.messages import MessageReader
@@ -221,11 +220,6 @@ def test_more_columns_than_anybody_reads_are_refused() -> None:
         TypedValues(ValueSchema("AVRO", doubling(40, "boolean")))
 
 
-def test_a_decimal_of_no_stated_precision_is_no_column_of_decimals() -> None:
-    schema = ValueSchema("AVRO", b'{"type": "bytes", "logicalType": "decimal", "scale": null}')
-    assert str(TypedValues(schema).kind) == "string"
-
-
 @pytest.mark.parametrize("around", ["array", "map"])
 def test_values_that_hardly_take_bytes_are_refused(around: str) -> None:
     """A kilobyte would be 2**20 values a byte."""
@@ -234,13 +228,6 @@ def test_values_that_hardly_take_bytes_are_refused(around: str) -> None:
     inner = "items" if around == "array" else "values"
     with pytest.raises(EntryCorrupt, match="do not show its end"):
         avro_decoder(json.dumps({"type": around, inner: item}).encode())
-
-
-def test_few_nulls_a_byte_are_decoded() -> None:
-    fields = [{"name": name, "type": "null"} for name in "abcdef"] + [{"name": "z", "type": "boolean"}]
-    items = {"type": "record", "name": "R", "fields": fields}
-    decode = avro_decoder(json.dumps({"type": "array", "items": items}).encode())
-    assert decode(b"\x04\x01\x00\x00") == [dict.fromkeys("abcdef") | {"z": flag} for flag in (True, False)]
 
 
 def test_a_record_inside_itself_that_takes_no_bytes_is_refused() -> None:
@@ -268,23 +255,6 @@ def test_a_long_decimal_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(sizes) <= 8 * 35_200 + len(sizes)
 
 
-@pytest.mark.parametrize("size", [-1, "x", 1.5, None, 10**400])
-def test_a_fixed_of_no_size_is_no_definition(size: object) -> None:
-    fixed = {"type": "fixed", "name": "F", "size": size, "logicalType": "decimal", "precision": 3}
-    with pytest.raises(EntryCorrupt):
-        avro_decoder(json.dumps(fixed).encode())
-
-
-def test_a_definition_that_says_it_is_parsed_is_not_believed() -> None:
-    with pytest.raises(EntryCorrupt):
-        avro_decoder(b'{"__fastavro_parsed": true, "__named_schemas": {}, "type": "record"}')
-
-
-def test_bytes_behind_a_value_are_no_value() -> None:
-    with pytest.raises(ValueError, match="2 bytes after"):
-        avro_decoder(b'"int"')(b"\x02ab")
-
-
 def test_an_older_value_is_resolved_to_the_newest_definition() -> None:
     older = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}).encode()
     fields = [{"name": "a", "type": "long"}, {"name": "b", "type": "string", "default": "x"}]
@@ -294,27 +264,11 @@ def test_an_older_value_is_resolved_to_the_newest_definition() -> None:
         avro_decoder(older, b'{"type":"record","name":"R","fields":[{"name":"c","type":"int"}]}')(b"\x54")
 
 
-@pytest.mark.parametrize("data", ["", "00000001", "0000000161", "fffffffeffffffff", "ffffffffffffffff00"])
-def test_a_pair_that_does_not_fit(data: str) -> None:
-    with pytest.raises((ValueError, struct.error)):
-        split_pair(bytes.fromhex(data))
-
-
-def test_a_pair() -> None:
-    assert split_pair(bytes.fromhex("0000000161ffffffff")) == (b"a", None)
-
-
 def test_what_json_cannot_say_is_text() -> None:
     assert plain([float("nan"), float("inf"), -float("inf"), b"\xff"]) == ["NaN", "Infinity", "-Infinity", "/w=="]
     assert b64decode("/w==") == b"\xff"
     assert json.loads(json_text("\ud800")) == "\ud800"
     json_text("\ud800").encode()
-
-
-def test_protobuf_is_not_decoded() -> None:
-    for name in ("PROTOBUF", "PROTOBUF_NATIVE", "23"):
-        with pytest.raises(Unsupported, match=name):
-            decoder_of(ValueSchema(name))
 
 
 def test_a_time_that_java_can_say_and_we_cannot() -> None:

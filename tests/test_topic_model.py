@@ -5,17 +5,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import force_setattr
 
 from pulsar_admin.store.codec.managedledger import ManagedLedger, decode_managed_ledger
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import Node, put_nodes, read_node
 from pulsar_admin.store.model import topics
 from pulsar_admin.store.model.cursors import subtract, union
-from pulsar_admin.store.model.messages import Message, _from_batch
 from pulsar_admin.store.model.topics import read_topic
-from pulsar_admin.store.names import Position, TopicName, parse_topic
-from pulsar_admin.store.proto.pulsar_api_pb2 import SingleMessageMetadata
+from pulsar_admin.store.names import TopicName, parse_topic
 from tests.conftest import Cli
 from tests.stores import copied, imported, write_rows
 
@@ -65,20 +62,6 @@ def test_a_transaction_sees_what_it_writes(tmp_path: Path, damages_stores: None)
         ]
 
     write_rows(copied("small", "crashed", tmp_path), work)
-
-
-def test_a_message_of_a_batch_has_what_its_entry_says() -> None:
-    """Every field of the entry's message that the batch does not say itself, also those that come to be."""
-    own = {"position", "broker_index", "event_ms", "key", "ordering_key", "sequence_id", "properties"}
-    own |= {"payload", "null_value", "key_encoded"}
-    names = set(Message.__struct_fields__)
-    values = {name: object() for name in names - own}
-    base = Message(Position(1, 2), 3, None, None, 0, None, None, "p", 4, {}, b"")
-    for name, value in values.items():
-        force_setattr(base, name, value)
-    found = _from_batch(base, SingleMessageMetadata(payload_size=1), memoryview(b"x"), 5)
-    assert {name: getattr(found, name) for name in values} == values
-    assert found.position == Position(1, 2, 5)
 
 
 _INTERVALS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=6)

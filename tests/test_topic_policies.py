@@ -105,19 +105,6 @@ def test_policies_in_force_are_those_the_broker_applies(topic: str) -> None:
     assert set(quotas) == {"message_age"} | set(ANSWERS[topic]["backlogQuotaMap"]["own"])
 
 
-def test_partitions_share_their_topics_policies() -> None:
-    with open_store(imported("policies", "clean")) as store, store.read() as txn:
-        found = [find_delivery(txn, parse_topic(f"acme/policies/parts-partition-{index}")) for index in (0, 1)]
-    assert [(one.delivery.tick_time_ms, one.source) for one in found if one is not None] == [(5000, "topic")] * 2
-
-
-def test_a_deleted_topic_has_none() -> None:
-    with open_store(imported("policies", "clean")) as store, store.read() as txn:
-        assert find_topic_policies(txn, parse_topic("acme/policies/gone")) is None
-        events = find_policy_events(txn, parse_namespace("acme/policies"))
-    assert events.replicate_to == ("standalone",)
-
-
 def test_keys_go_to_the_brokers_partitions() -> None:
     seen = {}
     with open_store(imported("policies", "clean")) as store, open_reader(store) as reader:
@@ -188,14 +175,6 @@ def _ttls(path: Path) -> tuple[Any, Any]:
 
 def _made(path: Path, *entries: Made) -> Path:
     return make_store(path, {"a/b/t": MadeTopic([[]]), "a/b/__change_events": MadeTopic([entries])})
-
-
-def test_older_brokers_key_policies_for_all_clusters_alike(tmp_path: Path) -> None:
-    key = "persistent://a/b/t"
-    here = _entry(key, _event("a/b/t", messageTTLInSeconds=5))
-    everywhere = _entry(key, _event("a/b/t", messageTTLInSeconds=9, isGlobal=True))
-    assert _ttls(_made(tmp_path / "1", here, everywhere)) == (5, 9)
-    assert _ttls(_made(tmp_path / "2", everywhere, here)) == (5, 9)
 
 
 def test_actions(tmp_path: Path) -> None:
@@ -358,20 +337,6 @@ def test_which_cluster_it_is_must_be_known(cli: Cli, tmp_path: Path) -> None:
     put_json(path, "/admin/policies/a/b", {"replication_clusters": ["here"]})
     assert cli("--store", path, "topics", "set-message-ttl", "a/b/t", "-t", "5").exit_code == 0
     assert _ttls(path) == (5, None)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (("topics", "set-delayed-delivery", "acme/policies/plain"), "invalid-value"),
-        (("topics", "get-message-ttl", "acme/policies/parts-partition-1"), "invalid-value"),
-        (("topics", "set-message-ttl", "acme/policies/plain", "-t", "4000w"), "invalid-value"),
-        (("topics", "set-message-ttl", "acme/policies/nope", "-t", "5"), "topic-not-found"),
-        (("namespaces", "set-message-ttl", "acme/nope", "-ttl", "5"), "namespace-not-found"),
-    ],
-)
-def test_bad_input_is_refused(cli: Cli, arguments: tuple[str, ...], code: str) -> None:
-    assert cli("--store", imported("policies", "clean"), *arguments, "-o", "json").error["code"] == code
 
 
 def test_a_topic_that_begins_to_delay_is_warned_of_what_drops(cli: Cli, path: Path) -> None:

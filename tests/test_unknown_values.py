@@ -1,6 +1,5 @@
 """Values of a newer version inside of known trees: named once, kept byte for byte, never taken for damage, loss or a leak."""
 
-import json
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ from pulsar_admin.store.codec.compression import LZ4, compress
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.codec.message import encode_message_entry
 from pulsar_admin.store.db.environment import Txn, open_store
-from pulsar_admin.store.db.tree import Node, find_node, iter_nodes, put_nodes, read_node
+from pulsar_admin.store.db.tree import Node, find_node, put_nodes, read_node
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.proto import managed_ledger_pb2, schema_pb2
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
@@ -140,39 +139,6 @@ def test_many_of_one_structure_are_one_finding(tmp_path: Path, cli: Cli) -> None
     assert found[2] == words
 
 
-@pytest.mark.parametrize("kind", ["topic", "version of ledger metadata", "compression", "bundles"])
-def test_it_stays_when_what_is_beside_it_changes(kind: str, tmp_path: Path, cli: Cli) -> None:
-    name, make, _ = KINDS[kind]
-    path = copied("small", "clean", tmp_path)
-    change(path, (name, make))
-    before = value_of(path, name)
-    for words in (
-        ("topics", "create-subscription", "public/default/json", "-s", "new"),
-        ("topics", "reset-cursor", "public/default/json", "-s", "new", "-m", "earliest"),
-        ("topics", "terminate", "public/default/json"),
-        ("namespaces", "set-message-ttl", "acme/orders", "--messageTTL", "100"),
-        ("topics", "delete", "public/default/batched", "--force", "-y"),
-    ):
-        cli.done("--store", path, *words)
-    assert value_of(path, name) == before
-
-
-def test_it_stays_when_the_node_itself_changes(tmp_path: Path, cli: Cli) -> None:
-    path = narrow_copy(tmp_path)
-    kinds = ("topic", "cursor", "version of a schema", "policies", "ledger of a topic")
-    change(path, *(KINDS[kind][:2] for kind in kinds))
-    for words in (
-        ("topics", "terminate", "public/default/plain"),
-        ("topics", "reset-cursor", "public/default/plain", "-s", "half", "-m", "earliest"),
-        ("namespaces", "set-message-ttl", "public/default", "--messageTTL", "100"),
-    ):
-        cli.done("--store", path, *words)
-    assert value_of(path, PLAIN).count(FIELD) == 2
-    assert value_of(path, f"{PLAIN}/half").count(FIELD) == 1
-    policies = json.loads(value_of(path, "/admin/policies/public/default"))
-    assert (policies["aNewKey"], policies["another"], policies["message_ttl_in_seconds"]) == ({"ä": 1500.0}, [], 100)
-
-
 def test_a_schema_keeps_what_its_versions_have(tmp_path: Path, cli: Cli) -> None:
     from pulsar_admin.store.codec.schema import decode_schema_locator, encode_schema_locator
 
@@ -212,11 +178,6 @@ def test_a_ledger_that_says_it_is_of_such_a_node_is_owned(kind: str, tmp_path: P
     cli.done(
         "--store", path, "ledgers", "delete", DELAYED_ORPHAN, "--dry-run", *(["--force"] * (kind == "compression"))
     )
-
-
-def test_a_ledger_of_a_node_that_is_known_completely_is_judged_as_ever(tmp_path: Path, cli: Cli) -> None:
-    path = copied("small", "clean", tmp_path)
-    assert cli("--store", path, "ledgers", "delete", CURSOR_ORPHAN, SCHEMA_ORPHAN).exit_code == 0
 
 
 def test_the_ledgers_of_a_topic_that_cannot_be_read_are_its(tmp_path: Path, cli: Cli) -> None:
@@ -262,18 +223,6 @@ def test_owners_of_an_older_version_delete_nothing(tmp_path: Path, cli: Cli, dam
     assert "segment://acme/n/scal/0000-ffff-2" in refused(cli, path, *words)
 
 
-@pytest.mark.parametrize("kind", ["topic", "version of ledger metadata", "compression", "policies"])
-def test_a_bundle_finds_the_same(kind: str, tmp_path: Path, cli: Cli) -> None:
-    name, make, _ = KINDS[kind]
-    path = narrow_copy(tmp_path)
-    change(path, (name, make))
-    assert cli("--store", path, "store", "bundle", tmp_path / "b", "--names", tmp_path / "names.json").exit_code == 0
-    made = cli("--store", tmp_path / "there", "store", "import", "bundle", tmp_path / "b", "-o", "json")
-    assert made.json["sameFindings"] is True
-    with open_store(tmp_path / "there") as store, store.read() as txn:
-        assert not [node.path for node in iter_nodes(txn, "/") if b"ever" in node.value or b"aNewKey" in node.value]
-
-
 # -- entries ----------------------------------------------------------------------------------------------------------
 
 
@@ -310,8 +259,3 @@ def test_messages_of_an_unknown_compression_are_named_once(entries: Path, cli: C
 def test_markers_of_an_unknown_type_are_the_brokers_own(entries: Path, cli: Cli) -> None:
     rows = cli("--store", entries, "topics", "read", "t", "--markers", "-o", "jsonl").json_lines
     assert [row["markerType"] for row in rows if "markerType" in row] == ["99", "99"]
-
-
-def test_such_entries_are_whole(entries: Path, cli: Cli) -> None:
-    assert cli("--store", entries, "store", "check", "--deep").exit_code == 0
-    assert cli("--store", entries, "ledgers", "verify").exit_code == 0
