@@ -134,14 +134,6 @@ class App(Running):
 
     def apply(self, plan: Plan) -> tuple[ChangeReport, ...]:
         """Apply a plan and return its reports; a plan without steps writes nothing. Raises StalePlan, StoreBusy."""
-        from pulsar_admin.api.plan import check_planned_on, steps_of
-        from pulsar_admin.store.changes.plan import WritingPlan, apply_plan
+        from pulsar_admin.api.plan import apply
 
-        steps = steps_of(plan)
-        if not isinstance(steps, WritingPlan) and not steps.steps:
-            return (steps.unchanged(),)
-        with self.open_for_writing() as store:
-            if not isinstance(steps, WritingPlan):
-                return (apply_plan(store, steps, self.clock_ms),)
-            check_planned_on(plan, store)
-            return steps.made(store)
+        return apply(self.session, plan)

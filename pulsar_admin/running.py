@@ -269,12 +269,9 @@ class Running(Results):
         """Use the store, open for reading until the command ends."""
         yield self.unindexed_store if unindexed else self.store
 
-    def writing(self) -> Store:
-        """Open the store for work that writes in several transactions."""
+    def writing(self, *, beside_readers: bool = False) -> Store:
+        """Open the store for work that writes."""
         return self.open_for_writing()
-
-    def check_writable(self) -> None:
-        """A command opens for writing what it changes."""
 
     def lacks(self, problem: errors.StoreError | str) -> None:
         """Warn of a text at once, of an error at the end of the command, when those alike are counted; the exit code becomes 1."""

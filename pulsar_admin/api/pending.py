@@ -15,8 +15,8 @@ from pulsar_admin.store.codec.transactions import TxnId
 from pulsar_admin.store.db.audit_log import read_change
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.nacks import DEFAULT_PRECISION_BITS, DueNack, KeptGroup, KeptStats, iter_due
-from pulsar_admin.store.errors import InvalidValue, SubscriptionNotFound
-from pulsar_admin.store.model.cursors import Cursor, is_consumed, iter_cursor_names, read_cursor
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.model.cursors import Cursor, cursor_of_nobody, read_cursor
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.nacks.buckets import iter_position_rows, kept_stats, kept_trackers
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pulsar_admin.store.changes import nacks as changes
-    from pulsar_admin.store.delayed import backlog, runs
     from pulsar_admin.store.delayed import build as building
+    from pulsar_admin.store.delayed import runs
     from pulsar_admin.store.delayed import summary as summaries
     from pulsar_admin.store.delayed import verify as verifying
     from pulsar_admin.store.delayed import waiting as waits
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from pulsar_admin.store.scan.integer_rows import RunFile
 else:
     changes = later("pulsar_admin.store.changes.nacks")
-    backlog = later("pulsar_admin.store.delayed.backlog")
     building = later("pulsar_admin.store.delayed.build")
     runs = later("pulsar_admin.store.delayed.runs")
     summaries = later("pulsar_admin.store.delayed.summary")
@@ -59,24 +58,8 @@ class DelayedBacklogs(Checked):
 
     def cursors(self, reader: EntryReader, *, unsubscribed: bool = False) -> Iterator[tuple[Topic, Cursor]]:
         """Yield the selected cursors; with ``unsubscribed``, a topic without any gives one as if created at its beginning."""
-        session, subscription = self._session, self._subscription
-        single, named = self._selection.single is not None, bool(self._selection.topics)
-        is_any = False
-        for topic in session.read_topics(reader, self._selection):
-            names = iter_cursor_names(reader.txn, topic.name)
-            if subscription is None:
-                chosen = sorted(filter(is_consumed, names))
-                if unsubscribed and not chosen:
-                    yield topic, backlog.cursor_of_nobody(topic)
-            else:
-                chosen = (
-                    [subscription] if single or subscription in names else []
-                )  # reading it may raise that it is not there
-            for cursor in session.read_cursors(reader, topic, chosen, named=named):
-                is_any = True
-                yield topic, cursor
-        if not is_any and subscription is not None:
-            raise SubscriptionNotFound(f"no topic that matches has a subscription {subscription!r}")
+        every = self._session.iter_cursors(reader, self._selection, self._subscription, unsubscribed=True)
+        return (one for one in every if one[1].name or unsubscribed)
 
     @contextmanager
     def waiting(self) -> Iterator[tuple[EntryReader, Iterator[waits.Waiting]]]:
@@ -190,7 +173,7 @@ class Delayed(Named):
     def _opened(self) -> Iterator[tuple[EntryReader, summaries.Delivery]]:
         with self._session.scan() as reader, runs.open_runs() as file:
             topic, name = read_topic(reader.txn, self._name), self._subscription
-            cursor = backlog.cursor_of_nobody(topic) if name is None else read_cursor(reader.txn, reader, topic, name)
+            cursor = cursor_of_nobody(topic) if name is None else read_cursor(reader.txn, reader, topic, name)
             (delivery,) = summaries.open_deliveries(reader, [(topic, cursor)], file, self._session.now_ms)
             yield reader, delivery
         self._session.warn(delivery.warnings)

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from pulsar_admin.store.changes.plan import ChangeReport as Report
     from pulsar_admin.store.changes.plan import Plan as StorePlan
     from pulsar_admin.store.changes.plan import PlanFile, WritingPlan
-    from pulsar_admin.store.db.environment import Store as StoreFile
     from pulsar_admin.store.db.environment import Txn
     from pulsar_admin.store.model.reader import EntryReader
 else:
@@ -41,21 +40,16 @@ else:
 
 
 CLASSES = {
-    "Cluster": "namespaces",
-    "Compaction": "topics",
-    "Compactions": "topics",
-    "Cursor": "cursors",
-    "Cursors": "cursors",
-    "KeptNacks": "pending",
-    "Ledger": "ledgers",
-    "Nacks": "pending",
-    "Namespace": "namespaces",
-    "Recoveries": "ledgers",
-    "Resources": "namespaces",
-    "Store": "store",
-    "Topic": "topics",
-    "TopicPolicies": "topics",
-    "Transactions": "pending",
+    name: module
+    for module, names_there in {
+        "cursors": "Cursor Cursors",
+        "ledgers": "Ledger Recoveries",
+        "namespaces": "Cluster Namespace Resources",
+        "pending": "KeptNacks Nacks Transactions",
+        "store": "Store",
+        "topics": "Compaction Compactions Topic TopicPolicies",
+    }.items()
+    for name in names_there.split()
 }
 """What a plan file may call the methods of, and where it is."""
 
@@ -147,20 +141,29 @@ def plan_of(plan: StorePlan | WritingPlan, txn: Txn) -> Plan:
     return Plan(plan, store_plans.state_of(txn))
 
 
-def steps_of(plan: Plan) -> StorePlan | WritingPlan:
-    """Return the steps of a plan."""
-    return plan._plan
-
-
 def shown_by(plan: Plan) -> tuple[Report, ...]:
     """Return the reports that applying a plan would give, one for each change."""
     reports = plan._plan.preview()
     return reports if isinstance(reports, tuple) else (reports,)
 
 
-def check_planned_on(plan: Plan, store: StoreFile) -> None:
-    """Raise StalePlan unless a plan without steps was made on this store in its present state."""
-    store_plans.check_state(store, plan._plan.txn_id, plan._state)
+def apply(session: Session, plan: Plan, *, checked: bool = False) -> tuple[Report, ...]:
+    """Apply a plan and return its reports; one without steps writes nothing, and is compared with the store only if ``checked``.
+
+    Raises as ``Store.apply``.
+    """
+    steps = plan._plan
+    if isinstance(steps, store_plans.WritingPlan):
+        with session.writing() as store:
+            store_plans.check_state(store, steps.txn_id, plan._state)
+            return steps.made(store)
+    if steps.steps:
+        with session.writing(beside_readers=True) as store:
+            return (store_plans.apply_plan(store, steps, session.clock_ms),)
+    if checked:
+        with session.opened() as store:
+            store_plans.check_current(store, steps)
+    return (steps.unchanged(),)
 
 
 # -- plan files -------------------------------------------------------------------------------------------------------

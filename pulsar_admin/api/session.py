@@ -53,30 +53,9 @@ class PartialData(UserWarning):
     """
 
 
-@contextmanager
-def open_engine(jobs: int, spark: SparkSession | None, problems: list[StoreError]) -> Iterator[Engine | None]:
-    """Open the engine that scans entries: Spark's executors, ``jobs`` processes (0: one per core), or None for this process.
-
-    Unreadable data is listed in ``problems`` at the end, each with a warning. Raises MissingComponent.
-    """
-    with ExitStack() as stack:
-        engine: Engine | None = None
-        if spark is not None:
-            from pulsar_admin.store.engine.spark import SparkEngine
-
-            engine = SparkEngine(spark)
-        elif jobs != 1:
-            from pulsar_admin.store.engine.local import LocalEngine
-
-            engine = stack.enter_context(LocalEngine(jobs))
-        yield engine
-        problems += [failed.error() for failed in (engine.failed if engine is not None else ())]
-    warn_partial(problems)
-
-
 class Program:
     """A Python program as the host of a session, with or without an open store. "Now" is given, or the clock's; scans run on ``jobs``
-    or ``spark``, see ``open_engine``; incomplete answers give a warning at the program's line. The host of a command's session is
+    processes (0: one per core) or ``spark``; incomplete answers give a warning at the program's line. The host of a command's session is
     ``pulsar_admin.running.Running``.
 
     An iteration in progress keeps LMDB's map open: reading the map after the file has shrunk would kill the process. So ``close``
@@ -171,25 +150,21 @@ class Program:
                 self._file.close()
 
     @contextmanager
-    def writing(self) -> Iterator[StoreFile]:
-        """Hold the store for work that writes in several transactions; raises NotWritable, StoreBusy, Refused.
+    def writing(self, *, beside_readers: bool = False) -> Iterator[StoreFile]:
+        """Hold the store for work that writes; raises NotWritable, StoreBusy, and Refused while this process reads it.
 
-        LMDB's map may grow then, which readers in this process would not survive.
+        LMDB's map may grow when much is written, which readers would not survive; ``beside_readers`` is for one small transaction.
         """
         with self.opened() as store:
-            self.check_writable()
-            if self._users > 1:
+            if not store.writable:
+                raise NotWritable(
+                    f"{store.path} was opened for reading",
+                    hint="open it with open_store(…, writable=True)",
+                    path=str(store.path),
+                )
+            if self._users > 1 and not beside_readers:
                 raise Refused(f"an iteration still reads {store.path}", hint="end it first, or close its generator")
             yield store
-
-    def check_writable(self) -> None:
-        """Raise NotWritable for a store that was opened for reading."""
-        if not self._file.writable:
-            raise NotWritable(
-                f"{self._file.path} was opened for reading",
-                hint="open it with open_store(…, writable=True)",
-                path=str(self._file.path),
-            )
 
     def close(self) -> None:
         """Refuse new work, and close the store when its last reader is done."""
@@ -201,15 +176,30 @@ class Program:
 
     # -- scans and messages -------------------------------------------------------------------------------------------
 
-    def engine(self, problems: list[StoreError], size_bytes: int = 0) -> AbstractContextManager[Engine | None]:
-        """Open what scans of about ``size_bytes`` run on; raises InvalidValue for Spark if reading is bounded."""
-        if PACE.is_limited:  # other processes would each read as fast
+    @contextmanager
+    def engine(self, problems: list[StoreError], size_bytes: int = 0) -> Iterator[Engine | None]:
+        """Open what scans of about ``size_bytes`` run on: Spark's executors, processes, or None for this process.
+
+        Unreadable data is listed in ``problems`` at the end, each with a warning. Raises InvalidValue for Spark if reading is bounded,
+        MissingComponent.
+        """
+        with ExitStack() as stack:
+            engine: Engine | None = None
             if self._spark is not None:
-                raise InvalidValue(
-                    "max_rate bounds what this process reads, Spark reads in others", hint="give one of them"
-                )
-            return nullcontext(None)
-        return open_engine(self._jobs, self._spark, problems)
+                if PACE.is_limited:
+                    raise InvalidValue(
+                        "max_rate bounds what this process reads, Spark reads in others", hint="give one of them"
+                    )
+                from pulsar_admin.store.engine.spark import SparkEngine
+
+                engine = SparkEngine(self._spark)
+            elif self._jobs != 1 and not PACE.is_limited:  # other processes would each read as fast
+                from pulsar_admin.store.engine.local import LocalEngine
+
+                engine = stack.enter_context(LocalEngine(self._jobs))
+            yield engine
+            problems += [failed.error() for failed in (engine.failed if engine is not None else ())]
+        warn_partial(problems)
 
     @contextmanager
     def scanning(self, size_bytes: int, label: str, problems: list[StoreError]) -> Iterator[Scanning]:
@@ -287,7 +277,7 @@ class Session:
         """The reader that a command asks everything of."""
         self.at, self.time_ms = host.at, host.time_ms
         self.opened, self.writing, self.engine = host.opened, host.writing, host.engine
-        self.check_writable, self.close = host.check_writable, host.close
+        self.close = host.close
         self.fail, self.tell, self.confirm, self.warnings = host.fail, host.tell, host.confirm, host.warnings
         self.warn_of_broken, self.warn_of_broken_ledgers = host.warn_of_broken, host.warn_of_broken_ledgers
         self.each = host.each
@@ -450,24 +440,34 @@ class Session:
         return self.each(names, lambda name: read(reader.txn, reader, topic, name), alone=named)
 
     def iter_cursors(
-        self, reader: EntryReader, selection: TopicSelection, subscription: str | None, *, is_replaced: bool = False
+        self,
+        reader: EntryReader,
+        selection: TopicSelection,
+        subscription: str | None,
+        *,
+        is_replaced: bool = False,
+        unsubscribed: bool = False,
     ) -> Iterator[tuple[Topic, Cursor]]:
         """Yield the cursor of a subscription (None: those of all but the broker's own) in every selected topic, partitions one by one.
 
-        A named topic must have the subscription; among all topics, or those of a pattern, topics without it are skipped.
+        A named topic must have the subscription; among all topics, or those of a pattern, topics without it are skipped, and with
+        ``unsubscribed`` among several named ones, too. Then a topic without any subscription has the cursor of nobody.
         Raises TopicNotFound, and SubscriptionNotFound, also if no topic has it.
         """
-        from pulsar_admin.store.model.cursors import is_consumed, iter_cursor_names
+        from pulsar_admin.store.model.cursors import cursor_of_nobody, is_consumed, iter_cursor_names
 
         named, topics = bool(selection.topics), []
-        is_any = False
+        required = selection.single is not None if unsubscribed else named
+        is_any = unsubscribed and subscription is None
         for topic in self.read_topics(reader, selection):
             topics.append(str(topic.name))
             names = iter_cursor_names(reader.txn, topic.name)
             if subscription is None:
                 chosen = sorted(filter(is_consumed, names))
+                if unsubscribed and not chosen:
+                    yield topic, cursor_of_nobody(topic)
             else:
-                chosen = [subscription] if named or subscription in names else []
+                chosen = [subscription] if required or subscription in names else []
             for cursor in self.read_cursors(reader, topic, chosen, named=named, is_replaced=is_replaced):
                 is_any = True
                 yield topic, cursor

@@ -15,7 +15,8 @@ from pulsar_admin import arguments
 from pulsar_admin.api.ledgers import Ledger, Recoveries, verdicts_of
 from pulsar_admin.api.messages import Columns, Dumps, Messages, WantedMessages, search_of
 from pulsar_admin.api.namespaces import Namespace, Resources
-from pulsar_admin.api.plan import Plan, check_planned_on, plan_of, read_plan_file, steps_of
+from pulsar_admin.api.plan import Plan, plan_of, read_plan_file
+from pulsar_admin.api.plan import apply as apply_plan
 from pulsar_admin.api.session import Session, session_of, warn_partial
 from pulsar_admin.api.topics import Topic, TopicPolicies
 from pulsar_admin.api.transfers import Transfers
@@ -430,18 +431,8 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         since planning, NotWritable if it was opened for reading, and Refused for a plan that writes ledgers while an
         iteration still reads the store.
         """
-        steps = steps_of(arguments.given_object("plan", plan, Plan))
-        if isinstance(steps, store_plans.WritingPlan):
-            with self._session.writing() as store:
-                check_planned_on(plan, store)
-                return change_reports.report_of(steps.made(store)[0], self._session.path)
-        with self._session.opened() as store:
-            if plan.changes_nothing:
-                store_plans.check_current(store, steps)
-                return change_reports.report_of(steps.unchanged())
-            self._session.check_writable()
-            report = store_plans.apply_plan(store, steps, self._session.clock_ms)
-            return change_reports.report_of(report, self._session.path)
+        given = arguments.given_object("plan", plan, Plan)
+        return change_reports.report_of(apply_plan(self._session, given, checked=True)[0], self._session.path)
 
     def load(
         self,

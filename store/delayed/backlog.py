@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
 from pulsar_admin.store.codec.message import decode_message_entry, deliver_at_ms
-from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.delayed import Part
 from pulsar_admin.store.db.delayed_entries import DelayedRows, join_rows
 from pulsar_admin.store.errors import Corrupt, NotFound
-from pulsar_admin.store.model.cursors import Cursor, CursorSource, Intervals, union
+from pulsar_admin.store.model.cursors import Intervals, union
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position
@@ -106,13 +104,6 @@ def read_delayed(scans: Sequence[DelayScan]) -> Iterator[tuple[DelayScan, Delaye
     for places, row in run_places(engine, ReadDelays(), files, groups(), lambda places: len(places) // 2):
         scan = owners.popleft()
         yield scan, scan.take(places) if row is None else scan.take_found(places, row)
-
-
-def cursor_of_nobody(topic: Topic) -> Cursor:
-    """Return the cursor that a subscription created at the beginning of a topic would have: everything waits. Its name is empty."""
-    state = CursorState(topic.first_position)
-    stat = NodeStat(0, 0, 0, 0, False)
-    return Cursor(topic.name, "", stat, CursorInfo(-1), state, CursorSource.NONE)
 
 
 def intervals_of(topic: Topic, parts: Iterable[Part]) -> Intervals:

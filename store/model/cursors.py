@@ -84,6 +84,13 @@ class Cursor(Struct, frozen=True):
         return self.source is CursorSource.FALLBACK or self.skipped_entries > 0
 
 
+def cursor_of_nobody(topic: Topic) -> Cursor:
+    """Return the cursor that a subscription created at the beginning of a topic would have: everything waits. Its name is empty."""
+    state = CursorState(topic.first_position)
+    stat = NodeStat(0, 0, 0, 0, False)
+    return Cursor(topic.name, "", stat, CursorInfo(-1), state, CursorSource.NONE)
+
+
 def iter_cursor_names(txn: Txn, topic: TopicName) -> Iterator[str]:
     """Yield the names of the topic's cursors, in clear, internal ones included."""
     for component in iter_children(txn, topic.path):

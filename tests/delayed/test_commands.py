@@ -17,14 +17,13 @@ from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.db.delayed import index_key
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import find_node
-from pulsar_admin.store.delayed.backlog import cursor_of_nobody
 from pulsar_admin.store.delayed.runs import open_runs
 from pulsar_admin.store.delayed.trackers import iter_buckets
 from pulsar_admin.store.delayed.waiting import open_waiting
 from pulsar_admin.store.engine.local import LocalEngine
 from pulsar_admin.store.engine.operation import Finished, Operation, Results
 from pulsar_admin.store.engine.slices import FileRange
-from pulsar_admin.store.model.cursors import read_cursor
+from pulsar_admin.store.model.cursors import cursor_of_nobody, read_cursor
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import parse_topic
