@@ -2,11 +2,13 @@
 
 import re
 import struct
+import tarfile
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
 from hashlib import sha256
 from importlib import import_module
+from io import BytesIO
 from itertools import chain, combinations, product
 from operator import attrgetter
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Any
 from zlib import adler32, compress
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 from pyarrow import fs
@@ -63,10 +66,12 @@ from pulsar_admin.store.db.bookies import iter_imported_bookies
 from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.nacks import BUCKET, ID_SIZE_BYTES, _sealed
+from pulsar_admin.store.disks import reclaim
 from pulsar_admin.store.disks.live_records import NOWHERE, LocationsIndex
-from pulsar_admin.store.disks.reclaim import LogAction, _LogReader
+from pulsar_admin.store.disks.reclaim import LogAction, Room, _LogReader
 from pulsar_admin.store.disks.salvage import FilePlace, read_missing
 from pulsar_admin.store.doctor.diagnosing import EACH_MOST, sum_up
+from pulsar_admin.store.dump import reading
 from pulsar_admin.store.engine.operation import FailedSlice
 from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.errors import (
@@ -76,6 +81,7 @@ from pulsar_admin.store.errors import (
     EntryNotFound,
     IndexCorrupt,
     InvalidValue,
+    LedgerNotFound,
     LimitExceeded,
     MetadataCorrupt,
     NothingMatches,
@@ -109,9 +115,12 @@ from pulsar_admin.store.nacks.tracker import NegativeAcksTracker
 from pulsar_admin.store.names import EARLIEST, EVENTS, FileKind, NamespaceName, parse_topic
 from pulsar_admin.store.policies.rules import TOPIC_POLICIES
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData
+from pulsar_admin.store.recovery import restore
 from pulsar_admin.store.recovery.ack_history import TimeBound
+from pulsar_admin.store.recovery.evidence import COMPACTED
 from pulsar_admin.store.recovery.journal_times import WriteTime
 from pulsar_admin.store.recovery.metadata_index import LedgerNames
+from pulsar_admin.store.recovery.rolling import COMPACTED_LEDGER, FollowedCursor
 from pulsar_admin.store.reports.ledgers import iter_missing
 from pulsar_admin.store.reports.shell import Selection
 from pulsar_admin.store.rules.finding import Finding, Severity
@@ -133,6 +142,8 @@ from tests.synthetic import CREATED_MS, Made, MadeCompacted, MadeTopic, ledger_n
 DAY, LONG = 86_400_000, 2**63 - 1
 A_TOPIC, PLAIN = parse_topic("a/b/c"), "/managed-ledgers/a/b/persistent/c"
 N = SimpleNamespace
+SMALL = N(entries=0, live_bytes=1, live_ledgers=1)
+COMPACTING = CursorState(EARLIEST, properties={COMPACTED_LEDGER: 9})
 BAD = N(bad={0: [N(offset=10, length_bytes=5, ledger_id=0), N(offset=20, length_bytes=7, ledger_id=-1)]})
 KIND = N(name="x", like=None, default=None, unset=None)
 NODES = [N(path=f"/ledgers/00/0000/L000{number}", change="created") for number in range(7)]
@@ -918,6 +929,11 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
          f"[{'1':-^30}][{'2':=^30}]"), (([N(start=0, end=0x3FF, segment_id=1, is_active=True)],), "[")],
     "store.engine.spark_session:cause_of": [(("x" * 301,), "x" * 300)],
     "table_layout:_iter_pieces": [(("ab-c d", 4, len), ["ab-c ", "d"])],
+    "store.disks.reclaim:fitting": [  # a group is the first of those that wait, also where a later one would fit
+        ((N(logs="/", index="/"), [SMALL, N(entries=0, live_bytes=1 << 40, live_ledgers=1), SMALL], Room(1 << 62, 1 << 62)), [SMALL])],
+    "store.recovery.rolling:newest_compaction": [((N(ids=[1]), [N(last=CursorState(EARLIEST), ledger_id=5),
+        N(last=COMPACTING, ledger_id=6)], {9: N(kind=COMPACTED, is_whole=True, points={1: 0}, ledger_id=9)}),
+        FollowedCursor(COMPACTING, (6,), 9))],
     "store.codec.claims:claimed_topic": [(({TOPIC_KEY: b"\xff"},), None), (({SCHEMA_KEY: b"x"},), None)],
     "store.codec.compression:fills": [((ZLIB, b"xx", memoryview(bytearray(3))), False)],
     "store.codec.cursor:rename_properties": [((b"\xff", str), None)],
@@ -1231,7 +1247,7 @@ def test_current_is_looked_into_where_it_is_a_directory(tmp_path: Path, monkeypa
     assert [(one.name, one.size_bytes) for one in list_prefix("s3://x")] == [("locations", None)]
 
 
-def test_an_index_that_is_a_prefix_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_that_is_a_prefix_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from pulsar_admin.store.transfer import fetching
 
     listed = [
@@ -1241,6 +1257,65 @@ def test_an_index_that_is_a_prefix_is_wanted(monkeypatch: pytest.MonkeyPatch) ->
     ]
     monkeypatch.setattr(fetching, "list_prefix", lambda url: listed)
     assert [(one.name, one.size_bytes) for one in fetching._objects("s3://x")] == [("locations", 0)]
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:  # a write-ahead log of RocksDB is no entry log
+        for name in ("current/ledgers/000007.log", "current/0.log"):
+            member = tarfile.TarInfo(name)
+            member.size = 1
+            tar.addfile(member, BytesIO(b"x"))
+    assert [(one.folder, one.name) for one in fetching._members(tmp_path / "a.tar")] == [("current", "0.log")]
+
+
+def test_of_a_topic_that_comes_back_what_is_passed_over_hides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replicator of another name, the topic's own cursor that is there again, and a ledger that is in no file, each before a good one."""
+    there = {"/managed-ledgers/a/b/persistent/c/__compaction": N(value=b"")}
+    monkeypatch.setattr(restore, "find_node", lambda txn, path: there.get(path))
+    monkeypatch.setattr(restore, "lost_text", lambda returning: "")
+    cursor = N(state=CursorState(EARLIEST), problem="")
+    then = N(
+        name=parse_topic("a/b/then"),
+        gone_ms=1,
+        ends={},
+        cursors=dict.fromkeys(("pulsar.repl.west", "__compaction", "sub"), cursor),
+        infos=[LedgerInfo(3, 1, 1), LedgerInfo(4, 1, 1)],
+    )
+
+    def take(ledger_id: int, claims: object, last: object) -> SimpleNamespace:
+        if ledger_id == 3:
+            raise LedgerNotFound("3 is in no file")
+        return N(entries=2, metadata=N(length=9), written_ms=7)
+
+    made = N(_txn=None, _warnings={}, _put_cursor=lambda *of: None, _take=take)
+    cursors = restore.TopicRestorer._cursors(made, then, N(name=A_TOPIC), {}, {})
+    assert [name for name, _ in cursors] == ["sub"]
+    said: list[str] = []
+    returned = [*restore.TopicRestorer._returning(made, then, A_TOPIC, {}, said, {})]
+    assert returned == [(4, LedgerInfo(4, 2, 9, 7))]
+    assert said == ["3 is in no file"]
+
+
+def test_a_log_that_fits_comes_back_though_one_before_it_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    current, said, result = tmp_path / "current", list[str](), N(left=[])
+    current.mkdir()
+    for name, size in (("0.log", 10), ("1.log", 1)):
+        (lent := tmp_path / f"{reclaim._LENT}{name}").write_bytes(b"x" * size)
+        (current / name).symlink_to(lent)
+    monkeypatch.setattr(reclaim, "free_bytes", lambda path: reclaim.SLACK_BYTES + 5)
+    reclaim._Reclaim._bring_back(N(_current=current, _result=result, _tell=said.append))
+    assert [(path.name, path.is_symlink()) for path in sorted(current.iterdir())] == [("0.log", True), ("1.log", False)]
+    assert (result.left, len(said)) == ([str(current / "0.log")], 1)
+
+
+def test_the_first_message_of_a_time_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rows(*of: object) -> Iterator[pa.RecordBatch]:
+        for number in range(3):
+            columns = [pa.array([one], pa.int64()) for one in (7, number, -1, 10 * number)]
+            yield pa.RecordBatch.from_arrays(columns, [*"abcd"])
+
+    monkeypatch.setattr(reading, "iter_window_rows", rows)
+    found = reading.find_event_time(None, N(ids=[7]), 10)
+    assert (found.position, found.entries_read) == (Position(7, 1), 2)
 
 
 def test_any_part_of_tls_turns_it_on() -> None:

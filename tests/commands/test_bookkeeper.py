@@ -152,15 +152,18 @@ def test_what_was_marked_for_replication_is_listed(cli: Cli, demo_copy: Path) ->
     store = demo_copy / "pulsar-store"
     value = b'replica: "10.0.0.1:3181"\nreplica: "10.0.0.2:3181"\nctime: 1700000000000\n'
     put_node(store, "/ledgers/underreplication/ledgers/0000/0000/0000/0009/urL0000000009", value)
+    put_node(
+        store, "/ledgers/underreplication/ledgers/0000/0000/0000/000a/urL0000000010", b'replica: "10.0.0.2:3181"\n'
+    )
     command = ("--store", store, "bookkeeper", "listunderreplicated")
-    count = "Under replicated ledger count: 1\n"
-    assert cli(*command).stdout == f"9\n\tCtime : 1700000000000\n{count}"
+    count = "Under replicated ledger count: 2\n"
+    assert cli(*command).stdout == f"9\n\tCtime : 1700000000000\n10\n{count}"
     assert cli(*command, "-c").stdout == count
     assert cli(*command, "-pmr", "-mr", "10.0.0.1:3181").stdout.splitlines()[2:4] == [
         "\tMissingReplica : 10.0.0.1:3181",
         "\tMissingReplica : 10.0.0.2:3181",
     ]
-    assert cli(*command, "-emr", "10.0.0.1:3181").stdout == count.replace("1\n", "0\n")
+    assert cli(*command, "-emr", "10.0.0.1:3181").stdout == f"10\n{count}".replace("2\n", "1\n")
     assert cli.on(store, "-o json bookkeeper clusterinfo").json["clusterUnderReplicated"] is True
 
 
